@@ -1,0 +1,1 @@
+"""Audits: neighbours, attacks, estimators, conformance checks, the engine and the verdict."""

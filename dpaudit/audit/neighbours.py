@@ -1,0 +1,78 @@
+"""Neighbouring data sets, checked to be neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.query import Records
+from dpaudit.scope import Adjacency
+from dpaudit.wire import digest
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Two data sets that differ in one unit under ``adjacency``; ``text`` says how.
+
+    Errors: InvalidParameter where they differ in none, in more than one record, or in size.
+    """
+
+    first: Records
+    second: Records
+    adjacency: Adjacency
+    text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        check = _add_remove if self.adjacency is Adjacency.ADD_REMOVE else _same_size
+        changed = check(self.first, self.second, self.adjacency)
+        if changed != 1:
+            raise InvalidParameter(
+                f"Neighbours ({self.text}): {changed} records differ under {self.adjacency}; "
+                "expected exactly 1"
+            )
+
+    @property
+    def pair(self) -> tuple[Records, Records]:
+        """Both data sets."""
+        return self.first, self.second
+
+    @property
+    def digests(self) -> tuple[str, str]:
+        """SHA-256 of each data set's shape, values and presence."""
+        return _digest(self.first), _digest(self.second)
+
+
+def _differing(a: Records, b: Records) -> int:
+    same = (a.values == b.values) | (np.isnan(a.values) & np.isnan(b.values))
+    rows = ~same.reshape(len(a), -1).all(axis=1)
+    return int(np.count_nonzero((rows & (a.present | b.present)) | (a.present != b.present)))
+
+
+def _same_size(a: Records, b: Records, adjacency: Adjacency) -> int:
+    if a.values.shape != b.values.shape:
+        raise InvalidParameter(f"Neighbours: sizes {len(a)} and {len(b)} differ under {adjacency}")
+    if adjacency is Adjacency.ZERO_OUT and (a.present == b.present).all():
+        return 0
+    if adjacency is Adjacency.REPLACE_ONE and (a.present != b.present).any():
+        raise InvalidParameter("Neighbours: a record is zeroed out, which is not replace_one")
+    return _differing(a, b)
+
+
+def _add_remove(a: Records, b: Records, adjacency: Adjacency) -> int:
+    longer, shorter = (a, b) if len(a) > len(b) else (b, a)
+    if len(longer) != len(shorter) + 1 or not (a.present.all() and b.present.all()):
+        raise InvalidParameter(f"Neighbours: sizes {len(a)} and {len(b)} under {adjacency}")
+    head = shorter.rows(0, len(shorter)) if len(shorter) else shorter
+    return 1 + _differing(longer.rows(0, len(shorter)), head)
+
+
+def _digest(records: Records) -> str:
+    content = {
+        "shape": list(records.values.shape),
+        "values": np.ascontiguousarray(records.values).tobytes().hex(),
+        "present": np.packbits(records.present).tobytes().hex(),
+    }
+    return digest(content)

@@ -1,0 +1,51 @@
+"""A suite: how one mechanism of the catalogue is attacked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.curator import Program
+from dpaudit.errors import InvalidParameter
+from dpaudit.nodes import Node
+
+THREAT_MODELS = (
+    "white_box",
+    "black_box_all",
+    "black_box_final",
+    "gradient_canary",
+    "worst_case_input",
+)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The audit of the mechanism named ``mechanism``.
+
+    ``program`` is the implementation that is run: the mechanism's own program on a worst-case
+    loss; its declaration must be the mechanism's, or the audit would attack something else.
+    ``neighbours`` saturate the sensitivities.  ``kernels`` replaces sampler kernels (only
+    implementations that are wrong on purpose do that; the replayer always uses the declared ones).
+    ``caught_by`` lists what must catch a planted bug; empty for an implementation meant to be
+    right.  ``threshold`` fixes the lens threshold: 0 is where declared Gaussian densities cross.
+    """
+
+    mechanism: str
+    program: Program
+    neighbours: Neighbours
+    trials: int = 20_000
+    threat_model: str = "white_box"
+    threshold: float = 0.0
+    kernels: Mapping[type[Node], type[Any]] = field(default_factory=dict)
+    caught_by: tuple[str, ...] = ()
+    bug: str = ""
+
+    def __post_init__(self) -> None:
+        if self.threat_model not in THREAT_MODELS:
+            raise InvalidParameter(
+                f"Suite.threat_model = {self.threat_model!r}: expected {', '.join(THREAT_MODELS)}"
+            )
+        if self.trials < 2:
+            raise InvalidParameter(f"Suite.trials = {self.trials}: expected at least 2")

@@ -1,0 +1,220 @@
+"""Calculi: tables from node type to rule, folded bottom-up into a derivation.
+
+A rule is ``rule(node, *premises) -> value``; it cites its theorem, names the adjacencies it holds
+for, and says whether its bound is *attained* (some data and queries of the declared kind reach it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.nodes import Assumption, Node, find_path, postorder
+from dpaudit.scope import Adjacency, Scope
+
+EVERY_ADJACENCY = frozenset(Adjacency)
+RuleFunction = Callable[..., Any]
+Attained = Callable[[Node, tuple["Step", ...]], bool]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a rule is proved: authors, year, and the theorem's number."""
+
+    authors: str
+    year: int
+    theorem: str
+
+    def __post_init__(self) -> None:
+        if not (self.authors and self.year and self.theorem):
+            raise InvalidParameter("a Source needs authors, year and theorem")
+
+    def __str__(self) -> str:
+        return f"{self.authors} {self.year}, {self.theorem}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One theorem of a calculus, applicable to one node type under some adjacencies."""
+
+    name: str
+    node_type: type[Node]
+    function: RuleFunction
+    cite: Source
+    adjacencies: frozenset[Adjacency]
+    attained: Attained
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of a derivation: what a rule concludes about a node from its premises.
+
+    ``value`` is exact (a Fraction, an expression, or a tuple of them) and an upper bound;
+    ``attained`` says that some data and queries of the declared kinds reach it.  ``in_one_part``
+    marks a bound that one record can only saturate in one part of a partition.  ``lower`` is the
+    value that is reached where ``value`` was rounded outward.
+    """
+
+    calculus: str
+    rule: str
+    cite: Source
+    node: Node
+    value: Any
+    attained: bool = False
+    premises: tuple[Step, ...] = ()
+    assumes: tuple[Assumption, ...] = ()
+    in_one_part: bool = False
+    witness: Mapping[str, str] = field(default_factory=dict)
+    lower: Any = None
+
+    @property
+    def reached(self) -> Any:
+        """A value that some data reach (``lower`` where the bound was rounded); None if unknown."""
+        return (self.value if self.lower is None else self.lower) if self.attained else None
+
+    def walk(self) -> list[Step]:
+        """This step and all below it, premises first, each once."""
+        order: dict[int, Step] = {}
+        stack: list[tuple[Step, bool]] = [(self, False)]
+        while stack:
+            step, expanded = stack.pop()
+            if expanded:
+                order.setdefault(id(step), step)
+            elif id(step) not in order:
+                stack.append((step, True))
+                stack.extend((p, False) for p in reversed(step.premises))
+        return list(order.values())
+
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """Every assumption this conclusion rests on, each once."""
+        found: dict[str, Assumption] = {}
+        for step in self.walk():
+            found.update((a.id, a) for a in step.assumes)
+        return tuple(found.values())
+
+
+def always(node: Node, premises: tuple[Step, ...]) -> bool:
+    """The rule's bound is reached by some data and queries if its premises' bounds are."""
+    return all(p.attained for p in premises)
+
+
+def never(node: Node, premises: tuple[Step, ...]) -> bool:
+    """Nothing is claimed about reaching the bound."""
+    return False
+
+
+def one_record(node: Node, premises: tuple[Step, ...]) -> bool:
+    """Attained if one record can saturate all premises: at most one of them sits in one part."""
+    return always(node, premises) and sum(p.in_one_part for p in premises) <= 1
+
+
+class Calculus:
+    """A named table of rules; immutable: :meth:`extended` gives a new one."""
+
+    def __init__(self, name: str, meaning: str, rules: Mapping[type[Node], Rule] | None = None):
+        self.name = name
+        self.meaning = meaning
+        self._rules: dict[type[Node], Rule] = dict(rules or {})
+
+    def rule(
+        self,
+        node_type: type[Node],
+        *,
+        cite: Source,
+        adjacency: Iterable[Adjacency] = EVERY_ADJACENCY,
+        attained: Attained = never,
+    ) -> Callable[[RuleFunction], RuleFunction]:
+        """Decorator that registers ``rule(node, *premise_values) -> value``; a source is required.
+
+        Errors: InvalidParameter without a source, or where the node type has a rule already.
+        """
+        if not isinstance(cite, Source):
+            raise InvalidParameter(f"{self.name} rule for {node_type.__name__}: cite= its source")
+        if node_type in self._rules:
+            raise InvalidParameter(f"{self.name} already has a rule for {node_type.__name__}")
+
+        def register(function: RuleFunction) -> RuleFunction:
+            name = f"{self.name}.{function.__name__}"
+            held = frozenset(adjacency)
+            self._rules[node_type] = Rule(name, node_type, function, cite, held, attained)
+            return function
+
+        return register
+
+    def extended(self, name: str, *without: type[Node]) -> Calculus:
+        """A copy under another name, without the rules of some node types."""
+        kept = {k: v for k, v in self._rules.items() if k not in without}
+        return Calculus(name, self.meaning, kept)
+
+    def has(self, node: Node, scope: Scope) -> bool:
+        """Whether there is a rule for this node under this adjacency."""
+        rule = self._rules.get(type(node))
+        return rule is not None and scope.adjacency in rule.adjacencies
+
+    def supports(self, root: Node, scope: Scope) -> bool:
+        """Whether every node of the tree has a rule under this adjacency."""
+        return all(self.has(node, scope) for node in postorder(root))
+
+    def fold(self, root: Node, scope: Scope) -> Step:
+        """The derivation of ``root``; shared subtrees are folded once.
+
+        Errors: Unsupported before any number is made, naming the node's path and the calculi that
+        have a rule for it.
+        """
+        self._check(root, scope)
+        done: dict[str, Step] = {}
+        for node in postorder(root):
+            if node.digest not in done:
+                done[node.digest] = self._step(node, [done[c.digest] for c in node.children])
+        return done[root.digest]
+
+    def _check(self, root: Node, scope: Scope) -> None:
+        for node in postorder(root):
+            if not self.has(node, scope):
+                raise Unsupported(self._missing(root, node, scope))
+
+    def _missing(self, root: Node, node: Node, scope: Scope) -> str:
+        others = [c.name for c in CALCULI.values() if c.has(node, scope)]
+        way_out = f"use one of: {', '.join(others)}" if others else "no calculus has one"
+        return (
+            f"{find_path(root, node)}: {self.name} has no rule for {type(node).__name__} "
+            f"under {scope.adjacency}; {way_out}"
+        )
+
+    def _step(self, node: Node, premises: list[Step]) -> Step:
+        rule = self._rules[type(node)]
+        values = [p.value for p in premises]
+        step = Step(
+            calculus=self.name,
+            rule=rule.name,
+            cite=rule.cite,
+            node=node,
+            value=rule.function(node, *values),
+            attained=rule.attained(node, tuple(premises)),
+            premises=tuple(premises),
+            assumes=_assumptions_of(node),
+        )
+        parted = type(node).__name__ == "Parallel" or any(p.in_one_part for p in premises)
+        return replace(step, in_one_part=parted)
+
+
+def _assumptions_of(node: Node) -> tuple[Assumption, ...]:
+    """What a node rests on beyond its rule: its own assumption, or somebody else's proof."""
+    if isinstance(assumption := getattr(node, "assumption", None), Assumption):
+        return (assumption,)
+    if not hasattr(node, "source"):
+        return ()
+    who = node.source or "its author"
+    statement = f"{node.head} holds under the declared scope, as proved by {who}"
+    return (Assumption(f"opaque:{node.digest[:12]}", statement, "declared"),)  # type: ignore[arg-type]
+
+
+CALCULI: dict[str, Calculus] = {}
+
+
+def register(calculus: Calculus) -> Calculus:
+    """Add a calculus to those that error messages and routes know."""
+    CALCULI[calculus.name] = calculus
+    return calculus

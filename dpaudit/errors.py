@@ -1,0 +1,48 @@
+"""Errors: one base class; every message names the value, the place and the way out."""
+
+from __future__ import annotations
+
+
+class DpauditError(Exception):
+    """Base of every error that dpaudit raises on purpose.
+
+    ``exit_code`` is what the command line returns when the error reaches it.
+    """
+
+    exit_code = 2
+
+
+class InvalidParameter(DpauditError, ValueError):
+    """A value outside its domain: not finite, not positive, of the wrong shape or type."""
+
+
+class UnknownTarget(DpauditError):
+    """A name or file that no project root holds, or a file that does not import."""
+
+
+class Unsupported(DpauditError):
+    """No rule for a node under this calculus and adjacency."""
+
+    exit_code = 4
+
+
+class Undeclared(DpauditError):
+    """A release that the declaration does not hold, or that it has used up."""
+
+
+class Diverged(DpauditError):
+    """A replay asked for other releases than the transcript recorded."""
+
+
+class SensitivityExceeded(DpauditError):
+    """Two neighbouring data sets moved a query by more than the sensitivity it states."""
+
+
+class CertificateRejected(DpauditError):
+    """A certificate that is not well formed, was changed, or does not follow from its witnesses."""
+
+    exit_code = 1
+
+
+class OutputNotWritable(DpauditError):
+    """A folder or file that cannot be written."""

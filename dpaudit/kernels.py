@@ -1,0 +1,130 @@
+"""Kernels: how a noise leaf is sampled, and the density of what it releases.
+
+A kernel is opened as a session per run; a session may keep state between releases.  ``scale`` is
+the noise multiplier times the query's sensitivity, shape (trials,).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpaudit.arithmetic import enclose
+from dpaudit.errors import Unsupported
+from dpaudit.nodes import Gaussian, Laplace, Node
+from dpaudit.query import Array, Norm
+
+Generator = np.random.Generator
+
+
+class Session(Protocol):
+    """One run of one kernel, for all trials at once; arrays are (trials, d)."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        """Draw what is released around the noise-free values."""
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        """Log density of the release given the session's past, shape (trials,), normalised."""
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        """The noise mapped to i.i.d. N(0, 1) if it was drawn as declared, shape (trials, d)."""
+
+
+class Kernel:
+    """Base of kernels: local facts about a leaf type."""
+
+    norm: ClassVar[Norm] = "l2"
+    continuous: ClassVar[bool] = True
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        self.leaf = leaf
+        self.trials = trials
+
+    @staticmethod
+    def multiplier(leaf: Any) -> float:
+        """Noise scale over sensitivity, as a float."""
+        return float(enclose(leaf.noise_multiplier).mid())
+
+    @staticmethod
+    def releases(leaf: Any) -> int:
+        """How many releases one use of the leaf covers."""
+        return 1
+
+
+KERNELS: dict[type[Node], type[Any]] = {}
+KernelType = TypeVar("KernelType", bound=type)
+
+
+def kernel(node_type: type[Node]) -> Callable[[KernelType], KernelType]:
+    """Class decorator: the kernel of a leaf type."""
+
+    def register(cls: KernelType) -> KernelType:
+        KERNELS[node_type] = cls
+        return cls
+
+    return register
+
+
+def kernel_of(leaf: Node) -> type[Any]:
+    """The kernel of a leaf.
+
+    Errors: Unsupported for leaves that somebody else's code has to run.
+    """
+    try:
+        return KERNELS[type(leaf)]
+    except KeyError:
+        known = ", ".join(sorted(t.__name__ for t in KERNELS))
+        raise Unsupported(f"{leaf.head} cannot be sampled here; leaves that can: {known}") from None
+
+
+def exact_match(released: Array, values: Array) -> Array:
+    """Log density of a point mass: 0 where the release equals the value, else -infinity."""
+    return np.where((released == values).all(axis=-1), 0.0, -np.inf)
+
+
+@kernel(Gaussian)
+class GaussianKernel(Kernel):
+    """values + N(0, scale^2 I)."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        return values + scale[:, None] * rng.standard_normal(values.shape)
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        safe = np.where(scale > 0, scale, 1.0)
+        squares = np.square((released - values) / safe[:, None]).sum(-1)
+        normaliser = values.shape[-1] * (np.log(safe) + 0.5 * math.log(2 * math.pi))
+        return np.where(scale > 0, -0.5 * squares - normaliser, exact_match(released, values))
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        return _standardised(released, values, scale)
+
+
+@kernel(Laplace)
+class LaplaceKernel(Kernel):
+    """values + i.i.d. Laplace(scale)."""
+
+    norm = "l1"
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        return values + scale[:, None] * rng.laplace(size=values.shape)
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        safe = np.where(scale > 0, scale, 1.0)
+        distance = np.abs((released - values) / safe[:, None]).sum(-1)
+        normaliser = values.shape[-1] * np.log(2 * safe)
+        return np.where(scale > 0, -distance - normaliser, exact_match(released, values))
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        noise = _standardised(released, values, scale)
+        tail = np.clip(0.5 * np.exp(-np.abs(noise)), 1e-300, 0.5)
+        return np.where(noise < 0, ndtri(tail), -ndtri(tail))
+
+
+def _standardised(released: Array, values: Array, scale: Array) -> Array:
+    """Noise over scale; NaN where the scale is zero, since nothing was drawn there."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(scale[:, None] > 0, (released - values) / scale[:, None], np.nan)

@@ -1,0 +1,503 @@
+"""The declaration language: leaves (one noise each) and combinators, as immutable values.
+
+A leaf carries *normalised* noise: scale divided by the sensitivity of its query under the declared
+adjacency.  A node knows local facts only; what it guarantees is decided by a calculus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from functools import cached_property
+from html import escape
+from typing import Any, ClassVar
+
+from dpaudit import wire
+from dpaudit.arithmetic import Number, canonical, exact, is_infinite, is_symbolic, readable
+from dpaudit.errors import InvalidParameter
+
+Domain = Callable[[Number, str], None]
+
+
+def _refuse(value: Number, place: str, expected: str) -> None:
+    raise InvalidParameter(f"{place} = {readable(value)}: expected {expected}")
+
+
+def _sign(value: Number, place: str, *, strict: bool) -> None:
+    word = "a positive, finite number" if strict else "a finite number that is not negative"
+    if is_symbolic(value):
+        known = value.is_positive if strict else value.is_nonnegative
+        real = all(s.is_extended_real for s in value.free_symbols)
+        if known is False or is_infinite(value) or not real:
+            _refuse(value, place, f"{word} (give its symbols assumptions, e.g. positive=True)")
+    elif value < 0 or (strict and value == 0):
+        _refuse(value, place, word)
+
+
+def positive(value: Number, place: str) -> None:
+    """Domain (0, infinity)."""
+    _sign(value, place, strict=True)
+
+
+def non_negative(value: Number, place: str) -> None:
+    """Domain [0, infinity)."""
+    _sign(value, place, strict=False)
+
+
+def probability(value: Number, place: str) -> None:
+    """Domain [0, 1)."""
+    _sign(value, place, strict=False)
+    if not is_symbolic(value) and value >= 1:
+        _refuse(value, place, "a probability below 1")
+
+
+def rate(value: Number, place: str) -> None:
+    """Domain (0, 1]."""
+    _sign(value, place, strict=True)
+    if not is_symbolic(value) and value > 1:
+        _refuse(value, place, "a rate in (0, 1]")
+
+
+def count(value: Number, place: str) -> None:
+    """Domain 0, 1, 2, ...; a symbol must be declared integer and not negative."""
+    _sign(value, place, strict=False)
+    whole = value.is_integer if is_symbolic(value) else value.denominator == 1
+    if not whole:
+        _refuse(value, place, "a whole number (for a symbol, Symbol(..., integer=True))")
+
+
+def number(domain: Domain) -> Any:
+    """A dataclass field that holds an exact number of the given domain."""
+    return field(metadata={"kind": "number", "domain": domain})
+
+
+class Status(StrEnum):
+    """How far an assumption is secured."""
+
+    ENFORCED = "enforced"
+    TESTED = "tested"
+    DECLARED = "declared"
+    VIOLATED = "violated"
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A statement on which a guarantee rests, and how far it is secured."""
+
+    id: str
+    statement: str
+    status: Status
+    evidence: str = ""
+
+    def __post_init__(self) -> None:
+        if not (self.id and self.statement):
+            raise InvalidParameter("an Assumption needs an id and a statement")
+        object.__setattr__(self, "status", Status(self.status))
+
+
+def _checked(value: object, place: str, domain: Domain) -> Number:
+    result = exact(value, place)
+    domain(result, place)
+    return result
+
+
+class Node:
+    """A declaration: an immutable tree, equal to another if their content digests are equal."""
+
+    types: ClassVar[dict[str, type[Node]]] = {}
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        Node.types[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        for f in self._fields():
+            value = getattr(self, f.name)
+            if f.metadata.get("kind") == "number":
+                place = f"{self.name}.{f.name}"
+                object.__setattr__(self, f.name, _checked(value, place, f.metadata["domain"]))
+            elif f.name in ("base", "child") and not isinstance(value, Node):
+                raise InvalidParameter(f"{type(self).__name__}.{f.name} = {value!r}: not a node")
+
+    def _fields(self) -> tuple[Any, ...]:
+        return fields(self)  # type: ignore[arg-type]
+
+    @property
+    def name(self) -> str:
+        """Type and label: ``Gaussian('gradient')``."""
+        label = getattr(self, "label", "")
+        return type(self).__name__ + (f"({label!r})" if label else "")
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """Direct premises, in order."""
+        return tuple(v for f in self._fields() if isinstance(v := getattr(self, f.name), Node))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Everything but the children, by name."""
+        values = {f.name: getattr(self, f.name) for f in self._fields()}
+        return {k: v for k, v in values.items() if not isinstance(v, Node) and k != "nodes"}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical content, made from the children's digests."""
+        for node in postorder(self):
+            node.__dict__.setdefault("digest", wire.digest(node.row()))
+        return str(self.__dict__["digest"])
+
+    def row(self) -> dict[str, Any]:
+        """One row of the wire table: type, parameters, and the children's digests."""
+        parameters = {k: _encode(v) for k, v in self.parameters.items() if v is not None}
+        children = [child.digest for child in self.children]
+        return {"type": type(self).__name__, "parameters": parameters, "children": children}
+
+    def bind(self, values: Mapping[Any, Any]) -> Node:
+        """The same declaration with symbols replaced by exact values, validated again."""
+        done: dict[str, Node] = {}
+        exacts = {k: exact(v, str(k)) for k, v in values.items()}
+        for node in postorder(self):
+            parameters = {k: _substitute(v, exacts) for k, v in node.parameters.items()}
+            done[node.digest] = node.rebuild(parameters, [done[c.digest] for c in node.children])
+        return done[self.digest]
+
+    def rebuild(self, parameters: Mapping[str, Any], children: list[Node]) -> Node:
+        """A node of this type with other parameters and children."""
+        remaining = iter(children)
+        names = [f.name for f in self._fields()]
+        return type(self)(*(parameters[n] if n in parameters else next(remaining) for n in names))
+
+    @property
+    def head(self) -> str:
+        """One line that names this node, without its children."""
+        shown = {k: v for k, v in self.parameters.items() if k != "label" and v not in (None, "")}
+        label = getattr(self, "label", "")
+        inside = [repr(label)] if label else []
+        inside += [f"{k}={_show(v)}" for k, v in shown.items()]
+        return f"{type(self).__name__}({', '.join(inside)})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        lines = list(_lines(self, 0))
+        shown = lines if len(lines) <= 200 else [*lines[:200], "..."]
+        return "\n".join(shown)
+
+    def _repr_html_(self) -> str:
+        if not self.children:
+            return f"<code>{escape(self.head)}</code>"
+        items = "".join(f"<li>{child._repr_html_()}</li>" for child in self.children[:200])
+        return f"<code>{escape(self.head)}</code><ul>{items}</ul>"
+
+
+def _lines(node: Node, depth: int) -> Iterator[str]:
+    yield "  " * depth + node.head
+    for child in node.children[:200] if depth < 40 else ():
+        yield from _lines(child, depth + 1)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, Assumption):
+        return f"{value.id} ({value.status})"
+    return repr(str(value)) if isinstance(value, str) else readable(value)
+
+
+def postorder(root: Node) -> Iterator[Node]:
+    """Every distinct node once, children first; iterative, so depth and sharing cost nothing."""
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, expanded = stack.pop()
+        if expanded:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.children))
+
+
+def find_path(root: Node, wanted: Node) -> str:
+    """Where a node sits: ``Compose[1].Repeat.Gaussian('difference')``."""
+    stack = [(root, type(root).__name__)]
+    while stack:
+        node, path = stack.pop()
+        if node is wanted:
+            return path.rpartition(".")[0] + "." * ("." in path) + node.name
+        many = len(node.children) > 1
+        for i, child in enumerate(node.children):
+            stack.append((child, f"{path}{f'[{i}]' if many else ''}.{type(child).__name__}"))
+    return wanted.name
+
+
+# --- leaves --------------------------------------------------------------------------------------
+
+
+class Leaf(Node):
+    """A node without children."""
+
+
+def _leaf_label(label: str, kind: type[Node]) -> None:
+    if not isinstance(label, str) or not label:
+        raise InvalidParameter(f"{kind.__name__}: expected a label, the name of the release")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gaussian(Leaf):
+    """Adds N(0, s^2 I) to a query of l2-sensitivity D; ``noise_multiplier`` = s / D."""
+
+    label: str
+    noise_multiplier: Number = number(positive)
+
+    def __post_init__(self) -> None:
+        _leaf_label(self.label, type(self))
+        super().__post_init__()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Laplace(Leaf):
+    """Adds i.i.d. Laplace(b) to a query of l1-sensitivity D; ``noise_multiplier`` = b / D."""
+
+    label: str
+    noise_multiplier: Number = number(positive)
+
+    def __post_init__(self) -> None:
+        _leaf_label(self.label, type(self))
+        super().__post_init__()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PureDP(Leaf):
+    """An opaque ``epsilon``-DP mechanism; also the claim of pure differential privacy.
+
+    ``source`` says who proved it; a guarantee that rests on it is certified under that assumption.
+    """
+
+    epsilon: Number = number(non_negative)
+    label: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ApproxDP(Leaf):
+    """An opaque (``epsilon``, ``delta``)-DP mechanism; also the claim of it."""
+
+    epsilon: Number = number(non_negative)
+    delta: Number = number(probability)
+    label: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ZCDP(Leaf):
+    """An opaque ``rho``-zCDP mechanism (Renyi divergence <= rho * order); also the claim of it."""
+
+    rho: Number = number(non_negative)
+    label: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GDP(Leaf):
+    """An opaque ``mu``-GDP mechanism (trade-off curve above G_mu); also the claim of it."""
+
+    mu: Number = number(non_negative)
+    label: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NonPrivate(Leaf):
+    """An access to the data that carries no noise; no calculus gives it a finite guarantee."""
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        if not self.reason:
+            raise InvalidParameter("NonPrivate: expected the reason, in words")
+
+
+# --- combinators ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Several(Node):
+    """A combinator of any number of children."""
+
+    nodes: tuple[Node, ...]
+
+    def __init__(self, *children: Node) -> None:
+        name = type(self).__name__
+        if not children:
+            raise InvalidParameter(f"{name}(): expected at least one node")
+        for i, child in enumerate(children):
+            if not isinstance(child, Node):
+                raise InvalidParameter(f"{name}[{i}] = {child!r}: not a node")
+        object.__setattr__(self, "nodes", tuple(children))
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.nodes
+
+    def rebuild(self, parameters: Mapping[str, Any], children: list[Node]) -> Node:
+        return type(self)(*children)
+
+
+class Compose(Several):
+    """All children run on the same records, each free to depend on what was released before."""
+
+
+class Parallel(Several):
+    """Child i runs on part i of a partition of the records that does not depend on their values.
+
+    Under replace_one and zero_out the changed record stays in its part; parts are public blocks.
+    """
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Repeat(Node):
+    """``child`` runs ``times`` times in sequence, adaptively.
+
+    With ``index`` (an integer symbol) the child's parameters may depend on the round 1..times.
+    """
+
+    child: Node
+    times: Number = number(count)
+    index: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.index is not None and not getattr(self.index, "is_Symbol", False):
+            raise InvalidParameter(f"Repeat.index = {self.index!r}: expected a SymPy symbol")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PoissonSampled(Node):
+    """``child`` runs on a secret batch that holds each record with probability ``rate``."""
+
+    child: Node
+    rate: Number = number(rate)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SampledWithoutReplacement(Node):
+    """``child`` runs on a secret, uniformly random ``batch_size`` of ``population`` records."""
+
+    child: Node
+    batch_size: Number = number(count)
+    population: Number = number(count)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(self.batch_size, f"{self.name}.batch_size")
+        excess = self.batch_size - self.population
+        if not is_symbolic(excess) and excess > 0:
+            _refuse(self.batch_size, f"{self.name}.batch_size", "at most the population")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Assuming(Node):
+    """``base``, whose guarantee holds under ``assumption``."""
+
+    base: Node
+    assumption: Assumption
+
+
+# --- the wire table ------------------------------------------------------------------------------
+
+_VALUES: dict[str, type[Any]] = {"Assumption": Assumption}
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"text": str(value)}
+    if type(value).__name__ in _VALUES:
+        inside = {f.name: _encode(getattr(value, f.name)) for f in fields(value)}
+        return {"value": type(value).__name__, "fields": inside}
+    return {"number": wire.encode_number(value)}
+
+
+def _decode(table: Any) -> Any:
+    if not isinstance(table, dict):
+        raise InvalidParameter("malformed parameter on the wire")
+    if "text" in table:
+        return str(table["text"])
+    if "number" in table:
+        return wire.decode_number(table["number"])
+    kind = _VALUES.get(str(table.get("value")))
+    if kind is None or not isinstance(table.get("fields"), dict):
+        raise InvalidParameter("malformed parameter on the wire")
+    return _construct(kind, {k: _decode(v) for k, v in table["fields"].items()})
+
+
+def _construct(kind: Any, arguments: Mapping[str, Any]) -> Any:
+    try:
+        return kind(**arguments)
+    except TypeError:
+        raise InvalidParameter(f"malformed {kind.__name__} on the wire") from None
+
+
+def _substitute(value: Any, values: Mapping[Any, Any]) -> Any:
+    return canonical(value.subs(values)) if is_symbolic(value) else value
+
+
+def to_table(root: Node) -> dict[str, Any]:
+    """A declaration as JSON: ``{"root": digest, "nodes": {digest: row}}``; sharing is kept."""
+    return {"root": root.digest, "nodes": {node.digest: node.row() for node in postorder(root)}}
+
+
+def from_table(table: Any) -> Node:
+    """The declaration that :func:`to_table` wrote.
+
+    Errors: InvalidParameter for unknown node types, malformed rows, or a digest that is not its
+    row's.
+    """
+    if not isinstance(table, dict) or not isinstance(table.get("nodes"), dict):
+        raise InvalidParameter("malformed declaration: expected {'root': ..., 'nodes': {...}}")
+    rows, built = table["nodes"], dict[str, Node]()
+    for digest in _order(rows):
+        built[digest] = _from_row(rows[digest], built)
+        if built[digest].digest != digest:
+            raise InvalidParameter(f"declaration row {digest[:12]} does not have that digest")
+    if table.get("root") not in built:
+        raise InvalidParameter("malformed declaration: its root is not among its nodes")
+    return built[table["root"]]
+
+
+def _order(rows: Mapping[str, Any]) -> list[str]:
+    """Digests, children before parents; a row that refers to none or to itself is refused."""
+    done: dict[str, None] = {}
+    pending = list(rows)
+    while pending:
+        ready = [d for d in pending if all(c in done for c in _child_digests(rows[d]))]
+        if not ready:
+            raise InvalidParameter("malformed declaration: a node refers to one that is missing")
+        done.update(dict.fromkeys(ready))
+        pending = [d for d in pending if d not in done]
+    return list(done)
+
+
+def _child_digests(row: Any) -> list[str]:
+    if not isinstance(row, dict) or not isinstance(row.get("children"), list):
+        raise InvalidParameter("malformed declaration row")
+    return row["children"]
+
+
+def _from_row(row: Any, built: Mapping[str, Node]) -> Node:
+    kind = Node.types.get(str(row.get("type")))
+    if kind is None or kind in (Node, Leaf, Several):
+        raise InvalidParameter(f"{str(row.get('type'))[:40]!r} is not a node type")
+    children = [built[c] for c in row["children"]]
+    if issubclass(kind, Several):
+        return kind(*children)
+    if not isinstance(row.get("parameters"), dict):
+        raise InvalidParameter("malformed declaration row")
+    arguments = {k: _decode(v) for k, v in row["parameters"].items()}
+    names = [f.name for f in fields(kind) if f.name in ("base", "child")]  # type: ignore[arg-type]
+    if len(names) != len(children):
+        raise InvalidParameter(f"{kind.__name__} on the wire: wrong number of children")
+    return _construct(kind, {**arguments, **dict(zip(names, children, strict=True))})  # type: ignore[no-any-return]

@@ -1,0 +1,195 @@
+"""Queries: bounded functions of the private records, and their sensitivity under each adjacency.
+
+A query says what it computes and how far one unit can move it; the curator evaluates it and adds
+the declared noise.  ``Records`` is what a curator holds: it never leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.scope import Adjacency
+
+Array: TypeAlias = NDArray[np.float64]
+Norm: TypeAlias = Literal["l1", "l2"]
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Private records as rows.
+
+    ``values``: shape (n, ...).  ``present``: shape (n,), False where a record was zeroed out (its
+    contribution to every query is exactly zero, n stays public).  ``multiplicity`` and ``origin``
+    describe the same rows with repetitions removed, which changes no query.
+    """
+
+    values: Array
+    present: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool))
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values, dtype=np.float64)
+        if values.ndim < 2 or len(values) == 0:
+            raise InvalidParameter(
+                f"Records: shape {values.shape}; expected at least one row, as (records, features)"
+            )
+        present = np.asarray(self.present, dtype=bool)
+        if present.size == 0:
+            present = np.ones(len(values), dtype=bool)
+        if present.shape != (len(values),):
+            raise InvalidParameter(f"Records.present: shape {present.shape}, not ({len(values)},)")
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "present", present)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"Records({len(self)} rows)"
+
+    def rows(self, start: int, stop: int) -> Records:
+        """A contiguous public block of rows."""
+        return Records(self.values[start:stop], self.present[start:stop])
+
+    def distinct(self) -> tuple[Array, NDArray[np.intp]]:
+        """Distinct rows and, for each record, which of them it is; made once."""
+        cached = self.__dict__.get("_distinct")
+        if cached is None:
+            flat = self.values.reshape(len(self), -1)
+            _, first, inverse = np.unique(
+                np.ascontiguousarray(flat).view(
+                    np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))
+                ),
+                return_index=True,
+                return_inverse=True,
+            )
+            cached = (self.values[first], inverse.reshape(-1))
+            self.__dict__["_distinct"] = cached
+        return cached  # type: ignore[no-any-return]
+
+
+class Query(Protocol):
+    """What a program hands the curator."""
+
+    norm: Norm
+
+    def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
+        """The noise-free value, shape (trials, d); ``chosen`` (trials, n) restricts the rows."""
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        """How far one unit moves the value in ``norm``, shape (trials,) or (); ``size`` rows."""
+
+
+def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
+    """Rows scaled down to norm at most ``radius``; a row that is not finite becomes zero.
+
+    rows: (trials, n, d); radius: (trials,).  The norm is taken after scaling by the largest entry,
+    so that it neither overflows nor underflows; radius 0 and zero rows give 0, never 0/0.
+    Source: Murata and Suzuki 2023, Algorithm 2; the treatment of non-finite rows is ours.
+    """
+    rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
+    largest = np.abs(rows).max(axis=-1, initial=0.0)
+    scaled = rows / np.where(largest > 0, largest, 1.0)[..., None]
+    unit = np.abs(scaled).sum(-1) if norm == "l1" else np.sqrt(np.square(scaled).sum(-1))
+    limit = np.asarray(radius)[..., None]
+    inside = (largest == 0) | (unit <= limit / np.where(largest > 0, largest, 1.0))
+    shrunk = limit / np.where(unit > 0, unit, 1.0)
+    return np.where(inside[..., None], rows, scaled * shrunk[..., None])
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedMean:
+    """sum_i w_i clip(f(record_i), radius): a mean of clipped per-record vectors.
+
+    ``per_record(values) -> (trials, n, d)``; ``radius`` (trials,) or a number, public: made of
+    released values only.  ``weights`` (n,) are public and default to 1/n; with a public
+    ``divisor`` every weight is 1/divisor, whatever the number of rows.
+    Sensitivity in ``norm``: radius * max(w), twice that under replace_one.
+    Errors: InvalidParameter for a radius that is negative or not finite; under add_remove where
+    the weights depend on the number of records.
+    Source: Murata and Suzuki 2023, Algorithm 2 and Lemma C.1.
+    """
+
+    per_record: Callable[[Array], Array]
+    radius: Any
+    weights: Array | None = None
+    divisor: float | None = None
+    norm: Norm = "l2"
+
+    def __post_init__(self) -> None:
+        radius = np.asarray(self.radius, dtype=np.float64)
+        if not (np.isfinite(radius).all() and (radius >= 0).all()):
+            raise InvalidParameter("ClippedMean.radius: expected finite numbers, not negative")
+        if self.divisor is not None and not (np.isfinite(self.divisor) and self.divisor > 0):
+            raise InvalidParameter(f"ClippedMean.divisor = {self.divisor}: expected positive")
+        if self.weights is not None and self.divisor is not None:
+            raise InvalidParameter("ClippedMean: give weights or a divisor, not both")
+        object.__setattr__(self, "radius", radius)
+
+    def public_weights(self, size: int) -> Array:
+        """The weight of each row, shape (size,)."""
+        if self.weights is None:
+            return np.full(size, 1.0 / (self.divisor or size))
+        if self.weights.shape != (size,) or not np.isfinite(self.weights).all():
+            raise InvalidParameter(
+                f"ClippedMean.weights: shape {self.weights.shape} for {size} records"
+            )
+        return self.weights
+
+    def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
+        """The weighted sum of clipped rows, shape (trials, d)."""
+        weights = self.public_weights(len(records)) * records.present
+        if chosen is None:
+            values, origin = records.distinct()
+            weights = np.bincount(origin, weights=weights, minlength=len(values))
+            return np.einsum("n,tnd->td", weights, self._clipped(values))
+        return np.einsum("tn,tnd->td", weights * chosen, self._clipped(records.values))
+
+    def _clipped(self, values: Array) -> Array:
+        with np.errstate(all="ignore"):
+            rows = np.asarray(self.per_record(values), dtype=np.float64)
+        if rows.ndim != 3 or rows.shape[1] != len(values):
+            raise InvalidParameter(
+                f"per_record returned shape {rows.shape}: expected (trials, records, d)"
+            )
+        return clip_rows(rows, self.radius, self.norm)
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        """radius * max(w) under add_remove and zero_out, twice that under replace_one."""
+        if adjacency is Adjacency.ADD_REMOVE and self.divisor is None:
+            raise InvalidParameter(
+                "ClippedMean under add_remove: a mean over the number of records has no "
+                "sensitivity; give a public divisor="
+            )
+        factor = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+        largest = float(np.abs(self.public_weights(size)).max())
+        return np.asarray(factor * largest * self.radius)
+
+
+def clipped_difference_mean(
+    per_record: Callable[[Array], Array],
+    previous_per_record: Callable[[Array], Array],
+    radius: Any,
+    weights: Array | None = None,
+) -> ClippedMean:
+    """A mean of clipped per-record *differences* f(z) - g(z): never of two clipped vectors.
+
+    Source: Murata and Suzuki 2023, Algorithm 1, line 8.
+    """
+    return ClippedMean(lambda z: per_record(z) - previous_per_record(z), radius, weights)
+
+
+def client_weights(client_sizes: tuple[int, ...]) -> Array:
+    """Weights of an unweighted mean over clients of the mean over each client's records.
+
+    Records are laid out client by client; weight of a record of client p: 1 / (n_p P).
+    """
+    sizes = np.asarray(client_sizes)
+    if sizes.size == 0 or (sizes < 1).any():
+        raise InvalidParameter(f"client_sizes = {client_sizes}: every client needs a record")
+    return np.repeat(1.0 / (sizes * len(sizes)), sizes)

@@ -1,0 +1,1 @@
+"""Private algorithms: one family a file, each with declaration, claims, program and source."""
