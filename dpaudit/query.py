@@ -18,6 +18,8 @@ from dpaudit.scope import Adjacency
 
 Array: TypeAlias = NDArray[np.float64]
 Norm: TypeAlias = Literal["l1", "l2"]
+SMALLEST_RADIUS = 1e-250
+MOST_RECORDS = 2.0**60
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,39 +27,44 @@ class Records:
     """Private records as rows.
 
     ``values``: shape (n, ...).  ``present``: shape (n,), False where a record was zeroed out (its
-    contribution to every query is exactly zero, n stays public).  ``multiplicity`` and ``origin``
-    describe the same rows with repetitions removed, which changes no query.
+    contribution to every query is exactly zero, n stays public).  Both are copied, and read-only.
+    Errors: InvalidParameter for no row, or shapes that do not fit.
     """
 
     values: Array
     present: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool))
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.values, dtype=np.float64)
+        values = np.array(self.values, dtype=np.float64)
         if values.ndim < 2 or len(values) == 0:
             raise InvalidParameter(
                 f"Records: shape {values.shape}; expected at least one row, as (records, features)"
             )
-        present = np.asarray(self.present, dtype=bool)
+        present = np.array(self.present, dtype=bool)
         if present.size == 0:
             present = np.ones(len(values), dtype=bool)
         if present.shape != (len(values),):
             raise InvalidParameter(f"Records.present: shape {present.shape}, not ({len(values)},)")
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "present", present)
+        for name, array in (("values", values), ("present", present)):
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __repr__(self) -> str:
-        return f"Records({len(self)} rows)"
+        return f"Records(rows of shape {self.values.shape[1:]})"
 
     def rows(self, start: int, stop: int) -> Records:
         """A contiguous public block of rows."""
         return Records(self.values[start:stop], self.present[start:stop])
 
+    def placeholder(self) -> Records:
+        """As many rows, all zero: public where the number of records is."""
+        return Records(np.zeros(self.values.shape))
+
     def distinct(self) -> tuple[Array, NDArray[np.intp]]:
-        """Distinct rows and, for each record, which of them it is; made once."""
+        """Distinct rows (bit by bit) and, for each record, which of them it is; made once."""
         cached = self.__dict__.get("_distinct")
         if cached is None:
             flat = self.values.reshape(len(self), -1)
@@ -68,15 +75,18 @@ class Records:
                 return_index=True,
                 return_inverse=True,
             )
-            cached = (self.values[first], inverse.reshape(-1))
-            self.__dict__["_distinct"] = cached
-        return cached  # type: ignore[no-any-return]
+            rows = self.values[first]
+            rows.flags.writeable = False
+            cached = self.__dict__["_distinct"] = (rows, inverse.reshape(-1))
+        return cached
 
 
 class Query(Protocol):
-    """What a program hands the curator."""
+    """What a program hands the curator; it must give a value for any records, zeros included."""
 
-    norm: Norm
+    @property
+    def norm(self) -> Norm:
+        """The norm in which ``sensitivity`` bounds the value's movement."""
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """The noise-free value, shape (trials, d); ``chosen`` (trials, n) restricts the rows."""
@@ -89,14 +99,19 @@ def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
     """Rows scaled down to norm at most ``radius``; a row that is not finite becomes zero.
 
     rows: (trials, n, d); radius: (trials,).  The norm is taken after scaling by the largest entry,
-    so that it neither overflows nor underflows; radius 0 and zero rows give 0, never 0/0.
+    so that it neither overflows nor underflows; radius 0 and zero rows give 0, never 0/0, and no
+    row causes a warning.  A trial whose radius is not finite gets NaN.
     Source: Murata and Suzuki 2023, Algorithm 2; the treatment of non-finite rows is ours.
     """
+    with np.errstate(all="ignore"):
+        return _clipped_rows(rows, np.asarray(radius)[..., None], norm)
+
+
+def _clipped_rows(rows: Array, limit: Array, norm: Norm) -> Array:
     rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
     largest = np.abs(rows).max(axis=-1, initial=0.0)
     scaled = rows / np.where(largest > 0, largest, 1.0)[..., None]
     unit = np.abs(scaled).sum(-1) if norm == "l1" else np.sqrt(np.square(scaled).sum(-1))
-    limit = np.asarray(radius)[..., None]
     inside = (largest == 0) | (unit <= limit / np.where(largest > 0, largest, 1.0))
     shrunk = limit / np.where(unit > 0, unit, 1.0)
     return np.where(inside[..., None], rows, scaled * shrunk[..., None])
@@ -106,12 +121,14 @@ def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
 class ClippedMean:
     """sum_i w_i clip(f(record_i), radius): a mean of clipped per-record vectors.
 
-    ``per_record(values) -> (trials, n, d)``; ``radius`` (trials,) or a number, public: made of
-    released values only.  ``weights`` (n,) are public and default to 1/n; with a public
-    ``divisor`` every weight is 1/divisor, whatever the number of rows.
-    Sensitivity in ``norm``: radius * max(w), twice that under replace_one.
-    Errors: InvalidParameter for a radius that is negative or not finite; under add_remove where
-    the weights depend on the number of records.
+    ``per_record(values) -> (trials, n, d)``, row i a function of record i alone; ``radius``
+    (trials,) or a number, public: made of released values only; below 1e-250 it counts as 0.
+    ``weights`` (n,) are public and default to 1/n; with a public ``divisor`` every weight is
+    1/divisor, whatever the number of rows.  A secret batch restricts the sum, not the weights.
+    Sensitivity in ``norm``: radius * max|w|, twice that under replace_one; infinite where the
+    sum could overflow.
+    Errors: InvalidParameter for a radius that is negative, or not finite (in an array: the curator
+    refuses it in the trials that are on); under add_remove without a divisor.
     Source: Murata and Suzuki 2023, Algorithm 2 and Lemma C.1.
     """
 
@@ -122,14 +139,15 @@ class ClippedMean:
     norm: Norm = "l2"
 
     def __post_init__(self) -> None:
-        radius = np.asarray(self.radius, dtype=np.float64)
-        if not (np.isfinite(radius).all() and (radius >= 0).all()):
-            raise InvalidParameter("ClippedMean.radius: expected finite numbers, not negative")
+        if self.norm not in ("l1", "l2"):
+            raise InvalidParameter(f"ClippedMean.norm = {self.norm!r}: expected l1 or l2")
         if self.divisor is not None and not (np.isfinite(self.divisor) and self.divisor > 0):
             raise InvalidParameter(f"ClippedMean.divisor = {self.divisor}: expected positive")
         if self.weights is not None and self.divisor is not None:
             raise InvalidParameter("ClippedMean: give weights or a divisor, not both")
-        object.__setattr__(self, "radius", radius)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", np.array(self.weights, dtype=np.float64))
+        object.__setattr__(self, "radius", _radius(self.radius))
 
     def public_weights(self, size: int) -> Array:
         """The weight of each row, shape (size,)."""
@@ -137,7 +155,8 @@ class ClippedMean:
             return np.full(size, 1.0 / (self.divisor or size))
         if self.weights.shape != (size,) or not np.isfinite(self.weights).all():
             raise InvalidParameter(
-                f"ClippedMean.weights: shape {self.weights.shape} for {size} records"
+                f"ClippedMean.weights: shape {self.weights.shape}; expected {size} finite numbers, "
+                "one a record"
             )
         return self.weights
 
@@ -146,9 +165,9 @@ class ClippedMean:
         weights = self.public_weights(len(records)) * records.present
         if chosen is None:
             values, origin = records.distinct()
-            weights = np.bincount(origin, weights=weights, minlength=len(values))
-            return np.einsum("n,tnd->td", weights, self._clipped(values))
-        return np.einsum("tn,tnd->td", weights * chosen, self._clipped(records.values))
+            totals = np.bincount(origin, weights=weights, minlength=len(values))
+            return _total("n,tnd->td", totals, self._clipped(values))
+        return _total("tn,tnd->td", weights * chosen, self._clipped(records.values))
 
     def _clipped(self, values: Array) -> Array:
         with np.errstate(all="ignore"):
@@ -160,15 +179,32 @@ class ClippedMean:
         return clip_rows(rows, self.radius, self.norm)
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
-        """radius * max(w) under add_remove and zero_out, twice that under replace_one."""
+        """radius * max|w| under add_remove and zero_out, twice that under replace_one."""
         if adjacency is Adjacency.ADD_REMOVE and self.divisor is None:
             raise InvalidParameter(
                 "ClippedMean under add_remove: a mean over the number of records has no "
                 "sensitivity; give a public divisor="
             )
         factor = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
-        largest = float(np.abs(self.public_weights(size)).max())
-        return np.asarray(factor * largest * self.radius)
+        with np.errstate(all="ignore"):
+            largest = np.abs(self.public_weights(size)).max() * self.radius
+            # The bound on the sum is free of the number of records, which can be private.
+            return np.where(np.isfinite(largest * MOST_RECORDS), factor * largest, np.inf)
+
+
+def _radius(radius: Any) -> Array:
+    values = np.array(radius, dtype=np.float64)
+    if values.ndim > 1:
+        raise InvalidParameter(f"ClippedMean.radius: shape {values.shape}; expected (trials,)")
+    if (values < 0).any() or (values.ndim == 0 and not np.isfinite(values)):
+        raise InvalidParameter("ClippedMean.radius: expected finite numbers, not negative")
+    # Arithmetic near the smallest floats is too coarse for a bound on what one record moves.
+    return np.where(values < SMALLEST_RADIUS, 0.0, values)
+
+
+def _total(subscripts: str, weights: Array, rows: Array) -> Array:
+    result: Array = np.einsum(subscripts, weights, rows)
+    return result
 
 
 def clipped_difference_mean(

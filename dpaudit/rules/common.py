@@ -19,7 +19,7 @@ def repeated(node: Node, premises: tuple[Step, ...]) -> bool:
     return always(node, premises) and not parted_schedule
 
 
-def _unchanged(node: Node, premise: Any) -> Any:
+def unchanged(node: Node, premise: Any) -> Any:
     """The guarantee of the base, under the assumption."""
     return premise
 
@@ -55,5 +55,5 @@ def add_structure(
     calculus.rule(Compose, cite=compose, attained=one_record)(composition)
     calculus.rule(Repeat, cite=compose, attained=repeated)(repetition)
     calculus.rule(Parallel, cite=parallel, attained=always)(disjoint)
-    calculus.rule(Assuming, cite=UNDER_ASSUMPTION, attained=always)(_unchanged)
+    calculus.rule(Assuming, cite=UNDER_ASSUMPTION, attained=always)(unchanged)
     calculus.rule(NonPrivate, cite=NOT_PRIVATE, attained=never)(no_guarantee)

@@ -1,0 +1,65 @@
+# Every target sets itself up: Python 3.11, pip and a network or a pip cache are enough.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+LOCK := requirements-dev.lock
+LOCK_VENV := build/lock
+
+TARGETS ?= diff2_gd dp_gd
+OUT ?= reports
+WORKERS ?= 2
+ARGS ?=
+
+CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+SELECTED := not quality$(if $(CHROMIUM),, and not browser)
+
+# Workers are processes; more threads inside each only get in one another's way.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: certify test quality bench lint lock clean help
+
+$(READY): pyproject.toml $(LOCK)
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement $(LOCK)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+certify: $(READY)  ## certify TARGETS (diff2_gd dp_gd) into OUT (reports)
+	$(BIN)/dpaudit certify $(TARGETS) --out $(OUT) $(ARGS)
+
+test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)
+	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "$(SELECTED)" $(ARGS)
+
+quality: $(READY)  ## power and coverage of the audits (minutes)
+	$(BIN)/python -m pytest -n $(WORKERS) -m quality $(ARGS)
+
+bench: $(READY)  ## time the accountant and the audits
+	$(BIN)/python -m benchmarks.audit $(ARGS)
+
+lint: $(READY)  ## ruff, mypy --strict and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+lock:  ## resolve pyproject.toml anew into requirements-dev.lock
+	rm -rf $(LOCK_VENV)
+	$(PYTHON) -m venv $(LOCK_VENV)
+	$(LOCK_VENV)/bin/python -m pip install --quiet '.[dev]'
+	{ sed -n '/^#/p' $(LOCK); $(LOCK_VENV)/bin/python -m pip freeze --exclude dpaudit; } > $(LOCK).new
+	mv $(LOCK).new $(LOCK)
+	rm -rf $(LOCK_VENV)
+
+clean:  ## remove the environment, caches and builds (reports stay)
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16

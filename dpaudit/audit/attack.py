@@ -1,0 +1,257 @@
+"""Running an audit: sample the implementation on both data sets, replay under the declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.engine import Batch, plan, run_batches
+from dpaudit.audit.estimators import TestScores, TrainingScores
+from dpaudit.audit.residuals import Finding, check_residuals
+from dpaudit.audit.suite import Suite
+from dpaudit.curator import Program, Sampler
+from dpaudit.errors import Diverged, InvalidParameter, Undeclared
+from dpaudit.mechanism import Mechanism
+from dpaudit.nodes import Node
+from dpaudit.query import Array, Records
+from dpaudit.replayer import Replayer
+from dpaudit.scope import Scope
+from dpaudit.store import AuditStore
+from dpaudit.wire import digest
+
+TRAINING, TEST = 0, 1
+FIRST, SECOND = 0, 1
+BATCH_TRIALS = 2_000
+RESIDUAL_NUMBERS = 8_000_000
+COINS = 0x5EED
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayTask:
+    """One batch of trials: sampled with the implementation's kernels, replayed as declared."""
+
+    program: Program
+    declaration: Node
+    scope: Scope
+    pair: tuple[Records, Records]
+    kernels: Mapping[type[Node], type[Any]] = field(default_factory=dict)
+
+    def __call__(self, batch: Batch, generator: np.random.Generator) -> dict[str, Any]:
+        """Scores, violations, residuals (training part only) and executed counts of one batch."""
+        _, side, part, *_ = batch.key
+        sampler = Sampler(
+            self.declaration,
+            self.scope,
+            self.pair[side],
+            rng=generator,
+            trials=batch.trials,
+            kernels=self.kernels,
+        )
+        try:
+            self.program.run(sampler)
+            coins = int(generator.integers(2**63))
+            replayer = Replayer(
+                self.program, self.declaration, self.scope, self.pair, coins=coins
+            )
+            replay = replayer.inspect(sampler.transcript, own=side)
+        except (Diverged, Undeclared) as error:
+            return _row(batch.trials, np.full(batch.trials, np.nan), stopped=[str(error)])
+        kept = replay.residuals if part == TRAINING else {}
+        return _row(
+            batch.trials,
+            replay.scores,
+            attack=[replay.attack],
+            violations=replay.violations,
+            executed=_unused_releases(sampler),
+            labels=list(kept),
+            residuals=list(kept.values()),
+        )
+
+
+def _row(
+    trials: int,
+    scores: Array,
+    *,
+    attack: Sequence[str] = ("declared",),
+    stopped: Sequence[str] = (),
+    violations: Sequence[str] = (),
+    executed: Sequence[str] = (),
+    labels: Sequence[str] = (),
+    residuals: Sequence[Array] = (),
+) -> dict[str, Any]:
+    """One batch's arrays; the engine wants every one to lead with the trials axis."""
+    words = {
+        "attack": attack,
+        "stopped": stopped,
+        "violations": violations,
+        "executed": executed,
+        "labels": labels,
+    }
+    return {
+        "scores": scores,
+        **{k: np.broadcast_to(np.array(v, dtype=str), (trials, len(v))) for k, v in words.items()},
+        **{f"residuals_{i}": values for i, values in enumerate(residuals)},
+    }
+
+
+def _unused_releases(sampler: Sampler) -> list[str]:
+    return [
+        f"{label}: {low if low == high else f'{low} to {high}'} of {declared} made"
+        for label, (declared, low, high) in sampler.entitlements.counts().items()
+        if (low, high) != (declared, declared)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """What one audit saw, before any bound is made of it."""
+
+    suite: Suite
+    trials: int
+    training_trials: int
+    seed: int
+    attack: str
+    training: TrainingScores | None
+    test: TestScores | None
+    findings: tuple[Finding, ...]
+
+
+def attack(
+    mechanism: Mechanism,
+    suite: Suite,
+    *,
+    seed: int,
+    index: int = 0,
+    trials: int | None = None,
+    error: float,
+    jobs: int = 1,
+    store: Path | None = None,
+    progress: Progress | None = None,
+) -> Attacked:
+    """Run a suite: ``trials`` test trials a side, and a fifth as many for training.
+
+    ``error`` is the false-alarm rate of the statistical conformance checks together.
+    Errors: InvalidParameter where the audited program declares something else than the mechanism.
+    """
+    declaration = suite.program.declaration(mechanism.scope)
+    if declaration != mechanism.declaration:
+        raise InvalidParameter(
+            f"suite of {mechanism.name!r}: its program declares other noise than the mechanism"
+        )
+    certified = suite.trials if trials is None else trials
+    training = max(200, certified // 5)
+    task = ReplayTask(
+        suite.program, declaration, mechanism.scope, suite.neighbours.pair, suite.kernels
+    )
+    batches = _batches(index, training, certified)
+    results = run_batches(
+        task,
+        batches,
+        root_seed=seed,
+        jobs=jobs,
+        store=None if store is None else AuditStore(store, _identity(mechanism, suite, seed)),
+        progress=progress,
+    )
+    return _collect(suite, results, seed, certified, training, error)
+
+
+def _batches(index: int, training: int, certified: int) -> list[Batch]:
+    sizes = ((TRAINING, training), (TEST, certified))
+    return [
+        batch
+        for part, trials in sizes
+        for side in (FIRST, SECOND)
+        for batch in plan(index, side, part, trials, BATCH_TRIALS)
+    ]
+
+
+def _identity(mechanism: Mechanism, suite: Suite, seed: int) -> str:
+    kernels = sorted(f"{k.__name__}:{v.__qualname__}" for k, v in suite.kernels.items())
+    content = {
+        "mechanism": mechanism.name,
+        "declaration": mechanism.declaration.digest,
+        "program": repr(suite.program),
+        "neighbours": list(suite.neighbours.digests),
+        "kernels": kernels,
+        "scope": str(mechanism.scope),
+        "seed": f"{seed:032x}",
+    }
+    return digest(content)
+
+
+def _collect(
+    suite: Suite,
+    results: Mapping[tuple[int, ...], Mapping[str, Any]],
+    seed: int,
+    certified: int,
+    training: int,
+    error: float,
+) -> Attacked:
+    ordered = [results[key] for key in sorted(results)]
+    stopped, violations = _words(ordered, "stopped"), _words(ordered, "violations")
+    executed = "; ".join(_words(ordered, "executed")) or "every declared release was made"
+    findings = _deterministic(stopped, violations, executed)
+    scores = {} if stopped else _scores(results)
+    findings += [] if stopped else list(check_residuals(_residuals(ordered), error))
+    return Attacked(
+        suite=suite,
+        trials=certified,
+        training_trials=training,
+        seed=seed,
+        attack="declared" if suite.kernels else _words(ordered, "attack")[0],
+        training=None if stopped else TrainingScores(scores[TRAINING, 0], scores[TRAINING, 1]),
+        test=None if stopped else TestScores(scores[TEST, 0], scores[TEST, 1]),
+        findings=tuple(findings),
+    )
+
+
+def _words(ordered: list[Mapping[str, Any]], name: str) -> list[str]:
+    """The distinct messages of all batches, in order of the alphabet."""
+    return sorted({str(word) for row in ordered for word in row[name][:1].ravel()})
+
+
+def _scores(results: Mapping[tuple[int, ...], Mapping[str, Any]]) -> dict[tuple[int, int], Array]:
+    return {
+        (part, side): np.concatenate(
+            [results[k]["scores"] for k in sorted(results) if k[1:3] == (side, part)]
+        )
+        for part in (TRAINING, TEST)
+        for side in (FIRST, SECOND)
+    }
+
+
+def _residuals(ordered: list[Mapping[str, Any]]) -> dict[str, Array]:
+    """Training residuals by label, as many trials as fit into a fixed amount of memory."""
+    gathered: dict[str, list[Array]] = {}
+    numbers = 0
+    for row in ordered:
+        labels = [str(label) for label in row["labels"][0]]
+        numbers += sum(row[f"residuals_{i}"].size for i in range(len(labels)))
+        if numbers > RESIDUAL_NUMBERS and gathered:
+            break
+        for i, label in enumerate(labels):
+            gathered.setdefault(label, []).append(row[f"residuals_{i}"])
+    return {label: np.concatenate(parts) for label, parts in gathered.items()}
+
+
+def _deterministic(stopped: list[str], violations: list[str], executed: str) -> list[Finding]:
+    """Findings that need no statistics: their error rate is zero."""
+    checks = {
+        "releases, control flow and radii": (stopped, executed),
+        "stated sensitivities": (violations, "no query moved by more than it states"),
+    }
+    return [
+        Finding(
+            check=check,
+            status="broken" if found else "held",
+            statistic=float(len(found)),
+            error_rate=0.0,
+            detail="; ".join(found) or otherwise,
+        )
+        for check, (found, otherwise) in checks.items()
+    ]

@@ -1,0 +1,200 @@
+"""Engine: batches of independent trials, on one process or many, stored as they finish."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.store import Arrays, AuditStore, Key, leading
+
+MAXIMUM_BATCHES = 10**6
+_WORD = 2**32
+_SEED_BITS = 128
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Trials that one task runs at once; ``key`` names them and seeds their generator.
+
+    Errors: InvalidParameter for an empty key, parts outside [0, 2^32), or trials < 1.
+    """
+
+    key: Key
+    trials: int
+
+    def __post_init__(self) -> None:
+        _check_key(self.key)
+        _check_integer(self.trials, "trials", 1)
+
+
+Task: TypeAlias = Callable[[Batch, np.random.Generator], Arrays]
+"""Runs a batch; every array it returns leads with an axis of ``batch.trials``."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with (batches done, batches in all) whenever the first grows."""
+
+Results: TypeAlias = Generator[tuple[Key, Arrays], None, None]
+
+
+def plan(audit_index: int, side: int, part: int, trials: int, batch_trials: int) -> list[Batch]:
+    """Batches of at most ``batch_trials``, ``trials`` in all; keys (audit, side, part, batch).
+
+    ``side`` is the data set (0 or 1), ``part`` what the trials are for (training, test, ...):
+    different keys mean independent trials.
+
+    Errors: InvalidParameter for negative integers, trials < 1, or more than 10^6 batches.
+    """
+    _check_integer(trials, "trials", 1)
+    _check_integer(batch_trials, "batch_trials", 1)
+    if trials > MAXIMUM_BATCHES * batch_trials:
+        raise InvalidParameter(
+            f"batch_trials = {batch_trials} for {trials} trials: more than {MAXIMUM_BATCHES} "
+            "batches; make the batches larger"
+        )
+    starts = range(0, trials, batch_trials)
+    return [
+        Batch((audit_index, side, part, index), min(batch_trials, trials - start))
+        for index, start in enumerate(starts)
+    ]
+
+
+def generator(root_seed: int, key: Key) -> np.random.Generator:
+    """The generator of a batch: PCG64DXSM seeded by SeedSequence(root_seed, spawn_key=key).
+
+    ``root_seed`` has at most 128 bits; streams of different (root_seed, key) are independent.
+    Errors: InvalidParameter for a seed outside [0, 2^128) or parts of the key outside [0, 2^32).
+    Source: O'Neill (2015), hash of seed_seq; NumPy, NEP 19.
+    """
+    _check_integer(root_seed, "root_seed", 0, 2**_SEED_BITS)
+    _check_key(key)
+    return np.random.Generator(
+        np.random.PCG64DXSM(np.random.SeedSequence(root_seed, spawn_key=key))
+    )
+
+
+def run_batches(
+    task: Task,
+    batches: Sequence[Batch],
+    *,
+    root_seed: int,
+    jobs: int = 1,
+    store: AuditStore | None = None,
+    progress: Progress | None = None,
+) -> dict[Key, Arrays]:
+    """Arrays of every batch, in the order of ``batches``, whoever computes them and when.
+
+    Batches found in ``store`` with the right number of trials are taken from it; the others are
+    run and stored one by one as they finish, so that an interrupted run resumes.  ``jobs`` = 1
+    runs in this process; more use joblib's active backend (loky unless the caller configured
+    another); -1 means all cores.  The task must be picklable and must not change itself.
+
+    Errors: InvalidParameter for repeated keys or arrays of another length than the batch's;
+    whatever the task raises, a DpauditError as itself, without a worker's traceback.
+    """
+    _check_run(batches, root_seed, jobs)
+    report = progress or _silent
+    done = _stored(batches, store)
+    if done:
+        report(len(done), len(batches))
+    missing = [batch for batch in batches if batch.key not in done]
+    try:
+        with closing(_finished(_Work(task, root_seed), missing, jobs)) as finished:
+            for key, arrays in finished:
+                if store is not None:
+                    store.put(key, arrays)
+                done[key] = arrays
+                report(len(done), len(batches))
+    except DpauditError as error:
+        raise error from None
+    return {batch.key: done[batch.key] for batch in batches}
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a worker does with a batch: seeds its generator, runs the task, checks the arrays."""
+
+    task: Task
+    root_seed: int
+
+    def __call__(self, batch: Batch) -> tuple[Key, Arrays]:
+        arrays = self.task(batch, generator(self.root_seed, batch.key))
+        if leading(arrays) != batch.trials:
+            raise InvalidParameter(
+                f"batch {batch.key}: the task returned {leading(arrays)} trials, not {batch.trials}"
+            )
+        # C order, as a stored batch is read back: sums must not depend on the memory layout.
+        return batch.key, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def _stored(batches: Sequence[Batch], store: AuditStore | None) -> dict[Key, Arrays]:
+    if store is None:
+        return {}
+    present = set(store.keys())
+    found = {batch: store.get(batch.key) for batch in batches if batch.key in present}
+    return {
+        batch.key: arrays
+        for batch, arrays in found.items()
+        if arrays is not None and leading(arrays) == batch.trials
+    }
+
+
+def _finished(work: _Work, batches: list[Batch], jobs: int) -> Results:
+    """Results as they finish, in any order."""
+    if jobs == 1 or len(batches) <= 1:
+        yield from map(work, batches)
+        return
+    import joblib
+
+    calls = (joblib.delayed(work)(batch) for batch in batches)
+    backend, _ = joblib.parallel.get_active_backend()
+    if backend.supports_return_generator:
+        yield from _streamed(joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls))
+        return
+    # Backends that cannot stream (multiprocessing, Ray): a round at a time, so that all is stored.
+    with joblib.Parallel(n_jobs=jobs) as parallel:
+        while chunk := list(islice(calls, 2 * joblib.effective_n_jobs(jobs))):
+            yield from parallel(chunk)
+
+
+def _streamed(results: Results) -> Results:
+    """The same results; on an interruption the workers stop without a word."""
+    try:
+        for result in results:  # noqa: UP028 (delegating would close them before the filter)
+            yield result
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # joblib counts results nobody took
+            results.close()
+
+
+def _silent(done: int, total: int) -> None:
+    """Report nothing."""
+
+
+def _check_run(batches: Sequence[Batch], root_seed: int, jobs: int) -> None:
+    _check_integer(root_seed, "root_seed", 0, 2**_SEED_BITS)
+    if jobs != -1:
+        _check_integer(jobs, "jobs", 1)
+    if len({batch.key for batch in batches}) != len(batches):
+        raise InvalidParameter("batches: a key occurs twice; trials must be independent")
+
+
+def _check_key(key: Any) -> None:
+    if not isinstance(key, tuple) or not key:
+        raise InvalidParameter(f"key = {key!r}: expected a tuple of integers, not empty")
+    for part in key:
+        _check_integer(part, "key", 0, _WORD)
+
+
+def _check_integer(value: Any, place: str, least: int, beyond: int | None = None) -> None:
+    inside = type(value) is int and value >= least and (beyond is None or value < beyond)
+    if not inside:
+        limit = "" if beyond is None else f" and < 2^{beyond.bit_length() - 1}"
+        raise InvalidParameter(f"{place} = {value!r}: expected an integer >= {least}{limit}")

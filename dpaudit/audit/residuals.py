@@ -1,0 +1,324 @@
+"""Residuals: checks that standardised noise is what was declared, fresh at every release.
+
+A residual is a released value less the value computed, over the declared standard deviation
+(kernels that are not Gaussian map it to normal first).  Under the declaration the residuals of a
+trial's releases are independent N(0, 1), given which trials were on: whether a trial is on is made
+of values released before.  Every check is valid under exactly that, so the number of residuals may
+itself depend on the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammainc, gammaincc, gammaln, log_ndtr, ndtr
+
+from dpaudit.errors import InvalidParameter
+
+FloatArray = npt.NDArray[np.float64]
+Status: TypeAlias = Literal["held", "broken", "not_run"]
+
+DEFAULT_ERROR = 1e-4
+MAXIMUM_RANKED = 2_000_000  # residuals sorted at once
+MAXIMUM_COLUMNS = 1_024  # columns of one correlation matrix
+MAXIMUM_ENTRIES = 2 * 10**7  # entries of the rows it is made of
+MAXIMUM_PRODUCTS = 5 * 10**10  # multiplications it may cost
+LARGEST = 1e6  # residuals are cut here, so that no sum overflows
+SLOPE_VARIANCE = 0.01  # prior of a slope: N(0, 0.01)
+SCALE_SHAPE = 0.5  # prior of a precision: Gamma(1/2, rate 1/2)
+GRID = 1e-5  # residuals in one cell of this width count as equal
+CELL_CHANCE = 0.4 * GRID  # N(0, 1) falls in a given cell: its density is below 0.4
+WINDOW = 4  # residuals that must all be equal
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found: ``broken`` has probability at most ``error_rate`` if nothing is."""
+
+    check: str
+    status: Status
+    statistic: float
+    error_rate: float
+    detail: str
+
+
+class _Test(NamedTuple):
+    """A statistic with the logarithm of (a bound on) its p-value, over all it was taken over."""
+
+    statistic: float
+    log_p: float
+    detail: str
+
+
+_NOTHING = _Test(math.nan, math.inf, "too few residuals")
+
+
+def check_residuals(
+    residuals: Mapping[str, npt.ArrayLike], error: float = DEFAULT_ERROR
+) -> tuple[Finding, ...]:
+    """Check residuals (label -> (trials, uses, d), NaN where a trial was off) to be fresh N(0, 1).
+
+    Per label: range (largest residual), mean, variance, shape (Kolmogorov-Smirnov), successive
+    (each release against the one before), coordinates (pairs within a release).  Over all:
+    releases (every pair of releases, within and across labels), duplicates (equal vectors in two
+    trials or releases).  The checks share ``error`` equally; each splits its share over the pairs
+    or groups it looks at: all findings are ``held`` except with probability ``error`` if the
+    residuals are as declared.  A check that cannot run is ``not_run`` and its share is not used.
+
+    Errors: InvalidParameter for no labels, a wrong shape, different numbers of trials, a release
+    that is NaN in part, or an error rate outside (0, 1).
+    """
+    if not 0 < error < 1:
+        raise InvalidParameter(f"error = {error!r}: expected in (0, 1)")
+    labels = {label: _label(label, values) for label, values in residuals.items()}
+    if len({array.shape[0] for array in labels.values()}) != 1:
+        counts = {label: array.shape[0] for label, array in labels.items()}
+        raise InvalidParameter(f"residuals: trials {counts}; give one number for all labels")
+    tests = [
+        (f"{name} of {label}", test, array)
+        for label, array in labels.items()
+        for name, test in _LABEL_CHECKS.items()
+    ]
+    share = error / (len(tests) + len(_JOINT_CHECKS))
+    each = [_finding(name, test(array), share) for name, test, array in tests]
+    joint = [_finding(name, test(labels), share) for name, test in _JOINT_CHECKS.items()]
+    return (*each, *joint)
+
+
+def _finding(check: str, test: _Test, share: float) -> Finding:
+    if test.log_p == math.inf:
+        return Finding(check, "not_run", test.statistic, share, test.detail)
+    status: Status = "broken" if test.log_p <= math.log(share) else "held"
+    p = f"p <= {math.exp(min(test.log_p, 0.0)):.2g}, broken at {share:.2g}"
+    return Finding(check, status, test.statistic, share, f"{test.detail}; {p}")
+
+
+def _label(label: str, values: npt.ArrayLike) -> FloatArray:
+    array = np.asarray(values)
+    if array.ndim != 3 or array.size == 0 or array.dtype.kind not in "fiu":
+        expected = "numbers of shape (trials, uses, d), not empty"
+        raise InvalidParameter(f"residuals of {label}: shape {array.shape}, expected {expected}")
+    off = np.isnan(array)
+    if np.any(off.any(axis=2) & ~off.all(axis=2)):
+        raise InvalidParameter(f"residuals of {label}: a release is NaN in part; off means all NaN")
+    return np.clip(array.astype(np.float64), -LARGEST, LARGEST)
+
+
+# Each label by itself.
+
+
+def _range(array: FloatArray) -> _Test:
+    """P(max |z| > t) <= 2 N Phi(-t), N the most residuals there could be."""
+    if np.all(np.isnan(array)):
+        return _NOTHING
+    largest = float(np.nanmax(np.abs(array)))
+    log_p = math.log(2 * array.size) + float(log_ndtr(-largest))
+    return _Test(largest, log_p, f"largest residual {largest:.4g}")
+
+
+def _mean(array: FloatArray) -> _Test:
+    """The normal band of a mean if no trial was off, else the slope on a constant."""
+    values, fixed = _pooled(array)
+    if values.size == 0:
+        return _NOTHING
+    mean, total = float(values.mean()), float(values.sum())
+    z = abs(total) / math.sqrt(values.size)
+    log_p = math.log(2) + float(log_ndtr(-z)) if fixed else _slope_log_p(total, values.size)
+    return _Test(mean, float(log_p), f"mean {mean:.5g} of {values.size} residuals, declared 0")
+
+
+def _variance(array: FloatArray) -> _Test:
+    """The chi-square band of a pooled variance if no trial was off, else a mixture bound."""
+    values, fixed = _pooled(array)
+    if values.size == 0:
+        return _NOTHING
+    squares, half = float(np.dot(values, values)), values.size / 2
+    if fixed:
+        tail = min(gammainc(half, squares / 2), gammaincc(half, squares / 2))
+        log_p = math.log(2 * tail) if tail > 0 else -math.inf
+    else:
+        log_p = _scale_log_p(squares, values.size)
+    variance = squares / values.size
+    return _Test(variance, log_p, f"variance {variance:.6g} of {values.size} residuals, declared 1")
+
+
+def _shape(array: FloatArray) -> _Test:
+    """Kolmogorov-Smirnov distance D; P(D > t) <= 2 exp(-2 n t^2) at every n (Massart 1990).
+
+    Pooled if no trial was off; otherwise use by use, since each use's residuals are independent
+    given who was on, but their pooled number is not.  At most 2,000,000 residuals are ranked.
+    """
+    trials = max(1, MAXIMUM_RANKED // (array.shape[1] * array.shape[2]))
+    values, fixed = _pooled(array[:trials])
+    uses = [_pooled(array[:trials, use])[0] for use in range(array.shape[1])]
+    groups = [group for group in ([values] if fixed else uses) if group.size]
+    if not groups:
+        return _NOTHING
+    distances = [(_distance(group), group.size) for group in groups]
+    distance, size = max(distances, key=lambda pair: pair[0] ** 2 * pair[1])
+    log_p = math.log(2 * len(groups)) - 2 * size * distance**2
+    detail = f"distance {distance:.4g} from normal over {size} residuals, worst of {len(groups)}"
+    return _Test(distance, log_p, detail)
+
+
+def _successive(array: FloatArray) -> _Test:
+    """Each release against the one before in its trial, pooled over uses and coordinates."""
+    before, after = array[:, :-1], array[:, 1:]
+    both = ~np.isnan(before) & ~np.isnan(after)
+    before, after = before[both], after[both]
+    if not before.any() or not after.any():
+        return _NOTHING
+    product, squares = float(np.dot(before, after)), float(np.dot(before, before))
+    correlation = product / math.sqrt(squares * float(np.dot(after, after)))
+    detail = f"correlation {correlation:.4g} with the release before, {before.size} pairs"
+    return _Test(correlation, float(_slope_log_p(product, squares)), detail)
+
+
+def _coordinates(array: FloatArray) -> _Test:
+    """Pairs of coordinates of a release, pooled over trials and uses; the first 1,024 of them."""
+    rows = array[:, :, :MAXIMUM_COLUMNS].reshape(-1, min(array.shape[2], MAXIMUM_COLUMNS))
+    rows = np.nan_to_num(rows[: _affordable(rows.shape[1])])
+    products = rows.T @ rows
+    # Coordinates are drawn together, so any one may be taken as drawn after another.
+    squares = np.broadcast_to(np.diag(products), products.shape)
+    return _worst_pair(products, squares, [str(index) for index in range(rows.shape[1])])
+
+
+def _releases(labels: Mapping[str, FloatArray]) -> _Test:
+    """Every pair of releases, pooled over trials and coordinates; at most 1,024 releases.
+
+    The later of two is N(0, 1) given the earlier and who was on.  Which is later is not known
+    here, so the larger of the two sums of squares is used, which makes the bound weaker.
+    """
+    uses = max(1, MAXIMUM_COLUMNS // len(labels))
+    width = max(array.shape[2] for array in labels.values())
+    columns = sum(min(array.shape[1], uses) for array in labels.values())
+    trials = max(2, _affordable(columns) // width)
+    rows = np.concatenate(
+        [_columns(array[:trials, :uses], width) for array in labels.values()], axis=1
+    )
+    on = (~np.isnan(rows)).astype(np.float64)
+    rows = np.nan_to_num(rows)
+    squares = (rows * rows).T @ on
+    names = [f"{label}[{use}]" for label, a in labels.items() for use in range(a.shape[1])[:uses]]
+    return _worst_pair(rows.T @ rows, np.maximum(squares, squares.T), names)
+
+
+def _columns(array: FloatArray, width: int) -> FloatArray:
+    """(trials, uses, d) as (trials x width, uses), missing coordinates as off."""
+    missing = width - array.shape[2]
+    padded = np.pad(array, ((0, 0), (0, 0), (0, missing)), constant_values=math.nan)
+    return np.moveaxis(padded, 1, 2).reshape(-1, array.shape[1])
+
+
+def _duplicates(labels: Mapping[str, FloatArray]) -> _Test:
+    """Four residuals in a row that occur twice, along the releases or along the trials.
+
+    A vector of four or more coordinates is compared by its first four; shorter ones are taken
+    together with the next releases of their trial, and with the same release of the next trials.
+    """
+    uses = max(WINDOW, MAXIMUM_RANKED // sum(array.shape[0] for array in labels.values()))
+    arrays = [array[:, :uses] for array in labels.values()]
+    short = [array for array in arrays if array.shape[2] < WINDOW]
+    repeated, pairs = 0, 0
+    for axis, family in ((1, arrays), (0, short)):
+        rows = np.concatenate([np.empty((0, WINDOW)), *(_windows(a, axis) for a in family)])
+        repeated += _repetitions(rows)
+        pairs += len(rows) * (len(rows) - 1) // 2
+    if pairs == 0:
+        return _NOTHING
+    log_p = math.log(pairs) + WINDOW * math.log(CELL_CHANCE) if repeated else 0.0
+    return _Test(repeated, log_p, f"{repeated} repeated vectors among {pairs} pairs")
+
+
+def _windows(array: FloatArray, axis: int) -> FloatArray:
+    """Rows of four residuals: of one release, or of neighbours along ``axis``."""
+    span = -(-WINDOW // array.shape[2])
+    starts = array.shape[axis] - span + 1
+    if starts < 1:
+        return np.empty((0, WINDOW))
+    shifted = [np.take(array, range(i, i + starts), axis) for i in range(span)]
+    rows = np.concatenate(shifted, axis=2)[:, :, :WINDOW].reshape(-1, WINDOW)
+    return rows[~np.isnan(rows).any(axis=1)]
+
+
+def _repetitions(rows: FloatArray) -> int:
+    """How many rows fall in the same cells as another one before them."""
+    cells = np.floor(rows / GRID).astype(np.int64)
+    order = np.lexsort(cells.T)
+    ordered = cells[order]
+    return int(np.count_nonzero((ordered[1:] == ordered[:-1]).all(axis=1)))
+
+
+def _affordable(columns: int) -> int:
+    """How many rows, the first ones, enter a correlation matrix of so many columns."""
+    return max(2, min(MAXIMUM_ENTRIES // columns, MAXIMUM_PRODUCTS // columns**2))
+
+
+def _worst_pair(products: FloatArray, squares: FloatArray, names: list[str]) -> _Test:
+    """The pair i < j whose slope is the least likely, with a Bonferroni factor for all pairs."""
+    above = np.triu_indices(len(names), 1)
+    if above[0].size == 0 or not products.any():
+        return _NOTHING
+    log_p = _slope_log_p(products[above], squares[above])
+    worst = int(np.argmin(log_p))
+    i, j = int(above[0][worst]), int(above[1][worst])
+    scale = math.sqrt(products[i, i] * products[j, j])
+    correlation = float(products[i, j]) / scale if scale else 0.0
+    detail = f"correlation {correlation:.4g} of {names[i]} and {names[j]}, worst of {log_p.size}"
+    return _Test(correlation, float(log_p[worst]) + math.log(log_p.size), detail)
+
+
+def _slope_log_p(product: npt.ArrayLike, squares: npt.ArrayLike) -> FloatArray:
+    """Log of 1 / E for the sum of x y, y ~ N(0, 1) given x and the past; squares = sum of x^2.
+
+    E = (1 + v Q)^(-1/2) exp(v S^2 / (2 (1 + v Q))) is the likelihood ratio of y = b x + noise,
+    b ~ N(0, v): its mean is 1 whenever one stops, so P(1/E <= p) <= p.
+    Source: Robbins (1970), mixtures of likelihood ratios.
+    """
+    spread = 1 + SLOPE_VARIANCE * np.asarray(squares)
+    gain = SLOPE_VARIANCE * np.asarray(product) ** 2 / (2 * spread)
+    return np.asarray(np.log(spread) / 2 - gain)
+
+
+def _scale_log_p(squares: float, count: int) -> float:
+    """Log of 1 / E for the sum of squares, E the ratio mixed over a Gamma prior of the precision.
+
+    Source: as :func:`_slope_log_p`.
+    """
+    shape, half = SCALE_SHAPE, count / 2
+    evidence = shape * math.log(shape) - gammaln(shape) + gammaln(shape + half) + squares / 2
+    return float((shape + half) * math.log(shape + squares / 2) - evidence)
+
+
+def _pooled(array: FloatArray) -> tuple[FloatArray, bool]:
+    """Residuals that are on, and whether all are: then their number says nothing of the noise."""
+    values = array.reshape(-1)
+    on = ~np.isnan(values)
+    return (values, True) if on.all() else (values[on], False)
+
+
+def _distance(values: FloatArray) -> float:
+    """Largest distance of the empirical distribution function from the normal one."""
+    levels = ndtr(np.sort(values))
+    steps = np.arange(values.size + 1) / values.size
+    return float(max(np.max(steps[1:] - levels), np.max(levels - steps[:-1])))
+
+
+_LABEL_CHECKS: dict[str, Callable[[FloatArray], _Test]] = {
+    "range": _range,
+    "mean": _mean,
+    "variance": _variance,
+    "shape": _shape,
+    "successive": _successive,
+    "coordinates": _coordinates,
+}
+_JOINT_CHECKS: dict[str, Callable[[Mapping[str, FloatArray]], _Test]] = {
+    "releases": _releases,
+    "duplicates": _duplicates,
+}

@@ -1,0 +1,325 @@
+"""Verdicts: what an audit's bounds and an account say together about each claim.
+
+Bounds are shown at 95%.  *refuted* and *alarm* need an error rate of 1e-4 over the whole run: half
+of it goes to the bounds of all audits in the run, half to their statistical conformance checks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+import numpy as np
+
+from dpaudit.account import Account
+from dpaudit.arithmetic import enclose, is_infinite, is_symbolic
+from dpaudit.audit.attack import Attacked
+from dpaudit.audit.estimators import (
+    Counts,
+    choose_threshold,
+    count_errors,
+    epsilon_lower,
+    epsilon_of_gaussian,
+    mu_lower,
+)
+from dpaudit.calculus import Step
+from dpaudit.claim import Checked, Claim, Outcome
+from dpaudit.nodes import GDP, ZCDP, ApproxDP, Assumption, PureDP, Status
+
+SHOWN_ERROR = 0.05
+DECISION_ERROR = 1e-4
+BOUND_SHARE = 0.5
+
+
+class Verdict(StrEnum):
+    """What may be said of a claim, weakest finding last."""
+
+    REFUTED = "refuted"
+    ALARM = "alarm"
+    UNSUPPORTED = "unsupported"
+    INCONCLUSIVE = "inconclusive"
+    CERTIFIED_UNDER_ASSUMPTIONS = "certified_under_assumptions"
+    CERTIFIED = "certified"
+
+
+EXIT_CODES = {
+    Verdict.CERTIFIED: 0,
+    Verdict.CERTIFIED_UNDER_ASSUMPTIONS: 0,
+    Verdict.REFUTED: 1,
+    Verdict.INCONCLUSIVE: 3,
+    Verdict.UNSUPPORTED: 4,
+    Verdict.ALARM: 5,
+}
+
+
+def overall(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict of a whole: the gravest of its parts."""
+    order = list(Verdict)
+    return min(verdicts, key=order.index)
+
+
+@dataclass(frozen=True)
+class Lower:
+    """A lower bound from one audit in a claim's measure.
+
+    ``shown`` holds at 95%, ``decisive`` at the run's decision error.  ``family`` is not empty where
+    the bound holds only if the mechanism belongs to that family: such a bound gates nothing.
+    ``counts`` at ``threshold`` and the two rates' upper bounds are its witness.
+    """
+
+    measure: str
+    shown: float
+    decisive: float
+    threshold: float
+    counts: Counts
+    rates_upper: tuple[float, float]
+    decisive_rates_upper: tuple[float, float]
+    delta: str = ""
+    family: str = ""
+
+
+@dataclass(frozen=True)
+class ErrorBudget:
+    """The decision error of one run, spent once: over all bounds and all audits' checks.
+
+    ``bounds``: number of lower bounds the run makes; ``audits``: number of audits it runs.
+    """
+
+    bounds: int
+    audits: int
+
+    @property
+    def bound(self) -> float:
+        """Error of one decisive bound."""
+        return DECISION_ERROR * BOUND_SHARE / max(self.bounds, 1)
+
+    @property
+    def conformance(self) -> float:
+        """Error of one audit's statistical conformance checks together."""
+        return DECISION_ERROR * (1 - BOUND_SHARE) / max(self.audits, 1)
+
+
+def deltas(claims: Sequence[Claim]) -> list[Fraction]:
+    """The deltas at which claims ask for a raw bound, each once."""
+    found: dict[Fraction, None] = {}
+    for claim in claims:
+        if isinstance(claim.guarantee, ApproxDP) and not is_symbolic(claim.guarantee.delta):
+            found[claim.guarantee.delta] = None
+        elif isinstance(claim.guarantee, PureDP):
+            found[Fraction(0)] = None
+    return list(found)
+
+
+def bounds_of(claims: Sequence[Claim]) -> int:
+    """How many lower bounds an audit of these claims makes: the lens, and one a delta."""
+    return 1 + len(deltas(claims))
+
+
+def lens(attacked: Attacked, budget: ErrorBudget) -> Lower | None:
+    """The GDP lens at the suite's fixed threshold; None if the implementation stopped."""
+    if attacked.test is None:
+        return None
+    counts = count_errors(attacked.test, attacked.suite.threshold)
+    shown, decisive = mu_lower(counts, SHOWN_ERROR), mu_lower(counts, budget.bound)
+    return Lower(
+        measure="gdp",
+        shown=shown.mu_lower,
+        decisive=decisive.mu_lower,
+        threshold=attacked.suite.threshold,
+        counts=counts,
+        rates_upper=(shown.false_positive_rate_upper, shown.false_negative_rate_upper),
+        decisive_rates_upper=(
+            decisive.false_positive_rate_upper,
+            decisive.false_negative_rate_upper,
+        ),
+    )
+
+
+def raw(attacked: Attacked, budget: ErrorBudget, delta: Fraction) -> Lower | None:
+    """The (epsilon, delta) bound at a threshold chosen on the training trials."""
+    if attacked.test is None or attacked.training is None:
+        return None
+    at = float(delta)
+    threshold = choose_threshold(attacked.training, at, attacked.trials, SHOWN_ERROR)
+    counts = count_errors(attacked.test, threshold)
+    shown = epsilon_lower(counts, at, SHOWN_ERROR)
+    decisive = epsilon_lower(counts, at, budget.bound)
+    return Lower(
+        measure="approx_dp",
+        shown=shown.epsilon_lower,
+        decisive=decisive.epsilon_lower,
+        threshold=threshold,
+        counts=counts,
+        rates_upper=(shown.false_positive_rate_upper, shown.false_negative_rate_upper),
+        decisive_rates_upper=(
+            decisive.false_positive_rate_upper,
+            decisive.false_negative_rate_upper,
+        ),
+        delta=str(delta),
+    )
+
+
+def rho_of_rates(false_positive_upper: float, false_negative_upper: float) -> float:
+    """A rho that any zCDP mechanism with these error rates must reach, rounded down by 1e-9.
+
+    With p = 1 - FNR_upper >= q = FPR_upper, data processing gives rho >= D_a(p || q) / a for every
+    order a; the largest over a grid of orders, for (p, q) and (1 - q, 1 - p).
+    Source: Bun and Steinke 2016, Lemma 2.2 (post-processing).
+    """
+    best = 0.0
+    orders = 1 + np.array([10.0 ** (k // 20) * 1.122 ** (k % 20) for k in range(-60, 61)])
+    for p, q in (
+        (1 - false_negative_upper, false_positive_upper),
+        (1 - false_positive_upper, false_negative_upper),
+    ):
+        if 0 < q < p < 1:
+            logs = np.logaddexp(
+                orders * math.log(p) + (1 - orders) * math.log(q),
+                orders * math.log1p(-p) + (1 - orders) * math.log1p(-q),
+            )
+            best = max(best, float(np.max(logs / (orders - 1) / orders)))
+    return max(0.0, best * (1 - 1e-9))
+
+
+def lower_for(claim: Claim, lens_bound: Lower | None, raw_bound: Lower | None) -> Lower | None:
+    """The audit's bound in the claim's own measure, free of any family assumption."""
+    if isinstance(claim.guarantee, GDP):
+        return lens_bound
+    if isinstance(claim.guarantee, ZCDP) and lens_bound is not None:
+        return Lower(
+            measure="zcdp",
+            shown=rho_of_rates(*lens_bound.rates_upper),
+            decisive=rho_of_rates(*lens_bound.decisive_rates_upper),
+            threshold=lens_bound.threshold,
+            counts=lens_bound.counts,
+            rates_upper=lens_bound.rates_upper,
+            decisive_rates_upper=lens_bound.decisive_rates_upper,
+        )
+    return raw_bound
+
+
+def conditional(claim: Claim, lens_bound: Lower | None) -> Lower | None:
+    """For an (epsilon, delta) claim: the lens as epsilon, valid within the Gaussian family only."""
+    if lens_bound is None or not isinstance(claim.guarantee, ApproxDP):
+        return None
+    delta = float(claim.guarantee.delta)
+    if delta <= 0:
+        return None
+    return Lower(
+        measure="approx_dp",
+        shown=epsilon_of_gaussian(lens_bound.shown, delta),
+        decisive=epsilon_of_gaussian(lens_bound.decisive, delta),
+        threshold=lens_bound.threshold,
+        counts=lens_bound.counts,
+        rates_upper=lens_bound.rates_upper,
+        decisive_rates_upper=lens_bound.decisive_rates_upper,
+        delta=str(claim.guarantee.delta),
+        family="the Gaussian family",
+    )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One claim: its check, what the audit showed against it, and the verdict with its reason."""
+
+    claim: Claim
+    checked: Checked
+    lower: Lower | None
+    conditional: Lower | None
+    verdict: Verdict
+    reason: str
+
+
+def judge(
+    checked: Checked,
+    account: Account,
+    lens_bound: Lower | None,
+    raw_bound: Lower | None,
+    attacked: Attacked | None,
+    extra: Sequence[Assumption],
+) -> Judged:
+    """The verdict on one claim; the gravest finding decides, and its reason is given."""
+    claim = checked.claim
+    lower = lower_for(claim, lens_bound, raw_bound)
+    verdict, reason = _decide(checked, account, lower, lens_bound, attacked, extra)
+    return Judged(claim, checked, lower, conditional(claim, lens_bound), verdict, reason)
+
+
+def _decide(
+    checked: Checked,
+    account: Account,
+    lower: Lower | None,
+    lens_bound: Lower | None,
+    attacked: Attacked | None,
+    extra: Sequence[Assumption],
+) -> tuple[Verdict, str]:
+    if lower is not None and _exceeds(lower.decisive, checked.claim.value):
+        return Verdict.REFUTED, (
+            f"the attack shows at least {lower.decisive:.4g} at error rate {DECISION_ERROR:g}, "
+            "above the claim"
+        )
+    if checked.outcome is Outcome.REFUTED:
+        return Verdict.REFUTED, checked.reason
+    alarm = _alarm(checked, account, lower, lens_bound, attacked)
+    if alarm:
+        return Verdict.ALARM, alarm
+    if checked.outcome is Outcome.UNSUPPORTED:
+        return Verdict.UNSUPPORTED, checked.reason
+    if checked.outcome is Outcome.UNPROVED:
+        return Verdict.INCONCLUSIVE, checked.reason
+    return _certified(checked, extra)
+
+
+def _certified(checked: Checked, extra: Sequence[Assumption]) -> tuple[Verdict, str]:
+    assumptions = [*extra, *(checked.step.assumptions() if checked.step else ())]
+    violated = [a.id for a in assumptions if a.status is Status.VIOLATED]
+    if violated:
+        return Verdict.INCONCLUSIVE, f"rests on violated assumptions: {', '.join(violated)}"
+    open_ones = [a.id for a in assumptions if a.status is not Status.ENFORCED]
+    if open_ones:
+        return Verdict.CERTIFIED_UNDER_ASSUMPTIONS, (
+            f"{checked.reason}, under: {', '.join(open_ones)}"
+        )
+    return Verdict.CERTIFIED, checked.reason
+
+
+def _alarm(
+    checked: Checked,
+    account: Account,
+    lower: Lower | None,
+    lens_bound: Lower | None,
+    attacked: Attacked | None,
+) -> str:
+    """Why the implementation or the accountant must be wrong; empty if nothing says so."""
+    broken = [f for f in (attacked.findings if attacked else ()) if f.status == "broken"]
+    if broken:
+        return f"conformance broken: {broken[0].check}: {broken[0].detail}"
+    if lower is not None and checked.step is not None:
+        upper = _upper(checked.step)
+        if _exceeds(lower.decisive, upper):
+            return f"attacked {lower.decisive:.4g} above accounted {_float(upper):.4g}"
+    if lens_bound is not None and "gdp" in account.routes():
+        upper = account.step("gdp").value
+        if _exceeds(lens_bound.decisive, upper):
+            return f"attacked mu {lens_bound.decisive:.4g} above accounted {_float(upper):.4g}"
+    return ""
+
+
+def _upper(step: Step) -> object:
+    return step.value[0] if isinstance(step.value, tuple) else step.value
+
+
+def _float(value: object) -> float:
+    return float(enclose(value).mid())
+
+
+def _exceeds(lower: float, value: object) -> bool:
+    """Whether a float bound is certainly above an exact value; never for symbols."""
+    if is_infinite(value) or (is_symbolic(value) and value.free_symbols):  # type: ignore[attr-defined]
+        return False
+    if math.isinf(lower):
+        return True
+    return bool(enclose(Fraction(lower)) > enclose(value))

@@ -1,0 +1,242 @@
+"""Certificates: what was claimed, derived, attacked and run, as one canonical JSON statement.
+
+The form is an in-toto Statement v1; its first subject is the SHA-256 of the predicate's RFC 8785
+bytes, so that a change of one digit anywhere is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from dpaudit.arithmetic import decimal_lower, decimal_upper, is_symbolic
+from dpaudit.audit.verdict import Judged, Lower
+from dpaudit.calculus import Step
+from dpaudit.claim import Claim
+from dpaudit.errors import CertificateRejected, OutputNotWritable
+from dpaudit.nodes import Assumption
+from dpaudit.rules.rdp import order
+from dpaudit.rules.show import value_text
+from dpaudit.wire import canonical_bytes, digest, encode_number
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://dpaudit.dev/certificate/v1"
+LARGEST_FILE = 64 * 2**20
+RENYI_ORDERS = (2, 4, 8, 16, 32, 64)
+MEASURES = {"pure": ("pure_dp", "epsilon"), "zcdp": ("zcdp", "rho"), "gdp": ("gdp", "mu")}
+
+Json = dict[str, Any]
+
+
+def statement(predicate: Mapping[str, Any]) -> Json:
+    """The in-toto statement of a predicate."""
+    implementation = predicate["mechanism"]["implementation"]
+    own = {"name": "predicate", "digest": {"sha256": digest(predicate)}}
+    return {
+        "_type": STATEMENT,
+        "subject": [own, *implementation],
+        "predicateType": PREDICATE,
+        "predicate": dict(predicate),
+    }
+
+
+@cache
+def schema() -> Json:
+    """The certificate's JSON schema."""
+    text = resources.files("dpaudit").joinpath("certificate_schema.json").read_text("utf-8")
+    loaded: Json = json.loads(text)
+    return loaded
+
+
+def validate(certificate: Any) -> None:
+    """Check a certificate against the schema.
+
+    Errors: CertificateRejected naming the place of the first fault.
+    """
+    from jsonschema import Draft202012Validator
+
+    error = next(iter(Draft202012Validator(schema()).iter_errors(certificate)), None)
+    if error is not None:
+        place = "/".join(map(str, error.absolute_path)) or "the top"
+        raise CertificateRejected(f"not a certificate: at {place}: {error.message[:200]}")
+
+
+def load(path: Path) -> Json:
+    """Read a certificate file.
+
+    Errors: CertificateRejected for a file that is missing, truncated, too large or not JSON.
+    """
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise CertificateRejected(f"{path}: larger than {LARGEST_FILE} bytes")
+        content = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise CertificateRejected(f"{path}: {error.strerror}; give a certificate's file") from None
+    except (ValueError, RecursionError) as error:
+        raise CertificateRejected(
+            f"{path}: not complete JSON ({str(error)[:80]}); make it again with `dpaudit certify`"
+        ) from None
+    if not isinstance(content, dict):
+        raise CertificateRejected(f"{path}: JSON, but not a certificate")
+    return content
+
+
+def save(certificate: Mapping[str, Any], path: Path) -> None:
+    """Write the certificate's canonical bytes, all or nothing."""
+    write_atomically(path, canonical_bytes(certificate) + b"\n")
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is never half there.
+
+    Errors: OutputNotWritable naming the file and the reason.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise OutputNotWritable(
+            f"{path}: {error.strerror}; choose another folder with --out"
+        ) from None
+
+
+# --- derivations -----------------------------------------------------------------------------------
+
+
+def steps_of(roots: Sequence[Step]) -> list[Step]:
+    """Every step of several derivations, premises first, each once."""
+    found: dict[int, Step] = {}
+    for root in roots:
+        for step in root.walk():
+            found.setdefault(id(step), step)
+    return list(found.values())
+
+
+def step_rows(steps: Sequence[Step]) -> list[Json]:
+    """Steps as the certificate holds them; premises are row numbers."""
+    number = {id(step): i for i, step in enumerate(steps)}
+    return [_step_row(i, step, [number[id(p)] for p in step.premises]) for i, step in enumerate(steps)]
+
+
+def _step_row(number: int, step: Step, premises: list[int]) -> Json:
+    witness = dict(step.witness)
+    if step.lower is not None:
+        witness["epsilon_lower"] = decimal_lower(step.lower)
+    return {
+        "id": number,
+        "node": step.node.digest,
+        "node_text": step.node.head,
+        "calculus": step.calculus,
+        "rule": step.rule,
+        "cite": str(step.cite),
+        "conclusion": conclusion(step),
+        "expression": value_text(step.value),
+        "premises": premises,
+        "assumes": [a.id for a in step.assumes],
+        "attained": step.attained,
+        "witness": witness,
+    }
+
+
+def conclusion(step: Step) -> Json:
+    """A step's bound as decimal strings, rounded outward."""
+    if step.calculus == "approx":
+        epsilon, delta = step.value
+        return {
+            "measure": "approx_dp",
+            "epsilon": decimal_upper(epsilon),
+            "delta": decimal_upper(delta),
+        }
+    if step.calculus == "rdp":
+        rows = [[str(a), decimal_upper(_at_order(step.value, a))] for a in RENYI_ORDERS]
+        return {"measure": "rdp", "curve": rows}
+    measure, name = MEASURES[step.calculus]
+    return {"measure": measure, name: decimal_upper(step.value)}
+
+
+def _at_order(value: Any, alpha: int) -> Any:
+    return value.subs(order(), alpha) if is_symbolic(value) else value
+
+
+def stated(claim: Claim) -> Json | None:
+    """A claim's numbers as decimal strings; None while it holds symbols."""
+    numbers = {
+        k: v for k, v in claim.guarantee.parameters.items() if k in ("epsilon", "delta", "rho", "mu")
+    }
+    if any(is_symbolic(v) and v.free_symbols for v in numbers.values()):
+        return None
+    measures = {"PureDP": "pure_dp", "ApproxDP": "approx_dp", "ZCDP": "zcdp", "GDP": "gdp"}
+    shown = {k: decimal_upper(v) for k, v in numbers.items()}
+    return {"measure": measures[type(claim.guarantee).__name__], **shown}
+
+
+def claim_row(number: int, judged: Judged, step: int | None) -> Json:
+    """One claim with its check, its bounds and its verdict."""
+    claim, checked = judged.claim, judged.checked
+    return {
+        "id": f"claim-{number + 1}",
+        "stated": stated(claim),
+        "exact": encode_number(claim.value),
+        "stated_text": claim.text,
+        "by": claim.by,
+        "source": "",
+        "reading": claim.reading,
+        "check": str(checked.outcome),
+        "reason": judged.reason,
+        "upper": conclusion(checked.step) if checked.step else None,
+        "step": step,
+        "attained": bool(checked.step and checked.step.attained),
+        "lower": lower_row(judged.lower),
+        "lower_conditional": lower_row(judged.conditional),
+        "verdict": str(judged.verdict),
+    }
+
+
+def audit_id(lower: Lower) -> str:
+    """The audit row a bound comes from: the lens, or the raw bound at one delta."""
+    raw = lower.measure == "approx_dp" and not lower.family
+    return f"raw-{decimal_upper(Fraction(lower.delta))}" if raw else "lens"
+
+
+def lower_row(found: Lower | None) -> Json | None:
+    """An attacked bound of a claim; ``conditional_on`` is empty where nothing is assumed."""
+    if found is None:
+        return None
+    return {
+        **guarantee(found.measure, found.shown, found.delta),
+        "confidence": "0.95",
+        "conditional_on": found.family,
+        "audit": audit_id(found),
+    }
+
+
+def guarantee(measure: str, value: float, delta: str = "") -> Json:
+    """A lower bound as decimal strings, rounded down."""
+    name = {"gdp": "mu", "zcdp": "rho"}.get(measure, "epsilon")
+    row = {"measure": measure, name: decimal_lower(value)}
+    return {**row, "delta": decimal_upper(Fraction(delta))} if measure == "approx_dp" else row
+
+
+def assumption_row(assumption: Assumption) -> Json:
+    """One assumption."""
+    return {
+        "id": assumption.id,
+        "statement": assumption.statement,
+        "status": str(assumption.status),
+        "evidence": assumption.evidence,
+    }

@@ -1,0 +1,456 @@
+"""Certification: account, run, attack, judge, and write down what was shown."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpaudit import __version__
+from dpaudit.account import Account
+from dpaudit.arithmetic import decimal_lower, decimal_upper, is_infinite, plain
+from dpaudit.audit.attack import Attacked, attack
+from dpaudit.audit.estimators import roc_points, strongest_epsilon, strongest_mu
+from dpaudit.audit.suite import Suite
+from dpaudit.audit.verdict import (
+    DECISION_ERROR,
+    SHOWN_ERROR,
+    ErrorBudget,
+    Judged,
+    Lower,
+    Verdict,
+    bounds_of,
+    deltas,
+    judge,
+    lens,
+    overall,
+    raw,
+)
+from dpaudit.calculus import Step
+from dpaudit.certificate import (
+    Json,
+    assumption_row,
+    audit_id,
+    claim_row,
+    conclusion,
+    guarantee,
+    statement,
+    step_rows,
+    steps_of,
+    validate,
+)
+from dpaudit.curator import Sampler, system_generator
+from dpaudit.mechanism import Mechanism
+from dpaudit.nodes import Assumption, Status, to_table
+from dpaudit.plain import in_plain_words
+
+PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
+PROFILE_POINTS = 61
+TRADEOFF_POINTS = 61
+ROC_POINTS = 9
+
+REAL_NUMBERS = Assumption(
+    "real_arithmetic",
+    "The guarantee is proved for real numbers; noise is sampled and added in 64-bit floating point.",
+    Status.DECLARED,
+    "Plain samplers: low-order bits of a release are outside the proof (Mironov 2012).",
+)
+RANDOM_BITS = Assumption(
+    "random_bits",
+    "An observer cannot predict the generator's output.",
+    Status.DECLARED,
+    "A release draws from PCG64-DXSM seeded with 256 bits of the operating system's entropy.",
+)
+BOUNDED = Assumption(
+    "bounded_queries",
+    "Every per-record vector is clipped to its public radius before it is averaged.",
+    Status.ENFORCED,
+    "The query clips each row itself; rows that are not finite count as zero.",
+)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One mechanism to certify, where it comes from, and the suite that attacks it."""
+
+    mechanism: Mechanism
+    suite: Suite | None
+    root: str
+    implementation: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a certification runs; ``seed`` None draws audits' seed and a run's noise afresh."""
+
+    seed: int | None = None
+    trials: int | None = None
+    jobs: int = 1
+    store: Path | None = None
+    command: str = ""
+    progress: Callable[[str, int, int], None] | None = None
+
+
+@dataclass(frozen=True)
+class Certified:
+    """The judged claims of one mechanism, and its certificate."""
+
+    mechanism: Mechanism
+    judged: tuple[Judged, ...]
+    attacked: Attacked | None
+    verdict: Verdict
+    certificate: Json
+
+
+def certify(orders: Sequence[Order], options: Options) -> list[Certified]:
+    """Certify several mechanisms in one run, which shares one decision error."""
+    audited = [o for o in orders if o.suite is not None]
+    budget = ErrorBudget(sum(bounds_of(o.mechanism.claims) for o in audited), len(audited))
+    seed = secrets.randbits(128) if options.seed is None else options.seed
+    return [_certify(i, order, options, budget, seed) for i, order in enumerate(orders)]
+
+
+def _certify(
+    index: int, order: Order, options: Options, budget: ErrorBudget, seed: int
+) -> Certified:
+    mechanism = order.mechanism
+    account = Account(mechanism.declaration, mechanism.scope)
+    checks = [claim.check_account(account) for claim in mechanism.claims]
+    attacked = None if order.suite is None else _attack(index, order, options, budget, seed)
+    lens_bound = None if attacked is None else lens(attacked, budget)
+    raws = {} if attacked is None else _raws(mechanism, attacked, budget)
+    standing = standing_assumptions(attacked)
+    judged = tuple(
+        judge(c, account, lens_bound, raws.get(_delta(c.claim)), attacked, standing) for c in checks
+    )
+    verdict = overall([j.verdict for j in judged])
+    predicate = {
+        "issued": _issued(),
+        "scope": _scope(mechanism),
+        "mechanism": _mechanism(order),
+        **_claims_and_derivation(account, judged),
+        "assumptions": _assumptions(standing, judged),
+        "audits": _audits(mechanism, attacked, lens_bound, raws, judged, budget),
+        "conformance": _conformance(attacked),
+        "run": _run(mechanism, options),
+        "in_plain_words": in_plain_words(account),
+        "verdict": _verdict(verdict, judged),
+        "environment": _environment(),
+        "reproduce": {"command": _command(mechanism, options, seed), "root_seed": f"{seed:032x}"},
+    }
+    certificate = statement(predicate)
+    validate(certificate)
+    return Certified(mechanism, judged, attacked, verdict, certificate)
+
+
+def _attack(
+    index: int, order: Order, options: Options, budget: ErrorBudget, seed: int
+) -> Attacked:
+    assert order.suite is not None  # noqa: S101  (the caller checked)
+    name = order.mechanism.name
+    report = options.progress
+    return attack(
+        order.mechanism,
+        order.suite,
+        seed=seed,
+        index=index,
+        trials=options.trials,
+        error=budget.conformance,
+        jobs=options.jobs,
+        store=options.store,
+        progress=None if report is None else lambda done, total: report(name, done, total),
+    )
+
+
+def _raws(
+    mechanism: Mechanism, attacked: Attacked, budget: ErrorBudget
+) -> dict[Fraction, Lower | None]:
+    return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
+
+
+def _delta(claim: Any) -> Fraction:
+    delta: Fraction = claim.guarantee.parameters.get("delta", Fraction(0))
+    return delta
+
+
+def standing_assumptions(attacked: Attacked | None) -> list[Assumption]:
+    """What every guarantee here rests on besides its rules."""
+    noise = Assumption(
+        "declared_noise",
+        "The implementation makes the declared releases, with independent noise as declared.",
+        Status.DECLARED if attacked is None else Status.TESTED,
+        "No audit was run." if attacked is None else "See the audits and conformance checks.",
+    )
+    return [BOUNDED, noise, REAL_NUMBERS, RANDOM_BITS]
+
+
+# --- sections of the predicate -----------------------------------------------------------------------
+
+
+def _issued() -> str:
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    at = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _scope(mechanism: Mechanism) -> Json:
+    scope, setting = mechanism.scope, mechanism.setting
+    return {
+        "title": mechanism.title,
+        "controller": setting.controller,
+        "model": str(scope.trust),
+        "unit": {"entity": setting.unit_entity, "period": None, "bound": setting.unit_bound},
+        "adjacency": str(scope.adjacency),
+        "outputs": [str(scope.released)],
+        "data_accesses": {"covered": list(setting.covered), "uncovered": list(setting.uncovered)},
+        "invariants": list(setting.invariants),
+    }
+
+
+def _mechanism(order: Order) -> Json:
+    declaration = order.mechanism.declaration
+    return {
+        "name": order.mechanism.name,
+        "title": order.mechanism.title,
+        "source": order.mechanism.source,
+        "program": repr(order.mechanism.program),
+        "root": order.root,
+        "declaration": to_table(declaration),
+        "declaration_text": repr(declaration),
+        "digest": declaration.digest,
+        "implementation": [
+            {"name": name, "digest": {"sha256": value}}
+            for name, value in sorted(order.implementation.items())
+        ],
+    }
+
+
+def _claims_and_derivation(account: Account, judged: Sequence[Judged]) -> Json:
+    roots = [j.checked.step for j in judged if j.checked.step is not None]
+    steps = steps_of(roots)
+    number = {id(step): i for i, step in enumerate(steps)}
+    rows = []
+    for i, one in enumerate(judged):
+        step = one.checked.step
+        rows.append(claim_row(i, one, None if step is None else number[id(step)]))
+    derivation = {
+        "upper_bounds": [*_distinct([conclusion(s) for s in roots]), *_curves(account, roots)],
+        "steps": step_rows(steps),
+        "arithmetic": "interval",
+        "accountant": f"dpaudit {__version__}",
+    }
+    return {"claims": rows, "derivation": derivation}
+
+
+def _distinct(rows: list[Json]) -> list[Json]:
+    return [row for i, row in enumerate(rows) if row not in rows[:i]]
+
+
+def _curves(account: Account, roots: Sequence[Step]) -> list[Json]:
+    """Privacy profile (upper) and trade-off curve (lower) for the figures."""
+    largest = max((_epsilon(step) for step in roots), default=Fraction(1)) or Fraction(1)
+    epsilons = [largest * Fraction(3 * k, 2 * (PROFILE_POINTS - 1)) for k in range(PROFILE_POINTS)]
+    rows = {
+        "profile": [[decimal_upper(e), d] for e, d in account.profile(epsilons)],
+        "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff(_alphas())],
+    }
+    return [{"measure": k, "curve": v} for k, v in rows.items() if v]
+
+
+def _epsilon(step: Step) -> Fraction:
+    value = step.value[0] if isinstance(step.value, tuple) else Fraction(0)
+    return Fraction(0) if is_infinite(value) else Fraction(value)
+
+
+def _alphas() -> list[Fraction]:
+    tail = [Fraction(k, 10**p) for p in (6, 5, 4, 3) for k in (1, 2, 5)]
+    return [*tail, *(Fraction(k, TRADEOFF_POINTS - 1) for k in range(1, TRADEOFF_POINTS - 1))]
+
+
+def _assumptions(standing: Sequence[Assumption], judged: Sequence[Judged]) -> list[Json]:
+    found = {a.id: a for a in standing}
+    for one in judged:
+        if one.checked.step is not None:
+            found.update((a.id, a) for a in one.checked.step.assumptions())
+    return [assumption_row(a) for a in found.values()]
+
+
+def _audits(
+    mechanism: Mechanism,
+    attacked: Attacked | None,
+    lens_bound: Lower | None,
+    raws: Mapping[Fraction, Lower | None],
+    judged: Sequence[Judged],
+    budget: ErrorBudget,
+) -> list[Json]:
+    if attacked is None:
+        return []
+    found = [b for b in (lens_bound, *raws.values()) if b is not None]
+    return [_audit(attacked, bound, judged, budget) for bound in found]
+
+
+def _audit(attacked: Attacked, bound: Lower, judged: Sequence[Judged], budget: ErrorBudget) -> Json:
+    suite, identity = attacked.suite, audit_id(bound)
+    kind = attacked.attack.partition("(")[0]
+    is_lens = identity == "lens"
+    shown = [guarantee(bound.measure, bound.shown, bound.delta)]
+    refuted = any(
+        j.lower is not None and audit_id(j.lower) == identity and j.verdict is Verdict.REFUTED
+        for j in judged
+    )
+    return {
+        "id": identity,
+        "threat_model": suite.threat_model,
+        "attack": {"type": kind, "text": f"replayed log-likelihood ratio, {attacked.attack}"},
+        "neighbours": list(suite.neighbours.digests),
+        "neighbours_text": suite.neighbours.text,
+        "trials": attacked.trials,
+        "training_trials": attacked.training_trials,
+        "seed": f"{attacked.seed:032x}",
+        "confidence": {
+            "level": "0.95",
+            "decision_error": plain(Decimal(repr(DECISION_ERROR))),
+            "adjusted_for": budget.bounds,
+        },
+        "estimator": "Clopper-Pearson, GDP lens" if is_lens else "Clopper-Pearson",
+        "threshold": repr(bound.threshold),
+        "counts": {
+            "false_positives": bound.counts.false_positives,
+            "false_negatives": bound.counts.false_negatives,
+            "trials_null": bound.counts.trials_null,
+            "trials_alternative": bound.counts.trials_alternative,
+        },
+        "witness": _witness(bound, budget),
+        "lower_bounds": shown,
+        "conditional_on": "",
+        "strongest": _strongest(attacked, bound),
+        "roc": _roc(attacked),
+        "verdict": "refuted" if refuted else "not_refuted",
+    }
+
+
+def _witness(bound: Lower, budget: ErrorBudget) -> dict[str, str]:
+    shown, decisive = bound.rates_upper, bound.decisive_rates_upper
+    return {
+        "false_positive_rate_upper": decimal_upper(shown[0], 17),
+        "false_negative_rate_upper": decimal_upper(shown[1], 17),
+        "decisive_false_positive_rate_upper": decimal_upper(decisive[0], 17),
+        "decisive_false_negative_rate_upper": decimal_upper(decisive[1], 17),
+        "decisive_error": decimal_lower(Fraction(budget.bound), 17),
+        "decisive_lower": decimal_lower(bound.decisive),
+    }
+
+
+def _strongest(attacked: Attacked, bound: Lower) -> Json:
+    if bound.measure == "gdp":
+        return guarantee("gdp", strongest_mu(attacked.trials, SHOWN_ERROR))
+    strongest = strongest_epsilon(attacked.trials, float(Fraction(bound.delta)), SHOWN_ERROR)
+    return guarantee("approx_dp", strongest, bound.delta)
+
+
+def _roc(attacked: Attacked) -> list[list[str]]:
+    """Error rates at thresholds chosen on the training trials, with boxes at 95% together."""
+    if attacked.test is None or attacked.training is None:
+        return []
+    pooled = np.concatenate([attacked.training.alternative, attacked.training.null])
+    finite = pooled[np.isfinite(pooled)]
+    if finite.size == 0:
+        return []
+    levels = np.linspace(0, 1, ROC_POINTS + 2)[1:-1]
+    thresholds = sorted({float(t) for t in np.quantile(finite, levels)})
+    return [
+        [
+            decimal_lower(p.false_positive_rate),
+            decimal_lower(p.false_negative_rate),
+            decimal_upper(p.false_positive_rate_upper),
+            decimal_upper(p.false_negative_rate_upper),
+        ]
+        for p in roc_points(attacked.test, thresholds, SHOWN_ERROR)
+    ]
+
+
+def _conformance(attacked: Attacked | None) -> list[Json]:
+    return [
+        {
+            "id": f"conformance-{i + 1}",
+            "check": finding.check,
+            "status": finding.status,
+            "statistic": f"{finding.statistic:.6g}",
+            "error_rate": decimal_upper(finding.error_rate, 6),
+            "detail": finding.detail,
+        }
+        for i, finding in enumerate(attacked.findings if attacked else ())
+    ]
+
+
+def _run(mechanism: Mechanism, options: Options) -> Json | None:
+    """Run the program once on its own data; only released values and declared metrics leave."""
+    if mechanism.records is None:
+        return None
+    records = mechanism.records()
+    generator, entropy = system_generator(), "operating system"
+    if options.seed is not None:
+        generator, entropy = np.random.default_rng([options.seed, 1]), f"seed {options.seed}"
+    sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
+    output = mechanism.program.run(sampler)
+    metrics = mechanism.evaluate(output) if mechanism.evaluate else ()
+    demonstration = (
+        ()
+        if options.seed is None
+        else ("a seeded demonstration: who knows the seed can subtract its noise; do not release it",)
+    )
+    return {
+        "records": len(records),
+        "entropy": entropy,
+        "metrics": [
+            {"name": m.name, "value": f"{m.value:.6g}", "covered": m.covered, "note": m.note}
+            for m in metrics
+        ],
+        "notes": [*mechanism.setting.notes, *demonstration],
+    }
+
+
+def _verdict(verdict: Verdict, judged: Sequence[Judged]) -> Json:
+    reasons = [f"{j.claim.text}: {j.verdict} ({j.reason})" for j in judged]
+    return {"status": str(verdict), "reasons": reasons, "margin": _margin(judged)}
+
+
+def _margin(judged: Sequence[Judged]) -> str:
+    """Claimed minus accounted, for the first claim that has both as numbers."""
+    for one in judged:
+        step = one.checked.step
+        value = None if step is None else step.value
+        value = value[0] if isinstance(value, tuple) else value
+        if isinstance(value, Fraction) and isinstance(one.claim.value, Fraction):
+            return f"{float(one.claim.value - value):.6g}"
+    return ""
+
+
+def _environment() -> Json:
+    return {
+        "dpaudit": __version__,
+        "python": platform.python_version(),
+        "platform": f"{sys.platform} {platform.machine()}",
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "git": None,
+    }
+
+
+def _command(mechanism: Mechanism, options: Options, seed: int) -> str:
+    if options.command:
+        return options.command
+    trials = "" if options.trials is None else f" --trials {options.trials}"
+    return f"dpaudit certify {mechanism.name} --seed {seed}{trials}"
+
+

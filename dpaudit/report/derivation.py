@@ -1,0 +1,91 @@
+"""The derivation as an indented list: each conclusion above the premises it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpaudit.report import words
+from dpaudit.report.model import Tree, TreeLine
+from dpaudit.report.words import Json
+
+_DEEPEST = 8
+
+
+def tree(steps: Sequence[Json], claims: Sequence[Json]) -> Tree:
+    """All steps, each in full once: below the first conclusion that uses it."""
+    known = {step["id"]: step for step in steps}
+    serves = _served(claims)
+    seen: set[int] = set()
+    lines: list[TreeLine] = []
+    for root in _roots(steps):
+        _walk(root, known, serves, seen, lines)
+    return Tree(tuple(lines))
+
+
+def _served(claims: Sequence[Json]) -> dict[int, list[str]]:
+    serves: dict[int, list[str]] = {}
+    for claim in claims:
+        if claim["step"] is not None:
+            serves.setdefault(claim["step"], []).append(claim["id"])
+    return serves
+
+
+def _roots(steps: Sequence[Json]) -> list[int]:
+    """Steps that no other step uses, then all the rest, so that nothing is ever left out."""
+    used = {premise for step in steps for premise in step["premises"]}
+    ids = [step["id"] for step in steps]
+    return [id_ for id_ in ids if id_ not in used] + ids
+
+
+def _walk(
+    root: int,
+    known: Mapping[int, Json],
+    serves: Mapping[int, list[str]],
+    seen: set[int],
+    lines: list[TreeLine],
+) -> None:
+    if root in seen:
+        return
+    stack = [(root, 0)]
+    while stack:
+        id_, depth = stack.pop()
+        if id_ in seen or id_ not in known:
+            lines.append(_reference(id_, depth, "above" if id_ in seen else "is missing"))
+            continue
+        seen.add(id_)
+        lines.append(_line(known[id_], depth, serves.get(id_, [])))
+        stack += [(premise, depth + 1) for premise in reversed(known[id_]["premises"])]
+
+
+def _reference(id_: int, depth: int, where: str) -> TreeLine:
+    return TreeLine(min(depth, _DEEPEST), f"Step {id_}", "", f"see step {id_}: {where}", "", ())
+
+
+def _line(step: Json, depth: int, claims: list[str]) -> TreeLine:
+    candidates: list[tuple[str, str]] = [
+        ("Applies to", _short(step["node_text"])),
+        ("Exact value", step["expression"]),
+        ("Attained", "yes" if step["attained"] else "not shown"),
+        ("Assumes", ", ".join(step["assumes"])),
+        ("Witness", _flat(step["witness"])),
+        ("Serves claim", ", ".join(claims)),
+    ]
+    return TreeLine(
+        depth=min(depth, _DEEPEST),
+        label=f"Step {step['id']}",
+        conclusion=words.guarantee(step["conclusion"], "upper"),
+        rule=f"{step['rule']} ({step['calculus']})",
+        cite=step["cite"],
+        details=tuple((label, text) for label, text in candidates if text),
+    )
+
+
+def _flat(witness: Mapping[str, Any]) -> str:
+    """A witness in one line; long parts are counted, since the certificate holds them."""
+    return ", ".join(f"{key} = {_short(value)}" for key, value in witness.items())
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 160 else f"{text[:80]}… ({len(text)} characters)"

@@ -1,0 +1,43 @@
+"""Pages as single HTML files: no script, no network, nothing outside the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.report import summary, view
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render_html(certificate: Mapping[str, Any]) -> str:
+    """The report of one certificate as one HTML page that says only what the certificate says.
+
+    ``certificate`` is the in-toto Statement as parsed JSON; it is shown, not verified.
+    Raises CertificateRejected if it lacks a field the page has to show.
+    """
+    page = view.build(certificate)
+    return _environment().get_template("page.html.j2").render(page=page)
+
+
+def render_index(certificates: Mapping[str, Mapping[str, Any]]) -> str:
+    """A page that links to reports: one row a claim; the keys are the reports' file names.
+
+    Raises CertificateRejected if one of them lacks a field the table has to show.
+    """
+    return _environment().get_template("index.html.j2").render(index=summary.index(certificates))
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("dpaudit.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,139 @@
+"""Decimal strings of a certificate as a reader sees them: bounds are rounded outward only."""
+
+from __future__ import annotations
+
+from decimal import (
+    MAX_EMAX,
+    MIN_EMIN,
+    ROUND_CEILING,
+    ROUND_FLOOR,
+    Context,
+    Decimal,
+    DecimalException,
+)
+
+from dpaudit.errors import CertificateRejected
+
+DIGITS = 6
+_HUNDRED = Decimal(100)
+
+
+def parse(text: str) -> Decimal:
+    """The exact value of a decimal string, ``inf`` and ``nan`` included; refuses anything else."""
+    try:
+        return _context(max(len(text), 1), ROUND_CEILING).create_decimal(text)
+    except (DecimalException, TypeError, ValueError) as error:
+        raise CertificateRejected(
+            f"certificate: {str(text)[:40]!r} is not a decimal string; "
+            "check the file with 'dpaudit verify'"
+        ) from error
+
+
+def exact(text: str) -> str:
+    """The value with all its digits: for what somebody stated."""
+    return _written(parse(text))
+
+
+def upper(text: str, digits: int = DIGITS) -> str:
+    """The value with at most ``digits`` significant digits, rounded up."""
+    return _written(_rounded(parse(text), digits, ROUND_CEILING))
+
+
+def upper_beside(text: str, other: str) -> str:
+    """The value rounded up, with as many digits as keep it on its side of ``other``."""
+    value, fixed = parse(text), parse(other)
+    for digits in range(DIGITS, max(DIGITS, len(text)) + 1):
+        shown = _rounded(value, digits, ROUND_CEILING)
+        if (shown > fixed) == (value > fixed):
+            return _written(shown)
+    return _written(value)
+
+
+def lower(text: str, digits: int = DIGITS) -> str:
+    """The value with at most ``digits`` significant digits, rounded down."""
+    return _written(_rounded(parse(text), digits, ROUND_FLOOR))
+
+
+def percent_upper(text: str) -> str:
+    """A probability as a percentage, rounded up to three digits and never above 100 %."""
+    share = min(parse(text), Decimal(1))
+    return f"{_written(_rounded(share * _HUNDRED, 3, ROUND_CEILING))}\u00a0%"
+
+
+def percent(text: str) -> str:
+    """A probability that is exact, as a percentage with all its digits."""
+    return (
+        f"{_written(_context(len(text) + 2, ROUND_CEILING).multiply(parse(text), _HUNDRED))}\u00a0%"
+    )
+
+
+def difference(larger: str, smaller: str) -> Decimal:
+    """``larger - smaller``, rounded down; both must be finite."""
+    return _context(50, ROUND_FLOOR).subtract(parse(larger), parse(smaller))
+
+
+def share_lower(part: Decimal, whole: str) -> str:
+    """``part / whole`` as a percentage rounded down to three digits; empty for a zero ``whole``."""
+    denominator = parse(whole)
+    if not denominator or not denominator.is_finite() or not part.is_finite():
+        return ""
+    ratio = _context(50, ROUND_FLOOR).divide(part * _HUNDRED, denominator)
+    return f"{_written(_rounded(ratio, 3, ROUND_FLOOR))}\u00a0%"
+
+
+def written_lower(value: Decimal) -> str:
+    """A decimal rounded down to the usual number of digits."""
+    return _written(_rounded(value, DIGITS, ROUND_FLOOR))
+
+
+def written_upper(value: Decimal) -> str:
+    """A decimal rounded up to the usual number of digits."""
+    return _written(_rounded(value, DIGITS, ROUND_CEILING))
+
+
+def plotted(text: str) -> float:
+    """The value as a float, for drawing only."""
+    return float(parse(text))
+
+
+def statistic(text: str) -> str:
+    """A test statistic with all its digits; free text stays as it is."""
+    try:
+        return exact(text)
+    except CertificateRejected:
+        return text
+
+
+def grouped(count: int) -> str:
+    """A count with its thousands separated: ``20,000``."""
+    return f"{count:,}"
+
+
+def _context(digits: int, rounding: str) -> Context:
+    return Context(prec=digits, rounding=rounding, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+def _rounded(value: Decimal, digits: int, rounding: str) -> Decimal:
+    return _context(digits, rounding).plus(value)
+
+
+def _written(value: Decimal) -> str:
+    if not value.is_finite():
+        return "not a number" if value.is_nan() else "−∞" if value < 0 else "∞"
+    if not value:
+        return "0"
+    digits = "".join(map(str, value.as_tuple().digits)).rstrip("0")
+    exponent = value.adjusted()
+    sign = "−" if value < 0 else ""
+    if -5 < exponent < 9:
+        return sign + _plain(digits, exponent)
+    mantissa = digits[0] + ("." + digits[1:] if digits[1:] else "")
+    return f"{sign}{mantissa}e{exponent}"
+
+
+def _plain(digits: str, exponent: int) -> str:
+    if exponent < 0:
+        return "0." + "0" * (-exponent - 1) + digits
+    whole = digits[: exponent + 1].ljust(exponent + 1, "0")
+    fraction = digits[exponent + 1 :]
+    return whole + ("." + fraction if fraction else "")

@@ -1,0 +1,193 @@
+"""The report's two drawings: the privacy profile and the trade-off curve."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpaudit.report.svg import drawing, element
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Point = tuple[float, float]
+
+ACCOUNTED, CLAIMED, ATTACKED, CHANCE = "#0b4f9e", "#111111", "#a8320a", "#6b7280"
+_MARKERS = "os^vDP"
+_SMALLEST_DELTA = 1e-30
+_LARGEST_EXPONENT = 700.0
+
+
+@dataclass(frozen=True)
+class ProfileData:
+    """Figure 1: accounted (epsilon, delta) points, claims, and attacked points or a Gaussian mu."""
+
+    accounted: tuple[Point, ...]
+    claims: tuple[Point, ...] = ()
+    attacked: tuple[Point, ...] = ()
+    attacked_mu: float = 0.0
+    attacked_label: str = "attacked: at least"
+
+
+@dataclass(frozen=True)
+class TradeoffData:
+    """Figure 2: the accounted curve (alpha, beta_lower), claims, and each audit's points.
+
+    A point of an audit is (false positive rate, false negative rate, upper limits of both).
+    """
+
+    accounted: tuple[Point, ...]
+    claims: tuple[Point, ...] = ()
+    audited: tuple[tuple[tuple[float, ...], ...], ...] = ()
+
+
+def profile_svg(data: ProfileData) -> str:
+    """Figure 1: delta, on a logarithmic axis, against epsilon."""
+    floor = _delta_floor(data)
+    right = _epsilon_end(data, floor)
+    with drawing() as (figure, axes):
+        _draw_profile(axes, data, right)
+        axes.set(xlabel="ε", ylabel="δ (logarithmic)", yscale="log")
+        axes.set(xlim=(0, right), ylim=(floor, 2))
+        axes.yaxis.set_major_formatter(lambda value, _: _delta_text(value))
+        axes.minorticks_off()
+        axes.legend(loc="upper right")
+        return element(figure, "profile", "Privacy profile", _profile_description(data))
+
+
+def tradeoff_svg(data: TradeoffData) -> str:
+    """Figure 2: false negative rate against false positive rate of an attacker."""
+    with drawing() as (figure, axes):
+        _draw_tradeoff(axes, data)
+        axes.set(xlabel="false positive rate", ylabel="false negative rate")
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+        axes.legend(loc="upper right")
+        return element(figure, "tradeoff", "Trade-off curve", _tradeoff_description(data))
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """delta(epsilon) of mu-GDP, Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu), for drawing."""
+    first = 0.5 * math.erfc((epsilon / mu - mu / 2) / math.sqrt(2))
+    second = 0.5 * math.erfc((epsilon / mu + mu / 2) / math.sqrt(2))
+    return max(first - math.exp(min(epsilon, _LARGEST_EXPONENT)) * second, 0.0)
+
+
+def claimed_beta(alpha: float, epsilon: float, delta: float) -> float:
+    """The least false negative rate (epsilon, delta)-DP allows at false positive rate alpha."""
+    growth = math.exp(min(epsilon, _LARGEST_EXPONENT))
+    return max(0.0, 1 - delta - growth * alpha, (1 - delta - alpha) / growth)
+
+
+def _draw_profile(axes: Axes, data: ProfileData, right: float) -> None:
+    shown = [point for point in data.accounted if point[1] > 0]
+    axes.plot(*_columns(shown), color=ACCOUNTED, linewidth=2, label="accounted: at most")
+    label = data.attacked_label
+    if data.attacked_mu > 0:
+        epsilons = [right * step / 200 for step in range(201)]
+        deltas = [gaussian_delta(epsilon, data.attacked_mu) or math.nan for epsilon in epsilons]
+        axes.plot(epsilons, deltas, color=ATTACKED, linestyle="--", label=label)
+        label = "_"
+    _marks(axes, [point for point in data.attacked if point[1] > 0], "^", ATTACKED, label)
+    for claim in data.claims:
+        _draw_claim(axes, *claim)
+
+
+def _draw_claim(axes: Axes, epsilon: float, delta: float) -> None:
+    label = _claim_text(epsilon, delta)
+    if delta <= 0:
+        axes.axvline(epsilon, color=CLAIMED, linestyle=":", label=label)
+        return
+    _marks(axes, [(epsilon, delta)], "D", CLAIMED, label)
+    corner = [(0.0, delta), (epsilon, delta), (epsilon, _SMALLEST_DELTA)]
+    axes.plot(*_columns(corner), color=CLAIMED, linestyle=":", linewidth=0.9)
+
+
+def _draw_tradeoff(axes: Axes, data: TradeoffData) -> None:
+    axes.plot([0, 1], [1, 0], color=CHANCE, linewidth=0.9, linestyle="-.", label="blind guessing")
+    if data.accounted:
+        alpha, beta = _columns(data.accounted)
+        axes.fill_between(alpha, beta, color=ACCOUNTED, alpha=0.09, linewidth=0)
+        label = "accounted: at least"
+        axes.plot(alpha, beta, color=ACCOUNTED, linewidth=2, label=label)
+    alphas = [step / 400 for step in range(401)]
+    for claim in data.claims:
+        allowed = [claimed_beta(alpha_, *claim) for alpha_ in alphas]
+        axes.plot(alphas, allowed, color=CLAIMED, linestyle=":", label=_claim_text(*claim))
+    for index, rows in enumerate(data.audited):
+        _draw_audited(axes, index, rows)
+
+
+def _draw_audited(axes: Axes, index: int, rows: tuple[tuple[float, ...], ...]) -> None:
+    from matplotlib.patches import Rectangle
+
+    for left, bottom, right, top in rows:
+        box = Rectangle((left, bottom), right - left, top - bottom, color=ATTACKED, alpha=0.35)
+        axes.add_patch(box)
+    label = f"audited thresholds, audit {index + 1}"
+    _marks(axes, [row[:2] for row in rows], _MARKERS[index % len(_MARKERS)], ATTACKED, label)
+
+
+def _marks(
+    axes: Axes, points: Sequence[tuple[float, ...]], marker: str, color: str, label: str
+) -> None:
+    if points:
+        axes.plot(
+            *_columns(points),
+            marker=marker,
+            color=color,
+            linestyle="none",
+            label=label,
+            markersize=4,
+        )
+
+
+def _columns(points: Sequence[tuple[float, ...]]) -> tuple[list[float], list[float]]:
+    return [point[0] for point in points], [point[1] for point in points]
+
+
+def _delta_floor(data: ProfileData) -> float:
+    """Three decades below the smallest delta that a claim or an audit speaks of."""
+    spoken = [delta for _, delta in (*data.claims, *data.attacked) if delta > 0]
+    wanted = min(spoken) / 1e3 if spoken else 1e-10
+    reached = min((delta for _, delta in data.accounted if delta > 0), default=wanted)
+    return max(_SMALLEST_DELTA, min(1e-3, max(wanted, reached / 10)))
+
+
+def _epsilon_end(data: ProfileData, floor: float) -> float:
+    inside = [epsilon for epsilon, delta in data.accounted if delta >= floor]
+    marked = [epsilon for epsilon, _ in (*data.claims, *data.attacked)]
+    return 1.08 * max([*inside, *marked, 0.1])
+
+
+def _claim_text(epsilon: float, delta: float) -> str:
+    return f"claim: ε = {epsilon:g}, δ = {_delta_text(delta)}"
+
+
+def _delta_text(delta: float) -> str:
+    return re.sub(r"e-0*", "e-", f"{delta:.3g}")
+
+
+def _profile_description(data: ProfileData) -> str:
+    sample = _sample(data.accounted)
+    read = "; ".join(f"δ at most {delta:.2g} at ε = {epsilon:g}" for epsilon, delta in sample)
+    claims = "".join(f" {_claim_text(*claim).capitalize()}." for claim in data.claims)
+    attacked = f" Attacked: at least Gaussian privacy with μ = {data.attacked_mu:.4g}."
+    return f"Accounted: {read}.{claims}{attacked if data.attacked_mu else ''}"
+
+
+def _tradeoff_description(data: TradeoffData) -> str:
+    sample = _sample(data.accounted)
+    read = "; ".join(f"{beta:.2g} at false positive rate {alpha:g}" for alpha, beta in sample)
+    accounted = f"Least accounted false negative rate: {read}." if read else ""
+    audited = "".join(
+        f" Audit {index + 1}: {len(rows)} thresholds, each with a confidence box."
+        for index, rows in enumerate(data.audited)
+    )
+    return (accounted + audited).strip()
+
+
+def _sample(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    return points[:: max(1, -(-len(points) // 6))]

@@ -1,0 +1,127 @@
+"""Certificates in one line a claim: for a terminal and for the index page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sized
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from dpaudit.errors import CertificateRejected
+from dpaudit.report import words
+from dpaudit.report.model import Cell, formula
+from dpaudit.report.words import Json
+
+CONDITIONAL = " (conditional)"
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """One claim of one certificate; the verdict is the claim's own, in words."""
+
+    name: str
+    title: str
+    source: str
+    claim: str
+    reading: str
+    accounted: str
+    attacked: str
+    verdict: str
+    tone: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """The cells of one index row and the relative address of the page it links to."""
+
+    address: str
+    text: str
+    note: str
+    cells: tuple[tuple[str, Cell], ...]
+
+
+@dataclass(frozen=True)
+class Index:
+    """The index page: a sentence that counts, and one link a claim."""
+
+    count: str
+    links: tuple[Link, ...]
+
+
+def summary_rows(certificates: Iterable[Mapping[str, Any]]) -> list[SummaryRow]:
+    """One row a claim in the order given; a certificate without claims has one row of its own.
+
+    Raises CertificateRejected if a certificate lacks a field the table has to show.
+    """
+    return [row for certificate in certificates for row in _rows(certificate)]
+
+
+def index(certificates: Mapping[str, Mapping[str, Any]]) -> Index:
+    """The index of pages by file name; file names are quoted and stay in the same folder."""
+    links = tuple(
+        _link(name, row) for name, certificate in certificates.items() for row in _rows(certificate)
+    )
+    return Index(f"{_count(certificates, 'report')}, {_count(links, 'claim')}", links)
+
+
+def _count(things: Sized, noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
+
+
+def _rows(certificate: Mapping[str, Any]) -> list[SummaryRow]:
+    try:
+        predicate = words.tidy(certificate)["predicate"]
+        return [_row(predicate, claim) for claim in predicate["claims"]] or [_unclaimed(predicate)]
+    except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise CertificateRejected(
+            f"certificate: cannot be listed, {type(error).__name__} at {str(error)[:80]!r}; "
+            "check the file with 'dpaudit verify'"
+        ) from error
+
+
+def _row(predicate: Json, claim: Json) -> SummaryRow:
+    mechanism = predicate["mechanism"]
+    word, tone = words.VERDICTS[claim["verdict"]]
+    return SummaryRow(
+        name=mechanism["name"],
+        title=mechanism["title"],
+        source=mechanism["source"],
+        claim=words.stated(claim),
+        reading=claim["reading"],
+        accounted=words.accounted(claim),
+        attacked=words.attacked(claim) + (CONDITIONAL if words.is_conditional(claim) else ""),
+        verdict=word,
+        tone=tone,
+    )
+
+
+def _unclaimed(predicate: Json) -> SummaryRow:
+    mechanism, bounds = predicate["mechanism"], predicate["derivation"]["upper_bounds"]
+    word, tone = words.VERDICTS[predicate["verdict"]["status"]]
+    return SummaryRow(
+        name=mechanism["name"],
+        title=mechanism["title"],
+        source=mechanism["source"],
+        claim="none stated",
+        reading="",
+        accounted=words.guarantee(bounds[0], "upper") if bounds else "none",
+        attacked="none",
+        verdict=word,
+        tone=tone,
+    )
+
+
+def _link(name: str, row: SummaryRow) -> Link:
+    cells = (
+        ("Source", Cell(row.source or "—")),
+        ("Claim", formula(row.claim, [row.reading] if row.reading else [])),
+        ("Accounted (at most)", formula(row.accounted)),
+        ("Attacked (at least)", _attacked(row.attacked)),
+        ("Verdict", Cell(row.verdict, (), row.tone)),
+    )
+    return Link(f"./{quote(name, safe='', errors='replace')}", row.title, row.name, cells)
+
+
+def _attacked(text: str) -> Cell:
+    bound = text.removesuffix(CONDITIONAL)
+    return formula(bound, ["conditional"] if bound != text else [])

@@ -1,0 +1,179 @@
+"""Store: finished batches of audit trials on disk, so that an audit that was killed resumes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import struct
+import tempfile
+import time
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import InvalidParameter, OutputNotWritable
+
+Key: TypeAlias = tuple[int, ...]
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+
+_FILE_NAME = re.compile(r"[0-9]+(-[0-9]+)*\.npz")
+_TEMPORARY = ".tmp"
+_ABANDONED_SECONDS = 86_400.0
+# What zipfile, the .npy reader and json raise on bytes that are not what was written.
+_DAMAGE = (
+    OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, NotImplementedError,
+    RuntimeError, OverflowError, MemoryError, struct.error, zlib.error, zipfile.BadZipFile,
+    tokenize.TokenError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AuditStore:
+    """Finished batches of one audit, one .npz file each, in a folder named by the identity.
+
+    ``identity`` is any text that holds everything the arrays depend on (audit, data, seed, batch
+    plan, version): another text is another folder.  A file is written whole or not at all, names
+    its identity, key and trials, and is read without pickle; one that is truncated, damaged or
+    misplaced is discarded, so that its batch is run again.
+
+    Errors: OutputNotWritable if the folder cannot be made or written.
+    """
+
+    folder: Path
+    identity: str
+
+    def __post_init__(self) -> None:
+        if not self.identity:
+            raise InvalidParameter("identity: empty; name the audit, its data, seed and batch plan")
+        object.__setattr__(self, "folder", Path(self.folder))
+        try:
+            self.place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _not_writable(self.place, error) from None
+        _write(self.place / "identity.txt", self.identity.encode())
+        _sweep(self.place)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the identity, in hexadecimal."""
+        return hashlib.sha256(self.identity.encode()).hexdigest()
+
+    @property
+    def place(self) -> Path:
+        """The folder of this identity."""
+        return self.folder / self.digest
+
+    def get(self, key: Key) -> Arrays | None:
+        """The arrays stored under ``key``, or None; a file that is not intact is discarded."""
+        path = self._path(key)
+        try:
+            return _read(path, self._record(key))
+        except FileNotFoundError:
+            return None
+        except _DAMAGE:
+            with suppress(OSError):
+                path.unlink()
+            return None
+
+    def put(self, key: Key, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Store a batch, replacing what its key held; all arrays share their first axis, trials.
+
+        Errors: InvalidParameter for arrays without a common first axis or holding Python objects;
+        OutputNotWritable if the file cannot be written (a full disk, a folder taken away).
+        """
+        record = self._record(key) | {"trials": leading(arrays), "names": list(arrays)}
+        members = {str(index): array for index, array in enumerate(arrays.values())}
+        buffer = io.BytesIO()
+        np.savez(buffer, record=_as_bytes(record), **members)  # type: ignore[arg-type]
+        _write(self._path(key), buffer.getvalue())
+
+    def keys(self) -> tuple[Key, ...]:
+        """Keys of the files present, in order; :meth:`get` decides whether a file is intact."""
+        names = (path.name for path in self.place.iterdir() if _FILE_NAME.fullmatch(path.name))
+        return tuple(sorted(tuple(map(int, name[:-4].split("-"))) for name in names))
+
+    def _path(self, key: Key) -> Path:
+        if not key or any(type(part) is not int or part < 0 for part in key):
+            raise InvalidParameter(f"key = {key!r}: expected a tuple of integers >= 0, not empty")
+        return self.place / ("-".join(map(str, key)) + ".npz")
+
+    def _record(self, key: Key) -> dict[str, Any]:
+        return {"identity": self.digest, "key": list(key)}
+
+
+def leading(arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    """The length of the first axis, trials, that all the arrays share.
+
+    Errors: InvalidParameter if there are none, they differ, or one holds Python objects.
+    """
+    if not all(map(_is_plain, arrays.values())):
+        raise InvalidParameter("batch: expected NumPy arrays of numbers, not Python objects")
+    lengths = {array.shape[:1] for array in arrays.values()}
+    if len(lengths) != 1 or lengths in ({()}, {(0,)}):
+        shapes = {name: array.shape for name, array in arrays.items()}
+        raise InvalidParameter(f"batch: shapes {shapes}; every array must lead with the trials")
+    return int(lengths.pop()[0])
+
+
+def _is_plain(array: object) -> bool:
+    return isinstance(array, np.ndarray) and not array.dtype.hasobject
+
+
+def _read(path: Path, expected: dict[str, Any]) -> Arrays:
+    """The arrays of an intact file; anything else raises one of ``_DAMAGE``."""
+    content = path.read_bytes()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if archive.testzip() is not None:
+            raise ValueError("a checksum differs")
+    with np.load(io.BytesIO(content), allow_pickle=False) as loaded:
+        record = json.loads(loaded["record"].tobytes())
+        arrays = {name: loaded[str(index)] for index, name in enumerate(record["names"])}
+    if record | expected != record or leading(arrays) != record["trials"]:
+        raise ValueError("the record is of another batch")
+    return arrays
+
+
+def _as_bytes(record: dict[str, Any]) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(json.dumps(record, sort_keys=True).encode(), dtype=np.uint8)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole: a temporary one in the same folder takes its name."""
+    temporary: str | None = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(_TEMPORARY, f".{path.name}.", path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _not_writable(path, error) from None
+        raise
+
+
+def _sweep(place: Path) -> None:
+    """Remove temporary files that a killed process left behind more than a day ago."""
+    for path in place.glob(f".*{_TEMPORARY}"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                path.unlink()
+
+
+def _not_writable(path: Path, error: OSError) -> OutputNotWritable:
+    reason = error.strerror or type(error).__name__
+    return OutputNotWritable(f"{path}: {reason}; choose a folder that can be written")

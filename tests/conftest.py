@@ -1,0 +1,59 @@
+"""Fixtures every test folder shares."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from dpaudit import roots
+
+# The same examples on every machine and run: a failure is a reproducer, never a coin toss.
+settings.register_profile("dpaudit", derandomize=True, deadline=None, print_blob=True)
+settings.load_profile("dpaudit")
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """The folder that holds pyproject.toml."""
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def scratch(checkout: Path, tmp_path: Path) -> Path:
+    """A project of its own with one mechanism, ``noisy_mean``, and its suite."""
+    return shutil.copytree(
+        checkout / "tests" / "packaging" / "scratch",
+        tmp_path / "scratch",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+
+
+@pytest.fixture
+def unserved(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process as if it served no root yet; afterwards, as it was before."""
+    monkeypatch.setattr(roots, "_served", None)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    kept = {name: sys.modules.pop(name) for name in _catalogue_modules()}
+    yield
+    for name in _catalogue_modules():
+        del sys.modules[name]
+    sys.modules.update(kept)
+
+
+def _catalogue_modules() -> list[str]:
+    return [name for name in sys.modules if name.partition(".")[0] in roots.PACKAGES]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The headless browser's path; a test that needs one is skipped on a machine without."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine")
+    return found

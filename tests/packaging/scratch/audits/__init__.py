@@ -1,0 +1,1 @@
+"""The audits of a project that is not the catalogue."""

@@ -1,0 +1,1 @@
+"""The mechanisms of a project that is not the catalogue."""

@@ -1,0 +1,127 @@
+"""Imports go one way, and the command line starts without the heavy libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import grimp
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+CHECKER = "dpaudit.check"
+CHECKER_MAY_IMPORT = {
+    "dpaudit",
+    "dpaudit.arithmetic",
+    "dpaudit.errors",
+    "dpaudit.nodes",
+    "dpaudit.scope",
+    "dpaudit.wire",
+}
+CATALOGUE = "dpaudit never imports a catalogue, nor mechanisms their audits"
+ROOMS = "the rooms of dpaudit, from the highest to the lowest"
+OPTIONAL = {  # of the extras, and pytest for the plugin
+    "cryptography",
+    "dask",
+    "distributed",
+    "psycopg",
+    "pytest",
+    "sklearn",
+    "sqlalchemy",
+    "torch",
+}
+HEAVY = ("dp_accounting", "matplotlib", "scipy.stats", "statsmodels", "sympy")
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    """Every import in the project, found in the source text."""
+    return grimp.build_graph("dpaudit", "mechanisms", "audits", cache_dir=None)
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    """The import contracts of the pyproject.toml in a folder, checked in a process of their own."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_contracts_hold(checkout: Path) -> None:
+    result = lint_imports(checkout)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "0 broken" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("importer", "line", "contract"),
+    [
+        ("dpaudit/errors", "from dpaudit import project\n", ROOMS),
+        ("dpaudit/nodes", "def late() -> None:\n    import dpaudit.project\n", ROOMS),
+        ("dpaudit/stranger", "", ROOMS),
+        ("dpaudit/project", "import mechanisms\n", CATALOGUE),
+        ("mechanisms", "import audits\n", CATALOGUE),
+    ],
+)
+def test_contracts_can_break(
+    importer: str,
+    line: str,
+    contract: str,
+    checkout: Path,
+    graph: grimp.ImportGraph,
+    tmp_path: Path,
+) -> None:
+    for module in {importer.replace("/", "."), *graph.modules}:
+        folder = tmp_path / module.replace(".", "/")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "__init__.py").touch()
+    (tmp_path / importer / "__init__.py").write_text(line)
+    (tmp_path / "pyproject.toml").write_bytes((checkout / "pyproject.toml").read_bytes())
+
+    result = lint_imports(tmp_path)
+
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert f"{contract} BROKEN" in result.stdout
+
+
+def test_every_contract_is_a_layer_contract(checkout: Path) -> None:
+    """Nothing is ignored, and a module that is in no room breaks the contract."""
+    tool = tomllib.loads((checkout / "pyproject.toml").read_text())["tool"]
+    contracts = tool["importlinter"]["contracts"]
+    assert [contract["type"] for contract in contracts] == ["layers", "layers"]
+    assert not any("ignore_imports" in contract for contract in contracts)
+    assert contracts[1]["exhaustive"] is True
+
+
+def test_the_checker_needs_no_accountant(graph: grimp.ImportGraph) -> None:
+    assert CHECKER in graph.modules
+    direct = graph.find_modules_directly_imported_by(CHECKER)
+    indirect = graph.find_upstream_modules(CHECKER)
+    assert {name for name in direct if name.startswith("dpaudit")} <= CHECKER_MAY_IMPORT
+    assert {name for name in indirect if name.startswith("dpaudit")} <= CHECKER_MAY_IMPORT
+
+
+def test_every_library_used_is_declared(checkout: Path) -> None:
+    ours = ("dpaudit", "mechanisms", "audits")
+    graph = grimp.build_graph(*ours, include_external_packages=True, cache_dir=None)
+    used = {name for name in graph.modules if graph.is_module_squashed(name)}
+    declared = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["dependencies"]
+    core = {canonicalize_name(Requirement(line).name) for line in declared}
+    owners = packages_distributions()
+    known = {name for name in used if core & {canonicalize_name(o) for o in owners.get(name, [])}}
+    assert {"numpy", "flint"} <= known
+    assert used - known - sys.stdlib_module_names <= OPTIONAL
+
+
+def test_the_command_line_starts_light() -> None:
+    program = (
+        "import sys, dpaudit.cli\n"
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules], sep=',')"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.strip() == ""

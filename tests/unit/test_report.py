@@ -1,0 +1,411 @@
+"""The report says what the certificate says, nothing stronger, and survives what is in it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from decimal import Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import pytest
+
+from dpaudit.errors import CertificateRejected
+from dpaudit.report import numbers, plots, render_html, render_index, summary_rows, view, words
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "tests" / "data" / "example_certificate.json"
+Json = dict[str, Any]
+VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use", "rect"}
+
+
+@pytest.fixture
+def example() -> Json:
+    loaded: Json = json.loads(EXAMPLE.read_text("utf-8"))
+    return loaded
+
+
+class Outline(HTMLParser):
+    """Tags, ids and visible text of a page; remembers tags that do not match."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.mismatched: list[str] = []
+        self._open: list[str] = []
+        self._texts: list[str] = []
+        self.feed(page)
+        self.close()
+        self.mismatched += self._open
+        self.text = " ".join(" ".join(self._texts).split())
+        self.names = Counter(tag for tag, _ in self.tags)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID and (not self._open or self._open.pop() != tag):
+            self.mismatched.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] != "style":
+            self._texts.append(data)
+
+
+def shown(certificate: Json) -> Outline:
+    return Outline(render_html(certificate))
+
+
+def test_the_page_is_one_well_formed_file_without_script_or_network(example: Json) -> None:
+    page = render_html(example)
+    outline = Outline(page)
+    assert outline.mismatched == []
+    assert not {"script", "link", "img", "iframe", "object", "form"} & set(outline.names)
+    assert "http:" not in page
+    assert "https:" not in page
+    assert not re.search(r"@import|url\((?!#)|\bon\w+\s*=", page)
+    assert all("src" not in attributes for _, attributes in outline.tags)
+    links = [attributes["href"] for _, attributes in outline.tags if "href" in attributes]
+    ids = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {link for link in links if link} <= {f"#{id_}" for id_ in ids}
+
+
+def test_the_page_is_accessible_by_structure(example: Json) -> None:
+    outline = shown(example)
+    names = outline.names
+    assert names["h1"] == 1
+    assert names["table"] == names["caption"] > 6
+    headers = [attributes for tag, attributes in outline.tags if tag == "th"]
+    assert {header.get("scope") for header in headers} == {"col", "row"}
+    svgs = [attributes for tag, attributes in outline.tags if tag == "svg"]
+    assert [svg["role"] for svg in svgs] == ["img", "img"]
+    assert names["desc"] == 2
+    assert dict(outline.tags)["html"] == {"lang": "en"}
+
+
+def test_text_colours_reach_contrast_aa_on_both_backgrounds() -> None:
+    style = (ROOT / "dpaudit/report/templates/style.css").read_text("utf-8")
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", style))
+    assert {"ink", "soft", "good", "qualified", "caution", "bad", "neutral"} <= set(colours)
+    for name in set(colours) - {"line", "faint"}:
+        assert contrast(colours[name], "#ffffff") >= 4.5
+        assert contrast(colours[name], colours["faint"]) >= 4.5
+
+
+def contrast(first: str, second: str) -> float:
+    """WCAG 2 contrast ratio of two sRGB colours."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_page_says_claim_bounds_confidence_and_condition(example: Json) -> None:
+    text = shown(example).text
+    for expected in (
+        "Certified under assumptions",
+        "provided that 2 declared assumptions hold; nothing here verifies them",
+        "ε = 3 at δ = 1e-5",
+        "ε ≤ 2.34143 at δ = 1e-5",
+        "ε ≥ 2.1638 at δ = 1e-5",
+        "95 % confidence, audit transcript",
+        "Conditional: holds only for the Gaussian family",
+        "0.658572 below the claim (21.9 % of it)",
+        "Balle and Wang (2018), Theorem 8",
+        "7,789 false positives in 20,000",
+        example["subject"][0]["digest"]["sha256"],
+        "SHA-256 of the content; it matches",
+        "unsigned",
+        "61.4 %",
+        "Figure 1.",
+        "Figure 2.",
+        example["predicate"]["reproduce"]["root_seed"],
+        "must not be published",
+    ):
+        assert expected in text, expected
+
+
+def test_sections_come_in_the_order_a_reader_needs(example: Json) -> None:
+    anchors = [section.anchor for section in view.build(example).sections]
+    expected = "protected guarantee plain-words derivation assumptions audits conformance run"
+    assert anchors == [*expected.split(), "not-covered", "reproduce"]
+
+
+@pytest.mark.parametrize("status", list(words.VERDICTS))
+def test_no_verdict_is_called_passed_safe_or_anonymous(example: Json, status: str) -> None:
+    example["predicate"]["verdict"]["status"] = status
+    text = shown(example).text
+    assert not re.search(r"\b(passed|anonymous|anonymised|safe|guaranteed)\b", text, re.IGNORECASE)
+    assert f"Verdict {words.VERDICTS[status][0]}" in text
+    undecided = "not a pass" in text or "not judged" in text
+    assert undecided == (status in ("inconclusive", "unsupported"))
+
+
+@pytest.mark.parametrize("status", ["refuted", "alarm", "inconclusive", "unsupported"])
+def test_numbers_in_plain_words_are_qualified_when_the_verdict_shakes_them(
+    example: Json, status: str
+) -> None:
+    example["predicate"]["verdict"]["status"] = status
+    assert "are not established for the program" in shown(example).text
+
+
+def test_an_upper_bound_above_a_claim_refutes_nothing(example: Json) -> None:
+    claim = example["predicate"]["claims"][0]
+    claim.update(check="unproved", verdict="inconclusive", attained=False)
+    claim["upper"]["epsilon"] = "3.4129"
+    text = shown(example).text
+    assert "The accounted bound is 0.4129 above the claim" in text
+    assert "an upper bound above a claim refutes nothing" in text
+    assert "not shown to be attained" in text
+
+
+def test_a_certificate_that_contradicts_itself_is_called_so(example: Json) -> None:
+    example["predicate"]["assumptions"][0]["status"] = "violated"
+    example["predicate"]["claims"][1]["check"] = "unproved"
+    banner = view.build(example).banner
+    assert len(banner.warnings) == 3
+    text = shown(example).text
+    assert "Do not rely on it" in text
+    assert "does NOT match the content" in text
+
+
+def test_an_audit_too_weak_to_refute_says_so(example: Json) -> None:
+    example["predicate"]["audits"][0]["strongest"]["mu"] = "0.5"
+    assert "could not have refuted the claim μ = 0.5773502692" in shown(example).text
+
+
+EMPTIED: dict[str, Any] = dict.fromkeys(("claims", "assumptions", "audits", "conformance"), [])
+EMPTIED |= dict.fromkeys(("run", "in_plain_words"))
+
+
+@pytest.mark.parametrize("names", [[name] for name in EMPTIED] + [list(EMPTIED)])
+def test_missing_parts_are_left_out_or_said_to_be_missing(example: Json, names: list[str]) -> None:
+    inner = example["predicate"]
+    inner.update({name: EMPTIED[name] for name in names})
+    inner["derivation"]["upper_bounds"] = []
+    inner["derivation"]["steps"] = []
+    inner["environment"]["git"] = None
+    outline = shown(example)
+    assert outline.mismatched == []
+    assert "figure 1 is left out" in outline.text
+    assert "No derivation is part of this certificate" in outline.text
+    assert "not under version control" in outline.text
+
+
+def test_infinity_and_symbolic_claims_are_shown(example: Json) -> None:
+    claims = example["predicate"]["claims"]
+    claims[0]["upper"]["epsilon"] = "inf"
+    claims[1].update(stated=None, upper=None, step=None, check="unsupported")
+    for bound in example["predicate"]["derivation"]["upper_bounds"]:
+        if bound["measure"] == "profile":
+            bound["curve"].append(["inf", "0"])
+    text = shown(example).text
+    assert "ε ≤ ∞ at δ = 1e-5" in text
+    assert "no upper bound was derived" in text
+    assert "compared symbolically" in text
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "'\"><img src=x onerror=alert(1)>",
+    "</style></svg>]]>--><b>",
+    "line\nbreak\ttab",
+    "\u202eright to left\u202c \u2066isolate \u05e9\u05dc\u05d5\u05dd",
+    "\x00\x08\x1b[31m\ud800",
+    "{{ 7 * 7 }}{% raw %}",
+    "x" * 10_000,
+)
+FIXED = {"_type", "predicateType", "status", "check", "verdict", "measure", "type", "sha256"}
+FIXED |= {"adjacency", "model", "issued"}
+
+
+def poisoned(value: Any, text: str, key: str = "") -> Any:
+    """A copy in which every free text is ``text``; numbers and fixed words stay."""
+    if isinstance(value, dict):
+        return {name: poisoned(item, text, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [poisoned(item, text, key) for item in value]
+    number = isinstance(value, str) and re.fullmatch(r"-?[0-9][0-9.e-]*|inf", value)
+    return value if not isinstance(value, str) or number or key in FIXED else text
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_stays_text(example: Json, text: str) -> None:
+    plain, page = render_html(example), render_html(poisoned(example, text))
+    outline = Outline(page)
+    assert outline.mismatched == []
+    assert set(outline.names) <= set(Outline(plain).names)
+    assert not any(name.startswith("on") for _, found in outline.tags for name in found)
+    assert not re.search("[\x00-\x08\x0e-\x1f\u202a-\u202e\ud800-\udfff]", page)
+    page.encode("utf-8")
+    assert Outline(render_index({text: poisoned(example, text)})).mismatched == []
+    assert len(view.build(poisoned(example, text)).title) <= 160
+
+
+@pytest.mark.parametrize(
+    "broken", [{}, {"predicate": {}}, {"predicate": None, "subject": []}, {"predicate": []}]
+)
+def test_what_is_no_certificate_is_refused_with_a_way_out(broken: Json) -> None:
+    with pytest.raises(CertificateRejected, match="dpaudit verify"):
+        render_html(broken)
+    with pytest.raises(CertificateRejected, match="dpaudit verify"):
+        summary_rows([broken])
+
+
+@pytest.mark.parametrize("text", ["", "three", "1,5", "0x10", "1e", None, 3.0, "1e9" + "9" * 30])
+def test_a_bound_that_is_no_decimal_string_is_refused(example: Json, text: Any) -> None:
+    example["predicate"]["claims"][0]["upper"]["epsilon"] = text
+    with pytest.raises(CertificateRejected):
+        render_html(example)
+
+
+def test_shown_bounds_never_round_inward() -> None:
+    generator = random.Random(7)
+    for _ in range(500):
+        text = f"{generator.random() * 10 ** generator.randint(-30, 12):.17e}".replace("e+", "e")
+        exact = Decimal(text)
+        assert Decimal(numbers.lower(text)) <= exact <= Decimal(numbers.upper(text))
+        assert Decimal(numbers.upper(text)) <= exact * Decimal("1.00001")
+        assert Decimal(numbers.exact(text)) == exact
+
+
+@pytest.mark.parametrize(
+    ("text", "shown_upper", "shown_lower"),
+    [
+        ("2.3414270664", "2.34143", "2.34142"),
+        ("0.00001", "1e-5", "1e-5"),
+        ("0.000100", "0.0001", "0.0001"),
+        ("3", "3", "3"),
+        ("0", "0", "0"),
+        ("inf", "∞", "∞"),
+        ("1234567.89", "1234570", "1234560"),
+        ("1e999999", "1e999999", "1e999999"),
+        ("9.9999999e-1", "1", "0.999999"),
+    ],
+)
+def test_numbers_read_naturally(text: str, shown_upper: str, shown_lower: str) -> None:
+    assert numbers.upper(text) == shown_upper
+    assert numbers.lower(text) == shown_lower
+
+
+def test_rounding_never_moves_a_bound_past_its_claim() -> None:
+    assert numbers.upper("0.57735026919") == "0.577351"
+    assert numbers.upper_beside("0.57735026919", "0.5773502692") == "0.5773502692"
+    assert numbers.upper_beside("0.5773502693", "0.5773502692") == "0.577351"
+    assert numbers.percent_upper("0.5385941") == "53.9\u00a0%"
+    assert numbers.percent_upper("1.7") == "100\u00a0%"
+
+
+def test_drawn_curves_are_those_of_the_definitions() -> None:
+    for mu in (0.1, 0.57735, 3.0):
+        for epsilon in (0.0, 0.5, 2.0, 6.0):
+            first = mpmath.ncdf(mu / 2 - epsilon / mu)
+            second = mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+            drawn = plots.gaussian_delta(epsilon, mu)
+            assert drawn == pytest.approx(float(first - second), rel=1e-6, abs=1e-15)
+    assert plots.gaussian_delta(1e4, 0.5) == 0.0
+    assert plots.claimed_beta(0.0, 1.0, 0.1) == pytest.approx(0.9)
+    assert plots.claimed_beta(0.9, 1e9, 0.1) == 0.0
+
+
+def test_the_derivation_shows_every_step_even_if_its_premises_go_round(example: Json) -> None:
+    steps = example["predicate"]["derivation"]["steps"]
+    steps[0]["premises"] = [5]
+    steps[1]["premises"] = [0, 0, 99]
+    text = shown(example).text
+    assert all(f"Step {step['id']} " in text for step in steps)
+    assert "see step 99: is missing" in text
+
+
+def test_a_deep_derivation_is_no_problem(example: Json) -> None:
+    steps = example["predicate"]["derivation"]["steps"]
+    deep = [dict(steps[0], id=i, premises=[i - 1] if i else []) for i in range(3000)]
+    example["predicate"]["derivation"]["steps"] = deep
+    assert "Step 2999 " in shown(example).text
+
+
+def test_two_processes_write_the_same_bytes() -> None:
+    code = (
+        "import hashlib, json, pathlib, sys; from dpaudit.report import render_html;"
+        "page = render_html(json.loads(pathlib.Path(sys.argv[1]).read_text('utf-8')));"
+        "print(hashlib.sha256(page.encode()).hexdigest())"
+    )
+    digests = {child(code, PYTHONHASHSEED=seed) for seed in ("1", "2")}
+    assert len(digests) == 1
+    assert len(digests.pop().strip()) == 64
+
+
+def test_importing_the_report_imports_nothing_heavy() -> None:
+    heavy = "('matplotlib', 'jinja2', 'scipy', 'numpy', 'sympy')"
+    assert (
+        child(f"import sys, dpaudit.report; print([m for m in {heavy} if m in sys.modules])")
+        == "[]\n"
+    )
+
+
+def child(code: str, **environment: str) -> str:
+    command = [sys.executable, "-c", code, str(EXAMPLE)]
+    answer = subprocess.run(
+        command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=True
+    )
+    return answer.stdout
+
+
+def test_a_users_plot_settings_change_nothing(example: Json) -> None:
+    import matplotlib
+
+    page = render_html(example)
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert render_html(example) == page
+
+
+def test_a_page_takes_less_than_a_second(example: Json) -> None:
+    render_html(example)
+    start = time.process_time()
+    render_html(example)
+    assert time.process_time() - start < 1.0
+
+
+def test_summary_rows_give_one_row_a_claim(example: Json) -> None:
+    first, second, third = summary_rows([example])
+    assert first.name == "diff2_gd"
+    assert first.claim.replace("\u00a0", " ") == "ε = 3 at δ = 1e-5"
+    assert first.accounted.replace("\u00a0", " ") == "ε ≤ 2.34143 at δ = 1e-5"
+    assert first.attacked.replace("\u00a0", " ") == "ε ≥ 2.1638 at δ = 1e-5 (conditional)"
+    assert first.verdict == second.verdict == "Certified under assumptions"
+    assert second.attacked == "none"
+    assert third.reading == ""
+    example["predicate"]["claims"] = []
+    (row,) = summary_rows([example])
+    assert (row.claim, row.verdict) == ("none stated", "Certified under assumptions")
+
+
+def test_the_index_links_pages_by_file_name(example: Json) -> None:
+    other = copy.deepcopy(example)
+    other["predicate"]["mechanism"]["title"] = "Another & <algorithm>"
+    outline = Outline(render_index({"diff2_gd.html": example, 'a b".html': other}))
+    assert outline.mismatched == []
+    links = [found["href"] for tag, found in outline.tags if tag == "a"]
+    assert links == ["./diff2_gd.html"] * 3 + ["./a%20b%22.html"] * 3
+    assert "2 reports, 6 claims" in outline.text
+    assert "Another & <algorithm>" in outline.text
+    assert "No certificate was given" in render_index({})
