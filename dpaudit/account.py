@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
 import dpaudit.rules  # noqa: F401  (registers the calculi)
-from dpaudit.arithmetic import enclose, exact, is_infinite
+from dpaudit.arithmetic import decimal_upper, enclose, exact, is_infinite
 from dpaudit.calculus import CALCULI, Step
-from dpaudit.errors import Unsupported
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import GDP, ZCDP, ApproxDP, Node, PureDP, find_path, postorder, probability
 from dpaudit.rules.convert import delta_upper, to_approx, tradeoff_lower
 from dpaudit.scope import Scope
@@ -98,3 +99,34 @@ def _size(step: Step) -> Any:
 def account(node: Node, scope: Scope) -> Account:
     """The account of a declaration under a scope."""
     return Account(node, scope)
+
+
+DELTAS = ("1e-3", "1e-5", "1e-6", "1e-9")
+
+
+def account_table(node: Node, scope: Scope, delta: str | None = None) -> dict[str, Any]:
+    """The account as JSON: every calculus that applies, and epsilon at some deltas.
+
+    Errors: InvalidParameter for a delta that is no number in [0, 1); Unsupported as
+    :meth:`Account.epsilon`.
+    """
+    from dpaudit.rules.show import value_text
+
+    opened = Account(node, scope)
+    asked = [delta] if delta is not None else list(DELTAS)
+    rows = [(text, opened.epsilon(_decimal(text))) for text in asked]
+    return {
+        "scope": str(scope),
+        "calculi": {name: value_text(opened.step(name).value) for name in opened.routes()},
+        "epsilon": [
+            {"delta": text, "epsilon_upper": decimal_upper(step.value[0]), "rule": step.rule}
+            for text, step in rows
+        ],
+    }
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise InvalidParameter(f"delta = {text!r}: expected a number in [0, 1)") from None

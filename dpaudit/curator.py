@@ -9,21 +9,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpaudit.entitlement import Entitlements, Grant, Mask
-from dpaudit.errors import Diverged, InvalidParameter, Undeclared
+from dpaudit.entitlement import (
+    PUBLIC_COIN,
+    Entitlements,
+    Grant,
+    Mask,
+    sampling_numbers,
+)
+from dpaudit.errors import InvalidParameter, Undeclared
 from dpaudit.kernels import Session
 from dpaudit.nodes import Node, PoissonSampled
 from dpaudit.query import Array, Query, Records
 from dpaudit.scope import Adjacency, Scope
 
 Generator = np.random.Generator
+SMALLEST_SCALE = 1e-280
 
 
 class Program(Protocol):
@@ -57,22 +64,24 @@ class Part:
     stop: int
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Batch:
-    """A secret random batch, valid inside one step; ``draws`` never leave the curator."""
+    """Handle of a secret random batch, valid inside one step; who is in it stays in the curator."""
 
     sampling: Node
-    draws: list[Mask] = field(repr=False)
-    log_densities: Array | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """One release that passed every check: what to evaluate, and the noise it must carry."""
+    """One release that passed every check: what to evaluate, and the noise it must carry.
+
+    ``draws``: the secret batch (or several, to average over); empty on all rows or a part.
+    """
 
     label: str
     query: Query
-    rows: Part | Batch | None
+    records: Records
+    draws: Sequence[Mask]
     session: Session
     scale: Array
     sensitivity: Array
@@ -81,22 +90,26 @@ class Request:
     @property
     def first_draw(self) -> Mask | None:
         """The secret batch of a curator that draws one; None on all rows or a part."""
-        return self.rows.draws[0] if isinstance(self.rows, Batch) else None
+        return self.draws[0] if self.draws else None
 
 
 class Curator(ABC):
     """What the three curators share: the declaration's entitlements and the checks before data."""
 
     def __init__(self, declaration: Node, scope: Scope, records: Records, trials: int) -> None:
-        if trials < 1:
-            raise InvalidParameter(f"trials = {trials}: expected at least 1")
+        if not hasattr(trials, "__index__") or trials < 1:
+            raise InvalidParameter(f"trials = {trials}: expected a whole number, at least 1")
         self.scope = scope
         self.trials = trials
         self.entitlements = Entitlements(declaration, trials)
         self._records = records
         self._sizes: tuple[int, ...] | None = None
+        self._parts: dict[Part, Records] = {}
         self._sessions: dict[str, Session] = {}
         self._open: Batch | None = None
+        self._latent: Sequence[Mask] = ()
+        for sampling in self.entitlements.samplings():
+            self._check_population(sampling)
 
     def part(self, index: int, sizes: Sequence[int]) -> Part:
         """Part ``index`` of the partition into blocks of these public sizes, the same all run.
@@ -115,7 +128,10 @@ class Curator(ABC):
         if not 0 <= index < len(sizes) or min(sizes) < 1:
             raise InvalidParameter(f"part({index}) of {len(sizes)}: no such part, or an empty one")
         self._sizes = sizes
-        return Part(index, sum(sizes[:index]), sum(sizes[: index + 1]))
+        part = Part(index, sum(sizes[:index]), sum(sizes[: index + 1]))
+        if part not in self._parts:
+            self._parts[part] = self._records.rows(part.start, part.stop)
+        return part
 
     def release(
         self,
@@ -128,20 +144,23 @@ class Curator(ABC):
         """The query's value with the noise declared under ``label``, shape (trials, d).
 
         ``on`` (trials,) is public: trials that are off hold NaN and are not charged.
-        Errors, all before data is touched: Undeclared for a release that was not declared or is
-        used up; InvalidParameter for a norm or a sensitivity that does not fit.
+        Errors, all before data is touched and with nothing spent: Undeclared for a release that
+        was not declared or is used up; InvalidParameter for a norm, a shape or a sensitivity that
+        does not fit.  A query that fails on the data is charged, and says no more than that.
         """
         mask = self._mask(on)
         if not mask.any():
             raise Undeclared(f"release {label!r}: no trial is on; end the loop instead")
+        records, draws = self._rows(rows)
         part = rows.index if isinstance(rows, Part) else None
-        sampling = self._sampling(rows)
+        sampling = rows.sampling if isinstance(rows, Batch) else None
         grant = self.entitlements.grant(label, mask, part, sampling)
-        scale, sensitivity = self._scale(label, query, grant, rows, mask)
+        scale, sensitivity = self._scale(label, query, grant, len(records), mask)
         session = self._session(label, grant, mask)
-        released = self._answer(Request(label, query, rows, session, scale, sensitivity, mask))
+        request = Request(label, query, records, draws, session, scale, sensitivity, mask)
+        self._rehearse(request)
         self.entitlements.spend(grant, mask)
-        return released
+        return self._answer(request)
 
     @abstractmethod
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
@@ -149,16 +168,20 @@ class Curator(ABC):
 
     @contextmanager
     def batch(self, label: str) -> Iterator[Batch]:
-        """A secret batch for the releases of one step, drawn as declared above ``label``."""
+        """A secret batch for the releases of one step, drawn as declared above ``label``.
+
+        Errors: Undeclared where ``label`` has no sampling, or its declared batches were all drawn;
+        InvalidParameter inside another batch.
+        """
         if self._open is not None:
             raise InvalidParameter("a batch is open already: one step, one batch")
-        sampling = self.entitlements.sampling_of(label)
-        self._open = Batch(sampling, self._draw(sampling))
+        sampling = self.entitlements.open_batch(label)
+        self._open, self._latent = Batch(sampling), self._draw(sampling)
         try:
             yield self._open
-            self._close(self._open)
+            self._close()
         finally:
-            self._open = None
+            self._open, self._latent = None, ()
 
     @abstractmethod
     def _draw(self, sampling: Node) -> list[Mask]:
@@ -168,25 +191,42 @@ class Curator(ABC):
     def _answer(self, request: Request) -> Array:
         """The release; everything that can be refused has been."""
 
-    def _close(self, batch: Batch) -> None:  # noqa: B027  (most curators have nothing to close)
+    def _close(self) -> None:  # noqa: B027  (most curators have nothing to close)
         """Called when a step ends without an error."""
+
+    def _rehearse(self, request: Request) -> None:  # noqa: B027  (audits show the error itself)
+        """Called before data is touched."""
 
     def _mask(self, on: Mask | None) -> Mask:
         if on is None:
             return np.ones(self.trials, dtype=bool)
         if np.shape(on) != (self.trials,) or np.asarray(on).dtype != bool:
             raise InvalidParameter(f"on: expected {self.trials} truth values, one a trial")
-        return np.asarray(on)
+        mask = np.array(on)
+        mask.flags.writeable = False
+        return mask
 
-    def _sampling(self, rows: Part | Batch | None) -> Node | None:
-        if not isinstance(rows, Batch):
-            return None
-        if rows is not self._open:
-            raise Undeclared("a batch is valid only inside the step that drew it")
-        return rows.sampling
+    def _rows(self, rows: Part | Batch | None) -> tuple[Records, Sequence[Mask]]:
+        if rows is None:
+            return self._records, ()
+        if isinstance(rows, Batch):
+            if rows is not self._open:
+                raise Undeclared("a batch is valid only inside the step that drew it")
+            return self._records, self._latent
+        if rows not in self._parts:
+            raise Undeclared("rows: expected a part or a batch that this curator gave")
+        return self._parts[rows], ()
+
+    def _check_population(self, sampling: Node) -> None:
+        if isinstance(sampling, PoissonSampled):
+            return
+        if self.scope.adjacency is Adjacency.ADD_REMOVE:
+            raise InvalidParameter(f"{sampling.head}: no fixed population under add_remove")
+        if sampling_numbers(sampling)[1] != len(self._records):
+            raise InvalidParameter(f"{sampling.head}: declared for another number of records")
 
     def _scale(
-        self, label: str, query: Query, grant: Grant, rows: Part | Batch | None, mask: Mask
+        self, label: str, query: Query, grant: Grant, size: int, mask: Mask
     ) -> tuple[Array, Array]:
         kernel = grant.entitlement.kernel
         if query.norm != kernel.norm:
@@ -194,12 +234,21 @@ class Curator(ABC):
                 f"release {label!r}: {kernel.__name__} needs a query bounded in {kernel.norm}, "
                 f"not {query.norm}"
             )
-        size = rows.stop - rows.start if isinstance(rows, Part) else len(self._records)
         bound = np.asarray(query.sensitivity(self.scope.adjacency, size), dtype=np.float64)
+        if bound.shape not in ((), (1,), (self.trials,)):
+            raise InvalidParameter(
+                f"release {label!r}: its sensitivity has shape {bound.shape}, not ({self.trials},)"
+            )
         sensitivity = np.broadcast_to(bound, (self.trials,))
-        if not (np.isfinite(sensitivity[mask]).all() and (sensitivity[mask] >= 0).all()):
-            raise InvalidParameter(f"release {label!r}: its sensitivity is not a finite number")
-        return np.where(mask, grant.multipliers * sensitivity, 1.0), sensitivity
+        with np.errstate(all="ignore"):
+            scale = np.where(mask, grant.multipliers * sensitivity, 1.0)
+        if not (np.isfinite(scale).all() and (sensitivity[mask] >= 0).all()):
+            raise InvalidParameter(
+                f"release {label!r}: its sensitivity is not a finite number in a trial that is on"
+            )
+        if ((scale < SMALLEST_SCALE) & (sensitivity > 0)).any():
+            raise InvalidParameter(f"release {label!r}: its noise is too small for float64")
+        return scale, sensitivity
 
     def _session(self, label: str, grant: Grant, mask: Mask) -> Session:
         kernel = grant.entitlement.kernel
@@ -207,7 +256,8 @@ class Curator(ABC):
             raise InvalidParameter(
                 f"release {label!r}: a kernel with memory needs every trial on, and all rows"
             )
-        if label not in self._sessions or grant.first_use:
+        reopened = kernel.releases(grant.leaf) > 1 and grant.first_use
+        if label not in self._sessions or reopened:
             self._sessions[label] = self._open_session(grant)
         return self._sessions[label]
 
@@ -215,40 +265,53 @@ class Curator(ABC):
         session: Session = grant.entitlement.kernel(grant.leaf, self.trials)  # type: ignore[assignment]
         return session
 
-    def _value(self, request: Request, chosen: Mask | None = None) -> Array:
-        part = request.rows if isinstance(request.rows, Part) else None
-        records = self._records if part is None else self._part_records(part)
-        value = np.asarray(request.query.value(records, chosen), dtype=np.float64)
+    def _value(
+        self, request: Request, chosen: Mask | None = None, records: Records | None = None
+    ) -> Array:
+        """The noise-free value, shape (trials, d); a record can cause no warning."""
+        with np.errstate(all="ignore"):
+            found = request.query.value(records or request.records, chosen)
+        value = np.asarray(found, dtype=np.float64)
         if value.ndim != 2 or value.shape[0] not in (1, self.trials):
             raise InvalidParameter(
-                f"a query returned shape {value.shape}: expected ({self.trials}, d)"
+                f"release {request.label!r}: its query has shape {value.shape}; "
+                f"expected ({self.trials}, d)"
             )
         return np.broadcast_to(value, (self.trials, value.shape[1]))
 
-    def _part_records(self, part: Part) -> Records:
-        blocks = self.__dict__.setdefault("_blocks", {})
-        if part not in blocks:
-            blocks[part] = self._records.rows(part.start, part.stop)
-        block: Records = blocks[part]
-        return block
 
+def draw_batch(sampling: Node, trials: int, size: int, rng: Generator) -> Mask:
+    """Membership of each record in each trial's batch, shape (trials, size).
 
-def draw_batch(sampling: Any, trials: int, size: int, rng: Generator) -> Mask:
-    """Membership of each record in each trial's batch, shape (trials, size)."""
+    Equal generators give the records that two data sets share the same places in the batch.
+    """
+    uniform = rng.random((size, trials)).T
     if isinstance(sampling, PoissonSampled):
-        return rng.random((trials, size)) < float(sampling.rate)
-    if int(sampling.population) != size:
-        raise InvalidParameter(f"{sampling.head}: declared for another number of records")
+        return uniform < sampling_numbers(sampling)[0]
+    batch_size = int(sampling_numbers(sampling)[0])
     chosen = np.zeros((trials, size), dtype=bool)
-    order = np.argpartition(rng.random((trials, size)), int(sampling.batch_size) - 1, axis=1)
-    np.put_along_axis(chosen, order[:, : int(sampling.batch_size)], True, axis=1)
+    order = np.argpartition(uniform, batch_size - 1, axis=1)
+    np.put_along_axis(chosen, order[:, :batch_size], True, axis=1)
     return chosen
+
+
+def public_value(value: Any) -> Array:
+    """A public coin's value as an array of its own, read-only.
+
+    Errors: InvalidParameter for what is not an array of numbers.
+    """
+    array = np.array(value)
+    if array.dtype.kind not in "biuf":
+        raise InvalidParameter("coin: its draw returned no array of numbers")
+    array.flags.writeable = False
+    return array
 
 
 class Sampler(Curator):
     """Answers from the data, with exactly the declared noise.
 
-    ``rng``: seeded for audits and tests, the operating system's entropy for releases.
+    ``rng``: seeded for audits and tests, the operating system's entropy for releases.  Public
+    coins come from a generator of their own: who draws them learns nothing of the noise's.
     ``kernels`` replaces kernels by leaf type: only audits of wrong implementations do that.
     """
 
@@ -264,13 +327,24 @@ class Sampler(Curator):
     ) -> None:
         super().__init__(declaration, scope, records, trials)
         self._rng = rng
+        seed = int.from_bytes(sha256(rng.bytes(32)).digest(), "big")
+        self._public = np.random.default_rng(seed)
         self._kernels = dict(kernels or {})
+        self._dimensions: dict[str, int] = {}
         self.transcript: list[Event] = []
 
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
-        value = np.asarray(draw(self._rng))
-        self.transcript.append(Event("coin", value, self._mask(None)))
+        value = public_value(draw(self._public))
+        self.transcript.append(Event(PUBLIC_COIN, value, self._mask(None)))
         return value
+
+    def _rehearse(self, request: Request) -> None:
+        """Errors of the query itself show on rows of zeros, once a label, and are raised there."""
+        if request.label not in self._dimensions:
+            records = request.records.placeholder()
+            nobody = np.broadcast_to(np.False_, (self.trials, len(records)))
+            value = self._value(request, nobody if request.draws else None, records)
+            self._dimensions[request.label] = value.shape[1]
 
     def _draw(self, sampling: Node) -> list[Mask]:
         return [draw_batch(sampling, self.trials, len(self._records), self._rng)]
@@ -281,12 +355,24 @@ class Sampler(Curator):
         return session
 
     def _answer(self, request: Request) -> Array:
-        value = self._value(request, request.first_draw)
-        released = request.session.sample(value, request.scale, self._rng)
+        with np.errstate(all="ignore"):
+            value = self._private_value(request)
+            released = request.session.sample(value, request.scale, self._rng)
         released = np.where(request.mask[:, None], released, np.nan)
         released.flags.writeable = False
         self.transcript.append(Event(request.label, released, request.mask))
         return released
+
+    def _private_value(self, request: Request) -> Array:
+        # Whatever an exception says, shows or refers to can hold a record.
+        with suppress(Exception):
+            value = self._value(request, request.first_draw)
+            if value.shape[1] == self._dimensions[request.label]:
+                return value
+        raise InvalidParameter(
+            f"release {request.label!r}: its query failed, though not on rows of zeros; it must "
+            "give one vector of the same length for any records"
+        )
 
 
 class Tracer(Curator):
@@ -298,7 +384,7 @@ class Tracer(Curator):
         self.trace: list[tuple[str, float, float]] = []
 
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
-        return np.asarray(draw(self._rng))
+        return public_value(draw(self._rng))
 
     def _draw(self, sampling: Node) -> list[Mask]:
         return [draw_batch(sampling, 1, len(self._records), self._rng)]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.arithmetic import is_symbolic
-from dpaudit.errors import InvalidParameter, Undeclared
+from dpaudit.arithmetic import enclose, is_symbolic
+from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.kernels import Kernel, kernel_of
 from dpaudit.nodes import (
+    Assuming,
+    Compose,
     Leaf,
     Node,
     NonPrivate,
@@ -23,77 +26,134 @@ from dpaudit.nodes import (
 )
 
 Mask = NDArray[np.bool_]
+Counts = NDArray[np.int64]
 MAXIMUM_RUNS = 1_000_000
+MAXIMUM_USES = 2**62
+PUBLIC_COIN = "public coin"
+SAMPLINGS = (PoissonSampled, SampledWithoutReplacement)
 
 
 @dataclass(frozen=True)
 class Run:
-    """``times`` consecutive uses of one leaf, on one part of the records or one secret batch."""
+    """``times`` consecutive uses of one leaf, on one part of the records or in secret batches.
+
+    ``each``: how many uses of the leaf's label one batch covers.
+    """
 
     leaf: Node
     times: int
     part: int | None = None
     sampling: Node | None = None
+    each: int = 0
 
 
-def runs(node: Node, part: int | None = None, sampling: Node | None = None) -> Iterator[Run]:
+def runs(node: Node, part: int | None = None) -> Iterator[Run]:
     """The declared uses of every leaf, in declared order.
 
-    Errors: InvalidParameter where a count is still symbolic, or a structure cannot be run.
+    Errors: InvalidParameter where a count is still symbolic, or a structure cannot be run;
+    Unsupported for a combinator of which not every child may run.
     """
     if isinstance(node, NonPrivate):
         return
     if isinstance(node, Leaf):
-        yield Run(node, 1, part, sampling)
+        yield Run(node, 1, part)
     elif isinstance(node, Repeat):
-        yield from _repeated(node, part, sampling)
+        yield from _repeated(node, part)
+    elif isinstance(node, SAMPLINGS):
+        yield from _sampled(node, part)
     elif isinstance(node, Parallel):
         if part is not None:
             raise InvalidParameter(f"{node.head} inside a Parallel: flatten the parts to run it")
         for i, child in enumerate(node.children):
-            yield from runs(child, i, sampling)
-    elif isinstance(node, (PoissonSampled, SampledWithoutReplacement)):
-        if sampling is not None:
-            raise InvalidParameter(f"{node.head} inside another sampling: cannot be run")
-        yield from runs(node.child, part, node)
-    else:
+            yield from runs(child, i)
+    elif isinstance(node, (Compose, Assuming)):
         for child in node.children:
-            yield from runs(child, part, sampling)
+            yield from runs(child, part)
+    else:
+        raise Unsupported(f"{node.head} cannot be run: curators know no such combinator")
 
 
-def _repeated(node: Repeat, part: int | None, sampling: Node | None) -> Iterator[Run]:
+def _repeated(node: Repeat, part: int | None) -> Iterator[Run]:
     if is_symbolic(node.times):
         raise InvalidParameter(f"{node.head}: bind its symbols to numbers before a run")
     times = int(node.times)
     if node.index is not None:
+        _countable(times)
         for k in range(1, times + 1):
-            yield from runs(node.child.bind({node.index: k}), part, sampling)
+            yield from runs(node.child.bind({node.index: k}), part)
         return
-    body = list(runs(node.child, part, sampling))
-    if len({run.leaf.parameters["label"] for run in body if "label" in run.leaf.parameters}) == len(
-        body
-    ):
-        yield from (Run(r.leaf, r.times * times, r.part, r.sampling) for r in body)
+    body = _limited(runs(node.child, part))
+    if len({_label(run.leaf) for run in body}) == len(body):
+        yield from (replace(run, times=run.times * times) for run in body)
     else:
+        _countable(times * len(body))
         for _ in range(times):
             yield from body
 
 
+def _sampled(node: Node, part: int | None) -> Iterator[Run]:
+    body = _limited(runs(node.children[0]))
+    if part is not None or any(run.part is not None or run.sampling for run in body):
+        raise InvalidParameter(f"{node.head}: a batch inside a part or another batch cannot be run")
+    sampling_numbers(node)
+    for run in body:
+        each = sum(other.times for other in body if _label(other.leaf) == _label(run.leaf))
+        yield replace(run, sampling=node, each=each)
+
+
+def _limited(found: Iterable[Run]) -> list[Run]:
+    body = list(islice(found, MAXIMUM_RUNS + 1))
+    _countable(len(body))
+    return body
+
+
+def _countable(count: int) -> None:
+    if count > MAXIMUM_RUNS:
+        raise InvalidParameter(f"the declaration unrolls to over {MAXIMUM_RUNS} runs")
+
+
+def sampling_numbers(sampling: Any) -> tuple[float, ...]:
+    """The rate of a Poisson sampling, or the batch size and the population, as floats.
+
+    Errors: InvalidParameter where they are still symbolic.
+    """
+    if isinstance(sampling, PoissonSampled):
+        return (float(enclose(sampling.rate).mid()),)
+    return tuple(float(enclose(n).mid()) for n in (sampling.batch_size, sampling.population))
+
+
 @dataclass
 class Entitlement:
-    """The uses one label may make, in declared order, and how many each trial has made."""
+    """The uses one label may make, in declared order, and how many each trial has made.
+
+    ``position`` (trials,) is the next use; ``limit`` the end of the uses that are open: all of
+    them, or those of the batch that was drawn last.  Uses that a batch left are forfeited.
+    """
 
     label: str
     runs: list[Run]
     kernel: type[Kernel]
-    used: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    starts: Counts
+    ends: Counts
     multipliers: NDArray[np.float64]
+    made: Counts
+    position: Counts
+    limit: int
 
     @property
     def total(self) -> int:
         """Releases the declaration allows under this label."""
         return int(self.ends[-1])
+
+    @property
+    def each(self) -> int:
+        """Releases one secret batch covers; 0 on all records or a part."""
+        return self.runs[0].each * self.kernel.releases(self.runs[0].leaf)
+
+    def open_batch(self, index: int) -> None:
+        """Open the uses of batch number ``index``, and no others."""
+        self.position[:] = index * self.each
+        self.limit = (index + 1) * self.each
 
 
 @dataclass(frozen=True)
@@ -103,9 +163,8 @@ class Grant:
     entitlement: Entitlement
     multipliers: NDArray[np.float64]
     leaf: Node
-    part: int | None
     sampling: Node | None
-    first_use: bool = field(default=True)
+    first_use: bool
 
 
 class Entitlements:
@@ -113,11 +172,10 @@ class Entitlements:
 
     def __init__(self, declaration: Node, trials: int) -> None:
         by_label: dict[str, list[Run]] = {}
-        for count, run in enumerate(runs(declaration)):
-            if count > MAXIMUM_RUNS:
-                raise InvalidParameter(f"the declaration unrolls to over {MAXIMUM_RUNS} runs")
+        for run in _limited(runs(declaration)):
             by_label.setdefault(_label(run.leaf), []).append(run)
         self._labels = {k: _entitlement(k, v, trials) for k, v in by_label.items()}
+        self._batches: dict[Node, int] = {}
 
     def __iter__(self) -> Iterator[Entitlement]:
         return iter(self._labels.values())
@@ -128,33 +186,46 @@ class Entitlements:
         Errors: Undeclared for a label, part or batch that was not declared, or is used up.
         """
         entitlement = self._find(label)
-        used = np.where(on, entitlement.used, 0)
-        if (used >= entitlement.total).any():
-            raise Undeclared(
-                f"release {label!r}: all {entitlement.total} declared uses are spent; declare more"
-            )
-        index = np.searchsorted(entitlement.ends, used, side="right")
-        run = entitlement.runs[int(index[int(np.argmax(on))])]
-        _same_rows(label, run, part, sampling)
-        start = int(used[int(np.argmax(on))]) % entitlement.kernel.releases(run.leaf) == 0
-        return Grant(entitlement, entitlement.multipliers[index], run.leaf, part, sampling, start)
+        _same_rows(label, entitlement.runs[0], part, sampling)
+        position = np.where(on, entitlement.position, 0)
+        if (position >= entitlement.limit)[on].any():
+            raise Undeclared(_spent(entitlement))
+        index = np.searchsorted(entitlement.ends, position, side="right")
+        first = int(np.argmax(on))
+        run, start = entitlement.runs[index[first]], entitlement.starts[index[first]]
+        into = int(position[first] - start) % entitlement.kernel.releases(run.leaf)
+        return Grant(entitlement, entitlement.multipliers[index], run.leaf, sampling, into == 0)
 
     def spend(self, grant: Grant, on: Mask) -> None:
         """Count one use in the trials that are on."""
-        grant.entitlement.used += on
+        grant.entitlement.position += on
+        grant.entitlement.made += on
 
     def counts(self) -> Mapping[str, tuple[int, int, int]]:
         """Per label: declared uses, and the fewest and most made by a trial."""
-        return {e.label: (e.total, int(e.used.min()), int(e.used.max())) for e in self}
+        return {e.label: (e.total, int(e.made.min()), int(e.made.max())) for e in self}
 
-    def sampling_of(self, label: str) -> Node:
-        """The sampling node above a label.
+    def samplings(self) -> set[Node]:
+        """The samplings of all labels that are released on secret batches."""
+        return {e.runs[0].sampling for e in self if e.runs[0].sampling is not None}
 
-        Errors: Undeclared where the label is not declared under a secret batch.
+    def open_batch(self, label: str) -> Node:
+        """Use up one batch of the sampling above a label, for every label below that sampling.
+
+        Errors: Undeclared where the label is not declared under a sampling, or all its batches
+        were drawn.
         """
-        sampling = self._find(label).runs[0].sampling
+        asked = self._find(label)
+        sampling = asked.runs[0].sampling
         if sampling is None:
             raise Undeclared(f"{label!r} is not declared under a sampling: release it on all rows")
+        index = self._batches.get(sampling, 0)
+        if index * asked.each >= asked.total:
+            raise Undeclared(f"batch of {label!r}: all {index} declared batches were drawn")
+        self._batches[sampling] = index + 1
+        for entitlement in self:
+            if entitlement.runs[0].sampling == sampling:
+                entitlement.open_batch(index)
         return sampling
 
     def _find(self, label: str) -> Entitlement:
@@ -164,10 +235,24 @@ class Entitlements:
         return self._labels[label]
 
 
+def _spent(entitlement: Entitlement) -> str:
+    if entitlement.each and entitlement.limit < entitlement.total:
+        return (
+            f"release {entitlement.label!r}: the {entitlement.each} uses declared for one batch "
+            "are spent; draw the next batch"
+        )
+    return (
+        f"release {entitlement.label!r}: all {entitlement.total} declared uses are spent; "
+        "declare more"
+    )
+
+
 def _label(leaf: Node) -> str:
     label: Any = leaf.parameters.get("label")
     if not label:
         raise InvalidParameter(f"{leaf.head} has no label: a run needs one to release it by")
+    if label == PUBLIC_COIN:
+        raise InvalidParameter(f"label {label!r} is kept for public coins: rename the release")
     return str(label)
 
 
@@ -175,18 +260,36 @@ def _entitlement(label: str, found: list[Run], trials: int) -> Entitlement:
     kernel = kernel_of(found[0].leaf)
     if any(type(run.leaf) is not type(found[0].leaf) for run in found):
         raise InvalidParameter(f"label {label!r} is declared with different kinds of noise")
-    if any((run.part, run.sampling) != (found[0].part, found[0].sampling) for run in found):
+    if any(_rows(run) != _rows(found[0]) for run in found):
         raise InvalidParameter(f"label {label!r} is declared on different rows: rename one")
-    sizes = [run.times * kernel.releases(run.leaf) for run in found]
-    kept = [(r, s) for r, s in zip(found, sizes, strict=True) if s > 0] or [(found[0], 0)]
+    kept = [run for run in found if run.times > 0] or [replace(found[0], times=0)]
+    sizes = [run.times * kernel.releases(run.leaf) for run in kept]
+    if sum(sizes) > MAXIMUM_USES:
+        raise InvalidParameter(f"label {label!r}: over {MAXIMUM_USES} uses are declared")
+    ends = np.cumsum(np.array(sizes, dtype=np.int64))
     return Entitlement(
         label=label,
-        runs=[r for r, _ in kept],
+        runs=kept,
         kernel=kernel,
-        used=np.zeros(trials, dtype=np.int64),
-        ends=np.cumsum([s for _, s in kept]),
-        multipliers=np.array([kernel.multiplier(r.leaf) for r, _ in kept] + [np.nan]),
+        starts=ends - np.array(sizes, dtype=np.int64),
+        ends=ends,
+        # One more, for trials that are off under a label with no use at all.
+        multipliers=np.array([_multiplier(kernel, run.leaf) for run in kept] + [np.nan]),
+        made=np.zeros(trials, dtype=np.int64),
+        position=np.zeros(trials, dtype=np.int64),
+        limit=0 if found[0].sampling else int(ends[-1]),
     )
+
+
+def _multiplier(kernel: type[Kernel], leaf: Node) -> float:
+    multiplier = kernel.multiplier(leaf)
+    if not 0 < multiplier < np.inf:
+        raise InvalidParameter(f"{leaf.head}: its noise is no positive, finite float64")
+    return multiplier
+
+
+def _rows(run: Run) -> tuple[int | None, Node | None, int]:
+    return run.part, run.sampling, run.each
 
 
 def _same_rows(label: str, run: Run, part: int | None, sampling: Node | None) -> None:

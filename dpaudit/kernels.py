@@ -22,7 +22,11 @@ Generator = np.random.Generator
 
 
 class Session(Protocol):
-    """One run of one kernel, for all trials at once; arrays are (trials, d)."""
+    """One run of one kernel, for all trials at once; arrays are (trials, d).
+
+    ``sample`` and ``log_density`` advance a session that keeps state; ``residual`` does not, and is
+    asked for before the ``log_density`` of the same release.
+    """
 
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         """Draw what is released around the noise-free values."""

@@ -35,7 +35,7 @@ class Records:
     present: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool))
 
     def __post_init__(self) -> None:
-        values = np.array(self.values, dtype=np.float64)
+        values = _numbers(self.values)
         if values.ndim < 2 or len(values) == 0:
             raise InvalidParameter(
                 f"Records: shape {values.shape}; expected at least one row, as (records, features)"
@@ -79,6 +79,15 @@ class Records:
             rows.flags.writeable = False
             cached = self.__dict__["_distinct"] = (rows, inverse.reshape(-1))
         return cached
+
+
+def _numbers(values: Any) -> Array:
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    # Outside the handler: what NumPy says quotes a record.
+    raise InvalidParameter("Records.values: not an array of numbers, one shape for every record")
 
 
 class Query(Protocol):
@@ -165,9 +174,20 @@ class ClippedMean:
         weights = self.public_weights(len(records)) * records.present
         if chosen is None:
             values, origin = records.distinct()
-            totals = np.bincount(origin, weights=weights, minlength=len(values))
+            totals: Any = np.bincount(origin, weights=weights, minlength=len(values))
             return _total("n,tnd->td", totals, self._clipped(values))
         return _total("tn,tnd->td", weights * chosen, self._clipped(records.values))
+
+    def mixes_records(self, records: Records) -> bool:
+        """Whether ``per_record`` gives a row another vector among other rows: an audit's check."""
+        values, _ = records.distinct()
+        among = self._clipped(values)
+        apart = [self._clipped(values[k::2]) for k in range(min(2, len(values)))]
+        allowed = 1e-6 * np.nan_to_num(self.radius, posinf=0.0).max(initial=0.0)
+        return not all(
+            np.allclose(among[:, k::2], rows, rtol=1e-6, atol=allowed, equal_nan=True)
+            for k, rows in enumerate(apart)
+        )
 
     def _clipped(self, values: Array) -> Array:
         with np.errstate(all="ignore"):

@@ -6,15 +6,15 @@ sets: the Neyman-Pearson optimal statistic where the densities are exact, a vali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Batch, Curator, Event, Program, Request, Transcript, draw_batch
-from dpaudit.entitlement import Mask
+from dpaudit.curator import Curator, Event, Program, Request, Transcript, draw_batch, public_value
+from dpaudit.entitlement import PUBLIC_COIN, Mask
 from dpaudit.errors import Diverged, SensitivityExceeded
 from dpaudit.nodes import Node
 from dpaudit.query import Array, Records
@@ -23,11 +23,15 @@ from dpaudit.scope import Scope
 Generator = np.random.Generator
 RELATIVE_TOLERANCE = 1e-9
 ROUNDING = 1e-12
+# Keeps the replayer's coins apart from those of any curator with the same seed.
+LATENT, PUBLIC = 0x4C6174, 0x507562
 
 
 @dataclass(frozen=True, eq=False)
 class Visit:
-    """One release as a walk saw it: value, scale, and the sensitivity its query stated."""
+    """One release as a walk saw it: value (of the first secret batch, if there are several), scale,
+    and the sensitivity its query stated; ``matches``: coordinates released without noise.
+    """
 
     label: str
     value: Array
@@ -36,13 +40,15 @@ class Visit:
     norm: str
     on: Mask
     matches: NDArray[np.bool_]
+    mixes: bool
 
 
 class Walk(Curator):
     """Walks one data set along a transcript and adds up the declared log densities.
 
     Latent coins are its own: ``coins`` seeds them, and the likelihood is averaged over ``draws`` of
-    them inside the step in which they are shared.
+    them inside the step in which they are shared.  Public coins are those of the transcript;
+    ``redrawn`` holds what the program would have drawn, which no record may change.
     Errors: Diverged where the program asks for another release than the transcript recorded.
     """
 
@@ -60,15 +66,24 @@ class Walk(Curator):
         super().__init__(declaration, scope, records, trials)
         self._transcript = transcript
         self._position = 0
-        self._coins = np.random.default_rng(coins)
+        self._coins = coins
         self._draws = draws
+        self._steps = 0
+        self._in_step: Array | None = None
         self.log_density = np.zeros(trials)
         self.visits: list[Visit] = []
         self.residuals: dict[str, list[Array]] = {}
-        self.averaged = False
+        self.redrawn: list[Array] = []
+
+    @property
+    def averaged(self) -> bool:
+        """Whether the likelihood is an average over latent coins."""
+        return self._steps > 0
 
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
-        return self._next("coin", self._mask(None)).released
+        released = self._next(PUBLIC_COIN, self._mask(None)).released
+        self.redrawn.append(public_value(draw(self._generator(PUBLIC, self._position))))
+        return released
 
     def finish(self) -> None:
         """Errors: Diverged if the transcript holds releases the program did not ask for."""
@@ -94,46 +109,70 @@ class Walk(Curator):
         self._position += 1
         return event
 
-    def _draw(self, sampling: Node) -> list[Mask]:
-        self.averaged = True
-        size = len(self._records)
-        return [draw_batch(sampling, self.trials, size, self._coins) for _ in range(self._draws)]
+    def _generator(self, *key: int) -> Generator:
+        return np.random.default_rng(np.random.SeedSequence(self._coins, spawn_key=key))
 
-    def _close(self, batch: Batch) -> None:
-        if batch.log_densities is not None:
-            self.log_density += np.logaddexp.reduce(batch.log_densities) - np.log(self._draws)
+    def _draw(self, sampling: Node) -> list[Mask]:
+        self._steps += 1
+        generators = [self._generator(LATENT, self._steps, k) for k in range(self._draws)]
+        size = len(self._records)
+        return [draw_batch(sampling, self.trials, size, g) for g in generators]
+
+    def _close(self) -> None:
+        if self._in_step is not None:
+            self.log_density += np.logaddexp.reduce(self._in_step) - np.log(self._draws)
+        self._in_step = None
 
     def _answer(self, request: Request) -> Array:
+        value = self._value(request, request.first_draw)
         released = self._next(request.label, request.mask).released
-        if isinstance(request.rows, Batch):
-            self._averaged(request, request.rows, released)
-        else:
-            self._exact(request, released)
+        if released.shape != value.shape:
+            raise Diverged(
+                f"release {self._position - 1} ({request.label!r}): the program releases shape "
+                f"{value.shape}, recorded {released.shape}"
+            )
+        self._visit(request, value, released)
+        with np.errstate(all="ignore"):
+            (self._averaged if request.draws else self._exact)(request, value, released)
         return released
 
-    def _averaged(self, request: Request, batch: Batch, released: Array) -> None:
-        shown = np.where(request.mask[:, None], released, 0.0)
-        densities = [
-            request.session.log_density(shown, self._value(request, chosen), request.scale)
-            for chosen in batch.draws
-        ]
-        added = np.where(request.mask, np.array(densities), 0.0)
-        so_far = batch.log_densities
-        batch.log_densities = added if so_far is None else so_far + added
+    def _visit(self, request: Request, value: Array, released: Array) -> None:
+        continuous = bool(getattr(request.session, "continuous", True))
+        noisy = request.mask & (request.scale > 0) & continuous
+        same = (released == value) | (~np.isfinite(released) & ~np.isfinite(value))
+        visit = Visit(
+            label=request.label,
+            value=value,
+            scale=request.scale,
+            sensitivity=request.sensitivity,
+            norm=request.query.norm,
+            on=request.mask,
+            matches=noisy[:, None] & same,
+            mixes=self._mixes(request),
+        )
+        self.visits.append(visit)
 
-    def _exact(self, request: Request, released: Array) -> None:
-        value, on, scale = self._value(request), request.mask, request.scale
+    def _mixes(self, request: Request) -> bool:
+        """Whether the query lets one record change another's vector; asked once a label."""
+        check = getattr(request.query, "mixes_records", None)
+        known = any(visit.label == request.label for visit in self.visits)
+        return check is not None and not known and bool(check(request.records))
+
+    def _averaged(self, request: Request, value: Array, released: Array) -> None:
+        on = request.mask
+        values = [value, *(self._value(request, chosen) for chosen in request.draws[1:])]
+        shown = np.where(on[:, None], released, 0.0)
+        densities = [request.session.log_density(shown, v, request.scale) for v in values]
+        added = np.where(on, np.array(densities), 0.0)
+        self._in_step = added if self._in_step is None else self._in_step + added
+
+    def _exact(self, request: Request, value: Array, released: Array) -> None:
+        on, scale = request.mask, request.scale
         shown = np.where(on[:, None], released, value)
         noise = np.where(on[:, None], request.session.residual(shown, value, scale), np.nan)
         self.residuals.setdefault(request.label, []).append(noise)
         density = request.session.log_density(shown, value, scale)
         self.log_density += np.where(on, density, 0.0)
-        continuous = bool(getattr(request.session, "continuous", True))
-        matches = on & (scale > 0) & (released == value).all(-1) & continuous
-        norm = request.query.norm
-        self.visits.append(
-            Visit(request.label, value, scale, request.sensitivity, norm, on, matches)
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +190,10 @@ class Replay:
     attack: str
     violations: tuple[str, ...]
     residuals: dict[str, Array]
+
+
+PRIVATE_COIN = "a public coin is drawn in a way that depends on the private records"
+PRIVATE_OUTPUT = "the output depends on the private records beyond what was released"
 
 
 class Replayer:
@@ -189,7 +232,7 @@ class Replayer:
 
         Errors: Diverged, as :meth:`scores`.
         """
-        first, second = (self._walk(records, transcript) for records in self._pair)
+        (first, output), (second, other) = (self._walk(r, transcript) for r in self._pair)
         with np.errstate(invalid="ignore"):
             scores = first.log_density - second.log_density
         for a, b in zip(first.visits, second.visits, strict=True):
@@ -198,11 +241,15 @@ class Replayer:
         return Replay(
             scores=np.where(np.isnan(scores), 0.0, scores),
             attack=f"averaged({self._draws})" if first.averaged else "exact",
-            violations=_violations(first.visits, second.visits),
+            violations=(
+                *_violations(first.visits, second.visits),
+                *([] if _equal(first.redrawn, second.redrawn) else [PRIVATE_COIN]),
+                *([] if _equal(output, other) else [PRIVATE_OUTPUT]),
+            ),
             residuals={k: np.stack(v, axis=1) for k, v in walked.residuals.items()},
         )
 
-    def _walk(self, records: Records, transcript: Transcript) -> Walk:
+    def _walk(self, records: Records, transcript: Transcript) -> tuple[Walk, Any]:
         walk = Walk(
             self._declaration,
             self._scope,
@@ -211,16 +258,15 @@ class Replayer:
             coins=self._coins,
             draws=self._draws,
         )
-        self._program.run(walk)
+        output = self._program.run(walk)
         walk.finish()
-        return walk
+        return walk, output
 
 
 def _noise_free(scores: Array, first: Visit, second: Visit) -> Array:
-    """A release that equals one data set's noise-free value, and not the other's, is decisive."""
-    differ = (first.value != second.value).any(-1)
-    scores = np.where(first.matches & differ, np.inf, scores)
-    return np.where(second.matches & differ, -np.inf, scores)
+    """A coordinate that equals one data set's noise-free value, not the other's, is decisive."""
+    scores = np.where((first.matches & ~second.matches).any(-1), np.inf, scores)
+    return np.where((second.matches & ~first.matches).any(-1), -np.inf, scores)
 
 
 def _violations(first: Sequence[Visit], second: Sequence[Visit]) -> tuple[str, ...]:
@@ -228,6 +274,8 @@ def _violations(first: Sequence[Visit], second: Sequence[Visit]) -> tuple[str, .
     for a, b in zip(first, second, strict=True):
         if (a.scale != b.scale)[a.on].any():
             found[f"release {a.label!r}: its sensitivity depends on the private records"] = None
+        if a.mixes or b.mixes:
+            found[f"release {a.label!r}: a record changes another record's vector"] = None
         if _moved_too_far(a, b):
             found[
                 f"release {a.label!r}: the two data sets move the query by more than its stated "
@@ -238,7 +286,28 @@ def _violations(first: Sequence[Visit], second: Sequence[Visit]) -> tuple[str, .
 
 def _moved_too_far(a: Visit, b: Visit) -> bool:
     order = 1 if a.norm == "l1" else 2
-    distance = np.linalg.norm(a.value - b.value, ord=order, axis=-1)
-    size = np.abs(a.value).max(-1, initial=0.0) + np.abs(b.value).max(-1, initial=0.0)
-    allowed = a.sensitivity * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
-    return bool((distance > allowed)[a.on].any())
+    with np.errstate(all="ignore"):
+        distance = np.linalg.norm(a.value - b.value, ord=order, axis=-1)
+        size = np.abs(a.value).max(-1, initial=0.0) + np.abs(b.value).max(-1, initial=0.0)
+        stated = np.minimum(a.sensitivity, b.sensitivity)
+        allowed = stated * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
+    # A value that is not a number has moved by no finite distance.
+    return not bool((distance <= allowed)[a.on].all())
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two outputs are the same, bit by bit up to signed zeros and NaN."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        numbers = a.dtype.kind in "fc"
+        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=numbers)
+    if is_dataclass(a):
+        return all(_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    if isinstance(a, Mapping):
+        return list(a) == list(b) and all(_equal(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    if hasattr(a, "__dict__"):
+        return _equal(vars(a), vars(b))
+    return bool(a == b or (a != a and b != b))

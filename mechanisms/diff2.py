@@ -13,15 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, exact, sqrt
+from dpaudit.arithmetic import Number, enclose, exact, log, sqrt, upper_fraction
 from dpaudit.claim import Claim
 from dpaudit.curator import Curator
 from dpaudit.errors import InvalidParameter
 from dpaudit.mechanism import Mechanism, Metric, Setting
-from dpaudit.nodes import GDP, ApproxDP, Compose, Gaussian, Node, NonPrivate, Repeat
+from dpaudit.nodes import (
+    GDP,
+    ApproxDP,
+    Compose,
+    Gaussian,
+    Node,
+    NonPrivate,
+    Repeat,
+    non_negative,
+)
 from dpaudit.query import Array, ClippedMean, Records, client_weights, clipped_difference_mean
 from dpaudit.rules.convert import gaussian_mu
-from dpaudit.scope import Adjacency, Scope
+from dpaudit.scope import Adjacency, Scope, Trust, Unit
 from mechanisms import randhie
 from mechanisms.losses import Logistic, Loss, SoftplusNetwork, mean_value, squared_gradient_norm
 
@@ -35,6 +44,13 @@ class Noise:
     sigma_1: Number
     sigma_2: Number
 
+    def __post_init__(self) -> None:
+        for name in ("sigma_1", "sigma_2"):
+            place = f"Noise.{name}"
+            value = exact(getattr(self, name), place)
+            non_negative(value, place)
+            object.__setattr__(self, name, value)
+
 
 def diff2_noise_paper(
     epsilon: object, delta: object, smallest_total: int, restarts: int, differences: int, u: object
@@ -46,8 +62,10 @@ def diff2_noise_paper(
     Source: Murata and Suzuki 2023, Proposition 4.1.
     """
     budget, share = _budget(epsilon, delta), _share(u, differences)
-    order = 1 + math.ceil(2 * math.log(1 / float(budget[1])) / float(budget[0]))
-    unit = 4 * Fraction(order) / (Fraction(smallest_total) ** 2 * budget[0])
+    exponent = upper_fraction(enclose(2 * log(1 / budget[1]) / budget[0]))
+    if exponent is None:
+        raise InvalidParameter(f"({epsilon}, {delta}): no finite order of the Renyi divergence")
+    unit = 4 * Fraction(1 + math.ceil(exponent)) / (Fraction(smallest_total) ** 2 * budget[0])
     return Noise(sqrt(unit * share * restarts), sqrt(unit * _rest(share) * differences))
 
 
@@ -69,14 +87,21 @@ CALIBRATIONS = {"paper": diff2_noise_paper, "tight": diff2_noise_tight}
 
 
 def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
-    budget = Fraction(exact(epsilon, "epsilon")), Fraction(exact(delta, "delta"))
+    budget = _fraction(epsilon, "epsilon"), _fraction(delta, "delta")
     if not (budget[0] > 0 and 0 < budget[1] < 1):
         raise InvalidParameter(f"({epsilon}, {delta}): expected epsilon > 0 and delta in (0, 1)")
     return budget
 
 
+def _fraction(value: object, place: str) -> Fraction:
+    number = exact(value, place)
+    if not isinstance(number, Fraction):
+        raise InvalidParameter(f"{place} = {number}: expected a rational number")
+    return number
+
+
 def _share(u: object, differences: int) -> Fraction:
-    share = Fraction(exact(u, "u"))
+    share = _fraction(u, "u")
     if share < 1 or (share == 1 and differences):
         raise InvalidParameter(f"u = {u}: expected above 1, or 1 where there are no differences")
     return share
@@ -123,19 +148,22 @@ class Diff2GD:
     non_private: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "restart_every", "gradient_radius", "step_size"):
+        _schedule(self.rounds, self.restart_every)
+        smallest_total(self.client_sizes)
+        for name in ("gradient_radius", "step_size"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidParameter(f"Diff2GD.{name} = {value}: expected a positive number")
         if not (math.isfinite(self.difference_radius) and self.difference_radius >= 0):
-            raise InvalidParameter(f"Diff2GD.difference_radius = {self.difference_radius}")
-        if not self.client_sizes or min(self.client_sizes) < 1:
-            raise InvalidParameter("Diff2GD.client_sizes: every client needs at least one record")
+            raise InvalidParameter(
+                f"Diff2GD.difference_radius = {self.difference_radius}: expected a finite number, "
+                "not negative"
+            )
 
     @property
     def restarts(self) -> int:
         """Rounds that release a full gradient: ceil(rounds / restart_every)."""
-        return -(-self.rounds // self.restart_every)
+        return _schedule(self.rounds, self.restart_every)[0]
 
     def declaration(self, scope: Scope) -> Node:
         """Gaussian leaves: sigma_i over the sensitivity per unit of radius, N_i times each.
@@ -183,18 +211,37 @@ class Diff2GD:
         )
 
 
+def _schedule(rounds: int, restart_every: int) -> tuple[int, int]:
+    """Numbers of restart rounds, ceil(rounds / restart_every), and of difference rounds."""
+    for name, value in (("rounds", rounds), ("restart_every", restart_every)):
+        if not (isinstance(value, int) and value > 0):
+            raise InvalidParameter(f"Diff2GD.{name} = {value}: expected a positive whole number")
+    restarts = -(-rounds // restart_every)
+    return restarts, rounds - restarts
+
+
 def smallest_total(client_sizes: tuple[int, ...]) -> int:
-    """n_min P: the number that divides one record's weight in the mean over clients."""
+    """n_min P: one over the largest weight of a record in the mean over clients.
+
+    Errors: InvalidParameter where there is no client, or one without a record.
+    """
+    if not client_sizes or min(client_sizes) < 1:
+        raise InvalidParameter("Diff2GD.client_sizes: every client needs at least one record")
     return min(client_sizes) * len(client_sizes)
 
 
 def sensitivity_factor(scope: Scope) -> int:
     """How many clipping radii one changed record can move a clipped row by.
 
-    Errors: InvalidParameter under add_remove, where a mean over n records has no sensitivity.
+    Errors: InvalidParameter under add_remove, where a mean over n records has no sensitivity; for
+    another unit than a record, which moves more than one row; where no curator is trusted.
     """
     if scope.adjacency is Adjacency.ADD_REMOVE:
-        raise InvalidParameter("DIFF2 divides by the number of records: use replace_one or zero_out")
+        raise InvalidParameter("DIFF2 divides by the number of records: use zero_out, replace_one")
+    if (scope.unit, scope.trust) != (Unit.RECORD, Trust.CENTRAL):
+        raise InvalidParameter(
+            f"DIFF2 declares its noise for a record and a trusted curator: {scope}"
+        )
     return 2 if scope.adjacency is Adjacency.REPLACE_ONE else 1
 
 
@@ -217,10 +264,8 @@ def diff2_gd_program(
     """DIFF2-GD calibrated to (epsilon, delta) with the ``paper`` or the ``tight`` constants."""
     if calibration not in CALIBRATIONS:
         raise InvalidParameter(f"calibration = {calibration!r}: expected paper or tight")
-    restarts = -(-rounds // restart_every)
-    noise = CALIBRATIONS[calibration](
-        epsilon, delta, smallest_total(client_sizes), restarts, rounds - restarts, u
-    )
+    counts = _schedule(rounds, restart_every)
+    noise = CALIBRATIONS[calibration](epsilon, delta, smallest_total(client_sizes), *counts, u)
     return Diff2GD(
         loss=loss,
         features=features,
@@ -235,7 +280,7 @@ def diff2_gd_program(
     )
 
 
-# --- the catalogue: RAND Health Insurance Experiment data -------------------------------------------
+# --- the catalogue: RAND Health Insurance Experiment data ----------------------------------------
 
 EPSILON, DELTA = 3, Fraction(1, 10**5)
 CLIENTS = 10

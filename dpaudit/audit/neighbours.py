@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.query import Records
-from dpaudit.scope import Adjacency
+from dpaudit.scope import Adjacency, choose
 from dpaudit.wire import digest
 
 
@@ -16,7 +17,8 @@ from dpaudit.wire import digest
 class Neighbours:
     """Two data sets that differ in one unit under ``adjacency``; ``text`` says how.
 
-    Errors: InvalidParameter where they differ in none, in more than one record, or in size.
+    Records are compared bit by bit.  Under add_remove the extra record is the last one.
+    Errors: InvalidParameter where they differ in none, in more than one record, or in shape.
     """
 
     first: Records
@@ -25,7 +27,9 @@ class Neighbours:
     text: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        object.__setattr__(self, "adjacency", choose(Adjacency, self.adjacency, "Neighbours"))
+        if self.first.values.shape[1:] != self.second.values.shape[1:]:
+            raise InvalidParameter(f"Neighbours ({self.text}): rows of different shapes")
         check = _add_remove if self.adjacency is Adjacency.ADD_REMOVE else _same_size
         changed = check(self.first, self.second, self.adjacency)
         if changed != 1:
@@ -46,9 +50,12 @@ class Neighbours:
 
 
 def _differing(a: Records, b: Records) -> int:
-    same = (a.values == b.values) | (np.isnan(a.values) & np.isnan(b.values))
-    rows = ~same.reshape(len(a), -1).all(axis=1)
+    rows = (_bits(a) != _bits(b)).any(axis=1)
     return int(np.count_nonzero((rows & (a.present | b.present)) | (a.present != b.present)))
+
+
+def _bits(records: Records) -> NDArray[np.int64]:
+    return np.ascontiguousarray(records.values).view(np.int64).reshape(len(records), -1)
 
 
 def _same_size(a: Records, b: Records, adjacency: Adjacency) -> int:
@@ -63,10 +70,11 @@ def _same_size(a: Records, b: Records, adjacency: Adjacency) -> int:
 
 def _add_remove(a: Records, b: Records, adjacency: Adjacency) -> int:
     longer, shorter = (a, b) if len(a) > len(b) else (b, a)
-    if len(longer) != len(shorter) + 1 or not (a.present.all() and b.present.all()):
+    if len(longer) != len(shorter) + 1:
         raise InvalidParameter(f"Neighbours: sizes {len(a)} and {len(b)} under {adjacency}")
-    head = shorter.rows(0, len(shorter)) if len(shorter) else shorter
-    return 1 + _differing(longer.rows(0, len(shorter)), head)
+    if not (a.present.all() and b.present.all()):
+        raise InvalidParameter(f"Neighbours: a record is zeroed out, which is not {adjacency}")
+    return 1 + _differing(longer.rows(0, len(shorter)), shorter)
 
 
 def _digest(records: Records) -> str:

@@ -210,8 +210,9 @@ def conditional(claim: Claim, lens_bound: Lower | None) -> Lower | None:
         return None
     return Lower(
         measure="approx_dp",
-        shown=epsilon_of_gaussian(lens_bound.shown, delta),
-        decisive=epsilon_of_gaussian(lens_bound.decisive, delta),
+        # Below the mu a certificate prints, so that the epsilon follows from the printed one.
+        shown=epsilon_of_gaussian(lens_bound.shown * (1 - 1e-11), delta),
+        decisive=epsilon_of_gaussian(lens_bound.decisive * (1 - 1e-11), delta),
         threshold=lens_bound.threshold,
         counts=lens_bound.counts,
         rates_upper=lens_bound.rates_upper,

@@ -75,7 +75,6 @@ def run(predicate: Json) -> Section:
         (
             Fact("Records", (numbers.grouped(body["records"]),)),
             Fact("Source of randomness", (body["entropy"],)),
-            Fact("Seconds", (numbers.exact(body["seconds"]),)),
             Fact("Notes", tuple(body["notes"]), "list"),
         )
     )

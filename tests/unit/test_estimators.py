@@ -42,9 +42,6 @@ def held_out(alternative: Any, null: Any) -> TestScores:
     return TestScores(alternative, null)
 
 
-# Proportions.
-
-
 def binomial_tail(count: int, trials: int, p: Fraction) -> Fraction:
     """P(Binomial(trials, p) <= count), term by term."""
     terms = (math.comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(count + 1))
@@ -93,8 +90,7 @@ def test_proportion_upper_grows_with_the_count_and_shrinks_with_the_error() -> N
 
 
 def test_proportion_upper_where_scipy_gives_up_is_one() -> None:
-    assert proportion_upper(3, 5, 1e-100) <= 1
-    assert not math.isnan(proportion_upper(19_995, 20_000, 1e-100))
+    assert proportion_upper(3, 5, 1e-100) == proportion_upper(19_995, 20_000, 1e-100) == 1
 
 
 @pytest.mark.parametrize(
@@ -123,11 +119,9 @@ def test_count_errors_by_hand() -> None:
     "bad", [[], [[1.0]], [math.nan, 1.0], 3.0, ["a"], [1j], [None], [True]], ids=repr
 )
 def test_scores_refuse(bad: Any) -> None:
-    for kind in (TrainingScores, TestScores):
+    for make, scores in itertools.product((training, held_out), ((bad, [0.0]), ([0.0], bad))):
         with pytest.raises(InvalidParameter):
-            kind(alternative=bad, null=[0.0])
-        with pytest.raises(InvalidParameter):
-            kind(alternative=[0.0], null=bad)
+            make(*scores)
 
 
 def test_scores_are_copies_that_cannot_be_written() -> None:
@@ -326,23 +320,19 @@ def test_trained_threshold_has_power() -> None:
     assert max(bounds) < EPSILON
 
 
-def test_threshold_of_many_scores_is_as_good_as_of_all() -> None:
-    """Thinned candidates keep the tails: the threshold sits where the Gaussian optimum is."""
+def test_thinned_candidates_keep_the_tails() -> None:
+    """200,000 scores: the bound stays within 10% of the best fixed threshold's 5.56."""
     rng = np.random.default_rng(5)
     trained = training(*gaussian(rng, 2.0, 100_000))
-    counts = count_errors(
-        held_out(*gaussian(rng, 2.0, 100_000)), choose_threshold(trained, DELTA, 100_000, ERROR)
-    )
-    assert epsilon_lower(counts, DELTA, ERROR).epsilon_lower > 5.2
+    threshold = choose_threshold(trained, DELTA, 100_000, ERROR)
+    counts = count_errors(held_out(*gaussian(rng, 2.0, 100_000)), threshold)
+    assert epsilon_lower(counts, DELTA, ERROR).epsilon_lower > 5.0
 
 
-@pytest.mark.parametrize("trials", [0, -1, 2.5])
-def test_threshold_refuses(trials: Any) -> None:
-    with pytest.raises(InvalidParameter):
-        choose_threshold(training([1.0], [0.0]), DELTA, trials, ERROR)
-
-
-# Trade-off boxes.
+def test_threshold_refuses() -> None:
+    for trials in (0, -1, 2.5):
+        with pytest.raises(InvalidParameter):
+            choose_threshold(training([1.0], [0.0]), DELTA, trials, ERROR)  # type: ignore[arg-type]
 
 
 def test_roc_boxes_split_the_error() -> None:
@@ -371,13 +361,13 @@ def test_roc_refuses() -> None:
 
 @pytest.mark.parametrize("mu", [0.0, 0.5, 2.0])
 def test_bounds_hold_on_a_gaussian(mu: float) -> None:
-    """400 runs: at most 35 bounds above the truth (nominal 20; chance 5e-4 if exactly 5%)."""
+    """400 runs: at most 35 bounds above the truth (nominal 20; chance 6e-4 if exactly 5%)."""
     rng = np.random.default_rng(7)
-    truth = epsilon_of_gaussian(mu, DELTA)
-    raw = lens = 0
-    for _ in range(400):
-        threshold = choose_threshold(training(*gaussian(rng, mu, 200)), DELTA, 200, ERROR)
-        counts = count_errors(held_out(*gaussian(rng, mu, 200)), threshold)
+    x, y = rng.normal(mu, 1, (2, 400, 200)), rng.normal(0, 1, (2, 400, 200))
+    truth, raw, lens = epsilon_of_gaussian(mu, DELTA), 0, 0
+    for run in range(400):
+        threshold = choose_threshold(training(x[0, run], y[0, run]), DELTA, 200, ERROR)
+        counts = count_errors(held_out(x[1, run], y[1, run]), threshold)
         raw += epsilon_lower(counts, DELTA, ERROR).epsilon_lower > truth
         lens += mu_lower(counts, ERROR).mu_lower > mu
     assert raw <= 35
@@ -396,8 +386,7 @@ def test_lens_on_the_tight_audit() -> None:
         lens = mu_lower(count_errors(scores, 0.0), ERROR)
         bounds.append(epsilon_of_gaussian(lens.mu_lower, DELTA))
     assert np.median(bounds) == pytest.approx(2.18, abs=0.03)
-    assert np.mean(np.array(bounds) >= 0.85 * EPSILON) >= 0.95
-    assert np.mean(np.array(bounds) >= 1.990) >= 0.95
+    assert np.mean(np.array(bounds) >= 1.990) >= 0.95  # 85% of the truth
     assert np.mean(np.array(bounds) > EPSILON) <= 0.05
 
 

@@ -1,0 +1,1 @@
+"""Implementations that are wrong on purpose, each beside its correct twin."""
