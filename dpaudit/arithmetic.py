@@ -8,6 +8,8 @@ is written once and evaluated in any of the four.
 from __future__ import annotations
 
 import math
+import numbers
+import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -21,11 +23,15 @@ Number: TypeAlias = Any
 
 PRECISION_BITS = 160
 DIGITS = 12
+MAXIMUM_DIGITS = 1000
+EXPLICIT_TERMS = 100
+MAXIMUM_TERMS = 100_000
+HEADS = tuple("Add Mul Pow exp log tanh erf erfinv Max Min Abs floor ceiling Sum Tuple".split())
 
 
 def is_symbolic(value: object) -> bool:
-    """Whether the value is a SymPy expression (decided without importing SymPy)."""
-    return hasattr(value, "free_symbols")
+    """Whether the value is a SymPy object (decided without importing SymPy)."""
+    return hasattr(type(value), "free_symbols")
 
 
 def exact(value: object, place: str) -> Number:
@@ -33,33 +39,105 @@ def exact(value: object, place: str) -> Number:
 
     Errors: InvalidParameter for NaN, infinities, booleans and anything that is not a number.
     """
-    if isinstance(value, Fraction):
-        return value
     if is_symbolic(value):
-        return canonical(_without_floats(value, place))
-    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
-        raise InvalidParameter(f"{place} = {value!r}: expected a number, not a truth value")
-    if isinstance(value, (int, float, Decimal)) or hasattr(value, "__array_interface__"):
-        return _fraction(value, place)
-    raise InvalidParameter(
-        f"{place} = {value!r}: expected an int, float, Decimal, Fraction or SymPy expression"
-    )
+        return canonical(_expression(value, place))
+    if isinstance(value, bool) or not (isinstance(value, Decimal) or _is_real(value)):
+        raise InvalidParameter(
+            f"{place} = {reprlib.repr(value)}: expected an int, float, Decimal, Fraction or SymPy "
+            "expression"
+        )
+    return _fraction(value, place)
+
+
+def _is_real(value: object) -> bool:
+    """Python's numbers and NumPy's scalars; no text, no arrays, no types of other libraries."""
+    own = isinstance(value, (int, float, Fraction)) or hasattr(value, "__array_interface__")
+    return own and isinstance(value, numbers.Real)
 
 
 def _fraction(value: Any, place: str) -> Fraction:
     try:
-        return Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        raise InvalidParameter(f"{place} = {value!r}: expected one finite number") from None
+        if isinstance(value, Decimal) and abs(value.adjusted()) > MAXIMUM_DIGITS:
+            raise ValueError
+        found = Fraction(value if isinstance(value, (int, Fraction)) else str(value))
+        if not is_short(found):
+            raise ValueError
+    except ValueError:
+        shown = "..." if isinstance(value, (int, Fraction)) else repr(value)
+        raise InvalidParameter(
+            f"{place} = {shown}: expected one finite number of at most {MAXIMUM_DIGITS} digits"
+        ) from None
+    return found
 
 
-def _without_floats(value: Any, place: str) -> Any:
+def is_short(value: Fraction) -> bool:
+    """Whether numerator and denominator have at most ``MAXIMUM_DIGITS`` digits."""
+    return max(abs(value.numerator), value.denominator) <= _ten_power(MAXIMUM_DIGITS)
+
+
+def _expression(value: Any, place: str) -> Any:
+    """A real expression of known operations, its floats replaced by their shortest decimals."""
     import sympy
 
-    if value.has(sympy.nan, sympy.zoo, sympy.I):
-        raise InvalidParameter(f"{place} = {value}: expected a real, finite expression")
-    floats = value.atoms(sympy.Float)
-    return value.xreplace({f: sympy.Rational(str(Decimal(str(f)))) for f in floats})
+    if isinstance(value, sympy.Expr):
+        value = value.xreplace({f: _shortest(f) for f in value.atoms(sympy.Float)})
+    if not is_real_expression(value):
+        raise InvalidParameter(
+            f"{place} = {str(value)[:200]}: expected a real, finite expression of symbols, "
+            f"function symbols and {', '.join(HEADS[:-1])}"
+        )
+    return value
+
+
+def _shortest(number: Any) -> Any:
+    import sympy
+
+    same = number == float(number) if abs(number) < _LARGEST_FLOAT else False
+    return sympy.Rational(str(Decimal(repr(float(number)) if same else str(number))))
+
+
+def is_real_expression(value: Any) -> bool:
+    """Whether the value is made of symbols, function symbols and the operations known here."""
+    import sympy
+
+    return isinstance(value, sympy.Expr) and all(map(_is_known, sympy.preorder_traversal(value)))
+
+
+def _is_known(part: Any) -> bool:
+    from sympy.core.function import AppliedUndef
+
+    if part.is_Rational:
+        return is_short(canonical(part))
+    return bool(
+        (part.is_Symbol and part.is_commutative)
+        or isinstance(part, AppliedUndef)
+        or head(part) in (*HEADS, "Pi", "Exp1")
+    )
+
+
+def head(expression: Any) -> str:
+    """Name of an expression's operation; empty for a symbol or a function symbol of any name."""
+    return _operations().get(expression.func, "")
+
+
+@cache
+def _operations() -> dict[Any, str]:
+    import sympy
+
+    constants = {type(sympy.pi): "Pi", type(sympy.E): "Exp1", type(sympy.oo): "Infinity"}
+    return {getattr(sympy, name): name for name in HEADS} | constants
+
+
+def unknowns(expression: Any) -> set[Any]:
+    """Free symbols and applied function symbols whose values an expression depends on."""
+    import sympy
+    from sympy.core.function import AppliedUndef
+
+    if not is_symbolic(expression):
+        return set()
+    masks: dict[Any, Any] = {f: sympy.Dummy() for f in expression.atoms(AppliedUndef)}
+    free: set[Any] = expression.xreplace(masks).free_symbols
+    return (free - set(masks.values())) | {f for f, mask in masks.items() if mask in free}
 
 
 def canonical(value: Number) -> Number:
@@ -79,6 +157,15 @@ def infinity() -> Number:
 def is_infinite(value: Number) -> bool:
     """Whether an exact value is infinite."""
     return is_symbolic(value) and value.is_infinite is True
+
+
+def settled(value: Number) -> Number:
+    """An upper bound in its one form: infinite where an infinity or NaN is left inside it."""
+    import sympy
+
+    if is_symbolic(value) and value.has(sympy.oo, sympy.zoo, sympy.nan):
+        return infinity()
+    return canonical(value)
 
 
 def sympify(value: Number) -> Any:
@@ -142,6 +229,8 @@ def maximum(values: Iterable[Number]) -> Number:
     items = list(values)
     if all(_rational(v) or isinstance(v, float) for v in items):
         return max(items)
+    if any(map(_is_arb, items)):
+        return _reduce(lambda a, b: a.max(b))([_as_ball(v) for v in items])
     import sympy
 
     return canonical(sympy.Max(*(sympify(v) for v in items)))
@@ -154,18 +243,48 @@ def total(values: Iterable[Number]) -> Number:
         return sum(items, Fraction(0))
     if all(isinstance(v, float) for v in items):
         return math.fsum(items)
+    if any(map(_is_arb, items)):
+        return _reduce(lambda a, b: a + b)([_as_ball(v) for v in items])
     import sympy
 
     return canonical(sympy.Add(*(sympify(v) for v in items)))
 
 
+def _as_ball(value: Any) -> Any:
+    if isinstance(value, float):
+        return _ball("0") + value
+    return value if _is_arb(value) else enclose(value)
+
+
 def total_over(value: Number, index: Any, times: Number) -> Number:
-    """Sum of ``value`` over ``index`` = 1..times; in closed form where SymPy finds one."""
+    """Sum of ``value`` over ``index`` = 1..times; a proved closed form, or a SymPy ``Sum``."""
+    if is_infinite(value):
+        return Fraction(0) if times == 0 else value
     if index is None or not is_symbolic(value) or index not in value.free_symbols:
         return canonical(value * times)
+    if not is_symbolic(times) and times <= EXPLICIT_TERMS:
+        return total(canonical(value.subs(index, k)) for k in range(1, int(times) + 1))
+    return _sum(value, index, times)
+
+
+def _sum(value: Any, index: Any, times: Number) -> Number:
     import sympy
 
-    return canonical(sympy.Sum(sympify(value), (index, 1, sympify(times))).doit())
+    last = sympy.Dummy("n", integer=True, positive=True)
+    closed = sympy.Sum(value, (index, 1, last)).doit()
+    if _telescopes(closed, value, index, last):
+        return canonical(closed.subs(last, sympify(times)))
+    return sympy.Sum(value, (index, 1, sympify(times)))
+
+
+def _telescopes(closed: Any, value: Any, index: Any, last: Any) -> bool:
+    """A closed form F is right: F(0) = 0 and F(n) - F(n-1) is term n."""
+    import sympy
+
+    if closed.has(sympy.Sum) or not is_real_expression(closed):
+        return False
+    step = closed - closed.subs(last, last - 1) - value.subs(index, last)
+    return bool(sympy.simplify(closed.subs(last, 0)) == 0 and sympy.simplify(step) == 0)
 
 
 # --- Arb -----------------------------------------------------------------------------------------
@@ -194,32 +313,45 @@ def _enclose(value: Number, symbols: Mapping[Any, Any]) -> Any:
         return flint.arb(value.numerator) / flint.arb(value.denominator)
     if value in symbols:
         return symbols[value]
-    head = value.func.__name__
     if value.is_Rational:
         return flint.arb(int(value.p)) / flint.arb(int(value.q))
-    if head in _CONSTANTS:
-        return _CONSTANTS[head]()
-    if head == "Sum":
-        return _enclose_sum(value, symbols)
-    if head not in _ENCLOSURES:
-        raise InvalidParameter(f"{value}: no number for {head}; bind its symbols to values first")
-    return _ENCLOSURES[head]([_enclose(a, symbols) for a in value.args])
+    name = head(value)
+    if name in _CONSTANTS:
+        return _CONSTANTS[name]()
+    if name == "Sum":
+        return _enclose_sum(value.args[0], value.args[1:], symbols)
+    if name not in _ENCLOSURES:
+        raise InvalidParameter(f"{str(value)[:200]}: no number for it; bind its symbols first")
+    return _ENCLOSURES[name]([_enclose(a, symbols) for a in value.args])
 
 
-def _enclose_sum(value: Any, symbols: Mapping[Any, Any]) -> Any:
-    summand, (index, first, last) = value.args[0], value.args[1].args
-    if not (first.is_Integer and last.is_Integer) or len(value.args) != 2:
-        raise InvalidParameter(f"{value}: bind the limits of the sum to integers first")
-    terms = (_enclose(summand.subs(index, k), symbols) for k in range(int(first), int(last) + 1))
-    result = _enclose(Fraction(0), symbols)
-    for term in terms:
+def _enclose_sum(summand: Any, limits: Any, symbols: Mapping[Any, Any]) -> Any:
+    """The last limit is the outermost; an index hides a symbol of the same name outside."""
+    if not limits:
+        return _enclose(summand, symbols)
+    index, first, last = limits[-1]
+    result = _ball("0")
+    for k in _rounds(_enclose(first, symbols), _enclose(last, symbols), summand):
+        term = _enclose_sum(summand, limits[:-1], {**symbols, index: _ball("0") + k})
         result = result + term
     return result
 
 
+def _rounds(first: Any, last: Any, summand: Any) -> range:
+    if not all(end.is_exact() and end.is_integer() for end in (first, last)):
+        raise InvalidParameter(f"sum of {str(summand)[:200]}: bind its limits to integers first")
+    found = range(int(first.unique_fmpz()), int(last.unique_fmpz()) + 1)
+    if found.stop < found.start or found.stop - found.start > MAXIMUM_TERMS:
+        raise InvalidParameter(
+            f"sum of {str(summand)[:200]} over {found.start}..{found.stop - 1}: expected at most "
+            f"{MAXIMUM_TERMS} terms where it has no closed form"
+        )
+    return found
+
+
 def _power(arguments: list[Any]) -> Any:
     base, exponent = arguments
-    if exponent.is_exact() and exponent.is_integer():
+    if exponent.is_exact() and exponent.is_integer() and abs(exponent) < 2**60:
         return base ** int(exponent.unique_fmpz())
     return base.sqrt() if exponent == _ball("0.5") else base**exponent
 
@@ -240,6 +372,7 @@ def _ball(text: str) -> Any:
     return flint.arb(text)
 
 
+_LARGEST_FLOAT = 10**308
 _CONSTANTS: dict[str, Callable[[], Any]] = {
     "Infinity": lambda: _ball("inf"),
     "Pi": lambda: _ball("0").pi(),
@@ -287,28 +420,30 @@ def decimal_upper(value: Any, digits: int = DIGITS) -> str:
 
 
 def decimal_lower(value: Any, digits: int = DIGITS) -> str:
-    """Decimal string that is never above the exact value or ball: rounded outward."""
-    return _decimal(_as_fraction(value, lower_fraction), digits, ROUND_FLOOR)
+    """Decimal string that is never above the exact value or ball: rounded outward, or "-inf"."""
+    found = _as_fraction(value, lower_fraction)
+    return "-inf" if found is None else _decimal(found, digits, ROUND_FLOOR)
 
 
 def _as_fraction(value: Any, end: Callable[[Any], Fraction | None]) -> Fraction | None:
-    if isinstance(value, float):
-        return Fraction(value) if math.isfinite(value) else None
-    if _rational(value):
-        return Fraction(value)
+    if isinstance(value, (int, Fraction, Decimal, numbers.Integral)):
+        return Fraction(value if isinstance(value, (Fraction, Decimal)) else int(value))
+    if _is_real(value):
+        return Fraction(*value.as_integer_ratio()) if math.isfinite(value) else None
     return end(value if _is_arb(value) else enclose(value))
 
 
 def _decimal(value: Fraction | None, digits: int, rounding: str) -> str:
     if value is None:
         return "inf"
-    context = Context(prec=digits, rounding=rounding, Emin=-(10**9), Emax=10**9)
+    context = Context(prec=digits, rounding=rounding, Emin=-(10**9), Emax=10**9, traps=[])
     return plain(context.divide(Decimal(value.numerator), Decimal(value.denominator)))
 
 
 def plain(value: Decimal) -> str:
     """A decimal as certificates write it: ``0.00001``, ``1.5e-9``; no plus sign, no upper case."""
-    value = value.normalize()
+    digits = len(value.as_tuple().digits)
+    value = Context(prec=digits, Emin=-(10**9), Emax=10**9, traps=[]).normalize(value)
     if value == 0:
         return "0"
     if -7 < value.adjusted() < 16:
@@ -318,15 +453,23 @@ def plain(value: Decimal) -> str:
 
 @cache
 def _ten_power(exponent: int) -> int:
-    return 10**exponent
+    return int(10**exponent)
 
 
 def readable(value: Number) -> str:
     """A number for people: a terminating decimal where there is a short one, else exact."""
     if not isinstance(value, Fraction):
         return str(value)
+    if not is_short(value):
+        return decimal_upper(value)
     for places in range(13):
         if _ten_power(places) % value.denominator == 0:
-            text = format(Decimal(value.numerator) / Decimal(value.denominator), "f")
-            return text
+            return _pointed(value.numerator * _ten_power(places) // value.denominator, places)
     return f"{value.numerator}/{value.denominator}"
+
+
+def _pointed(scaled: int, places: int) -> str:
+    """The decimal of scaled / 10^places."""
+    text = str(abs(scaled)).rjust(places + 1, "0")
+    sign = "-" if scaled < 0 else ""
+    return f"{sign}{text[:-places]}.{text[-places:]}" if places else sign + text

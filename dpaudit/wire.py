@@ -10,14 +10,27 @@ import hashlib
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.arithmetic import Number, canonical, is_symbolic, sympify
+from dpaudit.arithmetic import (
+    HEADS,
+    MAXIMUM_DIGITS,
+    Number,
+    canonical,
+    enclose,
+    head,
+    is_real_expression,
+    is_short,
+    is_symbolic,
+    sympify,
+)
 from dpaudit.errors import InvalidParameter
 
 MAXIMUM_DEPTH = 200
 _ASSUMPTIONS = ("positive", "negative", "nonnegative", "nonpositive", "integer", "real", "nonzero")
-_HEADS = (
-    "Add Mul Pow exp log tanh erf erfinv Max Min Abs floor ceiling Sum Tuple Infinity Pi Exp1"
-).split()
+_CONSTANTS = ("Infinity", "Pi", "Exp1")
+# The size up to which SymPy may be asked to evaluate a head at a number.
+_LARGEST_ARGUMENT = {"Pow": 10**3, "exp": 10**4, "floor": 10**1000, "ceiling": 10**1000}
+# What SymPy raises on arguments that make no sense.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -39,18 +52,24 @@ def digest(value: Any) -> str:
 
 
 def encode_number(value: Number) -> Any:
-    """A Fraction as ``"p/q"``, an expression as ``[head, arguments...]``."""
+    """A Fraction as ``"p/q"``, an expression as ``[head, arguments...]``.
+
+    Errors: InvalidParameter for an expression or an assumption that is not in the list, or for
+    numbers of absurd size.
+    """
     value = canonical(value)
     if not is_symbolic(value):
+        if not is_short(value):
+            raise InvalidParameter(f"a number of over {MAXIMUM_DIGITS} digits on the wire")
         return f"{value.numerator}/{value.denominator}"
     if value.is_Symbol:
-        return ["Symbol", value.name, _assumptions(value)]
-    head = value.func.__name__
+        return ["Symbol", _name(value.name), _symbol_assumptions(value)]
     if _is_function_symbol(value):
-        return ["Function", head, _assumptions(value.func), *map(encode_number, value.args)]
-    if head not in _HEADS:
-        raise InvalidParameter(f"{value}: {head} is not in the list of expressions on the wire")
-    return [head, *(encode_number(a) for a in value.args)]
+        name = _name(value.func.__name__)
+        return ["Function", name, _assumptions(value.func._kwargs), *map(encode_number, value.args)]
+    if not head(value):
+        raise InvalidParameter(f"{str(value)[:200]} is not in the list of expressions on the wire")
+    return [head(value), *(encode_number(a) for a in value.args)]
 
 
 def _is_function_symbol(value: Any) -> bool:
@@ -59,59 +78,96 @@ def _is_function_symbol(value: Any) -> bool:
     return isinstance(value, AppliedUndef)
 
 
-def _assumptions(symbol: Any) -> dict[str, bool]:
-    known = getattr(symbol, "_assumptions_orig", None) or getattr(symbol, "_kwargs", {})
-    return {k: bool(v) for k, v in sorted(known.items()) if k in _ASSUMPTIONS}
+def _name(name: Any) -> str:
+    if not (isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()):
+        raise InvalidParameter(f"{name!r:.40}: expected a printable name of at most 100 letters")
+    return name
 
 
-def decode_number(table: Any, depth: int = 0) -> Number:
+def _symbol_assumptions(symbol: Any) -> dict[str, bool]:
+    """Everything in the list that is known of a symbol; refused if that does not make it again."""
+    import sympy
+
+    facts = symbol.assumptions0
+    known = {name: True for name in _ASSUMPTIONS if facts.get(name)}
+    if symbol != sympy.Symbol(symbol.name, **known):
+        raise InvalidParameter(
+            f"symbol {symbol}: its assumptions can only be some of {', '.join(_ASSUMPTIONS)}"
+        )
+    return known
+
+
+def _assumptions(known: Any) -> dict[str, bool]:
+    truths = isinstance(known, dict) and all(isinstance(v, bool) for v in known.values())
+    if not truths or set(known) - set(_ASSUMPTIONS):
+        raise InvalidParameter(f"assumptions can only be some of {', '.join(_ASSUMPTIONS)}")
+    return dict(known)
+
+
+def decode_number(table: Any) -> Number:
     """The number that :func:`encode_number` wrote; anything else is refused."""
+    value = _decode(table, 0)
+    if is_symbolic(value) and not (head(value) == "Infinity" or is_real_expression(value)):
+        raise InvalidParameter(f"{str(value)[:40]!r}: not a real expression")
+    return value
+
+
+def _decode(table: Any, depth: int) -> Number:
     if depth > MAXIMUM_DEPTH:
         raise InvalidParameter(f"expression nested deeper than {MAXIMUM_DEPTH}")
     if isinstance(table, str):
         return _decode_fraction(table)
     if not isinstance(table, list) or not table or not isinstance(table[0], str):
-        raise InvalidParameter(f"{table!r}: expected 'p/q' or [head, arguments...]")
-    head, arguments = table[0], table[1:]
-    if head in ("Symbol", "Function"):
-        return _decode_symbol(head, arguments, depth)
-    if head not in _HEADS:
-        raise InvalidParameter(f"{head!r} is not in the list of expressions on the wire")
-    return _build(head, [decode_number(a, depth + 1) for a in arguments])
+        raise InvalidParameter(f"{table!r:.40}: expected 'p/q' or [head, arguments...]")
+    name, arguments = table[0], table[1:]
+    if name in ("Symbol", "Function"):
+        return _decode_symbol(name, arguments, depth)
+    if name not in (*HEADS, *_CONSTANTS):
+        raise InvalidParameter(f"{name[:40]!r} is not in the list of expressions on the wire")
+    return _build(name, [_decode(a, depth + 1) for a in arguments])
 
 
 def _decode_fraction(text: str) -> Fraction:
     numerator, slash, denominator = text.partition("/")
     digits = numerator.removeprefix("-")
-    if not (slash and digits.isdecimal() and denominator.isdecimal() and text.isascii()):
+    if not (slash and text.isascii() and digits.isdecimal() and denominator.isdecimal()):
         raise InvalidParameter(f"{text[:40]!r}: expected a fraction 'p/q'")
-    if len(text) > 4000 or int(denominator) == 0:
+    if max(len(digits), len(denominator)) > MAXIMUM_DIGITS + 1 or int(denominator) == 0:
         raise InvalidParameter(f"{text[:40]!r}: not a fraction of reasonable size")
     return Fraction(int(numerator), int(denominator))
 
 
-def _decode_symbol(head: str, arguments: list[Any], depth: int) -> Number:
+def _decode_symbol(kind: str, arguments: list[Any], depth: int) -> Number:
     import sympy
 
-    if len(arguments) < 2 or not isinstance(arguments[0], str) or len(arguments[0]) > 100:
-        raise InvalidParameter(f"malformed {head} on the wire")
-    name, known, *rest = arguments
-    if not isinstance(known, dict) or set(known) - set(_ASSUMPTIONS):
-        raise InvalidParameter(f"{name[:40]!r}: unknown assumptions about a symbol")
-    known = {k: bool(v) for k, v in known.items()}
-    if head == "Symbol":
-        return sympy.Symbol(name, **known)
-    applied = sympy.Function(name, **known)(*(sympify(decode_number(a, depth + 1)) for a in rest))
-    return applied
-
-
-def _build(head: str, arguments: list[Number]) -> Number:
-    import sympy
-
-    constants = {"Infinity": sympy.oo, "Pi": sympy.pi, "Exp1": sympy.E}
-    if head in constants:
-        return constants[head]
+    if len(arguments) < 2 or (kind == "Symbol" and len(arguments) > 2):
+        raise InvalidParameter(f"malformed {kind} on the wire")
+    name, known = _name(arguments[0]), _assumptions(arguments[1])
+    inside = [sympify(_decode(a, depth + 1)) for a in arguments[2:]]
     try:
-        return canonical(getattr(sympy, head)(*map(sympify, arguments)))
-    except Exception as error:
-        raise InvalidParameter(f"malformed {head} on the wire: {error}") from None
+        if kind == "Symbol":
+            return sympy.Symbol(name, **known)
+        return sympy.Function(name, **known)(*inside)
+    except _MALFORMED:
+        raise InvalidParameter(f"malformed {kind} {name!r} on the wire") from None
+
+
+def _build(name: str, arguments: list[Number]) -> Number:
+    import sympy
+
+    if name in _CONSTANTS and not arguments:
+        return {"Infinity": sympy.oo, "Pi": sympy.pi, "Exp1": sympy.E}[name]
+    try:
+        _refuse_large(name, arguments)
+        return canonical(getattr(sympy, name)(*map(sympify, arguments)))
+    except _MALFORMED:
+        raise InvalidParameter(f"malformed {name} on the wire") from None
+
+
+def _refuse_large(name: str, arguments: list[Number]) -> None:
+    """Stop before SymPy computes an integer of millions of digits."""
+    limit = _LARGEST_ARGUMENT.get(name)
+    if limit is None or any(getattr(a, "free_symbols", ()) for a in arguments):
+        return
+    if not abs(enclose(arguments[-1])) <= limit:
+        raise InvalidParameter(f"{name} on the wire: its argument is too large")

@@ -10,6 +10,7 @@ from dpaudit.report.model import Block, Figure, Paragraph
 from dpaudit.report.words import Json
 
 _MARKS_UPPER = 12
+_GAUSSIAN = "the Gaussian family"
 
 
 def blocks(predicate: Json) -> list[Block]:
@@ -25,19 +26,15 @@ def _profile(predicate: Json) -> Block:
         accounted=curve,
         claims=tuple(_pairs(claim["stated"] for claim in predicate["claims"]))[:_MARKS_UPPER],
         attacked=tuple(_pairs(_attacked(predicate)))[:_MARKS_UPPER],
-        attacked_mu=_largest_mu(predicate),
-        attacked_label="attacked: at least" + (" (conditional)" if _conditions(predicate) else ""),
+        conditional=tuple(_pairs(_conditional(predicate)))[:_MARKS_UPPER],
+        conditional_mu=_gaussian_mu(predicate),
     )
     return Figure("figure-1", plots.profile_svg(data), _profile_caption(predicate, data))
 
 
 def _tradeoff(predicate: Json) -> Block:
     curve = _curve(predicate, "tradeoff")
-    points = tuple(
-        tuple(tuple(map(numbers.plotted, row)) for row in audit["roc"])
-        for audit in predicate["audits"]
-        if audit["roc"]
-    )
+    points = _audited(predicate)
     if not curve and not points:
         return Paragraph("No trade-off curve is part of this certificate; figure 2 is left out.")
     data = plots.TradeoffData(
@@ -48,6 +45,16 @@ def _tradeoff(predicate: Json) -> Block:
     return Figure("figure-2", plots.tradeoff_svg(data), _tradeoff_caption(data))
 
 
+def _audited(predicate: Json) -> tuple[plots.Audited, ...]:
+    """Each distinct set of audited points once, with the numbers of the audits that share it."""
+    found: dict[tuple[tuple[float, ...], ...], list[str]] = {}
+    for index, audit in enumerate(predicate["audits"], start=1):
+        rows = tuple(tuple(map(numbers.plotted, row)) for row in audit["roc"])
+        if rows:
+            found.setdefault(rows, []).append(str(index))
+    return tuple(plots.Audited(", ".join(names), rows) for rows, names in found.items())
+
+
 def _profile_caption(predicate: Json, data: plots.ProfileData) -> str:
     parts = [
         f"Figure 1. Privacy profile. The solid line joins {len(data.accounted)} accounted points; "
@@ -55,11 +62,11 @@ def _profile_caption(predicate: Json, data: plots.ProfileData) -> str:
     ]
     if data.claims:
         parts.append("A diamond is a claim: it is met if the line passes through it or below.")
-    if data.attacked_mu or data.attacked:
-        parts.append("The dashed line and triangles are what the audits showed at least.")
-    conditions = _conditions(predicate)
+    if data.attacked:
+        parts.append("A full triangle is what an audit showed at least.")
+    conditions = "; ".join(map(words.embedded, _conditions(predicate)))
     if conditions:
-        parts.append(f"They hold only for {'; '.join(map(words.embedded, conditions))}.")
+        parts.append(f"Hollow triangles and the dashed line hold only for {conditions}.")
     return " ".join(parts)
 
 
@@ -101,23 +108,33 @@ def _pairs(guarantees: Iterator[Json | None]) -> Iterator[plots.Point]:
 
 
 def _attacked(predicate: Json) -> Iterator[Json]:
+    """Lower bounds that assume nothing."""
     for audit in predicate["audits"]:
-        yield from audit["lower_bounds"]
+        yield from ([] if audit["conditional_on"] else audit["lower_bounds"])
     yield from (claim["lower"] for claim in predicate["claims"] if claim["lower"])
 
 
-def _largest_mu(predicate: Json) -> float:
-    """The largest attacked mu of a Gaussian family; outside one, mu bounds no other point."""
-    found = (
-        numbers.plotted(bound["mu"])
-        for audit in predicate["audits"]
-        if audit["conditional_on"]
-        for bound in audit["lower_bounds"]
-        if "mu" in bound
-    )
+def _conditional(predicate: Json) -> Iterator[Json]:
+    """Lower bounds within a family."""
+    for audit in predicate["audits"]:
+        yield from audit["lower_bounds"] if audit["conditional_on"] else []
+    for claim in predicate["claims"]:
+        yield from [claim["lower_conditional"]] if claim["lower_conditional"] else []
+
+
+def _gaussian_mu(predicate: Json) -> float:
+    """The largest attacked mu, where the certificate speaks of the Gaussian family; otherwise 0.
+
+    Outside that family a lower bound on mu bounds no point of the profile.
+    """
+    if _GAUSSIAN not in _conditions(predicate):
+        return 0.0
+    bounds = (bound for audit in predicate["audits"] for bound in audit["lower_bounds"])
+    found = (numbers.plotted(bound["mu"]) for bound in bounds if "mu" in bound)
     return max(filter(math.isfinite, found), default=0.0)
 
 
 def _conditions(predicate: Json) -> list[str]:
-    found = {audit["conditional_on"] for audit in predicate["audits"] if audit["lower_bounds"]}
-    return sorted(found - {""})
+    audits = {audit["conditional_on"] for audit in predicate["audits"] if audit["lower_bounds"]}
+    claims = [claim["lower_conditional"] for claim in predicate["claims"]]
+    return sorted((audits | {bound["conditional_on"] for bound in claims if bound}) - {""})

@@ -57,13 +57,12 @@ def _accounted(claim: Json) -> Cell:
 
 
 def _attacked(claim: Json) -> Cell:
-    bound = claim["lower"]
+    bound, conditional = claim["lower"], words.attacked_conditionally(claim)
+    notes = [conditional] if conditional else []
     if not bound:
-        return Cell("None", ("no audit bounds this claim from below",), "none")
-    notes = [f"{numbers.percent(bound['confidence'])} confidence, audit {bound['audit']}"]
-    if bound["conditional_on"]:
-        notes.append(f"Conditional: holds only for {bound['conditional_on']}")
-    return formula(words.guarantee(bound, "lower"), notes)
+        return Cell("None", (*notes, "no audit bounds this claim unconditionally"), "none")
+    level = f"{numbers.percent(bound['confidence'])} confidence, audit {bound['audit']}"
+    return formula(words.guarantee(bound, "lower"), [level, *notes])
 
 
 def _margin(claim: Json) -> Cell:
@@ -111,7 +110,7 @@ def _notes(predicate: Json) -> list[Block]:
             "Unproved is neither a pass nor a failure: an upper bound above a claim refutes "
             "nothing, because the truth may lie below both."
         )
-    if any(map(words.is_conditional, claims)):
+    if any(claim["lower_conditional"] for claim in claims):
         notes.append(
             "A bound marked conditional is valid only if the algorithm's leakage has the named "
             "form; by itself it is no unconditional statement about ε."

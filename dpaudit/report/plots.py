@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -23,25 +24,33 @@ _LARGEST_EXPONENT = 700.0
 
 @dataclass(frozen=True)
 class ProfileData:
-    """Figure 1: accounted (epsilon, delta) points, claims, and attacked points or a Gaussian mu."""
+    """Figure 1: (epsilon, delta) points accounted, claimed and attacked.
 
-    accounted: tuple[Point, ...]
-    claims: tuple[Point, ...] = ()
-    attacked: tuple[Point, ...] = ()
-    attacked_mu: float = 0.0
-    attacked_label: str = "attacked: at least"
-
-
-@dataclass(frozen=True)
-class TradeoffData:
-    """Figure 2: the accounted curve (alpha, beta_lower), claims, and each audit's points.
-
-    A point of an audit is (false positive rate, false negative rate, upper limits of both).
+    ``conditional`` points hold within a family only; ``conditional_mu`` draws the Gaussian one.
     """
 
     accounted: tuple[Point, ...]
     claims: tuple[Point, ...] = ()
-    audited: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    attacked: tuple[Point, ...] = ()
+    conditional: tuple[Point, ...] = ()
+    conditional_mu: float = 0.0
+
+
+@dataclass(frozen=True)
+class Audited:
+    """Audited points (false positive rate, false negative rate, upper limits of both)."""
+
+    audits: str
+    rows: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class TradeoffData:
+    """Figure 2: the accounted curve (alpha, beta_lower), claims, and audited points."""
+
+    accounted: tuple[Point, ...]
+    claims: tuple[Point, ...] = ()
+    audited: tuple[Audited, ...] = ()
 
 
 def profile_svg(data: ProfileData) -> str:
@@ -82,17 +91,26 @@ def claimed_beta(alpha: float, epsilon: float, delta: float) -> float:
 
 
 def _draw_profile(axes: Axes, data: ProfileData, right: float) -> None:
-    shown = [point for point in data.accounted if point[1] > 0]
-    axes.plot(*_columns(shown), color=ACCOUNTED, linewidth=2, label="accounted: at most")
-    label = data.attacked_label
-    if data.attacked_mu > 0:
-        epsilons = [right * step / 200 for step in range(201)]
-        deltas = [gaussian_delta(epsilon, data.attacked_mu) or math.nan for epsilon in epsilons]
-        axes.plot(epsilons, deltas, color=ATTACKED, linestyle="--", label=label)
-        label = "_"
-    _marks(axes, [point for point in data.attacked if point[1] > 0], "^", ATTACKED, label)
+    shown = _columns(_positive(data.accounted))
+    axes.plot(*shown, color=ACCOUNTED, linewidth=2, label="accounted: at most")
+    _marks(axes, _positive(data.attacked), "^", ATTACKED, "attacked: at least")
+    _draw_conditional(axes, data, right)
     for claim in data.claims:
         _draw_claim(axes, *claim)
+
+
+def _draw_conditional(axes: Axes, data: ProfileData, right: float) -> None:
+    label, mu = "attacked (conditional)", data.conditional_mu
+    if mu > 0:
+        epsilons = [right * step / 200 for step in range(201)]
+        deltas = [gaussian_delta(epsilon, mu) or math.nan for epsilon in epsilons]
+        axes.plot(epsilons, deltas, color=ATTACKED, linestyle="--", label=label)
+        label = "_"
+    _marks(axes, _positive(data.conditional), "^", ATTACKED, label, fill="white")
+
+
+def _positive(points: tuple[Point, ...]) -> list[Point]:
+    return [point for point in points if point[1] > 0]
 
 
 def _draw_claim(axes: Axes, epsilon: float, delta: float) -> None:
@@ -116,31 +134,37 @@ def _draw_tradeoff(axes: Axes, data: TradeoffData) -> None:
     for claim in data.claims:
         allowed = [claimed_beta(alpha_, *claim) for alpha_ in alphas]
         axes.plot(alphas, allowed, color=CLAIMED, linestyle=":", label=_claim_text(*claim))
-    for index, rows in enumerate(data.audited):
-        _draw_audited(axes, index, rows)
+    for audited, marker in zip(data.audited, itertools.cycle(_MARKERS), strict=False):
+        _draw_audited(axes, audited, marker)
 
 
-def _draw_audited(axes: Axes, index: int, rows: tuple[tuple[float, ...], ...]) -> None:
+def _draw_audited(axes: Axes, audited: Audited, marker: str) -> None:
     from matplotlib.patches import Rectangle
 
-    for left, bottom, right, top in rows:
+    for left, bottom, right, top in audited.rows:
         box = Rectangle((left, bottom), right - left, top - bottom, color=ATTACKED, alpha=0.35)
         axes.add_patch(box)
-    label = f"audited thresholds, audit {index + 1}"
-    _marks(axes, [row[:2] for row in rows], _MARKERS[index % len(_MARKERS)], ATTACKED, label)
+    label = f"audited thresholds, audit {audited.audits}"
+    _marks(axes, [row[:2] for row in audited.rows], marker, ATTACKED, label)
 
 
 def _marks(
-    axes: Axes, points: Sequence[tuple[float, ...]], marker: str, color: str, label: str
+    axes: Axes,
+    points: Sequence[tuple[float, ...]],
+    marker: str,
+    color: str,
+    label: str,
+    fill: str = "",
 ) -> None:
     if points:
         axes.plot(
             *_columns(points),
             marker=marker,
             color=color,
+            markerfacecolor=fill or color,
             linestyle="none",
             label=label,
-            markersize=4,
+            markersize=4.5,
         )
 
 
@@ -150,7 +174,7 @@ def _columns(points: Sequence[tuple[float, ...]]) -> tuple[list[float], list[flo
 
 def _delta_floor(data: ProfileData) -> float:
     """Three decades below the smallest delta that a claim or an audit speaks of."""
-    spoken = [delta for _, delta in (*data.claims, *data.attacked) if delta > 0]
+    spoken = [delta for _, delta in (*data.claims, *data.attacked, *data.conditional) if delta > 0]
     wanted = min(spoken) / 1e3 if spoken else 1e-10
     reached = min((delta for _, delta in data.accounted if delta > 0), default=wanted)
     return max(_SMALLEST_DELTA, min(1e-3, max(wanted, reached / 10)))
@@ -158,7 +182,7 @@ def _delta_floor(data: ProfileData) -> float:
 
 def _epsilon_end(data: ProfileData, floor: float) -> float:
     inside = [epsilon for epsilon, delta in data.accounted if delta >= floor]
-    marked = [epsilon for epsilon, _ in (*data.claims, *data.attacked)]
+    marked = [epsilon for epsilon, _ in (*data.claims, *data.attacked, *data.conditional)]
     return 1.08 * max([*inside, *marked, 0.1])
 
 
@@ -174,19 +198,25 @@ def _profile_description(data: ProfileData) -> str:
     sample = _sample(data.accounted)
     read = "; ".join(f"δ at most {delta:.2g} at ε = {epsilon:g}" for epsilon, delta in sample)
     claims = "".join(f" {_claim_text(*claim).capitalize()}." for claim in data.claims)
-    attacked = f" Attacked: at least Gaussian privacy with μ = {data.attacked_mu:.4g}."
-    return f"Accounted: {read}.{claims}{attacked if data.attacked_mu else ''}"
+    attacked = "".join(
+        f" Attacked: ε at least {epsilon:.4g} at δ = {_delta_text(delta)}."
+        for epsilon, delta in data.attacked
+    )
+    mu = (
+        f" Conditional: Gaussian with μ = {data.conditional_mu:.4g}." if data.conditional_mu else ""
+    )
+    return f"Accounted: {read}.{claims}{attacked}{mu}"
 
 
 def _tradeoff_description(data: TradeoffData) -> str:
     sample = _sample(data.accounted)
     read = "; ".join(f"{beta:.2g} at false positive rate {alpha:g}" for alpha, beta in sample)
     accounted = f"Least accounted false negative rate: {read}." if read else ""
-    audited = "".join(
-        f" Audit {index + 1}: {len(rows)} thresholds, each with a confidence box."
-        for index, rows in enumerate(data.audited)
+    boxes = "".join(
+        f" Audit {audited.audits}: {len(audited.rows)} thresholds, each with a confidence box."
+        for audited in data.audited
     )
-    return (accounted + audited).strip()
+    return (accounted + boxes).strip()
 
 
 def _sample(points: tuple[Point, ...]) -> tuple[Point, ...]:

@@ -12,12 +12,10 @@ from dpaudit.report import words
 from dpaudit.report.model import Cell, formula
 from dpaudit.report.words import Json
 
-CONDITIONAL = " (conditional)"
-
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One claim of one certificate; the verdict is the claim's own, in words."""
+    """One claim of one certificate in words; ``attacked`` is free of any family assumption."""
 
     name: str
     title: str
@@ -89,7 +87,7 @@ def _row(predicate: Json, claim: Json) -> SummaryRow:
         claim=words.stated(claim),
         reading=claim["reading"],
         accounted=words.accounted(claim),
-        attacked=words.attacked(claim) + (CONDITIONAL if words.is_conditional(claim) else ""),
+        attacked=words.attacked(claim),
         verdict=word,
         tone=tone,
     )
@@ -116,12 +114,7 @@ def _link(name: str, row: SummaryRow) -> Link:
         ("Source", Cell(row.source or "—")),
         ("Claim", formula(row.claim, [row.reading] if row.reading else [])),
         ("Accounted (at most)", formula(row.accounted)),
-        ("Attacked (at least)", _attacked(row.attacked)),
+        ("Attacked (at least)", formula(row.attacked)),
         ("Verdict", Cell(row.verdict, (), row.tone)),
     )
     return Link(f"./{quote(name, safe='', errors='replace')}", row.title, row.name, cells)
-
-
-def _attacked(text: str) -> Cell:
-    bound = text.removesuffix(CONDITIONAL)
-    return formula(bound, ["conditional"] if bound != text else [])

@@ -172,10 +172,11 @@ def _claims(predicate: Json) -> Table | None:
 def _claim(claim: Json) -> tuple[Cell, ...]:
     word, tone = words.VERDICTS[claim["verdict"]]
     notes = tuple(filter(None, (claim["by"], claim["reading"])))
+    note = words.attacked_conditionally(claim)
     return (
         formula(words.stated(claim), notes),
         formula(words.accounted(claim)),
-        formula(words.attacked(claim), ["conditional"] if words.is_conditional(claim) else []),
+        formula(words.attacked(claim), [note] if note else []),
         Cell(word, (), tone),
     )
 

@@ -64,6 +64,7 @@ MEASURES = {
     "pure_dp": "pure ε-differential privacy",
     "zcdp": "zero-concentrated differential privacy (ρ)",
     "gdp": "Gaussian differential privacy (μ)",
+    "rdp": "Rényi differential privacy",
     "profile": "privacy profile δ(ε)",
     "tradeoff": "trade-off curve",
 }
@@ -143,13 +144,17 @@ def accounted(claim: Json) -> str:
 
 
 def attacked(claim: Json) -> str:
-    """A claim's lower bound in one line."""
+    """A claim's unconditional lower bound in one line."""
     return guarantee(claim["lower"], "lower") if claim["lower"] else "none"
 
 
-def is_conditional(claim: Json) -> bool:
-    """Whether a claim's lower bound holds only for a family of mechanisms."""
-    return bool(claim["lower"] and claim["lower"]["conditional_on"])
+def attacked_conditionally(claim: Json) -> str:
+    """The bound that holds only within a family, marked as such; empty if there is none."""
+    bound = claim["lower_conditional"]
+    if not bound:
+        return ""
+    family = embedded(bound["conditional_on"])
+    return f"conditional: {guarantee(bound, 'lower')}, only for {family}"
 
 
 def comparable(first: Json | None, second: Json | None) -> str:
