@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 LOCK := requirements-dev.lock
 LOCK_VENV := build/lock
 
-TARGETS ?= diff2_gd dp_gd
+TARGETS ?= diff2_gd dp_gd diff2_gd_tight dp_gd_tight diff2_gd_network
 OUT ?= reports
 WORKERS ?= 2
 ARGS ?=
@@ -30,7 +30,7 @@ $(READY): pyproject.toml $(LOCK)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-certify: $(READY)  ## certify TARGETS (diff2_gd dp_gd) into OUT (reports)
+certify: $(READY)  ## certify TARGETS (the whole catalogue) into OUT (reports)
 	$(BIN)/dpaudit certify $(TARGETS) --out $(OUT) $(ARGS)
 
 test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)

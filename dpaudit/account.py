@@ -29,8 +29,11 @@ class Account:
     def step(self, calculus: str) -> Step:
         """The fold under one calculus.
 
-        Errors: Unsupported naming the first node without a rule.
+        Errors: InvalidParameter for a name that is no calculus; Unsupported naming the first node
+        without a rule.
         """
+        if calculus not in CALCULI:
+            raise InvalidParameter(f"calculus {calculus!r}: expected one of {', '.join(CALCULI)}")
         if calculus not in self._folded:
             self._folded[calculus] = CALCULI[calculus].fold(self.node, self.scope)
         return self._folded[calculus]

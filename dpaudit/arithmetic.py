@@ -161,11 +161,11 @@ def is_infinite(value: Number) -> bool:
 
 def settled(value: Number) -> Number:
     """An upper bound in its one form: infinite where an infinity or NaN is left inside it."""
+    if not is_symbolic(value):
+        return value
     import sympy
 
-    if is_symbolic(value) and value.has(sympy.oo, sympy.zoo, sympy.nan):
-        return infinity()
-    return canonical(value)
+    return sympy.oo if value.has(sympy.oo, sympy.zoo, sympy.nan) else canonical(value)
 
 
 def sympify(value: Number) -> Any:

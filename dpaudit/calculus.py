@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dpaudit.arithmetic import is_symbolic, settled
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import Assumption, Node, find_path, postorder
 from dpaudit.scope import Adjacency, Scope
@@ -88,10 +89,16 @@ class Step:
         return list(order.values())
 
     def assumptions(self) -> tuple[Assumption, ...]:
-        """Every assumption this conclusion rests on, each once."""
+        """Every assumption this conclusion rests on, each once.
+
+        Errors: InvalidParameter for two different assumptions under one id.
+        """
         found: dict[str, Assumption] = {}
-        for step in self.walk():
-            found.update((a.id, a) for a in step.assumes)
+        for assumption in (a for step in self.walk() for a in step.assumes):
+            if found.setdefault(assumption.id, assumption) != assumption:
+                raise InvalidParameter(
+                    f"two different assumptions share the id {assumption.id!r}: rename one"
+                )
         return tuple(found.values())
 
 
@@ -111,11 +118,21 @@ def one_record(node: Node, premises: tuple[Step, ...]) -> bool:
 
 
 class Calculus:
-    """A named table of rules; immutable: :meth:`extended` gives a new one."""
+    """A named table of rules; :meth:`extended` gives a new one.
 
-    def __init__(self, name: str, meaning: str, rules: Mapping[type[Node], Rule] | None = None):
+    ``reserved`` names a symbol in which the values speak: no node may use it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        meaning: str,
+        rules: Mapping[type[Node], Rule] | None = None,
+        reserved: str = "",
+    ):
         self.name = name
         self.meaning = meaning
+        self.reserved = reserved
         self._rules: dict[type[Node], Rule] = dict(rules or {})
 
     def rule(
@@ -146,12 +163,18 @@ class Calculus:
     def extended(self, name: str, *without: type[Node]) -> Calculus:
         """A copy under another name, without the rules of some node types."""
         kept = {k: v for k, v in self._rules.items() if k not in without}
-        return Calculus(name, self.meaning, kept)
+        return Calculus(name, self.meaning, kept, self.reserved)
 
     def has(self, node: Node, scope: Scope) -> bool:
         """Whether there is a rule for this node under this adjacency."""
         rule = self._rules.get(type(node))
-        return rule is not None and scope.adjacency in rule.adjacencies
+        held = rule is not None and scope.adjacency in rule.adjacencies
+        return held and not self._misuses(node)
+
+    def _misuses(self, node: Node) -> bool:
+        """Whether a node uses the reserved symbol, which a value could not tell from its own."""
+        found = (v for v in node.parameters.values() if self.reserved and is_symbolic(v))
+        return any(symbol.name == self.reserved for v in found for symbol in v.free_symbols)
 
     def supports(self, root: Node, scope: Scope) -> bool:
         """Whether every node of the tree has a rule under this adjacency."""
@@ -178,6 +201,8 @@ class Calculus:
     def _missing(self, root: Node, node: Node, scope: Scope) -> str:
         others = [c.name for c in CALCULI.values() if c.has(node, scope)]
         way_out = f"use one of: {', '.join(others)}" if others else "no calculus has one"
+        if self._misuses(node):
+            way_out = f"it keeps the symbol {self.reserved} for itself: rename yours"
         return (
             f"{find_path(root, node)}: {self.name} has no rule for {type(node).__name__} "
             f"under {scope.adjacency}; {way_out}"
@@ -191,13 +216,17 @@ class Calculus:
             rule=rule.name,
             cite=rule.cite,
             node=node,
-            value=rule.function(node, *values),
+            value=_settled(rule.function(node, *values)),
             attained=rule.attained(node, tuple(premises)),
             premises=tuple(premises),
             assumes=_assumptions_of(node),
         )
         parted = type(node).__name__ == "Parallel" or any(p.in_one_part for p in premises)
         return replace(step, in_one_part=parted)
+
+
+def _settled(value: Any) -> Any:
+    return tuple(map(settled, value)) if isinstance(value, tuple) else settled(value)
 
 
 def _assumptions_of(node: Node) -> tuple[Assumption, ...]:

@@ -207,7 +207,7 @@ def _issued() -> str:
 def _scope(mechanism: Mechanism) -> Json:
     scope, setting = mechanism.scope, mechanism.setting
     return {
-        "title": mechanism.title,
+        "title": f"{mechanism.title}: {setting.data}" if setting.data else mechanism.title,
         "controller": setting.controller,
         "model": str(scope.trust),
         "unit": {"entity": setting.unit_entity, "period": None, "bound": setting.unit_bound},
@@ -422,7 +422,7 @@ def _run(mechanism: Mechanism, options: Options) -> Json | None:
 
 
 def _verdict(verdict: Verdict, judged: Sequence[Judged]) -> Json:
-    reasons = [f"{j.claim.text}: {j.verdict} ({j.reason})" for j in judged]
+    reasons = [f"{j.claim.text} is {j.verdict.replace('_', ' ')}: {j.reason}" for j in judged]
     return {"status": str(verdict), "reasons": reasons, "margin": _margin(judged)}
 
 
@@ -433,7 +433,8 @@ def _margin(judged: Sequence[Judged]) -> str:
         value = None if step is None else step.value
         value = value[0] if isinstance(value, tuple) else value
         if isinstance(value, Fraction) and isinstance(one.claim.value, Fraction):
-            return f"{float(one.claim.value - value):.6g}"
+            spare = one.claim.value - value
+            return decimal_lower(spare, 6) if spare >= 0 else f"-{decimal_upper(-spare, 6)}"
     return ""
 
 

@@ -7,7 +7,7 @@ claim for the declaration, that is, for some data and queries with the declared 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -17,20 +17,25 @@ from dpaudit.account import CALCULUS_OF, Account
 from dpaudit.arithmetic import (
     Number,
     canonical,
+    decimal_upper,
     enclose,
     exact,
+    head,
     is_infinite,
     is_symbolic,
     readable,
     sympify,
+    unknowns,
     working_precision,
 )
-from dpaudit.calculus import Step
+from dpaudit.calculus import CALCULI, Step
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import ApproxDP, Node
+from dpaudit.nodes import ApproxDP, Node, Status
 from dpaudit.scope import Scope
 
 BOXES = 2000
+POINTS = 3000
+OPERATIONS = 500
 SATURATING = (
     "queries of the declared sensitivities that move by all of it at every release, "
     "along one direction"
@@ -67,10 +72,7 @@ class Claim:
             )
         if not self.by:
             raise InvalidParameter("Claim.by is empty: say who states the claim, and where")
-        ends = {s: (exact(a, str(s)), exact(b, str(s))) for s, (a, b) in self.ranges.items()}
-        if any(not a <= b for a, b in ends.values()):
-            raise InvalidParameter("Claim.ranges: a lower end is above its upper end")
-        object.__setattr__(self, "ranges", ends)
+        object.__setattr__(self, "ranges", {s: _ends(s, r) for s, r in self.ranges.items()})
 
     @property
     def value(self) -> Number:
@@ -100,8 +102,30 @@ class Claim:
         return _compare(self, step, upper)
 
     def check_step(self, step: Step) -> Checked:
-        """Compare the claim with a derivation somebody already has, in the claim's measure."""
-        return _compare(self, step, step.value[0] if isinstance(step.value, tuple) else step.value)
+        """Compare the claim with a derivation somebody already has.
+
+        Errors: InvalidParameter for a derivation in another measure, or at another delta.
+        """
+        measure = CALCULUS_OF.get(type(self.guarantee), "approx")
+        if step.calculus in CALCULI and step.calculus != measure:
+            raise InvalidParameter(f"{self.text}: expected a {measure} step, not {step.calculus}")
+        if not isinstance(step.value, tuple):
+            return _compare(self, step, step.value)
+        upper, delta = step.value
+        if delta != self.guarantee.parameters.get("delta"):
+            raise InvalidParameter(f"{self.text}: the step is at delta = {readable(delta)}")
+        return _compare(self, step, upper)
+
+
+def _ends(symbol: Any, ends: tuple[Any, Any]) -> tuple[Fraction, Fraction]:
+    if not is_symbolic(symbol) or unknowns(symbol) != {symbol}:
+        raise InvalidParameter(f"Claim.ranges[{symbol!r}]: expected a symbol as the key")
+    lower, upper = (exact(end, f"Claim.ranges[{symbol}]") for end in ends)
+    if is_symbolic(lower) or is_symbolic(upper) or not lower <= upper:
+        raise InvalidParameter(
+            f"Claim.ranges[{symbol}] = ({lower}, {upper}): expected rational ends in order"
+        )
+    return lower, upper
 
 
 @dataclass(frozen=True)
@@ -121,6 +145,9 @@ class Checked:
 
 def _compare(claim: Claim, step: Step, upper: Number) -> Checked:
     checked = Checked(claim, Outcome.UNPROVED, step, "")
+    violated = [a.id for a in step.assumptions() if a.status is Status.VIOLATED]
+    if violated:
+        return replace(checked, reason=f"it rests on a violated assumption: {', '.join(violated)}")
     if is_infinite(upper):
         return replace(checked, reason="no finite guarantee was derived, which refutes nothing")
     if _at_most(upper, claim):
@@ -151,44 +178,50 @@ def _compare(claim: Claim, step: Step, upper: Number) -> Checked:
 
 def _show(value: Number) -> str:
     if not is_symbolic(value) and value.denominator > 10**6:
-        return f"{float(value):.6g}"
+        return decimal_upper(value, digits=6)
     return readable(value)
 
 
-# --- upper <= claim: term by term, by sign, over boxes ----------------------------------------------
+# --- upper <= claim: term by term, by sign, over boxes -------------------------------------------
 
 
 def _at_most(upper: Number, claim: Claim) -> bool:
-    if is_symbolic(upper) and upper.func.__name__ == "Max":
+    if is_symbolic(upper) and head(upper) == "Max":
         return all(_at_most(branch, claim) for branch in upper.args)
     difference = _difference(upper, claim.value)
-    if not is_symbolic(difference):
-        return bool(difference <= 0)
-    if difference.is_nonpositive:
-        return True
-    if not _atoms(difference):
-        return bool(enclose(difference) <= 0)
-    return _nonpositive_on_range(difference, claim.ranges)
+    if not unknowns(difference):
+        return _certainly(difference, lambda ball: ball <= 0) or _simple(difference) == 0
+    difference = _simple(difference)
+    if not is_symbolic(difference) or not unknowns(difference):
+        return _certainly(difference, lambda ball: ball <= 0)
+    return bool(difference.is_nonpositive) or _nonpositive_on_range(difference, claim.ranges)
 
 
 def _difference(upper: Number, claimed: Number) -> Number:
+    return canonical(sympify(upper) - sympify(claimed))
+
+
+def _simple(difference: Number) -> Number:
+    """The difference simplified, unless it is so large that this would take minutes."""
     import sympy
 
-    return canonical(sympy.simplify(sympify(upper) - sympify(claimed)))
+    if not is_symbolic(difference) or sympy.count_ops(difference) > OPERATIONS:
+        return difference
+    return canonical(sympy.simplify(difference))
 
 
-def _atoms(expression: Any) -> list[Any]:
-    """The free symbols and applied function symbols an expression depends on."""
-    from sympy.core.function import AppliedUndef
-
-    functions = expression.atoms(AppliedUndef)
-    inside = set().union(*(f.free_symbols for f in functions)) if functions else set()
-    return sorted((expression.free_symbols - inside) | functions, key=str)
+def _certainly(value: Number, holds: Callable[[Any], Any], symbols: Any = None) -> bool:
+    """Whether the ball around a value is finite and satisfies a predicate."""
+    try:
+        ball = enclose(value, symbols)
+    except InvalidParameter:
+        return False
+    return bool(ball.is_finite() and holds(ball))
 
 
 def _nonpositive_on_range(difference: Any, ranges: Mapping[Any, tuple[Any, Any]]) -> bool:
     """Branch and bound: the ball of the difference is at most 0 on every box of a subdivision."""
-    atoms = _atoms(difference)
+    atoms = sorted(unknowns(difference), key=str)
     if any(atom not in ranges for atom in atoms):
         return False
     boxes = [tuple(ranges[a] for a in atoms)]
@@ -196,14 +229,10 @@ def _nonpositive_on_range(difference: Any, ranges: Mapping[Any, tuple[Any, Any]]
         if not boxes:
             return True
         box = boxes.pop()
-        if not _certainly_nonpositive(difference, atoms, box):
+        balls = {a: _interval(*ends) for a, ends in zip(atoms, box, strict=True)}
+        if not _certainly(difference, lambda ball: ball <= 0, balls):
             boxes.extend(_halves(box))
     return False
-
-
-def _certainly_nonpositive(difference: Any, atoms: list[Any], box: tuple[Any, ...]) -> bool:
-    ball = enclose(difference, {a: _interval(*ends) for a, ends in zip(atoms, box, strict=True)})
-    return bool(ball.is_finite() and ball <= 0)
 
 
 def _interval(lower: Fraction, upper: Fraction) -> Any:
@@ -219,49 +248,56 @@ def _halves(box: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     return [(*box[:widest], part, *box[widest + 1 :]) for part in parts]
 
 
-# --- values at which the bound exceeds the claim -----------------------------------------------------
+# --- values at which the bound exceeds the claim -------------------------------------------------
 
 
 def _where_above(step: Step, upper: Number, claim: Claim) -> dict[str, str] | None:
-    """Values of the free symbols at which the (reached) bound is certainly above the claim."""
+    """Values of the free symbols at which the (reached) bound is certainly above the claim.
+
+    At these values the declaration and the claim are valid: every parameter is in its domain.
+    """
     value = step.reached if step.reached is not None else upper
     value = value[0] if isinstance(value, tuple) else value
     difference = _difference(value, claim.value)
-    if not is_symbolic(difference):
-        return {} if difference > 0 else None
-    atoms = _atoms(difference)
-    for point in itertools.islice(itertools.product(*(_samples(a, claim) for a in atoms)), 3000):
-        if _positive_at(difference, dict(zip(atoms, point, strict=True))):
-            return {str(a): readable(p) for a, p in zip(atoms, point, strict=True)}
+    atoms = sorted(unknowns(difference), key=str)
+    points = itertools.product(*(_samples(a, claim) for a in atoms))
+    for point in itertools.islice(points, POINTS):
+        values = dict(zip(atoms, point, strict=True))
+        at = _substituted(difference, values)
+        if _certainly(at, lambda ball: ball > 0) and _is_valid(step.node, claim, values):
+            return {str(a): readable(p) for a, p in values.items()}
     return None
 
 
-def _positive_at(difference: Any, values: Mapping[Any, Fraction]) -> bool:
-    at = canonical(difference.subs({a: sympify(v) for a, v in values.items()}))
-    if not is_symbolic(at):
-        return bool(at > 0)
+def _substituted(difference: Number, values: Mapping[Any, Fraction]) -> Number:
+    if not values:
+        return difference
+    return canonical(difference.subs({a: sympify(v) for a, v in values.items()}))
+
+
+def _is_valid(node: Node, claim: Claim, values: Mapping[Any, Fraction]) -> bool:
     try:
-        return bool(enclose(at) > 0)
+        node.bind(values)
+        claim.guarantee.bind(values)
     except InvalidParameter:
         return False
+    return True
 
 
 def _samples(atom: Any, claim: Claim) -> list[Fraction]:
-    """Rational points to try: the stated range and points inside it, or values of the right sign."""
+    """Rational points to try: inside the stated range, or values of the right sign."""
     if atom in claim.ranges:
         lower, upper = claim.ranges[atom]
-        points = [lower + (upper - lower) * Fraction(k, 8) for k in range(9)]
-        whole = [Fraction(p.__floor__()) for p in points if p.__floor__() >= lower]
-        return list(dict.fromkeys(whole if atom.is_integer else points))
-    found = [Fraction(1), Fraction(2), Fraction(10), Fraction(1000)]
-    if not atom.is_integer:
+        found = [lower + (upper - lower) * Fraction(k, 8) for k in range(9)]
+        found += [Fraction(p.__floor__()) for p in found if p.__floor__() >= lower]
+    else:
+        found = [Fraction(1), Fraction(2), Fraction(10), Fraction(1000)]
         found += [Fraction(1, 2), Fraction(1, 10), Fraction(1, 1000)]
-    if not atom.is_nonnegative:
         found += [-v for v in found]
-    return [v for v in found if _allowed(atom, v)]
+    return [v for v in dict.fromkeys(found) if _allowed(atom, v)]
 
 
 def _allowed(atom: Any, value: Fraction) -> bool:
     number = sympify(value)
-    checks = ("is_positive", "is_negative", "is_nonnegative", "is_nonpositive", "is_integer")
-    return all(getattr(atom, c) is not True or getattr(number, c) for c in checks)
+    checks = ("positive", "negative", "nonnegative", "nonpositive", "integer", "nonzero")
+    return all(getattr(atom, f"is_{c}") is not True or getattr(number, f"is_{c}") for c in checks)

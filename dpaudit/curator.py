@@ -198,11 +198,9 @@ class Curator(ABC):
         """Called before data is touched."""
 
     def _mask(self, on: Mask | None) -> Mask:
-        if on is None:
-            return np.ones(self.trials, dtype=bool)
-        if np.shape(on) != (self.trials,) or np.asarray(on).dtype != bool:
+        mask = np.ones(self.trials, dtype=bool) if on is None else np.array(on)
+        if mask.shape != (self.trials,) or mask.dtype != bool:
             raise InvalidParameter(f"on: expected {self.trials} truth values, one a trial")
-        mask = np.array(on)
         mask.flags.writeable = False
         return mask
 

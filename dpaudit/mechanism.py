@@ -30,7 +30,7 @@ class Setting:
     """What a compliance officer has to know that the program cannot tell.
 
     ``unit_bound``: how much one unit may contribute.  ``covered`` and ``uncovered``: accesses to
-    the data inside and outside the guarantee.
+    the data inside and outside the guarantee.  ``data``: what it runs on.
     """
 
     controller: str
@@ -40,6 +40,7 @@ class Setting:
     uncovered: tuple[str, ...] = ()
     invariants: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    data: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,29 +10,43 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from html import escape
+from itertools import islice
+from reprlib import repr as short
 from typing import Any, ClassVar
 
 from dpaudit import wire
-from dpaudit.arithmetic import Number, canonical, exact, is_infinite, is_symbolic, readable
+from dpaudit.arithmetic import Number, canonical, enclose, exact, is_symbolic, readable, unknowns
 from dpaudit.errors import InvalidParameter
+from dpaudit.scope import choose
 
 Domain = Callable[[Number, str], None]
 
 
+SHOWN = 200
+DEPTH = 40
+
+
 def _refuse(value: Number, place: str, expected: str) -> None:
-    raise InvalidParameter(f"{place} = {readable(value)}: expected {expected}")
+    raise InvalidParameter(f"{place} = {readable(value)[:SHOWN]}: expected {expected}")
 
 
 def _sign(value: Number, place: str, *, strict: bool) -> None:
-    word = "a positive, finite number" if strict else "a finite number that is not negative"
-    if is_symbolic(value):
-        known = value.is_positive if strict else value.is_nonnegative
-        real = all(s.is_extended_real for s in value.free_symbols)
-        if known is False or is_infinite(value) or not real:
-            _refuse(value, place, f"{word} (give its symbols assumptions, e.g. positive=True)")
-    elif value < 0 or (strict and value == 0):
-        _refuse(value, place, word)
+    if _known(value, strict=strict) is False:
+        word = "a positive, finite number" if strict else "a finite number that is not negative"
+        _refuse(value, place, f"{word} (give symbols assumptions, e.g. positive=True)")
+
+
+def _known(value: Number, *, strict: bool) -> bool | None:
+    """Whether a number is > 0 (or >= 0); None where the values of symbols decide."""
+    if not is_symbolic(value):
+        return bool(value > 0 if strict else value >= 0)
+    found = value.is_positive if strict else value.is_nonnegative
+    if symbols := unknowns(value):
+        return found if all(s.is_real for s in symbols) else False
+    ball = enclose(value)
+    return found is True or bool(ball > 0 if strict else ball >= 0)
 
 
 def positive(value: Number, place: str) -> None:
@@ -48,14 +62,14 @@ def non_negative(value: Number, place: str) -> None:
 def probability(value: Number, place: str) -> None:
     """Domain [0, 1)."""
     _sign(value, place, strict=False)
-    if not is_symbolic(value) and value >= 1:
+    if _known(1 - value, strict=True) is False:
         _refuse(value, place, "a probability below 1")
 
 
 def rate(value: Number, place: str) -> None:
     """Domain (0, 1]."""
     _sign(value, place, strict=True)
-    if not is_symbolic(value) and value > 1:
+    if _known(1 - value, strict=False) is False:
         _refuse(value, place, "a rate in (0, 1]")
 
 
@@ -91,9 +105,16 @@ class Assumption:
     evidence: str = ""
 
     def __post_init__(self) -> None:
+        for name in ("id", "statement", "evidence"):
+            _text(getattr(self, name), f"Assumption.{name}")
         if not (self.id and self.statement):
             raise InvalidParameter("an Assumption needs an id and a statement")
-        object.__setattr__(self, "status", Status(self.status))
+        object.__setattr__(self, "status", choose(Status, self.status, "Assumption.status"))
+
+
+def _text(value: object, place: str) -> None:
+    if not isinstance(value, str):
+        raise InvalidParameter(f"{place} = {short(value)}: expected a text")
 
 
 def _checked(value: object, place: str, domain: Domain) -> Number:
@@ -109,6 +130,9 @@ class Node:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        known = Node.types.get(cls.__name__)
+        if known is not None and known.__module__ == __name__ != cls.__module__:
+            raise InvalidParameter(f"node type {cls.__name__} exists already: choose another name")
         Node.types[cls.__name__] = cls
 
     def __post_init__(self) -> None:
@@ -118,7 +142,11 @@ class Node:
                 place = f"{self.name}.{f.name}"
                 object.__setattr__(self, f.name, _checked(value, place, f.metadata["domain"]))
             elif f.name in ("base", "child") and not isinstance(value, Node):
-                raise InvalidParameter(f"{type(self).__name__}.{f.name} = {value!r}: not a node")
+                raise InvalidParameter(
+                    f"{type(self).__name__}.{f.name} = {short(value)}: not a node"
+                )
+            elif f.type in ("str", str):
+                _text(value, f"{type(self).__name__}.{f.name}")
 
     def _fields(self) -> tuple[Any, ...]:
         return fields(self)  # type: ignore[arg-type]
@@ -143,8 +171,10 @@ class Node:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical content, made from the children's digests."""
-        for node in postorder(self):
-            node.__dict__.setdefault("digest", wire.digest(node.row()))
+        known = all("digest" in child.__dict__ for child in self.children)
+        for node in (self,) if known else postorder(self):
+            if "digest" not in node.__dict__:
+                node.__dict__["digest"] = wire.digest(node.row())
         return str(self.__dict__["digest"])
 
     def row(self) -> dict[str, Any]:
@@ -154,10 +184,19 @@ class Node:
         return {"type": type(self).__name__, "parameters": parameters, "children": children}
 
     def bind(self, values: Mapping[Any, Any]) -> Node:
-        """The same declaration with symbols replaced by exact values, validated again."""
+        """The same declaration with symbols replaced by exact values, validated again.
+
+        Errors: InvalidParameter for a key that is no symbol or function symbol, a value outside a
+        parameter's domain, or a symbol that is the index of a Repeat in here.
+        """
         done: dict[str, Node] = {}
-        exacts = {k: exact(v, str(k)) for k, v in values.items()}
+        exacts = {k: exact(v, str(k)[:SHOWN]) for k, v in values.items()}
+        if not all(is_symbolic(k) and unknowns(k) == {k} for k in exacts):
+            raise InvalidParameter(f"bind({short(values)}): expected symbols as keys")
+        mentioned = set[Any]().union(*(_mentioned(k, v) for k, v in exacts.items()))
         for node in postorder(self):
+            if (index := getattr(node, "index", None)) in mentioned:
+                raise InvalidParameter(f"bind: {index} is the index of a Repeat in here; rename it")
             parameters = {k: _substitute(v, exacts) for k, v in node.parameters.items()}
             done[node.digest] = node.rebuild(parameters, [done[c.digest] for c in node.children])
         return done[self.digest]
@@ -184,21 +223,31 @@ class Node:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        lines = list(_lines(self, 0))
-        shown = lines if len(lines) <= 200 else [*lines[:200], "..."]
-        return "\n".join(shown)
+        lines = list(islice(_lines(self, 0), SHOWN + 1))
+        return "\n".join(lines if len(lines) <= SHOWN else [*lines[:SHOWN], "..."])
 
     def _repr_html_(self) -> str:
-        if not self.children:
-            return f"<code>{escape(self.head)}</code>"
-        items = "".join(f"<li>{child._repr_html_()}</li>" for child in self.children[:200])
-        return f"<code>{escape(self.head)}</code><ul>{items}</ul>"
+        return _html(self, iter(range(SHOWN)), 0)
 
 
 def _lines(node: Node, depth: int) -> Iterator[str]:
     yield "  " * depth + node.head
-    for child in node.children[:200] if depth < 40 else ():
+    if depth >= DEPTH and node.children:
+        yield "  " * (depth + 1) + "..."
+        return
+    for child in node.children:
         yield from _lines(child, depth + 1)
+
+
+def _html(node: Node, left: Iterator[int], depth: int) -> str:
+    """Nested lists of at most as many nodes as ``left`` yields."""
+    items = ""
+    for child in node.children:
+        if depth >= DEPTH or next(left, None) is None:
+            items += "<li>...</li>"
+            break
+        items += f"<li>{_html(child, left, depth + 1)}</li>"
+    return f"<code>{escape(node.head)}</code>" + (f"<ul>{items}</ul>" if items else "")
 
 
 def _show(value: Any) -> str:
@@ -223,13 +272,16 @@ def postorder(root: Node) -> Iterator[Node]:
 
 def find_path(root: Node, wanted: Node) -> str:
     """Where a node sits: ``Compose[1].Repeat.Gaussian('difference')``."""
-    stack = [(root, type(root).__name__)]
+    stack, seen = [(root, type(root).__name__)], set[int]()
     while stack:
         node, path = stack.pop()
         if node is wanted:
             return path.rpartition(".")[0] + "." * ("." in path) + node.name
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
         many = len(node.children) > 1
-        for i, child in enumerate(node.children):
+        for i, child in reversed(list(enumerate(node.children))):
             stack.append((child, f"{path}{f'[{i}]' if many else ''}.{type(child).__name__}"))
     return wanted.name
 
@@ -242,7 +294,7 @@ class Leaf(Node):
 
 
 def _leaf_label(label: str, kind: type[Node]) -> None:
-    if not isinstance(label, str) or not label:
+    if not label:
         raise InvalidParameter(f"{kind.__name__}: expected a label, the name of the release")
 
 
@@ -254,8 +306,8 @@ class Gaussian(Leaf):
     noise_multiplier: Number = number(positive)
 
     def __post_init__(self) -> None:
-        _leaf_label(self.label, type(self))
         super().__post_init__()
+        _leaf_label(self.label, type(self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -266,8 +318,8 @@ class Laplace(Leaf):
     noise_multiplier: Number = number(positive)
 
     def __post_init__(self) -> None:
-        _leaf_label(self.label, type(self))
         super().__post_init__()
+        _leaf_label(self.label, type(self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -317,6 +369,7 @@ class NonPrivate(Leaf):
     reason: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.reason:
             raise InvalidParameter("NonPrivate: expected the reason, in words")
 
@@ -336,7 +389,7 @@ class Several(Node):
             raise InvalidParameter(f"{name}(): expected at least one node")
         for i, child in enumerate(children):
             if not isinstance(child, Node):
-                raise InvalidParameter(f"{name}[{i}] = {child!r}: not a node")
+                raise InvalidParameter(f"{name}[{i}] = {short(child)}: not a node")
         object.__setattr__(self, "nodes", tuple(children))
 
     @property
@@ -371,8 +424,27 @@ class Repeat(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.index is not None and not getattr(self.index, "is_Symbol", False):
-            raise InvalidParameter(f"Repeat.index = {self.index!r}: expected a SymPy symbol")
+        if self.index is not None:
+            self._check_index()
+
+    def _check_index(self) -> None:
+        import sympy
+
+        name = str(self.index)[:SHOWN]
+        if self.index != sympy.Symbol(name, integer=True, positive=True):
+            raise InvalidParameter(
+                f"Repeat.index = {name}: expected Symbol({name!r}, integer=True, positive=True)"
+            )
+        if self.index in _symbols(self.times):
+            raise InvalidParameter(f"Repeat.times = {self.times}: holds the index {name} itself")
+        for node in postorder(self.child):
+            found = set[Any]().union(*map(_symbols, node.parameters.values()))
+            namesakes = {s for s in found if s.name == name} - {self.index}
+            if namesakes or getattr(node, "index", None) == self.index:
+                raise InvalidParameter(
+                    f"Repeat.index = {name}: {node.head[:SHOWN]} has another symbol or index of "
+                    "that name; rename one"
+                )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -394,8 +466,7 @@ class SampledWithoutReplacement(Node):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self.batch_size, f"{self.name}.batch_size")
-        excess = self.batch_size - self.population
-        if not is_symbolic(excess) and excess > 0:
+        if _known(self.population - self.batch_size, strict=False) is False:
             _refuse(self.batch_size, f"{self.name}.batch_size", "at most the population")
 
 
@@ -405,6 +476,13 @@ class Assuming(Node):
 
     base: Node
     assumption: Assumption
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.assumption, Assumption):
+            raise InvalidParameter(
+                f"Assuming.assumption = {short(self.assumption)}: expected an Assumption"
+            )
 
 
 # --- the wire table ------------------------------------------------------------------------------
@@ -424,10 +502,10 @@ def _encode(value: Any) -> Any:
 def _decode(table: Any) -> Any:
     if not isinstance(table, dict):
         raise InvalidParameter("malformed parameter on the wire")
-    if "text" in table:
-        return str(table["text"])
     if "number" in table:
         return wire.decode_number(table["number"])
+    if isinstance(table.get("text"), str):
+        return table["text"]
     kind = _VALUES.get(str(table.get("value")))
     if kind is None or not isinstance(table.get("fields"), dict):
         raise InvalidParameter("malformed parameter on the wire")
@@ -442,7 +520,18 @@ def _construct(kind: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def _substitute(value: Any, values: Mapping[Any, Any]) -> Any:
-    return canonical(value.subs(values)) if is_symbolic(value) else value
+    if not is_symbolic(value) or unknowns(value).isdisjoint(values):
+        return value
+    return canonical(value.subs(values, simultaneous=True))
+
+
+def _symbols(value: Any) -> set[Any]:
+    return set(value.free_symbols) if is_symbolic(value) else set()
+
+
+def _mentioned(key: Any, value: Any) -> set[Any]:
+    """Symbols that a replacement names; k in T(k) -> k + 1 is the index it stands under."""
+    return {key} | _symbols(value) if key.is_Symbol else _symbols(value) - _symbols(key)
 
 
 def to_table(root: Node) -> dict[str, Any]:
@@ -460,31 +549,32 @@ def from_table(table: Any) -> Node:
         raise InvalidParameter("malformed declaration: expected {'root': ..., 'nodes': {...}}")
     rows, built = table["nodes"], dict[str, Node]()
     for digest in _order(rows):
-        built[digest] = _from_row(rows[digest], built)
-        if built[digest].digest != digest:
+        node = built[digest] = _from_row(rows[digest], built)
+        if node.digest != digest or node.row() != rows[digest]:
             raise InvalidParameter(f"declaration row {digest[:12]} does not have that digest")
-    if table.get("root") not in built:
+    root = table.get("root")
+    if not isinstance(root, str) or root not in built:
         raise InvalidParameter("malformed declaration: its root is not among its nodes")
-    return built[table["root"]]
+    return built[root]
 
 
 def _order(rows: Mapping[str, Any]) -> list[str]:
     """Digests, children before parents; a row that refers to none or to itself is refused."""
-    done: dict[str, None] = {}
-    pending = list(rows)
-    while pending:
-        ready = [d for d in pending if all(c in done for c in _child_digests(rows[d]))]
-        if not ready:
-            raise InvalidParameter("malformed declaration: a node refers to one that is missing")
-        done.update(dict.fromkeys(ready))
-        pending = [d for d in pending if d not in done]
-    return list(done)
+    graph = {digest: _child_digests(row) for digest, row in rows.items()}
+    try:
+        found = list(TopologicalSorter(graph).static_order())
+    except CycleError:
+        raise InvalidParameter("malformed declaration: a node contains itself") from None
+    if set(found) != set(rows) or not all(isinstance(d, str) for d in found):
+        raise InvalidParameter("malformed declaration: a node refers to one that is missing")
+    return found
 
 
 def _child_digests(row: Any) -> list[str]:
-    if not isinstance(row, dict) or not isinstance(row.get("children"), list):
+    children = row.get("children") if isinstance(row, dict) else None
+    if not isinstance(children, list) or not all(isinstance(c, str) for c in children):
         raise InvalidParameter("malformed declaration row")
-    return row["children"]
+    return children
 
 
 def _from_row(row: Any, built: Mapping[str, Node]) -> Node:

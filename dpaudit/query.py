@@ -36,9 +36,9 @@ class Records:
 
     def __post_init__(self) -> None:
         values = _numbers(self.values)
-        if values.ndim < 2 or len(values) == 0:
+        if values.ndim < 2 or values.size == 0:
             raise InvalidParameter(
-                f"Records: shape {values.shape}; expected at least one row, as (records, features)"
+                f"Records: shape {values.shape}; expected (records, features), at least one of each"
             )
         present = np.array(self.present, dtype=bool)
         if present.size == 0:

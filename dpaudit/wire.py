@@ -7,6 +7,7 @@ whose head must be in a table.
 from __future__ import annotations
 
 import hashlib
+import reprlib
 from fractions import Fraction
 from typing import Any
 
@@ -63,10 +64,11 @@ def encode_number(value: Number) -> Any:
             raise InvalidParameter(f"a number of over {MAXIMUM_DIGITS} digits on the wire")
         return f"{value.numerator}/{value.denominator}"
     if value.is_Symbol:
-        return ["Symbol", _name(value.name), _symbol_assumptions(value)]
+        return ["Symbol", _name(value.name), _known(value, value.name, value.assumptions0)]
     if _is_function_symbol(value):
         name = _name(value.func.__name__)
-        return ["Function", name, _assumptions(value.func._kwargs), *map(encode_number, value.args)]
+        known = _known(value.func, name, getattr(value.func, "_kwargs", {}))
+        return ["Function", name, known, *map(encode_number, value.args)]
     if not head(value):
         raise InvalidParameter(f"{str(value)[:200]} is not in the list of expressions on the wire")
     return [head(value), *(encode_number(a) for a in value.args)]
@@ -80,19 +82,21 @@ def _is_function_symbol(value: Any) -> bool:
 
 def _name(name: Any) -> str:
     if not (isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()):
-        raise InvalidParameter(f"{name!r:.40}: expected a printable name of at most 100 letters")
+        raise InvalidParameter(
+            f"{reprlib.repr(name)}: expected a printable name of at most 100 letters"
+        )
     return name
 
 
-def _symbol_assumptions(symbol: Any) -> dict[str, bool]:
+def _known(symbol: Any, name: str, facts: Any) -> dict[str, bool]:
     """Everything in the list that is known of a symbol; refused if that does not make it again."""
     import sympy
 
-    facts = symbol.assumptions0
-    known = {name: True for name in _ASSUMPTIONS if facts.get(name)}
-    if symbol != sympy.Symbol(symbol.name, **known):
+    known = {fact: True for fact in _ASSUMPTIONS if facts.get(fact)}
+    make = sympy.Function if isinstance(symbol, type) else sympy.Symbol
+    if symbol != make(name, **known):
         raise InvalidParameter(
-            f"symbol {symbol}: its assumptions can only be some of {', '.join(_ASSUMPTIONS)}"
+            f"symbol {name}: its assumptions can only be some of {', '.join(_ASSUMPTIONS)}"
         )
     return known
 
@@ -118,7 +122,7 @@ def _decode(table: Any, depth: int) -> Number:
     if isinstance(table, str):
         return _decode_fraction(table)
     if not isinstance(table, list) or not table or not isinstance(table[0], str):
-        raise InvalidParameter(f"{table!r:.40}: expected 'p/q' or [head, arguments...]")
+        raise InvalidParameter(f"{reprlib.repr(table)}: expected 'p/q' or [head, arguments...]")
     name, arguments = table[0], table[1:]
     if name in ("Symbol", "Function"):
         return _decode_symbol(name, arguments, depth)
@@ -157,17 +161,20 @@ def _build(name: str, arguments: list[Number]) -> Number:
 
     if name in _CONSTANTS and not arguments:
         return {"Infinity": sympy.oo, "Pi": sympy.pi, "Exp1": sympy.E}[name]
+    _refuse_large(name, arguments)
     try:
-        _refuse_large(name, arguments)
-        return canonical(getattr(sympy, name)(*map(sympify, arguments)))
+        value = getattr(sympy, name)(*map(sympify, arguments))
     except _MALFORMED:
         raise InvalidParameter(f"malformed {name} on the wire") from None
+    if not all(is_short(canonical(r)) for r in value.atoms(sympy.Rational)):
+        raise InvalidParameter(f"{name} on the wire: a number of over {MAXIMUM_DIGITS} digits")
+    return canonical(value)
 
 
 def _refuse_large(name: str, arguments: list[Number]) -> None:
     """Stop before SymPy computes an integer of millions of digits."""
     limit = _LARGEST_ARGUMENT.get(name)
-    if limit is None or any(getattr(a, "free_symbols", ()) for a in arguments):
+    if limit is None or not arguments or any(getattr(a, "free_symbols", ()) for a in arguments):
         return
     if not abs(enclose(arguments[-1])) <= limit:
         raise InvalidParameter(f"{name} on the wire: its argument is too large")

@@ -239,7 +239,8 @@ def _mechanism(
 ) -> Mechanism:
     setting = Setting(
         controller="the person who runs this command",
-        unit_entity="one row of the data: one person-year",
+        unit_entity="row of the data (a person-year)",
+        data="RAND Health Insurance Experiment",
         unit_bound=f"one row; a person contributes up to {randhie.ROWS_PER_PERSON_AT_MOST} rows",
         covered=(f"{program.rounds} noisy gradient or gradient-difference releases",),
         uncovered=("evaluation on 4,038 hold-out rows, treated as public",),

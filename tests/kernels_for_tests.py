@@ -1,4 +1,4 @@
-"""Mechanisms that only the tests know, each a node, its rules and its kernel; and small programs."""
+"""Mechanisms that only the tests know, each a node, its rules and its kernel; and programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ADD_REMOVE = REPLACE_ONE.under("add_remove")
 ROOT_TAU = np.sqrt(2 * np.pi)
 
 
-# --- binary-tree noise: a session with a memory ----------------------------------------------------
+# --- binary-tree noise: a session with a memory --------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,7 +86,7 @@ def tiles(t: int) -> list[int]:
     return [t, *tiles(t - (t & -t))] if t else []
 
 
-# --- a mixture of two Gaussians --------------------------------------------------------------------
+# --- a mixture of two Gaussians ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +117,7 @@ class MixedKernel(Kernel):
         return ndtri(below + (1 - weight) * ndtr(released / deviation))
 
 
-# --- registering them ------------------------------------------------------------------------------
+# --- registering them ----------------------------------------------------------------------------
 
 
 def tree_mu(node: TreeGaussian) -> Number:
@@ -151,7 +151,7 @@ def registered() -> Iterator[None]:
             del KERNELS[kind], Node.types[kind.__name__], calculus._rules[kind]
 
 
-# --- kernels that are wrong on purpose, for samplers -----------------------------------------------
+# --- kernels that are wrong on purpose, for samplers ---------------------------------------------
 
 
 class NoNoise(GaussianKernel):
@@ -168,7 +168,7 @@ class Ruler(GaussianKernel):
         return values + scale[:, None]
 
 
-# --- queries and programs --------------------------------------------------------------------------
+# --- queries and programs ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,11 +29,13 @@ MAXIMUM_COLUMNS = 1_024  # columns of one correlation matrix
 MAXIMUM_ENTRIES = 2 * 10**7  # entries of the rows it is made of
 MAXIMUM_PRODUCTS = 5 * 10**10  # multiplications it may cost
 LARGEST = 1e6  # residuals are cut here, so that no sum overflows
+EXACT_DEGREES = 200_000  # of freedom, up to which SciPy's chi-square tails are used
 SLOPE_VARIANCE = 0.01  # prior of a slope: N(0, 0.01)
 SCALE_SHAPE = 0.5  # prior of a precision: Gamma(1/2, rate 1/2)
 GRID = 1e-5  # residuals in one cell of this width count as equal
 CELL_CHANCE = 0.4 * GRID  # N(0, 1) falls in a given cell: its density is below 0.4
 WINDOW = 4  # residuals that must all be equal
+BOTH_WAYS = math.log(2)  # two tests, one if all trials are on, one if not: each has half a share
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ def _mean(array: FloatArray) -> _Test:
         return _NOTHING
     mean, total = float(values.mean()), float(values.sum())
     z = abs(total) / math.sqrt(values.size)
-    log_p = math.log(2) + float(log_ndtr(-z)) if fixed else _slope_log_p(total, values.size)
-    return _Test(mean, float(log_p), f"mean {mean:.5g} of {values.size} residuals, declared 0")
+    log_p = math.log(2) + float(log_ndtr(-z)) if fixed else float(_slope_log_p(total, values.size))
+    return _Test(mean, log_p + BOTH_WAYS, f"mean {mean:.5g} of {values.size} residuals, declared 0")
 
 
 def _variance(array: FloatArray) -> _Test:
@@ -137,14 +139,11 @@ def _variance(array: FloatArray) -> _Test:
     values, fixed = _pooled(array)
     if values.size == 0:
         return _NOTHING
-    squares, half = float(np.dot(values, values)), values.size / 2
-    if fixed:
-        tail = min(gammainc(half, squares / 2), gammaincc(half, squares / 2))
-        log_p = math.log(2 * tail) if tail > 0 else -math.inf
-    else:
-        log_p = _scale_log_p(squares, values.size)
+    squares = float(np.dot(values, values))
+    log_p = (_chi_square_log_p if fixed else _scale_log_p)(squares, values.size)
     variance = squares / values.size
-    return _Test(variance, log_p, f"variance {variance:.6g} of {values.size} residuals, declared 1")
+    detail = f"variance {variance:.6g} of {values.size} residuals, declared 1"
+    return _Test(variance, log_p + BOTH_WAYS, detail)
 
 
 def _shape(array: FloatArray) -> _Test:
@@ -155,15 +154,14 @@ def _shape(array: FloatArray) -> _Test:
     """
     trials = max(1, MAXIMUM_RANKED // (array.shape[1] * array.shape[2]))
     values, fixed = _pooled(array[:trials])
-    uses = [_pooled(array[:trials, use])[0] for use in range(array.shape[1])]
-    groups = [group for group in ([values] if fixed else uses) if group.size]
-    if not groups:
+    if values.size == 0:
         return _NOTHING
-    distances = [(_distance(group), group.size) for group in groups]
+    groups = [values] if fixed else [_pooled(use)[0] for use in np.moveaxis(array[:trials], 1, 0)]
+    distances = [(_distance(group), group.size) for group in groups if group.size]
     distance, size = max(distances, key=lambda pair: pair[0] ** 2 * pair[1])
     log_p = math.log(2 * len(groups)) - 2 * size * distance**2
     detail = f"distance {distance:.4g} from normal over {size} residuals, worst of {len(groups)}"
-    return _Test(distance, log_p, detail)
+    return _Test(distance, log_p + BOTH_WAYS, detail)
 
 
 def _successive(array: FloatArray) -> _Test:
@@ -232,7 +230,8 @@ def _duplicates(labels: Mapping[str, FloatArray]) -> _Test:
         pairs += len(rows) * (len(rows) - 1) // 2
     if pairs == 0:
         return _NOTHING
-    log_p = math.log(pairs) + WINDOW * math.log(CELL_CHANCE) if repeated else 0.0
+    possible = sum(array.shape[0] * array.shape[1] for array in arrays) ** 2  # in two families
+    log_p = math.log(possible) + WINDOW * math.log(CELL_CHANCE) if repeated else 0.0
     return _Test(repeated, log_p, f"{repeated} repeated vectors among {pairs} pairs")
 
 
@@ -272,6 +271,21 @@ def _worst_pair(products: FloatArray, squares: FloatArray, names: list[str]) -> 
     correlation = float(products[i, j]) / scale if scale else 0.0
     detail = f"correlation {correlation:.4g} of {names[i]} and {names[j]}, worst of {log_p.size}"
     return _Test(correlation, float(log_p[worst]) + math.log(log_p.size), detail)
+
+
+def _chi_square_log_p(squares: float, count: int) -> float:
+    """Log of the two-sided p-value of a chi-square sum with ``count`` degrees of freedom.
+
+    Above 200,000 by the cube root: its tails beyond three standard errors are too large, by less
+    than 0.1%, where SciPy's lower tail was measured 22% too small (1e8, five standard errors).
+    Source: Wilson and Hilferty (1931).
+    """
+    if count <= EXACT_DEGREES:
+        tail = min(gammainc(count / 2, squares / 2), gammaincc(count / 2, squares / 2))
+        return math.log(2 * tail) if tail > 0 else -math.inf
+    spread = 2 / (9 * count)
+    z = (math.cbrt(squares / count) - (1 - spread)) / math.sqrt(spread)
+    return math.log(2) + float(log_ndtr(-abs(z)))
 
 
 def _slope_log_p(product: npt.ArrayLike, squares: npt.ArrayLike) -> FloatArray:

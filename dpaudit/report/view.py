@@ -59,15 +59,15 @@ def build(certificate: Mapping[str, Any]) -> Page:
 
 
 def _page(certificate: Mapping[str, Any]) -> Page:
-    matches = _digest_matches(certificate)
+    mismatch = _digest_mismatch(certificate)
     statement: Json = words.tidy(certificate)
     predicate = statement["predicate"]
     digest = statement["subject"][0]["digest"]["sha256"]
     return Page(
         title=_cut(predicate["scope"]["title"]),
         subtitle=_cut(predicate["mechanism"]["title"]),
-        banner=_banner(predicate, matches),
-        front=_front(predicate, digest, matches),
+        banner=_banner(predicate, mismatch),
+        front=_front(predicate, digest, mismatch),
         claims=_claims(predicate),
         sections=_sections(predicate, statement),
         print_mark=digest[:16] if re.fullmatch("[0-9a-f]{64}", digest) else "",
@@ -89,7 +89,7 @@ def _sections(predicate: Json, statement: Json) -> tuple[Section, ...]:
     )
 
 
-def _banner(predicate: Json, matches: bool) -> Banner:
+def _banner(predicate: Json, mismatch: str) -> Banner:
     verdict = predicate["verdict"]
     word, tone = words.VERDICTS[verdict["status"]]
     return Banner(
@@ -99,7 +99,7 @@ def _banner(predicate: Json, matches: bool) -> Banner:
         reasons=tuple(verdict["reasons"]),
         conditions=_conditions(predicate),
         margin=verdict["margin"],
-        warnings=_warnings(predicate, matches),
+        warnings=_warnings(predicate, mismatch),
     )
 
 
@@ -132,9 +132,9 @@ def _conditions(predicate: Json) -> tuple[str, ...]:
     return tuple(item["statement"] for item in _unverified(predicate))
 
 
-def _warnings(predicate: Json, matches: bool) -> tuple[str, ...]:
+def _warnings(predicate: Json, mismatch: str) -> tuple[str, ...]:
     """Where the certificate says two things at once; the page must not choose the better one."""
-    found = [] if matches else ["The digest in the certificate is not that of its content."]
+    found = [mismatch] if mismatch else []
     if predicate["verdict"]["status"].startswith("certified"):
         found += [
             f"Claim {words.quoted(claim['id'])} is not proved, yet the verdict is certified."
@@ -149,9 +149,9 @@ def _warnings(predicate: Json, matches: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _front(predicate: Json, digest: str, matches: bool) -> Facts:
+def _front(predicate: Json, digest: str, mismatch: str) -> Facts:
     mechanism = predicate["mechanism"]
-    state = "SHA-256 of the content; it matches" if matches else "does NOT match the content"
+    state = mismatch or "SHA-256 of the content; it matches"
     return Facts(
         (
             Fact("Controller", (predicate["scope"]["controller"] or "not stated",)),
@@ -216,15 +216,18 @@ def _digests(subject: list[Json]) -> tuple[Fact, ...]:
     )
 
 
-def _digest_matches(certificate: Mapping[str, Any]) -> bool:
+def _digest_mismatch(certificate: Mapping[str, Any]) -> str:
+    """Empty if the stated digest is that of the content, otherwise a sentence that says so."""
     import rfc8785
 
+    stated = certificate["subject"][0]["digest"]["sha256"]
     try:
         content = rfc8785.dumps(certificate["predicate"])
     except rfc8785.CanonicalizationError:
-        return False
-    stated = certificate["subject"][0]["digest"]["sha256"]
-    return bool(hashlib.sha256(content).hexdigest() == stated)
+        return "The content has no canonical form, so that no digest is its own."
+    if hashlib.sha256(content).hexdigest() == stated:
+        return ""
+    return "The digest in the certificate is not that of its content."
 
 
 def _cut(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpaudit.arithmetic import infinity, maximum, total, total_over
 from dpaudit.calculus import Calculus, Source, Step, always, never, one_record
-from dpaudit.nodes import Assuming, Compose, NonPrivate, Node, Parallel, Repeat
+from dpaudit.nodes import Assuming, Compose, Node, NonPrivate, Parallel, Repeat
 
 NOT_PRIVATE = Source("dpaudit", 2026, "definition of NonPrivate: no finite guarantee is claimed")
 UNDER_ASSUMPTION = Source("dpaudit", 2026, "definition of Assuming: a conditional statement")
@@ -19,6 +19,7 @@ def repeated(node: Node, premises: tuple[Step, ...]) -> bool:
     return always(node, premises) and not parted_schedule
 
 
+# Never attained: an assumption may rule out the very data and queries that reach the base's bound.
 def unchanged(node: Node, premise: Any) -> Any:
     """The guarantee of the base, under the assumption."""
     return premise
@@ -55,5 +56,5 @@ def add_structure(
     calculus.rule(Compose, cite=compose, attained=one_record)(composition)
     calculus.rule(Repeat, cite=compose, attained=repeated)(repetition)
     calculus.rule(Parallel, cite=parallel, attained=always)(disjoint)
-    calculus.rule(Assuming, cite=UNDER_ASSUMPTION, attained=always)(unchanged)
+    calculus.rule(Assuming, cite=UNDER_ASSUMPTION, attained=never)(unchanged)
     calculus.rule(NonPrivate, cite=NOT_PRIVATE, attained=never)(no_guarantee)

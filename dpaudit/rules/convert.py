@@ -13,15 +13,22 @@ from dpaudit.arithmetic import (
     decimal_lower,
     decimal_upper,
     enclose,
+    exact,
     infinity,
     is_infinite,
     is_symbolic,
+    unknowns,
     upper_fraction,
     working_precision,
 )
 from dpaudit.calculus import Source, Step
-from dpaudit.errors import Unsupported
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.nodes import non_negative, probability
 from dpaudit.rules.rdp import order
+
+LARGEST = 100
+SMALLEST = 4000
+BISECTIONS = 80
 
 BALLE_WANG = Source("Balle, Wang", 2018, "Theorem 8; exact for mu-GDP: Dong, Roth, Su 2022, Cor. 1")
 RENYI_TO_DP = Source("Canonne, Kamath, Steinke", 2020, "Proposition 12")
@@ -49,9 +56,10 @@ class Converted:
     witness: dict[str, str]
 
 
-def _numeric(step: Step) -> None:
+def _numeric(step: Step, delta: Number) -> None:
     values = step.value if isinstance(step.value, tuple) else (step.value,)
-    free = set().union(*(v.free_symbols for v in values if is_symbolic(v))) - {order()}
+    own = {order()} if step.calculus == "rdp" else set()
+    free = set[Any]().union(*map(unknowns, (*values, delta))) - own
     if free:
         names = ", ".join(sorted(map(str, free)))
         raise Unsupported(f"{step.node.head}: a number was asked for while {names} have no value")
@@ -64,32 +72,51 @@ def from_gdp(step: Step, delta: Fraction) -> Converted:
     if step.value == 0:
         return Converted(Fraction(0), Fraction(0), {"epsilon": "0"})
     with working_precision():
-        lower, upper = _bracket(enclose(step.value), enclose(delta))
-        upper_text, lower_text = decimal_upper(upper), decimal_lower(lower)
+        bracket = _bracket(enclose(step.value), enclose(delta))
+    if bracket is None:
+        return Converted(infinity(), None, {})
+    upper_text, lower_text = decimal_upper(bracket[1]), decimal_lower(bracket[0])
     return Converted(Fraction(upper_text), Fraction(lower_text), {"epsilon": upper_text})
 
 
-def _bracket(mu: Any, delta: Any) -> tuple[Fraction, Fraction]:
+def _bracket(mu: Any, delta: Any) -> tuple[Fraction, Fraction] | None:
     """Dyadic ends with delta(lower) >= delta certainly (or lower = 0) and delta(upper) <= delta."""
+    known = Fraction(0)
 
     def below(epsilon: Fraction) -> bool:
-        return bool(gaussian_delta(_dyadic(epsilon), mu) <= delta)
+        nonlocal known
+        ball = gaussian_delta(_dyadic(epsilon), mu)
+        if ball >= delta:
+            known = max(known, epsilon)
+        return bool(ball <= delta)
 
     if below(Fraction(0)):
         return Fraction(0), Fraction(0)
-    high = Fraction(1)
-    while not below(high):
-        high *= 2
-    low, known = Fraction(0), Fraction(0)
-    for _ in range(80):
+    crossing = _crossing(below)
+    return None if crossing is None else (known, crossing[1])
+
+
+def _crossing(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction] | None:
+    """Positive ends between which a predicate turns true, ``BISECTIONS`` bits apart.
+
+    None where it is still false at 2^``LARGEST``; the lower end is 0 where it is still true at
+    2^-``SMALLEST``.
+    """
+    powers = (Fraction(2) ** k for k in range(LARGEST))
+    high = next(filter(holds, powers), None)
+    if high is None:
+        return None
+    for _ in range(SMALLEST):
+        if not holds(high / 2):
+            break
+        high /= 2
+    else:
+        return Fraction(0), high
+    low = high / 2
+    for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        if below(middle):
-            high = middle
-        else:
-            low = middle
-            if gaussian_delta(_dyadic(middle), mu) >= delta:
-                known = middle
-    return known, high
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
 
 
 def _dyadic(value: Fraction) -> Any:
@@ -184,67 +211,78 @@ def to_approx(step: Step, delta: Fraction) -> Step:
     """The step's guarantee as (epsilon, delta) at the given delta, epsilon rounded outward.
 
     ``lower`` is set where the conversion is exact and the premise attained.
-    Errors: Unsupported while the guarantee still holds free symbols.
+    Errors: Unsupported while the guarantee or delta still holds free symbols, or for a calculus
+    without a conversion; InvalidParameter for delta outside [0, 1).
     """
-    _numeric(step)
+    delta = exact(delta, "delta")
+    probability(delta, "delta")
+    if step.calculus not in CONVERSIONS:
+        known = ", ".join(CONVERSIONS)
+        raise Unsupported(f"{step.calculus}: no conversion to (epsilon, delta); use {known}")
+    _numeric(step, delta)
     convert, cite = CONVERSIONS[step.calculus]
     result = convert(step, delta)
-    exact = step.attained and result.epsilon_lower is not None
+    reached = result.epsilon_lower if step.attained else None
     return Step(
         calculus="approx",
         rule=f"convert.{step.calculus}_to_approx",
         cite=cite,
         node=step.node,
         value=(result.epsilon_upper, delta),
-        attained=exact,
+        attained=reached is not None,
         premises=(step,),
         in_one_part=step.in_one_part,
         witness=result.witness,
-        lower=result.epsilon_lower if exact else None,
+        lower=reached,
     )
 
 
 def delta_upper(step: Step, epsilon: Fraction) -> str | None:
     """An upper bound of delta at epsilon from a gdp step, as a decimal string; None otherwise."""
-    if step.calculus != "gdp" or is_infinite(step.value):
+    mu = _above(step.value) if step.calculus == "gdp" else None
+    if mu is None:
         return None
-    if step.value == 0:
+    if mu == 0:
         return "0"
     with working_precision():
-        ball = gaussian_delta(_dyadic(epsilon), _dyadic(_above(step.value)))
-        return "0" if ball <= 0 else decimal_upper(ball)
+        ball = gaussian_delta(_dyadic(epsilon), _dyadic(mu))
+        return "0" if ball <= 0 else decimal_upper(ball.min(1))
 
 
 def tradeoff_lower(mu: Number, alpha: Fraction) -> str:
     """A lower bound of the false-negative rate Phi(Phi^{-1}(1 - alpha) - mu), as a decimal."""
     import flint
 
+    above = _above(mu)
+    if above is None:
+        return "0"
     with working_precision():
         quantile = flint.arb(2).sqrt() * (1 - 2 * _dyadic(alpha)).erfinv()
-        ball = normal_cdf(quantile - _dyadic(_above(mu)))
+        ball = normal_cdf(quantile - _dyadic(above))
         return "0" if not ball > 0 else decimal_lower(ball)
 
 
-def _above(value: Number) -> Fraction:
-    found = upper_fraction(enclose(value))
-    assert found is not None
-    return found
+def _above(value: Number) -> Fraction | None:
+    return upper_fraction(enclose(value))
 
 
-def gaussian_mu(epsilon: Fraction, delta: Fraction) -> Fraction:
+def gaussian_mu(epsilon: object, delta: object) -> Fraction:
     """The largest mu, rounded down to 12 digits, for which mu-GDP is (epsilon, delta)-DP.
 
-    delta > 0.  Source: Balle and Wang 2018, Theorem 8.
+    Errors: InvalidParameter unless epsilon >= 0 and 0 < delta < 1, both numbers; Unsupported at
+    delta = 0, or where epsilon and delta are too small to tell mu from 0.
+    Source: Balle and Wang 2018, Theorem 8.
     """
-    if delta <= 0:
+    at, allowed = exact(epsilon, "epsilon"), exact(delta, "delta")
+    non_negative(at, "epsilon")
+    probability(allowed, "delta")
+    if allowed == 0:
         raise Unsupported("gaussian_mu at delta = 0: no Gaussian noise is purely private")
+    if unknowns(at) or unknowns(allowed):
+        raise InvalidParameter(f"gaussian_mu({at}, {allowed}): expected numbers, not symbols")
     with working_precision():
-        target, at = _dyadic(delta), _dyadic(epsilon)
-        low, high = Fraction(0), Fraction(1)
-        while gaussian_delta(at, _dyadic(high)) <= target:
-            low, high = high, 2 * high
-        for _ in range(80):
-            middle = (low + high) / 2
-            inside = gaussian_delta(at, _dyadic(middle)) <= target
-            low, high = (middle, high) if inside else (low, middle)
-        return Fraction(decimal_lower(low))
+        e, d = enclose(at), enclose(allowed)
+        crossing = _crossing(lambda mu: not gaussian_delta(e, _dyadic(mu)) <= d)
+    if crossing is None or crossing[0] == 0:
+        raise Unsupported(f"gaussian_mu({at}, {allowed}): no mu was found; choose other values")
+    return Fraction(decimal_lower(crossing[0]))

@@ -1,4 +1,4 @@
-"""Gaussian differential privacy: value = mu, the trade-off curve lies above that of N(0,1), N(mu,1).
+"""Gaussian differential privacy: value = mu, a trade-off curve above that of N(0,1), N(mu,1).
 
 Under history-independent noise multipliers, adaptive composition of Gaussian leaves is exact.
 """

@@ -12,7 +12,9 @@ from dpaudit.rules.common import add_structure
 from dpaudit.rules.pure import DECLARED, MCSHERRY
 from dpaudit.rules.zcdp import FROM_GDP, FROM_PURE
 
-RENYI = register(Calculus("rdp", "epsilon of Renyi differential privacy at order alpha > 1"))
+RENYI = register(
+    Calculus("rdp", "epsilon of Renyi differential privacy at order alpha > 1", reserved="alpha")
+)
 
 TABLE = Source("Mironov", 2017, "Table II")
 COMPOSITION = Source("Mironov", 2017, "Proposition 1 (adaptive composition)")
@@ -22,10 +24,10 @@ add_structure(RENYI, compose=COMPOSITION, parallel=MCSHERRY)
 
 @cache
 def order() -> Any:
-    """The symbol ``alpha`` (positive) in which this calculus speaks."""
+    """The symbol ``alpha`` (positive) in which this calculus speaks; no node may use it."""
     import sympy
 
-    return sympy.Symbol("alpha", positive=True)
+    return sympy.Symbol(RENYI.reserved, positive=True)
 
 
 @RENYI.rule(Gaussian, cite=TABLE, attained=always)

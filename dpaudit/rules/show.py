@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dpaudit.arithmetic import decimal_upper, is_infinite, is_symbolic, readable, sympify
@@ -14,6 +15,7 @@ SYMBOLS = {
     "rdp": ("epsilon(alpha)", r"\varepsilon(\alpha)"),
     "gdp": ("mu", r"\mu"),
 }
+DEPTH = 40
 
 
 def value_text(value: Any) -> str:
@@ -34,38 +36,45 @@ def _short(shown: str) -> str:
 def show_text(step: Step) -> str:
     """The derivation as an indented text, one step a line, with its source."""
     lines: list[str] = []
-    _text(step, 0, lines, set())
+    seen: set[int] = set()
+    stack = [(step, 0)]
+    while stack:
+        step, depth = stack.pop()
+        known = id(step) in seen and bool(step.premises)
+        seen.add(id(step))
+        below = ["(premises as above)"] if known else _assuming(step)
+        margin = "  " * min(depth, DEPTH)
+        lines += [margin + _line(step), *(f"{margin}  {line}" for line in below)]
+        stack += [] if known else [(p, depth + 1) for p in reversed(step.premises)]
     return "\n".join(lines)
 
 
-def _text(step: Step, depth: int, lines: list[str], seen: set[int]) -> None:
+def _line(step: Step) -> str:
     symbol = SYMBOLS.get(step.calculus, (step.calculus, ""))[0]
     attained = ", attained" if step.attained else ""
-    lines.append(
-        f"{'  ' * depth}{symbol} = {value_text(step.value)}   {step.node.head}   "
+    return (
+        f"{symbol} = {value_text(step.value)}   {step.node.head}   "
         f"[{step.rule}: {step.cite}{attained}]"
     )
-    if id(step) in seen and step.premises:
-        lines.append(f"{'  ' * (depth + 1)}(premises as above)")
-        return
-    seen.add(id(step))
-    for assumption in step.assumes:
-        lines.append(f"{'  ' * (depth + 1)}assuming {assumption.statement} ({assumption.status})")
-    for premise in step.premises:
-        _text(premise, depth + 1, lines, seen)
+
+
+def _assuming(step: Step) -> list[str]:
+    return [f"assuming {a.statement} ({a.status})" for a in step.assumes]
 
 
 def show_latex(step: Step) -> str:
     """The derivation as a LaTeX ``align*`` environment, premises first."""
-    rows = [_latex_row(i, s, step.walk()) for i, s in enumerate(step.walk(), start=1)]
-    return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+    steps = step.walk()
+    number = {id(s): i for i, s in enumerate(steps, start=1)}
+    return "\\begin{align*}\n" + " \\\\\n".join(_row(s, number) for s in steps) + "\n\\end{align*}"
 
 
-def _latex_row(number: int, step: Step, order: list[Step]) -> str:
-    symbol = SYMBOLS.get(step.calculus, ("", rf"\mathrm{{{step.calculus}}}"))[1]
-    used = ", ".join(f"({order.index(p) + 1})" for p in step.premises)
+def _row(step: Step, number: Mapping[int, int]) -> str:
+    symbol = SYMBOLS.get(step.calculus, ("", rf"\mathrm{{{_escape(step.calculus)}}}"))[1]
+    used = ", ".join(f"({number[id(p)]})" for p in step.premises)
     reason = f"{step.node.name}, {step.cite}" + (f", from {used}" if used else "")
-    return rf"({number})\quad {symbol} &= {_latex(step.value)} && \text{{{_escape(reason)}}}"
+    place = number[id(step)]
+    return rf"({place})\quad {symbol} &= {_latex(step.value)} && \text{{{_escape(reason)}}}"
 
 
 def _latex(value: Any) -> str:

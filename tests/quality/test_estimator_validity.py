@@ -108,6 +108,19 @@ def test_bounds_at_a_trained_threshold(name: str, size: int, delta: float) -> No
     assert lens / RUNS <= LIMIT
 
 
+def test_the_best_threshold_on_the_same_trials_is_no_bound() -> None:
+    """What the two score types prevent does exceed the limit: the measurement can fail."""
+    size, rng, above = 2_000, seeded("same trials"), 0
+    alternative, null = gaussian(0.0).sample(rng, (RUNS, size))
+    uppers = np.array([proportion_upper(count, size, ERROR / 2) for count in range(size + 1)])
+    for run in range(RUNS):
+        scores = np.sort(np.concatenate([alternative[run], null[run]]))
+        positive = uppers[size - np.searchsorted(np.sort(null[run]), scores, "right")]
+        negative = uppers[np.searchsorted(np.sort(alternative[run]), scores, "right")]
+        above += np.max(1 - DELTAS[0] - negative - positive) > 0
+    assert above / RUNS > LIMIT
+
+
 @pytest.mark.parametrize("quantile", [-1.0, 0.0, 0.5])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("mu", GAUSSIANS)

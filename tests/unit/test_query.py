@@ -163,7 +163,7 @@ def test_a_batch_restricts_the_sum_and_not_the_weights() -> None:
 
 def test_a_mean_over_the_number_of_records_is_refused_under_add_remove() -> None:
     for query in (ClippedMean(rows, 1.0), ClippedMean(rows, 1.0, weights=np.ones(3))):
-        with pytest.raises(InvalidParameter, match="add_remove.*divisor"):
+        with pytest.raises(InvalidParameter, match=r"add_remove.*divisor"):
             query.sensitivity(ADD_REMOVE, 3)
 
 
@@ -225,9 +225,6 @@ def test_records_are_copied_and_read_only() -> None:
 
 @pytest.mark.parametrize("values", [[], [[]], [1.0, 2.0], 3.0, np.zeros((0, 4))])
 def test_records_need_a_row(values: Any) -> None:
-    if np.shape(values) == (1, 0):
-        assert len(Records(values)) == 1
-        return
     with pytest.raises(InvalidParameter, match="Records"):
         Records(values)
 
@@ -257,4 +254,6 @@ def test_a_record_that_changes_another_records_vector_is_found() -> None:
     assert not ClippedMean(lambda z: rows(np.tanh(z)), 1.0).mixes_records(data)
     assert ClippedMean(lambda z: rows(z - z.mean(axis=0)), 1.0).mixes_records(data)
     assert ClippedMean(lambda z: rows(z / np.abs(z).max()), 1.0).mixes_records(data)
-    assert not ClippedMean(lambda z: rows(z - z.mean()), 1.0).mixes_records(Records(np.ones((4, 1))))
+    assert not ClippedMean(lambda z: rows(z - z.mean()), 1.0).mixes_records(
+        Records(np.ones((4, 1)))
+    )

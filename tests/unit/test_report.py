@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import random
 import re
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 
 from dpaudit.errors import CertificateRejected
@@ -172,11 +172,10 @@ def test_an_upper_bound_above_a_claim_refutes_nothing(example: Json) -> None:
 def test_a_certificate_that_contradicts_itself_is_called_so(example: Json) -> None:
     example["predicate"]["assumptions"][0]["status"] = "violated"
     example["predicate"]["claims"][1]["check"] = "unproved"
-    banner = view.build(example).banner
-    assert len(banner.warnings) == 3
+    assert len(view.build(example).banner.warnings) == 3
     text = shown(example).text
     assert "Do not rely on it" in text
-    assert "does NOT match the content" in text
+    assert text.count("The digest in the certificate is not that of its content.") == 2
 
 
 def test_an_audit_too_weak_to_refute_says_so(example: Json) -> None:
@@ -268,9 +267,9 @@ def test_a_bound_that_is_no_decimal_string_is_refused(example: Json, text: Any) 
 
 
 def test_shown_bounds_never_round_inward() -> None:
-    generator = random.Random(7)
-    for _ in range(500):
-        text = f"{generator.random() * 10 ** generator.randint(-30, 12):.17e}".replace("e+", "e")
+    generator = np.random.default_rng(7)
+    for size in generator.integers(-30, 12, 500):
+        text = f"{generator.random() * 10.0**size:.17e}".replace("e+", "e")
         exact = Decimal(text)
         assert Decimal(numbers.lower(text)) <= exact <= Decimal(numbers.upper(text))
         assert Decimal(numbers.upper(text)) <= exact * Decimal("1.00001")
@@ -310,17 +309,15 @@ def test_drawn_curves_are_those_of_the_definitions() -> None:
             second = mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
             drawn = plots.gaussian_delta(epsilon, mu)
             assert drawn == pytest.approx(float(first - second), rel=1e-6, abs=1e-15)
-    assert plots.gaussian_delta(1e4, 0.5) == 0.0
     assert plots.claimed_beta(0.0, 1.0, 0.1) == pytest.approx(0.9)
-    assert plots.claimed_beta(0.9, 1e9, 0.1) == 0.0
+    assert plots.gaussian_delta(1e4, 0.5) == plots.claimed_beta(0.9, 1e9, 0.1) == 0.0
 
 
-def test_a_gaussian_curve_is_drawn_only_where_the_certificate_speaks_of_that_family(
-    example: Json,
-) -> None:
+def test_a_gaussian_curve_needs_a_bound_of_that_family(example: Json) -> None:
     assert "attacked (conditional)" in render_html(example)
+    assert shown(example).text.count("conditional: ε ≥ 2.1638 at δ = 1e-5") == 2
     example["predicate"]["claims"][0]["lower_conditional"] = None
-    assert "conditional" not in shown(example).text
+    assert not re.search(r"\bconditional\b", shown(example).text)
 
 
 def test_the_derivation_shows_every_step_even_if_its_premises_go_round(example: Json) -> None:
@@ -335,9 +332,8 @@ def test_the_derivation_shows_every_step_even_if_its_premises_go_round(example: 
 def test_a_deep_derivation_is_no_problem(example: Json) -> None:
     steps = example["predicate"]["derivation"]["steps"]
     renyi = {"measure": "rdp", "curve": [["2", "0.1"], ["3", "0.2"]]}
-    deep = [
-        dict(steps[0], id=i, premises=[i - 1] if i else [], conclusion=renyi) for i in range(3000)
-    ]
+    first = dict(steps[0], conclusion=renyi)
+    deep = [dict(first, id=i, premises=[i - 1] if i else []) for i in range(3000)]
     example["predicate"]["derivation"]["steps"] = deep
     assert "Step 2999 Rényi differential privacy, 2 points" in shown(example).text
 
