@@ -32,11 +32,10 @@ def neighbours(client_sizes: tuple[int, ...]) -> Neighbours:
     """One record of the smallest client is +1 or -1; all others have zero gradient."""
     canary = sum(client_sizes[: int(np.argmin(client_sizes))])
     first = np.zeros((sum(client_sizes), 1))
-    second = first.copy()
-    first[canary], second[canary] = 1.0, -1.0
+    first[canary] = 1.0
     return Neighbours(
         Records(first),
-        Records(second),
+        Records(-first),
         "replace_one",  # type: ignore[arg-type]
         "one record of the smallest client saturates every clip, with either sign; "
         "all other records have zero gradient",

@@ -24,6 +24,7 @@ Number: TypeAlias = Any
 PRECISION_BITS = 160
 DIGITS = 12
 MAXIMUM_DIGITS = 1000
+FACTORED = 10**40
 EXPLICIT_TERMS = 100
 MAXIMUM_TERMS = 100_000
 HEADS = tuple("Add Mul Pow exp log tanh erf erfinv Max Min Abs floor ceiling Sum Tuple".split())
@@ -180,7 +181,7 @@ def _rational(value: object) -> bool:
 
 
 def _is_arb(value: object) -> bool:
-    return type(value).__module__.startswith("flint")
+    return str(type(value).__module__).startswith("flint")
 
 
 def sqrt(value: Number) -> Number:
@@ -189,9 +190,20 @@ def sqrt(value: Number) -> Number:
         return math.sqrt(value)
     if _is_arb(value):
         return value.sqrt()
+    if _rational(value) and max(abs(value.numerator), value.denominator) > FACTORED:
+        return _large_sqrt(Fraction(value))
     import sympy
 
     return canonical(sympy.sqrt(sympify(value)))
+
+
+def _large_sqrt(value: Fraction) -> Number:
+    """Square root of a fraction that SymPy would try for minutes to factor."""
+    import sympy
+
+    root = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
+    half = sympy.Rational(1, 2)
+    return root if root**2 == value else sympy.Pow(sympify(value), half, evaluate=False)
 
 
 def exp(value: Number) -> Number:
@@ -459,13 +471,28 @@ def _ten_power(exponent: int) -> int:
 def readable(value: Number) -> str:
     """A number for people: a terminating decimal where there is a short one, else exact."""
     if not isinstance(value, Fraction):
-        return str(value)
+        return str(value) if _is_printable(value) else _about(value)
     if not is_short(value):
-        return decimal_upper(value)
+        return _about(value)
     for places in range(13):
         if _ten_power(places) % value.denominator == 0:
             return _pointed(value.numerator * _ten_power(places) // value.denominator, places)
     return f"{value.numerator}/{value.denominator}"
+
+
+def _is_printable(value: Any) -> bool:
+    return not is_symbolic(value) or all(is_short(canonical(a)) for a in _rationals(value))
+
+
+def _rationals(value: Any) -> set[Any]:
+    import sympy
+
+    return set(value.atoms(sympy.Rational))
+
+
+def _about(value: Number) -> str:
+    free = ", ".join(sorted(map(str, unknowns(value))))
+    return f"an expression of {free} with large numbers" if free else f"{decimal_upper(value)}..."
 
 
 def _pointed(scaled: int, places: int) -> str:

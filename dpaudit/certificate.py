@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dpaudit.arithmetic import decimal_lower, decimal_upper, is_symbolic
+from dpaudit.arithmetic import decimal_lower, decimal_upper, is_symbolic, readable
 from dpaudit.audit.verdict import Judged, Lower
 from dpaudit.calculus import Step
 from dpaudit.claim import Claim
@@ -62,7 +62,10 @@ def validate(certificate: Any) -> None:
     """
     from jsonschema import Draft202012Validator
 
-    error = next(iter(Draft202012Validator(schema()).iter_errors(certificate)), None)
+    try:
+        error = next(iter(Draft202012Validator(schema()).iter_errors(certificate)), None)
+    except RecursionError:
+        raise CertificateRejected("not a certificate: nested too deeply") from None
     if error is not None:
         place = "/".join(map(str, error.absolute_path)) or "the top"
         raise CertificateRejected(f"not a certificate: at {place}: {error.message[:200]}")
@@ -74,9 +77,7 @@ def load(path: Path) -> Json:
     Errors: CertificateRejected for a file that is missing, truncated, too large or not JSON.
     """
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise CertificateRejected(f"{path}: larger than {LARGEST_FILE} bytes")
-        content = json.loads(path.read_text("utf-8"))
+        content = json.loads(_text(path), object_pairs_hook=_each_once)
     except OSError as error:
         raise CertificateRejected(f"{path}: {error.strerror}; give a certificate's file") from None
     except (ValueError, RecursionError) as error:
@@ -86,6 +87,22 @@ def load(path: Path) -> Json:
     if not isinstance(content, dict):
         raise CertificateRejected(f"{path}: JSON, but not a certificate")
     return content
+
+
+def _text(path: Path) -> str:
+    if path.stat().st_size > LARGEST_FILE:
+        raise CertificateRejected(f"{path}: larger than {LARGEST_FILE} bytes")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise CertificateRejected(f"{path}: not a file; give a certificate's file")
+    return path.read_text("utf-8")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> Json:
+    """A JSON object whose keys differ: of two equal ones, programs may read either."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return found
 
 
 def save(certificate: Mapping[str, Any], path: Path) -> None:
@@ -104,18 +121,18 @@ def write_atomically(path: Path, content: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(content)
-            os.chmod(name, 0o644)
-            os.replace(name, path)
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
         except BaseException:
-            os.unlink(name)
+            Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
         raise OutputNotWritable(
-            f"{path}: {error.strerror}; choose another folder with --out"
+            f"{path}: {error.strerror}; choose a folder that can be written"
         ) from None
 
 
-# --- derivations -----------------------------------------------------------------------------------
+# --- derivations ---------------------------------------------------------------------------------
 
 
 def steps_of(roots: Sequence[Step]) -> list[Step]:
@@ -130,11 +147,15 @@ def steps_of(roots: Sequence[Step]) -> list[Step]:
 def step_rows(steps: Sequence[Step]) -> list[Json]:
     """Steps as the certificate holds them; premises are row numbers."""
     number = {id(step): i for i, step in enumerate(steps)}
-    return [_step_row(i, step, [number[id(p)] for p in step.premises]) for i, step in enumerate(steps)]
+    return [
+        _step_row(i, step, [number[id(p)] for p in step.premises]) for i, step in enumerate(steps)
+    ]
 
 
 def _step_row(number: int, step: Step, premises: list[int]) -> Json:
-    witness = dict(step.witness)
+    witness: Json = dict(step.witness)
+    if step.rule.startswith("convert."):
+        witness["delta"] = encode_number(step.value[1])
     if step.lower is not None:
         witness["epsilon_lower"] = decimal_lower(step.lower)
     return {
@@ -176,7 +197,9 @@ def _at_order(value: Any, alpha: int) -> Any:
 def stated(claim: Claim) -> Json | None:
     """A claim's numbers as decimal strings; None while it holds symbols."""
     numbers = {
-        k: v for k, v in claim.guarantee.parameters.items() if k in ("epsilon", "delta", "rho", "mu")
+        k: v
+        for k, v in claim.guarantee.parameters.items()
+        if k in ("epsilon", "delta", "rho", "mu")
     }
     if any(is_symbolic(v) and v.free_symbols for v in numbers.values()):
         return None
@@ -195,7 +218,7 @@ def claim_row(number: int, judged: Judged, step: int | None) -> Json:
         "stated_text": claim.text,
         "by": claim.by,
         "source": "",
-        "reading": claim.reading,
+        "reading": "; ".join(filter(None, (claim.reading, *_ranges(claim)))),
         "check": str(checked.outcome),
         "reason": judged.reason,
         "upper": conclusion(checked.step) if checked.step else None,
@@ -205,6 +228,13 @@ def claim_row(number: int, judged: Judged, step: int | None) -> Json:
         "lower_conditional": lower_row(judged.conditional),
         "verdict": str(judged.verdict),
     }
+
+
+def _ranges(claim: Claim) -> list[str]:
+    return [
+        f"for {symbol} from {readable(low)} to {readable(high)}"
+        for symbol, (low, high) in claim.ranges.items()
+    ]
 
 
 def audit_id(lower: Lower) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import numpy as np
 from dpaudit import __version__
 from dpaudit.account import Account
 from dpaudit.arithmetic import decimal_lower, decimal_upper, is_infinite, plain
-from dpaudit.audit.attack import Attacked, attack
+from dpaudit.audit.attack import Attacked, attack, program_text
 from dpaudit.audit.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
@@ -32,6 +33,7 @@ from dpaudit.audit.verdict import (
     Verdict,
     bounds_of,
     deltas,
+    exceeds,
     judge,
     lens,
     overall,
@@ -50,34 +52,18 @@ from dpaudit.certificate import (
     steps_of,
     validate,
 )
+from dpaudit.check import standing
 from dpaudit.curator import Sampler, system_generator
+from dpaudit.errors import InvalidParameter
 from dpaudit.mechanism import Mechanism
 from dpaudit.nodes import Assumption, Status, to_table
 from dpaudit.plain import in_plain_words
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 PROFILE_POINTS = 61
+TYPICAL_DELTA = Fraction(1, 10**6)
 TRADEOFF_POINTS = 61
 ROC_POINTS = 9
-
-REAL_NUMBERS = Assumption(
-    "real_arithmetic",
-    "The guarantee is proved for real numbers; noise is sampled and added in 64-bit floating point.",
-    Status.DECLARED,
-    "Plain samplers: low-order bits of a release are outside the proof (Mironov 2012).",
-)
-RANDOM_BITS = Assumption(
-    "random_bits",
-    "An observer cannot predict the generator's output.",
-    Status.DECLARED,
-    "A release draws from PCG64-DXSM seeded with 256 bits of the operating system's entropy.",
-)
-BOUNDED = Assumption(
-    "bounded_queries",
-    "Every per-record vector is clipped to its public radius before it is averaged.",
-    Status.ENFORCED,
-    "The query clips each row itself; rows that are not finite count as zero.",
-)
 
 
 @dataclass(frozen=True)
@@ -92,13 +78,16 @@ class Order:
 
 @dataclass(frozen=True)
 class Options:
-    """How a certification runs; ``seed`` None draws audits' seed and a run's noise afresh."""
+    """How a certification runs; ``seed`` None draws audits' seed and a run's noise afresh.
+
+    ``targets``: what the command line was given, to say how to run it again.
+    """
 
     seed: int | None = None
     trials: int | None = None
     jobs: int = 1
     store: Path | None = None
-    command: str = ""
+    targets: tuple[str, ...] = ()
     progress: Callable[[str, int, int], None] | None = None
 
 
@@ -118,15 +107,18 @@ def certify(orders: Sequence[Order], options: Options) -> list[Certified]:
     audited = [o for o in orders if o.suite is not None]
     budget = ErrorBudget(sum(bounds_of(o.mechanism.claims) for o in audited), len(audited))
     seed = secrets.randbits(128) if options.seed is None else options.seed
-    return [_certify(i, order, options, budget, seed) for i, order in enumerate(orders)]
+    command = _command(options.targets or [o.mechanism.name for o in orders], options, seed)
+    reproduce = {"command": command, "root_seed": f"{seed:032x}"}
+    return [_certify(i, order, options, budget, reproduce) for i, order in enumerate(orders)]
 
 
 def _certify(
-    index: int, order: Order, options: Options, budget: ErrorBudget, seed: int
+    index: int, order: Order, options: Options, budget: ErrorBudget, reproduce: Mapping[str, str]
 ) -> Certified:
     mechanism = order.mechanism
     account = Account(mechanism.declaration, mechanism.scope)
     checks = [claim.check_account(account) for claim in mechanism.claims]
+    seed = int(reproduce["root_seed"], 16)
     attacked = None if order.suite is None else _attack(index, order, options, budget, seed)
     lens_bound = None if attacked is None else lens(attacked, budget)
     raws = {} if attacked is None else _raws(mechanism, attacked, budget)
@@ -143,20 +135,18 @@ def _certify(
         "assumptions": _assumptions(standing, judged),
         "audits": _audits(mechanism, attacked, lens_bound, raws, judged, budget),
         "conformance": _conformance(attacked),
-        "run": _run(mechanism, options),
+        "run": _run(mechanism, attacked, options),
         "in_plain_words": in_plain_words(account),
         "verdict": _verdict(verdict, judged),
         "environment": _environment(),
-        "reproduce": {"command": _command(mechanism, options, seed), "root_seed": f"{seed:032x}"},
+        "reproduce": dict(reproduce),
     }
     certificate = statement(predicate)
     validate(certificate)
     return Certified(mechanism, judged, attacked, verdict, certificate)
 
 
-def _attack(
-    index: int, order: Order, options: Options, budget: ErrorBudget, seed: int
-) -> Attacked:
+def _attack(index: int, order: Order, options: Options, budget: ErrorBudget, seed: int) -> Attacked:
     assert order.suite is not None  # noqa: S101  (the caller checked)
     name = order.mechanism.name
     report = options.progress
@@ -167,6 +157,7 @@ def _attack(
         index=index,
         trials=options.trials,
         error=budget.conformance,
+        implementation=order.implementation,
         jobs=options.jobs,
         store=options.store,
         progress=None if report is None else lambda done, total: report(name, done, total),
@@ -185,22 +176,27 @@ def _delta(claim: Any) -> Fraction:
 
 
 def standing_assumptions(attacked: Attacked | None) -> list[Assumption]:
-    """What every guarantee here rests on besides its rules."""
-    noise = Assumption(
-        "declared_noise",
-        "The implementation makes the declared releases, with independent noise as declared.",
-        Status.DECLARED if attacked is None else Status.TESTED,
-        "No audit was run." if attacked is None else "See the audits and conformance checks.",
-    )
-    return [BOUNDED, noise, REAL_NUMBERS, RANDOM_BITS]
+    """What every guarantee here rests on besides its rules; the checker insists on each."""
+    if attacked is None:
+        return standing(Status.DECLARED)
+    return standing(Status.VIOLATED if _broken(attacked) else Status.TESTED)
 
 
-# --- sections of the predicate -----------------------------------------------------------------------
+def _broken(attacked: Attacked | None) -> bool:
+    return attacked is not None and any(f.status == "broken" for f in attacked.findings)
+
+
+# --- sections of the predicate -------------------------------------------------------------------
 
 
 def _issued() -> str:
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    at = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
+    try:
+        at = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    except (OSError, OverflowError, ValueError):
+        raise InvalidParameter(
+            f"SOURCE_DATE_EPOCH = {epoch[:40]!r}: expected seconds since 1970, or unset it"
+        ) from None
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -224,7 +220,7 @@ def _mechanism(order: Order) -> Json:
         "name": order.mechanism.name,
         "title": order.mechanism.title,
         "source": order.mechanism.source,
-        "program": repr(order.mechanism.program),
+        "program": program_text(order.mechanism.program),
         "root": order.root,
         "declaration": to_table(declaration),
         "declaration_text": repr(declaration),
@@ -259,7 +255,7 @@ def _distinct(rows: list[Json]) -> list[Json]:
 
 def _curves(account: Account, roots: Sequence[Step]) -> list[Json]:
     """Privacy profile (upper) and trade-off curve (lower) for the figures."""
-    largest = max((_epsilon(step) for step in roots), default=Fraction(1)) or Fraction(1)
+    largest = max((_epsilon(step) for step in roots), default=Fraction(0)) or _typical(account)
     epsilons = [largest * Fraction(3 * k, 2 * (PROFILE_POINTS - 1)) for k in range(PROFILE_POINTS)]
     rows = {
         "profile": [[decimal_upper(e), d] for e, d in account.profile(epsilons)],
@@ -271,6 +267,12 @@ def _curves(account: Account, roots: Sequence[Step]) -> list[Json]:
 def _epsilon(step: Step) -> Fraction:
     value = step.value[0] if isinstance(step.value, tuple) else Fraction(0)
     return Fraction(0) if is_infinite(value) else Fraction(value)
+
+
+def _typical(account: Account) -> Fraction:
+    """An epsilon that shows the profile where no claim names one."""
+    found = _epsilon(account.epsilon(TYPICAL_DELTA)) if "gdp" in account.routes() else Fraction(0)
+    return found or Fraction(1)
 
 
 def _alphas() -> list[Fraction]:
@@ -306,7 +308,7 @@ def _audit(attacked: Attacked, bound: Lower, judged: Sequence[Judged], budget: E
     is_lens = identity == "lens"
     shown = [guarantee(bound.measure, bound.shown, bound.delta)]
     refuted = any(
-        j.lower is not None and audit_id(j.lower) == identity and j.verdict is Verdict.REFUTED
+        j.lower is not None and audit_id(j.lower) == identity and exceeds(j.lower, j.claim.value)
         for j in judged
     )
     return {
@@ -369,10 +371,11 @@ def _roc(attacked: Attacked) -> list[list[str]]:
         return []
     levels = np.linspace(0, 1, ROC_POINTS + 2)[1:-1]
     thresholds = sorted({float(t) for t in np.quantile(finite, levels)})
+    trials = attacked.trials
     return [
         [
-            decimal_lower(p.false_positive_rate),
-            decimal_lower(p.false_negative_rate),
+            decimal_lower(Fraction(round(p.false_positive_rate * trials), trials)),
+            decimal_lower(Fraction(round(p.false_negative_rate * trials), trials)),
             decimal_upper(p.false_positive_rate_upper),
             decimal_upper(p.false_negative_rate_upper),
         ]
@@ -394,9 +397,12 @@ def _conformance(attacked: Attacked | None) -> list[Json]:
     ]
 
 
-def _run(mechanism: Mechanism, options: Options) -> Json | None:
-    """Run the program once on its own data; only released values and declared metrics leave."""
-    if mechanism.records is None:
+def _run(mechanism: Mechanism, attacked: Attacked | None, options: Options) -> Json | None:
+    """Run the program once on its own data; only released values and declared metrics leave.
+
+    An implementation whose audit broke a conformance check never gets to see the data.
+    """
+    if mechanism.records is None or _broken(attacked):
         return None
     records = mechanism.records()
     generator, entropy = system_generator(), "operating system"
@@ -408,7 +414,9 @@ def _run(mechanism: Mechanism, options: Options) -> Json | None:
     demonstration = (
         ()
         if options.seed is None
-        else ("a seeded demonstration: who knows the seed can subtract its noise; do not release it",)
+        else (
+            "a seeded demonstration: who knows the seed can subtract its noise; do not release it",
+        )
     )
     return {
         "records": len(records),
@@ -427,14 +435,13 @@ def _verdict(verdict: Verdict, judged: Sequence[Judged]) -> Json:
 
 
 def _margin(judged: Sequence[Judged]) -> str:
-    """Claimed minus accounted, for the first claim that has both as numbers."""
+    """Claimed minus accounted, rounded down, for the first claim that has both as fractions."""
     for one in judged:
         step = one.checked.step
         value = None if step is None else step.value
         value = value[0] if isinstance(value, tuple) else value
         if isinstance(value, Fraction) and isinstance(one.claim.value, Fraction):
-            spare = one.claim.value - value
-            return decimal_lower(spare, 6) if spare >= 0 else f"-{decimal_upper(-spare, 6)}"
+            return decimal_lower(one.claim.value - value, 6)
     return ""
 
 
@@ -448,10 +455,7 @@ def _environment() -> Json:
     }
 
 
-def _command(mechanism: Mechanism, options: Options, seed: int) -> str:
-    if options.command:
-        return options.command
-    trials = "" if options.trials is None else f" --trials {options.trials}"
-    return f"dpaudit certify {mechanism.name} --seed {seed}{trials}"
-
-
+def _command(targets: Sequence[str], options: Options, seed: int) -> str:
+    """The command that gives these audits again; one run's targets share its seed and error."""
+    trials = [] if options.trials is None else ["--trials", str(options.trials)]
+    return shlex.join(["dpaudit", "certify", *targets, "--seed", str(seed), *trials])

@@ -7,7 +7,7 @@ claim for the declaration, that is, for some data and queries with the declared 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -194,7 +194,14 @@ def _at_most(upper: Number, claim: Claim) -> bool:
     difference = _simple(difference)
     if not is_symbolic(difference) or not unknowns(difference):
         return _certainly(difference, lambda ball: ball <= 0)
-    return bool(difference.is_nonpositive) or _nonpositive_on_range(difference, claim.ranges)
+    return _nonpositive(difference) or _nonpositive_on_range(difference, claim.ranges)
+
+
+def _nonpositive(difference: Any) -> bool:
+    """By the signs of its terms; of a small expression, also by SymPy's reasoning as a whole."""
+    if head(difference) == "Add" and all(term.is_nonpositive for term in difference.args):
+        return True
+    return _is_small(difference) and bool(difference.is_nonpositive)
 
 
 def _difference(upper: Number, claimed: Number) -> Number:
@@ -203,11 +210,17 @@ def _difference(upper: Number, claimed: Number) -> Number:
 
 def _simple(difference: Number) -> Number:
     """The difference simplified, unless it is so large that this would take minutes."""
+    if not _is_small(difference):
+        return difference
     import sympy
 
-    if not is_symbolic(difference) or sympy.count_ops(difference) > OPERATIONS:
-        return difference
     return canonical(sympy.simplify(difference))
+
+
+def _is_small(expression: Number) -> bool:
+    import sympy
+
+    return is_symbolic(expression) and sympy.count_ops(expression) <= OPERATIONS
 
 
 def _certainly(value: Number, holds: Callable[[Any], Any], symbols: Any = None) -> bool:
@@ -260,19 +273,24 @@ def _where_above(step: Step, upper: Number, claim: Claim) -> dict[str, str] | No
     value = value[0] if isinstance(value, tuple) else value
     difference = _difference(value, claim.value)
     atoms = sorted(unknowns(difference), key=str)
-    points = itertools.product(*(_samples(a, claim) for a in atoms))
-    for point in itertools.islice(points, POINTS):
+    for point in _points([_samples(a, claim) for a in atoms]):
         values = dict(zip(atoms, point, strict=True))
-        at = _substituted(difference, values)
-        if _certainly(at, lambda ball: ball > 0) and _is_valid(step.node, claim, values):
+        balls = {a: enclose(p) for a, p in values.items()}
+        above = _certainly(difference, lambda ball: ball > 0, balls)
+        if above and _is_valid(step.node, claim, values):
             return {str(a): readable(p) for a, p in values.items()}
     return None
 
 
-def _substituted(difference: Number, values: Mapping[Any, Fraction]) -> Number:
-    if not values:
-        return difference
-    return canonical(difference.subs({a: sympify(v) for a, v in values.items()}))
+def _points(samples: list[list[Fraction]]) -> Iterator[tuple[Fraction, ...]]:
+    """Points to try: first each sample for all symbols at once, then combinations."""
+    if not all(samples):
+        return iter(())
+    together = (
+        tuple(s[i % len(s)] for s in samples) for i in range(max(map(len, samples), default=0))
+    )
+    tried = itertools.chain(together, itertools.product(*samples))
+    return itertools.islice(tried, max(20, POINTS // max(1, len(samples))))
 
 
 def _is_valid(node: Node, claim: Claim, values: Mapping[Any, Fraction]) -> bool:

@@ -1,15 +1,17 @@
 """The command line: every command takes ``--json``, writes progress to stderr, and exits by code.
 
 0 certified or verified, 1 refuted or verification failed, 2 usage, 3 inconclusive, 4 unsupported,
-5 alarm.  Heavy imports happen inside commands.
+5 alarm, 70 an error nobody foresaw.  Heavy imports happen inside commands.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
-import shlex
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,13 +19,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpaudit import __version__
-from dpaudit.errors import DpauditError
+from dpaudit.errors import DpauditError, InvalidParameter
 
 if TYPE_CHECKING:
     from dpaudit.certify import Certified, Order
     from dpaudit.project import Target
 
 INTERRUPTED = 130
+INTERNAL = 70
+TRACEBACK = "DPAUDIT_TRACEBACK"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -36,15 +40,32 @@ class Interface(click.Group):
         except DpauditError as error:
             click.echo(f"dpaudit: {_one_line(error)}", err=True)
             ctx.exit(error.exit_code)
-        except BrokenPipeError:
-            ctx.exit(0)
         except (KeyboardInterrupt, click.Abort):
-            click.echo("dpaudit: interrupted; the same command resumes where it stopped", err=True)
+            click.echo(
+                "dpaudit: interrupted; a `dpaudit certify` with --seed resumes where it stopped",
+                err=True,
+            )
             ctx.exit(INTERRUPTED)
+        except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+            raise
+        except Exception as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            click.echo(f"dpaudit: {_unforeseen(error)}", err=True)
+            ctx.exit(INTERNAL)
 
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def _unforeseen(error: Exception) -> str:
+    """Kind and place of an error, without its message, which may quote private data."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"{type(error).__name__} at {last.filename}:{last.lineno}; its text may quote data and is "
+        f"left out, {TRACEBACK}=1 shows it"
+    )
 
 
 @click.group(cls=Interface, context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,8 +85,8 @@ def _json(command: Command) -> Command:
 def _audited(command: Command) -> Command:
     options = (
         click.option("--seed", type=click.IntRange(0, 2**128 - 1), help="Seed of every draw."),
-        click.option("--jobs", type=click.IntRange(min=1), default=1, help="Worker processes."),
-        click.option("--trials", type=click.IntRange(min=2), help="Test trials a side."),
+        click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes."),
+        click.option("--trials", type=click.IntRange(2, 10**9), help="Test trials a side."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), options, command)
 
@@ -83,7 +104,13 @@ def _out(help_text: str) -> Callable[[Command], Command]:
 def _resolve(target: str) -> Target:
     from dpaudit.project import resolve
 
-    return resolve(target, Path.cwd())
+    with _quiet():
+        return resolve(target, Path.cwd())
+
+
+def _quiet() -> contextlib.AbstractContextManager[Any]:
+    """What a project's own modules print goes to standard error."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 def _print_json(value: Any) -> None:
@@ -99,7 +126,9 @@ def list_command(*, as_json: bool) -> None:
 
     root = find_root(Path.cwd())
     shipped = catalogue_root()
-    listed = [("project" if root != shipped else "catalogue", row) for row in rows(load(root))]
+    with _quiet():
+        own = rows(load(root))
+    listed = [("project" if root != shipped else "catalogue", row) for row in own]
     if root != shipped:
         listed += [("catalogue", row) for row in foreign_catalogue(shipped)]
     table = [
@@ -164,7 +193,7 @@ def audit(
     """Attack TARGETS and judge their claims; writes no file."""
     from dpaudit import terminal
 
-    results = _certify(targets, seed, jobs, trials, None)
+    results = _certify(targets, _orders(targets), seed, jobs, trials, None)
     rows = [_audit_row(certified) for certified in results]
     _print_json(rows) if as_json else terminal.verdicts(results)
     _exit(results)
@@ -187,10 +216,12 @@ def certify(
     """Account, run, attack and certify TARGETS; writes NAME.json and NAME.html."""
     from dpaudit import publish, terminal
 
+    orders = _orders(targets)
+    _distinct(orders)
     publish.writable(out)
-    results = _certify(targets, seed, jobs, trials, out / ".audits")
+    results = _certify(targets, orders, seed, jobs, trials, out / ".audits")
     written = publish.write(results, out)
-    publish.clean(out / ".audits")
+    publish.clean(results, out / ".audits")
     rows = [
         {**_audit_row(c), "certificate": str(w.certificate), "page": str(w.page)}
         for c, w in zip(results, written, strict=True)
@@ -223,7 +254,7 @@ def report(files: tuple[Path, ...], *, out: Path, as_json: bool) -> None:
 
     publish.writable(out)
     pages = [{"certificate": str(path), "page": str(publish.render(path, out))} for path in files]
-    _print_json(pages) if as_json else [click.echo(row["page"]) for row in pages]
+    _print_json(pages) if as_json else click.echo("\n".join(row["page"] for row in pages))
 
 
 @main.command()
@@ -231,39 +262,51 @@ def report(files: tuple[Path, ...], *, out: Path, as_json: bool) -> None:
 @click.option("--with", "copied", help="Copy a shipped mechanism's files, e.g. diff2.")
 @_json
 def init(folder: Path, *, copied: str | None, as_json: bool) -> None:
-    """Start a project: mechanisms/ and audits/ with a first mechanism, or a copy of a shipped one."""
+    """Start a project: mechanisms/ and audits/, with a first mechanism or a shipped one."""
     from dpaudit.scaffold import start
 
     written = [str(path) for path in start(folder, copied)]
     if as_json:
         _print_json({"folder": str(folder), "written": written})
     else:
-        click.echo("\n".join([*written, "next: dpaudit list"]))
+        enter = "" if folder == Path() else f"cd {folder} && "
+        click.echo("\n".join([*written, f"next: {enter}dpaudit list"]))
 
 
 def _certify(
-    targets: Sequence[str], seed: int | None, jobs: int, trials: int | None, store: Path | None
+    targets: Sequence[str],
+    orders: Sequence[Order],
+    seed: int | None,
+    jobs: int,
+    trials: int | None,
+    store: Path | None,
 ) -> list[Certified]:
     from dpaudit.certify import Options
     from dpaudit.certify import certify as run
     from dpaudit.terminal import progress
 
-    orders = [_order(target) for target in targets]
-    with progress() as report_progress:
+    with progress() as report_progress, _quiet():
         options = Options(
             seed=seed,
             trials=trials,
             jobs=jobs,
             store=store,
-            command=_command(sys.argv) if seed is not None else "",
+            targets=tuple(targets),
             progress=report_progress,
         )
         return run(orders, options)
 
 
-def _command(arguments: Sequence[str]) -> str:
-    """The command as typed, without what changes no result."""
-    return shlex.join(["dpaudit", *(a for a in arguments[1:] if a != "--json")])
+def _orders(targets: Sequence[str]) -> list[Order]:
+    return [_order(target) for target in targets]
+
+
+def _distinct(orders: Sequence[Order]) -> None:
+    """Errors: InvalidParameter for two targets that would write the same files."""
+    names = [order.mechanism.name for order in orders]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidParameter(f"two targets are of {name!r}: certify them one at a time")
 
 
 def _order(target: str) -> Order:

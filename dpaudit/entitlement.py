@@ -187,7 +187,7 @@ class Entitlements:
         """
         entitlement = self._find(label)
         _same_rows(label, entitlement.runs[0], part, sampling)
-        position = np.where(on, entitlement.position, 0)
+        position = entitlement.position
         if (position >= entitlement.limit)[on].any():
             raise Undeclared(_spent(entitlement))
         index = np.searchsorted(entitlement.ends, position, side="right")
@@ -262,6 +262,11 @@ def _entitlement(label: str, found: list[Run], trials: int) -> Entitlement:
         raise InvalidParameter(f"label {label!r} is declared with different kinds of noise")
     if any(_rows(run) != _rows(found[0]) for run in found):
         raise InvalidParameter(f"label {label!r} is declared on different rows: rename one")
+    if any(_kept(run.leaf) != _kept(found[0].leaf) for run in found) and any(
+        kernel.releases(run.leaf) == 1 for run in found
+    ):
+        # Trials can be at different uses, and share the session of one leaf.
+        raise InvalidParameter(f"label {label!r} is declared with different parameters: rename one")
     kept = [run for run in found if run.times > 0] or [replace(found[0], times=0)]
     sizes = [run.times * kernel.releases(run.leaf) for run in kept]
     if sum(sizes) > MAXIMUM_USES:
@@ -273,7 +278,7 @@ def _entitlement(label: str, found: list[Run], trials: int) -> Entitlement:
         kernel=kernel,
         starts=ends - np.array(sizes, dtype=np.int64),
         ends=ends,
-        # One more, for trials that are off under a label with no use at all.
+        # One more, for trials that are off because their uses are spent.
         multipliers=np.array([_multiplier(kernel, run.leaf) for run in kept] + [np.nan]),
         made=np.zeros(trials, dtype=np.int64),
         position=np.zeros(trials, dtype=np.int64),
@@ -286,6 +291,11 @@ def _multiplier(kernel: type[Kernel], leaf: Node) -> float:
     if not 0 < multiplier < np.inf:
         raise InvalidParameter(f"{leaf.head}: its noise is no positive, finite float64")
     return multiplier
+
+
+def _kept(leaf: Node) -> dict[str, Any]:
+    """What a session keeps from its leaf: all but the noise multiplier, which is asked each use."""
+    return {k: v for k, v in leaf.parameters.items() if k != "noise_multiplier"}
 
 
 def _rows(run: Run) -> tuple[int | None, Node | None, int]:

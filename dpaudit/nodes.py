@@ -520,9 +520,12 @@ def _construct(kind: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def _substitute(value: Any, values: Mapping[Any, Any]) -> Any:
-    if not is_symbolic(value) or unknowns(value).isdisjoint(values):
+    if not is_symbolic(value):
         return value
-    return canonical(value.subs(values, simultaneous=True))
+    from sympy.core.function import AppliedUndef
+
+    found = (_symbols(value) | value.atoms(AppliedUndef)) & values.keys()
+    return canonical(value.subs({k: values[k] for k in found}, simultaneous=True))
 
 
 def _symbols(value: Any) -> set[Any]:

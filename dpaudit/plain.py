@@ -31,10 +31,14 @@ def in_plain_words(account: Account) -> dict[str, Any] | None:
         end = upper_fraction(enclose(account.step("gdp").value))
         mu = enclose(end)
         return {
-            "membership_guess_upper": decimal_upper(normal_cdf(mu / 2), digits=6),
-            f"true_positive_rate_at_{FALSE_POSITIVE_RATE}_upper": decimal_upper(_power(mu), 6),
-            "posterior": [[p, decimal_upper(mean_posterior(Fraction(p), mu), 6)] for p in PRIORS],
+            "membership_guess_upper": _chance(normal_cdf(mu / 2)),
+            f"true_positive_rate_at_{FALSE_POSITIVE_RATE}_upper": _chance(_power(mu)),
+            "posterior": [[p, _chance(mean_posterior(Fraction(p), mu))] for p in PRIORS],
         }
+
+
+def _chance(ball: Any) -> str:
+    return decimal_upper(ball.min(1), digits=6)
 
 
 def _power(mu: Any) -> Any:

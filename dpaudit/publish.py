@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -38,7 +39,12 @@ def writable(folder: Path) -> None:
 
 
 def write(results: Sequence[Certified], out: Path) -> list[Written]:
-    """Certificate, page, and an index over every certificate in the folder."""
+    """Certificate, page, and an index over every certificate in the folder.
+
+    Errors: CertificateRejected, before anything is written, where one does not verify.
+    """
+    for result in results:
+        check(result.certificate)
     written = []
     for result in results:
         name = result.mechanism.name
@@ -55,8 +61,7 @@ def _index(out: Path) -> str:
     certificates = {}
     for path in sorted(out.glob("*.json")):
         try:
-            certificate = load(path)
-            validate(certificate)
+            certificate, _ = verified(path)
         except CertificateRejected:
             continue
         if path.with_suffix(".html").exists():
@@ -64,9 +69,13 @@ def _index(out: Path) -> str:
     return render_index(certificates)
 
 
-def clean(folder: Path) -> None:
-    """Remove stored batches once their certificates are written."""
-    shutil.rmtree(folder, ignore_errors=True)
+def clean(results: Sequence[Certified], folder: Path) -> None:
+    """Remove stored batches once their certificates are written; other runs' batches stay."""
+    for result in results:
+        if result.attacked is not None and result.attacked.stored is not None:
+            shutil.rmtree(result.attacked.stored, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def verified(path: Path) -> tuple[dict[str, Any], Confirmed]:
@@ -97,8 +106,8 @@ def verify_file(path: Path) -> dict[str, Any]:
         "verified": True,
         "verdict": certificate["predicate"]["verdict"]["status"],
         "reason": "",
-        "confirmed": report.confirmed,
-        "on_trust": report.on_trust,
+        "confirmed": list(report.confirmed),
+        "on_trust": list(report.on_trust),
     }
 
 

@@ -27,7 +27,8 @@ class Records:
     """Private records as rows.
 
     ``values``: shape (n, ...).  ``present``: shape (n,), False where a record was zeroed out (its
-    contribution to every query is exactly zero, n stays public).  Both are copied, and read-only.
+    contribution to every query is exactly zero, n stays public).  Both are copied, and read-only;
+    a negative zero becomes zero.
     Errors: InvalidParameter for no row, or shapes that do not fit.
     """
 
@@ -83,7 +84,7 @@ class Records:
 
 def _numbers(values: Any) -> Array:
     try:
-        return np.array(values, dtype=np.float64)
+        return np.array(values, dtype=np.float64) + 0.0
     except (TypeError, ValueError):
         pass
     # Outside the handler: what NumPy says quotes a record.

@@ -66,7 +66,7 @@ noisy_mean = Mechanism(
 )
 '''
 
-AUDIT = '''"""The audit of noisy_mean: two data sets that move the mean by all of its sensitivity."""
+AUDIT = '''"""The audit of noisy_mean: two data sets that move the mean by its whole sensitivity."""
 
 from __future__ import annotations
 
@@ -113,6 +113,8 @@ def _first() -> dict[str, str]:
 
 
 def _shipped(name: str) -> dict[str, str]:
+    if not name.isidentifier():
+        raise UnknownTarget(f"--with {name!r}: give the name of a shipped file, such as diff2")
     root = catalogue_root()
     pending = [f"mechanisms/{name}.py", f"audits/{name}.py"]
     if not (root / pending[0]).is_file():

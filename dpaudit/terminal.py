@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def _console() -> Console:
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", show_lines=False)
+    table = Table(title=escape(title), title_justify="left", show_lines=False)
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
@@ -49,13 +50,12 @@ def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
     table = _table("Mechanisms", "name", "title", "source", "scope", "claims")
     for row in rows:
         claims = "\n".join(row["claims"])
-        table.add_row(row["name"], row["title"], row["paper"], row["scope"], claims)
+        cells = (row["name"], row["title"], row["paper"], row["scope"], claims)
+        table.add_row(*map(escape, cells))
     _print(table)
 
 
-def derivation(
-    mechanism: Mechanism, derivations: Mapping[str, str], checks: Sequence[str]
-) -> None:
+def derivation(mechanism: Mechanism, derivations: Mapping[str, str], checks: Sequence[str]) -> None:
     """Declaration, derivations and claims, as plain text."""
     blocks = [repr(mechanism.declaration), f"under {mechanism.scope}"]
     blocks += [f"{name}:\n{text}" for name, text in derivations.items()]
@@ -67,7 +67,7 @@ def account(table: Mapping[str, Any]) -> None:
     """The account's numbers."""
     shown = _table(table["scope"], "delta", "epsilon at most", "by")
     for row in table["epsilon"]:
-        shown.add_row(row["delta"], row["epsilon_upper"], row["rule"])
+        shown.add_row(*(escape(row[key]) for key in ("delta", "epsilon_upper", "rule")))
     _print(shown)
     for name, value in table["calculi"].items():
         _console().print(f"{name}: {value}", markup=False, highlight=False)
@@ -79,18 +79,17 @@ def verdicts(results: Sequence[Certified], written: Sequence[Written] = ()) -> N
 
     table = _table("Claims", "mechanism", "claim", "accounted", "attacked", "verdict")
     for result in results:
-        for row, judged in zip(
-            summary_rows([result.certificate]), result.judged, strict=True
-        ):
+        for row, judged in zip(summary_rows([result.certificate]), result.judged, strict=True):
             style = STYLES[str(judged.verdict)]
             reading = f" ({row.reading})" if row.reading else ""
             cells = (row.name, row.claim + reading, row.accounted, row.attacked)
-            table.add_row(*cells, f"[{style}]{row.verdict}[/]")
+            table.add_row(*map(escape, cells), f"[{style}]{escape(row.verdict)}[/]")
     _print(table)
     for result in results:
         _broken(result)
     for one in written:
-        _console().print(f"{one.page}  {one.certificate}", highlight=False)
+        files = f"{one.page}  {one.certificate}"
+        _console().print(files, markup=False, highlight=False, soft_wrap=True)
 
 
 def _broken(result: Certified) -> None:

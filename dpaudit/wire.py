@@ -22,6 +22,7 @@ from dpaudit.arithmetic import (
     is_short,
     is_symbolic,
     sympify,
+    unknowns,
 )
 from dpaudit.errors import InvalidParameter
 
@@ -162,6 +163,8 @@ def _build(name: str, arguments: list[Number]) -> Number:
     if name in _CONSTANTS and not arguments:
         return {"Infinity": sympy.oo, "Pi": sympy.pi, "Exp1": sympy.E}[name]
     _refuse_large(name, arguments)
+    if name != "Sum" and any(isinstance(a, sympy.Tuple) for a in arguments):
+        raise InvalidParameter(f"malformed {name} on the wire")
     try:
         value = getattr(sympy, name)(*map(sympify, arguments))
     except _MALFORMED:
@@ -174,7 +177,7 @@ def _build(name: str, arguments: list[Number]) -> Number:
 def _refuse_large(name: str, arguments: list[Number]) -> None:
     """Stop before SymPy computes an integer of millions of digits."""
     limit = _LARGEST_ARGUMENT.get(name)
-    if limit is None or not arguments or any(getattr(a, "free_symbols", ()) for a in arguments):
+    if limit is None or not arguments or unknowns(arguments[-1]):
         return
     if not abs(enclose(arguments[-1])) <= limit:
         raise InvalidParameter(f"{name} on the wire: its argument is too large")

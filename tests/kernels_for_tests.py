@@ -24,7 +24,6 @@ from dpaudit.scope import Adjacency, Scope
 REPLACE_ONE = Scope("replace_one", "record", "central", "transcript")  # type: ignore[arg-type]
 ZERO_OUT = REPLACE_ONE.under("zero_out")
 ADD_REMOVE = REPLACE_ONE.under("add_remove")
-ROOT_TAU = np.sqrt(2 * np.pi)
 
 
 # --- binary-tree noise: a session with a memory --------------------------------------------------
@@ -57,7 +56,8 @@ class TreeKernel(Kernel):
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         t = len(self._nodes) + 1
         self._nodes[t] = scale[:, None] * rng.standard_normal(values.shape)
-        return values + np.sum([self._nodes[k] for k in tiles(t)], axis=0)
+        noise: Array = np.sum([self._nodes[k] for k in tiles(t)], axis=0)
+        return values + noise
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         t = len(self._prefixes)
@@ -66,7 +66,7 @@ class TreeKernel(Kernel):
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
         fresh = self.residual(released, values, scale)
         self._prefixes[len(self._prefixes)] = released - values
-        return (-0.5 * fresh**2 - np.log(scale[:, None] * ROOT_TAU)).sum(-1)
+        return total_density(-0.5 * fresh**2, scale[:, None])
 
 
 class IndependentTreeKernel(TreeKernel):
@@ -76,9 +76,13 @@ class IndependentTreeKernel(TreeKernel):
         nodes = len(tiles(len(self._prefixes)))
         self._prefixes[len(self._prefixes)] = 0.0
         deviation = np.sqrt(nodes) * scale[:, None]
-        return (-0.5 * ((released - values) / deviation) ** 2 - np.log(deviation * ROOT_TAU)).sum(
-            -1
-        )
+        return total_density(-0.5 * ((released - values) / deviation) ** 2, deviation)
+
+
+def total_density(exponents: Array, deviation: Array) -> Array:
+    """Log densities summed over coordinates, with the normalising constant of a Gaussian."""
+    density: Array = (exponents - np.log(deviation * np.sqrt(2 * np.pi))).sum(axis=-1)
+    return density
 
 
 def tiles(t: int) -> list[int]:
@@ -109,7 +113,7 @@ class MixedKernel(Kernel):
         weight, deviation = float(self.leaf.weight), scale[:, None]
         shown = np.log(weight) - 0.5 * ((released - values) / deviation) ** 2
         hidden = np.log1p(-weight) - 0.5 * (released / deviation) ** 2
-        return (np.logaddexp(shown, hidden) - np.log(deviation * ROOT_TAU)).sum(-1)
+        return total_density(np.logaddexp(shown, hidden), deviation)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         weight, deviation = float(self.leaf.weight), scale[:, None]
@@ -188,7 +192,8 @@ class Stated:
 
 def total(records: Records) -> Array:
     """Sum of the rows that are present, as one trial."""
-    return (records.values * records.present[:, None]).sum(axis=0, keepdims=True)
+    summed: Array = (records.values * records.present[:, None]).sum(axis=0, keepdims=True)
+    return summed
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Planted bugs in DIFF2-GD, at four places: query, sampler kernel, program, declaration.
 
 Numbers B1 to B16 are those of the project's audit plan for this paper.  The setting is two clients
-of 20 records, 20 rounds, a restart every 5, (epsilon, delta) = (3, 1e-5) with the printed constants:
+of 20 records, 20 rounds, a restart every 5, (epsilon, delta) = (3, 1e-5), constants as printed:
 mu = sqrt(1/3) = 0.57735.  ``twin`` is the same audit of the correct implementation.
 """
 
@@ -28,10 +28,10 @@ from mechanisms.diff2 import (
     REPLACE_ONE,
     STATED,
     Diff2GD,
-    Noise,
     Trained,
     diff2_gd_program,
 )
+from mechanisms.diff2_noise import Noise
 from mechanisms.losses import WorstCase
 
 SIZES = (20, 20)
@@ -81,7 +81,7 @@ diff2_gd_bench = mechanism(
 twin = planted("none: the correct twin")
 
 
-# --- a query ---------------------------------------------------------------------------------------
+# --- a query -------------------------------------------------------------------------------------
 
 
 class HalfSensitivity(ClippedMean):
@@ -165,7 +165,7 @@ b7_unclipped_differences = planted(
 )
 
 
-# --- a sampler kernel --------------------------------------------------------------------------------
+# --- a sampler kernel ----------------------------------------------------------------------------
 
 
 class TooLittle(GaussianKernel):
@@ -210,7 +210,7 @@ b11_reused_noise = planted("B11: one draw for all releases", "conformance", kern
 no_noise = planted("no noise at all", "refuted", "conformance", kernel=NoNoise)
 
 
-# --- a program ---------------------------------------------------------------------------------------
+# --- a program -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ peeking = planted(
 )
 
 
-# --- a declaration -----------------------------------------------------------------------------------
+# --- a declaration -------------------------------------------------------------------------------
 
 
 def _declared(name: str, title: str, program: Diff2GD) -> tuple[Mechanism, Suite]:

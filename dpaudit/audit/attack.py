@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dpaudit import __version__
 from dpaudit.audit.engine import Batch, plan, run_batches
 from dpaudit.audit.estimators import TestScores, TrainingScores
 from dpaudit.audit.residuals import Finding, check_residuals
@@ -43,6 +47,11 @@ class ReplayTask:
 
     def __call__(self, batch: Batch, generator: np.random.Generator) -> dict[str, Any]:
         """Scores, violations, residuals (training part only) and executed counts of one batch."""
+        # What a program prints must not end up between the lines of a command's JSON.
+        with contextlib.redirect_stdout(sys.stderr):
+            return self._run(batch, generator)
+
+    def _run(self, batch: Batch, generator: np.random.Generator) -> dict[str, Any]:
         _, side, part, *_ = batch.key
         sampler = Sampler(
             self.declaration,
@@ -55,9 +64,7 @@ class ReplayTask:
         try:
             self.program.run(sampler)
             coins = int(generator.integers(2**63))
-            replayer = Replayer(
-                self.program, self.declaration, self.scope, self.pair, coins=coins
-            )
+            replayer = Replayer(self.program, self.declaration, self.scope, self.pair, coins=coins)
             replay = replayer.inspect(sampler.transcript, own=side)
         except (Diverged, Undeclared) as error:
             return _row(batch.trials, np.full(batch.trials, np.nan), stopped=[str(error)])
@@ -109,7 +116,7 @@ def _unused_releases(sampler: Sampler) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """What one audit saw, before any bound is made of it."""
+    """What one audit saw, before any bound is made of it; ``stored``: the folder of its batches."""
 
     suite: Suite
     trials: int
@@ -119,6 +126,7 @@ class Attacked:
     training: TrainingScores | None
     test: TestScores | None
     findings: tuple[Finding, ...]
+    stored: Path | None = None
 
 
 def attack(
@@ -129,15 +137,25 @@ def attack(
     index: int = 0,
     trials: int | None = None,
     error: float,
+    implementation: Mapping[str, str] | None = None,
     jobs: int = 1,
     store: Path | None = None,
     progress: Progress | None = None,
 ) -> Attacked:
     """Run a suite: ``trials`` test trials a side, and a fifth as many for training.
 
-    ``error`` is the false-alarm rate of the statistical conformance checks together.
-    Errors: InvalidParameter where the audited program declares something else than the mechanism.
+    ``error`` is the false-alarm rate of the statistical conformance checks together;
+    ``implementation`` the digests of the sources by name: a batch stored under other sources is
+    not taken for one of these.
+    Errors: InvalidParameter where the audited program declares something else than the mechanism,
+    or the data sets are neighbours under another adjacency.
     """
+    adjacency, tried = mechanism.scope.adjacency, suite.neighbours.adjacency
+    if adjacency is not tried:
+        raise InvalidParameter(
+            f"suite of {mechanism.name!r}: its data sets are neighbours under {tried}; the "
+            f"mechanism's scope says {adjacency}"
+        )
     declaration = suite.program.declaration(mechanism.scope)
     if declaration != mechanism.declaration:
         raise InvalidParameter(
@@ -149,15 +167,18 @@ def attack(
         suite.program, declaration, mechanism.scope, suite.neighbours.pair, suite.kernels
     )
     batches = _batches(index, training, certified)
+    identity = _identity(mechanism, suite, seed, implementation or {})
+    stored = None if store is None else AuditStore(store, identity)
     results = run_batches(
         task,
         batches,
         root_seed=seed,
         jobs=jobs,
-        store=None if store is None else AuditStore(store, _identity(mechanism, suite, seed)),
+        store=stored,
         progress=progress,
     )
-    return _collect(suite, results, seed, certified, training, error)
+    attacked = _collect(suite, results, seed, certified, training, error)
+    return attacked if stored is None else replace(attacked, stored=stored.place)
 
 
 def _batches(index: int, training: int, certified: int) -> list[Batch]:
@@ -170,12 +191,22 @@ def _batches(index: int, training: int, certified: int) -> list[Batch]:
     ]
 
 
-def _identity(mechanism: Mechanism, suite: Suite, seed: int) -> str:
+def program_text(program: Program) -> str:
+    """A program as text, the same in every process: no addresses of objects."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(program))
+
+
+def _identity(
+    mechanism: Mechanism, suite: Suite, seed: int, implementation: Mapping[str, str]
+) -> str:
+    """Everything the stored arrays depend on."""
     kernels = sorted(f"{k.__name__}:{v.__qualname__}" for k, v in suite.kernels.items())
     content = {
         "mechanism": mechanism.name,
         "declaration": mechanism.declaration.digest,
-        "program": repr(suite.program),
+        "program": program_text(suite.program),
+        "implementation": dict(implementation),
+        "dpaudit": __version__,
         "neighbours": list(suite.neighbours.digests),
         "kernels": kernels,
         "scope": str(mechanism.scope),
@@ -224,7 +255,9 @@ def _scores(results: Mapping[tuple[int, ...], Mapping[str, Any]]) -> dict[tuple[
     """
     return {
         (part, side): np.round(
-            np.concatenate([results[k]["scores"] for k in sorted(results) if k[1:3] == (side, part)]),
+            np.concatenate(
+                [results[k]["scores"] for k in sorted(results) if k[1:3] == (side, part)]
+            ),
             SCORE_DECIMALS,
         )
         for part in (TRAINING, TEST)

@@ -15,7 +15,14 @@ from fractions import Fraction
 import numpy as np
 
 from dpaudit.account import Account
-from dpaudit.arithmetic import enclose, is_infinite, is_symbolic
+from dpaudit.arithmetic import (
+    decimal_lower,
+    decimal_upper,
+    enclose,
+    is_infinite,
+    is_symbolic,
+    unknowns,
+)
 from dpaudit.audit.attack import Attacked
 from dpaudit.audit.estimators import (
     Counts,
@@ -142,7 +149,9 @@ def raw(attacked: Attacked, budget: ErrorBudget, delta: Fraction) -> Lower | Non
     """The (epsilon, delta) bound at a threshold chosen on the training trials."""
     if attacked.test is None or attacked.training is None:
         return None
-    at = float(delta)
+    # At the printed delta, which is rounded up: the bound then holds at the exact one too.
+    printed = decimal_upper(delta)
+    at = float(printed)
     threshold = choose_threshold(attacked.training, at, attacked.trials, SHOWN_ERROR)
     counts = count_errors(attacked.test, threshold)
     shown = epsilon_lower(counts, at, SHOWN_ERROR)
@@ -158,7 +167,7 @@ def raw(attacked: Attacked, budget: ErrorBudget, delta: Fraction) -> Lower | Non
             decisive.false_positive_rate_upper,
             decisive.false_negative_rate_upper,
         ),
-        delta=str(delta),
+        delta=printed,
     )
 
 
@@ -205,9 +214,10 @@ def conditional(claim: Claim, lens_bound: Lower | None) -> Lower | None:
     """For an (epsilon, delta) claim: the lens as epsilon, valid within the Gaussian family only."""
     if lens_bound is None or not isinstance(claim.guarantee, ApproxDP):
         return None
-    delta = float(claim.guarantee.delta)
-    if delta <= 0:
+    if unknowns(claim.guarantee.delta) or claim.guarantee.delta == 0:
         return None
+    printed = decimal_upper(claim.guarantee.delta)
+    delta = float(printed)
     return Lower(
         measure="approx_dp",
         # Below the mu a certificate prints, so that the epsilon follows from the printed one.
@@ -217,7 +227,7 @@ def conditional(claim: Claim, lens_bound: Lower | None) -> Lower | None:
         counts=lens_bound.counts,
         rates_upper=lens_bound.rates_upper,
         decisive_rates_upper=lens_bound.decisive_rates_upper,
-        delta=str(claim.guarantee.delta),
+        delta=printed,
         family="the Gaussian family",
     )
 
@@ -257,9 +267,9 @@ def _decide(
     attacked: Attacked | None,
     extra: Sequence[Assumption],
 ) -> tuple[Verdict, str]:
-    if lower is not None and _exceeds(lower.decisive, checked.claim.value):
+    if lower is not None and exceeds(lower, checked.claim.value):
         return Verdict.REFUTED, (
-            f"the attack shows at least {lower.decisive:.4g} at error rate {DECISION_ERROR:g}, "
+            f"the attack shows at least {_down(lower.decisive)} at error rate {DECISION_ERROR:g}, "
             "above the claim"
         )
     if checked.outcome is Outcome.REFUTED:
@@ -300,12 +310,12 @@ def _alarm(
         return f"conformance broken: {broken[0].check}: {broken[0].detail}"
     if lower is not None and checked.step is not None:
         upper = _upper(checked.step)
-        if _exceeds(lower.decisive, upper):
-            return f"attacked {lower.decisive:.4g} above accounted {_float(upper):.4g}"
+        if exceeds(lower, upper):
+            return f"attacked {_down(lower.decisive)} above accounted {_up(upper)}"
     if lens_bound is not None and "gdp" in account.routes():
         upper = account.step("gdp").value
-        if _exceeds(lens_bound.decisive, upper):
-            return f"attacked mu {lens_bound.decisive:.4g} above accounted {_float(upper):.4g}"
+        if exceeds(lens_bound, upper):
+            return f"attacked mu {_down(lens_bound.decisive)} above accounted {_up(upper)}"
     return ""
 
 
@@ -313,14 +323,16 @@ def _upper(step: Step) -> object:
     return step.value[0] if isinstance(step.value, tuple) else step.value
 
 
-def _float(value: object) -> float:
-    return float(enclose(value).mid())
+def _down(lower: float) -> str:
+    return decimal_lower(lower, digits=4)
 
 
-def _exceeds(lower: float, value: object) -> bool:
-    """Whether a float bound is certainly above an exact value; never for symbols."""
-    if is_infinite(value) or (is_symbolic(value) and value.free_symbols):  # type: ignore[attr-defined]
+def _up(upper: object) -> str:
+    return decimal_upper(upper, digits=4)
+
+
+def exceeds(lower: Lower, value: object) -> bool:
+    """Whether a bound, as printed, is certainly above an exact value; never for symbols."""
+    if is_infinite(value) or unknowns(value):
         return False
-    if math.isinf(lower):
-        return True
-    return bool(enclose(Fraction(lower)) > enclose(value))
+    return bool(enclose(Fraction(decimal_lower(lower.decisive))) > enclose(value))

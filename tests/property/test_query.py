@@ -113,7 +113,8 @@ def test_clipping_shrinks_onto_the_ball_and_keeps_the_direction(
     finite = np.isfinite(values).all(axis=1)
     assert not clipped[~finite].any()
     assert (clipped[finite] * np.sign(values[finite]) >= 0).all()
-    inside = finite & (distance(np.where(finite[:, None], values, 0.0) / 4, zero, norm) < r / 4.001)
+    quarter = distance(np.where(finite[:, None], values, 0.0) / 4, zero, norm)
+    inside: Any = finite & np.less(quarter, r / 4.001)
     np.testing.assert_array_equal(clipped[inside], values[inside])
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from dpaudit.curator import Batch, Curator, Part, Sampler, Tracer, draw_batch, system_generator
+from dpaudit.curator import Batch, Curator, Part, Sampler, Tracer, system_generator
 from dpaudit.errors import InvalidParameter, Undeclared
 from dpaudit.nodes import (
     Compose,
@@ -20,7 +19,6 @@ from dpaudit.nodes import (
     Parallel,
     PoissonSampled,
     Repeat,
-    SampledWithoutReplacement,
 )
 from dpaudit.query import Array, ClippedMean, Records
 from dpaudit.scope import Scope
@@ -362,92 +360,6 @@ def test_the_partition_stays_the_same_and_needs_a_fixed_size() -> None:
         sampler(Parallel(Gaussian("a", 1))).release("a", clipped(), rows=part)
     with pytest.raises(InvalidParameter, match="add_remove"):
         sampler(Parallel(Gaussian("a", 1)), ADD_REMOVE).part(0, (1, 3))
-
-
-# --- secret batches ------------------------------------------------------------------------------
-
-
-def test_poisson_batches_hold_each_record_at_its_rate_independently() -> None:
-    """Counts of 4 records and 6 pairs at 20,000 trials, within 5 deviations: 6e-6."""
-    rng = np.random.default_rng(3)
-    chosen = draw_batch(PoissonSampled(Gaussian("a", 1), 0.3), 20_000, 4, rng)
-    deviation = (0.21 / 20_000) ** 0.5
-    assert np.abs(chosen.mean(axis=0) - 0.3).max() < 5 * deviation
-    assert np.abs(np.corrcoef(chosen.T) - np.eye(4)).max() < 5 / 20_000**0.5
-    sizes = np.bincount(chosen.sum(axis=1), minlength=5)
-    assert stats.chisquare(sizes, 20_000 * stats.binom.pmf(range(5), 4, 0.3)).pvalue > 1e-4
-
-
-def test_batches_without_replacement_are_uniform_and_exact() -> None:
-    """The 10 subsets of 2 of 5 are equally frequent: chi-square at level 1e-4."""
-    node = SampledWithoutReplacement(Gaussian("a", 1), 2, 5)
-    chosen = draw_batch(node, 20_000, 5, np.random.default_rng(4))
-    assert (chosen.sum(axis=1) == 2).all()
-    subsets = np.unique(chosen @ (1 << np.arange(5)), return_counts=True)[1]
-    assert len(subsets) == 10
-    assert stats.chisquare(subsets).pvalue > 1e-4
-    whole = SampledWithoutReplacement(Gaussian("a", 1), 5, 5)
-    assert draw_batch(whole, 3, 5, np.random.default_rng(5)).all()
-
-
-def batch_sums(node: Node, scope: Scope = ZERO_OUT, trials: int = 2000) -> Array:
-    query = clipped(100.0, divisor=1.0)
-
-    def body(curator: Curator) -> Array:
-        found = []
-        for _ in range(3):
-            with curator.batch("a") as batch:
-                found += [curator.release(label, query, rows=batch) for label in ("a", "b")]
-        return np.concatenate(found, axis=1)
-
-    records = Records(2.0 ** np.arange(6)[:, None])
-    curator = sampler(node, scope, records, trials=trials, kernels={Gaussian: NoNoise})
-    return body(curator)
-
-
-def test_releases_of_one_step_share_a_batch_and_steps_do_not() -> None:
-    both = Compose(Gaussian("a", 1), Gaussian("b", 1))
-    sums = batch_sums(Repeat(SampledWithoutReplacement(both, 2, 6), 3))
-    np.testing.assert_array_equal(sums[:, ::2], sums[:, 1::2])
-    steps = sums[:, ::2]
-    assert set(np.unique(steps)) == {2.0**i + 2.0**j for i in range(6) for j in range(i)}
-    same = (steps[:, 0] == steps[:, 1]).mean()
-    assert same == pytest.approx(1 / 15, abs=0.03)
-
-
-def test_a_batch_is_valid_inside_its_step_and_for_its_labels() -> None:
-    node = Compose(Repeat(PoissonSampled(Gaussian("a", 1), 0.5), 2), Gaussian("b", 1))
-    curator, query = sampler(node, ZERO_OUT), clipped(divisor=2)
-    with curator.batch("a") as batch:
-        with pytest.raises(InvalidParameter, match="one step, one batch"), curator.batch("a"):
-            pass
-        with pytest.raises(Undeclared, match=r"'b'.*asked on a secret batch"):
-            curator.release("b", query, rows=batch)
-        curator.release("a", query, rows=batch)
-        with pytest.raises(Undeclared, match="next batch"):
-            curator.release("a", query, rows=batch)
-    with pytest.raises(Undeclared, match="inside the step"):
-        curator.release("a", query, rows=batch)
-    with pytest.raises(Undeclared, match="not declared under a sampling"), curator.batch("b"):
-        pass
-    assert curator.entitlements.counts() == {"a": (2, 1, 1), "b": (1, 0, 0)}
-
-
-def test_a_step_that_fails_closes_its_batch() -> None:
-    curator = sampler(Repeat(PoissonSampled(Gaussian("a", 1), 0.5), 2), ZERO_OUT)
-    with pytest.raises(RuntimeError), curator.batch("a"):
-        raise RuntimeError
-    with curator.batch("a") as batch:
-        curator.release("a", clipped(), rows=batch)
-    assert len(curator.transcript) == 1
-
-
-def test_a_fixed_population_is_that_of_the_records() -> None:
-    node = SampledWithoutReplacement(Gaussian("a", 1), 2, 5)
-    with pytest.raises(InvalidParameter, match="another number of records"):
-        sampler(node)
-    with pytest.raises(InvalidParameter, match="add_remove"):
-        sampler(SampledWithoutReplacement(Gaussian("a", 1), 2, 4), ADD_REMOVE)
 
 
 # --- the tracer ----------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_gaussian_noise_has_the_declared_scale_in_each_trial() -> None:
     query = Stated(total, bound=np.repeat([0.5, 3.0], 10_000))
     program = Releases(Gaussian("sum", 4), (("sum", query),))
     (event,) = sampled(program, PAIR[0], REPLACE_ONE, seed=1, trials=20_000).transcript
-    noise = event.released - total(PAIR[0])
+    noise: Any = event.released - total(PAIR[0])
     for part, scale in ((noise[:10_000], 2.0), (noise[10_000:], 12.0)):
         assert stats.kstest(part.ravel() / scale, "norm").pvalue > 1e-4
     assert abs(np.corrcoef(noise[:10_000].T)[0, 1]) < 0.04
@@ -80,7 +80,7 @@ def test_laplace_noise_has_the_declared_scale_in_each_trial() -> None:
     query = Stated(total, bound=np.repeat([0.5, 3.0], 10_000), norm="l1")
     program = Releases(Laplace("sum", 4), (("sum", query),))
     (event,) = sampled(program, PAIR[0], REPLACE_ONE, seed=2, trials=20_000).transcript
-    noise = event.released - total(PAIR[0])
+    noise: Any = event.released - total(PAIR[0])
     for part, scale in ((noise[:10_000], 2.0), (noise[10_000:], 12.0)):
         assert stats.kstest(part.ravel() / scale, "laplace").pvalue > 1e-4
     assert abs(np.corrcoef(noise[:10_000].T)[0, 1]) < 0.04
@@ -91,7 +91,7 @@ def test_densities_are_those_of_scipy(kernel: Any) -> None:
     rng = np.random.default_rng(3)
     released, values = rng.normal(size=(5, 3)), rng.normal(size=(5, 3))
     scale = rng.uniform(0.1, 4.0, 5)
-    law = stats.norm if kernel is GaussianKernel else stats.laplace
+    law: Any = stats.norm if kernel is GaussianKernel else stats.laplace
     expected = law.logpdf(released, values, scale[:, None]).sum(axis=1)
     session = kernel(None, 5)
     np.testing.assert_allclose(session.log_density(released, values, scale), expected, rtol=1e-12)
@@ -199,6 +199,21 @@ def test_a_kernel_with_memory_starts_anew_with_each_use() -> None:
     np.testing.assert_array_equal(related, expected)
     mean, error = mean_exponential(program, PAIR, ZERO_OUT, seed=10, trials=20_000)
     assert mean == pytest.approx(1, abs=5 * error)
+
+
+def test_a_label_keeps_the_parameters_that_its_session_was_opened_with() -> None:
+    """Trials that are masked differently are at different uses, but share one session."""
+    query = ClippedMean(lambda z: z[None], 1.0, divisor=1.0)
+    noises = Compose(MixedGaussian("a", 1, 0.5), MixedGaussian("a", 2, 0.5))
+    mean, error = mean_exponential(
+        Releases(noises, (("a", query),) * 2), PAIR, ZERO_OUT, seed=13, trials=20_000
+    )
+    assert mean == pytest.approx(1, abs=5 * error)
+    mixed = Compose(MixedGaussian("a", 1, 0.5), MixedGaussian("a", 1, 0.7))
+    trees = Compose(TreeGaussian("a", 1, 1), TreeGaussian("a", 1, 4), TreeGaussian("a", 1, 1))
+    for node in (mixed, trees):
+        with pytest.raises(InvalidParameter, match="different parameters"):
+            sampled(Releases(node, ()), PAIR[0], ZERO_OUT, seed=1)
 
 
 def test_a_kernel_with_memory_needs_every_trial() -> None:

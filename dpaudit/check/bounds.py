@@ -1,0 +1,226 @@
+"""Lower bounds: counts into Clopper-Pearson rates, rates into bounds, all within one error rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from dpaudit.arithmetic import enclose, working_precision
+from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
+from dpaudit.check.theorems import quantile
+
+SHOWN_ERROR, SHOWN_LEVEL = Fraction(1, 20), "0.95"
+DECISION_ERROR = "0.0001"
+LENS = "lens"
+MILLIONTH = Fraction(1, 10**6)
+# The estimator leaves a relative 1e-12 between a tail and its error rate.
+HELD_BITS, TIGHT_BITS = 96, 53
+Rates = tuple[Any, Any]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An audit's error rates from above, at the shown confidence and at the decision error.
+
+    ``delta`` None: the lens, whose rates bound mu.
+    """
+
+    row: Json
+    shown: Rates
+    decisive: Rates
+    delta: Fraction | None
+
+    @cached_property
+    def shown_rho(self) -> Any:
+        """Ball: the rho that any zCDP mechanism with the shown rates must reach."""
+        return _rho(self.shown)
+
+    @cached_property
+    def decisive_rho(self) -> Any:
+        """As ``shown_rho``, at the decision error."""
+        return _rho(self.decisive)
+
+    @property
+    def decisive_lower(self) -> Fraction:
+        """The bound (mu, or epsilon at ``delta``) at the decision error."""
+        return decimal(self.row["witness"]["decisive_lower"])
+
+
+def rederive_bounds(predicate: Json) -> dict[str, Bound]:
+    """Every audit's bound by the audit's name.
+
+    Errors: CertificateRejected for a bound that does not follow from its counts, or an error rate
+    above the audit's share.
+    """
+    rows = predicate["audits"]
+    found = {row["id"]: _bound(row, len(rows)) for row in rows}
+    require(len(found) == len(rows), "two audits have one name")
+    runs = [(row["seed"], row["trials"], row["confidence"]["adjusted_for"]) for row in rows]
+    require(len(set(runs)) <= 1, "the audits' seeds, trials or shares differ")
+    seeds = {row["seed"] for row in rows}
+    require(seeds <= {predicate["reproduce"]["root_seed"]}, "the audits have another root seed")
+    require(all(row["roc"] == rows[0]["roc"] for row in rows), "the audits' curves differ")
+    for row in rows[:1]:
+        _roc(row)
+    _conformance(predicate)
+    return found
+
+
+def _bound(row: Json, audits: int) -> Bound:
+    place, witness = f"audit {row['id'][:40]}", row["witness"]
+    error = _share(row, audits, place)
+    result = Bound(
+        row=row,
+        shown=_rates(row, "", SHOWN_ERROR, place),
+        decisive=_rates(row, "decisive_", error, place),
+        delta=_delta(row, place),
+    )
+    shown = row["lower_bounds"][0]["mu" if result.delta is None else "epsilon"]
+    for name, text, rates in (
+        ("lower bound", shown, result.shown),
+        ("decisive bound", witness["decisive_lower"], result.decisive),
+        ("strongest bound", _strongest(row, place), _no_errors(row)),
+    ):
+        held = rounded_down(text, implied(rates, result.delta))
+        require(held, f"{place}: its {name} does not follow from its counts")
+    return result
+
+
+def _share(row: Json, audits: int, place: str) -> Fraction:
+    """The error of one decisive bound: half the decision error, over all bounds of the run."""
+    confidence = row["confidence"]
+    error = decimal(row["witness"]["decisive_error"])
+    require(confidence["decision_error"] == DECISION_ERROR, f"{place}: another decision error")
+    require(confidence["level"] == SHOWN_LEVEL, f"{place}: another confidence level")
+    require(confidence["adjusted_for"] >= audits, f"{place}: adjusted for too few bounds")
+    spent = error * confidence["adjusted_for"] * 2 / decimal(DECISION_ERROR)
+    require(abs(spent - 1) <= SLACK, f"{place}: its decisive error is not its share")
+    return error
+
+
+def _delta(row: Json, place: str) -> Fraction | None:
+    require(len(row["lower_bounds"]) == 1, f"{place}: expected one lower bound")
+    require(row["conditional_on"] == "", f"{place}: its bound needs no condition")
+    stated = row["lower_bounds"][0]
+    if row["id"] == LENS:
+        require(stated["measure"] == "gdp", f"{place}: expected a bound of mu")
+        return None
+    named = stated["measure"] == "approx_dp" and row["id"] == f"raw-{stated['delta']}"
+    require(named, f"{place}: its name is not that of its bound")
+    return decimal(stated["delta"])
+
+
+def _strongest(row: Json, place: str) -> str:
+    stated, strongest = row["lower_bounds"][0], row["strongest"]
+    require(strongest is not None, f"{place}: its strongest bound is missing")
+    same = [strongest.get(k) == stated.get(k) for k in ("measure", "delta")]
+    require(all(same), f"{place}: its strongest bound is in another measure")
+    return str(strongest["mu" if row["id"] == LENS else "epsilon"])
+
+
+def _no_errors(row: Json) -> Rates:
+    """Clopper-Pearson at no error in n trials: 1 - (error)^(1/n), a side."""
+    with working_precision():
+        rate = 1 - (enclose(SHOWN_ERROR / 2).log() / row["trials"]).exp()
+        return rate, rate
+
+
+# --- counts into rates ---------------------------------------------------------------------------
+
+
+def _rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
+    counts = row["counts"]
+    sizes = {row["trials"], counts["trials_null"], counts["trials_alternative"]}
+    require(len(sizes) == 1, f"{place}: its counts are not of its trials")
+    found = []
+    for kind in ("positive", "negative"):
+        name = f"{prefix}false_{kind}_rate_upper"
+        count, stated = counts[f"false_{kind}s"], decimal(row["witness"][name])
+        held = clopper_pearson(count, row["trials"], stated, error / 2)
+        require(held, f"{place}: {name} is not a Clopper-Pearson bound of its count")
+        found.append(enclose(stated))
+    return found[0], found[1]
+
+
+def clopper_pearson(count: int, trials: int, upper: Fraction, error: Fraction) -> bool:
+    """P(Binomial(trials, upper) <= count) <= error, and not for a bound a millionth lower."""
+    if count >= trials or upper >= 1:
+        return upper == 1 and count == trials
+    if not _tail(count, trials, upper, HELD_BITS) <= enclose(error):
+        return False
+    return bool(_tail(count, trials, upper * (1 - MILLIONTH), TIGHT_BITS) > enclose(error))
+
+
+def _tail(count: int, trials: int, rate: Fraction, bits: int) -> Any:
+    """Ball around P(Binomial(trials, rate) <= count)."""
+    import flint
+
+    with flint.ctx.workprec(bits):
+        return enclose(1 - rate).beta_lower(trials - count, count + 1, regularized=True)
+
+
+def _roc(row: Json) -> None:
+    """Every corner of a box is a Clopper-Pearson bound at its share of the shown error."""
+    trials = row["trials"]
+    for number, (positive, negative, *uppers) in enumerate(row["roc"]):
+        for rate, upper in zip((positive, negative), uppers, strict=True):
+            count = round(decimal(rate) * trials)
+            near = abs(Fraction(count, trials) - decimal(rate)) <= SLACK
+            share = SHOWN_ERROR / len(row["roc"]) / 2
+            held = near and clopper_pearson(count, trials, decimal(upper), share)
+            require(held, f"point {number + 1} of the attack's curve does not follow")
+
+
+# --- rates into bounds ---------------------------------------------------------------------------
+
+
+def implied(rates: Rates, delta: Fraction | None) -> Any:
+    """Ball around the mu (no delta) or the epsilon that the rates imply, at least 0."""
+    positive, negative = rates
+    with working_precision():
+        zero = enclose(Fraction(0))
+        if delta is None:
+            both = max(positive.upper(), negative.upper()) < 1
+            return (-quantile(positive) - quantile(negative)).max(0) if both else zero
+        spare = 1 - enclose(delta)
+        ratios = ((spare - negative) / positive, (spare - positive) / negative)
+        return max((ratio.log() if ratio > 1 else zero for ratio in ratios), key=_middle)
+
+
+def _middle(ball: Any) -> float:
+    return float(ball.mid())
+
+
+def _rho(rates: Rates) -> Any:
+    """The largest D_a(p || q) / a over a fixed grid of orders, p = 1 - FNR and q = FPR."""
+    positive, negative = rates
+    with working_precision():
+        best = enclose(Fraction(0))
+        for a in (1 + enclose(Fraction(10) ** (k // 20) * STEP ** (k % 20)) for k in GRID):
+            for p, q in ((1 - negative, positive), (1 - positive, negative)):
+                if p > q:
+                    moment = p**a * q ** (1 - a) + (1 - p) ** a * (1 - q) ** (1 - a)
+                    best = best.max(moment.log() / (a - 1) / a)
+        return best
+
+
+STEP, GRID = Fraction(1122, 1000), range(-60, 61)
+
+
+# --- conformance ---------------------------------------------------------------------------------
+
+
+def _conformance(predicate: Json) -> None:
+    rows = predicate["conformance"]
+    broken = any(row["status"] == "broken" for row in rows)
+    require(rows or not predicate["audits"], "audits without conformance checks")
+    require(predicate["audits"] or broken or not rows, "conformance held, but no audit is listed")
+    spent = sum(decimal(row["error_rate"]) for row in rows)
+    allowed = decimal(DECISION_ERROR) / 2 * (1 + Fraction(1, 10**4))
+    require(spent <= allowed, "the conformance checks spend more than half the decision error")
+    for row in rows:
+        certain = row["error_rate"] == "0"
+        held = not certain or (row["status"] == "broken") == (row["statistic"] != "0")
+        require(held, f"conformance {row['id'][:40]}: its status is not its statistic's")

@@ -1,0 +1,322 @@
+"""Claims and verdicts: what bounds, conformance and assumptions say together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.arithmetic import (
+    canonical,
+    decimal_lower,
+    decimal_upper,
+    enclose,
+    is_infinite,
+    is_symbolic,
+    readable,
+    sympify,
+    unknowns,
+)
+from dpaudit.check.bounds import LENS, SHOWN_LEVEL, Bound
+from dpaudit.check.curves import own_mu
+from dpaudit.check.derivation import Value, own_bound
+from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
+from dpaudit.check.theorems import CALCULI, gaussian_delta
+from dpaudit.nodes import Node
+from dpaudit.wire import decode_number
+
+VERDICTS = (
+    "refuted",
+    "alarm",
+    "unsupported",
+    "inconclusive",
+    "certified_under_assumptions",
+    "certified",
+)
+# Claim type: measure, its number's name, its calculus.
+KINDS = {
+    "PureDP": ("pure_dp", "epsilon", "pure"),
+    "ApproxDP": ("approx_dp", "epsilon", "approx"),
+    "ZCDP": ("zcdp", "rho", "zcdp"),
+    "GDP": ("gdp", "mu", "gdp"),
+}
+NAMES = {"approx_dp": "epsilon", "zcdp": "rho", "gdp": "mu"}
+FAMILY = "the Gaussian family"
+LARGEST_DIFFERENCE = 500
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the claims are judged by."""
+
+    predicate: Json
+    root: Node
+    values: list[Value]
+    bounds: Mapping[str, Bound]
+    statuses: Mapping[str, str]
+
+    @property
+    def adjacency(self) -> str:
+        """The scope's adjacency."""
+        return str(self.predicate["scope"]["adjacency"])
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A claim as its row states it; ``delta`` "" where there is none or it holds symbols."""
+
+    row: Json
+    place: str
+    kind: str
+    number: Any
+    delta: str
+
+    @property
+    def audit(self) -> str:
+        """The name of the audit that bounds this claim from below."""
+        if self.kind in ("GDP", "ZCDP"):
+            return LENS
+        return f"raw-{self.delta or '0'}"
+
+
+def check_claims(case: Case) -> list[str]:
+    """Check every claim, its verdict and the verdict of the whole; returns what stays on trust.
+
+    Errors: CertificateRejected naming the first claim that does not follow.
+    """
+    claims = [_stated(row) for row in case.predicate["claims"]]
+    require(claims, "no claims: nothing is certified")
+    require(len({c.row["id"] for c in claims}) == len(claims), "two claims have one name")
+    trusted, verdicts = [], []
+    for claim in claims:
+        value = _value(claim, case)
+        trusted += _outcome(claim, value, case)
+        _lowers(claim, case.bounds)
+        verdicts.append(_verdict(claim, value, case))
+        same = claim.row["verdict"] == verdicts[-1]
+        require(same, f"{claim.place}: the verdict would be {verdicts[-1]}")
+    worst = min(verdicts, key=VERDICTS.index)
+    stated = case.predicate["verdict"]
+    require(stated["status"] == worst, f"the verdict would be {worst}")
+    require(stated["margin"] == _margin(claims, case), "the margin is not that of its claim")
+    _audits(claims, case)
+    return trusted
+
+
+# --- what is claimed -----------------------------------------------------------------------------
+
+
+def _stated(row: Json) -> Stated:
+    """The claim, with its number, its words and its decimals saying the same."""
+    place, number = f"claim {row['id'][:40]}", decode_number(row["exact"])
+    kind, _, inside = row["stated_text"].removesuffix(")").partition("(")
+    require(kind in KINDS, f"{place}: its text names no kind of guarantee")
+    measure, name, _ = KINDS[kind]
+    shown, _, delta = inside.partition(", delta=")
+    require(shown == f"{name}={readable(number)}", f"{place}: its text is not its exact value")
+    require((delta != "") == (kind == "ApproxDP"), f"{place}: its text is of another kind")
+    if row["stated"] is None:
+        require(unknowns(number) or _fraction(delta) is None, f"{place}: its number is missing")
+        return Stated(row, place, kind, number, "")
+    expected = {"measure": measure, name: decimal_upper(number)}
+    if delta:
+        exact = _fraction(delta)
+        expected["delta"] = row["stated"]["delta"] if exact is None else decimal_upper(exact)
+    require(row["stated"] == expected, f"{place}: its number is not its exact value")
+    return Stated(row, place, kind, number, expected.get("delta", ""))
+
+
+def _fraction(text: str) -> Fraction | None:
+    top, _, bottom = text.partition("/")
+    if bottom:
+        return decode_number(text) if top.isdecimal() and bottom.isdecimal() else None
+    return decimal(text) if top[:1].isdecimal() and top.replace(".", "").isdecimal() else None
+
+
+def _value(claim: Stated, case: Case) -> Value | None:
+    row, place, calculus = claim.row, claim.place, KINDS[claim.kind][2]
+    if row["step"] is None:
+        require(row["check"] == "unsupported", f"{place}: its step is missing")
+        require(row["upper"] is None and not row["attained"], f"{place}: a bound without a step")
+        require(_uncovered(claim, case), f"{place}: there are rules for it")
+        return None
+    require(row["step"] < len(case.values), f"{place}: its step is missing")
+    value = case.values[row["step"]]
+    conclusion = case.predicate["derivation"]["steps"][row["step"]]["conclusion"]
+    require(value.node == case.root, f"{place}: its step is not about the whole declaration")
+    require(value.calculus == calculus, f"{place}: its step is in another measure")
+    require(claim.delta == conclusion.get("delta", ""), f"{place}: its step is at another delta")
+    require(row["upper"] == conclusion, f"{place}: its upper bound is not its step's")
+    require(row["attained"] == value.attained, f"{place}: 'attained' is not its step's")
+    return value
+
+
+def _uncovered(claim: Stated, case: Case) -> bool:
+    """Whether no calculus gives the whole declaration a number in the claim's measure."""
+    names = CALCULI if claim.kind == "ApproxDP" else (KINDS[claim.kind][2],)
+    found = [own_bound(case.root, name, case.adjacency) for name in names]
+    symbols = any(v is not None and not callable(v) and unknowns(_first(v)) for v in found)
+    return all(v is None for v in found) or (claim.kind == "ApproxDP" and bool(symbols))
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, tuple) else value
+
+
+# --- proved, refuted, unproved -------------------------------------------------------------------
+
+
+def _outcome(claim: Stated, value: Value | None, case: Case) -> list[str]:
+    """Errors: CertificateRejected where the check would come out differently."""
+    if value is None:
+        return []
+    stated = claim.row["check"]
+    if unknowns(claim.number) or unknowns(value.number):
+        require(stated != "unsupported", f"{claim.place}: there are rules for it")
+        return [f"{claim.place}: {stated}, for symbols; only the accountant compared them"]
+    expected = _expected(claim, value, case)
+    require(stated == expected, f"{claim.place}: the check would come out {expected}")
+    return []
+
+
+def _expected(claim: Stated, value: Value, case: Case) -> str:
+    if any(case.statuses[name] == "violated" for name in value.assumes):
+        return "unproved"
+    if _at_most(value.number, claim.number):
+        return "proved"
+    reached = value.reached
+    above = reached is not None and not is_infinite(value.number)
+    return "refuted" if above and _above(_first(reached), claim.number) else "unproved"
+
+
+def _above(number: Any, other: Any) -> bool:
+    if not is_symbolic(number) and not is_symbolic(other):
+        return bool(number > other)
+    return bool(enclose(number) > enclose(other))
+
+
+def _at_most(upper: Any, claimed: Any) -> bool:
+    if is_infinite(upper):
+        return False
+    if not is_symbolic(upper) and not is_symbolic(claimed):
+        return bool(upper <= claimed)
+    if enclose(upper) <= enclose(claimed):
+        return True
+    if enclose(upper) > enclose(claimed):
+        return False
+    import sympy
+
+    difference = sympify(upper) - sympify(claimed)
+    if sympy.count_ops(difference) > LARGEST_DIFFERENCE:
+        return bool(canonical(difference) == 0)
+    return bool(sympy.simplify(difference) == 0)
+
+
+# --- lower bounds --------------------------------------------------------------------------------
+
+
+def _lowers(claim: Stated, bounds: Mapping[str, Bound]) -> None:
+    """The bounds shown with a claim are all that its audits give, and no more."""
+    row, place = claim.row, claim.place
+    bound = bounds.get(claim.audit)
+    if row["stated"] is not None:
+        listed = bound is not None or not bounds
+        require(listed, f"{place}: the audit {claim.audit} is missing")
+        require((row["lower"] is None) == (bound is None), f"{place}: its lower bound is missing")
+        family = claim.kind == "ApproxDP" and claim.delta != "0" and LENS in bounds
+        shown = row["lower_conditional"] is not None
+        require(shown == family, f"{place}: its conditional bound is missing, or of another claim")
+    if row["lower"] is not None:
+        require(bound is not None, f"{place}: its lower bound names no audit")
+        _unconditional(claim, row["lower"], bound)  # type: ignore[arg-type]
+    if row["lower_conditional"] is not None:
+        require(LENS in bounds, f"{place}: its conditional bound names no audit")
+        _conditional(claim, row["lower_conditional"], bounds[LENS])
+
+
+def _unconditional(claim: Stated, shown: Json, bound: Bound) -> None:
+    place = claim.place
+    labels = (shown["confidence"], shown["conditional_on"], shown["audit"])
+    require(labels == (SHOWN_LEVEL, "", claim.audit), f"{place}: its lower bound is mislabelled")
+    if claim.kind == "ZCDP":
+        require(shown["measure"] == "zcdp", f"{place}: its lower bound is in another measure")
+        held = rounded_down(shown["rho"], bound.shown_rho, 3 * SLACK)
+        require(held, f"{place}: its lower bound does not follow from {claim.audit}")
+        return
+    same = {k: v for k, v in shown.items() if k not in ("confidence", "conditional_on", "audit")}
+    require(same == bound.row["lower_bounds"][0], f"{place}: its lower bound is not its audit's")
+
+
+def _conditional(claim: Stated, shown: Json, bound: Bound) -> None:
+    """An epsilon at which the Gaussian profile of the lens's mu still reaches delta."""
+    place = claim.place
+    labels = (shown["confidence"], shown["conditional_on"], shown["audit"], shown["measure"])
+    known = labels == (SHOWN_LEVEL, FAMILY, LENS, "approx_dp") and shown["delta"] == claim.delta
+    require(known, f"{place}: its conditional bound is mislabelled")
+    epsilon, delta = decimal(shown["epsilon"]), enclose(decimal(shown["delta"]))
+    mu = decimal(bound.row["lower_bounds"][0]["mu"])
+    more = epsilon * (1 + Fraction(1, 10**6)) + Fraction(1, 10**6)
+    reached = epsilon == 0 or (mu > 0 and gaussian_delta(epsilon, mu) >= delta)
+    tight = mu == 0 or not gaussian_delta(more, mu) > delta
+    require(reached and tight, f"{place}: its conditional bound does not follow from the lens")
+
+
+# --- verdicts ------------------------------------------------------------------------------------
+
+
+def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
+    if _exceeds(claim, claim.number, case.bounds) or claim.row["check"] == "refuted":
+        return "refuted"
+    if any(row["status"] == "broken" for row in case.predicate["conformance"]):
+        return "alarm"
+    if value is not None and _exceeds(claim, value.number, case.bounds):
+        return "alarm"
+    if _lens_above_accounted(case):
+        return "alarm"
+    if claim.row["check"] != "proved":
+        return "unsupported" if value is None else "inconclusive"
+    return _certified(value, case)
+
+
+def _exceeds(claim: Stated, number: Any, bounds: Mapping[str, Bound]) -> bool:
+    """Whether the decisive bound in the claim's measure is certainly above a number."""
+    bound = bounds.get(claim.audit)
+    if bound is None or is_infinite(number) or unknowns(number):
+        return False
+    if claim.kind == "ZCDP":
+        return bool(bound.decisive_rho * (1 - enclose(SLACK)) > enclose(number))
+    return _above(bound.decisive_lower, number)
+
+
+def _lens_above_accounted(case: Case) -> bool:
+    mu = own_mu(case.root, case.adjacency)
+    return mu is not None and LENS in case.bounds and _above(case.bounds[LENS].decisive_lower, mu)
+
+
+def _certified(value: Value | None, case: Case) -> str:
+    from_steps = {i for row in case.predicate["derivation"]["steps"] for i in row["assumes"]}
+    own = value.assumes if value is not None else frozenset[str]()
+    found = {s for name, s in case.statuses.items() if name in own or name not in from_steps}
+    if "violated" in found:
+        return "inconclusive"
+    return "certified" if found <= {"enforced"} else "certified_under_assumptions"
+
+
+def _margin(claims: list[Stated], case: Case) -> str:
+    """Claimed minus accounted, rounded down, for the first claim that has both as fractions."""
+    for claim in claims:
+        step = claim.row["step"]
+        number = None if step is None else case.values[step].number
+        if isinstance(number, Fraction) and isinstance(claim.number, Fraction):
+            return decimal_lower(claim.number - number, 6)
+    return ""
+
+
+def _audits(claims: list[Stated], case: Case) -> None:
+    """An audit is said to refute where its decisive bound is above a claim."""
+    refuting = {c.audit for c in claims if _exceeds(c, c.number, case.bounds)}
+    for name, bound in case.bounds.items():
+        expected = "refuted" if name in refuting else "not_refuted"
+        same = bound.row["verdict"] == expected
+        require(same, f"audit {name[:40]}: its verdict would be {expected}")

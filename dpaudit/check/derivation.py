@@ -1,0 +1,263 @@
+"""The derivation, step by step: each conclusion follows from its node, premises and witness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.arithmetic import (
+    decimal_upper,
+    enclose,
+    infinity,
+    is_infinite,
+    is_symbolic,
+    working_precision,
+)
+from dpaudit.check.assumptions import own_assumption
+from dpaudit.check.reading import SLACK, TINY, Json, decimal, require, rounded_up, value_text
+from dpaudit.check.theorems import ATTAINED, LEAVES, RENYI_SYMBOL, bound, gaussian_delta, rule_name
+from dpaudit.nodes import Node, postorder
+from dpaudit.wire import decode_number
+
+ORDERS = ("2", "4", "8", "16", "32", "64")
+LARGEST_EPSILON = Fraction(2) ** 99
+MEASURES = {
+    "pure": ("pure_dp", "epsilon"),
+    "approx": ("approx_dp", "epsilon"),
+    "zcdp": ("zcdp", "rho"),
+    "gdp": ("gdp", "mu"),
+    "rdp": ("rdp", ""),
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A step's re-derived bound.
+
+    ``upper``: exact, a function of the order (rdp), or a pair (approx).  ``reached``: a value that
+    some data and queries reach, None where that is not known.  ``in_one_part``: one record can
+    saturate it in one part of a partition only.
+    """
+
+    node: Node
+    calculus: str
+    upper: Any
+    attained: bool
+    in_one_part: bool
+    reached: Any
+    assumes: frozenset[str]
+    converted: bool = False
+
+    @property
+    def number(self) -> Any:
+        """The epsilon, rho or mu of the bound."""
+        return self.upper[0] if isinstance(self.upper, tuple) else self.upper
+
+
+def rederive(predicate: Json, root: Node) -> list[Value]:
+    """Every step's value, in order.
+
+    Errors: CertificateRejected naming the first step that does not follow.
+    """
+    nodes = {node.digest: node for node in postorder(root)}
+    adjacency = predicate["scope"]["adjacency"]
+    values: list[Value] = []
+    for number, row in enumerate(predicate["derivation"]["steps"]):
+        place = f"step {number} ({row['rule'][:40]})"
+        require(row["id"] == number, f"{place}: steps are out of order")
+        require(row["node"] in nodes, f"{place}: its node is not in the declaration")
+        require(all(p < number for p in row["premises"]), f"{place}: a premise comes later")
+        premises = [values[p] for p in row["premises"]]
+        values.append(_step(row, nodes[row["node"]], premises, place, adjacency))
+    return values
+
+
+def _step(row: Json, node: Node, premises: list[Value], place: str, adjacency: str) -> Value:
+    converts = row["rule"].startswith("convert.")
+    if converts:
+        value = _conversion(row, node, premises, place)
+    else:
+        value = _fold(row["rule"], row["calculus"], node, premises, place, adjacency)
+    own = own_assumption(node)
+    expected = [own["id"]] if own and not converts else []
+    require(row["assumes"] == expected, f"{place}: its assumptions are not those of its node")
+    require(row["calculus"] == value.calculus, f"{place}: its calculus is {value.calculus}")
+    require(row["attained"] == value.attained, f"{place}: 'attained' does not follow")
+    require(row["node_text"] == node.head, f"{place}: its text is not its node's")
+    _conclusion(row, value, place)
+    return value
+
+
+def _fold(
+    rule: str, calculus: str, node: Node, premises: list[Value], place: str, adjacency: str
+) -> Value:
+    require(
+        [p.node.digest for p in premises] == [child.digest for child in node.children]
+        and all(p.calculus == calculus and not p.converted for p in premises),
+        f"{place}: premises of another node or calculus",
+    )
+    expected = rule_name(calculus, node, adjacency)
+    require(rule == expected, f"{place}: the rule for this node under {adjacency} is {expected}")
+    own = own_assumption(node)
+    upper = bound(calculus, node, [p.upper for p in premises])
+    attained = _attained(calculus, node, premises)
+    return Value(
+        node=node,
+        calculus=calculus,
+        upper=upper,
+        attained=attained,
+        in_one_part=type(node).__name__ == "Parallel" or any(p.in_one_part for p in premises),
+        reached=upper if attained else None,
+        assumes=frozenset([own["id"]] if own else ()).union(*(p.assumes for p in premises)),
+    )
+
+
+def _attained(calculus: str, node: Any, premises: list[Value]) -> bool:
+    kind = type(node).__name__
+    if (calculus, kind) in LEAVES:
+        return (calculus, kind) in ATTAINED
+    if kind not in ("Compose", "Repeat", "Parallel") or not all(p.attained for p in premises):
+        return False
+    if kind == "Compose":
+        return sum(p.in_one_part for p in premises) <= 1
+    return not (kind == "Repeat" and node.index is not None and premises[0].in_one_part)
+
+
+def _conclusion(row: Json, value: Value, place: str) -> None:
+    """The stated decimals are at least the re-derived bound, and equal to it to nine digits."""
+    stated = row["conclusion"]
+    measure, name = MEASURES[value.calculus]
+    require(stated["measure"] == measure, f"{place}: its conclusion is in another measure")
+    if value.calculus == "rdp":
+        require([a for a, _ in stated["curve"]] == [*ORDERS], f"{place}: other orders")
+        pairs = [(text, value.upper(Fraction(a))) for a, text in stated["curve"]]
+    elif value.calculus == "approx":
+        pairs = [(stated[k], v) for k, v in zip(("epsilon", "delta"), value.upper, strict=True)]
+    else:
+        pairs = [(stated[name], value.upper)]
+    for text, exact in pairs:
+        require(rounded_up(text, exact), f"{place}: {text} is not its bound, rounded outward")
+    require(row["expression"] == _text(value), f"{place}: its expression is not its value")
+
+
+def _text(value: Value) -> str:
+    if value.calculus != "rdp":
+        return value_text(value.upper)
+    import sympy
+
+    return value_text(value.upper(sympy.Symbol(RENYI_SYMBOL, positive=True)))
+
+
+# --- conversions to (epsilon, delta) -------------------------------------------------------------
+
+
+def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Value:
+    require(len(premises) == 1 and premises[0].node == node, f"{place}: another node's premise")
+    premise, stated, witness = premises[0], row["conclusion"], row["witness"]
+    require(
+        row["rule"] == f"convert.{premise.calculus}_to_approx" and not premise.converted,
+        f"{place}: its premise is of another kind",
+    )
+    delta = decode_number(witness["delta"])
+    require(stated["delta"] == decimal_upper(delta), f"{place}: its delta is not its witness's")
+    epsilon, reached = CONVERSIONS[premise.calculus](premise, delta, stated["epsilon"], witness)
+    require(epsilon is not None, f"{place}: epsilon does not follow")
+    return Value(
+        node=node,
+        calculus="approx",
+        upper=(epsilon, delta),
+        attained=reached is not None,
+        in_one_part=premise.in_one_part,
+        reached=reached,
+        assumes=premise.assumes,
+        converted=True,
+    )
+
+
+Result = tuple[Any, Fraction | None]
+REFUSED: Result = (None, None)
+
+
+def _infinite(text: str) -> Result:
+    return (infinity(), None) if text == "inf" else REFUSED
+
+
+def _from_gdp(premise: Value, delta: Any, text: str, witness: Json) -> Result:
+    """delta(epsilon) <= delta, and not at an epsilon a billionth smaller; the lower end reaches."""
+    mu = premise.upper
+    if is_infinite(mu) or (delta == 0 and mu != 0):
+        return _infinite(text)
+    if mu == 0:
+        return (Fraction(0), Fraction(0) if premise.attained else None) if text == "0" else REFUSED
+    ball, allowed = enclose(mu), enclose(delta)
+    if text == "inf":
+        return REFUSED if gaussian_delta(LARGEST_EPSILON, ball) <= allowed else _infinite(text)
+    epsilon = decimal(text)
+    least = epsilon * (1 - SLACK)
+    tight = epsilon == 0 or not gaussian_delta(least, ball) <= allowed
+    if not (gaussian_delta(epsilon, ball) <= allowed and tight):
+        return REFUSED
+    if not premise.attained:
+        return epsilon, None
+    reached = decimal(witness["epsilon_lower"])
+    held = reached == 0 or gaussian_delta(reached, ball) >= allowed
+    return (epsilon, reached) if held and reached >= least - TINY else REFUSED
+
+
+def _from_number(exact: Any, text: str) -> Result:
+    if not rounded_up(text, exact):
+        return REFUSED
+    # As the accountant: fractions stay exact, other numbers are rounded outward.
+    return (decimal(text) if is_symbolic(exact) and text != "inf" else exact), None
+
+
+def _from_pure(premise: Value, delta: Any, text: str, witness: Json) -> Result:
+    return _from_number(premise.upper, text)
+
+
+def _from_approx(premise: Value, delta: Any, text: str, witness: Json) -> Result:
+    epsilon, own = premise.upper
+    if is_infinite(epsilon) or not (own == delta or enclose(own) <= enclose(delta)):
+        return _infinite(text)
+    return _from_number(epsilon, text)
+
+
+def _from_curve(premise: Value, delta: Any, text: str, witness: Json) -> Result:
+    """The Renyi conversion at the witness's order."""
+    curve = premise.upper if premise.calculus == "rdp" else lambda a: premise.upper * a
+    if delta == 0 or is_infinite(curve(Fraction(2))):
+        return _infinite(text)
+    order = decode_number(witness["order"])
+    if text == "inf" or is_symbolic(order) or order <= 1:
+        return REFUSED
+    with working_precision():
+        a, d = enclose(order), enclose(delta)
+        exact = enclose(curve(order)) + (1 - 1 / a).log() - (d.log() + a.log()) / (a - 1)
+        exact = exact.max(0)
+        held = rounded_up(text, exact)
+    return (decimal(text), None) if held else REFUSED
+
+
+CONVERSIONS: dict[str, Callable[[Value, Any, str, Json], Result]] = {
+    "gdp": _from_gdp,
+    "pure": _from_pure,
+    "approx": _from_approx,
+    "rdp": _from_curve,
+    "zcdp": _from_curve,
+}
+
+
+# --- the checker's own fold ----------------------------------------------------------------------
+
+
+def own_bound(root: Node, calculus: str, adjacency: str) -> Any:
+    """The bound of a declaration in one calculus; None where a node has no rule."""
+    done: dict[str, Any] = {}
+    for node in postorder(root):
+        if rule_name(calculus, node, adjacency) is None:
+            return None
+        if node.digest not in done:
+            done[node.digest] = bound(calculus, node, [done[c.digest] for c in node.children])
+    return done[root.digest]

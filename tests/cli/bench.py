@@ -1,0 +1,91 @@
+"""Small mechanisms with a certificate each: what the tests of certificates and verdicts share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.suite import Suite
+from dpaudit.certify import Certified, Options, Order, certify
+from dpaudit.claim import Claim
+from dpaudit.curator import Curator
+from dpaudit.mechanism import Mechanism, Setting
+from dpaudit.nodes import Laplace, Node
+from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.scope import Scope
+
+SETTING = Setting("a test", "row", "one row", ("the releases",))
+DIGESTS = {"mechanisms/case.py": "0" * 64}
+
+
+@dataclass(frozen=True)
+class Releases:
+    """Releases the mean of the rows under each label in turn; the last of them is the output."""
+
+    node: Node
+    labels: tuple[str, ...] = ()
+
+    def declaration(self, scope: Scope) -> Node:
+        return self.node
+
+    def run(self, curator: Curator) -> Array:
+        released = np.zeros((curator.trials, 1))
+        for label in self.labels:
+            released = curator.release(label, ClippedMean(rows, radius=1.0, norm=self._norm(label)))
+        return released
+
+    def _norm(self, label: str) -> Any:
+        return "l1" if label.startswith("laplace") else "l2"
+
+
+def rows(values: Array) -> Array:
+    """Each record as it is: (1, records, features)."""
+    return np.asarray(values)[None]
+
+
+def scope(adjacency: str = "replace_one") -> Scope:
+    return Scope(adjacency, "record", "central", "transcript")  # type: ignore[arg-type]
+
+
+def mechanism(
+    name: str,
+    node: Node,
+    *guarantees: Node,
+    labels: Sequence[str] = (),
+    adjacency: str = "replace_one",
+    records: Callable[[], Records] | None = None,
+) -> Mechanism:
+    """A mechanism that declares a node and claims guarantees of it."""
+    return Mechanism(
+        name=name,
+        title=f"Case {name}",
+        source="dpaudit's tests",
+        program=Releases(node, tuple(labels)),
+        scope=scope(adjacency),
+        claims=tuple(Claim(guarantee, by="dpaudit's tests") for guarantee in guarantees),
+        setting=SETTING,
+        records=records,
+    )
+
+
+def suite(of: Mechanism, trials: int = 400, **changes: Any) -> Suite:
+    """One of four rows is +1 or -1; the others are zero."""
+    first, second = np.zeros((4, 1)), np.zeros((4, 1))
+    first[1], second[1] = 1.0, -1.0
+    pair = Neighbours(Records(first), Records(second), "replace_one", "a row is +1 or -1")  # type: ignore[arg-type]
+    return Suite(of.name, changes.pop("program", of.program), pair, trials=trials, **changes)
+
+
+def certified(of: Mechanism, attacked: Suite | None = None, seed: int = 7) -> Certified:
+    """Its certificate, by the library's own door."""
+    order = Order(of, attacked, "project", DIGESTS)
+    return certify([order], Options(seed=seed, targets=(of.name,)))[0]
+
+
+def laplace(scale: object, label: str = "laplace") -> Laplace:
+    return Laplace(label, Fraction(str(scale)))

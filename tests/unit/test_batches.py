@@ -1,0 +1,314 @@
+"""Secret batches: their law, their scope, and scores averaged over coins of the replayer's own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpaudit.curator import Curator, Sampler, draw_batch
+from dpaudit.entitlement import Mask
+from dpaudit.errors import InvalidParameter, SensitivityExceeded, Undeclared
+from dpaudit.nodes import (
+    Compose,
+    Gaussian,
+    Laplace,
+    Node,
+    PoissonSampled,
+    Repeat,
+    SampledWithoutReplacement,
+)
+from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.replayer import Walk
+from dpaudit.scope import Scope
+from tests.kernels_for_tests import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    ZERO_OUT,
+    NoNoise,
+    Releases,
+    Stated,
+    Written,
+    replayer,
+    sampled,
+    total,
+    zeroed,
+)
+
+Pair = tuple[Records, Records]
+DATA = Records(np.array([[0.5], [-0.25], [8.0], [0.125]]))
+ANTIPODAL = (Records(np.array([[1.0], [0.0]])), Records(np.array([[-1.0], [0.0]])))
+
+
+def clipped(radius: float = 1.0, **options: Any) -> ClippedMean:
+    return ClippedMean(lambda z: z[None], radius, **{"divisor": 1.0, **options})
+
+
+def sampler(
+    node: Node, scope: Scope = ZERO_OUT, records: Records = DATA, **options: Any
+) -> Sampler:
+    return Sampler(node, scope, records, rng=np.random.default_rng(0), **options)
+
+
+# --- secret batches ------------------------------------------------------------------------------
+
+
+def test_poisson_batches_hold_each_record_at_its_rate_independently() -> None:
+    """Counts of 4 records and 6 pairs at 20,000 trials, within 5 deviations: 6e-6."""
+    rng = np.random.default_rng(3)
+    chosen = draw_batch(PoissonSampled(Gaussian("a", 1), 0.3), 20_000, 4, rng)
+    deviation = (0.21 / 20_000) ** 0.5
+    assert np.abs(chosen.mean(axis=0) - 0.3).max() < 5 * deviation
+    assert np.abs(np.corrcoef(chosen.T) - np.eye(4)).max() < 5 / 20_000**0.5
+    sizes = np.bincount(chosen.sum(axis=1), minlength=5)
+    expected = 20_000 * np.asarray(stats.binom.pmf(range(5), 4, 0.3))
+    assert stats.chisquare(sizes, expected).pvalue > 1e-4
+
+
+def test_batches_without_replacement_are_uniform_and_exact() -> None:
+    """The 10 subsets of 2 of 5 are equally frequent: chi-square at level 1e-4."""
+    node = SampledWithoutReplacement(Gaussian("a", 1), 2, 5)
+    chosen = draw_batch(node, 20_000, 5, np.random.default_rng(4))
+    assert (chosen.sum(axis=1) == 2).all()
+    subsets = np.unique(chosen @ (1 << np.arange(5)), return_counts=True)[1]
+    assert len(subsets) == 10
+    assert stats.chisquare(subsets).pvalue > 1e-4
+    whole = SampledWithoutReplacement(Gaussian("a", 1), 5, 5)
+    assert draw_batch(whole, 3, 5, np.random.default_rng(5)).all()
+
+
+def batch_sums(node: Node, scope: Scope = ZERO_OUT, trials: int = 2000) -> Array:
+    query = clipped(100.0, divisor=1.0)
+
+    def body(curator: Curator) -> Array:
+        found = []
+        for _ in range(3):
+            with curator.batch("a") as batch:
+                found += [curator.release(label, query, rows=batch) for label in ("a", "b")]
+        return np.concatenate(found, axis=1)
+
+    records = Records(np.array([[2.0**i] for i in range(6)]))
+    curator = sampler(node, scope, records, trials=trials, kernels={Gaussian: NoNoise})
+    return body(curator)
+
+
+def test_releases_of_one_step_share_a_batch_and_steps_do_not() -> None:
+    both = Compose(Gaussian("a", 1), Gaussian("b", 1))
+    sums = batch_sums(Repeat(SampledWithoutReplacement(both, 2, 6), 3))
+    np.testing.assert_array_equal(sums[:, ::2], sums[:, 1::2])
+    steps = sums[:, ::2]
+    assert set(np.unique(steps)) == {2.0**i + 2.0**j for i in range(6) for j in range(i)}
+    same = (steps[:, 0] == steps[:, 1]).mean()
+    assert same == pytest.approx(1 / 15, abs=0.03)
+
+
+def test_a_batch_is_valid_inside_its_step_and_for_its_labels() -> None:
+    node = Compose(Repeat(PoissonSampled(Gaussian("a", 1), 0.5), 2), Gaussian("b", 1))
+    curator, query = sampler(node, ZERO_OUT), clipped(divisor=2)
+    with curator.batch("a") as batch:
+        with pytest.raises(InvalidParameter, match="one step, one batch"), curator.batch("a"):
+            pass
+        with pytest.raises(Undeclared, match=r"'b'.*asked on a secret batch"):
+            curator.release("b", query, rows=batch)
+        curator.release("a", query, rows=batch)
+        with pytest.raises(Undeclared, match="next batch"):
+            curator.release("a", query, rows=batch)
+    with pytest.raises(Undeclared, match="inside the step"):
+        curator.release("a", query, rows=batch)
+    with pytest.raises(Undeclared, match="not declared under a sampling"), curator.batch("b"):
+        pass
+    assert curator.entitlements.counts() == {"a": (2, 1, 1), "b": (1, 0, 0)}
+
+
+def test_a_step_that_fails_closes_its_batch() -> None:
+    curator = sampler(Repeat(PoissonSampled(Gaussian("a", 1), 0.5), 2), ZERO_OUT)
+    with pytest.raises(RuntimeError), curator.batch("a"):
+        raise RuntimeError
+    with curator.batch("a") as batch:
+        curator.release("a", clipped(), rows=batch)
+    assert len(curator.transcript) == 1
+
+
+def test_a_fixed_population_is_that_of_the_records() -> None:
+    node = SampledWithoutReplacement(Gaussian("a", 1), 2, 5)
+    with pytest.raises(InvalidParameter, match="another number of records"):
+        sampler(node)
+    with pytest.raises(InvalidParameter, match="add_remove"):
+        sampler(SampledWithoutReplacement(Gaussian("a", 1), 2, 4), ADD_REMOVE)
+
+
+# --- latent coins --------------------------------------------------------------------------------
+
+CANARY = (Records(np.array([[1.0], [0.0], [0.0]])), Records(np.zeros((3, 1))))
+
+
+def in_batches(node: Node, rounds: int, norm: Any, labels: str = "a") -> Written:
+    def body(curator: Curator) -> None:
+        for _ in range(rounds):
+            with curator.batch(labels[0]) as batch:
+                for label in labels:
+                    curator.release(label, clipped(norm=norm), rows=batch)
+
+    return Written(node, body)
+
+
+def lower_bound_on_epsilon(scores: tuple[Array, Array], level: float, delta: float) -> float:
+    """log((P0(S > level) - delta) / P1(S > level)) from Clopper-Pearson ends at 1 - 5e-5 each."""
+    n0, n1 = (len(s) for s in scores)
+    hits = [int((s > level).sum()) for s in scores]
+    low = stats.beta.ppf(5e-5, hits[0], n0 - hits[0] + 1)
+    high = stats.beta.ppf(1 - 5e-5, hits[1] + 1, n1 - hits[1])
+    return float(np.log(max(low - delta, 1e-300) / high))
+
+
+def scores_of(program: Written, scope: Scope, pair: Pair, trials: int) -> tuple[Array, Array]:
+    found = []
+    for own in (0, 1):
+        transcript = sampled(program, pair[own], scope, seed=own, trials=trials).transcript
+        replay = replayer(program, pair, scope, coins=99).inspect(transcript, own=own)
+        assert replay.attack == "averaged(32)"
+        assert replay.violations == ()
+        found.append(replay.scores)
+    return found[0], found[1]
+
+
+class Remembering(Sampler):
+    """A sampler that tells its secret batches."""
+
+    def _draw(self, sampling: Node) -> list[Mask]:
+        self.drawn = super()._draw(sampling)
+        return self.drawn
+
+
+class Cheating(Walk):
+    """A walk that replays the recorded batch."""
+
+    recorded: list[Mask]
+
+    def _draw(self, sampling: Node) -> list[Mask]:
+        super()._draw(sampling)
+        return self.recorded * self._draws
+
+
+def scores_with_recorded_coins(program: Written, pair: Pair, trials: int) -> tuple[Array, Array]:
+    found = []
+    node = program.node
+    for own in (0, 1):
+        rng = np.random.default_rng(own)
+        sampler = Remembering(node, ZERO_OUT, pair[own], rng=rng, trials=trials)
+        program.run(sampler)
+        densities = []
+        for records in pair:
+            walk = Cheating(node, ZERO_OUT, records, sampler.transcript, coins=0, draws=1)
+            walk.recorded = sampler.drawn
+            program.run(walk)
+            densities.append(walk.log_density)
+        found.append(densities[0] - densities[1])
+    return found[0], found[1]
+
+
+def test_averaged_coins_never_exceed_the_true_epsilon_and_recorded_coins_do() -> None:
+    """Poisson-sampled Laplace, rate .3, eps 5.5: truly log(1 + .3 (e^5.5 - 1)) = 4.30 at most.
+
+    Either bound is wrong with probability 1e-4; both levels are fixed.
+    """
+    node = PoissonSampled(Laplace("a", 1 / 5.5), 0.3)
+    program = in_batches(node, 1, "l1")
+    true = math.log(1 + 0.3 * math.expm1(5.5))
+    pair = zeroed(CANARY[0].values, 0)
+    averaged = scores_of(program, ZERO_OUT, pair, 200_000)
+    bound = lower_bound_on_epsilon(averaged, 3.5, 0.0)
+    assert 0.8 * true < bound <= true == pytest.approx(4.30, abs=0.01)
+    recorded = scores_with_recorded_coins(program, pair, 200_000)
+    assert lower_bound_on_epsilon(recorded, 5.4, 0.0) > true
+
+
+LAST = np.array([[0.0], [0.0], [1.0]])
+NEIGHBOURS = {
+    ZERO_OUT.adjacency: zeroed(LAST, 2),
+    ADD_REMOVE.adjacency: (Records(LAST), Records(LAST[:2])),
+}
+
+
+@pytest.mark.parametrize("scope", [ZERO_OUT, ADD_REMOVE], ids=lambda s: s.adjacency)
+def test_poisson_gaussian_bounds_stay_below_the_truth(scope: Scope) -> None:
+    """One step at rate .2, z = .5: delta(eps) of the mixture is exact.
+
+    Three fixed levels, each bound wrong with probability 1e-4.
+    """
+    program = in_batches(PoissonSampled(Gaussian("a", 0.5), 0.2), 1, "l2")
+    scores = scores_of(program, scope, NEIGHBOURS[scope.adjacency], 40_000)
+    delta = 0.01
+    true = next(e for e in np.arange(0.0, 20.0, 0.001) if mixture_delta(e, 0.2, 0.5) <= delta)
+    bounds = [lower_bound_on_epsilon(scores, level, delta) for level in (0.5, 1.0, 2.0)]
+    assert 0.6 * true < max(bounds) <= true
+
+
+def mixture_delta(epsilon: float, rate: float, z: float) -> float:
+    """Hockey-stick divergence of (1-q) N(0, z^2) + q N(1, z^2) from N(0, z^2), in closed form."""
+    if math.expm1(epsilon) + rate <= 0:
+        return 1.0
+    ratio = math.log((math.exp(epsilon) - 1 + rate) / rate)
+    edge = z * z * ratio + 0.5
+    above = rate * stats.norm.sf((edge - 1) / z) + (1 - rate) * stats.norm.sf(edge / z)
+    return float(above - math.exp(epsilon) * stats.norm.sf(edge / z))
+
+
+def test_a_step_of_two_releases_is_averaged_over_one_batch() -> None:
+    """The average of products, not the product of averages: exact for a batch of all records."""
+    both = Compose(Gaussian("a", 1), Gaussian("b", 1))
+    node = Repeat(SampledWithoutReplacement(both, 3, 3), 2)
+    program = in_batches(node, 2, "l2", "ab")
+    transcript = sampled(program, CANARY[0], REPLACE_ONE, seed=1, trials=9).transcript
+    averaged = replayer(program, CANARY, REPLACE_ONE, draws=2).scores(transcript)
+    plain = Releases(Repeat(both, 2), tuple((label, clipped()) for label in "abab"))
+    exact = replayer(plain, CANARY, REPLACE_ONE).scores(transcript)
+    np.testing.assert_allclose(averaged, exact, rtol=1e-9)
+
+
+def test_the_average_is_the_mixture_in_the_limit() -> None:
+    """With 4,000 draws the averaged ratio is that of the exact mixture within 15%."""
+    node = PoissonSampled(Compose(Gaussian("a", 1), Gaussian("b", 1)), 0.4)
+    program = in_batches(node, 1, "l2", "ab")
+    pair = zeroed(CANARY[0].values, 0)
+    transcript = sampled(program, pair[0], ZERO_OUT, seed=2, trials=30).transcript
+    scores = replayer(program, pair, ZERO_OUT, draws=4000).scores(transcript)
+    a, b = (event.released[:, 0] for event in transcript)
+    ratio = 0.6 + 0.4 * np.exp(a + b - 1)
+    np.testing.assert_allclose(np.exp(scores), ratio, rtol=0.15)
+
+
+def test_an_equal_seed_does_not_bring_back_the_recorded_batch() -> None:
+    """A replayer seeded like the sampler would otherwise replay the very batches of the run."""
+    node = Repeat(PoissonSampled(Gaussian("a", 1), 0.5), 1)
+    rng = np.random.default_rng(7)
+    sampler = Remembering(node, ZERO_OUT, CANARY[0], rng=rng, trials=500)
+    program = in_batches(node, 1, "l2")
+    program.run(sampler)
+    walk = Walk(node, ZERO_OUT, CANARY[0], sampler.transcript, coins=7, draws=1)
+    with walk.batch("a"):
+        agreement = (walk._latent[0] == sampler.drawn[0]).mean()
+    assert agreement == pytest.approx(0.5, abs=0.1)
+
+
+def test_violations_inside_a_batch_are_found() -> None:
+    def body(curator: Curator) -> None:
+        with curator.batch("a") as batch:
+            curator.release("a", Stated(total, 0.5), rows=batch)
+
+    program = Written(PoissonSampled(Gaussian("a", 1), 0.5), body)
+    transcript = sampled(program, ANTIPODAL[0], REPLACE_ONE, seed=1, trials=3).transcript
+    with pytest.raises(SensitivityExceeded, match=r"'a'.*stated l2 sensitivity"):
+        replayer(program, ANTIPODAL, REPLACE_ONE).scores(transcript)
+
+
+def test_without_noise_in_a_batch_the_score_is_infinite_where_the_record_was_in() -> None:
+    program = in_batches(PoissonSampled(Gaussian("a", 1), 0.5), 1, "l2")
+    pair = zeroed(CANARY[0].values, 0)
+    kernels = {Gaussian: NoNoise}
+    sampler = sampled(program, pair[0], ZERO_OUT, seed=1, trials=400, kernels=kernels)
+    scores = replayer(program, pair, ZERO_OUT).scores(sampler.transcript)
+    assert 50 < np.isposinf(scores).sum() < 150
