@@ -28,6 +28,8 @@ FACTORED = 10**40
 EXPLICIT_TERMS = 100
 MAXIMUM_TERMS = 100_000
 HEADS = tuple("Add Mul Pow exp log tanh erf erfinv Max Min Abs floor ceiling Sum Tuple".split())
+# What SymPy raises where it is asked for something it cannot do, or that makes no sense.
+SYMPY_ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def is_symbolic(value: object) -> bool:
@@ -156,8 +158,8 @@ def infinity() -> Number:
 
 
 def is_infinite(value: Number) -> bool:
-    """Whether an exact value is infinite."""
-    return is_symbolic(value) and value.is_infinite is True
+    """Whether a settled value is infinite (SymPy's own answer may take it a minute)."""
+    return is_symbolic(value) and head(value) == "Infinity"
 
 
 def settled(value: Number) -> Number:
@@ -283,7 +285,10 @@ def _sum(value: Any, index: Any, times: Number) -> Number:
     import sympy
 
     last = sympy.Dummy("n", integer=True, positive=True)
-    closed = sympy.Sum(value, (index, 1, last)).doit()
+    try:
+        closed = sympy.Sum(value, (index, 1, last)).doit()
+    except SYMPY_ERRORS:
+        closed = sympy.nan
     if _telescopes(closed, value, index, last):
         return canonical(closed.subs(last, sympify(times)))
     return sympy.Sum(value, (index, 1, sympify(times)))

@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dpaudit.arithmetic import decimal_lower, decimal_upper, is_symbolic, readable
+from dpaudit.arithmetic import decimal_lower, decimal_upper, is_symbolic, readable, unknowns
 from dpaudit.audit.verdict import Judged, Lower
 from dpaudit.calculus import Step
 from dpaudit.claim import Claim
@@ -175,19 +175,19 @@ def _step_row(number: int, step: Step, premises: list[int]) -> Json:
 
 
 def conclusion(step: Step) -> Json:
-    """A step's bound as decimal strings, rounded outward."""
+    """A step's bound as decimal strings, rounded outward; "inf" while it depends on a round."""
     if step.calculus == "approx":
-        epsilon, delta = step.value
-        return {
-            "measure": "approx_dp",
-            "epsilon": decimal_upper(epsilon),
-            "delta": decimal_upper(delta),
-        }
+        epsilon, delta = map(_rounded, step.value)
+        return {"measure": "approx_dp", "epsilon": epsilon, "delta": delta}
     if step.calculus == "rdp":
-        rows = [[str(a), decimal_upper(_at_order(step.value, a))] for a in RENYI_ORDERS]
+        rows = [[str(a), _rounded(_at_order(step.value, a))] for a in RENYI_ORDERS]
         return {"measure": "rdp", "curve": rows}
     measure, name = MEASURES[step.calculus]
-    return {"measure": measure, name: decimal_upper(step.value)}
+    return {"measure": measure, name: _rounded(step.value)}
+
+
+def _rounded(value: Any) -> str:
+    return "inf" if unknowns(value) else decimal_upper(value)
 
 
 def _at_order(value: Any, alpha: int) -> Any:

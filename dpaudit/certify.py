@@ -20,7 +20,7 @@ import numpy as np
 
 from dpaudit import __version__
 from dpaudit.account import Account
-from dpaudit.arithmetic import decimal_lower, decimal_upper, is_infinite, plain
+from dpaudit.arithmetic import decimal_lower, decimal_upper, is_infinite, plain, unknowns
 from dpaudit.audit.attack import Attacked, attack, program_text
 from dpaudit.audit.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.suite import Suite
@@ -53,15 +53,16 @@ from dpaudit.certificate import (
     validate,
 )
 from dpaudit.check import standing
+from dpaudit.claim import Checked
 from dpaudit.curator import Sampler, system_generator
 from dpaudit.errors import InvalidParameter
 from dpaudit.mechanism import Mechanism
 from dpaudit.nodes import Assumption, Status, to_table
 from dpaudit.plain import in_plain_words
+from dpaudit.scope import Adjacency
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 PROFILE_POINTS = 61
-TYPICAL_DELTA = Fraction(1, 10**6)
 TRADEOFF_POINTS = 61
 ROC_POINTS = 9
 
@@ -118,6 +119,7 @@ def _certify(
     mechanism = order.mechanism
     account = Account(mechanism.declaration, mechanism.scope)
     checks = [claim.check_account(account) for claim in mechanism.claims]
+    _require_numbers(checks)
     seed = int(reproduce["root_seed"], 16)
     attacked = None if order.suite is None else _attack(index, order, options, budget, seed)
     lens_bound = None if attacked is None else lens(attacked, budget)
@@ -144,6 +146,17 @@ def _certify(
     certificate = statement(predicate)
     validate(certificate)
     return Certified(mechanism, judged, attacked, verdict, certificate)
+
+
+def _require_numbers(checks: Sequence[Checked]) -> None:
+    """Errors: InvalidParameter for a bound that still holds symbols, before anything is run."""
+    for step in (c.step for c in checks if c.step is not None):
+        symbols = unknowns(step.value[0] if isinstance(step.value, tuple) else step.value)
+        if symbols:
+            names = ", ".join(sorted(map(str, symbols)))
+            raise InvalidParameter(
+                f"{step.node.head}: a certificate holds numbers; bind {names} first"
+            )
 
 
 def _attack(index: int, order: Order, options: Options, budget: ErrorBudget, seed: int) -> Attacked:
@@ -256,10 +269,13 @@ def _distinct(rows: list[Json]) -> list[Json]:
 def _curves(account: Account, roots: Sequence[Step]) -> list[Json]:
     """Privacy profile (upper) and trade-off curve (lower) for the figures."""
     largest = max((_epsilon(step) for step in roots), default=Fraction(0)) or _typical(account)
-    epsilons = [largest * Fraction(3 * k, 2 * (PROFILE_POINTS - 1)) for k in range(PROFILE_POINTS)]
+    shares = [Fraction(3 * k, 2 * (PROFILE_POINTS - 1)) for k in range(PROFILE_POINTS)]
+    # At the printed abscissae, so that the printed ordinates are theirs.
+    epsilons = [Fraction(decimal_upper(largest * share)) for share in shares]
+    alphas = [Fraction(decimal_lower(alpha)) for alpha in _alphas()]
     rows = {
         "profile": [[decimal_upper(e), d] for e, d in account.profile(epsilons)],
-        "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff(_alphas())],
+        "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff(alphas)],
     }
     return [{"measure": k, "curve": v} for k, v in rows.items() if v]
 
@@ -270,9 +286,10 @@ def _epsilon(step: Step) -> Fraction:
 
 
 def _typical(account: Account) -> Fraction:
-    """An epsilon that shows the profile where no claim names one."""
-    found = _epsilon(account.epsilon(TYPICAL_DELTA)) if "gdp" in account.routes() else Fraction(0)
-    return found or Fraction(1)
+    """An epsilon that shows the profile where no claim names one: delta is 3e-7 or less there."""
+    mu = account.step("gdp").value if "gdp" in account.routes() else Fraction(0)
+    end = Fraction(0) if is_infinite(mu) else Fraction(decimal_upper(mu))
+    return end * (end / 2 + 5) or Fraction(1)
 
 
 def _alphas() -> list[Fraction]:
@@ -419,7 +436,8 @@ def _run(mechanism: Mechanism, attacked: Attacked | None, options: Options) -> J
         )
     )
     return {
-        "records": len(records),
+        # Under add_remove the number of records is itself private.
+        "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records),
         "entropy": entropy,
         "metrics": [
             {"name": m.name, "value": f"{m.value:.6g}", "covered": m.covered, "note": m.note}

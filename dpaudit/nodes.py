@@ -42,11 +42,11 @@ def _known(value: Number, *, strict: bool) -> bool | None:
     """Whether a number is > 0 (or >= 0); None where the values of symbols decide."""
     if not is_symbolic(value):
         return bool(value > 0 if strict else value >= 0)
-    found = value.is_positive if strict else value.is_nonnegative
     if symbols := unknowns(value):
-        return found if all(s.is_real for s in symbols) else False
+        known: bool | None = value.is_positive if strict else value.is_nonnegative
+        return known if all(s.is_real for s in symbols) else False
     ball = enclose(value)
-    return found is True or bool(ball > 0 if strict else ball >= 0)
+    return bool(ball > 0 if strict else ball >= 0 or value.is_nonnegative)
 
 
 def positive(value: Number, place: str) -> None:

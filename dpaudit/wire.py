@@ -14,6 +14,7 @@ from typing import Any
 from dpaudit.arithmetic import (
     HEADS,
     MAXIMUM_DIGITS,
+    SYMPY_ERRORS,
     Number,
     canonical,
     enclose,
@@ -31,8 +32,6 @@ _ASSUMPTIONS = ("positive", "negative", "nonnegative", "nonpositive", "integer",
 _CONSTANTS = ("Infinity", "Pi", "Exp1")
 # The size up to which SymPy may be asked to evaluate a head at a number.
 _LARGEST_ARGUMENT = {"Pow": 10**3, "exp": 10**4, "floor": 10**1000, "ceiling": 10**1000}
-# What SymPy raises on arguments that make no sense.
-_MALFORMED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -153,7 +152,7 @@ def _decode_symbol(kind: str, arguments: list[Any], depth: int) -> Number:
         if kind == "Symbol":
             return sympy.Symbol(name, **known)
         return sympy.Function(name, **known)(*inside)
-    except _MALFORMED:
+    except SYMPY_ERRORS:
         raise InvalidParameter(f"malformed {kind} {name!r} on the wire") from None
 
 
@@ -167,7 +166,7 @@ def _build(name: str, arguments: list[Number]) -> Number:
         raise InvalidParameter(f"malformed {name} on the wire")
     try:
         value = getattr(sympy, name)(*map(sympify, arguments))
-    except _MALFORMED:
+    except SYMPY_ERRORS:
         raise InvalidParameter(f"malformed {name} on the wire") from None
     if not all(is_short(canonical(r)) for r in value.atoms(sympy.Rational)):
         raise InvalidParameter(f"{name} on the wire: a number of over {MAXIMUM_DIGITS} digits")

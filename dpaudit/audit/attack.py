@@ -32,6 +32,7 @@ FIRST, SECOND = 0, 1
 BATCH_TRIALS = 2_000
 RESIDUAL_NUMBERS = 8_000_000
 SCORE_DECIMALS = 9
+LARGEST_SCORE = 1e100
 Progress = Callable[[int, int], None]
 
 
@@ -252,17 +253,20 @@ def _scores(results: Mapping[tuple[int, ...], Mapping[str, Any]]) -> dict[tuple[
 
     A log-likelihood ratio with atoms (Laplace) comes out a few units in the last place apart on the
     two data sets: a leak of floating point, not of the mechanism, that would raise false alarms.
+    Infinite scores become finite: no threshold lies between two infinities.
     """
     return {
-        (part, side): np.round(
-            np.concatenate(
-                [results[k]["scores"] for k in sorted(results) if k[1:3] == (side, part)]
-            ),
-            SCORE_DECIMALS,
+        (part, side): _tidy(
+            [results[k]["scores"] for k in sorted(results) if k[1:3] == (side, part)]
         )
         for part in (TRAINING, TEST)
         for side in (FIRST, SECOND)
     }
+
+
+def _tidy(scores: list[Array]) -> Array:
+    finite: Array = np.clip(np.concatenate(scores), -LARGEST_SCORE, LARGEST_SCORE)
+    return finite.round(SCORE_DECIMALS)
 
 
 def _residuals(ordered: list[Mapping[str, Any]]) -> dict[str, Array]:

@@ -73,7 +73,7 @@ def run(predicate: Json) -> Section:
         return Section("run", "The run on data", (Paragraph(text),))
     facts = Facts(
         (
-            Fact("Records", (numbers.grouped(body["records"]),)),
+            Fact("Records", (_records(body["records"]),)),
             Fact("Source of randomness", (body["entropy"],)),
             Fact("Notes", tuple(body["notes"]), "list"),
         )
@@ -184,3 +184,7 @@ def _caution(predicate: Json) -> list[Block]:
         "established for the program."
     )
     return [Paragraph(text, "caution")]
+
+
+def _records(count: int | None) -> str:
+    return "private under this adjacency" if count is None else numbers.grouped(count)

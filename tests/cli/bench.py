@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
+from dpaudit.certificate import validate
 from dpaudit.certify import Certified, Options, Order, certify
+from dpaudit.check import Confirmed, check
 from dpaudit.claim import Claim
 from dpaudit.curator import Curator
 from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import Laplace, Node
+from dpaudit.nodes import Node
 from dpaudit.query import Array, ClippedMean, Records
 from dpaudit.scope import Scope
+from dpaudit.wire import digest
 
 SETTING = Setting("a test", "row", "one row", ("the releases",))
 DIGESTS = {"mechanisms/case.py": "0" * 64}
@@ -87,5 +90,23 @@ def certified(of: Mechanism, attacked: Suite | None = None, seed: int = 7) -> Ce
     return certify([order], Options(seed=seed, targets=(of.name,)))[0]
 
 
-def laplace(scale: object, label: str = "laplace") -> Laplace:
-    return Laplace(label, Fraction(str(scale)))
+Json = dict[str, Any]
+
+
+def forged(certificate: Json, change: Callable[[Json], object]) -> Json:
+    """The certificate with its predicate changed and its digests made again, as a forger would."""
+    forgery = copy.deepcopy(certificate)
+    predicate = forgery["predicate"]
+    change(predicate)
+    own = {"name": "predicate", "digest": {"sha256": digest(predicate)}}
+    forgery["subject"] = [own, *predicate["mechanism"]["implementation"]]
+    return forgery
+
+
+def accept(certificate: Json) -> Confirmed:
+    """What `dpaudit verify` does with a certificate it has read.
+
+    Errors: CertificateRejected.
+    """
+    validate(certificate)
+    return check(certificate)

@@ -110,9 +110,9 @@ def test_clipping_shrinks_onto_the_ball_and_keeps_the_direction(
     clipped = clip_rows(values[None], np.array([r]), norm)[0]
     zero = np.zeros_like(clipped)
     assert (distance(clipped, zero, norm) <= r * (1 + UNIT)).all()
-    finite = np.isfinite(values).all(axis=1)
+    finite: Any = np.isfinite(values).all(axis=1)
     assert not clipped[~finite].any()
-    assert (clipped[finite] * np.sign(values[finite]) >= 0).all()
+    assert np.all(clipped[finite] * np.sign(values[finite]) >= 0)
     quarter = distance(np.where(finite[:, None], values, 0.0) / 4, zero, norm)
     inside: Any = finite & np.less(quarter, r / 4.001)
     np.testing.assert_array_equal(clipped[inside], values[inside])

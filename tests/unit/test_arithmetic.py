@@ -166,7 +166,7 @@ def test_an_enclosure_holds_the_50_digit_value(value: object, truth: object) -> 
     ball = enclose(value, {x: enclose(Fraction(7, 2))})
     low, high = lower_fraction(ball), upper_fraction(ball)
     with mpmath.workdps(50):
-        found = truth(mpmath)  # type: ignore[operator]
+        found = truth(mpmath)
         assert low is not None
         assert high is not None
         slack = abs(found) * mpmath.mpf(10) ** -48

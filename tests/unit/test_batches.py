@@ -267,6 +267,11 @@ def test_a_step_of_two_releases_is_averaged_over_one_batch() -> None:
     plain = Releases(Repeat(both, 2), tuple((label, clipped()) for label in "abab"))
     exact = replayer(plain, CANARY, REPLACE_ONE).scores(transcript)
     np.testing.assert_allclose(averaged, exact, rtol=1e-9)
+    programs: list[Any] = [program, plain]
+    walks = [Walk(p.node, REPLACE_ONE, CANARY[1], transcript, coins=0) for p in programs]
+    for walk, asked in zip(walks, programs, strict=True):
+        asked.run(walk)
+    np.testing.assert_allclose(walks[0].log_density, walks[1].log_density, rtol=1e-9)
 
 
 def test_the_average_is_the_mixture_in_the_limit() -> None:

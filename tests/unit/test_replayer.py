@@ -306,6 +306,21 @@ def test_a_violation_is_raised_by_scores_and_collected_by_inspect(name: str) -> 
     assert replay.scores.shape == (3,)
 
 
+def test_movement_is_measured_in_the_norm_of_the_query() -> None:
+    """(1, 1) has l1-norm 2 and l2-norm 1.41."""
+    pair = (Records(np.ones((1, 2))), Records(np.zeros((1, 2))))
+    for node, query, expected in (
+        (Laplace("a", 1), Stated(total, 1.9, "l1"), 1),
+        (Laplace("a", 1), Stated(total, 2.0, "l1"), 0),
+        (Gaussian("a", 1), Stated(total, 1.9), 0),
+        (Gaussian("a", 1), Stated(total, 1.4), 1),
+    ):
+        program = once(node, query)
+        transcript = sampled(program, pair[0], REPLACE_ONE, seed=2).transcript
+        replay = replayer(program, pair, REPLACE_ONE).inspect(transcript, own=0)
+        assert len(replay.violations) == expected
+
+
 def test_a_value_that_is_not_a_number_is_infinite_evidence() -> None:
     program = once(Gaussian("a", 1), Stated(lambda r: np.log(first_entry(r.values)), 5.0))
     transcript = sampled(program, ANTIPODAL[1], REPLACE_ONE, seed=3).transcript

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
 from decimal import Decimal
 from html.parser import HTMLParser
@@ -368,11 +367,9 @@ def test_a_users_plot_settings_change_nothing(example: Json) -> None:
         assert render_html(example) == page
 
 
-def test_a_page_takes_less_than_a_second(example: Json) -> None:
-    render_html(example)
-    start = time.process_time()
-    render_html(example)
-    assert time.process_time() - start < 1.0
+def test_a_private_number_of_records_is_not_shown(example: Json) -> None:
+    example["predicate"]["run"]["records"] = None
+    assert "private under this adjacency" in shown(example).text
 
 
 def test_summary_rows_give_one_row_a_claim(example: Json) -> None:

@@ -1,0 +1,487 @@
+"""Declarations: validated, immutable, equal by content, readable, and safe to read back."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+import time
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Assuming,
+    Assumption,
+    Compose,
+    Gaussian,
+    Laplace,
+    Leaf,
+    Node,
+    NonPrivate,
+    Parallel,
+    PoissonSampled,
+    PureDP,
+    Repeat,
+    SampledWithoutReplacement,
+    Status,
+    find_path,
+    from_table,
+    postorder,
+    to_table,
+)
+
+x, y = sympy.symbols("x y", positive=True)
+k, K = sympy.symbols("k K", positive=True, integer=True)
+T = sympy.Function("T", positive=True, integer=True)
+LIPSCHITZ = Assumption("lipschitz", "Every loss is 1-Lipschitz.", Status.DECLARED, "by its author")
+LEAF = Gaussian("a", 1)
+
+EVERY_TYPE: list[Node] = [
+    Gaussian("gradient", 1.5),
+    Laplace("count", Fraction(2, 3)),
+    PureDP(0.1, "vote", "somebody 2020"),
+    ApproxDP(1, 1e-5),
+    ZCDP(x / 3, label="sum"),
+    GDP(sympy.sqrt(2)),
+    NonPrivate("the mean of the columns"),
+    Compose(LEAF, Laplace("b", 2), LEAF),
+    Parallel(LEAF, Gaussian("b", 2)),
+    Repeat(LEAF, 10),
+    Repeat(Gaussian("a", x * T(k)), K - 1, k),
+    PoissonSampled(Laplace("a", 2), 0.01),
+    SampledWithoutReplacement(Laplace("a", 2), 10, K + 9),
+    Assuming(LEAF, LIPSCHITZ),
+]
+
+
+def test_every_type_is_listed_here() -> None:
+    shipped = {t for t in Node.types.values() if t.__module__ == "dpaudit.nodes"}
+    abstract = {Node.types["Leaf"], Node.types["Several"]}
+    assert {type(node) for node in EVERY_TYPE} == shipped - abstract
+
+
+# --- validation ----------------------------------------------------------------------------------
+
+POSITIVE = {
+    "Gaussian": lambda v: Gaussian("a", v),
+    "Laplace": lambda v: Laplace("a", v),
+    "PoissonSampled": lambda v: PoissonSampled(LEAF, v),
+    "batch_size": lambda v: SampledWithoutReplacement(LEAF, v, 10**9),
+}
+NON_NEGATIVE = {
+    "PureDP": PureDP,
+    "ApproxDP.epsilon": lambda v: ApproxDP(v, 0.1),
+    "ApproxDP.delta": lambda v: ApproxDP(1, v),
+    "ZCDP": ZCDP,
+    "GDP": GDP,
+    "Repeat": lambda v: Repeat(LEAF, v),
+}
+NEVER = [
+    -1,
+    -1e-300,
+    math.nan,
+    math.inf,
+    -math.inf,
+    Decimal("NaN"),
+    np.float32("inf"),
+    True,
+    None,
+    "1",
+    [1],
+    np.array([1.0]),
+    10**2000,
+    -sympy.sqrt(2),
+    1 - sympy.exp(sympy.Rational(1, 10)),
+    -x,
+    sympy.oo,
+    sympy.nan,
+    sympy.I,
+    sympy.Symbol("unknown"),
+    sympy.Symbol("c", complex=True) * x,
+    sympy.Symbol("e", extended_positive=True),
+    sympy.Function("f")(x),
+    sympy.sin(x),
+]
+
+
+@pytest.mark.parametrize("build", [*POSITIVE.values(), *NON_NEGATIVE.values()])
+@pytest.mark.parametrize("value", NEVER, ids=range(len(NEVER)))
+def test_values_outside_every_domain_are_refused(build: Any, value: Any) -> None:
+    with pytest.raises(InvalidParameter, match="expected") as caught:
+        build(value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", POSITIVE)
+def test_zero_noise_rate_and_batch_are_refused(name: str) -> None:
+    zeros = [0, 0.0, -0.0, sympy.Integer(0), sympy.sqrt(8) - 2 * sympy.sqrt(2)]
+    hidden = sympy.sqrt(2) + sympy.sqrt(3) - sympy.sqrt(5 + 2 * sympy.sqrt(6))
+    for zero in [*zeros, hidden]:
+        with pytest.raises(InvalidParameter, match="positive, finite number"):
+            POSITIVE[name](zero)
+
+
+def test_upper_ends_of_domains() -> None:
+    """A probability is below 1, a rate at most 1; irrational numbers and symbols included."""
+    assert ApproxDP(0, 0.999).delta == Fraction(999, 1000)
+    assert PoissonSampled(LEAF, 1).rate == 1
+    assert SampledWithoutReplacement(LEAF, 5, 5).batch_size == 5
+    for value in (1, 1.5, sympy.sqrt(2), 1 + x):
+        with pytest.raises(InvalidParameter, match="below 1"):
+            ApproxDP(1, value)
+    for value in (1.0001, sympy.sqrt(2), 1 + x):
+        with pytest.raises(InvalidParameter, match=r"rate in \(0, 1\]"):
+            PoissonSampled(LEAF, value)
+    for pair in ((11, 10), (K + 1, K)):
+        with pytest.raises(InvalidParameter, match="at most the population"):
+            SampledWithoutReplacement(LEAF, *pair)
+
+
+@pytest.mark.parametrize(
+    "times", [0.5, Fraction(1, 3), x, sympy.sqrt(2), K / 2, sympy.Symbol("i", integer=True) / 3]
+)
+def test_counts_are_whole(times: Any) -> None:
+    with pytest.raises(InvalidParameter, match="whole number"):
+        Repeat(LEAF, times)
+    assert Repeat(LEAF, 0).times == 0
+    assert Repeat(LEAF, T(k)).times == T(k)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Gaussian("", 1),
+        lambda: Laplace("", 1),
+        lambda: NonPrivate(""),
+        lambda: Gaussian(None, 1),
+        lambda: Gaussian(5, 1),
+        lambda: PureDP(1, label=5),
+        lambda: ZCDP(1, source=None),
+        lambda: NonPrivate(["reason"]),
+        lambda: Compose(),
+        lambda: Parallel(),
+        lambda: Compose(LEAF, None),
+        lambda: Compose([LEAF]),
+        lambda: Repeat("a", 2),
+        lambda: PoissonSampled(None, 0.5),
+        lambda: Assuming(LEAF, "lipschitz"),
+        lambda: Assuming(LEAF, None),
+        lambda: Assuming(None, LIPSCHITZ),
+        lambda: Assumption("", "statement", "declared"),
+        lambda: Assumption("id", "", "declared"),
+        lambda: Assumption("id", "statement", "hoped"),
+        lambda: Assumption("id", 5, "declared"),
+    ],
+)
+def test_empty_and_wrong_parts_are_refused(build: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("child", "times", "index"),
+    [
+        (LEAF, 3, "k"),
+        (LEAF, 3, Fraction(1)),
+        (LEAF, 3, x),
+        (LEAF, 3, T(k)),
+        (LEAF, 3, sympy.Symbol("k", integer=True)),
+        (LEAF, 3, sympy.Symbol("k", integer=True, negative=True)),
+        (LEAF, 3, sympy.Symbol("k", positive=True, even=True)),
+        (LEAF, 3, sympy.Dummy("k", integer=True, positive=True)),
+        (LEAF, k + 1, k),
+        (Gaussian("a", sympy.Symbol("k", positive=True)), 3, k),
+        (Repeat(Gaussian("a", k), 3, k), 4, k),
+        (Compose(Laplace("b", 1), Repeat(Gaussian("a", k), 2, k)), 4, k),
+    ],
+)
+def test_an_index_is_a_round_number_of_its_own(child: Node, times: Any, index: Any) -> None:
+    """No other assumptions than integer and positive, no namesake, no second use inside."""
+    with pytest.raises(InvalidParameter, match=r"Repeat\.(index|times) = "):
+        Repeat(child, times, index)
+
+
+def test_a_status_is_taken_by_name() -> None:
+    assert Assumption("a", "b", "tested").status is Status.TESTED
+
+
+# --- content -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("node", EVERY_TYPE, ids=lambda n: type(n).__name__)
+def test_equality_is_by_content(node: Node) -> None:
+    twin = from_table(json.loads(json.dumps(to_table(node))))
+    assert twin == node
+    assert twin is not node
+    assert hash(twin) == hash(node)
+    assert twin.digest == node.digest
+    assert repr(twin) == repr(node)
+    assert copy.deepcopy(node) == node
+    assert pickle.loads(pickle.dumps(node)) == node  # noqa: S301
+    assert all(other == node or other.digest != node.digest for other in EVERY_TYPE)
+    assert node != node.digest
+
+
+def test_digests_see_every_difference() -> None:
+    nodes = [
+        Gaussian("a", 1),
+        Gaussian("b", 1),
+        Laplace("a", 1),
+        Gaussian("a", 2),
+        Gaussian("a", x),
+        Gaussian("a", sympy.Symbol("x", positive=True, integer=True)),
+        Compose(LEAF, LEAF),
+        Compose(LEAF),
+        Parallel(LEAF, LEAF),
+        Compose(Compose(LEAF), LEAF),
+        Repeat(LEAF, 2),
+        Repeat(LEAF, 2, k),
+        Assuming(LEAF, LIPSCHITZ),
+        Assuming(LEAF, dataclasses.replace(LIPSCHITZ, status=Status.ENFORCED)),
+    ]
+    assert len({node.digest for node in nodes}) == len(nodes)
+    assert Gaussian("a", 0.1) == Gaussian("a", Fraction(1, 10)) == Gaussian("a", np.float32(0.1))
+    assert Gaussian("a", sympy.Rational(1, 2)) == Gaussian("a", 0.5)
+
+
+DIGESTS = """
+import sympy
+from dpaudit.nodes import *
+x, y, z = sympy.symbols("x y z", positive=True)
+k = sympy.Symbol("k", positive=True, integer=True)
+T = sympy.Function("T", positive=True)
+node = Repeat(Compose(Gaussian("a", sympy.Max(x, y, z * x) + x * y + T(k)), ZCDP(0.1)), 3, k)
+print(node.digest, Gaussian("a", 1).digest)
+"""
+
+
+def test_digests_do_not_depend_on_the_process() -> None:
+    """Hash seeds and the order of earlier work change nothing; the second is pinned for ever."""
+    command = [sys.executable, "-c", DIGESTS]
+    found = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        found.add(run.stdout.strip())
+    assert len(found) == 1
+    assert found.pop().split()[1] == LEAF.digest
+    assert LEAF.digest == "9efcb1cf45af9bdc95adb63d2f71ce7cc365a7ffc6b9e7666716c36718e67af6"
+
+
+@pytest.mark.parametrize("node", EVERY_TYPE, ids=lambda n: type(n).__name__)
+def test_nodes_are_immutable(node: Node) -> None:
+    name = next(iter(dataclasses.fields(node))).name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(node, name, 1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        delattr(node, name)
+
+
+def test_a_built_in_type_cannot_be_shadowed() -> None:
+    with pytest.raises(InvalidParameter, match="Gaussian exists already"):
+        type("Gaussian", (Leaf,), {})
+    assert Node.types["Gaussian"] is Gaussian
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def test_repr_is_one_readable_line_a_node() -> None:
+    node = Repeat(Compose(Gaussian("a", 0.1), Laplace("b", x / 3)), K, k)
+    assert repr(node) == (
+        "Repeat(times=K, index=k)\n"
+        "  Compose()\n"
+        "    Gaussian('a', noise_multiplier=0.1)\n"
+        "    Laplace('b', noise_multiplier=x/3)"
+    )
+    assert repr(Assuming(LEAF, LIPSCHITZ)).startswith("Assuming(assumption=lipschitz (declared))")
+    assert repr(PureDP(1, source="A & B")) == "PureDP(epsilon=1, source='A & B')"
+
+
+def test_html_is_escaped() -> None:
+    shown = Compose(Gaussian("<script>alert('&')</script>", 1), LEAF)._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    assert shown.count("<li>") == shown.count("</li>") == 2
+
+
+def test_paths_name_a_node() -> None:
+    wanted = Laplace("difference", 1)
+    node = Compose(LEAF, Repeat(Compose(LEAF, wanted), 2))
+    assert find_path(node, wanted) == "Compose[1].Repeat.Compose[1].Laplace('difference')"
+    assert find_path(node, node) == "Compose"
+    assert find_path(node, Gaussian("elsewhere", 1)) == "Gaussian('elsewhere')"
+    assert find_path(node, LEAF) == "Compose[0].Gaussian('a')"
+
+
+def test_a_tree_of_2_to_the_300_leaves_is_instant() -> None:
+    start = time.perf_counter()
+    node: Node = LEAF
+    for _ in range(300):
+        node = Compose(node, node)
+    last = Laplace("z", 1)
+    node = Compose(node, last)
+    assert len(list(postorder(node))) == 303
+    assert len(repr(node).splitlines()) == 201
+    assert repr(node).endswith("...")
+    assert node._repr_html_().count("<li>") < 500
+    assert find_path(node, last) == "Compose[1].Laplace('z')"
+    assert from_table(to_table(node)) == node
+    assert node.bind({x: 1}) == node
+    assert time.perf_counter() - start < 2
+
+
+def test_a_chain_of_3000_nodes_is_quick() -> None:
+    start = time.perf_counter()
+    node: Node = Gaussian("a", x)
+    for _ in range(3000):
+        node = Compose(node)
+    assert from_table(to_table(node)) == node
+    assert find_path(node.bind({x: 2}), LEAF) == "Gaussian('a')"
+    assert "..." in repr(node)
+    assert "..." in node._repr_html_()
+    assert time.perf_counter() - start < 4
+
+
+# --- binding -------------------------------------------------------------------------------------
+
+
+def test_bind_replaces_at_once_and_validates() -> None:
+    node = Compose(Gaussian("a", x), Repeat(Gaussian("b", x + y), K))
+    assert node.bind({x: 0.5, K: 3}) == Compose(
+        Gaussian("a", 0.5), Repeat(Gaussian("b", y + sympy.Rational(1, 2)), 3)
+    )
+    assert node.bind({x: y, y: x}) == Compose(Gaussian("a", y), Repeat(Gaussian("b", x + y), K))
+    assert node.bind({}) == node
+    for values in ({x: 0}, {x: -1}, {K: 0.5}, {K: -1}, {x: math.nan}, {x: "1"}):
+        with pytest.raises(InvalidParameter):
+            node.bind(values)
+
+
+def test_bind_takes_functions_of_the_round() -> None:
+    schedule = Repeat(Gaussian("a", x * T(k)), K, k)
+    assert schedule.bind({T(k): k + 1, x: 2}) == Repeat(Gaussian("a", 2 * k + 2), K, k)
+    assert schedule.bind({T(k): 5}) == Repeat(Gaussian("a", 5 * x), K, k)
+    assert schedule.child.bind({k: 2}) == Gaussian("a", x * T(2))
+
+
+@pytest.mark.parametrize("values", [{k: 2}, {x: k}, {x: k + 1}, {T(k): 3, k: 2}])
+def test_bind_never_captures_an_index(values: dict[Any, Any]) -> None:
+    node = Compose(Gaussian("free", k), Repeat(Gaussian("a", x * T(k)), 3, k))
+    with pytest.raises(InvalidParameter, match="index of a Repeat"):
+        node.bind(values)
+
+
+@pytest.mark.parametrize("key", ["x", "__import__('os').getcwd()", 1, x + 1, 2 * x, None])
+def test_keys_are_symbols_and_never_text(key: Any) -> None:
+    with pytest.raises(InvalidParameter, match="expected symbols as keys"):
+        Gaussian("a", x).bind({key: 1})
+
+
+# --- the wire table ------------------------------------------------------------------------------
+
+
+def _broken(change: Any) -> Any:
+    table = json.loads(json.dumps(to_table(Compose(LEAF, PureDP(1, "b", "s")))))
+    return change(table, table["root"], table["nodes"]) or table
+
+
+def _row(**values: Any) -> Any:
+    return lambda table, root, rows: rows[root].update(values)
+
+
+def _leaf_row(**values: Any) -> Any:
+    return lambda table, root, rows: rows[LEAF.digest].update(values)
+
+
+BROKEN = {
+    "no root": lambda t, root, rows: t.pop("root"),
+    "another root": lambda t, root, rows: t.update(root="0" * 64),
+    "unhashable root": lambda t, root, rows: t.update(root=["a"]),
+    "rows as a list": lambda t, root, rows: t.update(nodes=[rows]),
+    "row as text": lambda t, root, rows: rows.update({root: "Compose"}),
+    "missing row": lambda t, root, rows: rows.pop(LEAF.digest) and None,
+    "swapped digests": lambda t, root, rows: rows.update({"0" * 64: rows.pop(LEAF.digest)}),
+    "cyclic": lambda t, root, rows: rows[LEAF.digest].update(children=[root]),
+    "self": lambda t, root, rows: rows[root].update(children=[root]),
+    "children as a dict": _row(children={}),
+    "children missing": lambda t, root, rows: rows[root].pop("children") and None,
+    "unhashable child": _row(children=[["a"]]),
+    "number as a child": _row(children=[5]),
+    "unknown type": _row(type="Lambda"),
+    "abstract type": _row(type="Several"),
+    "base type": _row(type="Node"),
+    "type as a list": _row(type=["Compose"]),
+    "dunder type": _row(type="__class__"),
+    "extra key": _row(evil=1),
+    "parameters of a combinator": _row(parameters={"nodes": {"text": "a"}}),
+    "another parameter": _leaf_row(parameters={"label": {"text": "a"}, "scale": {"number": "1/1"}}),
+    "missing parameter": _leaf_row(parameters={"label": {"text": "a"}}),
+    "changed number": _leaf_row(
+        parameters={"label": {"text": "a"}, "noise_multiplier": {"number": "2/1"}}
+    ),
+    "negative number": _leaf_row(
+        parameters={"label": {"text": "a"}, "noise_multiplier": {"number": "-1/1"}}
+    ),
+    "unreduced number": _leaf_row(
+        parameters={"label": {"text": "a"}, "noise_multiplier": {"number": "2/2"}}
+    ),
+    "number as text": _leaf_row(
+        parameters={"label": {"text": "a"}, "noise_multiplier": {"text": "1"}}
+    ),
+    "label as a number": _leaf_row(
+        parameters={"label": {"number": "1/1"}, "noise_multiplier": {"number": "1/1"}}
+    ),
+    "text as a list": _leaf_row(
+        parameters={"label": {"text": ["a"]}, "noise_multiplier": {"number": "1/1"}}
+    ),
+    "value of no known type": _leaf_row(
+        parameters={"label": {"value": "Path", "fields": {}}, "noise_multiplier": {"number": "1/1"}}
+    ),
+    "parameter of no kind": _leaf_row(parameters={"label": {}, "noise_multiplier": None}),
+    "parameters as a list": _leaf_row(parameters=[]),
+    "child of a leaf": lambda t, root, rows: rows[LEAF.digest].update(
+        children=[d for d in rows if d not in (root, LEAF.digest)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_changed_table_is_refused(name: str) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        from_table(_broken(BROKEN[name]))
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("table", [None, 1, "x", [], {}, {"nodes": {}}, {"root": "a", "nodes": 1}])
+def test_what_is_no_table_is_refused(table: Any) -> None:
+    with pytest.raises(InvalidParameter, match="malformed declaration"):
+        from_table(table)
+
+
+def test_a_read_assumption_is_validated() -> None:
+    node = Assuming(LEAF, LIPSCHITZ)
+    table = to_table(node)
+    inside = table["nodes"][node.digest]["parameters"]["assumption"]["fields"]
+    for field, value in (("status", "hoped"), ("id", ""), ("unknown", "a")):
+        kept = dict(inside)
+        inside[field] = {"text": value}
+        with pytest.raises(InvalidParameter):
+            from_table(table)
+        inside.clear()
+        inside.update(kept)
+    assert from_table(table) == node
