@@ -475,24 +475,23 @@ def _ten_power(exponent: int) -> int:
 
 def readable(value: Number) -> str:
     """A number for people: a terminating decimal where there is a short one, else exact."""
-    if not isinstance(value, Fraction):
-        return str(value) if _is_printable(value) else _about(value)
-    if not is_short(value):
+    if not is_printable(value):
         return _about(value)
+    if not isinstance(value, Fraction):
+        return str(value)
     for places in range(13):
         if _ten_power(places) % value.denominator == 0:
             return _pointed(value.numerator * _ten_power(places) // value.denominator, places)
     return f"{value.numerator}/{value.denominator}"
 
 
-def _is_printable(value: Any) -> bool:
-    return not is_symbolic(value) or all(is_short(canonical(a)) for a in _rationals(value))
-
-
-def _rationals(value: Any) -> set[Any]:
+def is_printable(value: Number) -> bool:
+    """Whether the digits of a number, or of those inside an expression, can be written down."""
+    if not is_symbolic(value):
+        return is_short(value)
     import sympy
 
-    return set(value.atoms(sympy.Rational))
+    return all(is_short(canonical(part)) for part in value.atoms(sympy.Rational))
 
 
 def _about(value: Number) -> str:

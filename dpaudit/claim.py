@@ -22,6 +22,7 @@ from dpaudit.arithmetic import (
     exact,
     head,
     is_infinite,
+    is_printable,
     is_symbolic,
     readable,
     sympify,
@@ -190,10 +191,12 @@ def _at_most(upper: Number, claim: Claim) -> bool:
         return all(_at_most(branch, claim) for branch in upper.args)
     difference = _difference(upper, claim.value)
     if not unknowns(difference):
-        return _certainly(difference, lambda ball: ball <= 0) or _simple(difference) == 0
+        return _certainly(difference, _is_nonpositive) or (
+            not _certainly(difference, _is_positive) and _simple(difference) == 0
+        )
     difference = _simple(difference)
-    if not is_symbolic(difference) or not unknowns(difference):
-        return _certainly(difference, lambda ball: ball <= 0)
+    if not unknowns(difference):
+        return _certainly(difference, _is_nonpositive)
     return _nonpositive(difference) or _nonpositive_on_range(difference, claim.ranges)
 
 
@@ -220,16 +223,25 @@ def _simple(difference: Number) -> Number:
 def _is_small(expression: Number) -> bool:
     import sympy
 
-    return is_symbolic(expression) and sympy.count_ops(expression) <= OPERATIONS
+    large = not is_symbolic(expression) or not is_printable(expression)
+    return not large and bool(sympy.count_ops(expression) <= OPERATIONS)
 
 
-def _certainly(value: Number, holds: Callable[[Any], Any], symbols: Any = None) -> bool:
+def _is_nonpositive(ball: Any) -> bool:
+    return bool(ball <= 0)
+
+
+def _is_positive(ball: Any) -> bool:
+    return bool(ball > 0)
+
+
+def _certainly(value: Number, holds: Callable[[Any], bool], symbols: Any = None) -> bool:
     """Whether the ball around a value is finite and satisfies a predicate."""
     try:
         ball = enclose(value, symbols)
     except InvalidParameter:
         return False
-    return bool(ball.is_finite() and holds(ball))
+    return bool(ball.is_finite()) and holds(ball)
 
 
 def _nonpositive_on_range(difference: Any, ranges: Mapping[Any, tuple[Any, Any]]) -> bool:
@@ -243,7 +255,7 @@ def _nonpositive_on_range(difference: Any, ranges: Mapping[Any, tuple[Any, Any]]
             return True
         box = boxes.pop()
         balls = {a: _interval(*ends) for a, ends in zip(atoms, box, strict=True)}
-        if not _certainly(difference, lambda ball: ball <= 0, balls):
+        if not _certainly(difference, _is_nonpositive, balls):
             boxes.extend(_halves(box))
     return False
 
@@ -276,7 +288,7 @@ def _where_above(step: Step, upper: Number, claim: Claim) -> dict[str, str] | No
     for point in _points([_samples(a, claim) for a in atoms]):
         values = dict(zip(atoms, point, strict=True))
         balls = {a: enclose(p) for a, p in values.items()}
-        above = _certainly(difference, lambda ball: ball > 0, balls)
+        above = _certainly(difference, _is_positive, balls)
         if above and _is_valid(step.node, claim, values):
             return {str(a): readable(p) for a, p in values.items()}
     return None

@@ -128,12 +128,14 @@ def list_command(*, as_json: bool) -> None:
     shipped = catalogue_root()
     with _quiet():
         own = rows(load(root))
-    listed = [("project" if root != shipped else "catalogue", row) for row in own]
+    here = "project" if root != shipped else "catalogue"
+    listed = [(here, row) for row in own]
     if root != shipped:
         listed += [("catalogue", row) for row in foreign_catalogue(shipped)]
     table = [
         {
-            "name": row.name if where == "project" or root == shipped else f"catalogue:{row.name}",
+            "name": row.name,
+            "target": row.name if where == here else f"catalogue:{row.name}",
             "title": row.title,
             "paper": row.source,
             "scope": row.scope,
@@ -179,7 +181,8 @@ def account(target: str, *, delta: str | None, as_json: bool) -> None:
     from dpaudit.account import account_table
 
     mechanism = _resolve(target).mechanism
-    table = account_table(mechanism.declaration, mechanism.scope, delta)
+    numbers = account_table(mechanism.declaration, mechanism.scope, delta)
+    table = {"name": mechanism.name, **numbers}
     _print_json(table) if as_json else terminal.account(table)
 
 

@@ -47,7 +47,7 @@ def _print(table: Table) -> None:
 
 def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
     """The mechanisms by name, with their claims."""
-    table = _table("Mechanisms", "name", "title", "source", "scope", "claims")
+    table = _table("Mechanisms", "target", "title", "source", "scope", "claims")
     for row in rows:
         claims = "\n".join(row["claims"])
         cells = (row["name"], row["title"], row["paper"], row["scope"], claims)

@@ -117,7 +117,8 @@ def _stated(row: Json) -> Stated:
     require(shown == f"{name}={readable(number)}", f"{place}: its text is not its exact value")
     require((delta != "") == (kind == "ApproxDP"), f"{place}: its text is of another kind")
     if row["stated"] is None:
-        require(unknowns(number) or _fraction(delta) is None, f"{place}: its number is missing")
+        symbols = unknowns(number) or (delta != "" and _fraction(delta) is None)
+        require(symbols, f"{place}: its number is missing")
         return Stated(row, place, kind, number, "")
     expected = {"measure": measure, name: decimal_upper(number)}
     if delta:

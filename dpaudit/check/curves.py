@@ -11,7 +11,7 @@ from dpaudit.check.reading import Json, decimal, require, rounded_down, rounded_
 from dpaudit.check.theorems import gaussian_delta, normal_cdf, quantile
 from dpaudit.nodes import Node
 
-PLACES = Fraction(1, 10**4)
+SIX_DIGITS = Fraction(11, 10**6)
 FALSE_POSITIVE_RATE = Fraction(1, 1000)
 TAIL = 12
 
@@ -78,7 +78,7 @@ def _plain_words(words: Json, mu: Any) -> None:
     for prior, text in words["posterior"]:
         stated.append((f"posterior of {prior}", text, _mean_posterior(decimal(prior), mu)))
     for name, text, exact in stated:
-        held = rounded_up(text, exact.min(1), PLACES)
+        held = rounded_up(text, exact.min(1), SIX_DIGITS)
         require(held, f"{name}: {text} is not its bound, rounded up")
 
 

@@ -197,6 +197,8 @@ def _from_gdp(premise: Value, delta: Any, text: str, witness: Json) -> Result:
     if text == "inf":
         return REFUSED if gaussian_delta(LARGEST_EPSILON, ball) <= allowed else _infinite(text)
     epsilon = decimal(text)
+    if witness["epsilon"] != text:
+        return REFUSED
     least = epsilon * (1 - SLACK)
     tight = epsilon == 0 or not gaussian_delta(least, ball) <= allowed
     if not (gaussian_delta(epsilon, ball) <= allowed and tight):

@@ -246,7 +246,10 @@ def delta_upper(step: Step, epsilon: Fraction) -> str | None:
         return "0"
     with working_precision():
         ball = gaussian_delta(_dyadic(epsilon), _dyadic(mu))
-        return "0" if ball <= 0 else decimal_upper(ball.min(1))
+        upper = upper_fraction(ball)
+    return decimal_upper(
+        Fraction(1) if upper is None else max(Fraction(0), min(upper, Fraction(1)))
+    )
 
 
 def tradeoff_lower(mu: Number, alpha: Fraction) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpaudit.arithmetic import decimal_upper, is_infinite, is_symbolic, readable, sympify
+from dpaudit.arithmetic import (
+    decimal_upper,
+    is_infinite,
+    is_printable,
+    is_symbolic,
+    readable,
+    sympify,
+)
 from dpaudit.calculus import Step
 
 SYMBOLS = {
@@ -82,6 +89,8 @@ def _latex(value: Any) -> str:
 
     if isinstance(value, tuple):
         return r"\left(" + ", ".join(map(_latex, value)) + r"\right)"
+    if not is_printable(value):
+        return rf"\text{{{_escape(readable(value))}}}"
     return str(sympy.latex(sympify(value)))
 
 

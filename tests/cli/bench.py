@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
@@ -16,8 +19,22 @@ from dpaudit.certify import Certified, Options, Order, certify
 from dpaudit.check import Confirmed, check
 from dpaudit.claim import Claim
 from dpaudit.curator import Curator
+from dpaudit.errors import CertificateRejected
+from dpaudit.kernels import GaussianKernel
 from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import Node
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Assuming,
+    Assumption,
+    Compose,
+    Gaussian,
+    Laplace,
+    Node,
+    PureDP,
+    Repeat,
+)
 from dpaudit.query import Array, ClippedMean, Records
 from dpaudit.scope import Scope
 from dpaudit.wire import digest
@@ -110,3 +127,66 @@ def accept(certificate: Json) -> Confirmed:
     """
     validate(certificate)
     return check(certificate)
+
+
+# --- certificates that tests forge ----------------------------------------------------------------
+
+TINY = Fraction(1, 10**5)
+WEIGHTS = Assumption("weights", "the weights are public", "declared", "by contract")  # type: ignore[arg-type]
+Change = Callable[[Json], object]
+
+
+class NoNoise(GaussianKernel):
+    """Adds nothing."""
+
+    def sample(self, values: Any, scale: Any, rng: Any) -> Any:
+        return values.copy()
+
+
+def certificate_of(*arguments: Any, attacked: bool = True, **changes: Any) -> Json:
+    labels = changes.pop("labels", ())
+    of = mechanism(*arguments, labels=labels)
+    return certified(of, suite(of, **changes) if attacked else None).certificate
+
+
+@cache
+def held() -> Json:
+    """Certified under assumptions; not attained, because of what it assumes; attacked."""
+    node = Compose(
+        Gaussian("first", 2),
+        Repeat(Gaussian("second", 3), 2),
+        Assuming(Gaussian("third", 4), WEIGHTS),
+    )
+    claims = (ApproxDP(4, TINY), GDP(Fraction(3, 4)), ZCDP(Fraction(1, 2)))
+    return certificate_of("held", node, *claims, labels=("first", "second", "second", "third"))
+
+
+@cache
+def refuted() -> Json:
+    """Claims below an attained bound: the accountant refutes them."""
+    claims = (GDP(Fraction(2, 5)), ApproxDP(Fraction(3, 2), TINY), ZCDP(Fraction(1, 10)))
+    return certificate_of("refuted", Gaussian("first", 2), *claims, attacked=False)
+
+
+@cache
+def caught() -> Json:
+    """No noise where some is declared: the attack refutes every claim."""
+    claims = (GDP(Fraction(1, 2)), ApproxDP(2, TINY), ZCDP(Fraction(1, 8)))
+    kernels = {Gaussian: NoNoise}
+    return certificate_of(
+        "caught", Gaussian("first", 2), *claims, labels=("first",), kernels=kernels
+    )
+
+
+@cache
+def pure() -> Json:
+    """Laplace noise, with a raw bound at delta = 0."""
+    claims = (PureDP(Fraction(1, 3)), ApproxDP(Fraction(1, 3), TINY))
+    return certificate_of("pure", Laplace("laplace", 3), *claims, labels=("laplace",))
+
+
+def rejected(certificate: Json, change: Change) -> str:
+    """Why a forgery is rejected."""
+    with pytest.raises(CertificateRejected) as found:
+        accept(forged(certificate, change))
+    return str(found.value)

@@ -1,0 +1,240 @@
+"""The checker's own fold against the accountant's on random declarations, and a wrong accountant."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import sympy
+
+from dpaudit.account import Account
+from dpaudit.calculus import CALCULI, Calculus, Step
+from dpaudit.certificate import step_rows, steps_of
+from dpaudit.check import check
+from dpaudit.check.derivation import Value, own_bound, rederive
+from dpaudit.errors import CertificateRejected
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Assuming,
+    Assumption,
+    Compose,
+    Gaussian,
+    Laplace,
+    Node,
+    NonPrivate,
+    Parallel,
+    PoissonSampled,
+    PureDP,
+    Repeat,
+    SampledWithoutReplacement,
+)
+from dpaudit.scope import Adjacency
+from tests.cli.bench import certified, mechanism, scope
+
+TREES = 200
+ROUND = sympy.Symbol("k", integer=True, positive=True)
+ORDERS = (Fraction(3, 2), Fraction(2), Fraction(17, 3))
+
+
+def number(draw: random.Random, largest: int = 40) -> Any:
+    """A positive fraction, or a root of one."""
+    value = Fraction(draw.randint(1, 8 * largest), 8)
+    return (
+        sympy.sqrt(sympy.Rational(value.numerator, value.denominator))
+        if not draw.randrange(4)
+        else value
+    )
+
+
+def leaf(draw: random.Random, index: Any = None) -> Node:
+    name = f"r{draw.randrange(10**6)}"
+    makers: list[Any] = [
+        lambda: Gaussian(name, number(draw) if index is None else number(draw) + index),
+        lambda: Laplace(name, number(draw)),
+        lambda: PureDP(number(draw, 2), source="somebody"),
+        lambda: ApproxDP(
+            number(draw, 2), Fraction(1, draw.randint(10**3, 10**6)), source="somebody"
+        ),
+        lambda: ZCDP(number(draw, 2), source="somebody"),
+        lambda: GDP(number(draw, 2), source="somebody"),
+        lambda: NonPrivate("looked"),
+    ]
+    weights = [9, 6, 4, 2, 3, 3, 0.5]
+    return draw.choices(makers, weights)[0]()  # type: ignore[no-any-return]
+
+
+def tree(draw: random.Random, depth: int) -> Node:
+    if depth == 0:
+        return leaf(draw)
+
+    def below() -> Node:
+        return tree(draw, draw.randrange(depth))
+
+    kind = draw.choice(["compose", "compose", "parallel", "repeat", "index", "assuming", "sampled"])
+    if kind in ("compose", "parallel"):
+        several = Compose if kind == "compose" else Parallel
+        return several(*(below() for _ in range(draw.randint(1, 4))))
+    if kind == "repeat":
+        return Repeat(below(), draw.randint(0, 60))
+    if kind == "index":
+        return Repeat(leaf(draw, ROUND), draw.randint(1, 12), ROUND)
+    if kind == "assuming":
+        status = draw.choice(["enforced", "tested", "declared", "violated"])
+        name = f"a{draw.randrange(10**9)}"
+        return Assuming(below(), Assumption(name, "it holds", status))  # type: ignore[arg-type]
+    if draw.random() < 0.5:
+        return PoissonSampled(below(), Fraction(1, draw.randint(2, 50)))
+    return SampledWithoutReplacement(below(), draw.randint(1, 20), draw.randint(20, 90))
+
+
+def random_case(seed: int) -> tuple[Node, str]:
+    draw = random.Random(seed)
+    return tree(draw, draw.randint(0, 3)), draw.choice(list(Adjacency)).value
+
+
+def rederived(root: Node, adjacency: str, step: Step) -> Value:
+    """The checker's value of a step, from the rows a certificate would hold."""
+    rows = step_rows(steps_of([step]))
+    predicate = {"derivation": {"steps": rows}, "scope": {"adjacency": adjacency}}
+    return rederive(predicate, root)[-1]
+
+
+def at_orders(value: Any) -> Any:
+    return tuple(value(a) for a in ORDERS)
+
+
+def accounted_at_orders(step: Step) -> Any:
+    alpha = sympy.Symbol("alpha", positive=True)
+    value = sympy.sympify(step.value)
+    return tuple(value.subs(alpha, sympy.Rational(a.numerator, a.denominator)) for a in ORDERS)
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    pairs = zip(ours, theirs, strict=True) if isinstance(theirs, tuple) else [(ours, theirs)]
+    return all(a == b or abs(float(a) - float(b)) <= 1e-12 * abs(float(b)) for a, b in pairs)
+
+
+def test_the_checker_agrees_with_the_accountant_on_random_trees() -> None:
+    folded, refused = 0, 0
+    for seed in range(TREES):
+        root, adjacency = random_case(seed)
+        account = Account(root, scope(adjacency))
+        for calculus in CALCULI:
+            if calculus not in account.routes():
+                assert own_bound(root, calculus, adjacency) is None, (seed, calculus)
+                refused += 1
+                continue
+            step = account.step(calculus)
+            value = rederived(root, adjacency, step)
+            assert value.attained == step.attained, (seed, calculus)
+            assert value.in_one_part == step.in_one_part, (seed, calculus)
+            assert value.assumes == {a.id for a in step.assumptions()}, (seed, calculus)
+            renyi = calculus == "rdp"
+            ours = at_orders(value.upper) if renyi else value.upper
+            assert same(ours, accounted_at_orders(step) if renyi else step.value), (seed, calculus)
+            folded += 1
+    assert folded > TREES
+    assert refused > TREES
+
+
+def test_conversions_of_random_trees_are_confirmed() -> None:
+    converted = finite = 0
+    for seed in range(0, TREES, 2):
+        root, adjacency = random_case(seed)
+        account = Account(root, scope(adjacency))
+        delta = Fraction(1, 3 + seed * 7919)
+        if account.routes():
+            step = account.epsilon(delta)
+            value = rederived(root, adjacency, step)
+            assert value.upper == step.value, seed
+            assert value.reached == step.lower, seed
+            converted += 1
+            finite += step.value[0] != sympy.oo
+    assert converted > 50
+    assert finite > 40
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_whole_certificates_of_random_trees_verify(seed: int) -> None:
+    root, adjacency = random_case(seed)
+    claims = (ApproxDP(3, Fraction(1, 20190)), GDP(1), ZCDP(Fraction(1, 2)), PureDP(2))
+    certificate = certified(mechanism("case", root, *claims, adjacency=adjacency)).certificate
+    report = check(certificate)
+    assert "4 claims and the verdict" in report.confirmed
+
+
+# --- a wrong accountant ------------------------------------------------------------------------------
+
+WRONG: list[tuple[str, type[Node], Any, Node, Node]] = [
+    ("gdp", Gaussian, lambda n: 1 / (2 * n.noise_multiplier), Gaussian("a", 2), GDP(0.5)),
+    ("zcdp", Gaussian, lambda n: 1 / (4 * n.noise_multiplier**2), Gaussian("a", 2), ZCDP(0.125)),
+    ("pure", Laplace, lambda n: 1 / (2 * n.noise_multiplier), Laplace("a", 2), PureDP(0.5)),
+    ("gdp", Compose, lambda n, *p: max(p), Compose(Gaussian("a", 2), Gaussian("b", 2)), GDP(1)),
+    ("gdp", Repeat, lambda n, p: p, Repeat(Gaussian("a", 2), 4), GDP(1)),
+    ("pure", PoissonSampled, lambda n, p: p * n.rate, PoissonSampled(Laplace("a", 1), 0.5), PureDP(1)),
+    ("zcdp", PureDP, lambda n: n.epsilon**2 / 4, PureDP(1, source="somebody"), ZCDP(1)),
+    ("approx", ApproxDP, lambda n: (n.epsilon, n.delta / 2), ApproxDP(1, 0.1, source="x"), ApproxDP(1, 0.1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("calculus", "kind", "formula", "node", "claim"),
+    WRONG,
+    ids=[f"{w[0]}-{w[1].__name__}" for w in WRONG],
+)
+def test_a_wrong_accountant_is_found_out(
+    calculus: str, kind: type[Node], formula: Any, node: Node, claim: Node, monkeypatch: Any
+) -> None:
+    adjacency = "add_remove" if kind is PoissonSampled else "replace_one"
+    case = mechanism("case", node, claim, adjacency=adjacency)
+    check(certified(case).certificate)
+    rules = CALCULI[calculus]._rules
+    monkeypatch.setitem(rules, kind, replace(rules[kind], function=formula))
+    with pytest.raises(CertificateRejected, match="is not its bound"):
+        check(certified(case).certificate)
+
+
+def test_a_wrong_conversion_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpaudit.rules import convert
+
+    case = mechanism("case", Gaussian("a", 2), ApproxDP(2, Fraction(1, 10**5)))
+    check(certified(case).certificate)
+    cheap = convert.Converted(Fraction(1), Fraction(1), {"epsilon": "1"})
+    monkeypatch.setitem(
+        convert.CONVERSIONS, "gdp", (lambda step, delta: cheap, convert.CONVERSIONS["gdp"][1])
+    )
+    with pytest.raises(CertificateRejected, match="epsilon does not follow"):
+        check(certified(case).certificate)
+
+
+def test_a_rule_under_the_wrong_adjacency_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Amplification by Poisson sampling is proved for add_remove, not for replace_one."""
+    rules = CALCULI["pure"]._rules
+    everywhere = replace(rules[PoissonSampled], adjacencies=frozenset(Adjacency))
+    monkeypatch.setitem(rules, PoissonSampled, everywhere)
+    case = mechanism("case", PoissonSampled(Laplace("a", 1), 0.5), PureDP(1))
+    with pytest.raises(CertificateRejected, match="under replace_one is None"):
+        check(certified(case).certificate)
+
+
+def test_attained_is_the_checkers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An accountant that calls a loose bound attained could refute a true claim."""
+    rules = CALCULI["zcdp"]._rules
+    monkeypatch.setitem(rules, PureDP, replace(rules[PureDP], attained=lambda node, premises: True))
+    case = mechanism("case", PureDP(1, source="somebody"), ZCDP(Fraction(1, 4)))
+    found = certified(case)
+    assert found.verdict == "refuted"
+    with pytest.raises(CertificateRejected, match="'attained' does not follow"):
+        check(found.certificate)
+
+
+def test_calculi_are_the_same() -> None:
+    from dpaudit.check.theorems import CALCULI as known
+
+    assert set(known) == set(CALCULI)
+    assert all(isinstance(calculus, Calculus) for calculus in CALCULI.values())

@@ -1,0 +1,384 @@
+"""Forgeries that hang together are rejected for the reason that makes them forgeries.
+
+A forger is given everything: the digests are made again after each change.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dpaudit.nodes import GDP, ZCDP, ApproxDP, Compose, Gaussian, Laplace
+from tests.cli.bench import (
+    TINY,
+    Change,
+    Json,
+    caught,
+    certified,
+    held,
+    mechanism,
+    refuted,
+    rejected,
+)
+
+SOMEBODY = {"source": "Somebody 2020, Theorem 1"}
+
+
+# --- forgeries that hang together ----------------------------------------------------------------
+
+
+def all_certified(predicate: Json) -> None:
+    """What a forger writes in the end."""
+    for row in predicate["claims"]:
+        row.update(check="proved", verdict="certified_under_assumptions")
+    for row in predicate["audits"]:
+        row["verdict"] = "not_refuted"
+    predicate["verdict"]["status"] = "certified_under_assumptions"
+
+
+def conformance_held(predicate: Json) -> None:
+    for row in predicate["conformance"]:
+        if row["status"] == "broken":
+            row.update(status="held")
+    for row in predicate["assumptions"]:
+        if row["id"] == "declared_noise":
+            row.update(status="tested", evidence="See the audits and conformance checks.")
+
+
+def both(*changes: Change) -> Change:
+    def change(predicate: Json) -> None:
+        for one in changes:
+            one(predicate)
+
+    return change
+
+
+def without_standing(predicate: Json) -> None:
+    """Standing assumptions deleted: 'certified' out of 'certified under assumptions'."""
+    predicate["assumptions"] = [a for a in predicate["assumptions"] if a["id"] == "bounded_queries"]
+    for row in predicate["claims"]:
+        row["verdict"] = "certified"
+    predicate["verdict"]["status"] = "certified"
+
+
+@pytest.mark.parametrize(
+    "removed", ["bounded_queries", "declared_noise", "real_arithmetic", "random_bits", "weights"]
+)
+def test_no_assumption_can_be_left_out(removed: str) -> None:
+    def change(predicate: Json) -> None:
+        predicate["assumptions"] = [a for a in predicate["assumptions"] if a["id"] != removed]
+
+    assert removed in rejected(held(), change)
+
+
+@pytest.mark.parametrize("status", ["enforced", "tested"])
+def test_a_declared_assumption_cannot_be_improved(status: str) -> None:
+    for row in range(len(held()["predicate"]["assumptions"])):
+        if held()["predicate"]["assumptions"][row]["status"] != status:
+            change = functools.partial(set_status, row=row, status=status)
+            assert "missing, changed" in rejected(held(), change)
+
+
+def set_status(predicate: Json, row: int, status: str) -> None:
+    predicate["assumptions"][row]["status"] = status
+
+
+def test_standing_assumptions_keep_a_verdict_from_certified() -> None:
+    assert "missing, changed" in rejected(held(), without_standing)
+
+    def only_the_word(predicate: Json) -> None:
+        predicate["verdict"]["status"] = "certified"
+        for row in predicate["claims"]:
+            row["verdict"] = "certified"
+
+    assert "the verdict would be certified_under_assumptions" in rejected(held(), only_the_word)
+
+
+def test_an_assumption_of_no_step_cannot_be_added() -> None:
+    extra = {"id": "luck", "statement": "all goes well", "status": "enforced", "evidence": ""}
+    assert "luck" in rejected(held(), lambda p: p["assumptions"].append(extra))
+    assert "twice" in rejected(held(), lambda p: p["assumptions"].append(p["assumptions"][0]))
+
+
+def test_a_noisier_declaration_does_not_fit_its_derivation() -> None:
+    other = certified(mechanism("other", Gaussian("first", 20), GDP(1))).certificate["predicate"]
+
+    def declaration_only(predicate: Json) -> None:
+        for key in ("declaration", "digest", "declaration_text"):
+            predicate["mechanism"][key] = other["mechanism"][key]
+
+    assert "its node is not in the declaration" in rejected(refuted(), declaration_only)
+
+    def with_its_nodes(predicate: Json) -> None:
+        declaration_only(predicate)
+        for row in predicate["derivation"]["steps"]:
+            row.update(
+                node=other["mechanism"]["digest"], node_text=other["mechanism"]["declaration_text"]
+            )
+
+    assert "is not its bound" in rejected(refuted(), with_its_nodes)
+
+
+def test_a_refutation_of_the_accountant_cannot_be_hidden() -> None:
+    assert "refuted" in rejected(refuted(), all_certified)
+
+    def unproved(predicate: Json) -> None:
+        for row in predicate["claims"]:
+            row.update(check="unproved", verdict="inconclusive")
+        predicate["verdict"]["status"] = "inconclusive"
+
+    assert "the check would come out refuted" in rejected(refuted(), unproved)
+
+    def unsupported(predicate: Json) -> None:
+        for row in predicate["claims"]:
+            row.update(check="unsupported", verdict="unsupported", step=None, upper=None)
+            row.update(attained=False)
+        predicate["derivation"]["upper_bounds"] = predicate["derivation"]["upper_bounds"][-2:]
+        predicate["verdict"].update(status="unsupported", margin="")
+
+    assert "there are rules for it" in rejected(refuted(), unsupported)
+
+    def not_attained(predicate: Json) -> None:
+        for row in predicate["derivation"]["steps"]:
+            row["attained"] = False
+            row["witness"].pop("epsilon_lower", None)
+        for row in predicate["claims"]:
+            row.update(check="unproved", attained=False, verdict="inconclusive")
+        predicate["verdict"]["status"] = "inconclusive"
+
+    assert "'attained' does not follow" in rejected(refuted(), not_attained)
+
+
+def test_the_lower_end_of_a_conversion_cannot_be_moved() -> None:
+    """Lowered, it would hide a refutation; raised, it would make one."""
+
+    def moved(text: str, predicate: Json) -> None:
+        for row in predicate["derivation"]["steps"]:
+            if "epsilon_lower" in row["witness"]:
+                row["witness"]["epsilon_lower"] = text
+
+    for text in ("0", "1.9", "2.5"):
+        assert "does not follow" in rejected(refuted(), functools.partial(moved, text))
+
+
+@pytest.mark.parametrize("kind", ["zcdp", "rdp", "pure"])
+def test_only_the_gaussian_conversion_has_a_lower_end(kind: str) -> None:
+    """A forger adds one to another conversion, where the number would be taken for a mu."""
+    leaf: Any = {"zcdp": ZCDP(8, **SOMEBODY), "rdp": Gaussian("g", 0.25), "pure": Laplace("a", 0.5)}
+    node = Compose(leaf[kind], ZCDP(0, **SOMEBODY)) if kind == "rdp" else leaf[kind]
+    claim = ApproxDP(2 if kind == "pure" else 1000, TINY)
+    certificate = certified(mechanism("case", node, claim)).certificate
+
+    def change(predicate: Json) -> None:
+        step = predicate["derivation"]["steps"][-1]
+        step["witness"]["epsilon_lower"] = "1"
+        step["attained"] = True
+        predicate["claims"][0]["attained"] = True
+
+    assert "'attained' does not follow" in rejected(certificate, change)
+
+
+# --- forgeries of the audits ---------------------------------------------------------------------
+
+
+def test_a_refutation_of_an_attack_cannot_be_hidden() -> None:
+    assert caught()["predicate"]["verdict"]["status"] == "refuted"
+    assert "the verdict would be refuted" in rejected(caught(), all_certified)
+    hide = both(conformance_held, all_certified)
+    assert "refuted" in rejected(caught(), hide)
+
+    def lower_bound_zero(predicate: Json) -> None:
+        hide(predicate)
+        for row in predicate["audits"]:
+            row["witness"]["decisive_lower"] = "0"
+
+    assert "its decisive bound does not follow" in rejected(caught(), lower_bound_zero)
+
+    def rates_one(predicate: Json) -> None:
+        lower_bound_zero(predicate)
+        for row in predicate["audits"]:
+            row["witness"].update(decisive_false_positive_rate_upper="1")
+
+    assert "is not a Clopper-Pearson bound" in rejected(caught(), rates_one)
+
+
+@pytest.mark.parametrize("kept", [["lens"], ["raw-0.00001"]])
+def test_an_audit_that_refutes_cannot_be_left_out(kept: list[str]) -> None:
+    def change(predicate: Json) -> None:
+        conformance_held(predicate)
+        predicate["audits"] = [row for row in predicate["audits"] if row["id"] in kept]
+        for row in predicate["claims"]:
+            if row["lower"]["audit"] not in kept:
+                row.update(lower=None, lower_conditional=None)
+            row.update(lower_conditional=None)
+
+    assert "is missing" in rejected(caught(), change)
+
+
+def test_audits_cannot_be_left_out_while_their_checks_stay() -> None:
+    def change(predicate: Json) -> None:
+        predicate["audits"] = []
+        for row in predicate["claims"]:
+            row.update(lower=None, lower_conditional=None)
+
+    assert "no audit is listed" in rejected(held(), change)
+    assert "no audit is listed" in rejected(caught(), both(conformance_held, change, all_certified))
+
+    def no_conformance(predicate: Json) -> None:
+        predicate["conformance"] = []
+        for row in predicate["assumptions"]:
+            if row["id"] == "declared_noise":
+                row.update(status="declared", evidence="No audit was run.")
+
+    assert "audits without conformance" in rejected(held(), no_conformance)
+
+
+def test_a_broken_check_keeps_a_claim_from_being_certified() -> None:
+    def broken(predicate: Json) -> None:
+        predicate["conformance"][0].update(status="broken", statistic="1")
+        predicate["assumptions"][1].update(
+            status="violated", evidence="A conformance check is broken."
+        )
+
+    assert "the verdict would be alarm" in rejected(held(), broken)
+
+    def not_counted(predicate: Json) -> None:
+        predicate["conformance"][0].update(statistic="1")
+
+    assert "its status is not its statistic's" in rejected(held(), not_counted)
+
+
+def test_the_error_rate_is_spent_once() -> None:
+    def larger(predicate: Json) -> None:
+        for row in predicate["audits"]:
+            row["confidence"].update(decision_error="0.01")
+            row["witness"].update(decisive_error="0.0025")
+
+    assert "another decision error" in rejected(held(), larger)
+
+    def fewer(predicate: Json) -> None:
+        for row in predicate["audits"]:
+            row["confidence"].update(adjusted_for=1)
+            row["witness"].update(decisive_error="0.00005")
+
+    assert "adjusted for too few bounds" in rejected(held(), fewer)
+
+    def conformance(predicate: Json) -> None:
+        for row in predicate["conformance"]:
+            row.update(error_rate="0.01")
+
+    assert "more than half the decision error" in rejected(held(), conformance)
+
+
+def test_a_bound_cannot_be_listed_twice() -> None:
+    def audits(predicate: Json) -> None:
+        predicate["audits"][1] = copy.deepcopy(predicate["audits"][0])
+
+    assert "two audits have one name" in rejected(held(), audits)
+
+    def lowers(predicate: Json) -> None:
+        predicate["audits"][0]["lower_bounds"].append({"measure": "gdp", "mu": "0.001"})
+
+    assert "expected one lower bound" in rejected(held(), lowers)
+
+    def curves(predicate: Json) -> None:
+        found = predicate["derivation"]["upper_bounds"]
+        found.insert(0, {"measure": "profile", "curve": [["0", "0.0001"]]})
+
+    assert "a curve is stated twice" in rejected(held(), curves)
+
+    def uppers(predicate: Json) -> None:
+        predicate["derivation"]["upper_bounds"].insert(0, {"measure": "gdp", "mu": "0.001"})
+
+    assert "not those of the claims" in rejected(held(), uppers)
+
+
+# --- forgeries of claims -------------------------------------------------------------------------
+
+
+def test_a_claim_cannot_borrow_the_step_of_another_measure() -> None:
+    """mu = 0.73 read as an epsilon would look like a strong guarantee."""
+    steps = held()["predicate"]["derivation"]["steps"]
+    gdp = held()["predicate"]["claims"][1]["step"]
+
+    def pure_dp(predicate: Json) -> None:
+        row = predicate["claims"][1]
+        row.update(
+            stated={"measure": "pure_dp", "epsilon": "0.75"}, stated_text="PureDP(epsilon=0.75)"
+        )
+
+    assert steps[gdp]["calculus"] == "gdp"
+    assert "its step is in another measure" in rejected(held(), pure_dp)
+
+    def without_numbers(predicate: Json) -> None:
+        pure_dp(predicate)
+        predicate["claims"][1].update(stated=None)
+
+    assert "its number is missing" in rejected(held(), without_numbers)
+
+    def at_a_smaller_delta(predicate: Json) -> None:
+        row = predicate["claims"][0]
+        row["stated"].update(delta="1e-9")
+        row.update(stated_text="ApproxDP(epsilon=4, delta=0.000000001)")
+
+    assert "its step is at another delta" in rejected(held(), at_a_smaller_delta)
+
+
+def test_a_claim_cannot_point_at_a_part_of_the_declaration() -> None:
+    part = next(
+        row["id"]
+        for row in held()["predicate"]["derivation"]["steps"]
+        if row["rule"] == "gdp.gaussian" and row["conclusion"]["mu"] == "0.5"
+    )
+
+    def change(predicate: Json) -> None:
+        row = predicate["claims"][1]
+        row.update(step=part, upper={"measure": "gdp", "mu": "0.5"}, attained=True)
+        predicate["derivation"]["upper_bounds"][1].update(mu="0.5")
+
+    assert "not about the whole declaration" in rejected(held(), change)
+
+
+def test_a_conversion_is_no_premise_of_a_composition() -> None:
+    """(epsilon, delta) of the parts adds up, but is not attained; nobody may 'refute' with it."""
+    node = Compose(Gaussian("a", 2), Gaussian("b", 2))
+    single = certified(mechanism("single", Gaussian("a", 2), ApproxDP(2, TINY))).certificate
+    other = certified(mechanism("other", Gaussian("b", 2), ApproxDP(2, TINY))).certificate
+    whole = certified(mechanism("whole", node, ApproxDP(9, TINY))).certificate
+
+    def change(predicate: Json) -> None:
+        steps = []
+        for part in (single, other):
+            for row in copy.deepcopy(part["predicate"]["derivation"]["steps"]):
+                row["premises"] = [p + len(steps) - row["id"] + p for p in row["premises"]]
+                steps.append(row | {"id": len(steps)})
+        steps[1]["premises"], steps[3]["premises"] = [0], [2]
+        epsilon = Fraction(steps[1]["conclusion"]["epsilon"]) * 2
+        added = copy.deepcopy(steps[1]) | {
+            "id": 4,
+            "node": predicate["mechanism"]["digest"],
+            "node_text": "Compose()",
+            "rule": "approx.composition",
+            "premises": [1, 3],
+            "witness": {},
+            "conclusion": {
+                "measure": "approx_dp",
+                "epsilon": str(float(epsilon)),
+                "delta": "0.00002",
+            },
+        }
+        predicate["derivation"]["steps"] = [*steps, added]
+
+    assert "premises of another node or calculus" in rejected(whole, change)
+
+
+def test_a_certificate_without_claims_certifies_nothing() -> None:
+    def change(predicate: Json) -> None:
+        predicate["claims"] = []
+        predicate["derivation"]["upper_bounds"] = predicate["derivation"]["upper_bounds"][-2:]
+
+    assert "no claims" in rejected(held(), change)

@@ -1,0 +1,337 @@
+"""Conversions to (epsilon, delta) against 50-digit arithmetic; edges of every domain."""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import pytest
+import sympy
+from scipy.optimize import minimize_scalar
+
+from dpaudit.account import Account
+from dpaudit.arithmetic import enclose, is_infinite
+from dpaudit.calculus import Source, Step
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Compose,
+    Gaussian,
+    Laplace,
+    Node,
+    NonPrivate,
+    PureDP,
+    Repeat,
+)
+from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PURE, RENYI
+from dpaudit.rules.convert import (
+    CONVERSIONS,
+    delta_upper,
+    gaussian_mu,
+    renyi_epsilon,
+    to_approx,
+    tradeoff_lower,
+)
+from dpaudit.rules.rdp import order
+from dpaudit.scope import Scope
+
+SCOPE = Scope("replace_one", "record", "central", "transcript")
+MUS = ["0.001", "0.01", "0.1", "0.57735", "1", "3.7", "10", "100"]
+DELTAS = ["0.3", "1e-3", "1e-5", "1e-12", "1e-30", "1e-100"]
+
+
+def at(step: Step, delta: Fraction | str) -> Any:
+    return to_approx(step, Fraction(delta))
+
+
+def delta_of(epsilon: Fraction, mu: Fraction) -> Any:
+    """delta(epsilon) of mu-GDP at the ambient precision of mpmath."""
+    e = mpmath.mpf(epsilon.numerator) / epsilon.denominator
+    m = mpmath.mpf(mu.numerator) / mu.denominator
+    root = mpmath.sqrt(2)
+
+    def upper_tail(t: Any) -> Any:
+        return mpmath.erfc(t / root) / 2
+
+    return upper_tail(e / m - m / 2) - mpmath.exp(e) * upper_tail(e / m + m / 2)
+
+
+def decimal(text: str) -> Any:
+    return mpmath.mpf(text)
+
+
+# --- gdp -> approx: exact ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("mu", MUS)
+def test_gaussian_epsilon_brackets_the_truth(mu: str, delta: str) -> None:
+    """delta(upper) <= delta <= delta(lower) in 80-digit arithmetic; relative gap of 2e-11."""
+    step = at(GAUSSIAN.fold(Gaussian("a", 1 / Fraction(mu)), SCOPE), delta)
+    upper, lower = step.value[0], step.lower
+    assert step.attained
+    assert step.reached == lower
+    assert step.witness["epsilon"]
+    assert Fraction(step.witness["epsilon"]) == upper
+    with mpmath.workdps(80):
+        assert delta_of(upper, Fraction(mu)) <= decimal(delta)
+        assert lower == 0 or delta_of(lower, Fraction(mu)) >= decimal(delta)
+    assert 0 <= upper - lower <= upper * 2 * Fraction(1, 10**11)
+
+
+def test_an_opaque_gdp_leaf_converts_without_being_attained() -> None:
+    step = at(GAUSSIAN.fold(GDP(1), SCOPE), "1e-5")
+    assert step.attained is False
+    assert step.lower is None
+    assert step.reached is None
+    assert step.value == at(GAUSSIAN.fold(Gaussian("a", 1), SCOPE), "1e-5").value
+
+
+@pytest.mark.parametrize(
+    ("node", "delta", "epsilon"),
+    [
+        (GDP(0), "0", 0),
+        (GDP(0), "1e-5", 0),
+        (GDP(Fraction(1, 10)), "0.5", 0),
+        (Repeat(Gaussian("a", 1), 0), "0", 0),
+        (Repeat(Gaussian("a", 1), 0), "1e-9", 0),
+    ],
+)
+def test_gaussian_epsilon_is_zero_where_it_is(node: Node, delta: str, epsilon: int) -> None:
+    assert at(GAUSSIAN.fold(node, SCOPE), delta).value[0] == epsilon
+
+
+@pytest.mark.parametrize(
+    ("node", "delta"),
+    [
+        (GDP(1), "0"),
+        (Gaussian("a", 10**6), "0"),
+        (NonPrivate("raw"), "0.1"),
+        (NonPrivate("raw"), "0"),
+        (GDP(10**30), "1e-5"),
+        (GDP(sympy.sqrt(2) + sympy.sqrt(3) - sympy.sqrt(5 + 2 * sympy.sqrt(6))), "1e-5"),
+        (PureDP(10**4), "1e-5"),
+    ],
+)
+def test_what_cannot_be_bounded_is_infinite_at_once(node: Node, delta: str) -> None:
+    """Delta 0, no noise, an absurd mu, a mu that cannot be told from 0, a lost corner."""
+    start = time.perf_counter()
+    step = at(GAUSSIAN.fold(node, SCOPE), delta)
+    assert is_infinite(step.value[0])
+    assert step.attained is False
+    assert time.perf_counter() - start < 2
+
+
+def test_epsilon_decreases_in_delta_and_increases_in_mu() -> None:
+    for mu in MUS[2:]:
+        step = GAUSSIAN.fold(GDP(Fraction(mu)), SCOPE)
+        values = [at(step, delta).value[0] for delta in DELTAS]
+        assert values == sorted(values)
+    for delta in DELTAS:
+        found = [at(GAUSSIAN.fold(GDP(Fraction(mu)), SCOPE), delta).value[0] for mu in MUS]
+        assert found == sorted(found)
+
+
+# --- rdp and zcdp -> approx ----------------------------------------------------------------------
+
+
+def cks(rho: float, delta: float) -> float:
+    """An independent minimisation over log(order - 1), in floats."""
+
+    def bound(t: float) -> float:
+        a = 1 + float(mpmath.exp(t))
+        log_delta = float(mpmath.log(delta))
+        return float(rho * a + mpmath.log1p(-1 / a) - (log_delta + mpmath.log(a)) / (a - 1))
+
+    grid = [bound(t / 4) for t in range(-50, 80)]
+    best = grid.index(min(grid)) / 4 - 12.5
+    return max(
+        0.0, float(minimize_scalar(bound, bounds=(best - 0.5, best + 0.5), method="bounded").fun)
+    )
+
+
+@pytest.mark.parametrize("delta", ["1e-3", "1e-5", "1e-12", "1e-100"])
+@pytest.mark.parametrize("rho", ["0.0001", "0.02", "0.5", "17/8", "40"])
+def test_the_renyi_conversion_is_the_best_order_and_above_the_exact_value(
+    rho: str, delta: str
+) -> None:
+    step = at(CONCENTRATED.fold(ZCDP(Fraction(rho)), SCOPE), delta)
+    value = step.value[0]
+    assert float(value) == pytest.approx(
+        cks(float(Fraction(rho)), float(Fraction(delta))), rel=1e-6
+    )
+    exact = at(GAUSSIAN.fold(GDP(sympy.sqrt(2 * sympy.Rational(rho))), SCOPE), delta)
+    assert value >= exact.value[0]
+    assert step.attained is False
+    again = at(RENYI.fold(ZCDP(Fraction(rho)), SCOPE), delta)
+    assert again.value == step.value
+
+
+def test_the_witness_order_gives_the_bound() -> None:
+    """A checker needs one evaluation, in 50 digits: bound(order) <= epsilon, and hardly below."""
+    node = Compose(Laplace("a", 2), Gaussian("b", 3))
+    step = at(RENYI.fold(node, SCOPE), "1e-5")
+    alpha = Fraction(step.witness["order"])
+    assert alpha > 1
+    curve = RENYI.fold(node, SCOPE).value.subs(order(), sympy.Rational(str(alpha)))
+    with mpmath.workdps(50):
+        a = mpmath.mpf(alpha.numerator) / alpha.denominator
+        d = mpmath.mpf(sympy.N(curve, 50)._mpf_)
+        bound = d + mpmath.log(1 - 1 / a) - (mpmath.log("1e-5") + mpmath.log(a)) / (a - 1)
+        epsilon = mpmath.mpf(step.value[0].numerator) / step.value[0].denominator
+        assert bound <= epsilon <= bound * (1 + mpmath.mpf("1e-10"))
+    ball = renyi_epsilon(enclose(curve), enclose(alpha), enclose(Fraction("1e-5")))
+    assert ball <= enclose(step.value[0])
+
+
+@pytest.mark.parametrize("rho", [0, Fraction(1, 10**300), 10**6, 10**400])
+def test_extreme_rho(rho: Any) -> None:
+    """Of next to nothing the total variation is below delta, so that epsilon is 0."""
+    value = at(CONCENTRATED.fold(ZCDP(rho), SCOPE), "1e-5").value[0]
+    if rho < 1:
+        assert value == 0
+    else:
+        assert rho <= value <= rho * Fraction(101, 100)
+    assert is_infinite(at(CONCENTRATED.fold(ZCDP(rho), SCOPE), "0").value[0])
+
+
+# --- pure and approx -----------------------------------------------------------------------------
+
+
+def test_pure_and_approx_are_monotone_in_delta() -> None:
+    """One Laplace release is purely private, also at delta = 0."""
+    laplace = PURE.fold(Laplace("a", 10), SCOPE)
+    for delta in ("0", "1e-300", "1e-5"):
+        assert at(laplace, delta).value == (Fraction(1, 10), Fraction(delta))
+    pair = APPROX.fold(ApproxDP(1, 0.01), SCOPE)
+    assert at(pair, "0.01").value == (1, Fraction(1, 100))
+    assert at(pair, "0.02").value == (1, Fraction(1, 50))
+    assert is_infinite(at(pair, "0.00999").value[0])
+    assert is_infinite(at(pair, "0").value[0])
+    rooted = APPROX.fold(ApproxDP(sympy.sqrt(2), sympy.sqrt(2) / 100), SCOPE)
+    assert is_infinite(at(rooted, "0.014142135").value[0])
+    value = at(rooted, "0.0141421357").value[0]
+    assert 0 < value**2 - 2 < Fraction(1, 10**10)
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+@pytest.mark.parametrize("delta", [-1, -1e-30, 1, 2, float("nan"), "1e-5", None, True])
+def test_delta_is_a_probability(name: str, delta: Any) -> None:
+    step = Step(name, "r", Source("a", 1, "b"), GDP(1), Fraction(1))
+    with pytest.raises(InvalidParameter, match="delta"):
+        to_approx(step, delta)
+
+
+def test_symbols_and_foreign_calculi_have_no_number() -> None:
+    x = sympy.Symbol("x", positive=True)
+    alpha = sympy.Symbol("alpha", positive=True)
+    for node in (
+        Gaussian("a", x),
+        Repeat(Gaussian("a", 1), sympy.Symbol("T", integer=True, nonnegative=True)),
+    ):
+        for calculus in (GAUSSIAN, CONCENTRATED, RENYI):
+            with pytest.raises(Unsupported, match="have no value"):
+                at(calculus.fold(node, SCOPE), "1e-5")
+    with pytest.raises(Unsupported, match="alpha have no value"):
+        at(CONCENTRATED.fold(ZCDP(alpha), SCOPE), "1e-5")
+    with pytest.raises(Unsupported, match="have no value"):
+        to_approx(GAUSSIAN.fold(GDP(1), SCOPE), x)
+    loose = CONCENTRATED.extended("loose")
+    with pytest.raises(Unsupported, match="loose: no conversion"):
+        at(loose.fold(Gaussian("a", 1), SCOPE), "1e-5")
+
+
+# --- calibration ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", ["0.1", "1e-5", "1e-12", "1e-100"])
+@pytest.mark.parametrize("epsilon", ["0", "0.01", "1", "3", "50"])
+def test_gaussian_mu_is_the_largest_that_fits(epsilon: str, delta: str) -> None:
+    """delta(epsilon; mu) <= delta < delta(epsilon; mu (1 + 1e-11)), in 150-digit arithmetic."""
+    if (epsilon, delta) == ("0", "1e-100"):
+        with pytest.raises(Unsupported, match="no mu was found"):
+            gaussian_mu(Fraction(epsilon), Fraction(delta))
+        return
+    mu = gaussian_mu(Fraction(epsilon), Fraction(delta))
+    with mpmath.workdps(150):
+        assert delta_of(Fraction(epsilon), mu) <= decimal(delta)
+        assert delta_of(Fraction(epsilon), mu * (1 + Fraction(1, 10**11))) > decimal(delta)
+
+
+def test_gaussian_mu_takes_any_exact_number() -> None:
+    assert gaussian_mu(1.0, 1e-5) == gaussian_mu(Fraction(1), Fraction(1, 10**5))
+    assert gaussian_mu(sympy.log(3), sympy.Rational(1, 10**5)) > gaussian_mu(1, 1e-5)
+    assert is_infinite(gaussian_mu(1, 0.1)) is False
+
+
+@pytest.mark.parametrize("pair", [(-1, 0.1), (1, -0.1), (1, 1), (1, 2), (float("inf"), 0.1)])
+def test_gaussian_mu_refuses_bad_targets(pair: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        gaussian_mu(*pair)
+    with pytest.raises(InvalidParameter, match="not symbols"):
+        gaussian_mu(sympy.Symbol("e", positive=True), 0.1)
+    with pytest.raises(Unsupported, match="delta = 0"):
+        gaussian_mu(1, 0)
+
+
+# --- curves --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mu", ["0.1", "1", "5"])
+def test_profile_and_trade_off_are_on_the_safe_side(mu: str) -> None:
+    step = GAUSSIAN.fold(GDP(Fraction(mu)), SCOPE)
+    with mpmath.workdps(60):
+        for epsilon in (Fraction(0), Fraction(1, 3), Fraction(2), Fraction(9)):
+            text = delta_upper(step, epsilon)
+            assert text is not None
+            truth = delta_of(epsilon, Fraction(mu))
+            assert truth <= decimal(text) <= truth * (1 + mpmath.mpf("1e-11"))
+        for alpha in (Fraction(1, 10**12), Fraction(1, 100), Fraction(1, 2), Fraction(9, 10)):
+            quantile = mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * decimal(str(float(alpha))))
+            truth = mpmath.ncdf(quantile - decimal(mu))
+            lower = decimal(tradeoff_lower(step.value, alpha))
+            assert truth * (1 - mpmath.mpf("1e-11")) <= lower <= truth
+
+
+def test_curves_at_the_ends() -> None:
+    step = GAUSSIAN.fold(GDP(0), SCOPE)
+    assert delta_upper(step, Fraction(0)) == "0"
+    assert delta_upper(GAUSSIAN.fold(GDP(10**6), SCOPE), Fraction(0)) == "1"
+    assert delta_upper(GAUSSIAN.fold(NonPrivate("raw"), SCOPE), Fraction(1)) is None
+    assert delta_upper(GAUSSIAN.fold(PureDP(10**4), SCOPE), Fraction(1)) is None
+    assert delta_upper(PURE.fold(PureDP(1), SCOPE), Fraction(1)) is None
+    for alpha in (Fraction(0), Fraction(1)):
+        assert tradeoff_lower(Fraction(1), alpha) == "0"
+    assert tradeoff_lower(sympy.oo, Fraction(1, 2)) == "0"
+    assert tradeoff_lower(Fraction(0), Fraction(1, 4)) == "0.749999999999"
+
+
+# --- known wrong answers of other accountants ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("node", "delta", "low", "high"),
+    [
+        (Repeat(Gaussian("a", 100), 10_000), "1e-10", "6.547923", "6.547925"),
+        (Repeat(Gaussian("a", 100), 10_000), "1e-12", "7.238493", "7.238495"),
+        (Repeat(Gaussian("a", 100), 10_000), "1e-14", "7.868735", "7.868737"),
+        (Repeat(Gaussian("a", 100), 10_000), "1e-15", "8.16", "8.18"),
+        (Gaussian("a", 1), "1e-5", "4.3771", "4.3773"),
+        (Gaussian("a", 0.01), "1e-5", "5423", "5427"),
+        (Laplace("a", 10), "0", "0.1", "0.1"),
+        (Repeat(Laplace("a", 10), 10), "0", "1", "1"),
+    ],
+)
+def test_where_other_accountants_err(node: Node, delta: str, low: str, high: str) -> None:
+    """Truth below delta 1e-9, at delta 0, and without an absolute grid."""
+    start = time.perf_counter()
+    value = Account(node, SCOPE).epsilon(Fraction(delta)).value[0]
+    assert Fraction(low) <= value <= Fraction(high)
+    assert time.perf_counter() - start < 1
