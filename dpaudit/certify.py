@@ -53,7 +53,6 @@ from dpaudit.certificate import (
     validate,
 )
 from dpaudit.check import standing
-from dpaudit.claim import Checked
 from dpaudit.curator import Sampler, system_generator
 from dpaudit.errors import InvalidParameter
 from dpaudit.mechanism import Mechanism
@@ -119,7 +118,7 @@ def _certify(
     mechanism = order.mechanism
     account = Account(mechanism.declaration, mechanism.scope)
     checks = [claim.check_account(account) for claim in mechanism.claims]
-    _require_numbers(checks)
+    _check_steps([check.step for check in checks if check.step is not None])
     seed = int(reproduce["root_seed"], 16)
     attacked = None if order.suite is None else _attack(index, order, options, budget, seed)
     lens_bound = None if attacked is None else lens(attacked, budget)
@@ -148,9 +147,19 @@ def _certify(
     return Certified(mechanism, judged, attacked, verdict, certificate)
 
 
-def _require_numbers(checks: Sequence[Checked]) -> None:
-    """Errors: InvalidParameter for a bound that still holds symbols, before anything is run."""
-    for step in (c.step for c in checks if c.step is not None):
+def _check_steps(steps: Sequence[Step]) -> None:
+    """Before anything is run.
+
+    Errors: InvalidParameter for a bound that still holds symbols, or an assumption under the id of
+    a standing one.
+    """
+    taken = {assumption.id for assumption in standing(Status.DECLARED)}
+    for step in steps:
+        for assumption in step.assumptions():
+            if assumption.id in taken:
+                raise InvalidParameter(
+                    f"assumption {assumption.id!r}: every certificate has one of that id; rename it"
+                )
         symbols = unknowns(step.value[0] if isinstance(step.value, tuple) else step.value)
         if symbols:
             names = ", ".join(sorted(map(str, symbols)))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpaudit.account import CALCULUS_OF, Account
 from dpaudit.arithmetic import (
@@ -34,6 +34,7 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import ApproxDP, Node, Status
 from dpaudit.scope import Scope
 
+Ranges: TypeAlias = Mapping[Any, tuple[Any, Any]]
 BOXES = 2000
 POINTS = 3000
 OPERATIONS = 500
@@ -64,7 +65,7 @@ class Claim:
     guarantee: Node
     by: str
     reading: str = ""
-    ranges: Mapping[Any, tuple[Any, Any]] = field(default_factory=dict)
+    ranges: Ranges = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.guarantee, (ApproxDP, *CALCULUS_OF)):
@@ -151,7 +152,7 @@ def _compare(claim: Claim, step: Step, upper: Number) -> Checked:
         return replace(checked, reason=f"it rests on a violated assumption: {', '.join(violated)}")
     if is_infinite(upper):
         return replace(checked, reason="no finite guarantee was derived, which refutes nothing")
-    if _at_most(upper, claim):
+    if _at_most(upper, claim.value, claim.ranges):
         return replace(
             checked, outcome=Outcome.PROVED, reason=f"{_show(upper)} <= {_show(claim.value)}"
         )
@@ -186,10 +187,12 @@ def _show(value: Number) -> str:
 # --- upper <= claim: term by term, by sign, over boxes -------------------------------------------
 
 
-def _at_most(upper: Number, claim: Claim) -> bool:
+def _at_most(upper: Number, claimed: Number, ranges: Ranges) -> bool:
     if is_symbolic(upper) and head(upper) == "Max":
-        return all(_at_most(branch, claim) for branch in upper.args)
-    difference = _difference(upper, claim.value)
+        return all(_at_most(branch, claimed, ranges) for branch in upper.args)
+    if is_symbolic(claimed) and head(claimed) == "Max":
+        return any(_at_most(upper, branch, ranges) for branch in claimed.args)
+    difference = _difference(upper, claimed)
     if not unknowns(difference):
         return _certainly(difference, _is_nonpositive) or (
             not _certainly(difference, _is_positive) and _simple(difference) == 0
@@ -197,7 +200,7 @@ def _at_most(upper: Number, claim: Claim) -> bool:
     difference = _simple(difference)
     if not unknowns(difference):
         return _certainly(difference, _is_nonpositive)
-    return _nonpositive(difference) or _nonpositive_on_range(difference, claim.ranges)
+    return _nonpositive(difference) or _nonpositive_on_range(difference, ranges)
 
 
 def _nonpositive(difference: Any) -> bool:
@@ -244,7 +247,7 @@ def _certainly(value: Number, holds: Callable[[Any], bool], symbols: Any = None)
     return bool(ball.is_finite()) and holds(ball)
 
 
-def _nonpositive_on_range(difference: Any, ranges: Mapping[Any, tuple[Any, Any]]) -> bool:
+def _nonpositive_on_range(difference: Any, ranges: Ranges) -> bool:
     """Branch and bound: the ball of the difference is at most 0 on every box of a subdivision."""
     atoms = sorted(unknowns(difference), key=str)
     if any(atom not in ranges for atom in atoms):

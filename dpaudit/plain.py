@@ -38,7 +38,7 @@ def in_plain_words(account: Account) -> dict[str, Any] | None:
 
 
 def _chance(ball: Any) -> str:
-    return decimal_upper(ball.min(1), digits=6)
+    return decimal_upper(min(upper_fraction(ball) or Fraction(1), Fraction(1)), digits=6)
 
 
 def _power(mu: Any) -> Any:

@@ -50,7 +50,7 @@ def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
     table = _table("Mechanisms", "target", "title", "source", "scope", "claims")
     for row in rows:
         claims = "\n".join(row["claims"])
-        cells = (row["name"], row["title"], row["paper"], row["scope"], claims)
+        cells = (row["target"], row["title"], row["paper"], row["scope"], claims)
         table.add_row(*map(escape, cells))
     _print(table)
 

@@ -72,7 +72,8 @@ class ReplayTask:
         kept = replay.residuals if part == TRAINING else {}
         return _row(
             batch.trials,
-            replay.scores,
+            # A program that releases nothing has one score for all trials.
+            np.broadcast_to(replay.scores, (batch.trials,)),
             attack=[replay.attack],
             violations=replay.violations,
             executed=_unused_releases(sampler),

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpaudit.arithmetic import enclose, is_infinite, unknowns, working_precision
 from dpaudit.check.derivation import own_bound
-from dpaudit.check.reading import Json, decimal, require, rounded_down, rounded_up
+from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down, rounded_up
 from dpaudit.check.theorems import gaussian_delta, normal_cdf, quantile
 from dpaudit.nodes import Node
 
@@ -54,8 +54,8 @@ def _listed(predicate: Json) -> None:
 
 def _profile(curve: Any, mu: Any) -> None:
     for epsilon, text in curve:
-        exact = gaussian_delta(decimal(epsilon), mu).min(1) if mu > 0 else Fraction(0)
-        held = rounded_up(text, exact)
+        exact = gaussian_delta(decimal(epsilon), mu) if mu > 0 else enclose(Fraction(0))
+        held = _chance(text, exact, SLACK)
         require(held, f"privacy profile at epsilon {epsilon}: {text} is not its bound")
 
 
@@ -78,8 +78,15 @@ def _plain_words(words: Json, mu: Any) -> None:
     for prior, text in words["posterior"]:
         stated.append((f"posterior of {prior}", text, _mean_posterior(decimal(prior), mu)))
     for name, text, exact in stated:
-        held = rounded_up(text, exact.min(1), SIX_DIGITS)
+        held = _chance(text, exact, SIX_DIGITS)
         require(held, f"{name}: {text} is not its bound, rounded up")
+
+
+def _chance(text: str, exact: Any, slack: Fraction) -> bool:
+    """Whether a decimal is a probability from above; 1 is above every probability."""
+    if text == "1":
+        return bool(exact * (1 + enclose(slack)) >= 1)
+    return rounded_up(text, exact, slack)
 
 
 def _mean_posterior(prior: Fraction, mu: Any) -> Any:

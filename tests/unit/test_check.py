@@ -1,4 +1,4 @@
-"""The checker: honest certificates of every kind verify, without the accountant; nonsense does not."""
+"""Honest certificates of every kind verify, without the accountant; nonsense is refused."""
 
 from __future__ import annotations
 

@@ -1,0 +1,115 @@
+"""Files of a certificate: written whole, only if they verify, and without others' batches."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpaudit.certificate import save
+from dpaudit.certify import Certified, Options, Order, certify
+from dpaudit.errors import CertificateRejected, OutputNotWritable
+from dpaudit.nodes import GDP, Gaussian
+from dpaudit.publish import clean, render, verified, verify_file, writable, write
+from tests.cli.bench import DIGESTS, certified, forged, held, mechanism, suite
+
+CASE = mechanism("case", Gaussian("a", 2), GDP(0.5), labels=("a",))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def better(predicate: dict[str, Any]) -> None:
+    predicate["claims"][0].update(verdict="certified")
+
+
+def forgery(found: Certified) -> Certified:
+    return replace(found, certificate=forged(found.certificate, better))
+
+
+def test_a_certificate_its_page_and_an_index(tmp_path: Path) -> None:
+    found = certified(CASE)
+    (written,) = write([found], tmp_path)
+    assert names(tmp_path) == ["case.html", "case.json", "index.html"]
+    assert json.loads(written.certificate.read_text()) == found.certificate
+    assert "<html" in written.page.read_text()
+    assert "case.html" in (tmp_path / "index.html").read_text()
+    assert verify_file(written.certificate)["verified"]
+
+
+def test_the_index_lists_what_verifies_and_nothing_else(tmp_path: Path) -> None:
+    found = certified(CASE)
+    other = mechanism("other", Gaussian("a", 2), GDP(0.5))
+    write([found], tmp_path)
+    save(forgery(certified(other)).certificate, tmp_path / "other.json")
+    (tmp_path / "other.html").write_text("certified!")
+    (tmp_path / "notes.json").write_text("{")
+    write([found], tmp_path)
+    index = (tmp_path / "index.html").read_text()
+    assert "case.html" in index
+    assert "other.html" not in index
+    assert "notes.html" not in index
+
+
+def test_nothing_is_written_unless_everything_verifies(tmp_path: Path) -> None:
+    with pytest.raises(CertificateRejected):
+        write([certified(CASE), forgery(certified(CASE))], tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_page_needs_a_certificate_that_verifies(tmp_path: Path) -> None:
+    path = tmp_path / "case.json"
+    save(forgery(certified(CASE)).certificate, path)
+    with pytest.raises(CertificateRejected):
+        render(path, tmp_path / "pages")
+    assert not (tmp_path / "pages").exists()
+    save(certified(CASE).certificate, path)
+    assert render(path, tmp_path / "pages") == tmp_path / "pages" / "case.html"
+
+
+def test_rows_of_verify(tmp_path: Path) -> None:
+    path = tmp_path / "held.json"
+    save(held(), path)
+    row = verify_file(path)
+    assert row["verified"]
+    assert row["verdict"] == "certified_under_assumptions"
+    assert any("steps of the derivation" in line for line in row["confirmed"])
+    json.dumps(row)
+    save(forged(held(), better), path)
+    row = verify_file(path)
+    assert not row["verified"]
+    assert "the verdict would be certified_under_assumptions" in row["reason"]
+    with pytest.raises(CertificateRejected):
+        verified(path)
+
+
+@pytest.mark.parametrize("below", ["file", "file/deep/er"])
+def test_a_folder_that_cannot_be_is_refused(below: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputNotWritable, match="--out"):
+        writable(tmp_path / below)
+
+
+def test_a_folder_without_permission_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may write anywhere, so the system's answer is replaced."""
+    monkeypatch.setattr("dpaudit.publish.os.access", lambda path, mode: False)
+    with pytest.raises(OutputNotWritable, match="cannot be written"):
+        writable(tmp_path / "new")
+
+
+def test_cleaning_leaves_the_batches_of_other_runs(tmp_path: Path) -> None:
+    """Another run that was interrupted can still be taken up."""
+    orders = [Order(CASE, suite(CASE), "project", DIGESTS)]
+    mine, other = (certify(orders, Options(seed=seed, store=tmp_path)) for seed in (1, 2))
+    folders = [found.attacked.stored for found in (*mine, *other) if found.attacked]
+    clean(mine, tmp_path)
+    assert [folder is not None and folder.exists() for folder in folders] == [False, True]
+    clean(other, tmp_path)
+    assert not tmp_path.exists()
+    clean([certified(CASE)], tmp_path)

@@ -1,0 +1,83 @@
+"""Starting a project: files that belong together, never over somebody's own, never outside."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from dpaudit.errors import OutputNotWritable, UnknownTarget
+from dpaudit.scaffold import AUDIT, MECHANISM, start
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_new_project_has_both_packages(tmp_path: Path) -> None:
+    written = start(tmp_path / "new", None)
+    expected = {f"{p}/{n}.py" for p in ("mechanisms", "audits") for n in ("__init__", "noisy_mean")}
+    assert files(tmp_path / "new") == expected
+    assert {path.relative_to(tmp_path / "new").as_posix() for path in written} == expected
+    for text in (MECHANISM, AUDIT):
+        assert ast.get_docstring(ast.parse(text))
+        assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_shipped_mechanism_comes_with_everything_it_imports(
+    tmp_path: Path, checkout: Path
+) -> None:
+    start(tmp_path, "diff2")
+    copied = files(tmp_path)
+    assert {"mechanisms/diff2.py", "audits/diff2.py", "mechanisms/losses.py"} <= copied
+    assert not any("broken" in name for name in copied)
+    for name in copied - {"mechanisms/__init__.py", "audits/__init__.py"}:
+        assert (tmp_path / name).read_bytes() == (checkout / name).read_bytes()
+        for statement in ast.walk(ast.parse((tmp_path / name).read_text())):
+            module = getattr(statement, "module", None) or ""
+            if isinstance(statement, ast.ImportFrom) and module.startswith(
+                ("mechanisms.", "audits.")
+            ):
+                assert f"{module.replace('.', '/')}.py" in copied
+
+
+@pytest.mark.parametrize("copied", [None, "diff2"])
+def test_nothing_is_overwritten(copied: str | None, tmp_path: Path) -> None:
+    first = "mechanisms/noisy_mean.py" if copied is None else "mechanisms/diff2.py"
+    (tmp_path / "mechanisms").mkdir()
+    (tmp_path / first).write_text("mine")
+    with pytest.raises(OutputNotWritable, match="exists; choose an empty folder"):
+        start(tmp_path, copied)
+    assert files(tmp_path) == {first}
+    assert (tmp_path / first).read_text() == "mine"
+
+
+def test_a_project_can_be_added_to(tmp_path: Path) -> None:
+    (tmp_path / "mechanisms").mkdir()
+    (tmp_path / "mechanisms" / "__init__.py").write_text('"""Mine."""\n')
+    start(tmp_path, None)
+    start(tmp_path, "diff2")
+    assert (tmp_path / "mechanisms" / "__init__.py").read_text() == '"""Mine."""\n'
+    assert {"mechanisms/noisy_mean.py", "mechanisms/diff2.py"} <= files(tmp_path)
+
+
+def test_an_unknown_file_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(UnknownTarget, match=r"no such shipped file; there are .*diff2"):
+        start(tmp_path, "diff3")
+    assert files(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    "name", ["../audits/diff2", "/etc/passwd", "diff2.py", "", "a b", "broken/diff2"]
+)
+def test_a_path_is_no_name(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UnknownTarget, match="give the name of a shipped file"):
+        start(tmp_path / "new", name)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_below_a_file_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputNotWritable, match="choose a folder"):
+        start(tmp_path / "file" / "new", None)

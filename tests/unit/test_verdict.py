@@ -1,0 +1,401 @@
+"""Verdicts: priorities, assumptions, alarms, and one decision error for a whole run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import sympy
+
+from dpaudit.account import Account
+from dpaudit.audit.attack import Attacked
+from dpaudit.audit.estimators import Counts, TestScores, TrainingScores
+from dpaudit.audit.residuals import Finding, check_residuals
+from dpaudit.audit.verdict import (
+    DECISION_ERROR,
+    EXIT_CODES,
+    ErrorBudget,
+    Judged,
+    Lower,
+    Verdict,
+    bounds_of,
+    conditional,
+    deltas,
+    exceeds,
+    judge,
+    lens,
+    lower_for,
+    overall,
+    raw,
+    rho_of_rates,
+)
+from dpaudit.certify import standing_assumptions
+from dpaudit.claim import Claim
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Assuming,
+    Assumption,
+    Gaussian,
+    Node,
+    NonPrivate,
+    PureDP,
+    Status,
+)
+from tests.cli.bench import mechanism, scope, suite
+
+TINY = Fraction(1, 10**5)
+OPEN = "real_arithmetic"
+
+
+def lower(measure: str, decisive: float, **changes: Any) -> Lower:
+    found = Lower(
+        measure=measure,
+        shown=decisive,
+        decisive=decisive,
+        threshold=0.0,
+        counts=Counts(0, 1, 0, 1),
+        rates_upper=(1.0, 1.0),
+        decisive_rates_upper=(1.0, 1.0),
+    )
+    return replace(found, **changes)
+
+
+def attacked(*findings: Finding, scores: tuple[Any, Any] | None = None) -> Attacked:
+    case = mechanism("case", Gaussian("a", 2), GDP(1), labels=("a",))
+    alternative, null = scores or (np.zeros(2), np.zeros(2))
+    return Attacked(
+        suite=suite(case),
+        trials=len(alternative),
+        training_trials=200,
+        seed=1,
+        attack="exact",
+        training=TrainingScores(alternative, null),
+        test=TestScores(alternative, null),
+        findings=findings,
+    )
+
+
+BROKEN = Finding("variance of a", "broken", 0.5, 1e-6, "variance 0.5")
+HELD = Finding("variance of a", "held", 1.0, 1e-6, "variance 1")
+
+
+def judged(
+    claim: Node,
+    node: Node | None = None,
+    *,
+    lens_mu: float | None = None,
+    raw_epsilon: float | None = None,
+    finding: Finding | None = None,
+    extra: tuple[Assumption, ...] = (),
+) -> Judged:
+    account = Account(node or Gaussian("a", 2), scope())
+    lens_bound = None if lens_mu is None else lower("gdp", lens_mu)
+    raw_bound = None if raw_epsilon is None else lower("approx_dp", raw_epsilon, delta="0.00001")
+    seen = None if finding is None else attacked(finding)
+    checked = Claim(claim, by="a test").check_account(account)
+    return judge(checked, account, lens_bound, raw_bound, seen, extra)
+
+
+# --- a single claim ------------------------------------------------------------------------------
+
+# mu = 0.5 and epsilon = 1.993 at 1e-5 are accounted.
+TABLE: list[tuple[str, Any, Verdict]] = [
+    ("proved, nothing open", {"claim": GDP(0.5)}, Verdict.CERTIFIED),
+    ("proved with room", {"claim": ApproxDP(2, TINY)}, Verdict.CERTIFIED),
+    ("accountant refutes", {"claim": GDP(0.4)}, Verdict.REFUTED),
+    ("accountant refutes epsilon", {"claim": ApproxDP(1.99, TINY)}, Verdict.REFUTED),
+    ("no rule", {"claim": PureDP(1)}, Verdict.UNSUPPORTED),
+    (
+        "not attained",
+        {"claim": ZCDP(0.1), "node": PureDP(1, source="x")},
+        Verdict.INCONCLUSIVE,
+    ),
+    ("no guarantee", {"claim": GDP(1), "node": NonPrivate("looked")}, Verdict.INCONCLUSIVE),
+    ("lower below claim", {"claim": GDP(0.5), "lens_mu": 0.49}, Verdict.CERTIFIED),
+    ("lower above claim", {"claim": GDP(0.5), "lens_mu": 0.51}, Verdict.REFUTED),
+    ("lower equals claim", {"claim": GDP(0.5), "lens_mu": 0.5}, Verdict.CERTIFIED),
+    (
+        "raw above claim",
+        {"claim": ApproxDP(2, TINY), "raw_epsilon": 2.01},
+        Verdict.REFUTED,
+    ),
+    (
+        "raw above accounted, below the claim",
+        {"claim": ApproxDP(3, TINY), "raw_epsilon": 2.5},
+        Verdict.ALARM,
+    ),
+    (
+        "lens above accounted, epsilon claimed",
+        {"claim": ApproxDP(3, TINY), "lens_mu": 0.6},
+        Verdict.ALARM,
+    ),
+    (
+        "lens above accounted, mu claimed with room",
+        {"claim": GDP(1), "lens_mu": 0.6},
+        Verdict.ALARM,
+    ),
+    ("conformance broken", {"claim": GDP(0.5), "finding": BROKEN}, Verdict.ALARM),
+    ("conformance held", {"claim": GDP(0.5), "finding": HELD}, Verdict.CERTIFIED),
+    (
+        "refuted comes before alarm",
+        {"claim": GDP(0.5), "lens_mu": 0.9, "finding": BROKEN},
+        Verdict.REFUTED,
+    ),
+    (
+        "refuted by the accountant comes before alarm",
+        {"claim": GDP(0.4), "finding": BROKEN},
+        Verdict.REFUTED,
+    ),
+    (
+        "alarm comes before unsupported",
+        {"claim": PureDP(1), "finding": BROKEN},
+        Verdict.ALARM,
+    ),
+    (
+        "alarm comes before inconclusive",
+        {"claim": GDP(1), "node": NonPrivate("looked"), "finding": BROKEN},
+        Verdict.ALARM,
+    ),
+    (
+        "no rule, but an attack above the claim",
+        {"claim": PureDP(1), "raw_epsilon": 1.5},
+        Verdict.REFUTED,
+    ),
+    (
+        "no alarm against an infinite account",
+        {"claim": GDP(9), "node": NonPrivate("looked"), "lens_mu": 3.0},
+        Verdict.INCONCLUSIVE,
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "verdict"), [row[1:] for row in TABLE], ids=[r[0] for r in TABLE])
+def test_the_gravest_finding_decides(case: Any, verdict: Verdict) -> None:
+    found = judged(**case)
+    assert found.verdict is verdict
+    assert found.reason
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        ("enforced", Verdict.CERTIFIED),
+        ("tested", Verdict.CERTIFIED_UNDER_ASSUMPTIONS),
+        ("declared", Verdict.CERTIFIED_UNDER_ASSUMPTIONS),
+        ("violated", Verdict.INCONCLUSIVE),
+    ],
+)
+def test_assumptions_are_never_dropped(status: str, verdict: Verdict) -> None:
+    one = Assumption("weights", "the weights are public", status)  # type: ignore[arg-type]
+    inside = judged(GDP(0.5), Assuming(Gaussian("a", 2), one))
+    beside = judged(GDP(0.5), extra=(one,))
+    assert (inside.verdict, beside.verdict) == (verdict, verdict)
+    if verdict is not Verdict.CERTIFIED:
+        assert "weights" in inside.reason
+        assert "weights" in beside.reason
+
+
+def test_a_claim_that_rests_on_a_violated_assumption_is_not_refuted_either() -> None:
+    one = Assumption("weights", "the weights are public", Status.VIOLATED)
+    assert judged(GDP(0.1), Assuming(Gaussian("a", 2), one)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_every_guarantee_rests_on() -> None:
+    alone, tested, broken = (
+        {a.id: a.status for a in standing_assumptions(seen)}
+        for seen in (None, attacked(HELD), attacked(BROKEN))
+    )
+    assert alone == {
+        "bounded_queries": "enforced",
+        "declared_noise": "declared",
+        "real_arithmetic": "declared",
+        "random_bits": "declared",
+    }
+    assert tested == alone | {"declared_noise": "tested"}
+    assert broken == alone | {"declared_noise": "violated"}
+
+
+def test_a_bound_that_assumes_a_family_never_refutes_an_epsilon() -> None:
+    """mu = 0.49 from the lens reads as epsilon 1.95 at 1e-5; a claim of 1 is not refuted by it."""
+    account = Account(PureDP(1, source="x"), scope())
+    checked = Claim(ApproxDP(1, TINY), by="a test").check_account(account)
+    lens_bound = lower("gdp", 0.49)
+    found = judge(checked, account, lens_bound, lower("approx_dp", 0.5), None, ())
+    assert found.conditional is not None
+    assert found.conditional.decisive > 1.9
+    assert found.conditional.family == "the Gaussian family"
+    assert found.verdict is Verdict.CERTIFIED_UNDER_ASSUMPTIONS
+
+
+def test_the_bound_of_a_claim_is_in_its_own_measure() -> None:
+    lens_bound, raw_bound = lower("gdp", 0.4), lower("approx_dp", 0.3)
+    bounds = {
+        type(g).__name__: lower_for(Claim(g, by="a test"), lens_bound, raw_bound)
+        for g in (GDP(1), ZCDP(1), PureDP(1), ApproxDP(1, TINY))
+    }
+    assert bounds["GDP"] is lens_bound
+    assert bounds["PureDP"] is bounds["ApproxDP"] is raw_bound
+    assert bounds["ZCDP"] is not None
+    assert bounds["ZCDP"].measure == "zcdp"
+    assert all(bound is not None and not bound.family for bound in bounds.values())
+    assert conditional(Claim(GDP(1), by="a test"), lens_bound) is None
+    assert conditional(Claim(ApproxDP(1, 0), by="a test"), lens_bound) is None
+    symbol = ApproxDP(1, sympy.Symbol("d", positive=True))
+    assert conditional(Claim(symbol, by="a test"), lens_bound) is None
+
+
+def test_a_bound_exceeds_numbers_only() -> None:
+    bound = lower("gdp", 0.5)
+    assert exceeds(bound, Fraction(499, 1000))
+    assert exceeds(bound, sympy.sqrt(sympy.Rational(24, 100)))
+    assert not exceeds(bound, Fraction(1, 2))
+    assert not exceeds(bound, sympy.oo)
+    assert not exceeds(bound, sympy.Symbol("mu", positive=True))
+
+
+def test_reasons_round_outward() -> None:
+    """ "At least" never above the bound, "accounted" never below it."""
+    refuted = judged(GDP(0.5), lens_mu=0.59999)
+    assert "at least 0.5999 " in refuted.reason
+    alarm = judged(GDP(1), Gaussian("a", sympy.sqrt(3)), lens_mu=0.69999)
+    assert "attacked 0.6999 above accounted 0.5774" in alarm.reason
+
+
+# --- a whole run ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gravest", list(Verdict))
+def test_the_gravest_claim_decides_the_whole(gravest: Verdict) -> None:
+    order = list(Verdict)
+    lighter = order[order.index(gravest) :]
+    assert overall(lighter) is gravest
+    assert overall(lighter[::-1]) is gravest
+
+
+def test_exit_codes() -> None:
+    assert {str(verdict): code for verdict, code in EXIT_CODES.items()} == {
+        "certified": 0,
+        "certified_under_assumptions": 0,
+        "refuted": 1,
+        "inconclusive": 3,
+        "unsupported": 4,
+        "alarm": 5,
+    }
+
+
+@pytest.mark.parametrize("audits", [1, 2, 7])
+@pytest.mark.parametrize(
+    "claims",
+    [
+        (GDP(1),),
+        (ApproxDP(1, TINY), GDP(1)),
+        (ApproxDP(1, TINY), ApproxDP(2, TINY), ApproxDP(1, 0.1), PureDP(1), ZCDP(1)),
+    ],
+)
+def test_the_decision_error_is_spent_once(audits: int, claims: tuple[Node, ...]) -> None:
+    stated = [Claim(claim, by="a test") for claim in claims]
+    budget = ErrorBudget(audits * bounds_of(stated), audits)
+    findings = check_residuals(
+        {"a": np.random.default_rng(1).normal(size=(50, 2, 3))}, budget.conformance
+    )
+    checks = sum(Fraction(finding.error_rate) for finding in findings)
+    bounds = Fraction(budget.bound) * audits * bounds_of(stated)
+    spent = bounds + audits * checks
+    assert spent <= Fraction(DECISION_ERROR) * (1 + Fraction(1, 10**12))
+    assert spent >= Fraction(DECISION_ERROR) * Fraction(99, 100)
+    assert len(deltas(stated)) == len(set(deltas(stated)))
+
+
+def test_deltas_of_claims_are_counted_once() -> None:
+    symbol = sympy.Symbol("d", positive=True)
+    guarantees = (ApproxDP(1, TINY), ApproxDP(3, TINY), PureDP(1), ApproxDP(1, symbol), GDP(1))
+    claims = [Claim(g, by="a test") for g in guarantees]
+    assert deltas(claims) == [TINY, 0]
+    assert bounds_of(claims) == 3
+    assert bounds_of([]) == 1
+
+
+def test_bounds_are_made_at_both_error_rates_from_the_same_counts() -> None:
+    rng = np.random.default_rng(5)
+    seen = attacked(scores=(rng.normal(0.5, 1, 4000), rng.normal(-0.5, 1, 4000)))
+    budget = ErrorBudget(2, 1)
+    for bound in (lens(seen, budget), raw(seen, budget, TINY)):
+        assert bound is not None
+        assert 0 < bound.decisive < bound.shown
+        assert bound.counts.trials_null == 4000
+        shown, decisive = bound.rates_upper, bound.decisive_rates_upper
+        assert decisive[0] > shown[0]
+        assert decisive[1] > shown[1]
+
+
+def test_a_raw_bound_is_made_at_the_printed_delta() -> None:
+    """1/3 is printed as 0.333333333334, which is larger: the bound holds at both."""
+    rng = np.random.default_rng(5)
+    seen = attacked(scores=(rng.normal(2, 1, 4000), rng.normal(-2, 1, 4000)))
+    bound = raw(seen, ErrorBudget(1, 1), Fraction(1, 3))
+    assert bound is not None
+    assert bound.delta == "0.333333333334"
+
+
+def test_no_bound_where_the_implementation_stopped() -> None:
+    stopped = replace(attacked(), training=None, test=None)
+    budget = ErrorBudget(2, 1)
+    assert lens(stopped, budget) is None
+    assert raw(stopped, budget, TINY) is None
+
+
+# --- rho from rates ------------------------------------------------------------------------------
+
+
+def gaussian_rates(mu: float, threshold: float) -> tuple[float, float]:
+    """(FPR, FNR) of the test x > threshold between N(0, 1) and N(mu, 1), rounded up."""
+    positive = float(mpmath.ncdf(-threshold))
+    negative = float(mpmath.ncdf(threshold - mu))
+    return math.nextafter(positive, 1), math.nextafter(negative, 1)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.3, 1.0, 3.0, 6.0])
+def test_rho_of_the_gaussian_is_below_the_truth(mu: float) -> None:
+    """rho = mu^2 / 2 exactly; a single test shows most of it, and never more."""
+    found = [rho_of_rates(*gaussian_rates(mu, mu * share)) for share in np.linspace(-1, 2, 31)]
+    assert max(found) <= mu**2 / 2
+    assert max(found) > 0.3 * mu**2 / 2
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_rho_of_randomized_response_is_below_the_truth(epsilon: float) -> None:
+    """D_a of two coins, closed form; rho = sup_a D_a / a, found on a fine grid of orders."""
+    q = 1 / (1 + math.exp(epsilon))
+    with mpmath.workdps(40):
+        p, r = 1 - mpmath.mpf(q), mpmath.mpf(q)
+
+        def over_order(a: Any) -> Any:
+            moment = p**a * r ** (1 - a) + r**a * p ** (1 - a)
+            return mpmath.log(moment) / (a - 1) / a
+
+        orders = (1 + mpmath.mpf(10) ** (mpmath.mpf(k) / 100) for k in range(-400, 300))
+        truth = max(over_order(a) for a in orders)
+    found = rho_of_rates(q, q)
+    assert found <= float(truth)
+    assert found > 0.999 * float(truth)
+
+
+@pytest.mark.parametrize("rates", [(1.0, 1.0), (0.5, 0.5), (0.9, 0.4), (1.0, 0.0), (0.0, 1.0)])
+def test_rates_that_show_nothing_give_no_rho(rates: tuple[float, float]) -> None:
+    assert rho_of_rates(*rates) == 0
+
+
+def test_rho_decreases_in_both_rates() -> None:
+    rates = np.linspace(0.01, 0.45, 12)
+    for other in (0.05, 0.3):
+        one = [rho_of_rates(float(rate), other) for rate in rates]
+        two = [rho_of_rates(other, float(rate)) for rate in rates]
+        assert one == sorted(one, reverse=True)
+        assert two == sorted(two, reverse=True)
