@@ -36,15 +36,18 @@ Json = dict[str, Any]
 
 
 def statement(predicate: Mapping[str, Any]) -> Json:
-    """The in-toto statement of a predicate."""
+    """The in-toto statement of a predicate, its keys in the order of its canonical bytes."""
     implementation = predicate["mechanism"]["implementation"]
     own = {"name": "predicate", "digest": {"sha256": digest(predicate)}}
-    return {
+    made = {
         "_type": STATEMENT,
         "subject": [own, *implementation],
         "predicateType": PREDICATE,
         "predicate": dict(predicate),
     }
+    # As if read from a file, so that a page made of either is the same.
+    canonical: Json = json.loads(canonical_bytes(made))
+    return canonical
 
 
 @cache

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 INTERNAL = 70
+LONGEST_ERROR = 600
 TRACEBACK = "DPAUDIT_TRACEBACK"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -56,7 +57,8 @@ class Interface(click.Group):
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    text = " ".join(str(error).split())
+    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 3]}..."
 
 
 def _unforeseen(error: Exception) -> str:

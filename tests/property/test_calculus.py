@@ -72,6 +72,7 @@ def spend(node: Node, leaf: Any) -> Fraction:
     return Fraction(leaf(node))
 
 
+@settings(max_examples=60)
 @given(gaussians)
 def test_gaussian_trees_in_three_calculi(node: Node) -> None:
     rho = spend(node, lambda n: 1 / (2 * n.noise_multiplier**2))
@@ -80,6 +81,7 @@ def test_gaussian_trees_in_three_calculi(node: Node) -> None:
     assert sympify(RENYI.fold(node, SCOPE).value) == sympify(rho) * order()
 
 
+@settings(max_examples=60)
 @given(laplaces)
 def test_laplace_trees_in_two_calculi(node: Node) -> None:
     epsilon = spend(node, lambda n: 1 / n.noise_multiplier)
@@ -87,7 +89,7 @@ def test_laplace_trees_in_two_calculi(node: Node) -> None:
     assert APPROX.fold(node, SCOPE).value == (epsilon, 0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(symbols, small, small)
 def test_binding_before_or_after_the_fold_is_the_same(node: Node, a: Any, b: Any) -> None:
     values = {x: a, y: b}
@@ -97,7 +99,7 @@ def test_binding_before_or_after_the_fold_is_the_same(node: Node, a: Any, b: Any
         assert late.overlaps(enclose(calculus.fold(node.bind(values), SCOPE).value))
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(mixed, small)
 def test_one_more_release_never_costs_less(node: Node, noise: Fraction) -> None:
     more = Compose(node, Laplace("more", noise))
@@ -107,7 +109,7 @@ def test_one_more_release_never_costs_less(node: Node, noise: Fraction) -> None:
         assert calculus.fold(more, SCOPE).attained is False
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(mixed, st.sampled_from([1e-2, 1e-5, 1e-9]))
 def test_the_account_is_the_best_route_and_no_route_is_below_the_truth(
     node: Node, delta: float

@@ -37,7 +37,7 @@ def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Any:
     return to_approx(GAUSSIAN.fold(Gaussian("a", 1 / mu), SCOPE), delta)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(mus, deltas)
 def test_the_exact_conversion_brackets_the_truth(mu: Fraction, delta: Fraction) -> None:
     step = gaussian_epsilon(mu, delta)
@@ -48,7 +48,7 @@ def test_the_exact_conversion_brackets_the_truth(mu: Fraction, delta: Fraction) 
     assert upper - lower <= upper * Fraction(2, 10**11) + Fraction(1, 10**20)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(mus, mus, deltas, deltas)
 def test_epsilon_is_monotone(a: Fraction, b: Fraction, c: Fraction, d: Fraction) -> None:
     small, large = sorted((a, b))
@@ -61,7 +61,7 @@ def test_epsilon_is_monotone(a: Fraction, b: Fraction, c: Fraction, d: Fraction)
         )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(mus, deltas)
 def test_the_renyi_route_is_never_below_the_exact_one(mu: Fraction, delta: Fraction) -> None:
     node = Repeat(Gaussian("a", 2 / mu), 4)
@@ -70,7 +70,7 @@ def test_the_renyi_route_is_never_below_the_exact_one(mu: Fraction, delta: Fract
         assert to_approx(calculus.fold(node, SCOPE), delta).value[0] >= exact
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(epsilons, deltas)
 def test_calibration_inverts_the_conversion(epsilon: Fraction, delta: Fraction) -> None:
     mu = gaussian_mu(epsilon, delta)

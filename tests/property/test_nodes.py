@@ -116,7 +116,7 @@ def _read(reader: Callable[[Any], Any], table: Any) -> tuple[Any, str]:
         return None, str(error)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(json_values)
 def test_any_json_is_a_number_or_refused(table: Any) -> None:
     found, refusal = _read(wire.decode_number, table)
@@ -127,7 +127,7 @@ def test_any_json_is_a_number_or_refused(table: Any) -> None:
     assert wire.decode_number(wire.encode_number(found)) == found
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(json_values, json_values, st.dictionaries(st.text(max_size=3), json_values, max_size=3))
 def test_any_json_is_a_declaration_or_refused(root: Any, nodes: Any, rows: Any) -> None:
     for table in (root, {"root": root, "nodes": nodes}, {"root": root, "nodes": rows}):
@@ -150,7 +150,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 PLACES = _places(to_table(EXAMPLE))
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.sampled_from(PLACES[1:]), json_values)
 def test_a_table_with_one_part_replaced_is_refused_or_the_same(place: Any, part: Any) -> None:
     """No mutation of a valid table is read as another declaration under the same digest."""

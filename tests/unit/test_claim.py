@@ -315,12 +315,12 @@ def test_claims_read_well() -> None:
 def test_large_claims_end() -> None:
     """Thousands of terms, numeric or symbolic, are compared without being simplified."""
     start = time.perf_counter()
-    sampled = Compose(*(PoissonSampled(Laplace("a", i), Fraction(1, i + 7)) for i in range(1, 300)))
+    sampled = Compose(*(PoissonSampled(Laplace("a", i), Fraction(1, i + 7)) for i in range(1, 100)))
     claim = Claim(PureDP(5), by="t")
     assert claim.check(sampled, SCOPE.under("add_remove")).outcome is Outcome.PROVED
-    symbols = [sympy.Symbol(f"z{i}", positive=True) for i in range(400)]
+    symbols = [sympy.Symbol(f"z{i}", positive=True) for i in range(150)]
     node = Compose(*(Gaussian("a", z) for z in symbols))
     assert check(ZCDP(1), node).outcome is Outcome.REFUTED
     loose = sympy.Add(*(1 / z**2 for z in symbols))
     assert check(ZCDP(loose), node).outcome is Outcome.PROVED
-    assert time.perf_counter() - start < 12
+    assert time.perf_counter() - start < 10

@@ -119,11 +119,11 @@ NEVER = [
 
 
 @pytest.mark.parametrize("build", [*POSITIVE.values(), *NON_NEGATIVE.values()])
-@pytest.mark.parametrize("value", NEVER, ids=range(len(NEVER)))
-def test_values_outside_every_domain_are_refused(build: Any, value: Any) -> None:
-    with pytest.raises(InvalidParameter, match="expected") as caught:
-        build(value)
-    assert "\n" not in str(caught.value)
+def test_values_outside_every_domain_are_refused(build: Any) -> None:
+    for value in NEVER:
+        with pytest.raises(InvalidParameter, match="expected") as caught:
+            build(value)
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", POSITIVE)

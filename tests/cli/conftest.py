@@ -1,0 +1,71 @@
+"""The command line, in this process and in its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dpaudit.cli import main
+
+EPOCH = "1700000000"
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def project(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a mechanism for each exit code; the working folder."""
+    folder = tmp_path / "project"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(checkout / "tests" / "cli" / "project", folder, ignore=ignored)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", EPOCH)
+    return folder
+
+
+@pytest.fixture
+def dpaudit(unserved: None) -> Invoke:
+    """Runs a command in this process; fails on a traceback."""
+
+    def invoke(*arguments: Any, code: int = 0) -> Result:
+        result = CliRunner().invoke(main, [str(a) for a in arguments])
+        said = f"{arguments} gave {result.exit_code}\n{result.stdout}\n{result.stderr}"
+        unexpected = result.exception
+        assert unexpected is None or isinstance(unexpected, SystemExit), (said, unexpected)
+        assert result.exit_code == code, said
+        assert "Traceback" not in result.stderr
+        return result
+
+    return invoke
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"SOURCE_DATE_EPOCH": EPOCH, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+
+
+def spawn(*arguments: Any, cwd: Path) -> subprocess.Popen[str]:
+    """A command in a process of its own, which can be interrupted."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "dpaudit", *map(str, arguments)],
+        cwd=cwd,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def call(*arguments: Any, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, to its end."""
+    child = spawn(*arguments, cwd=cwd)
+    out, err = child.communicate(timeout=120)
+    assert child.returncode == code, (arguments, out, err)
+    assert "Traceback" not in err
+    return subprocess.CompletedProcess(arguments, child.returncode, out, err)

@@ -1,0 +1,1 @@
+"""Audits for the tests of the command line."""

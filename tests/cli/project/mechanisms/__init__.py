@@ -1,0 +1,1 @@
+"""Mechanisms for the tests of the command line."""
