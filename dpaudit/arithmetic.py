@@ -22,6 +22,7 @@ Number: TypeAlias = Any
 """A ``Fraction`` or a ``sympy.Expr`` (SymPy is imported only when a symbol is met)."""
 
 PRECISION_BITS = 160
+COMPARING_BITS = (160, 2_000, 40_000)
 DIGITS = 12
 MAXIMUM_DIGITS = 1000
 FACTORED = 10**40
@@ -247,7 +248,21 @@ def maximum(values: Iterable[Number]) -> Number:
         return _reduce(lambda a, b: a.max(b))([_as_ball(v) for v in items])
     import sympy
 
-    return canonical(sympy.Max(*(sympify(v) for v in items)))
+    items = list(dict.fromkeys(map(sympify, items)))
+    if not any(map(unknowns, items)):
+        items = _largest(items)
+    return canonical(items[0] if len(items) == 1 else sympy.Max(*items))
+
+
+def _largest(items: list[Any]) -> list[Any]:
+    """The numbers of which none is certainly below another; SymPy would factor to compare them."""
+    import flint
+
+    for bits in COMPARING_BITS:
+        with flint.ctx.workprec(bits):
+            balls = {v: _enclose(v, {}) for v in items}
+        items = [v for v in items if not any(ball > balls[v] for ball in balls.values())]
+    return items
 
 
 def total(values: Iterable[Number]) -> Number:

@@ -244,6 +244,11 @@ CALCULI: dict[str, Calculus] = {}
 
 
 def register(calculus: Calculus) -> Calculus:
-    """Add a calculus to those that error messages and routes know."""
+    """Add a calculus to those that error messages and routes know.
+
+    Errors: InvalidParameter for a name that is taken.
+    """
+    if calculus.name in CALCULI:
+        raise InvalidParameter(f"calculus {calculus.name!r} is registered already")
     CALCULI[calculus.name] = calculus
     return calculus

@@ -14,7 +14,6 @@ from decimal import Decimal
 from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -37,6 +36,7 @@ from dpaudit.audit.verdict import (
     judge,
     lens,
     overall,
+    printed_delta,
     raw,
 )
 from dpaudit.calculus import Step
@@ -125,7 +125,8 @@ def _certify(
     raws = {} if attacked is None else _raws(mechanism, attacked, budget)
     standing = standing_assumptions(attacked)
     judged = tuple(
-        judge(c, account, lens_bound, raws.get(_delta(c.claim)), attacked, standing) for c in checks
+        judge(c, account, lens_bound, raws.get(printed_delta(c.claim)), attacked, standing)
+        for c in checks
     )
     verdict = overall([j.verdict for j in judged])
     predicate = {
@@ -188,13 +189,8 @@ def _attack(index: int, order: Order, options: Options, budget: ErrorBudget, see
 
 def _raws(
     mechanism: Mechanism, attacked: Attacked, budget: ErrorBudget
-) -> dict[Fraction, Lower | None]:
+) -> dict[Fraction | None, Lower | None]:
     return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
-
-
-def _delta(claim: Any) -> Fraction:
-    delta: Fraction = claim.guarantee.parameters.get("delta", Fraction(0))
-    return delta
 
 
 def standing_assumptions(attacked: Attacked | None) -> list[Assumption]:
@@ -318,7 +314,7 @@ def _audits(
     mechanism: Mechanism,
     attacked: Attacked | None,
     lens_bound: Lower | None,
-    raws: Mapping[Fraction, Lower | None],
+    raws: Mapping[Fraction | None, Lower | None],
     judged: Sequence[Judged],
     budget: ErrorBudget,
 ) -> list[Json]:

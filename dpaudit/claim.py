@@ -31,7 +31,7 @@ from dpaudit.arithmetic import (
 )
 from dpaudit.calculus import CALCULI, Step
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import ApproxDP, Node, Status
+from dpaudit.nodes import ApproxDP, Node, Status, postorder
 from dpaudit.scope import Scope
 
 Ranges: TypeAlias = Mapping[Any, tuple[Any, Any]]
@@ -309,12 +309,13 @@ def _points(samples: list[list[Fraction]]) -> Iterator[tuple[Fraction, ...]]:
 
 
 def _is_valid(node: Node, claim: Claim, values: Mapping[Any, Fraction]) -> bool:
+    """Whether all parameters are in their domains, whatever the symbols that are left stand for."""
     try:
-        node.bind(values)
-        claim.guarantee.bind(values)
+        bound = [*postorder(node.bind(values)), claim.guarantee.bind(values)]
     except InvalidParameter:
         return False
-    return True
+    left = (v for n in bound for v in n.parameters.values() if unknowns(v))
+    return all(v.is_nonnegative for v in left)
 
 
 def _samples(atom: Any, claim: Claim) -> list[Fraction]:

@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -195,10 +196,11 @@ def account(target: str, *, delta: str | None, as_json: bool) -> None:
 def audit(
     targets: tuple[str, ...], *, seed: int | None, jobs: int, trials: int | None, as_json: bool
 ) -> None:
-    """Attack TARGETS and judge their claims; writes no file."""
+    """Attack TARGETS and judge their claims; touches no data and writes no file."""
     from dpaudit import terminal
 
-    results = _certify(targets, _orders(targets), seed, jobs, trials, None)
+    orders = [_without_data(order) for order in _orders(targets)]
+    results = _certify(targets, orders, seed, jobs, trials, None)
     rows = [_audit_row(certified) for certified in results]
     _print_json(rows) if as_json else terminal.verdicts(results)
     _exit(results)
@@ -304,6 +306,10 @@ def _certify(
 
 def _orders(targets: Sequence[str]) -> list[Order]:
     return [_order(target) for target in targets]
+
+
+def _without_data(order: Order) -> Order:
+    return replace(order, mechanism=replace(order.mechanism, records=None))
 
 
 def _distinct(orders: Sequence[Order]) -> None:

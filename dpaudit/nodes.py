@@ -26,6 +26,7 @@ Domain = Callable[[Number, str], None]
 
 SHOWN = 200
 DEPTH = 40
+LONG = 50
 
 
 def _refuse(value: Number, place: str, expected: str) -> None:
@@ -43,10 +44,19 @@ def _known(value: Number, *, strict: bool) -> bool | None:
     if not is_symbolic(value):
         return bool(value > 0 if strict else value >= 0)
     if symbols := unknowns(value):
-        known: bool | None = value.is_positive if strict else value.is_nonnegative
-        return known if all(s.is_real for s in symbols) else False
+        return _symbolic_sign(value, strict=strict) if all(s.is_real for s in symbols) else False
     ball = enclose(value)
     return bool(ball > 0 if strict else ball >= 0 or value.is_nonnegative)
+
+
+def _symbolic_sign(value: Any, *, strict: bool) -> bool | None:
+    """SymPy's answer, which takes it minutes for a long sum whose terms do not decide."""
+    if value.is_Add and all(term.is_nonnegative for term in value.args):
+        return not strict or any(term.is_positive for term in value.args) or None
+    if value.is_Add and len(value.args) > LONG:
+        return None
+    known: bool | None = value.is_positive if strict else value.is_nonnegative
+    return known
 
 
 def positive(value: Number, place: str) -> None:
@@ -431,7 +441,8 @@ class Repeat(Node):
         import sympy
 
         name = str(self.index)[:SHOWN]
-        if self.index != sympy.Symbol(name, integer=True, positive=True):
+        wanted = sympy.Symbol(name, integer=True, positive=True)
+        if not (is_symbolic(self.index) and self.index == wanted):
             raise InvalidParameter(
                 f"Repeat.index = {name}: expected Symbol({name!r}, integer=True, positive=True)"
             )

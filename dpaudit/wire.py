@@ -58,7 +58,13 @@ def encode_number(value: Number) -> Any:
     Errors: InvalidParameter for an expression or an assumption that is not in the list, or for
     numbers of absurd size.
     """
+    return _encode(value, 0)
+
+
+def _encode(value: Number, depth: int) -> Any:
     value = canonical(value)
+    if depth > MAXIMUM_DEPTH:
+        raise InvalidParameter(f"expression nested deeper than {MAXIMUM_DEPTH}")
     if not is_symbolic(value):
         if not is_short(value):
             raise InvalidParameter(f"a number of over {MAXIMUM_DIGITS} digits on the wire")
@@ -68,10 +74,10 @@ def encode_number(value: Number) -> Any:
     if _is_function_symbol(value):
         name = _name(value.func.__name__)
         known = _known(value.func, name, getattr(value.func, "_kwargs", {}))
-        return ["Function", name, known, *map(encode_number, value.args)]
+        return ["Function", name, known, *(_encode(a, depth + 1) for a in value.args)]
     if not head(value):
         raise InvalidParameter(f"{str(value)[:200]} is not in the list of expressions on the wire")
-    return [head(value), *(encode_number(a) for a in value.args)]
+    return [head(value), *(_encode(a, depth + 1) for a in value.args)]
 
 
 def _is_function_symbol(value: Any) -> bool:

@@ -20,7 +20,6 @@ from dpaudit.arithmetic import (
     decimal_upper,
     enclose,
     is_infinite,
-    is_symbolic,
     unknowns,
 )
 from dpaudit.audit.attack import Attacked
@@ -109,15 +108,18 @@ class ErrorBudget:
         return DECISION_ERROR * (1 - BOUND_SHARE) / max(self.audits, 1)
 
 
+def printed_delta(claim: Claim) -> Fraction | None:
+    """The delta of an epsilon claim as printed, rounded up; None in other measures, or a symbol."""
+    if not isinstance(claim.guarantee, (ApproxDP, PureDP)):
+        return None
+    delta = claim.guarantee.parameters.get("delta", Fraction(0))
+    return None if unknowns(delta) else Fraction(decimal_upper(delta))
+
+
 def deltas(claims: Sequence[Claim]) -> list[Fraction]:
-    """The deltas at which claims ask for a raw bound, each once."""
-    found: dict[Fraction, None] = {}
-    for claim in claims:
-        if isinstance(claim.guarantee, ApproxDP) and not is_symbolic(claim.guarantee.delta):
-            found[claim.guarantee.delta] = None
-        elif isinstance(claim.guarantee, PureDP):
-            found[Fraction(0)] = None
-    return list(found)
+    """The printed deltas at which claims ask for a raw bound, each once."""
+    found = dict.fromkeys(map(printed_delta, claims))
+    return [delta for delta in found if delta is not None]
 
 
 def bounds_of(claims: Sequence[Claim]) -> int:
@@ -214,10 +216,10 @@ def conditional(claim: Claim, lens_bound: Lower | None) -> Lower | None:
     """For an (epsilon, delta) claim: the lens as epsilon, valid within the Gaussian family only."""
     if lens_bound is None or not isinstance(claim.guarantee, ApproxDP):
         return None
-    if unknowns(claim.guarantee.delta) or claim.guarantee.delta == 0:
+    at = printed_delta(claim)
+    if not at:
         return None
-    printed = decimal_upper(claim.guarantee.delta)
-    delta = float(printed)
+    delta, printed = float(at), decimal_upper(at)
     return Lower(
         measure="approx_dp",
         # Below the mu a certificate prints, so that the epsilon follows from the printed one.

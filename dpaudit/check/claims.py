@@ -64,13 +64,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Stated:
-    """A claim as its row states it; ``delta`` "" where there is none or it holds symbols."""
+    """A claim as its row states it; ``delta`` "" where there is none or it holds symbols.
+
+    ``words``: delta as the claim's text has it.
+    """
 
     row: Json
     place: str
     kind: str
     number: Any
     delta: str
+    words: str
 
     @property
     def audit(self) -> str:
@@ -85,7 +89,8 @@ def check_claims(case: Case) -> list[str]:
 
     Errors: CertificateRejected naming the first claim that does not follow.
     """
-    claims = [_stated(row) for row in case.predicate["claims"]]
+    steps = case.predicate["derivation"]["steps"]
+    claims = [_stated(row, steps) for row in case.predicate["claims"]]
     require(claims, "no claims: nothing is certified")
     require(len({c.row["id"] for c in claims}) == len(claims), "two claims have one name")
     trusted, verdicts = [], []
@@ -107,7 +112,7 @@ def check_claims(case: Case) -> list[str]:
 # --- what is claimed -----------------------------------------------------------------------------
 
 
-def _stated(row: Json) -> Stated:
+def _stated(row: Json, steps: Any) -> Stated:
     """The claim, with its number, its words and its decimals saying the same."""
     place, number = f"claim {row['id'][:40]}", decode_number(row["exact"])
     kind, _, inside = row["stated_text"].removesuffix(")").partition("(")
@@ -116,16 +121,18 @@ def _stated(row: Json) -> Stated:
     shown, _, delta = inside.partition(", delta=")
     require(shown == f"{name}={readable(number)}", f"{place}: its text is not its exact value")
     require((delta != "") == (kind == "ApproxDP"), f"{place}: its text is of another kind")
+    exact = _fraction(delta) if delta else None
     if row["stated"] is None:
-        symbols = unknowns(number) or (delta != "" and _fraction(delta) is None)
+        symbols = unknowns(number) or (delta != "" and exact is None)
         require(symbols, f"{place}: its number is missing")
-        return Stated(row, place, kind, number, "")
+        # The step's delta: its text is compared with the claim's where the step is.
+        at = steps[row["step"]]["conclusion"].get("delta", "") if row["step"] is not None else ""
+        return Stated(row, place, kind, number, at, delta)
     expected = {"measure": measure, name: decimal_upper(number)}
     if delta:
-        exact = _fraction(delta)
         expected["delta"] = row["stated"]["delta"] if exact is None else decimal_upper(exact)
     require(row["stated"] == expected, f"{place}: its number is not its exact value")
-    return Stated(row, place, kind, number, expected.get("delta", ""))
+    return Stated(row, place, kind, number, expected.get("delta", ""), delta)
 
 
 def _fraction(text: str) -> Fraction | None:
@@ -147,7 +154,9 @@ def _value(claim: Stated, case: Case) -> Value | None:
     conclusion = case.predicate["derivation"]["steps"][row["step"]]["conclusion"]
     require(value.node == case.root, f"{place}: its step is not about the whole declaration")
     require(value.calculus == calculus, f"{place}: its step is in another measure")
-    require(claim.delta == conclusion.get("delta", ""), f"{place}: its step is at another delta")
+    same = claim.delta == conclusion.get("delta", "")
+    same = same and (claim.kind != "ApproxDP" or claim.words == readable(value.upper[1]))
+    require(same, f"{place}: its step is at another delta")
     require(row["upper"] == conclusion, f"{place}: its upper bound is not its step's")
     require(row["attained"] == value.attained, f"{place}: 'attained' is not its step's")
     return value

@@ -195,7 +195,8 @@ def _rounded(value: Number) -> Number:
     value = canonical(value)
     if not is_symbolic(value) or is_infinite(value):
         return value
-    return Fraction(decimal_upper(value))
+    text = decimal_upper(value)
+    return infinity() if text == "inf" else Fraction(text)
 
 
 CONVERSIONS: dict[str, tuple[Callable[[Step, Fraction], Converted], Source]] = {

@@ -115,6 +115,15 @@ def test_certify_exits_by_its_verdict_and_writes_what_verifies(
     assert "verified" in verified.stdout
 
 
+def test_an_audit_touches_no_data(dpaudit: Invoke, project: Path) -> None:
+    path = project / "mechanisms" / "cases.py"
+    text = path.read_text()
+    place = "def records() -> Records:\n"
+    path.write_text(text.replace(place, f"{place}    raise SystemError('touched')\n"))
+    dpaudit("audit", "held", "--seed", "1")
+    dpaudit("certify", "held", "--seed", "1", code=70)
+
+
 def test_several_targets_share_a_run_and_exit_by_the_gravest(
     dpaudit: Invoke, project: Path
 ) -> None:

@@ -18,7 +18,7 @@ HEAVY = (
     "dp_accounting", "flint", "joblib", "matplotlib", "numpy", "pandas", "scipy", "statsmodels",
     "sympy", "jsonschema", "rfc8785", "jinja2",
 )  # fmt: skip
-HELP_SECONDS = 0.6  # 0.3 is wanted of a quiet machine; workers of other tests share this one
+HELP_SECONDS = 0.3
 PRODUCTS = ("json", "html")
 
 
@@ -57,14 +57,13 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def products(folder: Path, *arguments: str) -> list[bytes]:
-    call("certify", "held", "slack", "--seed", "11", *arguments, cwd=folder, code=5)
-    out = folder / arguments[-1]
-    return [(out / f"{n}.{kind}").read_bytes() for n in ("held", "slack") for kind in PRODUCTS]
+    call("certify", "held", "--seed", "11", *arguments, cwd=folder)
+    return [(folder / arguments[-1] / f"held.{kind}").read_bytes() for kind in PRODUCTS]
 
 
 def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
-    """Certificates and pages; one worker, two workers, and a second run; 4,200 trials a side."""
-    trials = ("--trials", "4200")
+    """Certificates and pages; one worker, two workers, and a second run."""
+    trials = ("--trials", "2200")
     once = products(project, *trials, "--out", "once")
     again = products(project, *trials, "--out", "again")
     two = products(project, *trials, "--jobs", "2", "--out", "two")
@@ -72,19 +71,17 @@ def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
     assert once == two
     certificate = load(project / "once" / "held.json")["predicate"]
     assert certificate["issued"] == "2023-11-14T22:13:20Z"
-    command = "dpaudit certify held slack --seed 11 --trials 4200"
-    assert certificate["reproduce"]["command"] == command
+    assert certificate["reproduce"]["command"] == "dpaudit certify held --seed 11 --trials 2200"
 
 
 def test_json_is_all_there_is_on_standard_output(project: Path) -> None:
     child = call("audit", "held", "--seed", "1", "--jobs", "2", "--json", cwd=project)
     assert json.loads(child.stdout)[0]["name"] == "held"
     assert "attacking held" in child.stderr
-    json.loads(call("list", "--json", cwd=project).stdout)
 
 
 def test_no_colours_where_there_is_no_terminal(project: Path) -> None:
-    child = call("certify", "held", "--seed", "1", cwd=project)
+    child = call("audit", "refuted", cwd=project, code=1)
     assert "\x1b" not in child.stdout + child.stderr
 
 
@@ -120,6 +117,7 @@ def wait_for_batches(out: Path, count: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.xdist_group("interruptions")
 @pytest.mark.parametrize(
     ("stop", "code", "jobs"),
     [(signal.SIGINT, 130, "1"), (signal.SIGKILL, -signal.SIGKILL, "1"), (signal.SIGINT, 130, "2")],

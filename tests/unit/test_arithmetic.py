@@ -308,6 +308,15 @@ def test_sums_and_maxima_of_every_kind() -> None:
     assert maximum([x, y]) == sympy.Max(x, y)
     assert maximum([sympy.sqrt(2), Fraction(3, 2)]) == Fraction(3, 2)
     assert maximum([flint.arb(1), Fraction(3)]) == 3
+    assert maximum([sympy.sqrt(2), sympy.oo]) == sympy.oo
+    assert maximum([sympy.sqrt(8), 2 * sympy.sqrt(2)]) == 2 * sympy.sqrt(2)
+
+
+def test_the_largest_of_huge_roots_is_found_without_factoring() -> None:
+    start = time.perf_counter()
+    roots = [arithmetic.sqrt(Fraction(3**5000 + i, 7**5000 + 2 * i)) for i in range(4)]
+    assert maximum(roots) is roots[3]
+    assert time.perf_counter() - start < 1
 
 
 def test_three_thousand_symbolic_terms_are_quick() -> None:

@@ -12,7 +12,7 @@ import sympy
 
 from dpaudit.account import Account
 from dpaudit.arithmetic import is_infinite
-from dpaudit.calculus import CALCULI, Calculus, Source, Step
+from dpaudit.calculus import CALCULI, Calculus, Source, Step, register
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import (
     GDP,
@@ -78,6 +78,12 @@ def test_every_rule_cites_a_theorem() -> None:
         assert str(rule.cite) == f"{rule.cite.authors} {rule.cite.year}, {rule.cite.theorem}"
         assert rule.function.__doc__
         assert rule.adjacencies
+
+
+def test_a_registered_name_is_taken() -> None:
+    with pytest.raises(InvalidParameter, match="'zcdp' is registered already"):
+        register(Calculus("zcdp", "another meaning"))
+    assert CALCULI["zcdp"] is CONCENTRATED
 
 
 def test_extending_leaves_the_original_alone() -> None:

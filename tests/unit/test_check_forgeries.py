@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import functools
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -295,90 +294,3 @@ def test_a_bound_cannot_be_listed_twice() -> None:
         predicate["derivation"]["upper_bounds"].insert(0, {"measure": "gdp", "mu": "0.001"})
 
     assert "not those of the claims" in rejected(held(), uppers)
-
-
-# --- forgeries of claims -------------------------------------------------------------------------
-
-
-def test_a_claim_cannot_borrow_the_step_of_another_measure() -> None:
-    """mu = 0.73 read as an epsilon would look like a strong guarantee."""
-    steps = held()["predicate"]["derivation"]["steps"]
-    gdp = held()["predicate"]["claims"][1]["step"]
-
-    def pure_dp(predicate: Json) -> None:
-        row = predicate["claims"][1]
-        row.update(
-            stated={"measure": "pure_dp", "epsilon": "0.75"}, stated_text="PureDP(epsilon=0.75)"
-        )
-
-    assert steps[gdp]["calculus"] == "gdp"
-    assert "its step is in another measure" in rejected(held(), pure_dp)
-
-    def without_numbers(predicate: Json) -> None:
-        pure_dp(predicate)
-        predicate["claims"][1].update(stated=None)
-
-    assert "its number is missing" in rejected(held(), without_numbers)
-
-    def at_a_smaller_delta(predicate: Json) -> None:
-        row = predicate["claims"][0]
-        row["stated"].update(delta="1e-9")
-        row.update(stated_text="ApproxDP(epsilon=4, delta=0.000000001)")
-
-    assert "its step is at another delta" in rejected(held(), at_a_smaller_delta)
-
-
-def test_a_claim_cannot_point_at_a_part_of_the_declaration() -> None:
-    part = next(
-        row["id"]
-        for row in held()["predicate"]["derivation"]["steps"]
-        if row["rule"] == "gdp.gaussian" and row["conclusion"]["mu"] == "0.5"
-    )
-
-    def change(predicate: Json) -> None:
-        row = predicate["claims"][1]
-        row.update(step=part, upper={"measure": "gdp", "mu": "0.5"}, attained=True)
-        predicate["derivation"]["upper_bounds"][1].update(mu="0.5")
-
-    assert "not about the whole declaration" in rejected(held(), change)
-
-
-def test_a_conversion_is_no_premise_of_a_composition() -> None:
-    """(epsilon, delta) of the parts adds up, but is not attained; nobody may 'refute' with it."""
-    node = Compose(Gaussian("a", 2), Gaussian("b", 2))
-    single = certified(mechanism("single", Gaussian("a", 2), ApproxDP(2, TINY))).certificate
-    other = certified(mechanism("other", Gaussian("b", 2), ApproxDP(2, TINY))).certificate
-    whole = certified(mechanism("whole", node, ApproxDP(9, TINY))).certificate
-
-    def change(predicate: Json) -> None:
-        steps = []
-        for part in (single, other):
-            for row in copy.deepcopy(part["predicate"]["derivation"]["steps"]):
-                row["premises"] = [p + len(steps) - row["id"] + p for p in row["premises"]]
-                steps.append(row | {"id": len(steps)})
-        steps[1]["premises"], steps[3]["premises"] = [0], [2]
-        epsilon = Fraction(steps[1]["conclusion"]["epsilon"]) * 2
-        added = copy.deepcopy(steps[1]) | {
-            "id": 4,
-            "node": predicate["mechanism"]["digest"],
-            "node_text": "Compose()",
-            "rule": "approx.composition",
-            "premises": [1, 3],
-            "witness": {},
-            "conclusion": {
-                "measure": "approx_dp",
-                "epsilon": str(float(epsilon)),
-                "delta": "0.00002",
-            },
-        }
-        predicate["derivation"]["steps"] = [*steps, added]
-
-    assert "premises of another node or calculus" in rejected(whole, change)
-
-
-def test_a_certificate_without_claims_certifies_nothing() -> None:
-    def change(predicate: Json) -> None:
-        predicate["claims"] = []
-        predicate["derivation"]["upper_bounds"] = predicate["derivation"]["upper_bounds"][-2:]
-
-    assert "no claims" in rejected(held(), change)

@@ -58,7 +58,7 @@ ON_TRUST = {
     # Statistics with an error rate: a replay shows them; those without are held to their status.
     "conformance/*/statistic", "conformance/*/status", "conformance/*/error_rate",
 }  # fmt: skip
-STEP = 13  # of the many points of a curve, every 13th is forged
+STEP = 31  # of the many points of a curve, every 31st is forged
 
 Path_ = tuple[str | int, ...]
 
@@ -89,8 +89,29 @@ def protected(predicate: Json) -> list[tuple[Path_, Any]]:
     return found
 
 
+WORDS = [
+    ["proved", "refuted", "unproved", "unsupported"],
+    ["certified", "certified_under_assumptions", "refuted", "inconclusive", "alarm"],
+    ["refuted", "not_refuted", "inconclusive"],
+    ["enforced", "tested", "declared", "violated"],
+    ["gdp", "zcdp", "pure_dp", "approx_dp", "rdp"],
+    ["gdp", "zcdp", "pure", "approx", "rdp"],
+    ["gdp.gaussian", "gdp.laplace", "gdp.opaque", "gdp.composition", "gdp.disjoint"],
+    ["zcdp.gaussian", "gdp.gaussian", "zcdp.repetition", "zcdp.unchanged", "zcdp.composition"],
+    ["rdp.laplace", "pure.laplace", "zcdp.laplace", "gdp.laplace", "pure.opaque"],
+    ["convert.gdp_to_approx", "convert.pure_to_approx", "convert.zcdp_to_approx"],
+    ["", "the Gaussian family"],
+    ["0.95", "0.99"],
+    ["lens", "raw-0.00001", "raw-0"],
+    ["interval", "exact"],
+]
+
+
 def neighbours(value: Any) -> list[Any]:
-    """Other values of the same kind, as near as may be."""
+    """Other values of the same kind, as near as may be; for a word, every other of its list."""
+    alternatives = [word for words in WORDS if value in words for word in words if word != value]
+    if alternatives:
+        return list(dict.fromkeys(alternatives))
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
@@ -121,7 +142,7 @@ def test_no_value_can_be_changed(name: str) -> None:
                 accepted.append((*path, value, other))
         inside[path[-1]] = value
     assert accepted == []
-    assert tried > 300
+    assert tried > 200
 
 
 def is_rejected(certificate: Json) -> bool:

@@ -239,6 +239,9 @@ def test_refuting_values_keep_every_parameter_valid() -> None:
     assert check(ZCDP(x - 5), Gaussian("a", x)).outcome is Outcome.UNPROVED
     positive = Claim(ZCDP(1), by="t", ranges={x: (0, 1)}).check(Gaussian("a", x), SCOPE)
     assert Fraction(positive.values["x"]) > 0
+    shifted = Repeat(Gaussian("a", 5 - T(k)), 3, k)
+    assert check(ZCDP(1), shifted).outcome is Outcome.UNPROVED
+    assert check(ZCDP(1), Repeat(Gaussian("a", T(k) / 5), 3, k)).outcome is Outcome.REFUTED
     free = sympy.Symbol("x", real=True)
     assert check(ZCDP(1), Gaussian("a", free)).values.get("x") != "-1"
 

@@ -24,6 +24,7 @@ from dpaudit.nodes import (
     Laplace,
     Node,
     NonPrivate,
+    PoissonSampled,
     PureDP,
     Repeat,
 )
@@ -216,6 +217,12 @@ def test_pure_and_approx_are_monotone_in_delta() -> None:
     assert is_infinite(at(rooted, "0.014142135").value[0])
     value = at(rooted, "0.0141421357").value[0]
     assert 0 < value**2 - 2 < Fraction(1, 10**10)
+
+
+def test_a_number_beyond_the_precision_is_infinite() -> None:
+    node = PoissonSampled(PureDP(10**400), 0.5)
+    step = at(PURE.fold(node, SCOPE.under("add_remove")), "0")
+    assert is_infinite(step.value[0])
 
 
 # --- arguments -----------------------------------------------------------------------------------

@@ -196,6 +196,7 @@ def test_empty_and_wrong_parts_are_refused(build: Any) -> None:
     ("child", "times", "index"),
     [
         (LEAF, 3, "k"),
+        (LEAF, 3, np.array([1, 2])),
         (LEAF, 3, Fraction(1)),
         (LEAF, 3, x),
         (LEAF, 3, T(k)),

@@ -204,6 +204,14 @@ def test_deep_and_explosive_tables_are_refused_at_once(table: Any) -> None:
     assert len(str(caught.value)) < 300
 
 
+def test_what_is_too_deep_to_be_read_is_not_written() -> None:
+    value = x
+    for _ in range(210):
+        value = sympy.exp(value) if _ % 2 else value + 1
+    with pytest.raises(InvalidParameter, match="nested deeper than 200"):
+        wire.encode_number(value)
+
+
 def test_nothing_is_evaluated(tmp_path: Any) -> None:
     """Neither a symbol's name nor a head is ever run as code."""
     target = tmp_path / "made"
