@@ -9,8 +9,9 @@ from typing import Any
 import dpaudit.rules  # noqa: F401  (registers the calculi)
 from dpaudit.arithmetic import decimal_upper, enclose, exact, is_infinite
 from dpaudit.calculus import CALCULI, Step
+from dpaudit.domains import probability
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, Node, PureDP, find_path, postorder, probability
+from dpaudit.nodes import GDP, ZCDP, ApproxDP, Node, PureDP, find_path, postorder
 from dpaudit.rules.convert import delta_upper, to_approx, tradeoff_lower
 from dpaudit.scope import Scope
 

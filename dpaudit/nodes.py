@@ -6,94 +6,34 @@ adjacency.  A node knows local facts only; what it guarantees is decided by a ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
 from html import escape
 from itertools import islice
 from reprlib import repr as short
 from typing import Any, ClassVar
 
 from dpaudit import wire
-from dpaudit.arithmetic import Number, canonical, enclose, exact, is_symbolic, readable, unknowns
+from dpaudit.arithmetic import Number, canonical, exact, is_symbolic, readable, unknowns
+from dpaudit.domains import (
+    SHOWN,
+    checked,
+    count,
+    known_sign,
+    non_negative,
+    number,
+    positive,
+    probability,
+    rate,
+    refuse,
+    text,
+)
 from dpaudit.errors import InvalidParameter
 from dpaudit.scope import choose
 
-Domain = Callable[[Number, str], None]
-
-
-SHOWN = 200
 DEPTH = 40
-LONG = 50
-
-
-def _refuse(value: Number, place: str, expected: str) -> None:
-    raise InvalidParameter(f"{place} = {readable(value)[:SHOWN]}: expected {expected}")
-
-
-def _sign(value: Number, place: str, *, strict: bool) -> None:
-    if _known(value, strict=strict) is False:
-        word = "a positive, finite number" if strict else "a finite number that is not negative"
-        _refuse(value, place, f"{word} (give symbols assumptions, e.g. positive=True)")
-
-
-def _known(value: Number, *, strict: bool) -> bool | None:
-    """Whether a number is > 0 (or >= 0); None where the values of symbols decide."""
-    if not is_symbolic(value):
-        return bool(value > 0 if strict else value >= 0)
-    if symbols := unknowns(value):
-        return _symbolic_sign(value, strict=strict) if all(s.is_real for s in symbols) else False
-    ball = enclose(value)
-    return bool(ball > 0 if strict else ball >= 0 or value.is_nonnegative)
-
-
-def _symbolic_sign(value: Any, *, strict: bool) -> bool | None:
-    """SymPy's answer, which takes it minutes for a long sum whose terms do not decide."""
-    if value.is_Add and all(term.is_nonnegative for term in value.args):
-        return not strict or any(term.is_positive for term in value.args) or None
-    if value.is_Add and len(value.args) > LONG:
-        return None
-    known: bool | None = value.is_positive if strict else value.is_nonnegative
-    return known
-
-
-def positive(value: Number, place: str) -> None:
-    """Domain (0, infinity)."""
-    _sign(value, place, strict=True)
-
-
-def non_negative(value: Number, place: str) -> None:
-    """Domain [0, infinity)."""
-    _sign(value, place, strict=False)
-
-
-def probability(value: Number, place: str) -> None:
-    """Domain [0, 1)."""
-    _sign(value, place, strict=False)
-    if _known(1 - value, strict=True) is False:
-        _refuse(value, place, "a probability below 1")
-
-
-def rate(value: Number, place: str) -> None:
-    """Domain (0, 1]."""
-    _sign(value, place, strict=True)
-    if _known(1 - value, strict=False) is False:
-        _refuse(value, place, "a rate in (0, 1]")
-
-
-def count(value: Number, place: str) -> None:
-    """Domain 0, 1, 2, ...; a symbol must be declared integer and not negative."""
-    _sign(value, place, strict=False)
-    whole = value.is_integer if is_symbolic(value) else value.denominator == 1
-    if not whole:
-        _refuse(value, place, "a whole number (for a symbol, Symbol(..., integer=True))")
-
-
-def number(domain: Domain) -> Any:
-    """A dataclass field that holds an exact number of the given domain."""
-    return field(metadata={"kind": "number", "domain": domain})
 
 
 class Status(StrEnum):
@@ -116,21 +56,10 @@ class Assumption:
 
     def __post_init__(self) -> None:
         for name in ("id", "statement", "evidence"):
-            _text(getattr(self, name), f"Assumption.{name}")
+            text(getattr(self, name), f"Assumption.{name}")
         if not (self.id and self.statement):
             raise InvalidParameter("an Assumption needs an id and a statement")
         object.__setattr__(self, "status", choose(Status, self.status, "Assumption.status"))
-
-
-def _text(value: object, place: str) -> None:
-    if not isinstance(value, str):
-        raise InvalidParameter(f"{place} = {short(value)}: expected a text")
-
-
-def _checked(value: object, place: str, domain: Domain) -> Number:
-    result = exact(value, place)
-    domain(result, place)
-    return result
 
 
 class Node:
@@ -150,13 +79,13 @@ class Node:
             value = getattr(self, f.name)
             if f.metadata.get("kind") == "number":
                 place = f"{self.name}.{f.name}"
-                object.__setattr__(self, f.name, _checked(value, place, f.metadata["domain"]))
+                object.__setattr__(self, f.name, checked(value, place, f.metadata["domain"]))
             elif f.name in ("base", "child") and not isinstance(value, Node):
                 raise InvalidParameter(
                     f"{type(self).__name__}.{f.name} = {short(value)}: not a node"
                 )
             elif f.type in ("str", str):
-                _text(value, f"{type(self).__name__}.{f.name}")
+                text(value, f"{type(self).__name__}.{f.name}")
 
     def _fields(self) -> tuple[Any, ...]:
         return fields(self)  # type: ignore[arg-type]
@@ -477,8 +406,8 @@ class SampledWithoutReplacement(Node):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self.batch_size, f"{self.name}.batch_size")
-        if _known(self.population - self.batch_size, strict=False) is False:
-            _refuse(self.batch_size, f"{self.name}.batch_size", "at most the population")
+        if known_sign(self.population - self.batch_size, strict=False) is False:
+            refuse(self.batch_size, f"{self.name}.batch_size", "at most the population")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -496,38 +425,18 @@ class Assuming(Node):
             )
 
 
-# --- the wire table ------------------------------------------------------------------------------
+# --- parameters on the wire, and bound ------------------------------------------------------------
 
-_VALUES: dict[str, type[Any]] = {"Assumption": Assumption}
+VALUES: dict[str, type[Any]] = {"Assumption": Assumption}
 
 
 def _encode(value: Any) -> Any:
     if isinstance(value, str):
         return {"text": str(value)}
-    if type(value).__name__ in _VALUES:
+    if type(value).__name__ in VALUES:
         inside = {f.name: _encode(getattr(value, f.name)) for f in fields(value)}
         return {"value": type(value).__name__, "fields": inside}
     return {"number": wire.encode_number(value)}
-
-
-def _decode(table: Any) -> Any:
-    if not isinstance(table, dict):
-        raise InvalidParameter("malformed parameter on the wire")
-    if "number" in table:
-        return wire.decode_number(table["number"])
-    if isinstance(table.get("text"), str):
-        return table["text"]
-    kind = _VALUES.get(str(table.get("value")))
-    if kind is None or not isinstance(table.get("fields"), dict):
-        raise InvalidParameter("malformed parameter on the wire")
-    return _construct(kind, {k: _decode(v) for k, v in table["fields"].items()})
-
-
-def _construct(kind: Any, arguments: Mapping[str, Any]) -> Any:
-    try:
-        return kind(**arguments)
-    except TypeError:
-        raise InvalidParameter(f"malformed {kind.__name__} on the wire") from None
 
 
 def _substitute(value: Any, values: Mapping[Any, Any]) -> Any:
@@ -546,62 +455,3 @@ def _symbols(value: Any) -> set[Any]:
 def _mentioned(key: Any, value: Any) -> set[Any]:
     """Symbols that a replacement names; k in T(k) -> k + 1 is the index it stands under."""
     return {key} | _symbols(value) if key.is_Symbol else _symbols(value) - _symbols(key)
-
-
-def to_table(root: Node) -> dict[str, Any]:
-    """A declaration as JSON: ``{"root": digest, "nodes": {digest: row}}``; sharing is kept."""
-    return {"root": root.digest, "nodes": {node.digest: node.row() for node in postorder(root)}}
-
-
-def from_table(table: Any) -> Node:
-    """The declaration that :func:`to_table` wrote.
-
-    Errors: InvalidParameter for unknown node types, malformed rows, or a digest that is not its
-    row's.
-    """
-    if not isinstance(table, dict) or not isinstance(table.get("nodes"), dict):
-        raise InvalidParameter("malformed declaration: expected {'root': ..., 'nodes': {...}}")
-    rows, built = table["nodes"], dict[str, Node]()
-    for digest in _order(rows):
-        node = built[digest] = _from_row(rows[digest], built)
-        if node.digest != digest or node.row() != rows[digest]:
-            raise InvalidParameter(f"declaration row {digest[:12]} does not have that digest")
-    root = table.get("root")
-    if not isinstance(root, str) or root not in built:
-        raise InvalidParameter("malformed declaration: its root is not among its nodes")
-    return built[root]
-
-
-def _order(rows: Mapping[str, Any]) -> list[str]:
-    """Digests, children before parents; a row that refers to none or to itself is refused."""
-    graph = {digest: _child_digests(row) for digest, row in rows.items()}
-    try:
-        found = list(TopologicalSorter(graph).static_order())
-    except CycleError:
-        raise InvalidParameter("malformed declaration: a node contains itself") from None
-    if set(found) != set(rows) or not all(isinstance(d, str) for d in found):
-        raise InvalidParameter("malformed declaration: a node refers to one that is missing")
-    return found
-
-
-def _child_digests(row: Any) -> list[str]:
-    children = row.get("children") if isinstance(row, dict) else None
-    if not isinstance(children, list) or not all(isinstance(c, str) for c in children):
-        raise InvalidParameter("malformed declaration row")
-    return children
-
-
-def _from_row(row: Any, built: Mapping[str, Node]) -> Node:
-    kind = Node.types.get(str(row.get("type")))
-    if kind is None or kind in (Node, Leaf, Several):
-        raise InvalidParameter(f"{str(row.get('type'))[:40]!r} is not a node type")
-    children = [built[c] for c in row["children"]]
-    if issubclass(kind, Several):
-        return kind(*children)
-    if not isinstance(row.get("parameters"), dict):
-        raise InvalidParameter("malformed declaration row")
-    arguments = {k: _decode(v) for k, v in row["parameters"].items()}
-    names = [f.name for f in fields(kind) if f.name in ("base", "child")]  # type: ignore[arg-type]
-    if len(names) != len(children):
-        raise InvalidParameter(f"{kind.__name__} on the wire: wrong number of children")
-    return _construct(kind, {**arguments, **dict(zip(names, children, strict=True))})  # type: ignore[no-any-return]

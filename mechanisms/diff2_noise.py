@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpaudit.arithmetic import Number, enclose, exact, log, sqrt, upper_fraction
+from dpaudit.domains import non_negative
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import non_negative
 from dpaudit.rules.convert import gaussian_mu
 
 

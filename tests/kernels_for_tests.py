@@ -15,8 +15,9 @@ import dpaudit.rules  # noqa: F401  (registers the calculi)
 from dpaudit.arithmetic import Number, sqrt
 from dpaudit.calculus import CALCULI, Source, always
 from dpaudit.curator import Curator, Sampler
+from dpaudit.domains import count, number, positive, rate
 from dpaudit.kernels import KERNELS, GaussianKernel, Generator, Kernel
-from dpaudit.nodes import Leaf, Node, count, number, positive, rate
+from dpaudit.nodes import Leaf, Node
 from dpaudit.query import Array, Norm, Records
 from dpaudit.replayer import Replayer
 from dpaudit.scope import Adjacency, Scope

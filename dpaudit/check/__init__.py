@@ -15,7 +15,7 @@ from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive
 from dpaudit.check.reading import Json, require
 from dpaudit.errors import CertificateRejected, DpauditError
-from dpaudit.nodes import from_table
+from dpaudit.tables import from_table
 from dpaudit.wire import digest
 
 __all__ = ["Confirmed", "check", "standing"]

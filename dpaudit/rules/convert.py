@@ -22,8 +22,8 @@ from dpaudit.arithmetic import (
     working_precision,
 )
 from dpaudit.calculus import Source, Step
+from dpaudit.domains import non_negative, probability
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import non_negative, probability
 from dpaudit.rules.rdp import order
 
 LARGEST = 100

@@ -32,10 +32,9 @@ from dpaudit.nodes import (
     Repeat,
     SampledWithoutReplacement,
     Status,
-    from_table,
     postorder,
-    to_table,
 )
+from dpaudit.tables import from_table, to_table
 
 x, y = sympy.symbols("x y", positive=True)
 k = sympy.Symbol("k", positive=True, integer=True)

@@ -17,11 +17,12 @@ from dpaudit.account import Account
 from dpaudit.calculus import Source
 from dpaudit.claim import Claim, Outcome
 from dpaudit.errors import Unsupported
-from dpaudit.nodes import GDP, ZCDP, Compose, Gaussian, Node, Parallel, Repeat, from_table, to_table
+from dpaudit.nodes import GDP, ZCDP, Compose, Gaussian, Node, Parallel, Repeat
 from dpaudit.rules import CONCENTRATED, GAUSSIAN, PURE, RENYI
 from dpaudit.rules.rdp import order
 from dpaudit.rules.show import show_latex, show_text
 from dpaudit.scope import Scope
+from dpaudit.tables import from_table, to_table
 
 rho, L0, gamma, n, kappa = sympy.symbols("rho L0 gamma n kappa", positive=True)
 K, k = sympy.symbols("K k", positive=True, integer=True)

@@ -39,10 +39,9 @@ from dpaudit.nodes import (
     SampledWithoutReplacement,
     Status,
     find_path,
-    from_table,
     postorder,
-    to_table,
 )
+from dpaudit.tables import from_table, to_table
 
 x, y = sympy.symbols("x y", positive=True)
 k, K = sympy.symbols("k K", positive=True, integer=True)
