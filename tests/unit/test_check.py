@@ -248,7 +248,8 @@ def test_the_checker_runs_without_the_accountant(tmp_path: Path) -> None:
     )
     loaded = set(child.stdout.split())
     own = {name for name in loaded if name.startswith("dpaudit.check")}
-    known = {f"dpaudit.{n}" for n in ("arithmetic", "errors", "nodes", "scope", "wire")}
+    rooms = ("arithmetic", "domains", "errors", "nodes", "scope", "tables", "wire")
+    known = {f"dpaudit.{room}" for room in rooms}
     assert loaded - own == {"dpaudit", *known}
 
 
