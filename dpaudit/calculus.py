@@ -12,7 +12,7 @@ from typing import Any
 
 from dpaudit.arithmetic import is_symbolic, settled
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import Assumption, Node, find_path, postorder
+from dpaudit.nodes import Assumption, Node, Status, find_path, postorder
 from dpaudit.scope import Adjacency, Scope
 
 EVERY_ADJACENCY = frozenset(Adjacency)
@@ -237,7 +237,7 @@ def _assumptions_of(node: Node) -> tuple[Assumption, ...]:
         return ()
     who = node.source or "its author"
     statement = f"{node.head} holds under the declared scope, as proved by {who}"
-    return (Assumption(f"opaque:{node.digest[:12]}", statement, "declared"),)  # type: ignore[arg-type]
+    return (Assumption(f"opaque:{node.digest[:12]}", statement, Status.DECLARED),)
 
 
 CALCULI: dict[str, Calculus] = {}
