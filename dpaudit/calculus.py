@@ -134,6 +134,7 @@ class Calculus:
         self.meaning = meaning
         self.reserved = reserved
         self._rules: dict[type[Node], Rule] = dict(rules or {})
+        self._reasons: dict[type[Node], str] = {}
 
     def rule(
         self,
@@ -159,6 +160,19 @@ class Calculus:
             return function
 
         return register
+
+    def absent(self, *node_types: type[Node], reason: str) -> None:
+        """Say why this calculus has no rule for some node types.
+
+        Errors: InvalidParameter without a reason.
+        """
+        if not reason:
+            raise InvalidParameter(f"{self.name}: say why there is no rule")
+        self._reasons.update(dict.fromkeys(node_types, reason))
+
+    def covers(self, node_type: type[Node]) -> Rule | str | None:
+        """The rule for a node type, or the reason why there is none; None where neither is said."""
+        return self._rules.get(node_type) or self._reasons.get(node_type)
 
     def extended(self, name: str, *without: type[Node]) -> Calculus:
         """A copy under another name, without the rules of some node types."""
@@ -201,6 +215,8 @@ class Calculus:
     def _missing(self, root: Node, node: Node, scope: Scope) -> str:
         others = [c.name for c in CALCULI.values() if c.has(node, scope)]
         way_out = f"use one of: {', '.join(others)}" if others else "no calculus has one"
+        if type(node) in self._reasons:
+            way_out = f"{self._reasons[type(node)]}; {way_out}"
         if self._misuses(node):
             way_out = f"it keeps the symbol {self.reserved} for itself: rename yours"
         return (

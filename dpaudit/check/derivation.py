@@ -18,7 +18,7 @@ from dpaudit.arithmetic import (
 )
 from dpaudit.check.assumptions import own_assumption
 from dpaudit.check.reading import SLACK, TINY, Json, decimal, require, rounded_up, value_text
-from dpaudit.check.theorems import ATTAINED, LEAVES, RENYI_SYMBOL, bound, gaussian_delta, rule_name
+from dpaudit.check.theorems import RENYI_SYMBOL, attained, bound, gaussian_delta, rule_name
 from dpaudit.nodes import Node, postorder
 from dpaudit.wire import decode_number
 
@@ -103,27 +103,16 @@ def _fold(
     require(rule == expected, f"{place}: the rule for this node under {adjacency} is {expected}")
     own = own_assumption(node)
     upper = bound(calculus, node, [p.upper for p in premises])
-    attained = _attained(calculus, node, premises)
+    is_attained = attained(calculus, node, premises)
     return Value(
         node=node,
         calculus=calculus,
         upper=upper,
-        attained=attained,
+        attained=is_attained,
         in_one_part=type(node).__name__ == "Parallel" or any(p.in_one_part for p in premises),
-        reached=upper if attained else None,
+        reached=upper if is_attained else None,
         assumes=frozenset([own["id"]] if own else ()).union(*(p.assumes for p in premises)),
     )
-
-
-def _attained(calculus: str, node: Any, premises: list[Value]) -> bool:
-    kind = type(node).__name__
-    if (calculus, kind) in LEAVES:
-        return (calculus, kind) in ATTAINED
-    if kind not in ("Compose", "Repeat", "Parallel") or not all(p.attained for p in premises):
-        return False
-    if kind == "Compose":
-        return sum(p.in_one_part for p in premises) <= 1
-    return not (kind == "Repeat" and node.index is not None and premises[0].in_one_part)
 
 
 def _conclusion(row: Json, value: Value, place: str) -> None:

@@ -1,8 +1,9 @@
-"""One table a calculus; importing this package registers them all."""
+"""One table a calculus, and one file a family of nodes; importing this registers all rules."""
 
-from dpaudit.rules import approx, gdp, pure, rdp, zcdp
+from dpaudit.rules import approx, gdp, profile, pure, rdp, sampling, zcdp
 from dpaudit.rules.approx import APPROX
 from dpaudit.rules.gdp import GAUSSIAN
+from dpaudit.rules.profile import PROFILE
 from dpaudit.rules.pure import PURE
 from dpaudit.rules.rdp import RENYI
 from dpaudit.rules.zcdp import CONCENTRATED
@@ -11,11 +12,14 @@ __all__ = [
     "APPROX",
     "CONCENTRATED",
     "GAUSSIAN",
+    "PROFILE",
     "PURE",
     "RENYI",
     "approx",
     "gdp",
+    "profile",
     "pure",
     "rdp",
+    "sampling",
     "zcdp",
 ]

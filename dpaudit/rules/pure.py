@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dpaudit.arithmetic import Number, exp, log
+from dpaudit.arithmetic import Number
 from dpaudit.calculus import Calculus, Source, always, register
-from dpaudit.nodes import Laplace, PoissonSampled, PureDP, SampledWithoutReplacement
+from dpaudit.nodes import Laplace, PureDP
 from dpaudit.rules.common import add_structure
-from dpaudit.scope import Adjacency
 
 PURE = register(Calculus("pure", "epsilon of pure differential privacy"))
 
@@ -14,8 +13,6 @@ DWORK = Source("Dwork, McSherry, Nissim, Smith", 2006, "Proposition 1")
 DECLARED = Source("dpaudit", 2026, "definition of an opaque leaf")
 MCSHERRY = Source("McSherry", 2009, "Theorem 4 (parallel composition)")
 BASIC = Source("Dwork, Rothblum, Vadhan", 2010, "Section III.A (adaptive k-fold composition)")
-BALLE_POISSON = Source("Balle, Barthe, Gaboardi", 2018, "Theorem 8")
-BALLE_BATCH = Source("Balle, Barthe, Gaboardi", 2018, "Theorem 9")
 
 add_structure(PURE, compose=BASIC, parallel=MCSHERRY)
 
@@ -30,15 +27,3 @@ def laplace(node: Laplace) -> Number:
 def opaque(node: PureDP) -> Number:
     """What somebody else proved."""
     return node.epsilon
-
-
-@PURE.rule(PoissonSampled, cite=BALLE_POISSON, adjacency=(Adjacency.ADD_REMOVE,))
-def poisson_sampled(node: PoissonSampled, epsilon: Number) -> Number:
-    """log(1 + q (e^epsilon - 1)) at rate q."""
-    return log(1 + node.rate * (exp(epsilon) - 1))
-
-
-@PURE.rule(SampledWithoutReplacement, cite=BALLE_BATCH, adjacency=(Adjacency.REPLACE_ONE,))
-def sampled_without_replacement(node: SampledWithoutReplacement, epsilon: Number) -> Number:
-    """log(1 + q (e^epsilon - 1)) with q = batch_size / population."""
-    return log(1 + node.batch_size / node.population * (exp(epsilon) - 1))

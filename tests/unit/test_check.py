@@ -250,7 +250,7 @@ def test_the_checker_runs_without_the_accountant(tmp_path: Path) -> None:
     own = {name for name in loaded if name.startswith("dpaudit.check")}
     rooms = ("arithmetic", "domains", "errors", "nodes", "scope", "tables", "wire")
     known = {f"dpaudit.{room}" for room in rooms}
-    assert loaded - own == {"dpaudit", *known}
+    assert {".".join(name.split(".")[:2]) for name in loaded - own} == {"dpaudit", *known}
 
 
 def test_the_digest_of_the_predicate_is_checked_first() -> None:

@@ -1,4 +1,4 @@
-"""The declaration language: leaves (one noise each) and combinators, as immutable values.
+"""What every node is: an immutable value with a content digest, bindable and writable.
 
 A leaf carries *normalised* noise: scale divided by the sensitivity of its query under the declared
 adjacency.  A node knows local facts only; what it guarantees is decided by a calculus.
@@ -16,18 +16,10 @@ from reprlib import repr as short
 from typing import Any, ClassVar
 
 from dpaudit import wire
-from dpaudit.arithmetic import Number, canonical, exact, is_symbolic, readable, unknowns
+from dpaudit.arithmetic import canonical, exact, is_symbolic, readable, unknowns
 from dpaudit.domains import (
     SHOWN,
     checked,
-    count,
-    known_sign,
-    non_negative,
-    number,
-    positive,
-    probability,
-    rate,
-    refuse,
     text,
 )
 from dpaudit.errors import InvalidParameter
@@ -62,6 +54,10 @@ class Assumption:
         object.__setattr__(self, "status", choose(Status, self.status, "Assumption.status"))
 
 
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith(f"{__package__}.")
+
+
 class Node:
     """A declaration: an immutable tree, equal to another if their content digests are equal."""
 
@@ -70,7 +66,7 @@ class Node:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         known = Node.types.get(cls.__name__)
-        if known is not None and known.__module__ == __name__ != cls.__module__:
+        if known is not None and _is_ours(known) and not _is_ours(cls):
             raise InvalidParameter(f"node type {cls.__name__} exists already: choose another name")
         Node.types[cls.__name__] = cls
 
@@ -225,95 +221,14 @@ def find_path(root: Node, wanted: Node) -> str:
     return wanted.name
 
 
-# --- leaves --------------------------------------------------------------------------------------
-
-
 class Leaf(Node):
     """A node without children."""
 
 
-def _leaf_label(label: str, kind: type[Node]) -> None:
+def labelled(label: str, kind: type[Node]) -> None:
+    """Refuse a leaf without a label."""
     if not label:
         raise InvalidParameter(f"{kind.__name__}: expected a label, the name of the release")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Gaussian(Leaf):
-    """Adds N(0, s^2 I) to a query of l2-sensitivity D; ``noise_multiplier`` = s / D."""
-
-    label: str
-    noise_multiplier: Number = number(positive)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _leaf_label(self.label, type(self))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Laplace(Leaf):
-    """Adds i.i.d. Laplace(b) to a query of l1-sensitivity D; ``noise_multiplier`` = b / D."""
-
-    label: str
-    noise_multiplier: Number = number(positive)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _leaf_label(self.label, type(self))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PureDP(Leaf):
-    """An opaque ``epsilon``-DP mechanism; also the claim of pure differential privacy.
-
-    ``source`` says who proved it; a guarantee that rests on it is certified under that assumption.
-    """
-
-    epsilon: Number = number(non_negative)
-    label: str = ""
-    source: str = ""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ApproxDP(Leaf):
-    """An opaque (``epsilon``, ``delta``)-DP mechanism; also the claim of it."""
-
-    epsilon: Number = number(non_negative)
-    delta: Number = number(probability)
-    label: str = ""
-    source: str = ""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ZCDP(Leaf):
-    """An opaque ``rho``-zCDP mechanism (Renyi divergence <= rho * order); also the claim of it."""
-
-    rho: Number = number(non_negative)
-    label: str = ""
-    source: str = ""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GDP(Leaf):
-    """An opaque ``mu``-GDP mechanism (trade-off curve above G_mu); also the claim of it."""
-
-    mu: Number = number(non_negative)
-    label: str = ""
-    source: str = ""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class NonPrivate(Leaf):
-    """An access to the data that carries no noise; no calculus gives it a finite guarantee."""
-
-    reason: str
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.reason:
-            raise InvalidParameter("NonPrivate: expected the reason, in words")
-
-
-# --- combinators ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -339,92 +254,6 @@ class Several(Node):
         return type(self)(*children)
 
 
-class Compose(Several):
-    """All children run on the same records, each free to depend on what was released before."""
-
-
-class Parallel(Several):
-    """Child i runs on part i of a partition of the records that does not depend on their values.
-
-    Under replace_one and zero_out the changed record stays in its part; parts are public blocks.
-    """
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Repeat(Node):
-    """``child`` runs ``times`` times in sequence, adaptively.
-
-    With ``index`` (an integer symbol) the child's parameters may depend on the round 1..times.
-    """
-
-    child: Node
-    times: Number = number(count)
-    index: Any = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.index is not None:
-            self._check_index()
-
-    def _check_index(self) -> None:
-        import sympy
-
-        name = str(self.index)[:SHOWN]
-        wanted = sympy.Symbol(name, integer=True, positive=True)
-        if not (is_symbolic(self.index) and self.index == wanted):
-            raise InvalidParameter(
-                f"Repeat.index = {name}: expected Symbol({name!r}, integer=True, positive=True)"
-            )
-        if self.index in _symbols(self.times):
-            raise InvalidParameter(f"Repeat.times = {self.times}: holds the index {name} itself")
-        for node in postorder(self.child):
-            found = set[Any]().union(*map(_symbols, node.parameters.values()))
-            namesakes = {s for s in found if s.name == name} - {self.index}
-            if namesakes or getattr(node, "index", None) == self.index:
-                raise InvalidParameter(
-                    f"Repeat.index = {name}: {node.head[:SHOWN]} has another symbol or index of "
-                    "that name; rename one"
-                )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PoissonSampled(Node):
-    """``child`` runs on a secret batch that holds each record with probability ``rate``."""
-
-    child: Node
-    rate: Number = number(rate)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SampledWithoutReplacement(Node):
-    """``child`` runs on a secret, uniformly random ``batch_size`` of ``population`` records."""
-
-    child: Node
-    batch_size: Number = number(count)
-    population: Number = number(count)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(self.batch_size, f"{self.name}.batch_size")
-        if known_sign(self.population - self.batch_size, strict=False) is False:
-            refuse(self.batch_size, f"{self.name}.batch_size", "at most the population")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Assuming(Node):
-    """``base``, whose guarantee holds under ``assumption``."""
-
-    base: Node
-    assumption: Assumption
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.assumption, Assumption):
-            raise InvalidParameter(
-                f"Assuming.assumption = {short(self.assumption)}: expected an Assumption"
-            )
-
-
 # --- parameters on the wire, and bound ------------------------------------------------------------
 
 VALUES: dict[str, type[Any]] = {"Assumption": Assumption}
@@ -444,14 +273,15 @@ def _substitute(value: Any, values: Mapping[Any, Any]) -> Any:
         return value
     from sympy.core.function import AppliedUndef
 
-    found = (_symbols(value) | value.atoms(AppliedUndef)) & values.keys()
+    found = (symbols_in(value) | value.atoms(AppliedUndef)) & values.keys()
     return canonical(value.subs({k: values[k] for k in found}, simultaneous=True))
 
 
-def _symbols(value: Any) -> set[Any]:
+def symbols_in(value: Any) -> set[Any]:
+    """Free symbols of a parameter; none of a number."""
     return set(value.free_symbols) if is_symbolic(value) else set()
 
 
 def _mentioned(key: Any, value: Any) -> set[Any]:
     """Symbols that a replacement names; k in T(k) -> k + 1 is the index it stands under."""
-    return {key} | _symbols(value) if key.is_Symbol else _symbols(value) - _symbols(key)
+    return {key} | symbols_in(value) if key.is_Symbol else symbols_in(value) - symbols_in(key)

@@ -1,0 +1,51 @@
+"""Gaussian and Laplace noise, and what somebody else proved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.arithmetic import erfinv, exp, log, sqrt, tanh
+from dpaudit.check.theorems.core import Table, Theorem, always
+
+
+def _corner(epsilon: Any) -> Any:
+    return sqrt(8) * erfinv(tanh(epsilon / 2))
+
+
+def _laplace_renyi(scale: Any) -> Callable[[Any], Any]:
+    def curve(a: Any) -> Any:
+        share = a / (2 * a - 1)
+        return log(share * exp((a - 1) / scale) + (1 - share) * exp(-a / scale)) / (a - 1)
+
+    return curve
+
+
+LEAVES: Table = {
+    ("pure", "Laplace"): Theorem("laplace", lambda n: 1 / n.noise_multiplier, attained=always),
+    ("pure", "PureDP"): Theorem("opaque", lambda n: n.epsilon),
+    ("approx", "ApproxDP"): Theorem("opaque", lambda n: (n.epsilon, n.delta)),
+    ("approx", "PureDP"): Theorem("opaque_pure", lambda n: (n.epsilon, Fraction(0))),
+    ("approx", "Laplace"): Theorem("laplace", lambda n: (1 / n.noise_multiplier, Fraction(0))),
+    ("zcdp", "Gaussian"): Theorem(
+        "gaussian", lambda n: 1 / (2 * n.noise_multiplier**2), attained=always
+    ),
+    ("zcdp", "Laplace"): Theorem("laplace", lambda n: 1 / (2 * n.noise_multiplier**2)),
+    ("zcdp", "PureDP"): Theorem("from_pure", lambda n: n.epsilon**2 / 2),
+    ("zcdp", "GDP"): Theorem("from_gdp", lambda n: n.mu**2 / 2),
+    ("zcdp", "ZCDP"): Theorem("opaque", lambda n: n.rho),
+    ("gdp", "Gaussian"): Theorem("gaussian", lambda n: 1 / n.noise_multiplier, attained=always),
+    ("gdp", "Laplace"): Theorem("laplace", lambda n: _corner(1 / n.noise_multiplier)),
+    ("gdp", "PureDP"): Theorem("from_pure", lambda n: _corner(n.epsilon)),
+    ("gdp", "GDP"): Theorem("opaque", lambda n: n.mu),
+    ("rdp", "Gaussian"): Theorem(
+        "gaussian", lambda n: lambda a: a / (2 * n.noise_multiplier**2), attained=always
+    ),
+    ("rdp", "Laplace"): Theorem(
+        "laplace", lambda n: _laplace_renyi(n.noise_multiplier), attained=always
+    ),
+    ("rdp", "PureDP"): Theorem("from_pure", lambda n: lambda a: a * n.epsilon**2 / 2),
+    ("rdp", "GDP"): Theorem("from_gdp", lambda n: lambda a: a * n.mu**2 / 2),
+    ("rdp", "ZCDP"): Theorem("opaque", lambda n: lambda a: a * n.rho),
+}

@@ -1,0 +1,254 @@
+"""Pairs of distributions that dominate a mechanism, named exactly; no numerics here.
+
+A pair (P, Q) stands for the privacy profile ``delta(x) = sup_S P(S) - x Q(S)`` at
+``x = exp(epsilon)``; its privacy loss is ``L = log dP/dQ`` under P.  Parameters are exact numbers
+or expressions.
+Source: Zhu, Dong, Wang 2022, Definition 7 (dominating pairs); composition: Theorem 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.arithmetic import Number, maximum, sqrt, total
+
+Factor = tuple["Pair", Number]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A pair (P, Q) of distributions."""
+
+    @property
+    def swapped(self) -> Pair:
+        """The pair (Q, P)."""
+        return Swapped(self)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The independent factors of a product, each with its count."""
+        return ((self, Fraction(1)),)
+
+
+@dataclass(frozen=True)
+class Symmetric(Pair):
+    """A pair whose profile is that of the pair swapped."""
+
+    @property
+    def swapped(self) -> Pair:
+        return self
+
+
+@dataclass(frozen=True)
+class Normal(Symmetric):
+    """N(mu, 1) against N(0, 1)."""
+
+    mu: Number
+
+
+@dataclass(frozen=True)
+class LaplaceShift(Symmetric):
+    """Laplace noise of scale 1/epsilon around 1 against around 0: the loss is within epsilon."""
+
+    epsilon: Number
+
+
+@dataclass(frozen=True)
+class DiscreteNormal(Symmetric):
+    """Discrete Gaussian noise on the integers, sigma^2 = ``variance``, moved by ``shift``."""
+
+    variance: Number
+    shift: Number
+
+
+@dataclass(frozen=True)
+class Atoms(Pair):
+    """Finitely many outcomes, each (P mass, Q mass); the masses sum to 1 on either side."""
+
+    outcomes: tuple[tuple[Number, Number], ...]
+
+    @property
+    def swapped(self) -> Pair:
+        return Atoms(tuple((q, p) for p, q in self.outcomes))
+
+
+@dataclass(frozen=True)
+class Concentrated(Symmetric):
+    """Whatever pair has all Renyi divergences at most rho times the order (rho-zCDP)."""
+
+    rho: Number
+
+
+@dataclass(frozen=True)
+class Mixed(Pair):
+    """((1 - rate) Q + rate P, Q) for the base (P, Q)."""
+
+    base: Pair
+    rate: Number
+
+
+@dataclass(frozen=True)
+class Spliced(Pair):
+    """The profile of ``above`` at x >= 1 and of ``below`` at x < 1; they meet at x = 1."""
+
+    above: Pair
+    below: Pair
+
+
+@dataclass(frozen=True)
+class Largest(Pair):
+    """The pointwise largest of several profiles; made by :func:`largest` only."""
+
+    pairs: tuple[Pair, ...]
+
+    @property
+    def swapped(self) -> Pair:
+        return largest(pair.swapped for pair in self.pairs)
+
+
+@dataclass(frozen=True)
+class Allocated(Pair):
+    """The mixture over i of N(e_i / z, I) against N(0, I) in ``slots`` dimensions.
+
+    z = ``noise_multiplier``: one record takes part in one of the slots, chosen uniformly.
+    """
+
+    noise_multiplier: Number
+    slots: Number
+
+
+@dataclass(frozen=True)
+class Swapped(Pair):
+    """(Q, P) for the base (P, Q); made by :attr:`Pair.swapped` only."""
+
+    base: Pair
+
+    @property
+    def swapped(self) -> Pair:
+        return self.base
+
+
+@dataclass(frozen=True)
+class Product(Pair):
+    """Independent factors with their counts; made by :func:`product` only."""
+
+    parts: tuple[Factor, ...]
+
+    @property
+    def swapped(self) -> Pair:
+        return product((pair.swapped, times) for pair, times in self.parts)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        return self.parts
+
+
+def product(factors: Iterable[Factor]) -> Pair:
+    """Independent factors as one pair: equal ones merged, all normal ones collapsed into one.
+
+    Normal(a) x Normal(b) has the profile of Normal(sqrt(a^2 + b^2)) exactly.
+    Source: Dong, Roth, Su 2022, Corollary 3.3 (composition of Gaussian trade-off curves).
+    """
+    flat = [(pair, inner * times) for base, times in factors for pair, inner in base.factors]
+    counts: dict[Pair, list[Number]] = {}
+    squares: list[Number] = []
+    for pair, times in flat:
+        if isinstance(pair, Normal):
+            squares.append(pair.mu**2 * times)
+        else:
+            counts.setdefault(pair, []).append(times)
+    merged = [(pair, total(times)) for pair, times in counts.items()]
+    mu = sqrt(total(squares))
+    if mu != 0 or not merged:
+        merged.append((Normal(mu), Fraction(1)))
+    merged = [(pair, times) for pair, times in merged if times != 0] or [(Normal(0), Fraction(1))]
+    return merged[0][0] if len(merged) == 1 and merged[0][1] == 1 else Product(_sorted(merged))
+
+
+def _sorted(factors: list[Factor]) -> tuple[Factor, ...]:
+    return tuple(sorted(factors, key=lambda factor: str(factor[0])))
+
+
+def distinct(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    """Alternatives, each once; of several normal (or Laplace) ones only the largest."""
+    found = list(dict.fromkeys(pairs))
+    for kind in (Normal, LaplaceShift):
+        own = [pair for pair in found if isinstance(pair, kind)]
+        if len(own) > 1:
+            most = kind(maximum(n for pair in own for n in numbers_in(pair)))
+            found = [most, *(pair for pair in found if not isinstance(pair, kind))]
+    return tuple(found)
+
+
+def largest(pairs: Iterable[Pair]) -> Pair:
+    """One pair whose profile is the pointwise largest of several."""
+    found = distinct(pairs)
+    return found[0] if len(found) == 1 else Largest(_ordered(found))
+
+
+def _ordered(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
+    return tuple(sorted(pairs, key=str))
+
+
+def numbers_in(value: Any) -> list[Number]:
+    """Every parameter inside a pair, in order."""
+    if is_dataclass(value):
+        return [n for f in fields(value) for n in numbers_in(getattr(value, f.name))]
+    if isinstance(value, tuple):
+        return [n for item in value for n in numbers_in(item)]
+    return [value]
+
+
+def mapped(pair: Any, change: Callable[[Number], Number]) -> Any:
+    """The same pair with every parameter changed."""
+    if isinstance(pair, Product):
+        return product((mapped(p, change), change(times)) for p, times in pair.parts)
+    if isinstance(pair, Largest):
+        return largest(mapped(p, change) for p in pair.pairs)
+    if isinstance(pair, Pair):
+        return type(pair)(*(mapped(getattr(pair, f.name), change) for f in fields(pair)))
+    if isinstance(pair, tuple):
+        return tuple(mapped(item, change) for item in pair)
+    return change(pair)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What a declaration folds to: pairs by direction, the guarantee being the largest of them.
+
+    ``remove``: P is the run with the record (or on the first data set), Q the run without it;
+    ``add``: the other way.  The pairs in ``remove`` and ``add`` together dominate; each in
+    ``reached_remove`` and ``reached_add`` is dominated by what some data and queries reach.
+    ``slack``: the distance in total variation, on every data set, to a mechanism of which all this
+    holds.  ``in_one_part``: one record reaches it in one part of a partition only.
+    """
+
+    remove: tuple[Pair, ...]
+    add: tuple[Pair, ...]
+    reached_remove: tuple[Pair, ...] = ()
+    reached_add: tuple[Pair, ...] = ()
+    slack: Number = Fraction(0)
+    in_one_part: bool = False
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Every pair that is needed for the upper bound, each once."""
+        return tuple(dict.fromkeys((*self.remove, *self.add)))
+
+    @property
+    def reached(self) -> tuple[Pair, ...]:
+        """Every pair that gives a lower bound, each once."""
+        return tuple(dict.fromkeys((*self.reached_remove, *self.reached_add)))
+
+
+def one(pair: Pair) -> Losses:
+    """A pair that dominates and is reached, in both directions."""
+    return Losses((pair,), (pair.swapped,), (pair,), (pair.swapped,))
+
+
+def opaque(pair: Pair) -> Losses:
+    """A pair that dominates; whether anything reaches it is not known."""
+    return Losses((pair,), (pair.swapped,))
