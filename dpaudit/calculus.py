@@ -67,7 +67,7 @@ class Step:
     premises: tuple[Step, ...] = ()
     assumes: tuple[Assumption, ...] = ()
     in_one_part: bool = False
-    witness: Mapping[str, str] = field(default_factory=dict)
+    witness: Mapping[str, Any] = field(default_factory=dict)
     lower: Any = None
 
     @property
@@ -187,7 +187,9 @@ class Calculus:
 
     def _misuses(self, node: Node) -> bool:
         """Whether a node uses the reserved symbol, which a value could not tell from its own."""
-        found = (v for v in node.parameters.values() if self.reserved and is_symbolic(v))
+        if not self.reserved or node.speaks_of == self.reserved:
+            return False
+        found = (v for v in node.parameters.values() if is_symbolic(v))
         return any(symbol.name == self.reserved for v in found for symbol in v.free_symbols)
 
     def supports(self, root: Node, scope: Scope) -> bool:

@@ -185,6 +185,8 @@ def conclusion(step: Step) -> Json:
     if step.calculus == "rdp":
         rows = [[str(a), _rounded(_at_order(step.value, a))] for a in RENYI_ORDERS]
         return {"measure": "rdp", "curve": rows}
+    if step.calculus == "profile":
+        return {"measure": "pairs"}
     measure, name = MEASURES[step.calculus]
     return {"measure": measure, name: _rounded(step.value)}
 

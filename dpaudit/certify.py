@@ -273,8 +273,8 @@ def _curves(account: Account, roots: Sequence[Step]) -> list[Json]:
     epsilons = [Fraction(decimal_upper(largest * share)) for share in shares]
     alphas = [Fraction(decimal_lower(alpha)) for alpha in _alphas()]
     rows = {
-        "profile": [[decimal_upper(e), d] for e, d in account.profile(epsilons)],
-        "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff(alphas)],
+        "profile": [[decimal_upper(e), d] for e, d in account.profile_curve(epsilons)],
+        "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff_curve(alphas)],
     }
     return [{"measure": k, "curve": v} for k, v in rows.items() if v]
 

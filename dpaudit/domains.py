@@ -56,6 +56,12 @@ def non_negative(value: Number, place: str) -> None:
     _sign(value, place, strict=False)
 
 
+def above_one(value: Number, place: str) -> None:
+    """Domain (1, infinity)."""
+    if known_sign(value - 1, strict=True) is False:
+        refuse(value, place, "an order above 1")
+
+
 def probability(value: Number, place: str) -> None:
     """Domain [0, 1)."""
     _sign(value, place, strict=False)

@@ -11,16 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
+from hashlib import sha256
 from typing import Any
 
-from dpaudit.arithmetic import Number, maximum, sqrt, total
+from dpaudit.arithmetic import Number, maximum, readable, sqrt, total
 
 Factor = tuple["Pair", Number]
+LONGEST = 400
 
 
 @dataclass(frozen=True)
 class Pair:
     """A pair (P, Q) of distributions."""
+
+    @property
+    def text(self) -> str:
+        """The pair in a few words: ``Mixed(Normal(mu=1), rate=0.01)``."""
+        inside = (_named(f.name, getattr(self, f.name)) for f in fields(self))
+        return f"{type(self).__name__}({', '.join(inside)})"
 
     @property
     def swapped(self) -> Pair:
@@ -31,6 +39,14 @@ class Pair:
     def factors(self) -> tuple[Factor, ...]:
         """The independent factors of a product, each with its count."""
         return ((self, Fraction(1)),)
+
+
+def _named(name: str, value: Any) -> str:
+    if isinstance(value, Pair):
+        return value.text
+    if isinstance(value, tuple):
+        return f"[{', '.join(_named('', item) for item in value)}]"
+    return f"{name}={readable(value)}" if name else readable(value)
 
 
 @dataclass(frozen=True)
@@ -80,6 +96,14 @@ class Concentrated(Symmetric):
     """Whatever pair has all Renyi divergences at most rho times the order (rho-zCDP)."""
 
     rho: Number
+
+
+@dataclass(frozen=True)
+class Renyi(Symmetric):
+    """Whatever pair has Renyi divergence at most ``epsilon`` at ``order``, in both directions."""
+
+    order: Number
+    epsilon: Number
 
 
 @dataclass(frozen=True)
@@ -138,6 +162,10 @@ class Product(Pair):
     parts: tuple[Factor, ...]
 
     @property
+    def text(self) -> str:
+        return " x ".join(p.text + (f"^{readable(n)}" if n != 1 else "") for p, n in self.parts)
+
+    @property
     def swapped(self) -> Pair:
         return product((pair.swapped, times) for pair, times in self.parts)
 
@@ -169,7 +197,7 @@ def product(factors: Iterable[Factor]) -> Pair:
 
 
 def _sorted(factors: list[Factor]) -> tuple[Factor, ...]:
-    return tuple(sorted(factors, key=lambda factor: str(factor[0])))
+    return tuple(sorted(factors, key=lambda factor: factor[0].text))
 
 
 def distinct(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
@@ -190,7 +218,7 @@ def largest(pairs: Iterable[Pair]) -> Pair:
 
 
 def _ordered(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
-    return tuple(sorted(pairs, key=str))
+    return tuple(sorted(pairs, key=lambda pair: pair.text))
 
 
 def numbers_in(value: Any) -> list[Number]:
@@ -234,6 +262,17 @@ class Losses:
     in_one_part: bool = False
 
     @property
+    def text(self) -> str:
+        """What dominates, and what is reached where that is another; a digest where it is long."""
+        upper, lower = _listed(self.pairs), _listed(self.reached)
+        slack = f", slack {readable(self.slack)}" if self.slack != 0 else ""
+        reached = "" if lower == upper else f"; reached: {lower or 'unknown'}"
+        whole = f"{upper}{slack}{reached}"
+        if len(whole) <= LONGEST:
+            return whole
+        return f"{whole[:LONGEST]}... (sha256 {sha256(whole.encode()).hexdigest()})"
+
+    @property
     def pairs(self) -> tuple[Pair, ...]:
         """Every pair that is needed for the upper bound, each once."""
         return tuple(dict.fromkeys((*self.remove, *self.add)))
@@ -242,6 +281,11 @@ class Losses:
     def reached(self) -> tuple[Pair, ...]:
         """Every pair that gives a lower bound, each once."""
         return tuple(dict.fromkeys((*self.reached_remove, *self.reached_add)))
+
+
+def _listed(pairs: tuple[Pair, ...]) -> str:
+    shown = [pair.text for pair in pairs]
+    return shown[0] if len(shown) == 1 else f"max({', '.join(shown)})" if shown else ""
 
 
 def one(pair: Pair) -> Losses:

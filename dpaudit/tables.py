@@ -76,6 +76,8 @@ def _decode(table: Any) -> Any:
         raise InvalidParameter("malformed parameter on the wire")
     if "number" in table:
         return wire.decode_number(table["number"])
+    if isinstance(table.get("list"), list):
+        return tuple(_decode(item) for item in table["list"])
     if isinstance(table.get("text"), str):
         return table["text"]
     kind = VALUES.get(str(table.get("value")))

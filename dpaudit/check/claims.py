@@ -24,6 +24,7 @@ from dpaudit.check.derivation import Value, own_bound
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
 from dpaudit.check.theorems import CALCULI, gaussian_delta
 from dpaudit.nodes import Node
+from dpaudit.pairs import Losses, numbers_in
 from dpaudit.wire import decode_number
 
 VERDICTS = (
@@ -166,8 +167,14 @@ def _uncovered(claim: Stated, case: Case) -> bool:
     """Whether no calculus gives the whole declaration a number in the claim's measure."""
     names = CALCULI if claim.kind == "ApproxDP" else (KINDS[claim.kind][2],)
     found = [own_bound(case.root, name, case.adjacency) for name in names]
-    symbols = any(v is not None and not callable(v) and unknowns(_first(v)) for v in found)
+    symbols = any(v is not None and not callable(v) and _unknowns(v) for v in found)
     return all(v is None for v in found) or (claim.kind == "ApproxDP" and bool(symbols))
+
+
+def _unknowns(value: Any) -> set[Any]:
+    if isinstance(value, Losses):
+        return set[Any]().union(*map(unknowns, numbers_in(value)))
+    return unknowns(_first(value))
 
 
 def _first(value: Any) -> Any:

@@ -19,6 +19,7 @@ from dpaudit.arithmetic import (
 from dpaudit.check.assumptions import own_assumption
 from dpaudit.check.reading import SLACK, TINY, Json, decimal, require, rounded_up, value_text
 from dpaudit.check.theorems import RENYI_SYMBOL, attained, bound, gaussian_delta, rule_name
+from dpaudit.errors import Unsupported
 from dpaudit.nodes import Node, postorder
 from dpaudit.wire import decode_number
 
@@ -30,6 +31,7 @@ MEASURES = {
     "zcdp": ("zcdp", "rho"),
     "gdp": ("gdp", "mu"),
     "rdp": ("rdp", ""),
+    "profile": ("pairs", ""),
 }
 
 
@@ -126,7 +128,7 @@ def _conclusion(row: Json, value: Value, place: str) -> None:
     elif value.calculus == "approx":
         pairs = [(stated[k], v) for k, v in zip(("epsilon", "delta"), value.upper, strict=True)]
     else:
-        pairs = [(stated[name], value.upper)]
+        pairs = [(stated[name], value.upper)] if name else []
     for text, exact in pairs:
         held = text == "inf" if unknowns(exact) else rounded_up(text, exact)
         require(held, f"{place}: {text} is not its bound, rounded outward")
@@ -252,5 +254,8 @@ def own_bound(root: Node, calculus: str, adjacency: str) -> Any:
         if rule_name(calculus, node, adjacency) is None:
             return None
         if node.digest not in done:
-            done[node.digest] = bound(calculus, node, [done[c.digest] for c in node.children])
+            try:
+                done[node.digest] = bound(calculus, node, [done[c.digest] for c in node.children])
+            except Unsupported:
+                return None
     return done[root.digest]

@@ -15,6 +15,7 @@ from dpaudit.arithmetic import (
     working_precision,
 )
 from dpaudit.errors import CertificateRejected
+from dpaudit.pairs import Losses
 
 SLACK = Fraction(1, 10**9)
 TINY = Fraction(1, 10**300)
@@ -65,6 +66,8 @@ def value_text(value: Any) -> str:
     """An exact value for people, with its decimal rounded up where that is not the same."""
     if isinstance(value, tuple):
         return "(" + ", ".join(map(value_text, value)) + ")"
+    if isinstance(value, Losses):
+        return value.text
     shown = readable(value)
     if is_symbolic(value) and (value.free_symbols or is_infinite(value)):
         return shown

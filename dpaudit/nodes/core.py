@@ -62,6 +62,7 @@ class Node:
     """A declaration: an immutable tree, equal to another if their content digests are equal."""
 
     types: ClassVar[dict[str, type[Node]]] = {}
+    speaks_of: ClassVar[str] = ""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -186,8 +187,12 @@ def _html(node: Node, left: Iterator[int], depth: int) -> str:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_show, value))})"
     if isinstance(value, Assumption):
         return f"{value.id} ({value.status})"
+    if type(value).__name__ in VALUES:
+        return str(value)
     return repr(str(value)) if isinstance(value, str) else readable(value)
 
 
@@ -265,10 +270,14 @@ def _encode(value: Any) -> Any:
     if type(value).__name__ in VALUES:
         inside = {f.name: _encode(getattr(value, f.name)) for f in fields(value)}
         return {"value": type(value).__name__, "fields": inside}
+    if isinstance(value, tuple):
+        return {"list": [_encode(item) for item in value]}
     return {"number": wire.encode_number(value)}
 
 
 def _substitute(value: Any, values: Mapping[Any, Any]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_substitute(item, values) for item in value)
     if not is_symbolic(value):
         return value
     from sympy.core.function import AppliedUndef
@@ -279,6 +288,8 @@ def _substitute(value: Any, values: Mapping[Any, Any]) -> Any:
 
 def symbols_in(value: Any) -> set[Any]:
     """Free symbols of a parameter; none of a number."""
+    if isinstance(value, tuple):
+        return set[Any]().union(*map(symbols_in, value))
     return set(value.free_symbols) if is_symbolic(value) else set()
 
 

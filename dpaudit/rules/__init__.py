@@ -1,6 +1,6 @@
 """One table a calculus, and one file a family of nodes; importing this registers all rules."""
 
-from dpaudit.rules import approx, gdp, profile, pure, rdp, sampling, zcdp
+from dpaudit.rules import approx, correlated, gdp, profile, pure, rdp, sampling, zcdp
 from dpaudit.rules.approx import APPROX
 from dpaudit.rules.gdp import GAUSSIAN
 from dpaudit.rules.profile import PROFILE
@@ -16,6 +16,7 @@ __all__ = [
     "PURE",
     "RENYI",
     "approx",
+    "correlated",
     "gdp",
     "profile",
     "pure",

@@ -24,6 +24,7 @@ from dpaudit.arithmetic import (
 from dpaudit.calculus import Source, Step
 from dpaudit.domains import non_negative, probability
 from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.rules.intervals import epsilon_two_sided
 from dpaudit.rules.rdp import order
 
 LARGEST = 100
@@ -32,6 +33,9 @@ BISECTIONS = 80
 
 BALLE_WANG = Source("Balle, Wang", 2018, "Theorem 8; exact for mu-GDP: Dong, Roth, Su 2022, Cor. 1")
 RENYI_TO_DP = Source("Canonne, Kamath, Steinke", 2020, "Proposition 12")
+PROFILE_TO_DP = Source(
+    "Zhu, Dong, Wang", 2022, "Definition 7, and its composition in Fourier space"
+)
 MONOTONE = Source("Dwork, Roth", 2014, "Definition 2.4 ((epsilon, delta) is monotone in delta)")
 
 
@@ -53,10 +57,11 @@ class Converted:
 
     epsilon_upper: Number
     epsilon_lower: Fraction | None
-    witness: dict[str, str]
+    witness: dict[str, Any]
 
 
-def _numeric(step: Step, delta: Number) -> None:
+def require_numbers(step: Step, delta: Number = 0) -> None:
+    """Errors: Unsupported while a step's value (or delta) holds symbols without values."""
     values = step.value if isinstance(step.value, tuple) else (step.value,)
     own = {order()} if step.calculus == "rdp" else set()
     free = set[Any]().union(*map(unknowns, (*values, delta))) - own
@@ -199,8 +204,16 @@ def _rounded(value: Number) -> Number:
     return infinity() if text == "inf" else Fraction(text)
 
 
+def from_profile(step: Step, delta: Fraction) -> Converted:
+    """The largest over the pairs; two-sided where some data reach a pair."""
+    found = epsilon_two_sided(step, delta)
+    witness = {"upper": list(found.upper_rows), "lower": list(found.lower_rows)}
+    return Converted(found.upper, found.lower, witness)
+
+
 CONVERSIONS: dict[str, tuple[Callable[[Step, Fraction], Converted], Source]] = {
     "gdp": (from_gdp, BALLE_WANG),
+    "profile": (from_profile, PROFILE_TO_DP),
     "pure": (from_pure, MONOTONE),
     "approx": (from_approx, MONOTONE),
     "rdp": (from_rdp, RENYI_TO_DP),
@@ -220,10 +233,10 @@ def to_approx(step: Step, delta: Fraction) -> Step:
     if step.calculus not in CONVERSIONS:
         known = ", ".join(CONVERSIONS)
         raise Unsupported(f"{step.calculus}: no conversion to (epsilon, delta); use {known}")
-    _numeric(step, delta)
+    require_numbers(step, delta)
     convert, cite = CONVERSIONS[step.calculus]
     result = convert(step, delta)
-    reached = result.epsilon_lower if step.attained else None
+    reached = result.epsilon_lower if step.attained or step.calculus == "profile" else None
     return Step(
         calculus="approx",
         rule=f"convert.{step.calculus}_to_approx",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from itertools import product as combinations
 from math import prod
 from typing import Any
@@ -24,6 +25,7 @@ from dpaudit.arithmetic import (
     total_over,
 )
 from dpaudit.calculus import Calculus, Source, register
+from dpaudit.domains import known_sign
 from dpaudit.errors import Unsupported
 from dpaudit.nodes import (
     GDP,
@@ -35,7 +37,10 @@ from dpaudit.nodes import (
     Laplace,
     NonPrivate,
     Parallel,
+    ProfilePoints,
     PureDP,
+    RenyiCurve,
+    RenyiDP,
     Repeat,
 )
 from dpaudit.pairs import (
@@ -45,6 +50,7 @@ from dpaudit.pairs import (
     Losses,
     Normal,
     Pair,
+    Renyi,
     distinct,
     largest,
     mapped,
@@ -57,6 +63,7 @@ from dpaudit.rules.common import NOT_PRIVATE, UNDER_ASSUMPTION
 
 PROFILE = register(Calculus("profile", "pairs of distributions that dominate the privacy profile"))
 
+Point = tuple[Number, Number]
 ALTERNATIVES = 64
 ROUNDS = 100_000
 
@@ -66,6 +73,7 @@ BALLE_WANG = Source("Balle, Wang", 2018, "Theorem 8")
 SHIFTED_LAPLACE = Source("Dwork, McSherry, Nissim, Smith", 2006, "Proposition 1, and dpaudit 2026")
 EXTREMAL = Source("Kairouz, Oh, Viswanath", 2017, "Theorem 3.3 (the extremal pair)")
 GAUSSIAN_CURVE = Source("Dong, Roth, Su", 2022, "Definition 2.6")
+CONVEX = Source("Zhu, Dong, Wang", 2022, "Lemma 9 (profiles are convex, and mirrored at x = 1)")
 RENYI_CURVE = Source("Canonne, Kamath, Steinke", 2020, "Proposition 12")
 
 
@@ -115,6 +123,53 @@ def concentrated(node: ZCDP) -> Losses:
 def gaussian_curve(node: GDP) -> Losses:
     """N(mu, 1) against N(0, 1)."""
     return opaque(Normal(node.mu))
+
+
+@PROFILE.rule(RenyiDP, cite=RENYI_CURVE)
+def renyi(node: RenyiDP) -> Losses:
+    """The delta that one Renyi order allows, at every epsilon."""
+    return opaque(Renyi(node.order, node.epsilon))
+
+
+@PROFILE.rule(ProfilePoints, cite=CONVEX)
+def points(node: ProfilePoints) -> Losses:
+    """The line through the points: a profile is convex in x = e^epsilon.
+
+    Swapping the data sets gives a point at 1/x for each, at 1 - 1/x + delta/x.
+    """
+    known = [(exp(e), d) for e, d in node.points]
+    mirrored = [(1 / x, 1 - 1 / x + d / x) for x, d in reversed(known)]
+    corners = [(Fraction(0), Fraction(1)), *(m for m in mirrored if m[0] != 1), *known]
+    return opaque(Atoms(_corners(_hull(corners))))
+
+
+def _hull(corners: list[Point]) -> list[Point]:
+    """The lower convex hull: points above the line of their neighbours are left out."""
+    hull: list[Point] = []
+    for corner in corners:
+        while len(hull) > 1 and not _turns_up(hull[-2], hull[-1], corner):
+            hull.pop()
+        hull.append(corner)
+    return hull
+
+
+def _turns_up(a: Point, b: Point, c: Point) -> bool:
+    """Whether b is certainly below the line from a to c."""
+    height = (b[1] - a[1]) * (c[0] - a[0]) - (c[1] - a[1]) * (b[0] - a[0])
+    return known_sign(canonical(-sympify(height)), strict=True) is True
+
+
+def _corners(hull: list[Point]) -> tuple[tuple[Number, Number], ...]:
+    """The pair whose profile joins the corners: Q mass is the change of slope, P mass x Q mass."""
+    slopes = [_slope(a, b) for a, b in pairwise(hull)]
+    masses = [after - before for before, after in zip(slopes, [*slopes[1:], 0], strict=True)]
+    told = (hull[-1][1], Fraction(0)), (Fraction(0), canonical(1 + slopes[0]))
+    inside = [(canonical(x * q), canonical(q)) for (x, _), q in zip(hull[1:], masses, strict=True)]
+    return (*told, *inside)
+
+
+def _slope(a: Point, b: Point) -> Number:
+    return canonical(sympify(b[1] - a[1]) / sympify(b[0] - a[0]))
 
 
 @PROFILE.rule(NonPrivate, cite=NOT_PRIVATE)
@@ -234,3 +289,8 @@ def _in_round(pair: Pair, count: Number, index: Any, k: int) -> tuple[Pair, Numb
 
 def _holds(value: Number, index: Any) -> bool:
     return is_symbolic(value) and index in value.free_symbols
+
+
+PROFILE.absent(
+    RenyiCurve, reason="a whole curve of Renyi bounds has no one dominating pair: use rdp"
+)

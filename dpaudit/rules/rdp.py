@@ -7,7 +7,7 @@ from typing import Any
 
 from dpaudit.arithmetic import Number, exp, log
 from dpaudit.calculus import Calculus, Source, always, register
-from dpaudit.nodes import GDP, ZCDP, Gaussian, Laplace, PureDP
+from dpaudit.nodes import GDP, ZCDP, Gaussian, Laplace, PureDP, RenyiCurve
 from dpaudit.rules.common import add_structure
 from dpaudit.rules.pure import DECLARED, MCSHERRY
 from dpaudit.rules.zcdp import FROM_GDP, FROM_PURE
@@ -55,6 +55,12 @@ def from_pure(node: PureDP) -> Number:
 def from_gdp(node: GDP) -> Number:
     """alpha mu^2 / 2."""
     return order() * node.mu**2 / 2
+
+
+@RENYI.rule(RenyiCurve, cite=DECLARED)
+def opaque_curve(node: RenyiCurve) -> Number:
+    """What somebody else proved."""
+    return node.curve
 
 
 @RENYI.rule(ZCDP, cite=DECLARED)

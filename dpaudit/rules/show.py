@@ -14,6 +14,7 @@ from dpaudit.arithmetic import (
     sympify,
 )
 from dpaudit.calculus import Step
+from dpaudit.pairs import Losses
 
 SYMBOLS = {
     "pure": ("epsilon", r"\varepsilon"),
@@ -21,6 +22,7 @@ SYMBOLS = {
     "zcdp": ("rho", r"\rho_{\mathrm{zCDP}}"),
     "rdp": ("epsilon(alpha)", r"\varepsilon(\alpha)"),
     "gdp": ("mu", r"\mu"),
+    "profile": ("pairs", r"(P, Q)"),
 }
 DEPTH = 40
 
@@ -29,6 +31,8 @@ def value_text(value: Any) -> str:
     """A step's value for people: exact, and its decimal rounded up where that is not the same."""
     if isinstance(value, tuple):
         return "(" + ", ".join(value_text(v) for v in value) + ")"
+    if isinstance(value, Losses):
+        return value.text
     shown = readable(value)
     if is_symbolic(value) and (value.free_symbols or is_infinite(value)):
         return shown
@@ -89,8 +93,8 @@ def _latex(value: Any) -> str:
 
     if isinstance(value, tuple):
         return r"\left(" + ", ".join(map(_latex, value)) + r"\right)"
-    if not is_printable(value):
-        return rf"\text{{{_escape(readable(value))}}}"
+    if isinstance(value, Losses) or not is_printable(value):
+        return rf"\text{{{_escape(value_text(value))}}}"
     return str(sympy.latex(sympify(value)))
 
 

@@ -116,7 +116,7 @@ def test_the_account_is_the_best_route_and_no_route_is_below_the_truth(
 ) -> None:
     """The exact epsilon of the Gaussian part alone is a lower bound for every route."""
     account = Account(node, SCOPE)
-    best = account.epsilon(delta)
+    best = account.approximate(delta)
     assert best.value[1] == Fraction(str(delta))
     values = [_epsilon(account, name, Fraction(str(delta))) for name in account.routes()]
     assert best.value[0] == min(values)
@@ -171,7 +171,7 @@ def test_three_thousand_leaves_are_quick() -> None:
     truth = math.fsum((999 / (1000 + 7 * i)) ** 2 for i in range(3000))
     value = GAUSSIAN.fold(node, SCOPE).value
     assert float(enclose(value).mid()) == pytest.approx(math.sqrt(truth), rel=1e-12)
-    epsilon = Account(node, SCOPE).epsilon(1e-5)
+    epsilon = Account(node, SCOPE).approximate(1e-5)
     assert epsilon.attained
     assert len(str(epsilon.node.head)) < 100
     assert time.perf_counter() - start < 10

@@ -149,7 +149,7 @@ def test_conversions_of_random_trees_are_confirmed() -> None:
         account = Account(root, scope(adjacency))
         delta = Fraction(1, 3 + seed * 7919)
         if account.routes():
-            step = account.epsilon(delta)
+            step = account.approximate(delta)
             value = rederived(root, adjacency, step)
             assert value.upper == step.value, seed
             assert value.reached == step.lower, seed

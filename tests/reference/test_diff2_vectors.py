@@ -67,7 +67,7 @@ def test_small_settings(setting: tuple[Any, ...], printed: str) -> None:
     assert sigma_2 == "-" or agrees(number(found.noise.sigma_2), sigma_2)
     opened = account(found.declaration(SCOPE), SCOPE)
     assert agrees(number(opened.step("gdp").value), mu)
-    assert agrees(float(opened.epsilon(setting[5]).value[0]), epsilon)
+    assert agrees(float(opened.approximate(setting[5]).value[0]), epsilon)
 
 
 MULTIPLIERS = [
@@ -117,11 +117,11 @@ def test_totals_depend_on_the_claim_alone(
     paper = account(program(n, p, rounds, every, epsilon, 1e-5, u).declaration(SCOPE), SCOPE)
     assert agrees(number(paper.step("gdp").value), mu)
     assert number(paper.step("gdp").value) == pytest.approx(math.sqrt(epsilon / order), rel=1e-14)
-    assert agrees(float(paper.epsilon(1e-5).value[0]), exact)
+    assert agrees(float(paper.approximate(1e-5).value[0]), exact)
     best = program(n, p, rounds, every, epsilon, 1e-5, u, calibration="tight")
     opened = account(best.declaration(SCOPE), SCOPE)
     assert agrees(number(opened.step("gdp").value), tight)
-    reached = opened.epsilon(1e-5).value[0]
+    reached = opened.approximate(1e-5).value[0]
     assert reached <= Fraction(str(epsilon))
     assert float(reached) == pytest.approx(epsilon, rel=1e-9)
 

@@ -20,7 +20,7 @@ DELTA = Fraction(1, 10**5)
 
 
 def epsilon(node: Node, delta: Any = DELTA) -> float:
-    return float(Account(node, SCOPE).epsilon(delta).value[0])
+    return float(Account(node, SCOPE).approximate(delta).value[0])
 
 
 def shown(text: str) -> Any:
@@ -79,7 +79,7 @@ def test_noise_multipliers_of_the_experiments(
         Repeat(Gaussian("difference", Fraction(second)), differences),
     )
     assert epsilon(node) == pytest.approx({3: 2.34143, 5: 3.94002}[target], rel=2e-5)
-    assert Account(node, SCOPE).epsilon(DELTA).attained
+    assert Account(node, SCOPE).approximate(DELTA).attained
 
 
 # smallest client, clients, delta, N1, N2, sigma_1, sigma_2, mu, exact epsilon

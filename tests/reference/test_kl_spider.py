@@ -110,7 +110,7 @@ def test_a_round_split_over_parts_is_not_refuted() -> None:
 def test_a_number_needs_values_and_a_missing_rule_is_named() -> None:
     node, scope = kl_spider("replace_one"), SCOPES["replace_one"]
     with pytest.raises(Unsupported, match="rho have no value"):
-        Account(node, scope).epsilon(1e-5)
+        Account(node, scope).approximate(1e-5)
     with pytest.raises(Unsupported, match=r"Repeat\.Compose\[0\]\.Gaussian\('anchor'\): pure has"):
         PURE.fold(node, scope)
 
@@ -142,7 +142,7 @@ def test_bound_values_give_the_same_total(name: str, adjacency: str) -> None:
 def test_published_epsilons(total: float, epsilon: float) -> None:
     """Exact epsilon at delta 1e-5 of the totals of the four settings, and of the claims."""
     node = GDP(sympy.sqrt(2 * sympy.Rational(str(total))))
-    value = Account(node, SCOPES["replace_one"]).epsilon(1e-5).value[0]
+    value = Account(node, SCOPES["replace_one"]).approximate(1e-5).value[0]
     assert float(value) == pytest.approx(epsilon, abs=6e-5)
 
 
@@ -153,7 +153,7 @@ def test_the_first_setting_from_its_noise_multipliers() -> None:
     )
     account = Account(node, SCOPES["replace_one"])
     assert float(account.step("zcdp").value) == pytest.approx(2.25, rel=1e-6)
-    assert float(account.epsilon(1e-5).value[0]) == pytest.approx(10.75198, abs=2e-5)
+    assert float(account.approximate(1e-5).value[0]) == pytest.approx(10.75198, abs=2e-5)
 
 
 @pytest.mark.parametrize("adjacency", SCOPES)

@@ -50,21 +50,21 @@ def test_routes_cover_every_node(node: Node, routes: list[str]) -> None:
 
 def test_the_smallest_bound_wins() -> None:
     """A few Laplace releases are best as pure privacy, many as Renyi, Gaussians as mu."""
-    assert account(Laplace("a", 1), SCOPE).epsilon(0).rule == "convert.pure_to_approx"
-    assert account(Laplace("a", 1), SCOPE).epsilon(1e-12).value[0] == 1
+    assert account(Laplace("a", 1), SCOPE).approximate(0).rule == "convert.pure_to_approx"
+    assert account(Laplace("a", 1), SCOPE).approximate(1e-12).value[0] == 1
     many = account(Repeat(Laplace("a", 10), 1000), SCOPE)
-    assert many.epsilon(1e-5).rule == "convert.rdp_to_approx"
-    assert many.epsilon(1e-5).value[0] < many.step("pure").value
-    exact = account(Repeat(Gaussian("a", 10), 100), SCOPE).epsilon(1e-5)
+    assert many.approximate(1e-5).rule == "convert.rdp_to_approx"
+    assert many.approximate(1e-5).value[0] < many.step("pure").value
+    exact = account(Repeat(Gaussian("a", 10), 100), SCOPE).approximate(1e-5)
     assert (exact.rule, exact.attained) == ("convert.gdp_to_approx", True)
-    assert exact.value[0] == account(Gaussian("a", 1), SCOPE).epsilon(1e-5).value[0]
+    assert exact.value[0] == account(Gaussian("a", 1), SCOPE).approximate(1e-5).value[0]
 
 
 def test_answers_are_kept() -> None:
     opened = Account(Gaussian("a", 1), SCOPE)
-    assert opened.epsilon(1e-5) is opened.epsilon(Decimal("0.00001"))
+    assert opened.approximate(1e-5) is opened.approximate(Decimal("0.00001"))
     assert opened.step("gdp") is opened.step("gdp")
-    assert opened.epsilon(1e-5).premises == (opened.step("gdp"),)
+    assert opened.approximate(1e-5).premises == (opened.step("gdp"),)
 
 
 @pytest.mark.parametrize(
@@ -72,28 +72,28 @@ def test_answers_are_kept() -> None:
 )
 def test_delta_outside_its_domain_is_refused(delta: Any) -> None:
     with pytest.raises(InvalidParameter, match="delta"):
-        account(Laplace("a", 1), SCOPE).epsilon(delta)
+        account(Laplace("a", 1), SCOPE).approximate(delta)
 
 
 def test_numpy_and_irrational_deltas_are_numbers() -> None:
     opened = account(Gaussian("a", 1), SCOPE)
-    assert opened.epsilon(np.float32(1e-5)).value == opened.epsilon(1e-5).value
-    irrational = opened.epsilon(sympy.sqrt(2) / 10**5).value[0]
-    assert opened.epsilon(1.5e-5).value[0] < irrational < opened.epsilon(1.4e-5).value[0]
+    assert opened.approximate(np.float32(1e-5)).value == opened.approximate(1e-5).value
+    irrational = opened.approximate(sympy.sqrt(2) / 10**5).value[0]
+    assert opened.approximate(1.5e-5).value[0] < irrational < opened.approximate(1.4e-5).value[0]
     with pytest.raises(Unsupported, match="x have no value"):
-        opened.epsilon(x / 100)
+        opened.approximate(x / 100)
 
 
 def test_no_route_and_no_rule_are_named() -> None:
     node = Compose(Laplace("a", 1), Repeat(PoissonSampled(Gaussian("g", 1), 0.1), 2))
     with pytest.raises(Unsupported, match=r"Repeat\.PoissonSampled: no one calculus .* in pure"):
-        account(node, SCOPE).epsilon(1e-5)
+        account(node, SCOPE).approximate(1e-5)
     with pytest.raises(Unsupported, match="no rule for PoissonSampled"):
         account(node, SCOPE).step("zcdp")
-    with pytest.raises(InvalidParameter, match="expected one of pure, approx, gdp, zcdp, rdp"):
+    with pytest.raises(InvalidParameter, match="expected one of pure, approx, gdp, profile"):
         account(node, SCOPE).step("renyi")
     with pytest.raises(Unsupported, match="x have no value"):
-        account(Gaussian("a", x), SCOPE).epsilon(1e-5)
+        account(Gaussian("a", x), SCOPE).approximate(1e-5)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_claim_is_answered_in_its_own_measure(claim: Node, calculus: str) -> N
 
 
 def test_a_non_private_access_has_no_epsilon() -> None:
-    step = account(Compose(Laplace("a", 2), NonPrivate("raw")), SCOPE).epsilon(0.5)
+    step = account(Compose(Laplace("a", 2), NonPrivate("raw")), SCOPE).approximate(0.5)
     assert is_infinite(step.value[0])
     assert not step.attained
 
@@ -116,14 +116,17 @@ def test_a_non_private_access_has_no_epsilon() -> None:
 def test_curves_need_the_gaussian_route(mu: Any) -> None:
     opened = account(GDP(mu), SCOPE)
     epsilons = [Fraction(0), Fraction(1), Fraction(5)]
-    profile, tradeoff = opened.profile(epsilons), opened.tradeoff([Fraction(1, 10), Fraction(1, 2)])
+    profile, tradeoff = (
+        opened.profile_curve(epsilons),
+        opened.tradeoff_curve([Fraction(1, 10), Fraction(1, 2)]),
+    )
     assert [e for e, _ in profile] == epsilons
     assert [Fraction(d) for _, d in profile] == sorted((Fraction(d) for _, d in profile))[::-1]
     assert all(0 <= Fraction(b) <= 1 - a for a, b in tradeoff)
     sampled = account(PoissonSampled(Laplace("a", 1), 0.1), SCOPE)
-    assert sampled.profile(epsilons) == sampled.tradeoff(epsilons) == []
+    assert sampled.profile_curve(epsilons) == sampled.tradeoff_curve(epsilons) == []
     raw = account(NonPrivate("raw"), SCOPE)
-    assert raw.profile(epsilons) == raw.tradeoff(epsilons) == []
+    assert raw.profile_curve(epsilons) == raw.tradeoff_curve(epsilons) == []
 
 
 def test_the_table_lists_every_calculus_and_rounds_up() -> None:
@@ -131,7 +134,7 @@ def test_the_table_lists_every_calculus_and_rounds_up() -> None:
     assert set(table["calculi"]) == {"gdp", "rdp", "zcdp"}
     assert [row["delta"] for row in table["epsilon"]] == ["1e-3", "1e-5", "1e-6", "1e-9"]
     for row in table["epsilon"]:
-        exact = account(Gaussian("a", 1), SCOPE).epsilon(Fraction(row["delta"]))
+        exact = account(Gaussian("a", 1), SCOPE).approximate(Fraction(row["delta"]))
         assert Fraction(row["epsilon_upper"]) == exact.value[0]
     assert account_table(Laplace("a", 4), SCOPE, "0")["epsilon"][0]["epsilon_upper"] == "0.25"
     for delta in ("one", "2", "-1", "nan", "1e999999999"):

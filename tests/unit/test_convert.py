@@ -339,6 +339,6 @@ def test_curves_at_the_ends() -> None:
 def test_where_other_accountants_err(node: Node, delta: str, low: str, high: str) -> None:
     """Truth below delta 1e-9, at delta 0, and without an absolute grid."""
     start = time.perf_counter()
-    value = Account(node, SCOPE).epsilon(Fraction(delta)).value[0]
+    value = Account(node, SCOPE).approximate(Fraction(delta)).value[0]
     assert Fraction(low) <= value <= Fraction(high)
     assert time.perf_counter() - start < 1

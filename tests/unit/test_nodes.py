@@ -34,7 +34,10 @@ from dpaudit.nodes import (
     NonPrivate,
     Parallel,
     PoissonSampled,
+    ProfilePoints,
     PureDP,
+    RenyiCurve,
+    RenyiDP,
     Repeat,
     SampledWithoutReplacement,
     Status,
@@ -64,6 +67,9 @@ EVERY_TYPE: list[Node] = [
     PoissonSampled(Laplace("a", 2), 0.01),
     SampledWithoutReplacement(Laplace("a", 2), 10, K + 9),
     Assuming(LEAF, LIPSCHITZ),
+    RenyiDP(2, 0.5, source="somebody"),
+    RenyiCurve(x * sympy.Symbol("alpha", positive=True), label="sum"),
+    ProfilePoints(((0, 0.1), (1, Fraction(1, 1000))), source="somebody"),
 ]
 
 

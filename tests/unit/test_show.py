@@ -96,7 +96,7 @@ def test_a_numeric_derivation_reads_like_one() -> None:
 
 
 def test_conversions_assumptions_and_pairs_are_shown() -> None:
-    step = Account(Gaussian("a", 1), SCOPE).epsilon(1e-5)
+    step = Account(Gaussian("a", 1), SCOPE).approximate(1e-5)
     text = show_text(step)
     assert text.startswith("(epsilon, delta) = (4.37717809569 <= 4.37718")
     assert ", 0.00001)" in text.splitlines()[0]

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dpaudit.arithmetic import settled
 from dpaudit.check.theorems.core import RENYI_SYMBOL, Premise, Table
 from dpaudit.check.theorems.leaves import LEAVES
 from dpaudit.check.theorems.normal import gaussian_delta, normal_cdf, quantile
+from dpaudit.check.theorems.profile import PROFILE
+from dpaudit.check.theorems.profile_sampling import PROFILE_SAMPLING
 from dpaudit.check.theorems.sampling import SAMPLING
 from dpaudit.check.theorems.structure import CALCULI, STRUCTURE
 from dpaudit.nodes import Node
@@ -26,7 +29,7 @@ __all__ = [
     "rule_name",
 ]
 
-THEOREMS: Table = {**STRUCTURE, **LEAVES, **SAMPLING}
+THEOREMS: Table = {**STRUCTURE, **LEAVES, **SAMPLING, **PROFILE, **PROFILE_SAMPLING}
 
 
 def rule_name(calculus: str, node: Node, adjacency: str) -> str | None:
@@ -34,7 +37,7 @@ def rule_name(calculus: str, node: Node, adjacency: str) -> str | None:
     theorem = THEOREMS.get((calculus, type(node).__name__))
     if theorem is None or adjacency not in theorem.adjacencies:
         return None
-    if calculus == "rdp" and _names(node, RENYI_SYMBOL):
+    if calculus == "rdp" and node.speaks_of != RENYI_SYMBOL and _names(node, RENYI_SYMBOL):
         return None
     return f"{calculus}.{theorem.name}"
 
@@ -45,8 +48,17 @@ def _names(node: Node, symbol: str) -> bool:
 
 
 def bound(calculus: str, node: Node, premises: Sequence[Any]) -> Any:
-    """An upper bound of the node: exact, a function of the order (rdp), or a pair (approx)."""
-    return THEOREMS[calculus, type(node).__name__].bound(node, *premises)
+    """An upper bound of the node.
+
+    Exact; a function of the order (rdp); two numbers (approx); or pairs of distributions (profile).
+    """
+    return _settled(THEOREMS[calculus, type(node).__name__].bound(node, *premises))
+
+
+def _settled(value: Any) -> Any:
+    if callable(value):
+        return lambda a: settled(value(a))
+    return tuple(map(settled, value)) if isinstance(value, tuple) else settled(value)
 
 
 def attained(calculus: str, node: Node, premises: Sequence[Premise]) -> bool:

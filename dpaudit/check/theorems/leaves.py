@@ -6,12 +6,22 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.arithmetic import erfinv, exp, log, sqrt, tanh
-from dpaudit.check.theorems.core import Table, Theorem, always
+from dpaudit.arithmetic import canonical, erfinv, exp, is_symbolic, log, sqrt, sympify, tanh
+from dpaudit.check.theorems.core import RENYI_SYMBOL, Table, Theorem, always
 
 
 def _corner(epsilon: Any) -> Any:
     return sqrt(8) * erfinv(tanh(epsilon / 2))
+
+
+def at_order(curve: Any, order: Any) -> Any:
+    """A declared curve at one order."""
+    import sympy
+
+    if not is_symbolic(curve):
+        return curve
+    symbol = sympy.Symbol(RENYI_SYMBOL, positive=True)
+    return canonical(curve.subs(symbol, sympify(order)))
 
 
 def _laplace_renyi(scale: Any) -> Callable[[Any], Any]:
@@ -47,5 +57,6 @@ LEAVES: Table = {
     ),
     ("rdp", "PureDP"): Theorem("from_pure", lambda n: lambda a: a * n.epsilon**2 / 2),
     ("rdp", "GDP"): Theorem("from_gdp", lambda n: lambda a: a * n.mu**2 / 2),
+    ("rdp", "RenyiCurve"): Theorem("opaque_curve", lambda n: lambda a: at_order(n.curve, a)),
     ("rdp", "ZCDP"): Theorem("opaque", lambda n: lambda a: a * n.rho),
 }

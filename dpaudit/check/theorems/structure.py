@@ -1,4 +1,4 @@
-"""Composition, repetition, disjoint parts and assumptions, in every calculus."""
+"""Composition, repetition, disjoint parts and assumptions, in every calculus of numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from dpaudit.arithmetic import infinity, maximum, sqrt, total, total_over
 from dpaudit.check.theorems.core import Premise, Table, Theorem, always, lifted
 
-CALCULI = ("gdp", "pure", "approx", "rdp", "zcdp")
+NUMERIC = ("gdp", "pure", "approx", "rdp", "zcdp")
+CALCULI = (*NUMERIC, "profile")
 
 
 def _one_record(node: Any, premises: Sequence[Premise]) -> bool:
@@ -57,4 +58,4 @@ def _structure(calculus: str) -> Table:
     }
 
 
-STRUCTURE: Table = {key: t for name in CALCULI for key, t in _structure(name).items()}
+STRUCTURE: Table = {key: t for name in NUMERIC for key, t in _structure(name).items()}

@@ -1,0 +1,251 @@
+"""From the P and Q masses of cells of loss to a Discrete: connect-the-dots and the chord gap.
+
+Write h for the step, x_i = exp(i h), and for the cell of losses (i h, (i+1) h] with masses (p, q)
+    b = (p - x_i q) / (1 - exp(-h)),   a = p - b,
+the P masses that, put on the two ends, keep p and q.  P_i and Q_i are the masses of all cells from
+i on, so that D_i = P_i - x_i Q_i, and any two measures with P_i' >= P_i, Q_i' <= Q_i give more.
+
+Upper: a on node i, b on node i + 1: g is the chord of delta between nodes (convex functions lie
+below their chords).  The cells above the last node become x q on it and the rest at infinity; the
+P mass below the first node is moved up to it.
+
+Lower: every line P_i - x Q_i lies below delta.  Between two nodes the chord of D exceeds the
+larger of its two lines by at most G_i = a b (e^h - 1) / (a e^h + b).  So the function with values
+g_i = D_i - max(G_{i-1}, G_i) lies below delta between nodes too; it starts on the line 1 - x (all
+mass) and ends on 0, both of which are below delta, and its convex hull is a Discrete.
+
+Rounding: ``relative`` bounds the relative error of P_i, Q_i and of their complements, edges of the
+cells included (an edge may lie at most ``relative`` below its node, never above, for UPPER; any
+edge serves LOWER).  Masses are moved outward by it before they are split.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpaudit.curves.discrete import MAXIMUM_NODES, Discrete, Floats, Side, TooFine
+
+UNIT = 2.0**-53
+SPLITTING = 32 * UNIT
+TINY = 1e-290
+EDGE_NODES = 4096
+Nodes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """P and Q masses of the cells (i h, (i+1) h], i = first, first + 1, ..., and of the two ends.
+
+    ``below``: masses of losses up to ``first * h``; ``above``: beyond the last cell, infinite
+    losses included.
+    """
+
+    step: Fraction
+    first: int
+    p: Floats
+    q: Floats
+    below: tuple[float, float]
+    above: tuple[float, float]
+    relative: float
+
+    def swapped(self) -> Cells:
+        """Cells of (Q, P): losses change sign."""
+        return Cells(
+            self.step,
+            -self.first - len(self.p),
+            self.q[::-1],
+            self.p[::-1],
+            (self.above[1], self.above[0]),
+            (self.below[1], self.below[0]),
+            self.relative,
+        )
+
+    def discrete(self, side: Side) -> Discrete:
+        """The Discrete of the given side; TooFine where rounding would swamp the cells' width."""
+        h = float(self.step)
+        if len(self.p) > MAXIMUM_NODES or self.relative + SPLITTING > h / 16:
+            raise TooFine(f"step {h:g}: too fine for this pair; take a larger one")
+        return _upper(self) if side is Side.UPPER else _lower(self)
+
+
+def _moved(cells: Cells, sign: int) -> Cells:
+    """P masses up and Q masses down by the relative error (sign 1), or the other way (-1)."""
+    up = 1 + sign * (cells.relative + SPLITTING)
+    down = 1 - sign * (cells.relative + SPLITTING)
+    return Cells(
+        cells.step,
+        cells.first,
+        cells.p * up,
+        cells.q * down,
+        (cells.below[0] * up, cells.below[1] * down),
+        (cells.above[0] * up, cells.above[1] * down),
+        0.0,
+    )
+
+
+def _times_x(q: Floats, loss: Floats) -> Floats:
+    """q * exp(loss) without overflow; 0 where q is too small to be accurate."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        value = np.where(loss < 600, q * np.exp(np.minimum(loss, 600)), np.exp(np.log(q) + loss))
+    return np.where(q < TINY, 0.0, value)
+
+
+def _split(cells: Cells, side: Side) -> tuple[Floats, Floats]:
+    """P masses (a, b) for the lower and the upper end of every cell."""
+    h = float(cells.step)
+    scaled = _times_x(cells.q, (cells.first + np.arange(len(cells.p))) * h)
+    if side is Side.LOWER:
+        scaled = np.where(cells.q < TINY, cells.p, scaled)
+    b = (cells.p - scaled) / -np.expm1(-h)
+    b = np.where(cells.q < TINY, np.clip(b, 0, cells.p), b)
+    return cells.p - b, b
+
+
+def _upper(cells: Cells) -> Discrete:
+    cells = _moved(cells, 1)
+    a, b = _split(cells, Side.UPPER)
+    top = np.array([(cells.first + len(a)) * float(cells.step)])
+    kept = min(float(_times_x(np.array([cells.above[1]]), top)[0]), cells.above[0])
+    masses = np.zeros(len(a) + 1)
+    masses[:-1] = a
+    masses[1:] += b
+    masses[0] += cells.below[0]
+    masses[-1] += kept
+    infinite = max(cells.above[0] - kept, 0.0)
+    return Discrete(cells.step, cells.first, np.maximum(masses, 0), infinite).trimmed()
+
+
+def _lower(cells: Cells) -> Discrete:
+    cells = _moved(cells, -1)
+    h = float(cells.step)
+    a, b = _split(cells, Side.LOWER)
+    masses = np.zeros(len(a) + 1)
+    masses[:-1] = a
+    masses[1:] += b
+    masses[0] += cells.below[0]
+    gap = _lowering(cells, a, b)
+    start, end = _start(cells, masses, gap), _end(masses, gap, h)
+    if start is None or end is None or start.node >= end.node:
+        return trivial(cells.step)
+    hull = convexified(_second_differences(masses, gap, start, end, h), h)
+    return trivial(cells.step) if hull is None else _discrete(cells, start.node, hull)
+
+
+def _discrete(cells: Cells, start: int, masses: Floats) -> Discrete:
+    return Discrete(cells.step, cells.first + start, masses).trimmed()
+
+
+def trivial(step: Fraction) -> Discrete:
+    """max(0, 1 - x), which lies below every profile."""
+    return Discrete(step, 0, np.array([1.0]))
+
+
+def _lowering(cells: Cells, a: Floats, b: Floats) -> Floats:
+    """How much D is lowered at every node: the larger chord gap of its two cells."""
+    h = float(cells.step)
+    a, b = np.maximum(a, 0), np.maximum(b, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gap = np.nan_to_num(a * (b * np.expm1(h)) / (a * np.exp(h) + b))
+    left, right = np.append(_gap_below(cells), gap), np.append(gap, 0.0)
+    largest: Floats = np.maximum(left, right) * (1 + SPLITTING)
+    return largest
+
+
+def _gap_below(cells: Cells) -> float:
+    """Chord gap of the cell between x = 0 and the first node."""
+    excess = _excess_below(cells)
+    total = excess + cells.below[0]
+    return excess * cells.below[0] / total if total > 0 else 0.0
+
+
+def _excess_below(cells: Cells) -> float:
+    """x Q - P of the losses up to the first node, x the node: delta - (1 - x) there."""
+    at = np.array([cells.first * float(cells.step)])
+    return max(float(_times_x(np.array([cells.below[1]]), at)[0]) - cells.below[0], 0.0)
+
+
+@dataclass(frozen=True)
+class _End:
+    """A node where the lower function meets a line, its height above it there and one node on."""
+
+    node: int
+    height: float
+    next_height: float
+
+
+def _start(cells: Cells, masses: Floats, gap: Floats) -> _End | None:
+    """First node from which D exceeds 1 - x by the lowering at least."""
+    h = float(cells.step)
+    at = np.arange(min(len(masses), EDGE_NODES, 2 + int(500 / h))) * h
+    extra = _excess_below(cells)
+    slope = extra + np.cumsum(masses[: len(at)] * np.exp(-at))
+    excess = extra + np.append(0.0, np.cumsum(np.diff(np.exp(at)) * slope[:-1]))
+    bad = np.flatnonzero(excess < gap[: len(at)])
+    node = int(bad[-1]) + 1 if len(bad) else 0
+    if node + 1 >= len(at):
+        return None
+    return _End(node, float(excess[node]), float(excess[node + 1]))
+
+
+def _end(masses: Floats, gap: Floats, h: float) -> _End | None:
+    """Last node up to which D exceeds the lowering."""
+    before = value = rest = 0.0
+    for node in range(len(masses) - 2, max(-1, len(masses) - EDGE_NODES), -1):
+        rest = np.exp(-h) * (masses[node + 1] + rest)
+        before, value = value, value + np.expm1(h) * rest
+        if before >= gap[node + 1] and before > 0:
+            return _End(node + 1, float(before), float(value))
+    return None
+
+
+def _second_differences(masses: Floats, gap: Floats, start: _End, end: _End, h: float) -> Floats:
+    """P masses at the kinks of D - gap between the lines 1 - x (before) and 0 (after)."""
+    lowered = gap[start.node : end.node + 1].copy()
+    lowered[0], lowered[-1] = start.height, end.height
+    signed = masses[start.node : end.node + 1].copy()
+    rise = np.diff(lowered)
+    signed[1:] += rise / -np.expm1(-h)
+    signed[:-1] -= rise / np.expm1(h)
+    signed[0] = (start.next_height - lowered[1]) / np.expm1(h)
+    signed[-1] = (end.next_height - lowered[-2]) / -np.expm1(-h)
+    return signed
+
+
+def convexified(signed: Floats, h: float) -> Floats | None:
+    """P masses of the convex hull of a function with these (signed) masses at its kinks.
+
+    A negative mass is split over its neighbours with the P and the Q mass kept, which lowers the
+    function; None where the last mass stays negative.
+    """
+    nodes = np.flatnonzero(signed)
+    masses = signed[nodes].copy()
+    before = np.arange(-1, len(nodes) - 1)
+    for negative in np.flatnonzero(masses < 0):
+        k = int(negative)
+        while k < len(nodes) and masses[k] < 0:
+            if k + 1 == len(nodes):
+                return None
+            _remove_up_to(masses, nodes, before, k, h)
+            k += 1
+    hull = np.zeros(len(signed))
+    hull[nodes] = masses
+    return hull
+
+
+def _remove_up_to(masses: Floats, nodes: Nodes, before: Nodes, k: int, h: float) -> None:
+    """Remove kink k, and kinks to its left for as long as they turn negative by it."""
+    at, right = k, k + 1
+    while at >= 0 and masses[at] < 0:
+        mass, left = masses[at], int(before[at])
+        share = 1.0
+        if left >= 0:
+            from_left, span = nodes[at] - nodes[left], nodes[right] - nodes[left]
+            share = np.expm1(-from_left * h) / np.expm1(-span * h)
+            masses[left] += mass * (1 - share)
+        masses[right] += mass * share
+        masses[at] = 0.0
+        before[right] = at = left

@@ -1,0 +1,79 @@
+"""Correlated Gaussian noise: mu = ||C u|| / z at the largest move C u of the means.
+
+Given the past, row i of C X + Z is Gaussian and moves by (C u)_i, which the past decides; so the
+privacy loss is that of Gaussian releases with sum of squares at most max ||C u||^2, adaptively
+chosen or not.  Reached by moves u_t that all point one way, where such a u attains the maximum and
+C X + Z is what is released, up to an invertible map: that is so for square strategies.  Where fewer
+numbers than rows of C come out (blocks of a tree, combined), the bound is valid and not reached.
+"""
+
+from __future__ import annotations
+
+from dpaudit.arithmetic import Number, is_symbolic, sqrt
+from dpaudit.calculus import Source, Step
+from dpaudit.nodes import CorrelatedGaussian, Node
+from dpaudit.pairs import Losses, Normal
+from dpaudit.rules.approx import APPROX
+from dpaudit.rules.gdp import GAUSSIAN
+from dpaudit.rules.moves import Move, largest_move
+from dpaudit.rules.profile import PROFILE
+from dpaudit.rules.pure import PURE
+from dpaudit.rules.rdp import RENYI, order
+from dpaudit.rules.zcdp import CONCENTRATED
+
+ADAPTIVE = Source(
+    "Denisov, McMahan, Rush, Smith, Thakurta",
+    2022,
+    "Theorem 2.1 (adaptive rows); several rounds a record: Choquette-Choo et al. 2023, Theorem 1",
+)
+
+PURE.absent(CorrelatedGaussian, reason="Gaussian noise has no finite largest privacy loss")
+APPROX.absent(
+    CorrelatedGaussian, reason="its (epsilon, delta) curve is converted from gdp at a given delta"
+)
+
+
+def _move(node: CorrelatedGaussian) -> Move:
+    return largest_move(node.strategy, node.rounds, node.participation)  # type: ignore[arg-type]
+
+
+def is_reached(node: Node, premises: tuple[Step, ...]) -> bool:
+    """Whether some move attains the bound exactly (nothing was rounded or over-counted)."""
+    move = _move(node)  # type: ignore[arg-type]
+    return move.reached is not None and bool(move.reached == move.upper)
+
+
+def quotient(squared: Number, noise_multiplier: Number) -> Number:
+    """sqrt(squared) / z, as one square root where both are fractions."""
+    if is_symbolic(squared) or is_symbolic(noise_multiplier):
+        return sqrt(squared) / noise_multiplier
+    return sqrt(squared / noise_multiplier**2)
+
+
+@GAUSSIAN.rule(CorrelatedGaussian, cite=ADAPTIVE, attained=is_reached)
+def correlated(node: CorrelatedGaussian) -> Number:
+    """max ||C u|| / z over the moves u of one record."""
+    return quotient(_move(node).upper, node.noise_multiplier)
+
+
+@CONCENTRATED.rule(CorrelatedGaussian, cite=ADAPTIVE, attained=is_reached)
+def concentrated(node: CorrelatedGaussian) -> Number:
+    """max ||C u||^2 / (2 z^2)."""
+    return _move(node).upper / (2 * node.noise_multiplier**2)
+
+
+@RENYI.rule(CorrelatedGaussian, cite=ADAPTIVE, attained=is_reached)
+def renyi(node: CorrelatedGaussian) -> Number:
+    """alpha max ||C u||^2 / (2 z^2)."""
+    return order() * _move(node).upper / (2 * node.noise_multiplier**2)
+
+
+@PROFILE.rule(CorrelatedGaussian, cite=ADAPTIVE)
+def profile(node: CorrelatedGaussian) -> Losses:
+    """N(mu, 1) against N(0, 1); below it what a known move reaches."""
+    move = _move(node)
+    above = (Normal(quotient(move.upper, node.noise_multiplier)),)
+    if move.reached is None:
+        return Losses(above, above)
+    below = (Normal(quotient(move.reached, node.noise_multiplier)),)
+    return Losses(above, above, below, below)

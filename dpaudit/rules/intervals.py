@@ -1,0 +1,134 @@
+"""Two-sided numbers of a profile step: the largest over its pairs, slack included.
+
+A noise event of probability s costs: delta of the mechanism is within (1 + e^epsilon) s of that of
+the mechanism without it, since each of its two runs moves by at most s in total variation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.arithmetic import (
+    Number,
+    decimal_upper,
+    enclose,
+    infinity,
+    is_infinite,
+    unknowns,
+    working_precision,
+)
+from dpaudit.calculus import Step
+from dpaudit.errors import Unsupported
+from dpaudit.pairs import Losses, Pair, numbers_in
+
+if TYPE_CHECKING:
+    from dpaudit.curves import Interval
+
+WIDTH = 1e-4
+CORRECTIONS = 60
+
+
+@dataclass(frozen=True)
+class TwoSided:
+    """A certified interval, and the rows from which a checker confirms either end."""
+
+    upper: Number
+    lower: Fraction | None
+    upper_rows: tuple[dict[str, str], ...]
+    lower_rows: tuple[dict[str, str], ...]
+    method: str
+
+
+def losses_of(step: Step) -> Losses:
+    """The pairs of a profile step.
+
+    Errors: Unsupported for another calculus, or while a symbol has no value.
+    """
+    losses = step.value
+    if not isinstance(losses, Losses):
+        raise Unsupported(f"{step.calculus}: expected a step of the profile calculus")
+    free = set[Any]().union(*map(unknowns, (*_numbers(losses), losses.slack)))
+    if free:
+        names = ", ".join(sorted(map(str, free)))
+        raise Unsupported(f"{step.node.head}: a number was asked for while {names} have no value")
+    return losses
+
+
+def _numbers(losses: Losses) -> Iterable[Number]:
+    return (n for pair in (*losses.pairs, *losses.reached) for n in numbers_in(pair))
+
+
+def epsilon_two_sided(step: Step, delta: Fraction, width: float = WIDTH) -> TwoSided:
+    """The smallest certified epsilon at ``delta``, and one that is certainly reached."""
+    from dpaudit.curves import epsilon_interval
+
+    losses = losses_of(step)
+    if losses.slack != 0:
+        return _with_slack(losses, delta, width)
+    return _collected(losses, lambda pair: epsilon_interval(pair, delta, width))
+
+
+def delta_two_sided(step: Step, epsilon: Fraction) -> TwoSided:
+    """The largest delta at ``epsilon``, from above and from below."""
+    from dpaudit.curves import delta_interval
+
+    losses = losses_of(step)
+    found = _collected(losses, lambda pair: delta_interval(pair, epsilon))
+    if losses.slack == 0 or is_infinite(found.upper):
+        return found
+    upper = min(Fraction(1), found.upper + _cost(losses, epsilon))
+    return TwoSided(Fraction(decimal_upper(upper)), None, found.upper_rows, (), found.method)
+
+
+def _collected(losses: Losses, interval: Callable[[Pair], Interval]) -> TwoSided:
+    """The largest upper end over all pairs, and the largest lower end over those reached."""
+    known = {pair: interval(pair) for pair in dict.fromkeys((*losses.pairs, *losses.reached))}
+    uppers = [known[pair] for pair in losses.pairs]
+    upper = (
+        infinity() if any(is_infinite(i.upper) for i in uppers) else max(i.upper for i in uppers)
+    )
+    method = next(i.method for i in uppers if is_infinite(upper) or i.upper == upper)
+    rows = tuple(_row(n, i.upper, i.upper_witness) for n, i in enumerate(uppers))
+    lowers = [(known[pair], n) for n, pair in enumerate(losses.reached)]
+    if not lowers:
+        return TwoSided(upper, None, rows, (), method)
+    best, place = max(lowers, key=lambda row: row[0].lower)
+    lower_rows = (_row(place, best.lower, best.lower_witness),)
+    return TwoSided(upper, best.lower, rows, lower_rows, method)
+
+
+def _row(place: int, value: Number, witness: dict[str, str]) -> dict[str, str]:
+    return {"pair": str(place), "value": decimal_upper(value), **witness}
+
+
+def _cost(losses: Losses, epsilon: Fraction) -> Fraction:
+    """(1 + e^epsilon) times the slack, rounded up."""
+    with working_precision():
+        return Fraction(decimal_upper((1 + enclose(epsilon).exp()) * enclose(losses.slack)))
+
+
+def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:
+    """An epsilon at which delta of the pairs plus the slack's cost is at most ``delta``.
+
+    The cost grows with epsilon: start where nothing is left for it, and pay at each answer.
+    """
+    from dpaudit.curves import epsilon_interval
+
+    epsilon = Fraction(0)
+    for _ in range(CORRECTIONS):
+        left = delta - _cost(losses, epsilon)
+        if left < 0:
+            break
+        found = _collected(losses, partial(epsilon_interval, delta=left, width=width))
+        if is_infinite(found.upper):
+            break
+        if found.upper <= epsilon:
+            upper = epsilon
+            rows = tuple({**row, "value": decimal_upper(upper)} for row in found.upper_rows)
+            return TwoSided(upper, None, rows, (), found.method)
+        epsilon = found.upper + Fraction(width).limit_denominator(10**12)
+    return TwoSided(infinity(), None, (), (), "slack above delta")
