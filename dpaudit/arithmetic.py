@@ -13,7 +13,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
@@ -28,7 +28,11 @@ MAXIMUM_DIGITS = 1000
 FACTORED = 10**40
 EXPLICIT_TERMS = 100
 MAXIMUM_TERMS = 100_000
-HEADS = tuple("Add Mul Pow exp log tanh erf erfinv Max Min Abs floor ceiling Sum Tuple".split())
+MAXIMUM_CHOICE = 10_000
+SUM_BITS = 10_240
+HEADS = tuple(
+    "Add Mul Pow exp log tanh erf erfinv Max Min Abs floor ceiling binomial Sum Tuple".split()
+)
 # What SymPy raises where it is asked for something it cannot do, or that makes no sense.
 SYMPY_ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
@@ -254,6 +258,25 @@ def maximum(values: Iterable[Number]) -> Number:
     return canonical(items[0] if len(items) == 1 else sympy.Max(*items))
 
 
+def smaller(first: Number, second: Number) -> Number:
+    """The smaller of two numbers: a SymPy ``Min``, left as it is where symbols leave it open."""
+    if _rational(first) and _rational(second):
+        return min(first, second)
+    import sympy
+
+    first, second = sympify(first), sympify(second)
+    if first == second:
+        return canonical(first)
+    return canonical(sympy.Min(first, second, evaluate=False))
+
+
+def choose(n: Number, k: Number) -> Number:
+    """The binomial coefficient, n over k, of exact numbers."""
+    import sympy
+
+    return canonical(sympy.binomial(sympify(n), sympify(k)))
+
+
 def _largest(items: list[Any]) -> list[Any]:
     """The numbers of which none is certainly below another; SymPy would factor to compare them."""
     import flint
@@ -291,9 +314,24 @@ def total_over(value: Number, index: Any, times: Number) -> Number:
         return Fraction(0) if times == 0 else value
     if index is None or not is_symbolic(value) or index not in value.free_symbols:
         return canonical(value * times)
+    if _is_sum_inside(value):
+        return _formal_sum(value, index, times)
     if not is_symbolic(times) and times <= EXPLICIT_TERMS:
         return total(canonical(value.subs(index, k)) for k in range(1, int(times) + 1))
     return _sum(value, index, times)
+
+
+def _is_sum_inside(value: Any) -> bool:
+    """Whether a closed form of its sum is out of reach: SymPy would search for minutes."""
+    import sympy
+
+    return bool(value.has(sympy.Sum))
+
+
+def _formal_sum(value: Any, index: Any, times: Number) -> Number:
+    import sympy
+
+    return sympy.Sum(value, (index, 1, sympify(times)))
 
 
 def _sum(value: Any, index: Any, times: Number) -> Number:
@@ -306,7 +344,7 @@ def _sum(value: Any, index: Any, times: Number) -> Number:
         closed = sympy.nan
     if _telescopes(closed, value, index, last):
         return canonical(closed.subs(last, sympify(times)))
-    return sympy.Sum(value, (index, 1, sympify(times)))
+    return _formal_sum(value, index, times)
 
 
 def _telescopes(closed: Any, value: Any, index: Any, last: Any) -> bool:
@@ -362,11 +400,63 @@ def _enclose_sum(summand: Any, limits: Any, symbols: Mapping[Any, Any]) -> Any:
     if not limits:
         return _enclose(summand, symbols)
     index, first, last = limits[-1]
+    rounds = _rounds(_enclose(first, symbols), _enclose(last, symbols), summand)
+    outside = {s: ball for s, ball in symbols.items() if index not in s.free_symbols}
+    known = _whole_values(summand, limits, outside)
+    if known is None:
+        return _sum_over(summand, limits, rounds, outside)
+    return _accurate_sum(summand, limits, rounds, known)
+
+
+def _whole_values(
+    summand: Any, limits: Any, symbols: Mapping[Any, Any]
+) -> tuple[tuple[Any, int], ...] | None:
+    """Values of the summand's symbols if all are whole numbers; None otherwise."""
+    free = summand.free_symbols.union(*(limit[1].free_symbols for limit in limits))
+    free = free.union(*(limit[2].free_symbols for limit in limits)) - {l[0] for l in limits}
+    found = [(s, symbols[s]) for s in sorted(free, key=str) if s in symbols]
+    if len(found) < len(free) or not all(b.is_exact() and b.is_integer() for _, b in found):
+        return None
+    return tuple((s, int(ball.unique_fmpz())) for s, ball in found)
+
+
+@lru_cache(maxsize=20_000)
+def _accurate_sum(
+    summand: Any, limits: Any, rounds: range, known: tuple[tuple[Any, int], ...]
+) -> Any:
+    """A sum of exact numbers: where its terms cancel, it is computed again with more bits."""
+    import flint
+
+    bits, asked = flint.ctx.prec, flint.ctx.prec
+    while True:
+        with flint.ctx.workprec(bits):
+            balls = {s: flint.arb(n) for s, n in known}
+            result = _sum_over(summand, limits, rounds, balls)
+        if result.rel_accuracy_bits() > asked // 2 or bits >= SUM_BITS:
+            return result
+        bits *= 4
+
+
+def _sum_over(summand: Any, limits: Any, rounds: range, symbols: Mapping[Any, Any]) -> Any:
+    index, inner = limits[-1][0], limits[:-1]
+    fixed = dict(symbols) if inner else _with_fixed_parts(summand, index, symbols)
     result = _ball("0")
-    for k in _rounds(_enclose(first, symbols), _enclose(last, symbols), summand):
-        term = _enclose_sum(summand, limits[:-1], {**symbols, index: _ball("0") + k})
-        result = result + term
+    for k in rounds:
+        fixed[index] = _ball("0") + k
+        result = result + _enclose_sum(summand, inner, fixed)
     return result
+
+
+def _with_fixed_parts(summand: Any, index: Any, symbols: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The symbols, and the parts of a summand that are the same in every term, with their balls."""
+    found, stack = dict(symbols), [summand]
+    while stack:
+        part = stack.pop()
+        if part.args and index not in part.free_symbols and part not in found:
+            found[part] = _enclose(part, symbols)
+        elif head(part) != "Sum":
+            stack.extend(part.args)
+    return found
 
 
 def _rounds(first: Any, last: Any, summand: Any) -> range:
@@ -379,6 +469,16 @@ def _rounds(first: Any, last: Any, summand: Any) -> range:
             f"{MAXIMUM_TERMS} terms where it has no closed form"
         )
     return found
+
+
+def _choices(arguments: list[Any]) -> Any:
+    import flint
+
+    n, k = arguments
+    whole = all(a.is_exact() and a.is_integer() and 0 <= a <= MAXIMUM_CHOICE for a in (n, k))
+    if not whole:
+        raise InvalidParameter(f"binomial({n}, {k}): expected whole numbers up to {MAXIMUM_CHOICE}")
+    return flint.arb(flint.fmpz.bin_uiui(int(n.unique_fmpz()), int(k.unique_fmpz())))
 
 
 def _power(arguments: list[Any]) -> Any:
@@ -424,6 +524,7 @@ _ENCLOSURES: dict[str, Callable[[list[Any]], Any]] = {
     "Abs": lambda a: abs(a[0]),
     "floor": lambda a: a[0].floor(),
     "ceiling": lambda a: a[0].ceil(),
+    "binomial": _choices,
 }
 
 

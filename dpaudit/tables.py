@@ -65,7 +65,7 @@ def _from_row(row: Any, built: Mapping[str, Node]) -> Node:
     if not isinstance(row.get("parameters"), dict):
         raise InvalidParameter("malformed declaration row")
     arguments = {k: _decode(v) for k, v in row["parameters"].items()}
-    names = [f.name for f in fields(kind) if f.name in ("base", "child")]  # type: ignore[arg-type]
+    names = [f.name for f in fields(kind) if f.type in ("Node", Node)]  # type: ignore[arg-type]
     if len(names) != len(children):
         raise InvalidParameter(f"{kind.__name__} on the wire: wrong number of children")
     return _construct(kind, {**arguments, **dict(zip(names, children, strict=True))})  # type: ignore[no-any-return]

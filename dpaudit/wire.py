@@ -31,7 +31,13 @@ MAXIMUM_DEPTH = 200
 _ASSUMPTIONS = ("positive", "negative", "nonnegative", "nonpositive", "integer", "real", "nonzero")
 _CONSTANTS = ("Infinity", "Pi", "Exp1")
 # The size up to which SymPy may be asked to evaluate a head at a number.
-_LARGEST_ARGUMENT = {"Pow": 10**3, "exp": 10**4, "floor": 10**1000, "ceiling": 10**1000}
+_LARGEST_ARGUMENT = {
+    "Pow": 10**3,
+    "exp": 10**4,
+    "floor": 10**1000,
+    "ceiling": 10**1000,
+    "binomial": 10**3,
+}
 
 
 def canonical_bytes(value: Any) -> bytes:

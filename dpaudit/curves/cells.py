@@ -183,7 +183,7 @@ def _start(cells: Cells, masses: Floats, gap: Floats) -> _End | None:
     at = np.arange(min(len(masses), EDGE_NODES, 2 + int(500 / h))) * h
     extra = _excess_below(cells)
     slope = extra + np.cumsum(masses[: len(at)] * np.exp(-at))
-    excess = extra + np.append(0.0, np.cumsum(np.diff(np.exp(at)) * slope[:-1]))
+    excess = extra + np.expm1(h) * np.append(0.0, np.cumsum(np.exp(at[:-1]) * slope[:-1]))
     bad = np.flatnonzero(excess < gap[: len(at)])
     node = int(bad[-1]) + 1 if len(bad) else 0
     if node + 1 >= len(at):

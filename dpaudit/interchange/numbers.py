@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 
 from dpaudit.arithmetic import Number, decimal_lower, decimal_upper, exact, is_symbolic, unknowns
 from dpaudit.domains import count, non_negative, rate, refuse
-from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.errors import Unsupported
 
 DIGITS = 20
 
@@ -64,7 +63,7 @@ def to_float(value: Number, place: str, rounding: Rounding) -> float:
     except OverflowError:
         found = math.inf
     if math.isinf(found) or (found == 0) != (value == 0):
-        raise InvalidParameter(f"{place}: {Decimal(value.numerator).adjusted()} digits: no float")
+        refuse(value, place, "a number that a float can hold")
     if Fraction(repr(found)) == value:
         return found
     wrong = Fraction(found) > value if rounding is Rounding.DOWN else Fraction(found) < value

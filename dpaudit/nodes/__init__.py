@@ -3,6 +3,7 @@
 One file a family; importing this package makes every node type known to the wire.
 """
 
+from dpaudit.nodes.adaptive import Filter, Measure, Select
 from dpaudit.nodes.combinators import Assuming, Compose, Parallel, Repeat
 from dpaudit.nodes.core import (
     VALUES,
@@ -22,6 +23,13 @@ from dpaudit.nodes.correlated import (
     LowerTriangular,
     Participation,
 )
+from dpaudit.nodes.discrete import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    RandomizedResponse,
+    TruncatedDiscreteLaplace,
+)
+from dpaudit.nodes.events import EventSlack, Group, ProposeTestRelease
 from dpaudit.nodes.noise import Gaussian, Laplace
 from dpaudit.nodes.opaque import (
     GDP,
@@ -34,36 +42,58 @@ from dpaudit.nodes.opaque import (
     RenyiDP,
 )
 from dpaudit.nodes.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.nodes.selection import (
+    AboveThreshold,
+    ExponentialMechanism,
+    ReportNoisyMax,
+    Scores,
+    SelectionNoise,
+)
 
 __all__ = [
     "GDP",
     "SINGLE",
     "VALUES",
     "ZCDP",
+    "AboveThreshold",
     "ApproxDP",
     "Assuming",
     "Assumption",
     "BandedToeplitz",
     "Compose",
     "CorrelatedGaussian",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "EventSlack",
+    "ExponentialMechanism",
     "Factorisation",
+    "Filter",
     "Gaussian",
+    "Group",
     "Laplace",
     "Leaf",
     "LowerTriangular",
+    "Measure",
     "Node",
     "NonPrivate",
     "Parallel",
     "Participation",
     "PoissonSampled",
     "ProfilePoints",
+    "ProposeTestRelease",
     "PureDP",
+    "RandomizedResponse",
     "RenyiCurve",
     "RenyiDP",
     "Repeat",
+    "ReportNoisyMax",
     "SampledWithoutReplacement",
+    "Scores",
+    "Select",
+    "SelectionNoise",
     "Several",
     "Status",
+    "TruncatedDiscreteLaplace",
     "find_path",
     "postorder",
 ]

@@ -77,7 +77,7 @@ class Node:
             if f.metadata.get("kind") == "number":
                 place = f"{self.name}.{f.name}"
                 object.__setattr__(self, f.name, checked(value, place, f.metadata["domain"]))
-            elif f.name in ("base", "child") and not isinstance(value, Node):
+            elif f.type in ("Node", Node) and not isinstance(value, Node):
                 raise InvalidParameter(
                     f"{type(self).__name__}.{f.name} = {short(value)}: not a node"
                 )

@@ -7,7 +7,17 @@ from fractions import Fraction
 
 from dpaudit.arithmetic import Number, infinity, maximum, total, total_over
 from dpaudit.calculus import Calculus, Source, register
-from dpaudit.nodes import ApproxDP, Laplace, PureDP
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Gaussian,
+    Laplace,
+    ProfilePoints,
+    PureDP,
+    RenyiCurve,
+    RenyiDP,
+)
 from dpaudit.rules.common import add_structure
 from dpaudit.rules.pure import DECLARED, DWORK, MCSHERRY
 
@@ -60,3 +70,14 @@ def opaque_pure(node: PureDP) -> Pair:
 def laplace(node: Laplace) -> Pair:
     """Laplace noise of scale b times the sensitivity is (1/b, 0)-DP."""
     return 1 / node.noise_multiplier, Fraction(0)
+
+
+APPROX.absent(
+    Gaussian,
+    GDP,
+    ZCDP,
+    ProfilePoints,
+    RenyiDP,
+    RenyiCurve,
+    reason="a whole curve of (epsilon, delta), no one point of it: convert another calculus",
+)

@@ -24,7 +24,7 @@ from dpaudit.rules.zcdp import CONCENTRATED
 ADAPTIVE = Source(
     "Denisov, McMahan, Rush, Smith, Thakurta",
     2022,
-    "Theorem 2.1 (adaptive rows); several rounds a record: Choquette-Choo et al. 2023, Theorem 1",
+    "Theorem 2.1 (adaptive rows; dpaudit.rules.correlated repeats the argument)",
 )
 
 PURE.absent(CorrelatedGaussian, reason="Gaussian noise has no finite largest privacy loss")

@@ -9,7 +9,17 @@ from collections.abc import Sequence
 
 from dpaudit.arithmetic import Number, erfinv, sqrt, tanh, total, total_over
 from dpaudit.calculus import Calculus, Source, always, register
-from dpaudit.nodes import GDP, Gaussian, Laplace, PureDP
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Gaussian,
+    Laplace,
+    ProfilePoints,
+    PureDP,
+    RenyiCurve,
+    RenyiDP,
+)
 from dpaudit.rules.common import add_structure
 from dpaudit.rules.pure import DECLARED, MCSHERRY
 
@@ -65,3 +75,11 @@ def opaque(node: GDP) -> Number:
 def corner(epsilon: Number) -> Number:
     """The smallest mu whose curve passes below the corner of the epsilon-DP curve."""
     return 2 * sqrt(2) * erfinv(tanh(epsilon / 2))
+
+
+GAUSSIAN.absent(
+    ApproxDP, ProfilePoints, reason="a delta at infinite loss is above every Gaussian profile"
+)
+GAUSSIAN.absent(
+    ZCDP, RenyiDP, RenyiCurve, reason="Renyi bounds imply no Gaussian trade-off curve: use profile"
+)

@@ -3,8 +3,9 @@
 A record takes part in rounds t_1 < ... < t_j, j at most k, neighbours at least b apart, with moves
 u_t of norm at most 1.  With G = C^T C, ||C u||^2 = sum G_st <u_s, u_t> <= sum |G_st|, and equal
 where all G_st are at least 0 and the u_t are equal.
-Source: Choquette-Choo, McMahan, Rush, Thakurta 2023, Theorem 1 and Corollary 2.1; banded strategies
-and the two-step bound: Choquette-Choo et al. 2023 (amplified banded factorisation), Section 3.
+Source: Choquette-Choo, McMahan, Rush, Thakurta 2023 (multi-epoch factorisation), Corollary 2.1;
+banded strategies: Choquette-Choo et al. 2023 (amplified banded factorisation); falling Toeplitz
+ones: Kalinin, Lampert 2024.  The proofs are short and stand here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import cache, lru_cache
 from math import comb, lcm
 from typing import Any
 
-from dpaudit.arithmetic import Number, is_symbolic, log, maximum, sympify, total
+from dpaudit.arithmetic import Number, is_symbolic, log, maximum, total
 from dpaudit.errors import Unsupported
 from dpaudit.nodes.correlated import (
     BandedToeplitz,
@@ -118,7 +119,7 @@ def _roots(rounds: Number) -> Move:
         return _toeplitz_roots(int(rounds), 1, 1)
     import sympy
 
-    return Move(1 + log((4 * sympify(rounds) - 1) / 3) / sympy.pi, None)
+    return Move(1 + log((4 * rounds - 1) / 3) / sympy.pi, None)
 
 
 _COLUMNS: dict[Factorisation, Callable[[Number], Move]] = {
@@ -228,7 +229,8 @@ def _scaled(move: Move, by: int) -> Move:
 
 def _tree(last: int, times: int, apart: int) -> Move:
     """By search where the patterns are few; else the sum over blocks of (rounds inside)^2, where
-    a block of length m holds at most min(k, ceil(m / b)) of them: one factor replaced by that."""
+    a block of length m holds at most min(k, ceil(m / b)) of them: one factor replaced by that.
+    """
 
     def blocks(t: int) -> Iterator[int]:
         while t <= last:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dpaudit.arithmetic import Number
 from dpaudit.calculus import Calculus, Source, always, register
-from dpaudit.nodes import Laplace, PureDP
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Gaussian,
+    Laplace,
+    ProfilePoints,
+    PureDP,
+    RenyiCurve,
+    RenyiDP,
+)
 from dpaudit.rules.common import add_structure
 
 PURE = register(Calculus("pure", "epsilon of pure differential privacy"))
@@ -27,3 +37,14 @@ def laplace(node: Laplace) -> Number:
 def opaque(node: PureDP) -> Number:
     """What somebody else proved."""
     return node.epsilon
+
+
+PURE.absent(
+    Gaussian,
+    GDP,
+    ZCDP,
+    reason="an unbounded loss: no epsilon holds at delta 0",
+)
+PURE.absent(
+    ApproxDP, ProfilePoints, RenyiDP, RenyiCurve, reason="it allows an unbounded loss: use profile"
+)

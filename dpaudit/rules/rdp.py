@@ -7,7 +7,17 @@ from typing import Any
 
 from dpaudit.arithmetic import Number, exp, log
 from dpaudit.calculus import Calculus, Source, always, register
-from dpaudit.nodes import GDP, ZCDP, Gaussian, Laplace, PureDP, RenyiCurve
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Gaussian,
+    Laplace,
+    ProfilePoints,
+    PureDP,
+    RenyiCurve,
+    RenyiDP,
+)
 from dpaudit.rules.common import add_structure
 from dpaudit.rules.pure import DECLARED, MCSHERRY
 from dpaudit.rules.zcdp import FROM_GDP, FROM_PURE
@@ -67,3 +77,9 @@ def opaque_curve(node: RenyiCurve) -> Number:
 def opaque(node: ZCDP) -> Number:
     """alpha rho: what somebody else proved."""
     return order() * node.rho
+
+
+RENYI.absent(
+    ApproxDP, ProfilePoints, reason="an outcome that tells all has infinite Renyi divergence"
+)
+RENYI.absent(RenyiDP, reason="known up to one order, no curve over all of them: use profile")

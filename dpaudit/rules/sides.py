@@ -97,7 +97,12 @@ def _delta_at(step: Step, alpha: Fraction, epsilon: Fraction) -> Any:
     return loss.exp()
 
 
-_SIDES: dict[str, Callable[[Step, Fraction], Sides]] = {"gdp": _gdp, "pure": _pure, "zcdp": _renyi, "rdp": _renyi}
+_SIDES: dict[str, Callable[[Step, Fraction], Sides]] = {
+    "gdp": _gdp,
+    "pure": _pure,
+    "zcdp": _renyi,
+    "rdp": _renyi,
+}
 
 
 def _ceiling(ball: Any) -> Fraction:

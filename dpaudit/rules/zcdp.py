@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dpaudit.arithmetic import Number
 from dpaudit.calculus import Calculus, Source, always, register
-from dpaudit.nodes import GDP, ZCDP, Gaussian, Laplace, PureDP
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Gaussian,
+    Laplace,
+    ProfilePoints,
+    PureDP,
+    RenyiCurve,
+    RenyiDP,
+)
 from dpaudit.rules.common import add_structure
 from dpaudit.rules.pure import DECLARED, MCSHERRY
 
@@ -46,3 +56,11 @@ def from_gdp(node: GDP) -> Number:
 def opaque(node: ZCDP) -> Number:
     """What somebody else proved."""
     return node.rho
+
+
+CONCENTRATED.absent(
+    ApproxDP, ProfilePoints, reason="an outcome that tells all has infinite Renyi divergence"
+)
+CONCENTRATED.absent(
+    RenyiDP, RenyiCurve, reason="Renyi bounds at other orders than all of them: use rdp or profile"
+)

@@ -10,6 +10,7 @@ from typing import Any
 
 from dpaudit.arithmetic import settled
 from dpaudit.check.theorems.core import RENYI_SYMBOL, Premise, Table
+from dpaudit.check.theorems.correlated import CORRELATED
 from dpaudit.check.theorems.leaves import LEAVES
 from dpaudit.check.theorems.normal import gaussian_delta, normal_cdf, quantile
 from dpaudit.check.theorems.profile import PROFILE
@@ -29,7 +30,7 @@ __all__ = [
     "rule_name",
 ]
 
-THEOREMS: Table = {**STRUCTURE, **LEAVES, **SAMPLING, **PROFILE, **PROFILE_SAMPLING}
+THEOREMS: Table = {**STRUCTURE, **LEAVES, **SAMPLING, **PROFILE, **PROFILE_SAMPLING, **CORRELATED}
 
 
 def rule_name(calculus: str, node: Node, adjacency: str) -> str | None:

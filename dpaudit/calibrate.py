@@ -1,0 +1,228 @@
+"""Calibration: a value of one parameter at which a declaration satisfies a guarantee.
+
+The value returned is checked like any claim; that the guarantee is monotone in the parameter only
+helps the search, and nothing rests on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.account import Account
+from dpaudit.arithmetic import enclose, exact, is_infinite, is_symbolic, unknowns
+from dpaudit.calculus import Step
+from dpaudit.claim import Checked, Claim, Outcome
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.nodes import Node, postorder
+from dpaudit.scope import Scope
+
+DIGITS = 6
+LARGEST = 40
+SEARCH_DIGITS = 12
+STEPS_OUT = 20
+FLAT = 1e-300
+STEEPEST = 700.0
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A value that satisfies the guarantee, and the proof.
+
+    ``refused``: the nearest value tried at which it was not shown; None where every value holds.
+    """
+
+    symbol: Any
+    value: Fraction
+    node: Node
+    checked: Checked
+    refused: Fraction | None
+
+    @property
+    def step(self) -> Step:
+        """The derivation of the guarantee at the value."""
+        if self.checked.step is None:
+            raise Unsupported("a calibrated guarantee without a derivation")
+        return self.checked.step
+
+
+def calibrate(
+    declaration: Node,
+    scope: Scope,
+    guarantee: Node,
+    *,
+    bracket: tuple[object, object] | None = None,
+    digits: int = DIGITS,
+) -> Calibrated:
+    """The best value of the one free symbol of ``declaration``, to ``digits`` significant digits.
+
+    Best: nearest to where the guarantee stops to hold.  A symbol declared integer takes whole
+    numbers.  ``bracket``: ends between which to search (powers of two are tried otherwise).
+    Errors: InvalidParameter where not exactly one symbol is free, or for a bracket that is not two
+    numbers in order; Unsupported where no value in the bracket satisfies the guarantee.
+    """
+    problem = _Problem(declaration, scope, guarantee, _only_symbol(declaration))
+    low, high = _ends(problem, bracket)
+    held = [end for end in (low, high) if problem.excess(end) <= 0]
+    if not held:
+        raise Unsupported(
+            f"calibrate: {problem.claim.text} holds neither at {problem.symbol} = {float(low):g} "
+            f"nor at {float(high):g}; give another bracket="
+        )
+    if len(held) == 2:
+        found, refused = low, None
+    elif problem.symbol.is_integer:
+        found, refused = _whole(problem, low, high)
+    else:
+        found, refused = _real(problem, low, high, digits)
+    return problem.answer(found, refused)
+
+
+def _only_symbol(declaration: Node) -> Any:
+    indices = {getattr(node, "index", None) for node in postorder(declaration)}
+    values = (v for node in postorder(declaration) for v in node.parameters.values())
+    free = set[Any]().union(*map(unknowns, values)) - indices
+    if len(free) != 1 or not next(iter(free)).is_Symbol:
+        names = ", ".join(sorted(map(str, free))) or "none"
+        raise InvalidParameter(f"calibrate: expected one free symbol, found {names}; bind the rest")
+    return next(iter(free))
+
+
+@dataclass(frozen=True)
+class _Problem:
+    declaration: Node
+    scope: Scope
+    guarantee: Node
+    symbol: Any
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.guarantee, by="calibration")
+
+    def bound(self, value: Fraction) -> Mapping[Any, Fraction]:
+        return {self.symbol: value}
+
+    def account(self, value: Fraction) -> Account:
+        return Account(self.declaration.bind(self.bound(value)), self.scope)
+
+    def excess(self, value: Fraction) -> float:
+        """log(derived / claimed): at most 0 where the guarantee holds (up to rounding)."""
+        derived = _number(self.account(value).upper(self.guarantee))
+        claimed = float(enclose(self.claim.value).mid())
+        return _log(derived) - _log(claimed)
+
+    def holds(self, value: Fraction) -> Checked:
+        return self.claim.check_account(self.account(value))
+
+    def answer(self, value: Fraction, refused: Fraction | None) -> Calibrated:
+        checked = self.holds(value)
+        if checked.outcome is not Outcome.PROVED:
+            raise Unsupported(
+                f"calibrate: {self.claim.text} could not be shown at {float(value):g}"
+            )
+        node = self.declaration.bind(self.bound(value))
+        return Calibrated(self.symbol, value, node, checked, refused)
+
+
+def _number(step: Step) -> float:
+    value = step.value[0] if isinstance(step.value, tuple) else step.value
+    if is_infinite(value):
+        return math.inf
+    return float(enclose(value).mid())
+
+
+def _log(value: float) -> float:
+    return STEEPEST if value == math.inf else math.log(max(value, FLAT))
+
+
+def _ends(problem: _Problem, bracket: tuple[object, object] | None) -> tuple[Fraction, Fraction]:
+    if bracket is not None:
+        low, high = (exact(end, f"bracket[{i}]") for i, end in enumerate(bracket))
+        if is_symbolic(low) or is_symbolic(high) or not low < high:
+            raise InvalidParameter(f"bracket = {bracket}: expected two numbers in order")
+        return low, high
+    return _powers(problem)
+
+
+def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
+    """Neighbouring powers of two of which one satisfies the guarantee and one does not."""
+    one = Fraction(1)
+    here = _sign(problem, one)
+    for power in range(1, LARGEST):
+        for end in (Fraction(2) ** power, Fraction(1, 2**power)):
+            if problem.symbol.is_integer and end < 1:
+                continue
+            inner = end / 2 if end > 1 else end * 2
+            if _sign(problem, end) not in (here, None):
+                return min(inner, end), max(inner, end)
+    raise Unsupported(
+        f"calibrate: {problem.claim.text} {'holds' if here else 'fails'} at every power of two of "
+        f"{problem.symbol}; give bracket="
+    )
+
+
+def _sign(problem: _Problem, value: Fraction) -> bool | None:
+    """Whether the guarantee holds; None where the value is outside the parameter's domain."""
+    try:
+        return problem.excess(value) <= 0
+    except InvalidParameter:
+        return None
+
+
+def _whole(problem: _Problem, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    """Neighbouring whole numbers, the first of which satisfies the guarantee."""
+    low, high = Fraction(math.ceil(low)), Fraction(math.floor(high))
+    low_holds = problem.excess(low) <= 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (problem.excess(Fraction(middle)) <= 0) == low_holds:
+            low = Fraction(middle)
+        else:
+            high = Fraction(middle)
+    return (low, high) if low_holds else (high, low)
+
+
+def _real(
+    problem: _Problem, low: Fraction, high: Fraction, digits: int
+) -> tuple[Fraction, Fraction]:
+    """The root of the excess in the logarithm of the value, stepped out until it is proved."""
+    from scipy.optimize import toms748
+
+    known: dict[float, float] = {}
+
+    def excess(logarithm: float) -> float:
+        if logarithm not in known:
+            known[logarithm] = problem.excess(_short(logarithm))
+        return known[logarithm]
+
+    ends = math.log(low), math.log(high)
+    root = toms748(excess, *ends, xtol=10.0 ** (-digits - 1), rtol=10.0 ** (-digits - 1))
+    away = -1 if excess(ends[0]) <= 0 else 1
+    return _stepped(problem.holds, math.exp(root), digits, away)
+
+
+def _short(logarithm: float) -> Fraction:
+    return Fraction(f"{math.exp(logarithm):.{SEARCH_DIGITS}g}")
+
+
+def _stepped(
+    holds: Callable[[Fraction], Checked], root: float, digits: int, away: int
+) -> tuple[Fraction, Fraction]:
+    """Neighbouring decimals near the root, the first of which is proved and the second is not.
+
+    ``away``: the direction, 1 or -1, in which the guarantee gets easier.
+    """
+    rounded = Context(prec=digits).create_decimal(Decimal(root))
+    unit = away * Fraction(10) ** (rounded.adjusted() - digits + 1)
+    value = Fraction(rounded)
+    proved = holds(value).outcome is Outcome.PROVED
+    for _ in range(STEPS_OUT):
+        following = value - unit if proved else value + unit
+        if (holds(following).outcome is Outcome.PROVED) != proved:
+            return (value, following) if proved else (following, value)
+        value = following
+    raise Unsupported(f"calibrate: no value near {root:g} could be proved; ask for fewer digits=")

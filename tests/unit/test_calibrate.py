@@ -1,0 +1,90 @@
+"""Calibration: the value satisfies the guarantee, its neighbour does not; refusals."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import sympy
+
+from dpaudit.calibrate import calibrate
+from dpaudit.claim import Outcome
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Compose,
+    Gaussian,
+    Laplace,
+    Node,
+    NonPrivate,
+    PureDP,
+    Repeat,
+)
+from dpaudit.scope import Scope
+
+SCOPE = Scope("add_remove", "record", "central", "transcript")
+z = sympy.Symbol("z", positive=True)
+T = sympy.Symbol("T", positive=True, integer=True)
+
+
+@pytest.mark.parametrize(
+    ("node", "guarantee", "value"),
+    [
+        (Repeat(Laplace("a", z), 10), PureDP(1), Fraction(10)),
+        (Gaussian("a", z), ZCDP(0.125), Fraction(2)),
+        (Repeat(Gaussian("a", z), 16), GDP(0.5), Fraction(8)),
+        (Repeat(Laplace("a", 10), T), PureDP(1), Fraction(10)),
+        (Repeat(Gaussian("a", 10), T), ZCDP(0.05), Fraction(10)),
+        (Repeat(Gaussian("a", 10), T), GDP(Fraction(1, 10)), Fraction(1)),
+    ],
+)
+def test_closed_forms_are_met_exactly(node: Node, guarantee: Node, value: Fraction) -> None:
+    found = calibrate(node, SCOPE, guarantee)
+    assert found.value == value
+    assert found.checked.outcome is Outcome.PROVED
+    assert found.step.node == found.node
+
+
+def test_the_gaussian_is_calibrated_to_six_digits() -> None:
+    """Balle and Wang 2018, Algorithm 1, in 30 digits: sigma of (1, 1e-6) is 4.224679..."""
+    import mpmath
+
+    mpmath.mp.dps = 30
+
+    def delta(s: Any) -> Any:
+        mu = 1 / s
+        normal = mpmath.ncdf
+        return normal(mu / 2 - 1 / mu) - mpmath.e * normal(-mu / 2 - 1 / mu)
+
+    exact = mpmath.findroot(lambda s: delta(s) - mpmath.mpf("1e-6"), 4.2)
+    found = calibrate(Gaussian("a", z), SCOPE, ApproxDP(1, 1e-6))
+    assert 0 <= float(found.value) - float(exact) <= 1.1e-5
+    assert found.refused is not None
+    assert float(found.refused) < float(exact)
+
+
+def test_a_bracket_of_values_that_all_hold_gives_its_lower_end() -> None:
+    found = calibrate(Gaussian("a", z), SCOPE, ZCDP(1), bracket=(1, 2))
+    assert (found.value, found.refused) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("node", "bracket", "error", "words"),
+    [
+        (Gaussian("a", 1), None, InvalidParameter, "found none"),
+        (Repeat(Gaussian("a", z), T), None, InvalidParameter, "found T, z"),
+        (Gaussian("a", z), (2, 1), InvalidParameter, "in order"),
+        (Gaussian("a", z), (1, float("nan")), InvalidParameter, "bracket"),
+        (Gaussian("a", z), (1, T), InvalidParameter, "two numbers"),
+        (Gaussian("a", z), (Fraction(1, 100), Fraction(1, 10)), Unsupported, "neither"),
+        (Compose(Gaussian("a", z), NonPrivate("raw")), None, Unsupported, "fails at every power"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_refused(
+    node: Node, bracket: Any, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        calibrate(node, SCOPE, ZCDP(1), bracket=bracket)
