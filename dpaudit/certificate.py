@@ -7,8 +7,6 @@ bytes, so that a change of one digit anywhere is noticed.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cache
@@ -20,7 +18,8 @@ from dpaudit.arithmetic import decimal_lower, decimal_upper, is_symbolic, readab
 from dpaudit.audit.verdict import Judged, Lower
 from dpaudit.calculus import Step
 from dpaudit.claim import Claim
-from dpaudit.errors import CertificateRejected, OutputNotWritable
+from dpaudit.errors import CertificateRejected
+from dpaudit.files import write_atomically
 from dpaudit.nodes import Assumption
 from dpaudit.rules.rdp import order
 from dpaudit.rules.show import value_text
@@ -111,28 +110,6 @@ def _each_once(pairs: list[tuple[str, Any]]) -> Json:
 def save(certificate: Mapping[str, Any], path: Path) -> None:
     """Write the certificate's canonical bytes, all or nothing."""
     write_atomically(path, canonical_bytes(certificate) + b"\n")
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is never half there.
-
-    Errors: OutputNotWritable naming the file and the reason.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise OutputNotWritable(
-            f"{path}: {error.strerror}; choose a folder that can be written"
-        ) from None
 
 
 # --- derivations ---------------------------------------------------------------------------------

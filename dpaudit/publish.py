@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpaudit.certificate import load, save, validate, write_atomically
+from dpaudit.certificate import load, save, validate
 from dpaudit.certify import Certified
 from dpaudit.check import Confirmed, check
 from dpaudit.errors import CertificateRejected, OutputNotWritable
+from dpaudit.files import write_atomically
 from dpaudit.report import render_html, render_index
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from dpaudit.certificate import write_atomically
 from dpaudit.errors import OutputNotWritable, UnknownTarget
+from dpaudit.files import write_atomically
 from dpaudit.roots import catalogue_root
 
 MECHANISM = '''"""A first mechanism: a clipped mean with Gaussian noise."""

@@ -24,10 +24,10 @@ from dpaudit.certificate import (
     stated,
     statement,
     validate,
-    write_atomically,
 )
 from dpaudit.claim import Claim
 from dpaudit.errors import CertificateRejected, OutputNotWritable
+from dpaudit.files import write_atomically
 from dpaudit.nodes import GDP, ZCDP, ApproxDP, Gaussian, Node, NonPrivate, PureDP, Repeat
 from tests.cli.bench import accept, certified, held, mechanism, scope
 
