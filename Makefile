@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify test quality bench lint lock clean help
+.PHONY: certify test quality bench bench-account corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -42,7 +42,7 @@ test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)
 quality: $(READY)  ## power and coverage of the audits (minutes)
 	$(BIN)/python -m pytest -n $(WORKERS) -m quality $(ARGS)
 
-bench: $(READY)  ## time the accountant and the audits
+bench: $(READY)  ## time the audits
 	$(BIN)/python -m benchmarks.audit $(ARGS)
 
 lint: $(READY)  ## ruff, mypy --strict and the import contracts
@@ -50,6 +50,11 @@ lint: $(READY)  ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+PRV := build/prv
+bench-account: $(READY)  ## the accountant beside dp-accounting and prv_accountant
+	test -x $(PRV)/bin/python || { $(PYTHON) -m venv $(PRV) && $(PRV)/bin/python -m pip install --quiet prv_accountant==0.2.0; }
+	$(BIN)/python -m benchmarks.account --prv $(PRV)/bin/python $(ARGS)
 
 lock:  ## resolve pyproject.toml anew into requirements-dev.lock
 	rm -rf $(LOCK_VENV)
@@ -64,4 +69,4 @@ clean:  ## remove the environment, caches and builds (reports stay)
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16

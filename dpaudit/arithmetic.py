@@ -399,12 +399,11 @@ def _enclose_sum(summand: Any, limits: Any, symbols: Mapping[Any, Any]) -> Any:
     """The last limit is the outermost; an index hides a symbol of the same name outside."""
     if not limits:
         return _enclose(summand, symbols)
-    index, first, last = limits[-1]
+    _, first, last = limits[-1]
     rounds = _rounds(_enclose(first, symbols), _enclose(last, symbols), summand)
-    outside = {s: ball for s, ball in symbols.items() if index not in s.free_symbols}
-    known = _whole_values(summand, limits, outside)
+    known = _whole_values(summand, limits, symbols)
     if known is None:
-        return _sum_over(summand, limits, rounds, outside)
+        return _sum_over(summand, limits, rounds, symbols)
     return _accurate_sum(summand, limits, rounds, known)
 
 
@@ -412,10 +411,13 @@ def _whole_values(
     summand: Any, limits: Any, symbols: Mapping[Any, Any]
 ) -> tuple[tuple[Any, int], ...] | None:
     """Values of the summand's symbols if all are whole numbers; None otherwise."""
-    free = summand.free_symbols.union(*(limit[1].free_symbols for limit in limits))
-    free = free.union(*(limit[2].free_symbols for limit in limits)) - {l[0] for l in limits}
+    from sympy.core.function import AppliedUndef
+
+    parts = [summand, *(end for limit in limits for end in limit[1:])]
+    free = set[Any]().union(*(part.free_symbols for part in parts)) - {x[0] for x in limits}
     found = [(s, symbols[s]) for s in sorted(free, key=str) if s in symbols]
-    if len(found) < len(free) or not all(b.is_exact() and b.is_integer() for _, b in found):
+    whole = all(ball.is_exact() and ball.is_integer() for _, ball in found)
+    if len(found) < len(free) or not whole or any(part.has(AppliedUndef) for part in parts):
         return None
     return tuple((s, int(ball.unique_fmpz())) for s, ball in found)
 
@@ -439,24 +441,37 @@ def _accurate_sum(
 
 def _sum_over(summand: Any, limits: Any, rounds: range, symbols: Mapping[Any, Any]) -> Any:
     index, inner = limits[-1][0], limits[:-1]
-    fixed = dict(symbols) if inner else _with_fixed_parts(summand, index, symbols)
-    result = _ball("0")
+    result = zero = _ball("0")
+    if not rounds:
+        return result
+    if inner:
+        term = _inner_sum(summand, inner, index, symbols)
+    else:
+        term = _as_function(summand, index, symbols)
     for k in rounds:
-        fixed[index] = _ball("0") + k
-        result = result + _enclose_sum(summand, inner, fixed)
+        result = result + term(zero + k)
     return result
 
 
-def _with_fixed_parts(summand: Any, index: Any, symbols: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The symbols, and the parts of a summand that are the same in every term, with their balls."""
-    found, stack = dict(symbols), [summand]
-    while stack:
-        part = stack.pop()
-        if part.args and index not in part.free_symbols and part not in found:
-            found[part] = _enclose(part, symbols)
-        elif head(part) != "Sum":
-            stack.extend(part.args)
-    return found
+def _inner_sum(summand: Any, limits: Any, index: Any, symbols: Mapping[Any, Any]) -> Any:
+    return lambda k: _enclose_sum(summand, limits, {**symbols, index: k})
+
+
+def _as_function(part: Any, index: Any, symbols: Mapping[Any, Any]) -> Callable[[Any], Any]:
+    """An expression as a function of its index; what does not depend on it is computed once."""
+    if part == index:
+        return lambda k: k
+    if part in symbols or index not in part.free_symbols:
+        fixed = _enclose(part, symbols)
+        return lambda k: fixed
+    name = head(part)
+    if name == "Sum":
+        return _inner_sum(part.args[0], part.args[1:], index, symbols)
+    if name not in _ENCLOSURES:
+        return lambda k: _enclose(part, {**symbols, index: k})
+    operation = _ENCLOSURES[name]
+    inside = [_as_function(argument, index, symbols) for argument in part.args]
+    return lambda k: operation([f(k) for f in inside])
 
 
 def _rounds(first: Any, last: Any, summand: Any) -> range:

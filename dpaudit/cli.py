@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpaudit import __version__
+from dpaudit.commands import COMMANDS
 from dpaudit.errors import DpauditError, InvalidParameter
 
 if TYPE_CHECKING:
@@ -278,6 +279,10 @@ def init(folder: Path, *, copied: str | None, as_json: bool) -> None:
     else:
         enter = "" if folder == Path() else f"cd {folder} && "
         click.echo("\n".join([*written, f"next: {enter}dpaudit list"]))
+
+
+for command in COMMANDS:
+    main.add_command(command)
 
 
 def _certify(

@@ -38,6 +38,12 @@ class SensitivityExceeded(DpauditError):
     """Two neighbouring data sets moved a query by more than the sensitivity it states."""
 
 
+class Disagreement(DpauditError):
+    """One accountant's upper bound is below another's lower bound: one of them is wrong."""
+
+    exit_code = 1
+
+
 class CertificateRejected(DpauditError):
     """A certificate that is not well formed, was changed, or does not follow from its witnesses."""
 

@@ -62,6 +62,10 @@ class TooFine(Unsupported):
     """A grid on which a pair has more nodes than ``MAXIMUM_NODES``: take a larger step."""
 
 
+class NoLower(Unsupported):
+    """A pair of which only an upper profile is known; compositions leave it out from below."""
+
+
 @dataclass(frozen=True)
 class Grid:
     """Losses that are multiples of ``step`` (> 0); P mass ``tail`` may be cut at either end."""

@@ -11,8 +11,8 @@ from dpaudit.account import Account
 from dpaudit.arithmetic import exact
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.interchange.events import from_dp_event
+from dpaudit.interchange.kinds import NOTHING, together
 from dpaudit.interchange.numbers import float_above
-from dpaudit.interchange.rows import NOTHING, together
 from dpaudit.nodes import Node, Repeat
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit
 

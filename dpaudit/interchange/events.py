@@ -8,11 +8,13 @@ replace_one, and doubled on its way out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.interchange.rows import MODULE, NORMS, NOTHING, ROWS, UNKNOWN, WRITERS, Row, Write
+from dpaudit.errors import DpauditError, InvalidParameter, Unsupported
+from dpaudit.interchange.kinds import NORMS, NOTHING, Kind
+from dpaudit.interchange.rows import MODULE, ROWS, UNKNOWN, Row, Write
 from dpaudit.nodes import Node, Repeat, find_path, postorder
 from dpaudit.scope import Adjacency, choose
 
@@ -20,9 +22,7 @@ DEEPEST = 100
 MOST_EVENTS = 10_000
 
 BY_EVENT: dict[str, Row] = {row.event: row for row in ROWS}
-BY_NODE: dict[type[Node], Write] = {
-    kind: row.write for row in ROWS for kind in row.nodes if row.write is not None
-} | WRITERS
+BY_NODE: dict[type[Node], Write] = {kind: write for row in ROWS for kind, write in row.writes}
 
 
 def from_dp_event(event: Any, adjacency: Adjacency | str) -> Node:
@@ -68,6 +68,10 @@ class Reader:
         path = f"{self.path}{place}.{type(event).__name__}"
         return replace(self, path=path, depth=self.depth + 1).read(event)
 
+    def number(self, event: Any, name: str, kind: Kind) -> Any:
+        """A number of the event, as the node has it."""
+        return kind.read(getattr(event, name), f"{self.path}.{name}", self.norms)
+
 
 def to_dp_event(node: Node, adjacency: Adjacency | str) -> Any:
     """The event of dp-accounting that describes a declaration, under the stated adjacency.
@@ -83,26 +87,46 @@ def to_dp_event(node: Node, adjacency: Adjacency | str) -> Any:
 def event_over(node: Node, norms: int, adjacency: Adjacency) -> Any:
     """The event whose noise is over a norm of which the sensitivity is ``norms`` times as much."""
     done: dict[str, Any] = {}
+    failed: dict[str, DpauditError] = {}
     for each in postorder(node):
         if each.digest not in done:
-            writer = Writer(adjacency, norms, node, each)
-            done[each.digest] = writer.write([done[child.digest] for child in each.children])
+            try:
+                done[each.digest] = _written(each, Writer(adjacency, norms, each), done, failed)
+            except (InvalidParameter, Unsupported) as error:
+                failed[each.digest] = _placed(error, node, each, failed)
+    if node.digest in failed:
+        raise failed[node.digest]
     return done[node.digest]
+
+
+def _placed(
+    error: DpauditError, root: Node, node: Node, failed: Mapping[str, DpauditError]
+) -> DpauditError:
+    """The error with the node's path, or a child's error as it is."""
+    if any(error is known for known in failed.values()):
+        return error
+    return type(error)(f"{find_path(root, node)}: {error}")
+
+
+def _written(
+    node: Node, writer: Writer, done: Mapping[str, Any], failed: Mapping[str, DpauditError]
+) -> Any:
+    """A node's event; rounds that differ have no use for the event of a round in symbols."""
+    if isinstance(node, Repeat) and node.index is not None:
+        return writer.write([])
+    for child in node.children:
+        if child.digest in failed:
+            raise failed[child.digest]
+    return writer.write([done[child.digest] for child in node.children])
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Where a writing stands: the adjacency, its sensitivity in clipping norms, the node."""
+    """What is written: a node, under an adjacency with its sensitivity in clipping norms."""
 
     adjacency: Adjacency
     norms: int
-    root: Node
     node: Node
-
-    @property
-    def path(self) -> str:
-        """Where the node sits in the declaration."""
-        return find_path(self.root, self.node)
 
     def write(self, children: list[Any]) -> Any:
         """The event of the node, given those of its children."""
@@ -110,7 +134,7 @@ class Writer:
             return self.make("NoOpDpEvent")
         write = BY_NODE.get(type(self.node))
         if write is None:
-            raise Unsupported(f"{self.path}: dp-accounting 0.6 has no event for {self.node.name}")
+            raise Unsupported(f"dp-accounting 0.6 has no event for {type(self.node).__name__}")
         return write(self.node, children, self)
 
     def make(self, name: str, **values: Any) -> Any:
@@ -119,12 +143,16 @@ class Writer:
 
         return getattr(dp_event, name)(**values)
 
+    def number(self, name: str, kind: Kind) -> Any:
+        """A number of the node, as the event has it."""
+        return kind.write(getattr(self.node, name), name, self.norms)
+
     def rounds(self, node: Repeat) -> list[Any]:
         """The events of rounds that differ."""
         times = node.times
         if not isinstance(times, int) and getattr(times, "denominator", None) != 1:
-            raise Unsupported(f"{self.path}: {times} different rounds: bind the number first")
+            raise Unsupported(f"{times} different rounds: bind the number first")
         if times > MOST_EVENTS:
-            raise Unsupported(f"{self.path}: {times} different rounds: at most {MOST_EVENTS}")
+            raise Unsupported(f"{times} different rounds: at most {MOST_EVENTS}")
         bound = (node.child.bind({node.index: k}) for k in range(1, int(times) + 1))
         return [event_over(each, self.norms, self.adjacency) for each in bound]

@@ -7,12 +7,11 @@ every parameter is decoded by :mod:`dpaudit.wire`.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from dpaudit.errors import InvalidParameter, OutputNotWritable
+from dpaudit.errors import InvalidParameter
+from dpaudit.files import write_atomically
 from dpaudit.nodes import Node, postorder
 from dpaudit.tables import from_table, to_table
 from dpaudit.wire import canonical_bytes
@@ -35,18 +34,7 @@ def save_declaration(node: Node, path: Path | str) -> None:
     content = canonical_bytes({"format": FORMAT, **to_table(node)}) + b"\n"
     if len(content) > LARGEST_FILE:
         raise InvalidParameter(f"{node.name}: a file of over {LARGEST_FILE} bytes")
-    target = Path(path)
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise OutputNotWritable(f"{target}: {error.strerror}; choose another place") from None
+    write_atomically(Path(path), content)
 
 
 def load_declaration(path: Path | str) -> Node:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dpaudit.account import Account
 from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.interchange.kinds import NO_NOISE, NORMS, NOTHING, together
 from dpaudit.interchange.numbers import (
     Rounding,
     float_above,
@@ -17,8 +18,7 @@ from dpaudit.interchange.numbers import (
     to_float,
     to_int,
 )
-from dpaudit.interchange.rows import NORMS, NOTHING, together
-from dpaudit.nodes import Compose, Gaussian, Node, NonPrivate, PoissonSampled, Repeat
+from dpaudit.nodes import Compose, Gaussian, Node, PoissonSampled, Repeat
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
 
 SCOPE = Scope(Adjacency.ADD_REMOVE, Unit.RECORD, Trust.CENTRAL, Released.TRANSCRIPT)
@@ -48,7 +48,7 @@ def _run(row: Any, place: str, norms: int) -> Node:
     if rate == 0 or steps == 0:
         return NOTHING
     if noise == 0:
-        return NonPrivate("noise of multiplier 0")
+        return NO_NOISE
     step: Node = Gaussian("gaussian", noise / norms)
     return Repeat(step if rate == 1 else PoissonSampled(step, rate), steps)
 

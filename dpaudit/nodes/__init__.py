@@ -41,7 +41,12 @@ from dpaudit.nodes.opaque import (
     RenyiCurve,
     RenyiDP,
 )
-from dpaudit.nodes.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.nodes.sampling import (
+    PoissonSampled,
+    RandomAllocation,
+    SampledWithoutReplacement,
+    SampledWithReplacement,
+)
 from dpaudit.nodes.selection import (
     AboveThreshold,
     ExponentialMechanism,
@@ -82,11 +87,13 @@ __all__ = [
     "ProfilePoints",
     "ProposeTestRelease",
     "PureDP",
+    "RandomAllocation",
     "RandomizedResponse",
     "RenyiCurve",
     "RenyiDP",
     "Repeat",
     "ReportNoisyMax",
+    "SampledWithReplacement",
     "SampledWithoutReplacement",
     "Scores",
     "Select",

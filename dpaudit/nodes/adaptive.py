@@ -56,9 +56,7 @@ class Filter(Node):
     child: Node
     measure: str
     cap: Number = number(non_negative)
-    delta: Number = field(
-        default=Fraction(0), metadata={"kind": "number", "domain": probability}
-    )
+    delta: Number = field(default=Fraction(0), metadata={"kind": "number", "domain": probability})
 
     def __post_init__(self) -> None:
         super().__post_init__()

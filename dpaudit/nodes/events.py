@@ -27,7 +27,7 @@ class EventSlack(Node):
 
     child: Node
     probability: Number = number(probability)
-    event: str
+    event: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,6 +1,20 @@
 """One table a calculus, and one file a family of nodes; importing this registers all rules."""
 
-from dpaudit.rules import approx, correlated, gdp, profile, pure, rdp, sampling, zcdp
+from dpaudit.rules import (
+    adaptive,
+    approx,
+    correlated,
+    discrete,
+    events,
+    gdp,
+    groups,
+    profile,
+    pure,
+    rdp,
+    sampling,
+    selection,
+    zcdp,
+)
 from dpaudit.rules.approx import APPROX
 from dpaudit.rules.gdp import GAUSSIAN
 from dpaudit.rules.profile import PROFILE
@@ -15,12 +29,17 @@ __all__ = [
     "PROFILE",
     "PURE",
     "RENYI",
+    "adaptive",
     "approx",
     "correlated",
+    "discrete",
+    "events",
     "gdp",
+    "groups",
     "profile",
     "pure",
     "rdp",
     "sampling",
+    "selection",
     "zcdp",
 ]

@@ -30,6 +30,8 @@ from dpaudit.rules.rdp import order
 LARGEST = 100
 SMALLEST = 4000
 BISECTIONS = 80
+LARGEST_WHOLE_ORDER = 1024
+LARGEST_NESTED_ORDER = 256
 
 BALLE_WANG = Source("Balle, Wang", 2018, "Theorem 8; exact for mu-GDP: Dong, Roth, Su 2022, Cor. 1")
 RENYI_TO_DP = Source("Canonne, Kamath, Steinke", 2020, "Proposition 12")
@@ -135,12 +137,18 @@ def renyi_epsilon(curve_at_order: Any, alpha: Any, delta: Any) -> Any:
     return curve_at_order + (1 - 1 / alpha).log() - (delta.log() + alpha.log()) / (alpha - 1)
 
 
-def _from_curve(curve: Callable[[Any], Any], delta: Fraction) -> Converted:
+Search = Callable[[Callable[[Fraction], float]], Fraction]
+
+
+def _from_curve(
+    curve: Callable[[Any], Any], delta: Fraction, search: Search | None = None
+) -> Converted:
     if delta == 0:
         return Converted(infinity(), None, {})
     with working_precision():
         bound = enclose(delta)
-        alpha = _best_order(lambda a: float(renyi_epsilon(curve(a), _dyadic(a), bound).mid()))
+        find = search or _best_order
+        alpha = find(lambda a: float(renyi_epsilon(curve(a), _dyadic(a), bound).mid()))
         value = renyi_epsilon(curve(alpha), _dyadic(alpha), bound)
         upper = max(Fraction(decimal_upper(value)), Fraction(0)) if value.is_finite() else None
     if upper is None:
@@ -167,6 +175,37 @@ def _best_order(objective: Callable[[Fraction], float]) -> Fraction:
     return at((low + high) / 2)
 
 
+def _best_whole_order(objective: Callable[[Fraction], float], largest: int) -> Fraction:
+    """A good whole order: doubled while that helps, then the gap around the best one narrowed."""
+    found: dict[int, float] = {}
+
+    def at(n: int) -> float:
+        if n not in found:
+            found[n] = objective(Fraction(n))
+        return found[n]
+
+    high = 4
+    while high < largest and at(high) < at(high // 2):
+        high *= 2
+    low = max(2, high // 4)
+    while high - low > 2:
+        left = low + (high - low) * 2 // 5
+        right = max(left + 1, low + (high - low) * 3 // 5)
+        low, high = (low, right) if at(left) <= at(right) else (left, high)
+    return Fraction(min(range(low, high + 1), key=at))
+
+
+def _whole_order_search(value: Number) -> Search | None:
+    """The search for a curve that only changes at whole orders; None for any other curve."""
+    import sympy
+
+    if not (is_symbolic(value) and value.has(sympy.ceiling(order()))):
+        return None
+    nested = any(part.function.has(sympy.Sum) for part in value.atoms(sympy.Sum))
+    largest = LARGEST_NESTED_ORDER if nested else LARGEST_WHOLE_ORDER
+    return lambda objective: _best_whole_order(objective, largest)
+
+
 def from_zcdp(step: Step, delta: Fraction) -> Converted:
     """Renyi conversion of the line rho * alpha at the best order."""
     if is_infinite(step.value):
@@ -179,7 +218,8 @@ def from_rdp(step: Step, delta: Fraction) -> Converted:
     """Renyi conversion of the curve at the best order."""
     if is_infinite(step.value):
         return Converted(infinity(), None, {})
-    return _from_curve(lambda alpha: enclose(step.value, {order(): _dyadic(alpha)}), delta)
+    search = _whole_order_search(step.value)
+    return _from_curve(lambda alpha: enclose(step.value, {order(): _dyadic(alpha)}), delta, search)
 
 
 def from_pure(step: Step, delta: Fraction) -> Converted:

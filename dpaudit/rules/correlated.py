@@ -34,7 +34,7 @@ APPROX.absent(
 
 
 def _move(node: CorrelatedGaussian) -> Move:
-    return largest_move(node.strategy, node.rounds, node.participation)  # type: ignore[arg-type]
+    return largest_move(node.strategy, node.rounds, node.participation)
 
 
 def is_reached(node: Node, premises: tuple[Step, ...]) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
+from itertools import pairwise
 from math import comb, lcm
 from typing import Any
 
@@ -197,7 +198,7 @@ def _banded(coefficients: Sequence[Fraction], last: int, times: int, apart: int)
     and the j-th round is at least 1 + (j-1) b, the i-th and j-th at least (j-i) b apart.  With at
     most b coefficients G_st = 0 for s != t, and G_tt falls as t grows.
     """
-    falling = all(a >= b for a, b in zip(coefficients, coefficients[1:], strict=False))
+    falling = all(a >= b for a, b in pairwise(coefficients))
     if (falling and coefficients[-1] >= 0) or len(coefficients) <= apart:
         return exactly(regular(coefficients, last, times, apart))
     rows = [

@@ -9,13 +9,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpaudit.arithmetic import settled
+from dpaudit.check.theorems.adaptive import ADAPTIVE
 from dpaudit.check.theorems.core import RENYI_SYMBOL, Premise, Table
 from dpaudit.check.theorems.correlated import CORRELATED
+from dpaudit.check.theorems.discrete import DISCRETE
+from dpaudit.check.theorems.events import EVENTS
+from dpaudit.check.theorems.groups import GROUPS
 from dpaudit.check.theorems.leaves import LEAVES
 from dpaudit.check.theorems.normal import gaussian_delta, normal_cdf, quantile
 from dpaudit.check.theorems.profile import PROFILE
 from dpaudit.check.theorems.profile_sampling import PROFILE_SAMPLING
 from dpaudit.check.theorems.sampling import SAMPLING
+from dpaudit.check.theorems.selection import SELECTION
 from dpaudit.check.theorems.structure import CALCULI, STRUCTURE
 from dpaudit.nodes import Node
 
@@ -30,7 +35,19 @@ __all__ = [
     "rule_name",
 ]
 
-THEOREMS: Table = {**STRUCTURE, **LEAVES, **SAMPLING, **PROFILE, **PROFILE_SAMPLING, **CORRELATED}
+THEOREMS: Table = {
+    **STRUCTURE,
+    **LEAVES,
+    **SAMPLING,
+    **PROFILE,
+    **PROFILE_SAMPLING,
+    **CORRELATED,
+    **EVENTS,
+    **GROUPS,
+    **ADAPTIVE,
+    **DISCRETE,
+    **SELECTION,
+}
 
 
 def rule_name(calculus: str, node: Node, adjacency: str) -> str | None:

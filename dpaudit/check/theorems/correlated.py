@@ -124,7 +124,9 @@ def _toeplitz(column: Sequence[Fraction], last: int, times: int, apart: int) -> 
     falling = list(column) == sorted(column, reverse=True) and min(column) >= 0
     if times == 1 or falling or len(column) <= apart:
         return _both(_regular(column, last, times, apart))
-    rows = [[column[i - t] if i - t < len(column) else 0 for t in range(i + 1)] for i in range(last)]
+    rows = [
+        [column[i - t] if i - t < len(column) else 0 for t in range(i + 1)] for i in range(last)
+    ]
     return _explicit(rows, last, times, apart)
 
 
@@ -200,7 +202,7 @@ def _quadratic(columns: Any, last: int, times: int, apart: int) -> tuple[int, in
         return found[s, t]
 
     def size(pattern: Sequence[int]) -> tuple[int, bool]:
-        entries = [dot(*sorted((s, t))) for s in pattern for t in pattern]  # type: ignore[call-arg]
+        entries = [dot(*sorted((s, t))) for s in pattern for t in pattern]
         return sum(map(abs, entries)), min(entries) >= 0
 
     chosen = _allowed(last, times, apart)

@@ -48,7 +48,7 @@ ZERO, ONE = Fraction(0), Fraction(1)
 
 def _reached(pair: Pair) -> Losses:
     """The mechanism's own pair on the worst query; its noise is the same in both directions."""
-    return Losses(*[(pair,)] * 4)
+    return Losses((pair,), (pair,), (pair,), (pair,))
 
 
 def _dominating(pair: Pair) -> Losses:

@@ -1,0 +1,274 @@
+"""The accountant beside dp-accounting and prv_accountant: intervals, times and their ratios.
+
+All run in turn in one call, so that a machine that slows down slows all; prv_accountant needs
+another NumPy and runs in an interpreter of its own (``--prv PYTHON``), which times itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import sympy
+
+from dpaudit.account import Account
+from dpaudit.arithmetic import decimal_lower, decimal_upper
+from dpaudit.calculus import CALCULI
+from dpaudit.calibrate import calibrate
+from dpaudit.nodes import (
+    ApproxDP,
+    Compose,
+    Gaussian,
+    Laplace,
+    Node,
+    PoissonSampled,
+    RandomAllocation,
+    Repeat,
+    SampledWithoutReplacement,
+)
+from dpaudit.scope import Scope
+
+ROUNDS = 3
+PRV_SCRIPT = Path(__file__).with_name("prv.py")
+PATIENCE = 120
+
+
+@dataclass(frozen=True)
+class Task:
+    """One line of the table: our question, and the same one for the others (None: refused)."""
+
+    name: str
+    ours: Callable[[], str]
+    dp_accounting: Callable[[], str] | None = None
+    prv: dict[str, Any] | None = None
+
+
+def scope(adjacency: str) -> Scope:
+    """One record, central model, everything released."""
+    return Scope(adjacency, "record", "central", "transcript")  # type: ignore[arg-type]
+
+
+def interval(node: Node, delta: str, adjacency: str = "add_remove") -> Callable[[], str]:
+    """Our two-sided epsilon, as text."""
+
+    def run() -> str:
+        bound = Account(node, scope(adjacency)).epsilon(Fraction(delta))
+        ends = decimal_lower(bound.lower, 8), decimal_upper(bound.upper, 8)
+        return f"[{', '.join(ends)}] width {bound.width:.1e}"
+
+    return run
+
+
+def sgd(sigma: str, rate: str, times: int) -> Node:
+    """DP-SGD with Poisson batches."""
+    inner = PoissonSampled(Gaussian("gradient", Fraction(sigma)), Fraction(rate))
+    return Repeat(inner, times)
+
+
+def pld_sgd(sigma: float, rate: float, times: int, delta: float) -> Callable[[], str]:
+    """dp-accounting's PLD bound of the same."""
+
+    def run() -> str:
+        from dp_accounting import dp_event
+        from dp_accounting.pld import PLDAccountant
+
+        step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(sigma))
+        return f"upper {PLDAccountant().compose(step, times).get_epsilon(delta):.6f}"
+
+    return run
+
+
+def pld_mixed() -> str:
+    """dp-accounting's PLD bound of 500 Gaussians and 500 Laplaces."""
+    from dp_accounting import dp_event
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant()
+    for i in range(500):
+        accountant.compose(dp_event.GaussianDpEvent(40 + i / 50))
+        accountant.compose(dp_event.LaplaceDpEvent(40 + i / 50))
+    return f"upper {accountant.get_epsilon(1e-5):.6f}"
+
+
+def mixed() -> Node:
+    """500 Gaussians and 500 Laplaces, all different."""
+    scales = [40 + Fraction(i, 50) for i in range(500)]
+    gaussians = [Gaussian(f"g{i}", scale) for i, scale in enumerate(scales)]
+    return Compose(*gaussians, *(Laplace(f"l{i}", scale) for i, scale in enumerate(scales)))
+
+
+def calibrated() -> str:
+    """The noise multiplier of DP-SGD for (1, 1e-6)."""
+    z = sympy.Symbol("z", positive=True)
+    node = Repeat(PoissonSampled(Gaussian("gradient", z), Fraction(4, 1000)), 10_000)
+    return f"{float(calibrate(node, scope('add_remove'), ApproxDP(1, Fraction(1, 10**6))).value):g}"
+
+
+def pld_calibrated() -> str:
+    """The same by dp-accounting."""
+    import dp_accounting
+    from dp_accounting import dp_event
+    from dp_accounting.pld import PLDAccountant
+
+    def event(sigma: float) -> Any:
+        step = dp_event.PoissonSampledDpEvent(0.004, dp_event.GaussianDpEvent(sigma))
+        return dp_event.SelfComposedDpEvent(step, 10_000)
+
+    found = dp_accounting.calibrate_dp_mechanism(
+        PLDAccountant, event, 1.0, 1e-6, dp_accounting.ExplicitBracketInterval(0.5, 10.0)
+    )
+    return f"{found:g}"
+
+
+def batches() -> Node:
+    """Fixed-size batches under replace-one; sigma = clip is half the sensitivity."""
+    inner = Gaussian("gradient", Fraction(1, 2))
+    return Repeat(SampledWithoutReplacement(inner, 600, 60_000), 1000)
+
+
+def rdp_batches() -> str:
+    """dp-accounting's RDP bound, with the sensitivity doubled by hand."""
+    from dp_accounting import NeighborRel, dp_event
+    from dp_accounting.rdp import RdpAccountant
+
+    step = dp_event.SampledWithoutReplacementDpEvent(60_000, 600, dp_event.GaussianDpEvent(0.5))
+    accountant = RdpAccountant(neighboring_relation=NeighborRel.REPLACE_ONE)
+    return f"upper {accountant.compose(step, 1000).get_epsilon(1e-5):.6f}"
+
+
+def shared() -> str:
+    """The fold of a tree of 2^300 leaves, every level shared."""
+    node: Node = Laplace("leaf", 10)
+    for _ in range(300):
+        node = Compose(node, node)
+    CALCULI["profile"].fold(node, scope("add_remove"))
+    return "folded"
+
+
+def distinct() -> str:
+    """The fold of a million rounds of 100 different nodes."""
+    inner = Compose(*(Laplace(f"l{i}", i + 1) for i in range(100)))
+    CALCULI["profile"].fold(Repeat(inner, 10**6), scope("add_remove"))
+    return "folded"
+
+
+def prv_sgd(sigma: float, rate: float, times: int, delta: float, error: float) -> dict[str, Any]:
+    """A question for benchmarks/prv.py."""
+    return {"sigma": sigma, "rate": rate, "times": times, "delta": delta, "error": error}
+
+
+TASKS = (
+    Task(
+        "DP-SGD sigma=1 q=.01 T=1e4 delta=1e-5",
+        interval(sgd("1", "0.01", 10_000), "1e-5"),
+        pld_sgd(1.0, 0.01, 10_000, 1e-5),
+        prv_sgd(1.0, 0.01, 10_000, 1e-5, 0.01),
+    ),
+    Task(
+        "the same, T=1e5",
+        interval(sgd("1", "0.01", 100_000), "1e-5"),
+        pld_sgd(1.0, 0.01, 100_000, 1e-5),
+        prv_sgd(1.0, 0.01, 100_000, 1e-5, 0.01),
+    ),
+    Task("the same, T=1e4, delta=1e-20", interval(sgd("1", "0.01", 10_000), "1e-20")),
+    Task("the same, T=1e4, delta=1e-100", interval(sgd("1", "0.01", 10_000), "1e-100")),
+    Task("500 Gaussians, 500 Laplaces, delta=1e-5", interval(mixed(), "1e-5"), pld_mixed),
+    Task(
+        "DP-SGD sigma=.6 q=.001 T=1e6 delta=1e-6",
+        interval(sgd("0.6", "0.001", 1_000_000), "1e-6"),
+        pld_sgd(0.6, 0.001, 1_000_000, 1e-6),
+    ),
+    Task("calibrate sigma: eps=1 delta=1e-6 q=.004 T=1e4", calibrated, pld_calibrated),
+    Task(
+        "batches n=6e4 b=600 sigma=clip T=1e3 delta=1e-5",
+        interval(batches(), "1e-5", "replace_one"),
+        rdp_batches,
+    ),
+    Task("100 Laplace(10), delta=0", interval(Repeat(Laplace("l", 10), 100), "0")),
+    Task(
+        "random allocation sigma=1, 100 slots, 10 epochs, delta=1e-5",
+        interval(Repeat(RandomAllocation(Gaussian("gradient", 1), 100), 10), "1e-5"),
+    ),
+    Task("fold of a shared tree of 2^300 leaves", shared),
+    Task("fold of a million rounds of 100 nodes", distinct),
+)
+
+
+def timed(run: Callable[[], str]) -> tuple[str, float]:
+    """The answer and its seconds."""
+    start = time.perf_counter()
+    text = run()
+    return text, time.perf_counter() - start
+
+
+def ask_prv(python: str, question: dict[str, Any]) -> tuple[str, float]:
+    """The answer of an interpreter that has prv_accountant, and the seconds it measured."""
+    command = [python, str(PRV_SCRIPT), json.dumps(question)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return f"no answer in {PATIENCE} s", float("nan")
+    found = json.loads(done.stdout)
+    return found["text"], found["seconds"]
+
+
+def measure(task: Task, prv: str | None) -> dict[str, Any]:
+    """Answers and median seconds of every accountant, asked in turn."""
+    asked: dict[str, Callable[[], tuple[str, float]]] = {"dpaudit": lambda: timed(task.ours)}
+    theirs, question = task.dp_accounting, task.prv
+    if theirs is not None:
+        asked["dp-accounting"] = lambda: timed(theirs)
+    if prv is not None and question is not None:
+        asked["prv_accountant"] = lambda: ask_prv(prv, question)
+    runs = [{name: ask() for name, ask in asked.items()} for _ in range(ROUNDS)]
+    return {
+        "task": task.name,
+        **{
+            name: {
+                "answer": runs[0][name][0],
+                "seconds": statistics.median(run[name][1] for run in runs),
+            }
+            for name in asked
+        },
+    }
+
+
+def show(row: dict[str, Any]) -> None:
+    """One task: a line an accountant, with its time as a multiple of ours."""
+    print(row["task"])
+    own = row["dpaudit"]["seconds"]
+    for name, found in row.items():
+        if name != "task":
+            ratio = f"{found['seconds'] / own:8.2f}x" if name != "dpaudit" else " " * 9
+            print(f"  {name:15} {found['seconds']:8.3f} s {ratio}  {found['answer']}")
+
+
+def main() -> int:
+    """Measure, and print a table (or JSON with ``--json``)."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--prv", help="an interpreter that has prv_accountant 0.2.0")
+    parser.add_argument("--only", default="", help="tasks whose name holds this text")
+    arguments = parser.parse_args()
+    rows = []
+    for task in TASKS:
+        if arguments.only in task.name:
+            rows.append(measure(task, arguments.prv))
+            if not arguments.json:
+                show(rows[-1])
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,251 @@
+"""The composed profile of a stack at one tilt, by a truncated Fourier sum with every error bounded.
+
+Notation: h the step, t > 0 the tilt, N the period (number of losses in the window), theta_j =
+2 pi j / N; factor f has masses p_n at losses n h, occurs T_f times, M_f = sum p_n exp(t n h),
+K = sum T_f log M_f, and tilted masses p~_n = p_n exp(t n h) / M_f.  With
+    phi_f(j) = sum_n p~_n exp(-i theta_j (n - c_f)),    Phi(j) = prod_f phi_f(j)^T_f,
+    C = sum_f T_f c_f   (c_f: the index nearest the tilted mean),
+Phi is the transform of the composed tilted masses at indices C + m, folded with period N into the
+window m = A, ..., A + N - 1.  For epsilon = k h + s (k integer, 0 <= s < h), kappa = k - C in the
+window and W = A + N - 1 - kappa,
+    delta(epsilon) = infinite + exp(K - t k h) F + above,
+    F = (1/N) sum_j Re[Phi(j) exp(i theta_j kappa) G(j)]   over all j mod N
+    G(j) = S(t) - exp(s) S(t + 1),
+    S(v) = sum_{m=1}^{W} exp((-v h + i theta_j) m) = r (1 - r^W) / (1 - r),  r = exp(-v h + i theta_j).
+infinite = P mass of the composition with some loss infinite; above = P mass of losses beyond the
+window.  Phi(-j) is the conjugate of Phi(j): the sum runs over j = 0 once and 1..J twice, and the
+frequencies J < j <= N/2 are bounded.
+
+The errors, all outward:
+* alias: losses outside the window have tilted mass at most
+      B = min_s exp(K(t+s) - K(t) - s (C + A + N) h) + min_s exp(K(t-s) - K(t) + s (C + A - 1) h),
+  and each is counted with a weight (1 - exp(-y)) exp(-t y) <= exp(s) min(1, 1 / (1 + t)):
+  F is too large by at most that times B, never too small; above <= exp(K - t (C+A+N) h) B.
+* truncation (frequencies left out): |G(j)| <= exp((t + 3) h) N / j, so the part of F left out is at
+  most 2 exp((t + 3) h) (1 + log N) max_{J<j<=N/2} prod_f (|phi_f(j)| + E_f)^T_f.
+* round-off: each computed phi_f(j) is within E_f = FFT_FACTOR u log2(N) sqrt(N) ||p~_f||_2 (u =
+  2^-53; Higham 2002, Theorem 24.2), hence
+      |Phi^ - Phi| <= |Phi^| expm1(sum_f T_f (E_f / |phi_f| + 16 u)), times |G(j)|, 2/N, summed.
+* masses: a relative error r of masses and tilting makes every term of the profile err by the
+  factor (1 +- r) per factor of the composition.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from dpaudit.curves.cells import UNIT
+from dpaudit.curves.discrete import Discrete, Floats, Side, TooFine
+from dpaudit.curves.stack import Stack, Tilted
+
+Complexes = NDArray[np.complex128]
+FFT_FACTOR = 32.0
+ALIAS_EXPONENT = 42.0
+LEFT_OUT_EXPONENT = 46.0
+MAXIMUM_PERIOD = 2**23
+
+
+@dataclass(frozen=True)
+class Window:
+    """Composed losses (centre + first) h, ..., (centre + first + period - 1) h.
+
+    ``outside`` bounds the tilted mass of losses outside.
+    """
+
+    centre: int
+    first: int
+    period: int
+    outside: float
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Everything that the Fourier sum of one side needs at one tilt."""
+
+    stack: Stack
+    tilt: float
+    cumulant: float
+    window: Window
+    transform: Complexes
+    rounding: Floats
+    left_out: float
+    relative: float
+
+    @property
+    def side(self) -> Side:
+        return self.stack.side
+
+    @property
+    def lowest(self) -> float:
+        """Smallest epsilon inside the window."""
+        return (self.window.centre + self.window.first) * self.stack.width
+
+    @property
+    def highest(self) -> float:
+        """Largest epsilon inside the window."""
+        last = self.window.centre + self.window.first + self.window.period - 2
+        return last * self.stack.width
+
+
+def compose(stack: Stack, tilt: float) -> Composition:
+    """The composition of the stack at a tilt; TooFine where the period would be too long."""
+    tilted = stack.tilted(tilt)
+    mean, variance = stack.moments(tilted)
+    cumulant = math.fsum(stack.times * tilted.logs)
+    centres = np.rint(mean / stack.width).astype(np.int64)
+    window = _window(stack, tilt, cumulant, centres, float(stack.times @ variance))
+    transform, rounding, left_out = _transform(stack, tilted, centres, window)
+    return Composition(
+        stack, tilt, cumulant, window, transform, rounding, left_out, tilted.relative
+    )
+
+
+def _window(
+    stack: Stack, tilt: float, cumulant: float, centres: NDArray[np.int64], variance: float
+) -> Window:
+    """The shortest window outside of which Chernoff's bound is exp(-ALIAS_EXPONENT) at either end."""
+    h = stack.width
+    centre = sum(int(c) * t for c, (_, t) in zip(centres, stack.factors, strict=True))
+    unit = math.sqrt(2 * ALIAS_EXPONENT / (variance + h * h))
+    shifts = [unit * factor for factor in (0.35, 0.6, 1.0, 1.7)]
+    budget = ALIAS_EXPONENT + stack.slack
+    above = [(s, stack.cumulant(tilt + s) - cumulant) for s in shifts]
+    below = [(s, stack.cumulant(tilt - s) - cumulant) for s in shifts]
+    high = min((rise + budget) / s for s, rise in above) / h - centre
+    low = max(-(rise + budget) / s for s, rise in below) / h - centre
+    if not high - low < MAXIMUM_PERIOD:
+        raise TooFine(f"step {h:g}: more than {MAXIMUM_PERIOD} losses; take a larger one")
+    first = math.floor(low) - 2
+    period = fft.next_fast_len(max(math.ceil(high) + 2 - first, 16), real=True)
+    return Window(centre, first, int(period), 2 * math.exp(-ALIAS_EXPONENT))
+
+
+def _transform(
+    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], window: Window
+) -> tuple[Complexes, Floats, float]:
+    """Phi at the frequencies that matter, the error of each, and the bound of the others."""
+    period = window.period
+    log_sum = np.zeros(period // 2 + 1, dtype=np.complex128)
+    bound = np.zeros(period // 2 + 1)
+    error = np.zeros(period // 2 + 1)
+    for k, (discrete, times) in enumerate(stack.factors):
+        start = stack.starts[k]
+        masses = tilted.masses[start : start + stack.sizes[k]]
+        values = fft.rfft(_folded(masses, discrete.first - int(centres[k]), period))
+        off = FFT_FACTOR * UNIT * math.log2(period) * math.sqrt(period * float(masses @ masses))
+        size = np.abs(values)
+        with np.errstate(divide="ignore"):
+            log_sum += times * np.log(values)
+            bound += times * np.log(size + off)
+            error += times * (off / size + 16 * UNIT)
+    return _kept(log_sum, bound, error)
+
+
+def _folded(masses: Floats, lead: int, period: int) -> Floats:
+    """Masses at indices lead, lead + 1, ... modulo the period."""
+    folded = np.zeros(period)
+    at = lead % period
+    if at + len(masses) <= period:
+        folded[at : at + len(masses)] = masses
+    else:
+        np.add.at(folded, (at + np.arange(len(masses))) % period, masses)
+    return folded
+
+
+def _kept(
+    log_sum: Complexes, bound: Floats, error: Floats
+) -> tuple[Complexes, Floats, float]:
+    large = np.flatnonzero(bound > -LEFT_OUT_EXPONENT)
+    kept = int(large[-1]) + 1 if len(large) else 1
+    rest = bound[kept:]
+    transform = np.exp(log_sum[:kept])
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounding = np.abs(transform) * np.expm1(error[:kept])
+    return transform, rounding, float(np.exp(rest.max())) if len(rest) else 0.0
+
+
+# --- delta at one epsilon ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Delta at one epsilon from one side, with what was added or taken away (all >= 0)."""
+
+    value: float
+    round_off: float
+    alias: float
+    truncation: float
+    masses: float
+
+
+def delta_at(composition: Composition, epsilon: float) -> Delta:
+    """The side's bound of delta at epsilon, which must lie inside the window."""
+    stack, window = composition.stack, composition.window
+    h, tilt = stack.width, composition.tilt
+    k = math.floor(Fraction(epsilon) / stack.step)
+    rest = float(Fraction(epsilon) - k * stack.step)
+    kappa = k - window.centre
+    terms = window.first + window.period - 1 - kappa
+    phases, first, second = _weights(composition, kappa, terms)
+    weights = first - math.exp(rest) * second
+    scale = np.full(len(phases), 2 / window.period)
+    scale[0] = 1 / window.period
+    if len(scale) == window.period // 2 + 1 and window.period % 2 == 0:
+        scale[-1] = 1 / window.period
+    value = float(scale @ (composition.transform * phases * weights).real)
+    size = np.abs(first) + math.exp(rest) * np.abs(second)
+    own = 32 * UNIT * size * np.abs(composition.transform)
+    round_off = float(scale @ (np.abs(weights) * composition.rounding + own))
+    exponent = composition.cumulant - tilt * k * h
+    left_out = 2 * math.exp((tilt + 3) * h) * (1 + math.log(window.period)) * composition.left_out
+    outside = math.exp(rest) * window.outside
+    above = math.exp(-tilt * max(terms, 0) * h) * window.outside
+    return _outward(composition, exponent, value, round_off, (outside, above), left_out)
+
+
+def _weights(composition: Composition, kappa: int, terms: int) -> tuple[Complexes, Complexes, Complexes]:
+    """exp(i theta_j kappa), S(t) and S(t + 1) at the kept frequencies."""
+    h, period = composition.stack.width, composition.window.period
+    j = np.arange(len(composition.transform))
+    angle = 2 * math.pi / period
+    phases = np.exp(1j * angle * (j * (kappa % period) % period))
+    turns = np.exp(1j * angle * (j * (terms % period) % period))
+    sums = []
+    for rate in (composition.tilt, composition.tilt + 1):
+        exponent = -rate * h + 1j * angle * j
+        ratio = np.exp(exponent)
+        sums.append(ratio * (1 - math.exp(-rate * h * terms) * turns) / -np.expm1(exponent))
+    return phases, sums[0], sums[1]
+
+
+def _outward(
+    composition: Composition,
+    exponent: float,
+    value: float,
+    round_off: float,
+    alias: tuple[float, float],
+    left_out: float,
+) -> Delta:
+    stack = composition.stack
+    factor = math.exp(min(exponent, 700.0))
+    relative = math.expm1(
+        min(stack.total * composition.relative, 700.0)
+    ) + stack.relative + 8 * UNIT * (abs(composition.cumulant) + abs(exponent) + 8)
+    sign = 1 if stack.side is Side.UPPER else -1
+    wrapped = alias[1] if sign > 0 else alias[0]
+    inside = factor * (value + sign * (round_off + left_out + wrapped))
+    masses = relative * abs(inside)
+    total = inside + sign * masses + stack.infinite * (1 + sign * 1e-12)
+    return Delta(
+        float(min(max(total, 0.0), 1.0)),
+        factor * round_off,
+        factor * wrapped,
+        factor * left_out,
+        masses,
+    )

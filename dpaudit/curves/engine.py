@@ -1,0 +1,180 @@
+"""Epsilon and delta of compositions: discretise, compose, refine until the interval is narrow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpaudit.arithmetic import Number, enclose, is_infinite, is_symbolic, unknowns
+from dpaudit.curves.closed import as_float
+from dpaudit.curves.compose import compose, delta_at
+from dpaudit.curves.discrete import Side, TooFine
+from dpaudit.curves.interval import Interval, rounded_down, rounded_up
+from dpaudit.curves.pure import largest_loss
+from dpaudit.curves.search import (
+    Parts,
+    Solved,
+    epsilon_of,
+    stack_of,
+    tilt_for_delta,
+    tilt_for_epsilon,
+)
+from dpaudit.curves.witness import witness
+from dpaudit.errors import InvalidParameter
+from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Pair
+
+ATTEMPTS = 4
+LARGEST_STEP = 0.125
+SMALLEST_STEP = 2.0**-40
+ROUNDING_PARTS = 1e-3
+EFFORT = 2**22
+MOST_PARTS = 10**13
+
+
+def parts_of(pair: Pair) -> Parts:
+    """Independent factors and their counts, which must be whole numbers without symbols."""
+    return tuple((factor, _whole(times, factor)) for factor, times in pair.factors)
+
+
+def _whole(times: Number, factor: Pair) -> int:
+    if is_symbolic(times) or times.denominator != 1 or times < 0:
+        free = ", ".join(sorted(map(str, unknowns(times))))
+        reason = f"bind {free} first" if free else "expected a whole number"
+        raise InvalidParameter(f"{type(factor).__name__} composed {times} times: {reason}")
+    return int(times)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Both sides at one step; None is infinity above and 0 below."""
+
+    step: float
+    upper: Solved | None
+    lower: Solved | None
+
+    @property
+    def width(self) -> float:
+        if self.upper is None:
+            return math.inf
+        return self.upper.epsilon - (max(self.lower.epsilon, 0.0) if self.lower else 0.0)
+
+    @property
+    def effort(self) -> int:
+        """Length of the longest arrays that the attempt needed."""
+        sides = [solved for solved in (self.upper, self.lower) if solved]
+        sizes = [(len(s.composition.stack.masses), s.composition.window.period) for s in sides]
+        return max((max(pair) for pair in sizes), default=0)
+
+
+def epsilon_composed(pair: Pair, delta: Fraction, width: float) -> Interval:
+    """Epsilon of a composition by Fourier sums, refined until it is ``width`` wide."""
+    parts, at = parts_of(pair), float(delta)
+    total = sum(times for _, times in parts)
+    cap = largest_loss(pair)
+    if total > MOST_PARTS or at < 1e-300:
+        return _capped(Interval(Fraction(0), rounded_up(math.inf)), cap)
+    tolerance = width * ROUNDING_PARTS
+    attempts: list[Attempt] = []
+    step = first_step(parts, width, total)
+    while len(attempts) < ATTEMPTS:
+        found = _attempt(parts, at, step, tolerance)
+        attempts.append(found)
+        step = _next_step(attempts, width, parts)
+        if step is None:
+            break
+    return _capped(_epsilon_interval(attempts), cap)
+
+
+def first_step(parts: Parts, width: float, total: int) -> float:
+    """Widths grow like total * step^2."""
+    return aligned(parts, min(math.sqrt(width / max(total, 1)), LARGEST_STEP))
+
+
+def aligned(parts: Parts, step: float) -> float:
+    """A step near the one given that divides the one loss with an atom, where there is one."""
+    anchors = {anchor for pair, _ in parts for anchor in _anchors(pair)}
+    if len(anchors) != 1:
+        return _short(step)
+    anchor = anchors.pop()
+    return anchor / max(math.ceil(anchor / step), 1) if anchor > 0 else _short(step)
+
+
+def _short(step: float) -> float:
+    """A float of 12 bits, so that its multiples are exact."""
+    mantissa, exponent = math.frexp(step)
+    return math.ldexp(math.floor(mantissa * 4096), exponent - 12)
+
+
+def _anchors(pair: Pair) -> list[float]:
+    """Losses with positive probability, by absolute value, one for each that differs."""
+    if isinstance(pair, LaplaceShift):
+        return [as_float(pair.epsilon, "epsilon")]
+    if isinstance(pair, DiscreteNormal):
+        return [as_float(abs(pair.shift) / (2 * pair.variance), "shift / (2 variance)")]
+    if isinstance(pair, Atoms):
+        ratios = [enclose(p / q).log() for p, q in pair.outcomes if p != 0 and q != 0]
+        return sorted({float(f"{abs(float(r.mid())):.13g}") for r in ratios} - {0.0})
+    return []
+
+
+def _attempt(parts: Parts, delta: float, step: float, tolerance: float) -> Attempt:
+    while True:
+        try:
+            solved = [_side(parts, delta, step, side, tolerance) for side in Side]
+            return Attempt(step, *solved)
+        except TooFine:
+            step = aligned(parts, 2.5 * step)
+            if step > 2.0**20:
+                raise
+
+
+def _side(
+    parts: Parts, delta: float, step: float, side: Side, tolerance: float
+) -> Solved | None:
+    stack = stack_of(parts, Fraction(step), delta, side)
+    return None if stack is None else epsilon_of(stack, delta, tolerance)
+
+
+def _next_step(attempts: list[Attempt], width: float, parts: Parts) -> float | None:
+    """A smaller step where the interval is too wide and a smaller one can be afforded."""
+    last = attempts[-1]
+    if last.width <= width or last.upper is None or not math.isfinite(last.width):
+        return None
+    if last.lower is None and len(attempts) > 2:
+        return None
+    order = 2.0
+    if len(attempts) > 1 and attempts[-2].width > last.width and last.step < attempts[-2].step:
+        observed = math.log(attempts[-2].width / last.width) / math.log(
+            attempts[-2].step / last.step
+        )
+        order = min(max(observed, 0.5), 2.0)
+    factor = max((0.8 * width / last.width) ** (1 / order), 1 / 64)
+    if last.effort / factor > EFFORT:
+        factor = last.effort / EFFORT
+    return aligned(parts, last.step * factor) if factor < 0.95 else None
+
+
+def _epsilon_interval(attempts: list[Attempt]) -> Interval:
+    uppers = [a.upper for a in attempts if a.upper]
+    lowers = [a.lower for a in attempts if a.lower]
+    upper = min(uppers, key=lambda solved: solved.epsilon, default=None)
+    lower = max(lowers, key=lambda solved: solved.epsilon, default=None)
+    return Interval(
+        rounded_down(lower.epsilon) if lower else Fraction(0),
+        rounded_up(max(upper.epsilon, 0.0) if upper else math.inf),
+        witness(lower) if lower and lower.epsilon > 0 else {},
+        witness(upper) if upper else {},
+        "tilted Fourier sum",
+    )
+
+
+def _capped(found: Interval, cap: Number) -> Interval:
+    """The interval with its upper end lowered to the largest loss, where that is smaller."""
+    if is_infinite(cap):
+        return found
+    upper = rounded_up(cap)
+    if not is_infinite(found.upper) and found.upper <= upper:
+        return found
+    shown = {"form": "largest loss"}
+    return Interval(found.lower, upper, found.lower_witness, shown, "largest loss")

@@ -1,0 +1,147 @@
+"""Choice of step, tilt and window, and the epsilon where a composed bound meets delta.
+
+Every choice here is only a choice: whatever the step, tilt or window, the bounds are sound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from scipy import optimize
+
+from dpaudit.curves.compose import Composition, Delta, compose, delta_at
+from dpaudit.curves.discrete import Grid, Side, TooFine, discretise
+from dpaudit.curves.stack import Stack
+from dpaudit.pairs import Pair
+
+Parts = tuple[tuple[Pair, int], ...]
+CUT = 1e-7
+SMALLEST_TAIL = 1e-300
+TILTS = (-7.0, 11.0)
+RETILTS = 3
+
+
+@dataclass(frozen=True)
+class Solved:
+    """An epsilon (or a delta) of one side, with the composition and the delta that show it."""
+
+    epsilon: float
+    delta: Delta
+    composition: Composition
+
+
+def stack_of(parts: Parts, step: Fraction, delta: float, side: Side) -> Stack:
+    """The factors on one grid; what is cut off changes delta by its 1e-7th part at most."""
+    total = sum(times for _, times in parts)
+    grid = Grid(step, max(delta / total * CUT, SMALLEST_TAIL))
+    return Stack(tuple((discretise(pair, grid, side), times) for pair, times in parts), side)
+
+
+def tilt_for_delta(stack: Stack, delta: float) -> tuple[float, float]:
+    """The tilt at which Chernoff's bound of epsilon is smallest, and that epsilon."""
+
+    def epsilon(log_tilt: float) -> float:
+        t = math.exp(log_tilt)
+        return (stack.cumulant(t) + _gain(t) - math.log(delta)) / t
+
+    found = optimize.minimize_scalar(
+        epsilon, bounds=TILTS, method="bounded", options={"xatol": 0.01}
+    )
+    return math.exp(float(found.x)), float(found.fun)
+
+
+def tilt_for_epsilon(stack: Stack, epsilon: float) -> tuple[float, float]:
+    """The tilt at which Chernoff's bound of delta is smallest, and the log of that delta."""
+
+    def log_delta(log_tilt: float) -> float:
+        t = math.exp(log_tilt)
+        return stack.cumulant(t) + _gain(t) - t * epsilon
+
+    found = optimize.minimize_scalar(
+        log_delta, bounds=TILTS, method="bounded", options={"xatol": 0.01}
+    )
+    return math.exp(float(found.x)), float(found.fun)
+
+
+def _gain(tilt: float) -> float:
+    """log of the largest (1 - exp(-y)) exp(-t y)."""
+    return tilt * math.log(tilt) - (1 + tilt) * math.log1p(tilt)
+
+
+def epsilon_of(stack: Stack, delta: float, tolerance: float) -> Solved | None:
+    """The epsilon of the side: delta <= the given one there (UPPER) or >= it (LOWER).
+
+    None where no such epsilon was found: infinity above, 0 below.
+    """
+    goal = delta - stack.infinite
+    if goal <= 0:
+        return None
+    tilt, chernoff = tilt_for_delta(stack, goal)
+    composition = compose(stack, tilt)
+    return _solve(composition, delta, chernoff, tolerance)
+
+
+def _solve(
+    composition: Composition, delta: float, chernoff: float, tolerance: float
+) -> Solved | None:
+    low, high = composition.lowest, min(max(chernoff, composition.lowest), composition.highest)
+
+    def excess(epsilon: float) -> float:
+        value = delta_at(composition, epsilon).value
+        return math.log(value / delta) if value > 0 else -800.0
+
+    bracket = _bracket(excess, low, high)
+    if bracket is None:
+        return None
+    root = optimize.brentq(excess, *bracket, xtol=tolerance, rtol=1e-14)
+    return _outward(composition, root, delta, tolerance, bracket)
+
+
+def _bracket(
+    excess: Callable[[float], float], low: float, high: float
+) -> tuple[float, float] | None:
+    """Ends with excess > 0 at the left and <= 0 at the right, walking down from ``high``."""
+    right, step = high, (high - low) / 64
+    if excess(right) > 0:
+        return None
+    while step > 0 and right > low:
+        left = max(right - step, low)
+        if excess(left) > 0:
+            return left, right
+        right, step = left, step * 1.5
+    return None
+
+
+def _outward(
+    composition: Composition,
+    root: float,
+    delta: float,
+    tolerance: float,
+    bracket: tuple[float, float],
+) -> Solved | None:
+    """The first epsilon beyond the root at which the bound holds for certain."""
+    sign = 1 if composition.side is Side.UPPER else -1
+    step = tolerance / 4
+    for _ in range(40):
+        epsilon = root + sign * step
+        if not bracket[0] <= epsilon <= bracket[1]:
+            break
+        found = delta_at(composition, epsilon)
+        if sign * (delta - found.value) >= 0:
+            return Solved(epsilon, found, composition)
+        step *= 2
+    epsilon = bracket[1] if sign > 0 else bracket[0]
+    return Solved(epsilon, delta_at(composition, epsilon), composition)
+
+
+def coarser(attempt: Callable[[Fraction], Solved | None], step: Fraction) -> tuple[Fraction, Solved | None]:
+    """The attempt at a step that is not too fine: doubled until the pair fits the grid."""
+    for _ in range(40):
+        try:
+            return step, attempt(step)
+        except TooFine:
+            step *= 2
+    raise TooFine("no step was found at which this composition fits")

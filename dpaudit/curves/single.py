@@ -1,0 +1,221 @@
+"""Profiles of one pair in closed form, as Arb balls: no grid, no Fourier sum.
+
+delta(x) of the pair (P, Q) at x = exp(epsilon), epsilon of either sign:
+* Normal(mu): Phi(mu/2 - epsilon/mu) - x Phi(-mu/2 - epsilon/mu)        (Balle, Wang 2018, Theorem 8)
+* LaplaceShift(e): 0 for epsilon >= e, 1 - x for epsilon <= -e, else 1 - exp((epsilon - e) / 2)
+* Atoms: sum of max(0, p - x q)
+* Mixed(base, q): q delta_base(1 + (x - 1) / q) for x > 1 - q, else 1 - x   (Balle et al. 2018, Thm 2)
+* Swapped(base): 1 - x + x delta_base(1 / x)
+* Spliced(above, below): of ``above`` for x >= 1, of ``below`` for x < 1
+* Largest: the largest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.arithmetic import enclose, lower_fraction, upper_fraction
+from dpaudit.curves.interval import Interval, rounded_down, rounded_up
+from dpaudit.pairs import (
+    Atoms,
+    LaplaceShift,
+    Largest,
+    Mixed,
+    Normal,
+    Pair,
+    Spliced,
+    Swapped,
+)
+
+Ball = Any
+PRECISIONS = (200, 500, 1500, 5000)
+LARGEST = 40
+SMALLEST = 200
+BISECTIONS = 60
+RELATIVE = Fraction(1, 10**14)
+
+_FORMS: dict[type[Pair], Callable[[Any, Ball], Ball]] = {}
+
+
+def _form(kind: type[Pair]) -> Callable[[Any], Any]:
+    def register(function: Any) -> Any:
+        _FORMS[kind] = function
+        return function
+
+    return register
+
+
+def has_form(pair: Pair) -> bool:
+    """Whether the pair's profile is known in closed form."""
+    bases = {
+        Mixed: lambda p: (p.base,),
+        Swapped: lambda p: (p.base,),
+        Spliced: lambda p: (p.above, p.below),
+        Largest: lambda p: p.pairs,
+    }
+    inner = bases[type(pair)](pair) if type(pair) in bases else ()
+    return type(pair) in _FORMS and all(map(has_form, inner))
+
+
+def delta_ball(pair: Pair, x: Ball) -> Ball:
+    """A ball around delta at x > 0, at the current working precision."""
+    return _FORMS[type(pair)](pair, x)
+
+
+@_form(Normal)
+def _normal(pair: Normal, x: Ball) -> Ball:
+    mu, epsilon = _number(pair.mu), x.log()
+    if mu == 0:
+        return _positive(1 - x)
+    return _phi(mu / 2 - epsilon / mu) - x * _phi(-mu / 2 - epsilon / mu)
+
+
+@_form(LaplaceShift)
+def _laplace(pair: LaplaceShift, x: Ball) -> Ball:
+    largest, epsilon = _number(pair.epsilon), x.log()
+    between = 1 - ((epsilon - largest) / 2).exp()
+    return _positive(1 - x).max(_positive(between))
+
+
+@_form(Atoms)
+def _atoms(pair: Atoms, x: Ball) -> Ball:
+    return sum((_positive(_number(p) - x * _number(q)) for p, q in pair.outcomes), _number(0))
+
+
+@_form(Mixed)
+def _mixed(pair: Mixed, x: Ball) -> Ball:
+    rate = _number(pair.rate)
+    inner = 1 + (x - 1) / rate
+    if inner > 0:
+        return rate * delta_ball(pair.base, inner)
+    return (1 - x).union(rate) if not inner <= 0 else 1 - x
+
+
+@_form(Swapped)
+def _swapped(pair: Swapped, x: Ball) -> Ball:
+    return 1 - x + x * delta_ball(pair.base, 1 / x)
+
+
+@_form(Spliced)
+def _spliced(pair: Spliced, x: Ball) -> Ball:
+    above, below = (delta_ball(part, x) for part in (pair.above, pair.below))
+    return above if x >= 1 else below if x < 1 else above.union(below)
+
+
+@_form(Largest)
+def _largest(pair: Largest, x: Ball) -> Ball:
+    first, *others = (delta_ball(part, x) for part in pair.pairs)
+    for other in others:
+        first = first.max(other)
+    return first
+
+
+def _number(value: Any) -> Ball:
+    """A ball at the current precision (arithmetic.enclose has a precision of its own)."""
+    import flint
+
+    if isinstance(value, (int, Fraction)):
+        return flint.arb(value.numerator) / flint.arb(value.denominator)
+    return enclose(value)
+
+
+def _positive(ball: Ball) -> Ball:
+    return ball.max(_number(0))
+
+
+def _phi(x: Ball) -> Ball:
+    import flint
+
+    return (-x / flint.arb(2).sqrt()).erfc() / 2
+
+
+# --- solving -------------------------------------------------------------------------------------
+
+
+def _balls(pair: Pair, epsilon: Fraction) -> Iterator[Ball]:
+    """delta at exp(epsilon) at rising precision."""
+    import flint
+
+    for bits in PRECISIONS:
+        with flint.ctx.workprec(bits):
+            ball = delta_ball(pair, _number(epsilon).exp())
+        yield ball
+
+
+def delta_single(pair: Pair, epsilon: Fraction) -> Interval:
+    """delta at epsilon, to 12 digits."""
+    low, high = Fraction(0), Fraction(1)
+    for ball in _balls(pair, epsilon):
+        low, high = _ends(ball)
+        if high - low <= RELATIVE * high:
+            break
+    shown = {"form": "closed", "epsilon": str(epsilon)}
+    return Interval(rounded_down(low), rounded_up(high), shown, shown, "closed form")
+
+
+def _ends(ball: Ball) -> tuple[Fraction, Fraction]:
+    low, high = lower_fraction(ball), upper_fraction(ball)
+    return max(low or Fraction(0), Fraction(0)), Fraction(1) if high is None else min(
+        max(high, Fraction(0)), Fraction(1)
+    )
+
+
+def epsilon_single(pair: Pair, delta: Fraction) -> Interval:
+    """The smallest epsilon >= 0 with delta(epsilon) <= delta, between ends of 12 digits."""
+    from dpaudit.arithmetic import infinity
+
+    at_zero = _compare(pair, Fraction(0), delta)
+    if at_zero <= 0:
+        shown = {"form": "closed", "epsilon": "0"}
+        return Interval(Fraction(0), Fraction(0), {}, shown, "closed form")
+    bracket = _crossing(lambda epsilon: _compare(pair, epsilon, delta) <= 0)
+    if bracket is None:
+        return Interval(Fraction(0), infinity(), method="closed form")
+    low, high = _certain(pair, bracket, delta)
+    lower, upper = rounded_down(low), rounded_up(high)
+    return Interval(lower, upper, _shown(lower), _shown(upper), "closed form")
+
+
+def _shown(epsilon: Fraction) -> dict[str, str]:
+    return {"form": "closed", "epsilon": str(epsilon)}
+
+
+def _compare(pair: Pair, epsilon: Fraction, delta: Fraction) -> int:
+    """-1 or 0 where delta(epsilon) <= delta for certain, 1 where not for certain, 2 where open."""
+    for ball in _balls(pair, epsilon):
+        low, high = _ends(ball)
+        if high <= delta:
+            return -1
+        if low > delta:
+            return 1
+    return 2
+
+
+def _certain(
+    pair: Pair, bracket: tuple[Fraction, Fraction], delta: Fraction
+) -> tuple[Fraction, Fraction]:
+    """The left end moved down until delta there is above the given one for certain."""
+    low, high = bracket
+    step = high * RELATIVE
+    while low > 0 and _compare(pair, low, delta) != 1:
+        low, step = max(low - step, Fraction(0)), step * 4
+    return low, high
+
+
+def _crossing(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction] | None:
+    """Positive ends between which a predicate turns true; None where it never does."""
+    powers = (Fraction(2) ** k for k in range(LARGEST))
+    high = next(filter(holds, powers), None)
+    if high is None:
+        return None
+    for _ in range(SMALLEST):
+        if not holds(high / 2):
+            break
+        high /= 2
+    low = high / 2
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high

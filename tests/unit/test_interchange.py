@@ -1,0 +1,409 @@
+"""Events of dp-accounting read as declarations and written back, bad ones refused by their path."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import namedtuple
+from fractions import Fraction
+from typing import Any
+
+import attr
+import numpy as np
+import pytest
+import sympy
+from dp_accounting import dp_event as d
+
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.interchange import from_dp_event, to_dp_event
+from dpaudit.interchange.events import BY_EVENT, BY_NODE, DEEPEST, MOST_EVENTS
+from dpaudit.interchange.kinds import NO_NOISE, NOTHING
+from dpaudit.interchange.rows import UNKNOWN
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    Assuming,
+    Assumption,
+    Compose,
+    CorrelatedGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    Node,
+    NonPrivate,
+    Parallel,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    RenyiCurve,
+    Repeat,
+    SampledWithoutReplacement,
+    SampledWithReplacement,
+)
+
+ADJACENCIES = ("add_remove", "replace_one", "zero_out")
+GAUSSIAN = d.GaussianDpEvent(2.0)
+K = sympy.Symbol("k", integer=True, positive=True)
+ALPHA = sympy.Symbol("alpha", positive=True)
+
+
+def gaussian(noise: Any) -> Gaussian:
+    return Gaussian("gaussian", noise)
+
+
+def tree(noise: Any, rounds: int) -> CorrelatedGaussian:
+    return CorrelatedGaussian("tree", noise, rounds)
+
+
+READINGS: list[tuple[Any, Node]] = [
+    (d.NoOpDpEvent(), NOTHING),
+    (d.NonPrivateDpEvent(), NonPrivate("a NonPrivateDpEvent")),
+    (d.GaussianDpEvent(1.1), gaussian(Fraction(11, 10))),
+    (d.GaussianDpEvent(0.0), NO_NOISE),
+    (d.LaplaceDpEvent(0.1), Laplace("laplace", Fraction(1, 10))),
+    (d.LaplaceDpEvent(0), NO_NOISE),
+    (d.DiscreteLaplaceDpEvent(0.25, 3), DiscreteLaplace("discrete_laplace", 4, 3)),
+    (d.DiscreteLaplaceDpEvent(0.25, 0), NOTHING),
+    (d.DiscreteLaplaceDpEvent(0.0, 1), NO_NOISE),
+    (d.SelfComposedDpEvent(GAUSSIAN, 7), Repeat(gaussian(2), 7)),
+    (d.SelfComposedDpEvent(GAUSSIAN, 1), gaussian(2)),
+    (d.SelfComposedDpEvent(GAUSSIAN, 0), NOTHING),
+    (d.SelfComposedDpEvent(d.NoOpDpEvent(), 9), NOTHING),
+    (d.ComposedDpEvent([]), NOTHING),
+    (d.ComposedDpEvent([GAUSSIAN, d.NoOpDpEvent()]), gaussian(2)),
+    (d.ComposedDpEvent((GAUSSIAN, GAUSSIAN)), Compose(gaussian(2), gaussian(2))),
+    (d.PoissonSampledDpEvent(0.25, GAUSSIAN), PoissonSampled(gaussian(2), Fraction(1, 4))),
+    (d.PoissonSampledDpEvent(1, GAUSSIAN), gaussian(2)),
+    (d.PoissonSampledDpEvent(0.0, GAUSSIAN), NOTHING),
+    (d.PoissonSampledDpEvent(0.5, d.NoOpDpEvent()), NOTHING),
+    (
+        d.SampledWithoutReplacementDpEvent(60, 6, GAUSSIAN),
+        SampledWithoutReplacement(gaussian(2), 6, 60),
+    ),
+    (d.SampledWithoutReplacementDpEvent(60, 60, GAUSSIAN), gaussian(2)),
+    (d.SampledWithoutReplacementDpEvent(60, 0, GAUSSIAN), NOTHING),
+    (
+        d.SampledWithReplacementDpEvent(60, 6, GAUSSIAN),
+        SampledWithReplacement(gaussian(2), 6, 60),
+    ),
+    (d.ZCDpEvent(0.125), ZCDP(Fraction(1, 8), source="a ZCDpEvent")),
+    (
+        d.ZCDpEvent(0.125, 0.5),
+        RenyiCurve(sympy.Rational(1, 2) + ALPHA / 8, source="a ZCDpEvent"),
+    ),
+    (d.SingleEpochTreeAggregationDpEvent(3.0, 8), tree(3, 8)),
+    (d.SingleEpochTreeAggregationDpEvent(3.0, [8]), tree(3, 8)),
+    (d.SingleEpochTreeAggregationDpEvent(3.0, [8, 3, 8]), Parallel(tree(3, 3), tree(3, 8))),
+    (d.SingleEpochTreeAggregationDpEvent(3.0, [0]), NOTHING),
+    (d.SingleEpochTreeAggregationDpEvent(0.0, [8]), NO_NOISE),
+    (d.MixtureOfGaussiansDpEvent(4.0, [2.0], [1.0]), gaussian(2)),
+    (
+        d.MixtureOfGaussiansDpEvent(4.0, [0.0, 2.0], [0.75, 0.25]),
+        PoissonSampled(gaussian(2), Fraction(1, 4)),
+    ),
+    (
+        d.MixtureOfGaussiansDpEvent(4.0, [2.0, 0.0, 2.0], [0.125, 0.75, 0.125]),
+        PoissonSampled(gaussian(2), Fraction(1, 4)),
+    ),
+    (d.MixtureOfGaussiansDpEvent(4.0, [0.0], [1.0]), NOTHING),
+]
+
+
+@pytest.mark.parametrize(("event", "node"), READINGS, ids=lambda row: str(row)[:50])
+def test_an_event_is_read_under_add_remove(event: Any, node: Node) -> None:
+    assert from_dp_event(event, "add_remove") == node
+    assert from_dp_event(event, "zero_out") == node
+
+
+@pytest.mark.parametrize(
+    ("event", "node"),
+    [
+        (GAUSSIAN, gaussian(1)),
+        (d.LaplaceDpEvent(0.1), Laplace("laplace", Fraction(1, 20))),
+        (d.DiscreteLaplaceDpEvent(0.25, 3), DiscreteLaplace("discrete_laplace", 4, 6)),
+        (d.ZCDpEvent(0.125), ZCDP(Fraction(1, 8), source="a ZCDpEvent")),
+        (d.SelfComposedDpEvent(GAUSSIAN, 7), Repeat(gaussian(1), 7)),
+        (
+            d.SampledWithoutReplacementDpEvent(60, 6, GAUSSIAN),
+            SampledWithoutReplacement(gaussian(1), 6, 60),
+        ),
+        (d.SingleEpochTreeAggregationDpEvent(3.0, 8), tree(Fraction(3, 2), 8)),
+        (
+            d.RandomizedResponseDpEvent(0.25, 4),
+            RandomizedResponse("response", sympy.log(13), 4),
+        ),
+        (d.RandomizedResponseDpEvent(1.0, 4), NOTHING),
+        (d.RandomizedResponseDpEvent(0.0, 1), NOTHING),
+        (d.RandomizedResponseDpEvent(0.0, 4), NO_NOISE),
+    ],
+    ids=lambda row: str(row)[:50],
+)
+def test_replace_one_moves_a_sum_by_two_norms(event: Any, node: Node) -> None:
+    assert from_dp_event(event, "replace_one") == node
+
+
+def test_every_event_of_the_library_is_read_or_refused_by_name() -> None:
+    exported = {
+        name
+        for name, kind in vars(d).items()
+        if isinstance(kind, type) and issubclass(kind, d.DpEvent) and kind is not d.DpEvent
+    }
+    assert exported == BY_EVENT.keys() | UNKNOWN.keys()
+    assert not BY_EVENT.keys() & UNKNOWN.keys()
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [1, 1.0, np.int64(1), np.float32(1), np.float64(1), Fraction(1)])
+def test_every_kind_of_number_means_the_same(noise: Any) -> None:
+    """dp-accounting drops an inner composition whose multiplier is not a Python float."""
+    inner = d.SelfComposedDpEvent(d.GaussianDpEvent(noise), 100)
+    event = d.SelfComposedDpEvent(d.PoissonSampledDpEvent(0.01, inner), 100)
+    expected = Repeat(PoissonSampled(Repeat(gaussian(1), 100), Fraction(1, 100)), 100)
+    found = from_dp_event(event, "add_remove")
+    assert found == expected
+    written = to_dp_event(found, "add_remove").event.event.event.noise_multiplier
+    assert type(written) is float
+
+
+def test_a_float32_is_its_shortest_decimal() -> None:
+    found = from_dp_event(d.GaussianDpEvent(np.float32(1.1)), "add_remove")
+    assert found == gaussian(Fraction(11, 10))
+
+
+BAD = [math.nan, math.inf, -1, -1e-300, True, "1", None, [1.0], np.ones(2), sympy.Symbol("s"), 1j]
+FIELDS: list[tuple[Any, str]] = [
+    (d.GaussianDpEvent(1.0), "noise_multiplier"),
+    (d.LaplaceDpEvent(1.0), "noise_multiplier"),
+    (d.DiscreteLaplaceDpEvent(1.0, 1), "noise_parameter"),
+    (d.DiscreteLaplaceDpEvent(1.0, 1), "sensitivity"),
+    (d.SelfComposedDpEvent(GAUSSIAN, 1), "count"),
+    (d.PoissonSampledDpEvent(0.5, GAUSSIAN), "sampling_probability"),
+    (d.SampledWithoutReplacementDpEvent(2, 1, GAUSSIAN), "source_dataset_size"),
+    (d.SampledWithoutReplacementDpEvent(2, 1, GAUSSIAN), "sample_size"),
+    (d.SampledWithReplacementDpEvent(2, 1, GAUSSIAN), "source_dataset_size"),
+    (d.SampledWithReplacementDpEvent(2, 1, GAUSSIAN), "sample_size"),
+    (d.SingleEpochTreeAggregationDpEvent(1.0, 1), "noise_multiplier"),
+    (d.SingleEpochTreeAggregationDpEvent(1.0, 1), "step_counts"),
+    (d.ZCDpEvent(1.0), "rho"),
+    (d.ZCDpEvent(1.0), "xi"),
+    (d.RandomizedResponseDpEvent(0.5, 2), "noise_parameter"),
+    (d.RandomizedResponseDpEvent(0.5, 2), "num_buckets"),
+    (d.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), "standard_deviation"),
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=repr)
+@pytest.mark.parametrize(("event", "name"), FIELDS, ids=lambda row: str(row)[:40])
+def test_a_bad_number_is_refused_by_its_place(event: Any, name: str, bad: Any) -> None:
+    if name == "step_counts" and bad == [1.0]:
+        bad = [1.5]
+    outer = d.ComposedDpEvent([d.NoOpDpEvent(), attr.evolve(event, **{name: bad})])
+    adjacency = "replace_one" if "Response" in type(event).__name__ else "add_remove"
+    with pytest.raises(InvalidParameter, match=rf"ComposedDpEvent\[1\]\.\w+\.{name}"):
+        from_dp_event(outer, adjacency)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        d.PoissonSampledDpEvent(1.5, GAUSSIAN),
+        d.SelfComposedDpEvent(GAUSSIAN, 1.5),
+        d.SampledWithoutReplacementDpEvent(5, 6, GAUSSIAN),
+        d.SampledWithoutReplacementDpEvent(0, 6, GAUSSIAN),
+        d.SampledWithReplacementDpEvent(0, 6, GAUSSIAN),
+        d.ComposedDpEvent(GAUSSIAN),
+        d.ComposedDpEvent(iter([GAUSSIAN])),
+        d.MixtureOfGaussiansDpEvent(1.0, [1.0, 0.0], [0.5, 0.4]),
+        d.MixtureOfGaussiansDpEvent(1.0, [1.0, 0.0], [1.0]),
+        d.MixtureOfGaussiansDpEvent(1.0, [-1.0], [1.0]),
+        d.MixtureOfGaussiansDpEvent(1.0, 1.0, 1.0),
+        d.SingleEpochTreeAggregationDpEvent(1.0, [3, -1]),
+        d.DiscreteLaplaceDpEvent(1.0, 1.5),
+    ],
+    ids=lambda event: str(event)[:60],
+)
+def test_numbers_outside_their_domain_are_refused(event: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        from_dp_event(event, "add_remove")
+
+
+def test_shares_that_miss_one_by_round_off_round_towards_less_privacy() -> None:
+    event = d.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [1 - 0.07, 0.07])
+    found = from_dp_event(event, "add_remove")
+    assert isinstance(found, PoissonSampled)
+    assert found.rate == Fraction(7, 100) + Fraction(1, 10**16)
+
+
+# --- what has no node ----------------------------------------------------------------------------
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class GaussianDpEvent(d.DpEvent):  # type: ignore[misc]
+    """An event of another library that happens to have a known name."""
+
+    noise_multiplier: float
+
+
+Hostile = namedtuple("Hostile", ["module_name", "class_name", "noise_multiplier"])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        d.UnsupportedDpEvent(),
+        d.RepeatAndSelectDpEvent(GAUSSIAN, 3.0, 1.0),
+        d.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0),
+        d.MixtureOfGaussiansDpEvent(1.0, [1.0, 2.0], [0.5, 0.5]),
+        d.RandomizedResponseDpEvent(0.5, 2),
+        d.DpEvent(),
+        GaussianDpEvent(1.0),
+        gaussian(1),
+        "GaussianDpEvent",
+        None,
+        {"noise_multiplier": 1.0},
+    ],
+    ids=lambda event: str(event)[:50],
+)
+def test_what_has_no_node_is_refused_by_name_and_path(event: Any) -> None:
+    outer = d.PoissonSampledDpEvent(0.5, d.ComposedDpEvent([GAUSSIAN, event]))
+    name = type(event).__name__
+    with pytest.raises(Unsupported, match=rf"PoissonSampledDpEvent\.ComposedDpEvent\[1\]\.{name}"):
+        from_dp_event(outer, "add_remove")
+
+
+def test_a_mixture_has_no_meaning_under_replace_one() -> None:
+    with pytest.raises(Unsupported, match="replace_one"):
+        from_dp_event(d.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), "replace_one")
+
+
+def test_nothing_is_imported_that_a_named_tuple_names() -> None:
+    """dp-accounting's own ``from_named_tuple`` imports the module and calls the class."""
+    assert "antigravity" not in sys.modules
+    with pytest.raises(Unsupported, match="Hostile"):
+        from_dp_event(Hostile("antigravity", "fly", 1.0), "add_remove")
+    assert "antigravity" not in sys.modules
+
+
+def test_an_unknown_adjacency_is_refused() -> None:
+    for call in (lambda: from_dp_event(GAUSSIAN, "both"), lambda: to_dp_event(gaussian(1), "both")):
+        with pytest.raises(InvalidParameter, match="adjacency"):
+            call()
+
+
+def test_shared_events_are_read_once() -> None:
+    event: Any = GAUSSIAN
+    for _ in range(DEEPEST - 1):
+        event = d.ComposedDpEvent([event, event])
+    node = from_dp_event(event, "add_remove")
+    assert to_dp_event(node, "add_remove").events[0] is to_dp_event(node, "add_remove").events[0] or (
+        len(to_dp_event(node, "add_remove").events) == 2
+    )
+
+
+def test_events_nested_too_deeply_are_refused() -> None:
+    event: Any = GAUSSIAN
+    for _ in range(10_000):
+        event = d.SelfComposedDpEvent(event, 2)
+    with pytest.raises(InvalidParameter, match="deeper"):
+        from_dp_event(event, "add_remove")
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+WRITTEN = [
+    d.NoOpDpEvent(),
+    d.NonPrivateDpEvent(),
+    d.GaussianDpEvent(1.1),
+    d.LaplaceDpEvent(0.1),
+    d.DiscreteLaplaceDpEvent(0.25, 4),
+    d.SelfComposedDpEvent(d.GaussianDpEvent(1.1), 10**9),
+    d.ComposedDpEvent([d.GaussianDpEvent(1.1), d.LaplaceDpEvent(3.7)]),
+    d.SelfComposedDpEvent(d.SampledWithoutReplacementDpEvent(600, 7, d.LaplaceDpEvent(0.3)), 5),
+    d.SampledWithReplacementDpEvent(600, 7, d.GaussianDpEvent(0.3)),
+    d.PoissonSampledDpEvent(0.07, d.SelfComposedDpEvent(d.GaussianDpEvent(0.3), 9)),
+    d.ZCDpEvent(0.1),
+    d.ZCDpEvent(0.1, 0.3),
+    d.SingleEpochTreeAggregationDpEvent(0.7, 9),
+    d.SingleEpochTreeAggregationDpEvent(0.7, [3, 9]),
+]
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("event", WRITTEN, ids=lambda event: str(event)[:50])
+def test_an_event_comes_back(event: Any, adjacency: str) -> None:
+    node = from_dp_event(event, adjacency)
+    assert to_dp_event(node, adjacency) == event
+    assert from_dp_event(to_dp_event(node, adjacency), adjacency) == node
+
+
+def test_a_random_answer_comes_back() -> None:
+    event = d.RandomizedResponseDpEvent(0.25, 4)
+    assert to_dp_event(from_dp_event(event, "replace_one"), "replace_one") == event
+
+
+@pytest.mark.parametrize("event", [e for e in WRITTEN if "noise_multiplier" in str(e)], ids=str)
+def test_a_multiplier_doubles_on_its_way_out_under_replace_one(event: Any) -> None:
+    node = from_dp_event(event, "add_remove")
+    numbers = [n.noise_multiplier for n in _noisy(to_dp_event(node, "add_remove"))]
+    doubled = [n.noise_multiplier for n in _noisy(to_dp_event(node, "replace_one"))]
+    assert numbers
+    assert doubled == [2 * n for n in numbers]
+
+
+def _noisy(event: Any) -> list[Any]:
+    if hasattr(event, "noise_multiplier"):
+        return [event]
+    inside = getattr(event, "events", [getattr(event, "event", None)])
+    return [found for each in inside for found in _noisy(each)]
+
+
+def test_numbers_without_a_float_round_towards_less_privacy() -> None:
+    third = Fraction(1, 3)
+    written = to_dp_event(PoissonSampled(gaussian(third), third), "add_remove")
+    assert Fraction(written.event.noise_multiplier) <= third <= Fraction(written.sampling_probability)
+    root = to_dp_event(gaussian(sympy.sqrt(2)), "add_remove").noise_multiplier
+    assert Fraction(root) ** 2 < 2
+    assert root == pytest.approx(math.sqrt(2), rel=1e-15)
+    odd = to_dp_event(DiscreteLaplace("noise", 3, 5), "replace_one")
+    assert odd.sensitivity == 3
+    assert Fraction(odd.noise_parameter) >= third
+
+
+def test_rounds_that_differ_are_written_one_by_one() -> None:
+    node = Compose(Repeat(gaussian(K), 3, K), Laplace("noise", 2))
+    written = to_dp_event(node, "add_remove")
+    assert written.events[0].events == [d.GaussianDpEvent(float(k)) for k in (1, 2, 3)]
+    with pytest.raises(Unsupported, match="at most"):
+        to_dp_event(Repeat(gaussian(K), MOST_EVENTS + 1, K), "add_remove")
+
+
+REFUSED: list[Node] = [
+    PureDP(1),
+    GDP(1),
+    Parallel(gaussian(1), gaussian(2)),
+    Parallel(tree(1, 3), tree(2, 3)),
+    Assuming(gaussian(1), Assumption("a", "something", "declared")),  # type: ignore[arg-type]
+    CorrelatedGaussian("tree", 1, 8, "sqrt_toeplitz"),
+    RenyiCurve(ALPHA**2),
+    RandomizedResponse("answer", 1),
+    Repeat(gaussian(K), sympy.Symbol("T", integer=True, positive=True), K),
+    gaussian(sympy.Symbol("s", positive=True)),
+]
+
+
+@pytest.mark.parametrize("node", REFUSED, ids=lambda node: node.head[:50])
+def test_what_has_no_event_is_refused_by_its_path(node: Node) -> None:
+    with pytest.raises(Unsupported, match=r"Compose\[1\]\."):
+        to_dp_event(Compose(Laplace("noise", 1), node), "add_remove")
+
+
+@pytest.mark.parametrize("noise", [Fraction(10) ** 400, Fraction(1, 10**400)])
+def test_a_number_that_no_float_holds_is_refused(noise: Fraction) -> None:
+    with pytest.raises(InvalidParameter, match="float"):
+        to_dp_event(gaussian(noise), "add_remove")
+
+
+def test_every_written_node_type_is_a_node_type() -> None:
+    assert set(BY_NODE) <= set(Node.types.values())
