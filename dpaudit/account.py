@@ -15,12 +15,13 @@ from dpaudit.domains import non_negative, probability
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import GDP, ZCDP, ApproxDP, Node, PureDP, find_path, postorder
 from dpaudit.rules.convert import delta_upper, to_approx, tradeoff_lower
+from dpaudit.rules.intervals import WIDTH
 from dpaudit.rules.sides import delta_sides, tradeoff_sides
 from dpaudit.scope import Scope
 
 CALCULUS_OF: dict[type[Node], str] = {PureDP: "pure", ZCDP: "zcdp", GDP: "gdp"}
 # Closed forms first; Renyi routes last, since a profile is never above them where it is tight.
-ROUTES = ("gdp", "pure", "approx", "rdp", "zcdp")
+ROUTES = ("gdp", "pure", "approx", "profile", "rdp", "zcdp")
 TIGHT = Fraction(1, 100)
 
 
@@ -45,11 +46,15 @@ class Bound:
 
 
 class Account:
-    """What a declaration guarantees under a scope; every answer is a :class:`Step` or a Bound."""
+    """What a declaration guarantees under a scope; every answer is a :class:`Step` or a Bound.
 
-    def __init__(self, node: Node, scope: Scope) -> None:
+    ``width``: how far apart the ends of an epsilon may be, where a profile is refined.
+    """
+
+    def __init__(self, node: Node, scope: Scope, width: float = WIDTH) -> None:
         self.node = node
         self.scope = scope
+        self.width = width
         self._folded: dict[str, Step] = {}
         self._converted: dict[tuple[str, Fraction], Step] = {}
         self._best: dict[Fraction, Step] = {}
@@ -74,7 +79,7 @@ class Account:
         """One calculus' guarantee as (epsilon, delta); errors as :meth:`approximate`."""
         at = _probability(delta)
         if (calculus, at) not in self._converted:
-            self._converted[calculus, at] = to_approx(self.step(calculus), at)
+            self._converted[calculus, at] = to_approx(self.step(calculus), at, self.width)
         return self._converted[calculus, at]
 
     def approximate(self, delta: object) -> Step:
@@ -223,9 +228,14 @@ def _size(step: Step) -> Any:
     return (1, 0.0) if is_infinite(epsilon) else (0, float(enclose(epsilon).mid()))
 
 
-def account(node: Node, scope: Scope) -> Account:
-    """The account of a declaration under a scope."""
-    return Account(node, scope)
+def account(node: Node, scope: Scope, width: float = WIDTH) -> Account:
+    """The account of a declaration under a scope.
+
+    Errors: InvalidParameter for a width that is not a positive number.
+    """
+    if not 0 < width < float("inf"):
+        raise InvalidParameter(f"width = {width}: expected a positive number")
+    return Account(node, scope, width)
 
 
 DELTAS = ("1e-3", "1e-5", "1e-6", "1e-9")

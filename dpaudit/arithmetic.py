@@ -132,8 +132,11 @@ def head(expression: Any) -> str:
 def _operations() -> dict[Any, str]:
     import sympy
 
+    from dpaudit.inert import InertSum, Lesser
+
     constants = {type(sympy.pi): "Pi", type(sympy.E): "Exp1", type(sympy.oo): "Infinity"}
-    return {getattr(sympy, name): name for name in HEADS} | constants
+    inert = {InertSum: "Sum", Lesser: "Lesser"}
+    return {getattr(sympy, name): name for name in HEADS} | constants | inert
 
 
 def unknowns(expression: Any) -> set[Any]:
@@ -259,15 +262,12 @@ def maximum(values: Iterable[Number]) -> Number:
 
 
 def smaller(first: Number, second: Number) -> Number:
-    """The smaller of two numbers: a SymPy ``Min``, left as it is where symbols leave it open."""
+    """The smaller of two exact numbers, as an expression unless both are fractions."""
     if _rational(first) and _rational(second):
         return min(first, second)
-    import sympy
+    from dpaudit.inert import Lesser
 
-    first, second = sympify(first), sympify(second)
-    if first == second:
-        return canonical(first)
-    return canonical(sympy.Min(first, second, evaluate=False))
+    return Lesser(sympify(first), sympify(second))
 
 
 def choose(n: Number, k: Number) -> Number:
@@ -315,7 +315,7 @@ def total_over(value: Number, index: Any, times: Number) -> Number:
     if index is None or not is_symbolic(value) or index not in value.free_symbols:
         return canonical(value * times)
     if _is_sum_inside(value):
-        return _formal_sum(value, index, times)
+        return sum_over(value, index, 1, times)
     if not is_symbolic(times) and times <= EXPLICIT_TERMS:
         return total(canonical(value.subs(index, k)) for k in range(1, int(times) + 1))
     return _sum(value, index, times)
@@ -328,10 +328,14 @@ def _is_sum_inside(value: Any) -> bool:
     return bool(value.has(sympy.Sum))
 
 
-def _formal_sum(value: Any, index: Any, times: Number) -> Number:
-    import sympy
+def sum_over(summand: Any, index: Any, first: int, last: Number) -> Number:
+    """The sum of an expression over index = first..last, left as a sum: no closed form is sought.
 
-    return sympy.Sum(value, (index, 1, sympify(times)))
+    Numbers alone, so that no sum of them has to be computed before its value is asked for.
+    """
+    from dpaudit.inert import InertSum
+
+    return InertSum(sympify(summand), (index, first, sympify(last)))
 
 
 def _sum(value: Any, index: Any, times: Number) -> Number:
@@ -344,7 +348,7 @@ def _sum(value: Any, index: Any, times: Number) -> Number:
         closed = sympy.nan
     if _telescopes(closed, value, index, last):
         return canonical(closed.subs(last, sympify(times)))
-    return _formal_sum(value, index, times)
+    return sympy.Sum(value, (index, 1, sympify(times)))
 
 
 def _telescopes(closed: Any, value: Any, index: Any, last: Any) -> bool:
@@ -404,32 +408,52 @@ def _enclose_sum(summand: Any, limits: Any, symbols: Mapping[Any, Any]) -> Any:
     known = _whole_values(summand, limits, symbols)
     if known is None:
         return _sum_over(summand, limits, rounds, symbols)
-    return _accurate_sum(summand, limits, rounds, known)
+    return _accurate_sum(summand, limits, rounds, known, _bits())
 
 
 def _whole_values(
     summand: Any, limits: Any, symbols: Mapping[Any, Any]
 ) -> tuple[tuple[Any, int], ...] | None:
     """Values of the summand's symbols if all are whole numbers; None otherwise."""
+    needed = _needed(summand, limits)
+    if needed is None or not all(symbol in symbols for symbol in needed):
+        return None
+    found = [(symbol, symbols[symbol]) for symbol in needed]
+    whole = all(ball.is_exact() and ball.is_integer() for _, ball in found)
+    return tuple((s, int(ball.unique_fmpz())) for s, ball in found) if whole else None
+
+
+@lru_cache(maxsize=20_000)
+def _needed(summand: Any, limits: Any) -> tuple[Any, ...] | None:
+    """The symbols that a sum depends on; None where it depends on a function symbol."""
     from sympy.core.function import AppliedUndef
 
     parts = [summand, *(end for limit in limits for end in limit[1:])]
-    free = set[Any]().union(*(part.free_symbols for part in parts)) - {x[0] for x in limits}
-    found = [(s, symbols[s]) for s in sorted(free, key=str) if s in symbols]
-    whole = all(ball.is_exact() and ball.is_integer() for _, ball in found)
-    if len(found) < len(free) or not whole or any(part.has(AppliedUndef) for part in parts):
+    if any(part.has(AppliedUndef) for part in parts):
         return None
-    return tuple((s, int(ball.unique_fmpz())) for s, ball in found)
+    free = set[Any]().union(*map(_free_in, parts)) - {limit[0] for limit in limits}
+    return tuple(sorted(free, key=str))
+
+
+@lru_cache(maxsize=20_000)
+def _free_in(part: Any) -> frozenset[Any]:
+    return frozenset(part.free_symbols)
+
+
+def _bits() -> int:
+    import flint
+
+    return int(flint.ctx.prec)
 
 
 @lru_cache(maxsize=20_000)
 def _accurate_sum(
-    summand: Any, limits: Any, rounds: range, known: tuple[tuple[Any, int], ...]
+    summand: Any, limits: Any, rounds: range, known: tuple[tuple[Any, int], ...], asked: int
 ) -> Any:
     """A sum of exact numbers: where its terms cancel, it is computed again with more bits."""
     import flint
 
-    bits, asked = flint.ctx.prec, flint.ctx.prec
+    bits = asked
     while True:
         with flint.ctx.workprec(bits):
             balls = {s: flint.arb(n) for s, n in known}
@@ -461,7 +485,7 @@ def _as_function(part: Any, index: Any, symbols: Mapping[Any, Any]) -> Callable[
     """An expression as a function of its index; what does not depend on it is computed once."""
     if part == index:
         return lambda k: k
-    if part in symbols or index not in part.free_symbols:
+    if part in symbols or index not in _free_in(part):
         fixed = _enclose(part, symbols)
         return lambda k: fixed
     name = head(part)
@@ -536,6 +560,7 @@ _ENCLOSURES: dict[str, Callable[[list[Any]], Any]] = {
     "erfinv": lambda a: a[0].erfinv(),
     "Max": _reduce(lambda a, b: a.max(b)),
     "Min": _reduce(lambda a, b: a.min(b)),
+    "Lesser": _reduce(lambda a, b: a.min(b)),
     "Abs": lambda a: abs(a[0]),
     "floor": lambda a: a[0].floor(),
     "ceiling": lambda a: a[0].ceil(),

@@ -6,42 +6,52 @@ claim for the declaration, that is, for some data and queries with the declared 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 from dpaudit.account import CALCULUS_OF, Account
 from dpaudit.arithmetic import (
     Number,
     canonical,
+    decimal_lower,
     decimal_upper,
-    enclose,
     exact,
-    head,
     is_infinite,
-    is_printable,
     is_symbolic,
+    log,
     readable,
+    sqrt,
     sympify,
     unknowns,
-    working_precision,
 )
 from dpaudit.calculus import CALCULI, Step
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import ApproxDP, Node, Status, postorder
+from dpaudit.gaps import Curve, Difference, atoms_of
+from dpaudit.inequality import (
+    POINTS,
+    Ranges,
+    at_most,
+    balls_at,
+    covered,
+    points,
+    simple,
+)
+from dpaudit.nodes import ApproxDP, Node, RenyiDP, Status, postorder
+from dpaudit.rules.rdp import order
 from dpaudit.scope import Scope
 
-Ranges: TypeAlias = Mapping[Any, tuple[Any, Any]]
-BOXES = 2000
-POINTS = 3000
-OPERATIONS = 500
 SATURATING = (
     "queries of the declared sensitivities that move by all of it at every release, "
     "along one direction"
 )
+MEASURE_OF = {**CALCULUS_OF, RenyiDP: "rdp"}
+CLOSE = Fraction(1, 10**6)
+FIRST_POINTS = 64
+# Calculi in which a claim of (epsilon, delta) with symbols is looked for, cheapest first.
+SYMBOLIC_ROUTES = ("pure", "approx", "zcdp", "gdp")
 
 
 class Outcome(StrEnum):
@@ -57,9 +67,10 @@ class Outcome(StrEnum):
 class Claim:
     """A guarantee somebody states of a mechanism.
 
-    ``guarantee`` is a PureDP, ApproxDP, ZCDP or GDP node; ``by`` names who states it and where;
+    ``guarantee`` is a PureDP, ApproxDP, ZCDP, RenyiDP or GDP node; ``by`` names who states it;
     ``reading`` says how an ambiguous phrase is read (each reading is a claim of its own);
-    ``ranges`` gives (lower, upper) ends for symbols, inclusive, over which it is stated.
+    ``ranges`` gives (lower, upper) ends for symbols, inclusive, over which it is stated; a symbol
+    without one stands for everything its assumptions allow.
     """
 
     guarantee: Node
@@ -68,9 +79,10 @@ class Claim:
     ranges: Ranges = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.guarantee, (ApproxDP, *CALCULUS_OF)):
+        if not isinstance(self.guarantee, (ApproxDP, *MEASURE_OF)):
             raise InvalidParameter(
-                f"Claim.guarantee = {self.guarantee!r}: expected PureDP, ApproxDP, ZCDP or GDP"
+                f"Claim.guarantee = {self.guarantee!r}: expected PureDP, ApproxDP, ZCDP, "
+                "RenyiDP or GDP"
             )
         if not self.by:
             raise InvalidParameter("Claim.by is empty: say who states the claim, and where")
@@ -97,26 +109,32 @@ class Claim:
     def check_account(self, account: Account) -> Checked:
         """As :meth:`check`, on an account that is already open."""
         try:
-            step = account.upper(self.guarantee)
+            if isinstance(self.guarantee, ApproxDP):
+                return _check_approximate(self, account)
+            return self.check_step(account.step(MEASURE_OF[type(self.guarantee)]))
         except Unsupported as error:
             return Checked(self, Outcome.UNSUPPORTED, None, str(error))
-        upper = step.value[0] if isinstance(step.value, tuple) else step.value
-        return _compare(self, step, upper)
 
     def check_step(self, step: Step) -> Checked:
         """Compare the claim with a derivation somebody already has.
 
         Errors: InvalidParameter for a derivation in another measure, or at another delta.
         """
-        measure = CALCULUS_OF.get(type(self.guarantee), "approx")
+        measure = MEASURE_OF.get(type(self.guarantee), "approx")
         if step.calculus in CALCULI and step.calculus != measure:
             raise InvalidParameter(f"{self.text}: expected a {measure} step, not {step.calculus}")
+        if isinstance(self.guarantee, RenyiDP):
+            return _compare(self, step, _at_order(step.value, self.guarantee.order))
         if not isinstance(step.value, tuple):
             return _compare(self, step, step.value)
         upper, delta = step.value
         if delta != self.guarantee.parameters.get("delta"):
             raise InvalidParameter(f"{self.text}: the step is at delta = {readable(delta)}")
         return _compare(self, step, upper)
+
+
+def _at_order(curve: Number, alpha: Number) -> Number:
+    return canonical(curve.subs(order(), sympify(alpha))) if is_symbolic(curve) else curve
 
 
 def _ends(symbol: Any, ends: tuple[Any, Any]) -> tuple[Fraction, Fraction]:
@@ -146,35 +164,55 @@ class Checked:
 
 
 def _compare(claim: Claim, step: Step, upper: Number) -> Checked:
-    checked = Checked(claim, Outcome.UNPROVED, step, "")
+    """Proved where the upper bound is below the claim, refuted where what is reached is above."""
+    refused = _unusable(claim, step, upper)
+    if refused is not None:
+        return refused
+    reached = _reached(claim, step)
+    gap = Difference(upper if reached is None else reached, claim.value)
+    shown = f"{_show(upper)} <= {_show(claim.value)}"
+    values = _where(gap, claim, step, FIRST_POINTS)
+    if values is None and at_most(upper, claim.value, claim.ranges):
+        return Checked(claim, Outcome.PROVED, step, shown)
+    values = _where(gap, claim, step) if values is None else values
+    if values is None:
+        return Checked(
+            claim, Outcome.UNPROVED, step, f"neither {shown} nor its opposite could be shown"
+        )
+    if reached is None:
+        return Checked(claim, Outcome.UNPROVED, step, _not_attained(upper))
+    reason = f"{_exceeding(upper, reached)} > {_show(claim.value)}, and the bound is attained"
+    return Checked(claim, Outcome.REFUTED, step, reason, values, SATURATING)
+
+
+def _exceeding(upper: Number, reached: Number) -> str:
+    """The upper bound where it is what is reached, to a millionth; else what is reached."""
+    if is_symbolic(reached) or is_symbolic(upper) or upper <= reached * (1 + CLOSE):
+        return _show(upper)
+    return f"at least {decimal_lower(reached, digits=6)}"
+
+
+def _unusable(claim: Claim, step: Step, upper: Number) -> Checked | None:
     violated = [a.id for a in step.assumptions() if a.status is Status.VIOLATED]
+    checked = Checked(claim, Outcome.UNPROVED, step, "")
     if violated:
         return replace(checked, reason=f"it rests on a violated assumption: {', '.join(violated)}")
     if is_infinite(upper):
         return replace(checked, reason="no finite guarantee was derived, which refutes nothing")
-    if _at_most(upper, claim.value, claim.ranges):
-        return replace(
-            checked, outcome=Outcome.PROVED, reason=f"{_show(upper)} <= {_show(claim.value)}"
-        )
-    above = _where_above(step, upper, claim)
-    if above is None:
-        return replace(
-            checked,
-            reason=f"neither {_show(upper)} <= {_show(claim.value)} nor its "
-            "opposite could be shown",
-        )
-    if step.reached is None:
-        return replace(
-            checked,
-            reason=f"the derived bound {_show(upper)} exceeds the claim, but it "
-            "is not attained: an upper bound above a claim refutes nothing",
-        )
-    return replace(
-        checked,
-        outcome=Outcome.REFUTED,
-        reason=f"{_show(upper)} > {_show(claim.value)}, and the bound is attained",
-        values=above,
-        saturating=SATURATING,
+    return None
+
+
+def _reached(claim: Claim, step: Step) -> Number | None:
+    value = step.reached
+    if value is not None and isinstance(claim.guarantee, RenyiDP):
+        return _at_order(value, claim.guarantee.order)
+    return value[0] if isinstance(value, tuple) else value
+
+
+def _not_attained(upper: Number) -> str:
+    return (
+        f"the derived bound {_show(upper)} exceeds the claim, but it is not attained: an upper "
+        "bound above a claim refutes nothing"
     )
 
 
@@ -184,128 +222,132 @@ def _show(value: Number) -> str:
     return readable(value)
 
 
-# --- upper <= claim: term by term, by sign, over boxes -------------------------------------------
+# --- (epsilon, delta), with symbols or without ---------------------------------------------------
 
 
-def _at_most(upper: Number, claimed: Number, ranges: Ranges) -> bool:
-    if is_symbolic(upper) and head(upper) == "Max":
-        return all(_at_most(branch, claimed, ranges) for branch in upper.args)
-    if is_symbolic(claimed) and head(claimed) == "Max":
-        return any(_at_most(upper, branch, ranges) for branch in claimed.args)
-    difference = _difference(upper, claimed)
-    if not unknowns(difference):
-        return _certainly(difference, _is_nonpositive) or (
-            not _certainly(difference, _is_positive) and _simple(difference) == 0
-        )
-    difference = _simple(difference)
-    if not unknowns(difference):
-        return _certainly(difference, _is_nonpositive)
-    return _nonpositive(difference) or _nonpositive_on_range(difference, ranges)
+def _check_approximate(claim: Claim, account: Account) -> Checked:
+    """By the number at this delta; where symbols leave none, by the closed forms of each calculus.
 
-
-def _nonpositive(difference: Any) -> bool:
-    """By the signs of its terms; of a small expression, also by SymPy's reasoning as a whole."""
-    if head(difference) == "Add" and all(term.is_nonpositive for term in difference.args):
-        return True
-    return _is_small(difference) and bool(difference.is_nonpositive)
-
-
-def _difference(upper: Number, claimed: Number) -> Number:
-    return canonical(sympify(upper) - sympify(claimed))
-
-
-def _simple(difference: Number) -> Number:
-    """The difference simplified, unless it is so large that this would take minutes."""
-    if not _is_small(difference):
-        return difference
-    import sympy
-
-    return canonical(sympy.simplify(difference))
-
-
-def _is_small(expression: Number) -> bool:
-    import sympy
-
-    large = not is_symbolic(expression) or not is_printable(expression)
-    return not large and bool(sympy.count_ops(expression) <= OPERATIONS)
-
-
-def _is_nonpositive(ball: Any) -> bool:
-    return bool(ball <= 0)
-
-
-def _is_positive(ball: Any) -> bool:
-    return bool(ball > 0)
-
-
-def _certainly(value: Number, holds: Callable[[Any], bool], symbols: Any = None) -> bool:
-    """Whether the ball around a value is finite and satisfies a predicate."""
+    Errors: Unsupported where no calculus covers the declaration.
+    """
+    delta = claim.guarantee.parameters["delta"]
     try:
-        ball = enclose(value, symbols)
-    except InvalidParameter:
-        return False
-    return bool(ball.is_finite()) and holds(ball)
+        step = account.approximate(delta)
+    except Unsupported:
+        folded = _symbolic_folds(account)
+        if not folded:
+            raise
+        return _of_symbols(claim, folded)
+    checked = _compare(claim, step, step.value[0])
+    if checked.outcome is not Outcome.UNPROVED or unknowns(claim.value):
+        return checked
+    return _refuted_elsewhere(claim, account) or checked
 
 
-def _nonpositive_on_range(difference: Any, ranges: Ranges) -> bool:
-    """Branch and bound: the ball of the difference is at most 0 on every box of a subdivision."""
-    atoms = sorted(unknowns(difference), key=str)
-    if any(atom not in ranges for atom in atoms):
-        return False
-    boxes = [tuple(ranges[a] for a in atoms)]
-    for _ in range(BOXES):
-        if not boxes:
-            return True
-        box = boxes.pop()
-        balls = {a: _interval(*ends) for a, ends in zip(atoms, box, strict=True)}
-        if not _certainly(difference, _is_nonpositive, balls):
-            boxes.extend(_halves(box))
-    return False
+def _refuted_elsewhere(claim: Claim, account: Account) -> Checked | None:
+    """A route whose bound is not the smallest may be the one that is reached."""
+    for name in account.routes():
+        try:
+            step = account.converted(name, claim.guarantee.parameters["delta"])
+        except Unsupported:
+            continue
+        checked = _compare(claim, step, step.value[0])
+        if checked.outcome is Outcome.REFUTED:
+            return checked
+    return None
 
 
-def _interval(lower: Fraction, upper: Fraction) -> Any:
-    with working_precision():
-        return enclose(lower).union(enclose(upper))
+def _symbolic_folds(account: Account) -> list[Step]:
+    found = []
+    for name in SYMBOLIC_ROUTES:
+        if name in account.routes():
+            step = account.step(name)
+            values = step.value if isinstance(step.value, tuple) else (step.value,)
+            if not any(map(is_infinite, values)):
+                found.append(step)
+    return found
 
 
-def _halves(box: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    widest = max(range(len(box)), key=lambda i: box[i][1] - box[i][0])
-    lower, upper = box[widest]
-    middle = (lower + upper) / 2
-    parts = ((lower, middle), (middle, upper))
-    return [(*box[:widest], part, *box[widest + 1 :]) for part in parts]
+def _of_symbols(claim: Claim, folded: list[Step]) -> Checked:
+    """Proved or refuted by the first fold that decides it; unproved where none does."""
+    checked = [_DECIDE[step.calculus](claim, step) for step in folded]
+    for outcome in (Outcome.PROVED, Outcome.REFUTED):
+        for one in checked:
+            if one.outcome is outcome:
+                return one
+    return checked[-1]
+
+
+def _by_pairs(claim: Claim, step: Step) -> Checked:
+    """epsilon and delta of basic composition, each at most what is claimed."""
+    epsilon, delta = step.value if isinstance(step.value, tuple) else (step.value, Fraction(0))
+    return _if_at_most(claim, step, (epsilon, delta))
+
+
+def _by_moments(claim: Claim, step: Step) -> Checked:
+    """rho + 2 sqrt(rho log(1/delta)).  Source: Bun, Steinke 2016, Proposition 1.3."""
+    rho, delta = step.value, claim.guarantee.parameters["delta"]
+    if rho != 0 and not sympify(delta).is_positive:
+        return Checked(claim, Outcome.UNPROVED, step, f"delta = {_show(delta)} may be 0")
+    epsilon = rho + 2 * sqrt(rho * log(1 / delta)) if rho != 0 else rho
+    return _if_at_most(claim, step, (epsilon, delta))
+
+
+def _if_at_most(claim: Claim, step: Step, derived: tuple[Number, Number]) -> Checked:
+    stated = (claim.value, claim.guarantee.parameters["delta"])
+    shown = ", ".join(f"{_show(d)} <= {_show(s)}" for d, s in zip(derived, stated, strict=True))
+    refused = _unusable(claim, step, derived[0])
+    if refused is not None:
+        return refused
+    if all(at_most(d, s, claim.ranges) for d, s in zip(derived, stated, strict=True)):
+        return Checked(claim, Outcome.PROVED, step, shown)
+    return Checked(claim, Outcome.UNPROVED, step, f"it could not be shown that {shown}")
+
+
+def _by_curve(claim: Claim, step: Step) -> Checked:
+    """The exact curve of mu-GDP, in balls: over the stated ranges, or at values that refute."""
+    refused = _unusable(claim, step, step.value)
+    if refused is not None:
+        return refused
+    delta = claim.guarantee.parameters["delta"]
+    gap = Curve(*map(simple, (step.value, claim.value, delta)))
+    shown = f"delta({_show(claim.value)}) of mu = {_show(step.value)}"
+    values = _where(gap, claim, step, FIRST_POINTS)
+    if values is None and covered(gap.atoms, claim.ranges, gap.holds, gap.fails):
+        return Checked(claim, Outcome.PROVED, step, f"{shown} <= {_show(delta)}")
+    values = _where(gap, claim, step) if values is None else values
+    if values is None:
+        reason = f"neither {shown} <= {_show(delta)} nor its opposite could be shown"
+        return Checked(claim, Outcome.UNPROVED, step, reason)
+    if not step.attained:
+        return Checked(claim, Outcome.UNPROVED, step, _not_attained(step.value))
+    reason = f"{shown} > {_show(delta)}, and the bound is attained"
+    return Checked(claim, Outcome.REFUTED, step, reason, values, SATURATING)
+
+
+_DECIDE: dict[str, Callable[[Claim, Step], Checked]] = {
+    "pure": _by_pairs,
+    "approx": _by_pairs,
+    "zcdp": _by_moments,
+    "gdp": _by_curve,
+}
 
 
 # --- values at which the bound exceeds the claim -------------------------------------------------
 
 
-def _where_above(step: Step, upper: Number, claim: Claim) -> dict[str, str] | None:
-    """Values of the free symbols at which the (reached) bound is certainly above the claim.
+def _where(
+    gap: Difference | Curve, claim: Claim, step: Step, most: int = POINTS
+) -> dict[str, str] | None:
+    """Values of the free symbols at which what is reached is certainly above the claim.
 
     At these values the declaration and the claim are valid: every parameter is in its domain.
     """
-    value = step.reached if step.reached is not None else upper
-    value = value[0] if isinstance(value, tuple) else value
-    difference = _difference(value, claim.value)
-    atoms = sorted(unknowns(difference), key=str)
-    for point in _points([_samples(a, claim) for a in atoms]):
-        values = dict(zip(atoms, point, strict=True))
-        balls = {a: enclose(p) for a, p in values.items()}
-        above = _certainly(difference, _is_positive, balls)
-        if above and _is_valid(step.node, claim, values):
-            return {str(a): readable(p) for a, p in values.items()}
+    expressions = gap.expressions
+    for values in points(atoms_of(expressions), claim.ranges, most):
+        if gap.exceeds(balls_at(values, *expressions)) and _is_valid(step.node, claim, values):
+            return {str(atom): readable(value) for atom, value in values.items()}
     return None
-
-
-def _points(samples: list[list[Fraction]]) -> Iterator[tuple[Fraction, ...]]:
-    """Points to try: first each sample for all symbols at once, then combinations."""
-    if not all(samples):
-        return iter(())
-    together = (
-        tuple(s[i % len(s)] for s in samples) for i in range(max(map(len, samples), default=0))
-    )
-    tried = itertools.chain(together, itertools.product(*samples))
-    return itertools.islice(tried, max(20, POINTS // max(1, len(samples))))
 
 
 def _is_valid(node: Node, claim: Claim, values: Mapping[Any, Fraction]) -> bool:
@@ -316,22 +358,3 @@ def _is_valid(node: Node, claim: Claim, values: Mapping[Any, Fraction]) -> bool:
         return False
     left = (v for n in bound for v in n.parameters.values() if unknowns(v))
     return all(v.is_nonnegative for v in left)
-
-
-def _samples(atom: Any, claim: Claim) -> list[Fraction]:
-    """Rational points to try: inside the stated range, or values of the right sign."""
-    if atom in claim.ranges:
-        lower, upper = claim.ranges[atom]
-        found = [lower + (upper - lower) * Fraction(k, 8) for k in range(9)]
-        found += [Fraction(p.__floor__()) for p in found if p.__floor__() >= lower]
-    else:
-        found = [Fraction(1), Fraction(2), Fraction(10), Fraction(1000)]
-        found += [Fraction(1, 2), Fraction(1, 10), Fraction(1, 1000)]
-        found += [-v for v in found]
-    return [v for v in dict.fromkeys(found) if _allowed(atom, v)]
-
-
-def _allowed(atom: Any, value: Fraction) -> bool:
-    number = sympify(value)
-    checks = ("positive", "negative", "nonnegative", "nonpositive", "integer", "nonzero")
-    return all(getattr(atom, f"is_{c}") is not True or getattr(number, f"is_{c}") for c in checks)

@@ -30,6 +30,10 @@ class Undeclared(DpauditError):
     """A release that the declaration does not hold, or that it has used up."""
 
 
+class BudgetExceeded(DpauditError):
+    """A charge that does not fit into what is left of a privacy budget."""
+
+
 class Diverged(DpauditError):
     """A replay asked for other releases than the transcript recorded."""
 

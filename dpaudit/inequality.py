@@ -36,6 +36,7 @@ BOXES = 2000
 POINTS = 3000
 OPERATIONS = 500
 CASES = 6
+PROBES = 64
 WIDE = 4
 
 
@@ -73,7 +74,14 @@ def _nonpositive(difference: Number, ranges: Ranges, cases: int = CASES) -> bool
     if without is not None and _by_sign(simple(without)):
         return True
     atoms = sorted(unknowns(difference), key=str)
-    return covered(atoms, ranges, lambda b: certainly(difference, _is_nonpositive, b))
+
+    def holds(balls: Balls) -> bool:
+        return certainly(difference, _is_nonpositive, balls)
+
+    def fails(values: Values) -> bool:
+        return certainly(difference, is_positive, balls_at(values, difference))
+
+    return covered(atoms, ranges, holds, fails)
 
 
 def _by_sign(difference: Any) -> bool:
@@ -126,7 +134,7 @@ def _by_terms(difference: Any, ranges: Ranges) -> bool:
     limits = {part[1] for part in parts if part}
     if None in parts or len(limits) != 1:
         return False
-    index, first, last = limits.pop()
+    _, first, last = limits.pop()
     if first != 1 or not last.is_positive:
         return False
     rest = difference - sympy.Add(*sums)
@@ -177,17 +185,22 @@ def _without_floors(difference: Any) -> Any:
         return None
     for part in found:
         inside = part.args[0]
-        mark = sympy.Dummy(integer=True, nonnegative=part.is_nonnegative, real=True)
-        marked = difference.xreplace({part: mark})
-        slope = simple(marked.diff(mark))
         low, high = (inside - 1, inside) if isinstance(part, sympy.floor) else (inside, inside + 1)
-        if sympify(slope).is_nonnegative:
-            difference = marked.xreplace({mark: high})
-        elif sympify(slope).is_nonpositive:
-            difference = marked.xreplace({mark: low})
+        if _slope(difference, part, part).is_nonnegative:
+            difference = difference.xreplace({part: high})
+        elif _slope(difference, part, low).is_nonpositive:
+            difference = difference.xreplace({part: low})
         else:
             return None
     return difference
+
+
+def _slope(difference: Any, part: Any, least: Any) -> Any:
+    """The derivative in one part, wherever that is at least as large as ``least``."""
+    import sympy
+
+    mark = sympy.Dummy(real=True, nonnegative=least.is_nonnegative, positive=least.is_positive)
+    return sympify(simple(difference.xreplace({part: mark}).diff(mark)))
 
 
 # --- balls ---------------------------------------------------------------------------------------
@@ -229,19 +242,32 @@ def balls_at(values: Values, *expressions: Number) -> dict[Any, Any]:
     return found
 
 
-def covered(atoms: Sequence[Any], ranges: Ranges, holds: Callable[[Balls], bool]) -> bool:
-    """Whether a predicate holds on every box of a subdivision of the ranges of all atoms."""
+def covered(
+    atoms: Sequence[Any],
+    ranges: Ranges,
+    holds: Callable[[Balls], bool],
+    fails: Callable[[Values], bool],
+) -> bool:
+    """Whether a predicate holds on every box of a subdivision of the ranges of all atoms.
+
+    ``fails`` at the lower corner of one of the first boxes ends the search.
+    """
     if any(atom not in ranges for atom in atoms):
         return False
     boxes = [tuple(_whole(atom, ranges[atom]) for atom in atoms)]
-    for _ in range(BOXES):
+    for number in range(BOXES):
         if not boxes:
             return True
         box = boxes.pop()
         if any(lower > upper for lower, upper in box):
             continue
-        if not holds({a: _interval(*ends) for a, ends in zip(atoms, box, strict=True)}):
-            boxes.extend(_halves(atoms, box))
+        if holds({a: _interval(*ends) for a, ends in zip(atoms, box, strict=True)}):
+            continue
+        if all(lower == upper for lower, upper in box):
+            return False
+        if number < PROBES and fails(dict(zip(atoms, (ends[0] for ends in box), strict=True))):
+            return False
+        boxes.extend(_halves(atoms, box))
     return False
 
 
@@ -270,9 +296,8 @@ def _halves(atoms: Sequence[Any], box: tuple[Ends, ...]) -> list[tuple[Ends, ...
 
 
 def _width(lower: Fraction, upper: Fraction) -> float:
-    if lower > 0 and upper > WIDE * lower:
-        return 1e6 + math.log(upper / lower)
-    return float(upper - lower)
+    """Relative where the range is positive."""
+    return math.log(upper / lower) if lower > 0 else float(upper - lower)
 
 
 def _middle(lower: Fraction, upper: Fraction) -> Fraction:
@@ -287,7 +312,9 @@ def _middle(lower: Fraction, upper: Fraction) -> Fraction:
 # --- values to try -------------------------------------------------------------------------------
 
 
-def points(atoms: Sequence[Any], ranges: Ranges) -> Iterator[dict[Any, Fraction]]:
+def points(
+    atoms: Sequence[Any], ranges: Ranges, most: int = POINTS
+) -> Iterator[dict[Any, Fraction]]:
     """Values to try: first each sample for all symbols at once, then combinations."""
     samples = [_samples(atom, ranges) for atom in atoms]
     if not all(samples):
@@ -296,7 +323,7 @@ def points(atoms: Sequence[Any], ranges: Ranges) -> Iterator[dict[Any, Fraction]
         tuple(s[i % len(s)] for s in samples) for i in range(max(map(len, samples), default=0))
     )
     tried = itertools.chain(together, itertools.product(*samples))
-    for point in itertools.islice(tried, max(20, POINTS // max(1, len(samples)))):
+    for point in itertools.islice(tried, max(20, most // max(1, len(samples)))):
         yield dict(zip(atoms, point, strict=True))
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import reduce
 from typing import Any, TypeVar
 
 from dpaudit.arithmetic import enclose, sqrt, total
@@ -28,7 +30,7 @@ SMALLEST_DELTA = Fraction(1, 10**9)
 ALLOWANCE = 1e-9
 MOST_EVENTS = 1_000
 INTERVAL = 1e-4
-CELLS_OF_ONE = 1e5
+CELLS_OF_ONE = 3e5
 CELLS_OF_ALL = 2e7
 DEVIATIONS = 20
 
@@ -97,13 +99,14 @@ def pld_epsilon_lower(node: Node, scope: Scope, delta: Fraction) -> float:
         raise Unsupported("dp-accounting pld: no lower bound of a sample under replace_one")
 
     def answer() -> float:
-        from dp_accounting.pld import privacy_loss_distribution
-
-        composed = privacy_loss_distribution.identity(_interval(node))
-        for each, times in _gathered(node):
-            one = _optimistic(each, _interval(node))
-            composed = composed.compose(one.self_compose(to_int(times, each.name)))
-        return float(composed.get_epsilon_for_delta(asked))
+        interval = _interval(node)
+        parts = [
+            _optimistic(each, interval).self_compose(to_int(times, each.name))
+            for each, times in _gathered(node)
+        ]
+        if not parts:
+            return 0.0
+        return float(reduce(lambda a, b: a.compose(b), parts).get_epsilon_for_delta(asked))
 
     return max(0.0, _guarded(Backend.PLD, answer) * (1 - ALLOWANCE) - ALLOWANCE)
 
@@ -215,21 +218,30 @@ def _pld_adjacency(node: Node, scope: Scope) -> Adjacency:
 
 def _interval(node: Node) -> float:
     """The usual grid, or a coarser one where that would need too many cells."""
-    parts = [(*_moments(part), float(times)) for part, times in _gathered(node)]
-    one = max((mean + DEVIATIONS * deviation for mean, deviation, _ in parts), default=0.0)
-    mean = math.fsum(m * n for m, _, n in parts)
-    deviation = math.sqrt(math.fsum(d * d * n for _, d, n in parts))
-    return max(INTERVAL, one / CELLS_OF_ONE, (mean + DEVIATIONS * deviation) / CELLS_OF_ALL)
+    losses = [(_loss(part), float(times)) for part, times in _gathered(node)]
+    one = max((loss.mean + DEVIATIONS * loss.deviation for loss, _ in losses), default=0.0)
+    mean = math.fsum(loss.share * loss.mean * times for loss, times in losses)
+    variance = math.fsum(loss.share * loss.deviation**2 * times for loss, times in losses)
+    every = mean + DEVIATIONS * math.sqrt(variance)
+    return max(INTERVAL, one / CELLS_OF_ONE, every / CELLS_OF_ALL)
 
 
-def _moments(node: Node) -> tuple[float, float]:
-    """About the mean and deviation of the loss of one run, from above."""
+@dataclass(frozen=True)
+class _Loss:
+    """About the mean and deviation of one run's loss where the record is in the sample."""
+
+    mean: float
+    deviation: float
+    share: float
+
+
+def _loss(node: Node) -> _Loss:
     inner, rate = (node.child, node.rate) if isinstance(node, PoissonSampled) else (node, 1)
-    if not isinstance(inner, (Gaussian, Laplace)):
-        return 1.0, 1.0
-    loss = float(enclose(1 / inner.noise_multiplier).mid())
     share = float(enclose(Fraction(1) * rate).mid())
-    return share * loss * max(1.0, loss), math.sqrt(share) * loss
+    if not isinstance(inner, (Gaussian, Laplace)):
+        return _Loss(1.0, 1.0, share)
+    loss = float(enclose(1 / inner.noise_multiplier).mid())
+    return _Loss(loss * max(1.0, loss), loss, share)
 
 
 # --- how it is answered --------------------------------------------------------------------------

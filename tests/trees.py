@@ -30,6 +30,7 @@ from tests.coarse import Cells, epsilon_lower, laplace, normal, response
 Tree = tuple[Node, Cells]
 DEPTH = 3
 TOLERANCE = 1e-8
+WIDTH = 0.05
 
 
 def draw(rng: random.Random, adjacency: str, depth: int = DEPTH) -> Tree:
@@ -152,7 +153,7 @@ def _violation(rng: random.Random) -> str:
     node, cells = draw(rng, adjacency)
     delta = Fraction(f"{10 ** -rng.uniform(2, 30):.3e}")
     scope = Scope(adjacency, "record", "central", "transcript")
-    bound = Account(node, scope).epsilon(delta)
+    bound = Account(node, scope, WIDTH).epsilon(delta)
     known = max(epsilon_lower(c, float(delta)) for c in (cells, cells.swapped))
     if bound.lower <= bound.upper and known * (1 - TOLERANCE) <= bound.upper:
         return ""

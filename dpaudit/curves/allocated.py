@@ -16,9 +16,9 @@ has the law of slot i, N(u_i, z^2 I) in the record's slot and N(0, z^2 I) elsewh
 records contribute is known and added).  The release is a post-processing of x; with |u_i| = 1
 fixed it is x itself, so that the pair is also reached.
 
-Outside the range of these laws the bounds stay sound but are loose: R_t decreases in t in the convex
-order (a reversed martingale), so that fewer slots dominate, and t = 1 is N(1/z, 1) against N(0, 1);
-from below, R >= X_i / t gives delta_t(x) >= delta_1(t x).
+Outside the range of these laws the bounds stay sound but are loose: R_t decreases in t in the
+convex order (a reversed martingale), so that fewer slots dominate, and t = 1 is N(1/z, 1) against
+N(0, 1); from below, R >= X_i / t gives delta_t(x) >= delta_1(t x).
 Source: Chua, Ghazi, Harrison, Leeman, Kamath, Kumar, Manurangsi, Sinha, Zhang 2025, "Balls-and-Bins
 sampling for DP-SGD" (the dominating pair); Feldman, Shenfeld 2025, "Privacy amplification by random
 allocation".
@@ -37,7 +37,16 @@ from dpaudit.arithmetic import Number, canonical, enclose
 from dpaudit.curves.averages import Law, law_of_mean
 from dpaudit.curves.cells import UNIT, Cells, trivial
 from dpaudit.curves.closed import cells_of
-from dpaudit.curves.discrete import Discrete, Grid, Side, discretise, discretiser
+from dpaudit.curves.discrete import (
+    MAXIMUM_NODES,
+    Discrete,
+    Floats,
+    Grid,
+    Side,
+    TooFine,
+    discretise,
+    discretiser,
+)
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.pairs import Allocated, Normal, Pair, Swapped
 
@@ -59,6 +68,8 @@ def allocated_cells(pair: Allocated, grid: Grid, side: Side) -> Cells | None:
     law, cut = law_of_mean(pair.noise_multiplier, int(pair.slots), grid.step, grid.tail, side)
     if max(cut) > LARGEST_CUT * grid.tail:
         return None
+    if law.span / grid.step > MAXIMUM_NODES:
+        raise TooFine(f"step {grid.width:g}: too fine for random allocation; take a larger one")
     if side is Side.UPPER:
         cells = _cells_of_nodes(law, grid.step)
     else:
@@ -66,9 +77,14 @@ def allocated_cells(pair: Allocated, grid: Grid, side: Side) -> Cells | None:
         law = replace(law, masses=law.masses[held], moments=law.moments[held])
         cells = np.ceil(np.log(law.moments / law.masses) / grid.width).astype(np.int64) - 1
     first = int(cells.min())
-    p, q = (np.bincount(cells - first, masses) for masses in (law.moments, law.masses))
+    p, q = (_summed(cells - first, masses) for masses in (law.moments, law.masses))
     relative = law.relative + (len(law.masses) + 16) * UNIT
     return Cells(grid.step, first, p, q, (0.0, cut[1]), (cut[0], 0.0), relative)
+
+
+def _summed(cells: Indices, masses: Floats) -> Floats:
+    found: Floats = np.bincount(cells, weights=masses).astype(np.float64)
+    return found
 
 
 def _cells_of_nodes(law: Law, step: Fraction) -> Indices:
@@ -117,7 +133,7 @@ def _known_cells(pair: Allocated, grid: Grid, side: Side) -> Cells | None:
 
 
 def _loose(pair: Allocated, grid: Grid, side: Side) -> Discrete:
-    """Bounds of (P, Q) for any noise and slots, that above also of (Q, P): see the module's text."""
+    """Bounds of (P, Q) for any noise and slots; the upper one is also a bound of (Q, P)."""
     found = discretise(Normal(1 / pair.noise_multiplier), grid, side)
     if side is Side.UPPER:
         return found

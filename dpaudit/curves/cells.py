@@ -33,7 +33,27 @@ UNIT = 2.0**-53
 SPLITTING = 32 * UNIT
 TINY = 1e-290
 EDGE_NODES = 4096
+ON_NODE = 1e-7
 Nodes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Masses:
+    """P and Q masses, each of which has its losses in one cell (index h, (index + 1) h]."""
+
+    index: Nodes
+    p: Floats
+    q: Floats
+
+    def moved(self, up: float, down: float) -> Masses:
+        return Masses(self.index, self.p * up, self.q * down)
+
+    def swapped(self) -> Masses:
+        """The same outcomes of (Q, P), in ascending order of loss."""
+        return Masses(-self.index[::-1] - 1, self.q[::-1], self.p[::-1])
+
+
+NO_ATOMS = Masses(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -41,7 +61,8 @@ class Cells:
     """P and Q masses of the cells (i h, (i+1) h], i = first, first + 1, ..., and of the two ends.
 
     ``below``: masses of losses up to ``first * h``; ``above``: beyond the last cell, infinite
-    losses included.
+    losses included.  ``atoms``: single outcomes, inside the cells and apart from ``p`` and ``q``
+    (each has a chord gap of its own, none where it lies on a node).
     """
 
     step: Fraction
@@ -51,6 +72,7 @@ class Cells:
     below: tuple[float, float]
     above: tuple[float, float]
     relative: float
+    atoms: Masses = NO_ATOMS
 
     def swapped(self) -> Cells:
         """Cells of (Q, P): losses change sign."""
@@ -62,6 +84,7 @@ class Cells:
             (self.above[1], self.above[0]),
             (self.below[1], self.below[0]),
             self.relative,
+            self.atoms.swapped(),
         )
 
     def discrete(self, side: Side) -> Discrete:
@@ -70,6 +93,11 @@ class Cells:
         if len(self.p) > MAXIMUM_NODES or self.relative + SPLITTING > h / 16:
             raise TooFine(f"step {h:g}: too fine for this pair; take a larger one")
         return _upper(self) if side is Side.UPPER else _lower(self)
+
+    @property
+    def parts(self) -> tuple[Masses, Masses]:
+        """The cells' own masses, and the atoms."""
+        return Masses(self.first + np.arange(len(self.p)), self.p, self.q), self.atoms
 
 
 def _moved(cells: Cells, sign: int) -> Cells:
@@ -84,6 +112,7 @@ def _moved(cells: Cells, sign: int) -> Cells:
         (cells.below[0] * up, cells.below[1] * down),
         (cells.above[0] * up, cells.above[1] * down),
         0.0,
+        cells.atoms.moved(up, down),
     )
 
 
@@ -94,26 +123,36 @@ def _times_x(q: Floats, loss: Floats) -> Floats:
     return np.where(q < TINY, 0.0, value)
 
 
-def _split(cells: Cells, side: Side) -> tuple[Floats, Floats]:
-    """P masses (a, b) for the lower and the upper end of every cell."""
-    h = float(cells.step)
-    scaled = _times_x(cells.q, (cells.first + np.arange(len(cells.p))) * h)
+def _split(part: Masses, h: float, side: Side) -> tuple[Floats, Floats]:
+    """P masses (a, b) for the lower and the upper end of every mass's cell."""
+    scaled = _times_x(part.q, part.index * h)
     if side is Side.LOWER:
-        scaled = np.where(cells.q < TINY, cells.p, scaled)
-    b = (cells.p - scaled) / -np.expm1(-h)
-    b = np.where(cells.q < TINY, np.clip(b, 0, cells.p), b)
-    return cells.p - b, b
+        scaled = np.where(part.q < TINY, part.p, scaled)
+    b = (part.p - scaled) / -np.expm1(-h)
+    b = np.where(part.q < TINY, np.clip(b, 0, part.p), b)
+    if side is Side.LOWER:
+        b = np.where(np.abs(b) <= ON_NODE * part.p, np.minimum(b, 0), b)
+    return part.p - b, b
+
+
+def _nodes(cells: Cells, splits: list[tuple[Floats, Floats]]) -> Floats:
+    """P masses of the nodes first, first + 1, ..., first + len(p) from the splits of both parts."""
+    masses = np.zeros(len(cells.p) + 1)
+    masses[:-1] = splits[0][0]
+    masses[1:] += splits[0][1]
+    at = cells.atoms.index - cells.first
+    np.add.at(masses, at, splits[1][0])
+    np.add.at(masses, at + 1, splits[1][1])
+    masses[0] += cells.below[0]
+    return masses
 
 
 def _upper(cells: Cells) -> Discrete:
     cells = _moved(cells, 1)
-    a, b = _split(cells, Side.UPPER)
-    top = np.array([(cells.first + len(a)) * float(cells.step)])
+    h = float(cells.step)
+    masses = _nodes(cells, [_split(part, h, Side.UPPER) for part in cells.parts])
+    top = np.array([(cells.first + len(cells.p)) * h])
     kept = min(float(_times_x(np.array([cells.above[1]]), top)[0]), cells.above[0])
-    masses = np.zeros(len(a) + 1)
-    masses[:-1] = a
-    masses[1:] += b
-    masses[0] += cells.below[0]
     masses[-1] += kept
     infinite = max(cells.above[0] - kept, 0.0)
     return Discrete(cells.step, cells.first, np.maximum(masses, 0), infinite).trimmed()
@@ -122,16 +161,14 @@ def _upper(cells: Cells) -> Discrete:
 def _lower(cells: Cells) -> Discrete:
     cells = _moved(cells, -1)
     h = float(cells.step)
-    a, b = _split(cells, Side.LOWER)
-    masses = np.zeros(len(a) + 1)
-    masses[:-1] = a
-    masses[1:] += b
-    masses[0] += cells.below[0]
-    gap = _lowering(cells, a, b)
-    start, end = _start(cells, masses, gap), _end(masses, gap, h)
+    splits = [_split(part, h, Side.LOWER) for part in cells.parts]
+    masses = _nodes(cells, splits)
+    lowering = _lowering(cells, splits)
+    start, end = _start(cells, masses, lowering), _end(masses, lowering, h)
     if start is None or end is None or start.node >= end.node:
         return trivial(cells.step)
-    hull = convexified(_second_differences(masses, gap, start, end, h), h)
+    signed = _second_differences(masses, lowering, start, end, h)
+    hull = convexified(signed, h)
     return trivial(cells.step) if hull is None else _discrete(cells, start.node, hull)
 
 
@@ -144,15 +181,49 @@ def trivial(step: Fraction) -> Discrete:
     return Discrete(step, 0, np.array([1.0]))
 
 
-def _lowering(cells: Cells, a: Floats, b: Floats) -> Floats:
-    """How much D is lowered at every node: the larger chord gap of its two cells."""
+@dataclass(frozen=True)
+class _Lowering:
+    """How far a chord of D may lie above delta.
+
+    ``node``: the larger gap of a node's two cells; ``smooth`` and ``atoms``: each cell's gap by
+    part; ``peak``: how far up its cell, from 0 to 1, the smooth part's gap is largest.
+    """
+
+    node: Floats
+    smooth: Floats
+    atoms: Floats
+    peak: Floats
+
+    def beside(self, cell: int, height: float, side: int) -> float:
+        """What the other end of a cell is lowered by where one end is lowered by ``height`` only.
+
+        The gap of the smooth part is a tent of that height over ``peak``; the line between the
+        two lowerings must not lie below it.  ``side``: 0 for a given left end, 1 for a right one.
+        """
+        peak = self.peak[cell] if side == 0 else 1 - self.peak[cell]
+        left, own = height - self.atoms[cell], self.smooth[cell]
+        if left < 0 or peak <= 0:
+            return np.inf
+        needed = own if left >= own else (own - (1 - peak) * left) / peak
+        return float(self.atoms[cell] + needed) * (1 + SPLITTING)
+
+
+def _lowering(cells: Cells, splits: list[tuple[Floats, Floats]]) -> _Lowering:
     h = float(cells.step)
+    smooth, peak = _gap(*splits[0], h)
+    own, _ = _gap(*splits[1], h)
+    atoms = np.bincount(cells.atoms.index - cells.first, own, len(smooth))
+    both = (smooth + atoms) * (1 + SPLITTING)
+    node = np.maximum(np.append(_gap_below(cells), both), np.append(both, 0.0))
+    return _Lowering(node, smooth, atoms, peak)
+
+
+def _gap(a: Floats, b: Floats, h: float) -> tuple[Floats, Floats]:
+    """Largest height of a chord of D over the lines of its ends, and where in the cell it is."""
     a, b = np.maximum(a, 0), np.maximum(b, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        gap = np.nan_to_num(a * (b * np.expm1(h)) / (a * np.exp(h) + b))
-    left, right = np.append(_gap_below(cells), gap), np.append(gap, 0.0)
-    largest: Floats = np.maximum(left, right) * (1 + SPLITTING)
-    return largest
+        peak = np.nan_to_num(b / (a * np.exp(h) + b))
+    return a * np.expm1(h) * peak, peak
 
 
 def _gap_below(cells: Cells) -> float:
@@ -177,34 +248,64 @@ class _End:
     next_height: float
 
 
-def _start(cells: Cells, masses: Floats, gap: Floats) -> _End | None:
-    """First node from which D exceeds 1 - x by the lowering at least."""
+def _start(cells: Cells, masses: Floats, lowering: _Lowering) -> _End | None:
+    """The node up to which the lower function is 1 - x; D exceeds that by the lowering from it on.
+
+    One node earlier does as well if the next is lowered by what its cell then needs.
+    """
     h = float(cells.step)
     at = np.arange(min(len(masses), EDGE_NODES, 2 + int(500 / h))) * h
     extra = _excess_below(cells)
     slope = extra + np.cumsum(masses[: len(at)] * np.exp(-at))
     excess = extra + np.expm1(h) * np.append(0.0, np.cumsum(np.exp(at[:-1]) * slope[:-1]))
-    bad = np.flatnonzero(excess < gap[: len(at)])
+    bad = np.flatnonzero(excess < lowering.node[: len(at)])
     node = int(bad[-1]) + 1 if len(bad) else 0
     if node + 1 >= len(at):
         return None
+    if node and excess[node - 1] >= (lowering.atoms + lowering.smooth)[node - 2 : node - 1].sum():
+        needed = lowering.beside(node - 1, float(excess[node - 1]), 0)
+        if needed <= excess[node]:
+            lowering.node[node] = max(needed, lowering.node[node])
+            node -= 1
     return _End(node, float(excess[node]), float(excess[node + 1]))
 
 
-def _end(masses: Floats, gap: Floats, h: float) -> _End | None:
-    """Last node up to which D exceeds the lowering."""
-    before = value = rest = 0.0
-    for node in range(len(masses) - 2, max(-1, len(masses) - EDGE_NODES), -1):
+def _end(masses: Floats, lowering: _Lowering, h: float) -> _End | None:
+    """The node from which the lower function is 0; D exceeds the lowering up to it.
+
+    One node later does as well if the one before is lowered by what its cell then needs.
+    """
+    last = len(masses) - 1
+    heights = [0.0]
+    rest = 0.0
+    for node in range(last - 1, max(-1, last - EDGE_NODES), -1):
         rest = np.exp(-h) * (masses[node + 1] + rest)
-        before, value = value, value + np.expm1(h) * rest
-        if before >= gap[node + 1] and before > 0:
-            return _End(node + 1, float(before), float(value))
+        heights.append(float(heights[-1] + np.expm1(h) * rest))
+        if heights[-2] > 0 and heights[-2] >= lowering.node[node + 1]:
+            return _End(*_later(node + 1, last, heights, lowering))
     return None
 
 
-def _second_differences(masses: Floats, gap: Floats, start: _End, end: _End, h: float) -> Floats:
+def _later(
+    node: int, last: int, heights: list[float], lowering: _Lowering
+) -> tuple[int, float, float]:
+    """The end one node later, where that is sound; ``heights`` are D at last, last - 1, ..."""
+    back = last - node
+    after = heights[back - 1]
+    gaps = lowering.smooth + lowering.atoms
+    if after >= gaps[node + 1 : node + 2].sum():
+        needed = lowering.beside(node, after, 1)
+        if needed <= heights[back]:
+            lowering.node[node] = max(needed, lowering.node[node])
+            return node + 1, after, heights[back]
+    return node, heights[back], heights[back + 1]
+
+
+def _second_differences(
+    masses: Floats, lowering: _Lowering, start: _End, end: _End, h: float
+) -> Floats:
     """P masses at the kinks of D - gap between the lines 1 - x (before) and 0 (after)."""
-    lowered = gap[start.node : end.node + 1].copy()
+    lowered = lowering.node[start.node : end.node + 1].copy()
     lowered[0], lowered[-1] = start.height, end.height
     signed = masses[start.node : end.node + 1].copy()
     rise = np.diff(lowered)

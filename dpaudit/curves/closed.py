@@ -14,17 +14,14 @@ from typing import Any
 import numpy as np
 
 from dpaudit.arithmetic import Number, enclose
-from dpaudit.curves.cells import UNIT, Cells
+from dpaudit.curves.cells import UNIT, Cells, Masses
 from dpaudit.curves.discrete import (
     MAXIMUM_NODES,
-    Discrete,
     Floats,
     Grid,
-    Side,
     TooFine,
-    discretiser,
 )
-from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.errors import InvalidParameter
 from dpaudit.pairs import Pair
 
 NORMAL_FACTOR = 32 * UNIT
@@ -32,20 +29,33 @@ LARGEST_LOSS = 1e7
 
 
 @dataclass(frozen=True)
-class Closed:
-    """Masses between edges of loss, (edges) -> (P, Q); the span of losses; the stated errors.
+class Outcomes:
+    """Single outcomes: their losses (infinite ones included), P masses and Q masses."""
 
-    Cells are (e_i, e_{i+1}]; ``edge_error`` bounds how far an edge's true loss lies from the
-    number given, ``relative`` the relative error of every tail of P and Q.
+    losses: Floats
+    p: Floats
+    q: Floats
+
+
+NO_OUTCOMES = Outcomes(np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A pair as smooth masses between edges of loss, (edges) -> (P, Q), and single outcomes.
+
+    Cells are (e_i, e_{i+1}]; ``edge_error`` bounds how far the true loss of an edge or an outcome
+    lies from the number given, ``relative`` the relative error of every tail of P and Q.
     """
 
     masses: Callable[[Floats], tuple[Floats, Floats]]
+    outcomes: Outcomes
     span: tuple[float, float]
     edge_error: float
     relative: float
 
 
-Maker = Callable[[Any, float], Closed]
+Maker = Callable[[Any, float], Closed | None]
 _MAKERS: dict[type[Pair], Maker] = {}
 
 
@@ -54,7 +64,6 @@ def closed_form(kind: type[Pair]) -> Callable[[Maker], Maker]:
 
     def register(function: Maker) -> Maker:
         _MAKERS[kind] = function
-        discretiser(kind)(_discrete)
         return function
 
     return register
@@ -75,10 +84,13 @@ def as_float(value: Number, place: str) -> float:
 
 
 def cells_of(pair: Pair, grid: Grid, lean: int) -> Cells | None:
-    """Cells of a closed pair; edges lie below their nodes (lean 1) or above (lean -1)."""
+    """Cells of a closed pair; None where the pair has no closed form."""
     form = closed(pair, grid.tail)
-    if form is None:
-        return None
+    return None if form is None else cells_from(form, grid, lean)
+
+
+def cells_from(form: Closed, grid: Grid, lean: int) -> Cells:
+    """Cells of a closed form; edges lie below their nodes (lean 1) or above (lean -1)."""
     h = grid.width
     low, high = (min(max(end, -LARGEST_LOSS), LARGEST_LOSS) for end in form.span)
     first, last = math.floor(low / h) - 1, math.ceil(high / h) + 1
@@ -86,13 +98,29 @@ def cells_of(pair: Pair, grid: Grid, lean: int) -> Cells | None:
         raise TooFine(f"step {h:g}: more than {MAXIMUM_NODES} nodes; take a larger one")
     inner = np.arange(first, last + 1) * h - lean * form.edge_error
     p, q = form.masses(np.concatenate(([-np.inf], inner, [np.inf])))
-    ends = ((float(p[0]), float(q[0])), (float(p[-1]), float(q[-1])))
+    atoms, ends = _placed(form.outcomes, inner, first)
     relative = form.relative + 2 * form.edge_error
-    return Cells(grid.step, first, p[1:-1], q[1:-1], *ends, relative)
+    return Cells(
+        grid.step,
+        first,
+        p[1:-1],
+        q[1:-1],
+        (float(p[0]) + ends[0], float(q[0]) + ends[1]),
+        (float(p[-1]) + ends[2], float(q[-1]) + ends[3]),
+        relative,
+        atoms,
+    )
 
 
-def _discrete(pair: Pair, grid: Grid, side: Side) -> Discrete:
-    cells = cells_of(pair, grid, 1)
-    if cells is None:
-        raise Unsupported(f"{type(pair).__name__}: no closed form")
-    return cells.discrete(side)
+def _placed(
+    outcomes: Outcomes, edges: Floats, first: int
+) -> tuple[Masses, tuple[float, float, float, float]]:
+    """Outcomes by cell, in ascending order of loss, and the masses (P, Q) below and above."""
+    order = np.argsort(outcomes.losses, kind="stable")
+    losses, p, q = (m[order] for m in (outcomes.losses, outcomes.p, outcomes.q))
+    cell = np.searchsorted(edges, losses, side="left") - 1
+    low, high = cell < 0, cell >= len(edges) - 1
+    inside = ~(low | high)
+    ends = tuple(float(m[side].sum()) for side in (low, high) for m in (p, q))
+    atoms = Masses(first + cell[inside], p[inside], q[inside])
+    return atoms, (ends[0], ends[1], ends[2], ends[3])

@@ -28,6 +28,7 @@ ATTEMPTS = 4
 LARGEST_STEP = 0.125
 SMALLEST_STEP = 2.0**-40
 ROUNDING_PARTS = 1e-3
+ALIGNMENT = 2.0**-40
 EFFORT = 2**22
 MOST_PARTS = 10**13
 
@@ -97,7 +98,9 @@ def aligned(parts: Parts, step: float) -> float:
     if len(anchors) != 1:
         return _short(step)
     anchor = anchors.pop()
-    return anchor / max(math.ceil(anchor / step), 1) if anchor > 0 else _short(step)
+    if anchor <= 0:
+        return _short(step)
+    return anchor / max(math.ceil(anchor / step), 1) * (1 - ALIGNMENT)
 
 
 def _short(step: float) -> float:

@@ -9,8 +9,16 @@ import numpy as np
 from scipy import special
 
 from dpaudit.arithmetic import Number, enclose
-from dpaudit.curves.cells import UNIT, Cells
-from dpaudit.curves.closed import Closed, as_float, cells_of, closed, closed_form
+from dpaudit.curves.cells import UNIT, Cells, Masses
+from dpaudit.curves.closed import (
+    NO_OUTCOMES,
+    Closed,
+    Outcomes,
+    as_float,
+    cells_of,
+    closed,
+    closed_form,
+)
 from dpaudit.curves.discrete import (
     MAXIMUM_NODES,
     Discrete,
@@ -82,15 +90,11 @@ def _normal(pair: Normal, tail: float) -> Closed:
     farthest = z + mu
     return Closed(
         masses,
+        NO_OUTCOMES,
         (-half - mu * z, half + mu * z),
         edge_error=4 * UNIT * (mu * farthest + half),
         relative=NORMAL_FACTOR + 4 * UNIT * farthest * farthest,
     )
-
-
-def point() -> Closed:
-    """Two equal distributions: all mass at loss 0."""
-    return _finite(np.array([0.0]), np.array([1.0]), np.array([1.0]), 0.0)
 
 
 # --- Laplace -------------------------------------------------------------------------------------
@@ -104,36 +108,31 @@ def _laplace(pair: LaplaceShift, tail: float) -> Closed:
         inner = np.clip(edges, -epsilon, epsilon)
         low, high = inner[:-1], inner[1:]
         part = -np.expm1((low - high) / 2) / 2
-        p, q = part * np.exp((high - epsilon) / 2), part * np.exp(-(epsilon + low) / 2)
-        small = math.exp(-epsilon) / 2
-        for loss, at_p, at_q in ((epsilon, 0.5, small), (-epsilon, small, 0.5)):
-            k = _cell(edges, np.array([loss]))
-            p[k] += at_p
-            q[k] += at_q
-        return p, q
+        return part * np.exp((high - epsilon) / 2), part * np.exp(-(epsilon + low) / 2)
 
-    return Closed(masses, (-epsilon, epsilon), 8 * UNIT * epsilon, 16 * UNIT * (1 + epsilon))
+    small = math.exp(-epsilon) / 2
+    ends = Outcomes(np.array([-epsilon, epsilon]), np.array([small, 0.5]), np.array([0.5, small]))
+    return Closed(masses, ends, (-epsilon, epsilon), 8 * UNIT * epsilon, 16 * UNIT * (1 + epsilon))
 
 
 # --- finitely many outcomes ----------------------------------------------------------------------
 
 
-def _cell(edges: Floats, losses: Floats) -> Any:
-    """Index of the cell (e_i, e_{i+1}] of every loss; -infinity is in the first."""
-    return np.maximum(np.searchsorted(edges, losses, side="left") - 1, 0)
+def point() -> Closed:
+    """Two equal distributions: all mass at loss 0."""
+    return finite(Outcomes(np.array([0.0]), np.array([1.0]), np.array([1.0])), 0.0)
 
 
-def _finite(losses: Floats, p: Floats, q: Floats, relative: float) -> Closed:
-    """Outcomes with their losses (within 8 roundings), P masses and Q masses."""
-    finite = losses[np.isfinite(losses)]
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+def finite(outcomes: Outcomes, relative: float) -> Closed:
+    """Outcomes with losses within 8 roundings, and masses within the relative error."""
+    finite = outcomes.losses[np.isfinite(outcomes.losses)]
+    span = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
 
     def masses(edges: Floats) -> tuple[Floats, Floats]:
-        cells, size = _cell(edges, losses), len(edges) - 1
-        return np.bincount(cells, p, size), np.bincount(cells, q, size)
+        return np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
 
-    error = 8 * UNIT * (1 + max(abs(low), abs(high)))
-    return Closed(masses, (low, high), error, relative + 4 * UNIT * len(losses))
+    error = 8 * UNIT * max(abs(span[0]), abs(span[1]))
+    return Closed(masses, outcomes, span, error, relative + 4 * UNIT * len(finite))
 
 
 @closed_form(Atoms)
@@ -141,7 +140,7 @@ def _atoms(pair: Atoms, tail: float) -> Closed:
     p = np.array([as_float(p, "P mass") for p, _ in pair.outcomes])
     q = np.array([as_float(q, "Q mass") for _, q in pair.outcomes])
     losses = np.array([atom_loss(*outcome) for outcome in pair.outcomes])
-    return _finite(losses, p, q, 4 * UNIT)
+    return finite(Outcomes(losses, p, q), 4 * UNIT)
 
 
 def atom_loss(p: Number, q: Number) -> float:
@@ -159,8 +158,7 @@ def _discrete_normal(pair: DiscreteNormal, tail: float) -> Closed:
         raise Unsupported(f"discrete normal noise moved by {shift:g}: expected a whole number")
     if shift == 0:
         return point()
-    z = quantile(tail) + 1
-    reach = math.ceil(z * math.sqrt(variance)) + 2
+    reach = math.ceil((quantile(tail) + 1) * math.sqrt(variance)) + 2
     if 2 * reach + abs(shift) > MAXIMUM_NODES:
         raise TooFine(f"discrete normal noise of variance {variance:g}: too many outcomes")
     k = np.arange(-reach + min(0.0, shift), reach + max(0.0, shift) + 1)
@@ -168,7 +166,18 @@ def _discrete_normal(pair: DiscreteNormal, tail: float) -> Closed:
     p, q = (np.exp(-((k - m) ** 2) / (2 * variance)) / total for m in (shift, 0.0))
     losses = shift * (2 * k - shift) / (2 * variance)
     farthest = float(np.max(k * k)) / variance + shift * shift / variance
-    return _finite(losses, p, q, 16 * UNIT * (8 + farthest))
+    cut = _cut(Outcomes(losses, p, q), tail)
+    return finite(cut, 16 * UNIT * (8 + farthest))
+
+
+def _cut(outcomes: Outcomes, tail: float) -> Outcomes:
+    """The same with what lies beyond its ends, at most ``tail``, at loss +-infinity."""
+    ends = Outcomes(np.array([-np.inf, np.inf]), np.full(2, tail), np.full(2, tail))
+    return Outcomes(
+        np.concatenate((outcomes.losses, ends.losses)),
+        np.concatenate((outcomes.p, ends.p)),
+        np.concatenate((outcomes.q, ends.q)),
+    )
 
 
 def _theta(variance: float) -> float:
@@ -183,17 +192,16 @@ def _theta(variance: float) -> float:
 
 
 @closed_form(Mixed)
-def _mixed(pair: Mixed, tail: float) -> Closed:
+def _mixed(pair: Mixed, tail: float) -> Closed | None:
     base = closed(pair.base, tail)
-    if base is None:
-        raise Unsupported(f"mixture over {type(pair.base).__name__}: no closed form")
-    rate = as_float(pair.rate, "rate")
-    return base if pair.rate == 1 else _mixture(base, rate)
+    if base is None or pair.rate == 1:
+        return base
+    return _mixture(base, as_float(pair.rate, "rate"))
 
 
 def _mixture(base: Closed, rate: float) -> Closed:
     """Losses log(1 - rate + rate exp(l)) for the losses l of the base."""
-    low, high = (mixed_loss(end, rate) for end in base.span)
+    low, high = map(float, mixed_losses(np.array(base.span), rate))
 
     def masses(edges: Floats) -> tuple[Floats, Floats]:
         p, q = base.masses(unmixed_loss(edges, rate))
@@ -201,18 +209,22 @@ def _mixture(base: Closed, rate: float) -> Closed:
 
     farthest = abs(low) + abs(high) + abs(math.log(rate))
     error = base.edge_error + 8 * UNIT * (2 + farthest + math.exp(-low))
-    return Closed(masses, (low, high), error, base.relative + 8 * UNIT)
+    inner = base.outcomes
+    losses = mixed_losses(inner.losses, rate)
+    outcomes = Outcomes(losses, (1 - rate) * inner.q + rate * inner.p, inner.q)
+    return Closed(masses, outcomes, (low, high), error, base.relative + 8 * UNIT)
 
 
-def mixed_loss(loss: float, rate: float) -> float:
+def mixed_losses(losses: Floats, rate: float) -> Floats:
     """log(1 - rate + rate exp(loss))."""
-    if loss > 30:
-        return loss + math.log(rate) + math.log1p((1 - rate) / rate * math.exp(-loss))
-    return math.log1p(rate * math.expm1(loss))
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = np.log1p(rate * np.expm1(np.minimum(losses, 30)))
+        rest = np.log1p((1 - rate) / rate * np.exp(-np.maximum(losses, 30)))
+    return np.where(losses > 30, losses + math.log(rate) + rest, near)
 
 
 def unmixed_loss(edges: Floats, rate: float) -> Floats:
-    """The loss that :func:`mixed_loss` takes to each edge; -infinity below its range."""
+    """The loss that :func:`mixed_losses` takes to each edge; -infinity below its range."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         near = np.log1p(np.maximum(np.expm1(np.minimum(edges, 30)) / rate, -1))
         far = edges - math.log(rate) + np.log1p(-(1 - rate) * np.exp(-np.maximum(edges, 30)))
@@ -220,42 +232,51 @@ def unmixed_loss(edges: Floats, rate: float) -> Floats:
 
 
 @closed_form(Swapped)
-def _swapped(pair: Swapped, tail: float) -> Closed:
+def _swapped(pair: Swapped, tail: float) -> Closed | None:
     base = closed(pair.base, tail)
     if base is None:
-        raise Unsupported(f"{type(pair.base).__name__} swapped: no closed form")
+        return None
 
     def masses(edges: Floats) -> tuple[Floats, Floats]:
         p, q = base.masses(-edges[::-1])
         return q[::-1], p[::-1]
 
-    return Closed(masses, (-base.span[1], -base.span[0]), base.edge_error, base.relative)
-
-
-@discretiser(Spliced)
-def _spliced(pair: Spliced, grid: Grid, side: Side) -> Discrete:
-    """Cells above loss 0 from one pair, below from the other; an atom at 0 takes the rest.
-
-    Source: Zhu, Dong, Wang 2022, Proposition 30 (sampling without replacement, replace-one).
-    """
-    above, below = cells_of(pair.above, grid, 1), cells_of(pair.below, grid, 1)
-    if above is None or below is None:
-        raise Unsupported("a splice of pairs without closed forms")
-    return spliced(above, below).discrete(side)
+    outcomes = Outcomes(-base.outcomes.losses, base.outcomes.q, base.outcomes.p)
+    span = (-base.span[1], -base.span[0])
+    return Closed(masses, outcomes, span, base.edge_error, base.relative)
 
 
 def spliced(above: Cells, below: Cells) -> Cells:
     """Cells from 0 on of ``above``, cells below 0 of ``below``, and the rest as loss 0."""
     high, low = _from_zero(above), _from_zero(below.swapped()).swapped()
-    p = np.concatenate((low.p, high.p))
-    q = np.concatenate((low.q, high.q))
-    rest_p = max(1 - math.fsum(p) - low.below[0] - high.above[0], 0.0)
-    rest_q = max(1 - math.fsum(q) - low.below[1] - high.above[1], 0.0)
-    p[len(low.p) - 1] += rest_p
-    q[len(low.q) - 1] += rest_q
-    right = rest_p + float(np.sum(high.p)) + high.above[0], rest_q + float(np.sum(high.q))
-    relative = max(above.relative, below.relative) + 8 * UNIT / max(min(right), 1e-6)
-    return Cells(above.step, low.first, p, q, low.below, high.above, relative)
+    rest_p = max(1 - _sum(low, high, 0), 0.0)
+    rest_q = max(1 - _sum(low, high, 1), 0.0)
+    atoms = Masses(
+        np.concatenate((low.atoms.index, [-1], high.atoms.index)),
+        np.concatenate((low.atoms.p, [rest_p], high.atoms.p)),
+        np.concatenate((low.atoms.q, [rest_q], high.atoms.q)),
+    )
+    right = min(1 - _sum(low, None, 0), 1 - _sum(low, None, 1))
+    return Cells(
+        above.step,
+        low.first,
+        np.concatenate((low.p, high.p)),
+        np.concatenate((low.q, high.q)),
+        low.below,
+        high.above,
+        max(above.relative, below.relative) + 16 * UNIT / max(right, 1e-6),
+        atoms,
+    )
+
+
+def _sum(low: Cells, high: Cells | None, which: int) -> float:
+    """P mass (0) or Q mass (1) of one or two sets of cells."""
+    parts = [low.below[which], *(float(m.sum()) for m in ((low.p, low.q)[which],))]
+    parts.append(float((low.atoms.p, low.atoms.q)[which].sum()))
+    if high is not None:
+        parts.append(float((high.p, high.q)[which].sum()) + high.above[which])
+        parts.append(float((high.atoms.p, high.atoms.q)[which].sum()))
+    return math.fsum(parts)
 
 
 def _from_zero(cells: Cells) -> Cells:
@@ -264,4 +285,6 @@ def _from_zero(cells: Cells) -> Cells:
     p, q = (np.append(np.zeros(lead), m[max(-cells.first, 0) :]) for m in (cells.p, cells.q))
     if len(p) == 0:
         p = q = np.zeros(1)
-    return Cells(cells.step, 0, p, q, (0.0, 0.0), cells.above, cells.relative)
+    kept = cells.atoms.index >= 0
+    atoms = Masses(cells.atoms.index[kept], cells.atoms.p[kept], cells.atoms.q[kept])
+    return Cells(cells.step, 0, p, q, (0.0, 0.0), cells.above, cells.relative, atoms)

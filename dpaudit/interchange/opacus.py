@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -26,7 +26,7 @@ HistoryRow = tuple[float, float, int]
 
 
 def from_opacus_history(
-    history: Iterable[tuple[Any, Any, Any]], adjacency: Adjacency | str = Adjacency.ADD_REMOVE
+    history: Sequence[tuple[Any, Any, Any]], adjacency: Adjacency | str = Adjacency.ADD_REMOVE
 ) -> Node:
     """The declaration of a history: ``steps`` Poisson samples at ``sample_rate`` a row.
 
@@ -36,6 +36,8 @@ def from_opacus_history(
     another type, a rate above 1, or a row that is not a triple.
     """
     norms = NORMS[choose(Adjacency, adjacency, "adjacency")]
+    if not isinstance(history, (list, tuple)):
+        raise InvalidParameter("history: expected a list of (noise_multiplier, sample_rate, steps)")
     return together([_run(row, f"history[{i}]", norms) for i, row in enumerate(history)])
 
 
@@ -146,6 +148,5 @@ class HistoryAccountant:
             raise InvalidParameter("state_dict: expected history and mechanism")
         if state_dict.get("mechanism") != self.mechanism():
             raise InvalidParameter(f"state_dict: of another mechanism than {self.mechanism()!r}")
-        rows = [tuple(row) for row in state_dict["history"]]
-        from_opacus_history(rows)
-        self.history = rows
+        from_opacus_history(state_dict["history"])
+        self.history = [(noise, rate, steps) for noise, rate, steps in state_dict["history"]]

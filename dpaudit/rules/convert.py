@@ -24,7 +24,7 @@ from dpaudit.arithmetic import (
 from dpaudit.calculus import Source, Step
 from dpaudit.domains import non_negative, probability
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.rules.intervals import epsilon_two_sided
+from dpaudit.rules.intervals import WIDTH, epsilon_two_sided
 from dpaudit.rules.rdp import order
 
 LARGEST = 100
@@ -72,7 +72,7 @@ def require_numbers(step: Step, delta: Number = 0) -> None:
         raise Unsupported(f"{step.node.head}: a number was asked for while {names} have no value")
 
 
-def from_gdp(step: Step, delta: Fraction) -> Converted:
+def from_gdp(step: Step, delta: Fraction, width: float) -> Converted:
     """Smallest epsilon with gaussian_delta(epsilon, mu) <= delta, in a bracket of 12 digits."""
     if is_infinite(step.value) or (delta == 0 and step.value != 0):
         return Converted(infinity(), None, {})
@@ -206,7 +206,7 @@ def _whole_order_search(value: Number) -> Search | None:
     return lambda objective: _best_whole_order(objective, largest)
 
 
-def from_zcdp(step: Step, delta: Fraction) -> Converted:
+def from_zcdp(step: Step, delta: Fraction, width: float) -> Converted:
     """Renyi conversion of the line rho * alpha at the best order."""
     if is_infinite(step.value):
         return Converted(infinity(), None, {})
@@ -214,7 +214,7 @@ def from_zcdp(step: Step, delta: Fraction) -> Converted:
     return _from_curve(lambda alpha: rho * _dyadic(alpha), delta)
 
 
-def from_rdp(step: Step, delta: Fraction) -> Converted:
+def from_rdp(step: Step, delta: Fraction, width: float) -> Converted:
     """Renyi conversion of the curve at the best order."""
     if is_infinite(step.value):
         return Converted(infinity(), None, {})
@@ -222,12 +222,12 @@ def from_rdp(step: Step, delta: Fraction) -> Converted:
     return _from_curve(lambda alpha: enclose(step.value, {order(): _dyadic(alpha)}), delta, search)
 
 
-def from_pure(step: Step, delta: Fraction) -> Converted:
+def from_pure(step: Step, delta: Fraction, width: float) -> Converted:
     """epsilon-DP is (epsilon, delta)-DP for every delta >= 0."""
     return Converted(_rounded(step.value), None, {})
 
 
-def from_approx(step: Step, delta: Fraction) -> Converted:
+def from_approx(step: Step, delta: Fraction, width: float) -> Converted:
     """(epsilon, delta') with delta' <= delta; infinite otherwise."""
     epsilon, own = step.value
     if is_infinite(own) or is_infinite(epsilon):
@@ -244,14 +244,14 @@ def _rounded(value: Number) -> Number:
     return infinity() if text == "inf" else Fraction(text)
 
 
-def from_profile(step: Step, delta: Fraction) -> Converted:
+def from_profile(step: Step, delta: Fraction, width: float) -> Converted:
     """The largest over the pairs; two-sided where some data reach a pair."""
-    found = epsilon_two_sided(step, delta)
+    found = epsilon_two_sided(step, delta, width)
     witness = {"upper": list(found.upper_rows), "lower": list(found.lower_rows)}
     return Converted(found.upper, found.lower, witness)
 
 
-CONVERSIONS: dict[str, tuple[Callable[[Step, Fraction], Converted], Source]] = {
+CONVERSIONS: dict[str, tuple[Callable[[Step, Fraction, float], Converted], Source]] = {
     "gdp": (from_gdp, BALLE_WANG),
     "profile": (from_profile, PROFILE_TO_DP),
     "pure": (from_pure, MONOTONE),
@@ -261,8 +261,10 @@ CONVERSIONS: dict[str, tuple[Callable[[Step, Fraction], Converted], Source]] = {
 }
 
 
-def to_approx(step: Step, delta: Fraction) -> Step:
+def to_approx(step: Step, delta: Fraction, width: float = WIDTH) -> Step:
     """The step's guarantee as (epsilon, delta) at the given delta, epsilon rounded outward.
+
+    ``width``: how far apart the two ends of a profile's epsilon may be.
 
     ``lower`` is set where the conversion is exact and the premise attained.
     Errors: Unsupported while the guarantee or delta still holds free symbols, or for a calculus
@@ -275,7 +277,7 @@ def to_approx(step: Step, delta: Fraction) -> Step:
         raise Unsupported(f"{step.calculus}: no conversion to (epsilon, delta); use {known}")
     require_numbers(step, delta)
     convert, cite = CONVERSIONS[step.calculus]
-    result = convert(step, delta)
+    result = convert(step, delta, width)
     reached = result.epsilon_lower if step.attained or step.calculus == "profile" else None
     return Step(
         calculus="approx",

@@ -35,7 +35,7 @@ from dpaudit.nodes import (
     RandomizedResponse,
     TruncatedDiscreteLaplace,
 )
-from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses, Pair, one
+from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses, Pair
 from dpaudit.rules.approx import APPROX
 from dpaudit.rules.gdp import GAUSSIAN
 from dpaudit.rules.profile import PROFILE
@@ -79,6 +79,15 @@ GAUSSIAN.absent(
 )
 
 
+def both(upper: Pair, *reached: Pair) -> Losses:
+    """A pair that dominates in both directions: every pair of runs has its opposite here.
+
+    What is reached (the pair itself where nothing else is named) is so in both directions as well.
+    """
+    below = reached or (upper,)
+    return Losses((upper,), (upper,), below, below)
+
+
 # --- discrete Gaussian noise ---------------------------------------------------------------------
 
 
@@ -97,7 +106,7 @@ def discrete_gaussian_curve(node: DiscreteGaussian) -> Number:
 @PROFILE.rule(DiscreteGaussian, cite=OWN_PAIR)
 def discrete_gaussian_pair(node: DiscreteGaussian) -> Losses:
     """The noise around ``sensitivity`` against the noise around 0."""
-    return one(DiscreteNormal(node.variance, node.sensitivity))
+    return both(DiscreteNormal(node.variance, node.sensitivity))
 
 
 # --- discrete Laplace noise ----------------------------------------------------------------------
@@ -183,9 +192,8 @@ def discrete_laplace_pair(node: DiscreteLaplace) -> Losses:
     move, scale = node.sensitivity, node.scale
     if not is_symbolic(move) and move <= KINKS:
         whole = 1 + exp(-1 / scale)
-        return one(Atoms(_by_loss(scale, int(move), 1 / whole, whole)))
-    upper, reached = Atoms(_coarser(scale, move)), LaplaceShift(move / scale)
-    return Losses((upper,), (upper.swapped,), (reached,), (reached.swapped,))
+        return both(Atoms(_by_loss(scale, int(move), 1 / whole, whole)))
+    return both(Atoms(_coarser(scale, move)), LaplaceShift(move / scale))
 
 
 def _by_loss(scale: Number, move: int, tail: Number, whole: Number) -> Outcomes:
@@ -254,12 +262,10 @@ def truncated_pair(node: TruncatedDiscreteLaplace) -> Losses:
     1 - delta dominates, and the move by 1 is reached.
     """
     if not is_symbolic(node.sensitivity) and node.sensitivity <= KINKS:
-        return one(_moved(node))
+        return both(_moved(node))
     smallest = TruncatedDiscreteLaplace(node.label, node.scale, node.bound, Fraction(1))
-    reached: Pair = _moved(smallest)
     told, epsilon = _told(node), node.sensitivity / node.scale
-    upper = Atoms((*_tells_all(told), *_answers(epsilon, 1 - told)))
-    return Losses((upper,), (upper.swapped,), (reached,), (reached.swapped,))
+    return both(Atoms((*_tells_all(told), *_answers(epsilon, 1 - told))), _moved(smallest))
 
 
 def _moved(node: TruncatedDiscreteLaplace) -> Atoms:
@@ -301,7 +307,7 @@ def randomized_response_pair(node: RandomizedResponse) -> Losses:
     whole = odds + node.choices - 1
     answers = ((odds / whole, 1 / whole), (1 / whole, odds / whole))
     rest = ((others / whole, others / whole),) if others != 0 else ()
-    return one(Atoms((*answers, *rest)))
+    return both(Atoms((*answers, *rest)))
 
 
 @RENYI.rule(RandomizedResponse, cite=WARNER, attained=always)

@@ -18,6 +18,7 @@ from dpaudit.arithmetic import (
     log,
     smaller,
     sqrt,
+    sum_over,
     sympify,
 )
 from dpaudit.calculus import Source, always
@@ -206,11 +207,9 @@ def fresh(*values: Any) -> Any:
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
-def moments(summand: Callable[[Any], Number], index: Any, first: int, last: Number) -> Number:
-    """The sum of a summand over index = first..last, left as a sum."""
-    import sympy
-
-    return sympy.Sum(summand(index), (index, first, sympify(last)))
+def summed(summand: Callable[[Any], Number], index: Any, first: int, last: Number) -> Number:
+    """The sum of a summand over index = first..last."""
+    return sum_over(summand(index), index, first, last)
 
 
 def exponential_moment(curve: Number, j: Number) -> Number:
@@ -239,7 +238,7 @@ def poisson_renyi(node: PoissonSampled, curve: Number) -> Number:
         weight = choose(n, j) * sympify(q) ** j * sympify(1 - q) ** (n - j)
         return weight * (exponential_moment(curve, j) - 1)
 
-    return log(1 + moments(summand, fresh(curve, q), 2, n)) / (n - 1)
+    return log(1 + summed(summand, fresh(curve, q), 2, n)) / (n - 1)
 
 
 @RENYI.rule(SampledWithoutReplacement, cite=RENYI_BATCH, adjacency=REPLACED)
@@ -258,13 +257,13 @@ def batch_renyi(node: SampledWithoutReplacement, curve: Number) -> Number:
         return curve
     index = fresh(curve, share)
     if is_gaussian(node.child):
-        return _batch(share, n, moments(_gaussian_term(share, n, curve), index, 2, n))
+        return _batch(share, n, summed(_gaussian_term(share, n, curve), index, 2, n))
     second = choose(n, 2) * share**2 * _ternary(4 * (exponential_moment(curve, 2) - 1), curve, 2)
 
     def summand(j: Any) -> Number:
         return choose(n, j) * sympify(share) ** j * 2 * exponential_moment(curve, j)
 
-    return _batch(share, n, second + moments(summand, index, 3, n))
+    return _batch(share, n, second + summed(summand, index, 3, n))
 
 
 def _batch(share: Number, n: Number, terms: Number) -> Number:
@@ -299,7 +298,7 @@ def central_moment(curve: Number, last: Number, outer: Any) -> Number:
     def summand(i: Any) -> Number:
         return (-1) ** i * choose(last, i) * exponential_moment(curve, i)
 
-    return moments(summand, fresh(curve, outer), 0, last)
+    return summed(summand, fresh(curve, outer), 0, last)
 
 
 @RENYI.rule(RandomAllocation, cite=MIXTURE)

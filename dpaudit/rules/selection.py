@@ -14,7 +14,6 @@ Source: Durfee, Rogers 2019; Dong, Durfee, Rogers 2020, Section 4.
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import pairwise
 
 from dpaudit.arithmetic import Number, exp, log, tanh, unknowns
 from dpaudit.calculus import Source, Step, always
@@ -26,8 +25,9 @@ from dpaudit.nodes import (
     Scores,
     SelectionNoise,
 )
-from dpaudit.pairs import Atoms, Losses, Pair
+from dpaudit.pairs import Atoms, Losses
 from dpaudit.rules.approx import APPROX
+from dpaudit.rules.discrete import both
 from dpaudit.rules.gdp import GAUSSIAN, corner
 from dpaudit.rules.profile import PROFILE
 from dpaudit.rules.pure import PURE
@@ -93,23 +93,19 @@ def range_losses(width: Number) -> Losses:
     convex and starts with slope -1, so it is a profile; it is drawn linearly in x between ``KINKS``
     equal steps of the loss, which is above it.  Reached: two candidates, for a few t.
     """
-    upper = Atoms(_stepped(width))
-    reached: tuple[Pair, ...] = tuple(_two_candidates(width, share) for share in TWO_CANDIDATES)
-    return Losses((upper,), (upper.swapped,), reached, tuple(pair.swapped for pair in reached))
+    return both(Atoms(_stepped(width)), *(_two_candidates(width, t) for t in TWO_CANDIDATES))
 
 
 def _stepped(width: Number) -> tuple[tuple[Number, Number], ...]:
     """(P, Q) masses at the losses r (2 i / KINKS - 1), from the rises of the slope.
 
-    Between sqrt(x) = y and z the slope is (1 - 2 e^(r/2) / (y + z)) / (e^r - 1).
+    Between sqrt(x) = y and z the slope is (1 - 2 e^(r/2) / (y + z)) / (e^r - 1), so the Q mass is
+    2 tanh(r / (2 KINKS)) e^(r - r i / KINKS) / (e^r - 1), half of that at the ends, P's e^loss Q's.
     """
-    step = exp(width / KINKS)
-    scale = 2 * exp(width) / ((exp(width) - 1) * (1 + step))
-    falls = [scale * exp(-width * i / KINKS) for i in range(KINKS)]
-    first, last = exp(width) / (exp(width) - 1), 1 / (exp(width) - 1)
-    masses = [before - after for before, after in pairwise((first, *falls, last))]
-    odds = [exp(width * Fraction(2 * i - KINKS, KINKS)) for i in range(KINKS + 1)]
-    return tuple((mass * x, mass) for mass, x in zip(masses, odds, strict=True))
+    unit = 2 * tanh(width / (2 * KINKS)) / (exp(width) - 1)
+    rises = [unit * exp(width * Fraction(KINKS - i, KINKS)) for i in range(KINKS + 1)]
+    rises[0], rises[KINKS] = rises[0] / 2, rises[KINKS] / 2
+    return tuple(zip(reversed(rises), rises, strict=True))
 
 
 def _two_candidates(width: Number, share: Fraction) -> Atoms:
@@ -269,12 +265,11 @@ def noisy_max_pairs(node: ReportNoisyMax) -> Losses:
     behind = exp(-width / 2) / 2
     if node.noise is SelectionNoise.LAPLACE:
         behind = behind * (1 + width / 4)
-    reached: tuple[Pair, ...] = (two_answers(1 - behind, behind),)
-    if node.noise is SelectionNoise.EXPONENTIAL:
-        half, far = Fraction(1, 2), exp(-width) / 2
-        reached = (*reached, Atoms(((half, far), (half, 1 - far))))
-    upper = pure_atoms(width)
-    return Losses((upper,), (upper,), reached, tuple(pair.swapped for pair in reached))
+    across = two_answers(1 - behind, behind)
+    if node.noise is SelectionNoise.LAPLACE:
+        return both(pure_atoms(width), across)
+    half, far = Fraction(1, 2), exp(-width) / 2
+    return both(pure_atoms(width), across, Atoms(((half, far), (half, 1 - far))))
 
 
 # --- above threshold -----------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def check(guarantee: Node, node: Node, **ranges: Any) -> Checked:
         (ApproxDP(2.3415, 1e-5), Gaussian("a", 1 / Fraction("0.57735")), "proved"),
         (ApproxDP(2.3414, 1e-5), Gaussian("a", 1 / Fraction("0.57735")), "refuted"),
         (ApproxDP(1, 0), Laplace("a", 1), "proved"),
-        (ApproxDP(0.999, 0), Laplace("a", 1), "unproved"),
+        (ApproxDP(0.999, 0), Laplace("a", 1), "refuted"),
         (ApproxDP(1, 0), A, "unproved"),
         (ApproxDP(1, 0.01), ApproxDP(1, 0.02), "unproved"),
         (ZCDP(0.49), ZCDP(0.5), "unproved"),
@@ -113,19 +113,20 @@ PARTED = Parallel(Gaussian("a", 2), Gaussian("b", 3))
 
 
 @pytest.mark.parametrize(
-    ("node", "outcome"),
+    ("node", "of_mu", "of_epsilon"),
     [
-        (PARTED, "refuted"),
-        (Compose(PARTED, A), "refuted"),
-        (Compose(PARTED, PARTED), "unproved"),
-        (Repeat(Parallel(Gaussian("a", 2 * k), Gaussian("b", 2)), 3, k), "unproved"),
-        (Assuming(A, Assumption("i", "s", Status.DECLARED)), "unproved"),
-        (Compose(A, GDP(0.5)), "unproved"),
+        (PARTED, "refuted", "refuted"),
+        (Compose(PARTED, A), "refuted", "refuted"),
+        (Compose(PARTED, PARTED), "unproved", "refuted"),
+        (Repeat(Parallel(Gaussian("a", 2 * k), Gaussian("b", 2)), 3, k), "unproved", "refuted"),
+        (Assuming(A, Assumption("i", "s", Status.DECLARED)), "unproved", "unproved"),
+        (Compose(A, GDP(0.5)), "unproved", "refuted"),
     ],
 )
-def test_only_what_one_record_reaches_is_refuted(node: Node, outcome: str) -> None:
-    assert check(GDP(0.1), node).outcome == outcome
-    assert check(ApproxDP(0.001, 1e-9), node).outcome == outcome
+def test_only_what_one_record_reaches_is_refuted(node: Node, of_mu: str, of_epsilon: str) -> None:
+    """A bound of mu that is not reached refutes nothing; a profile knows what is reached below."""
+    assert check(GDP(0.1), node).outcome == of_mu
+    assert check(ApproxDP(0.001, 1e-9), node).outcome == of_epsilon
 
 
 def test_a_violated_assumption_proves_nothing() -> None:
@@ -147,7 +148,7 @@ def test_a_violated_assumption_proves_nothing() -> None:
         (ZCDP(x**2 / 3), Gaussian("a", 1 / x), "refuted"),
         (GDP(sympy.sqrt(x**2 + y**2)), Compose(Gaussian("a", 1 / x), Gaussian("b", 1 / y)),
          "proved"),
-        (GDP(x + y), Compose(Gaussian("a", 1 / x), Gaussian("b", 1 / y)), "unproved"),
+        (GDP(x + y), Compose(Gaussian("a", 1 / x), Gaussian("b", 1 / y)), "proved"),
         (ZCDP(x**2 + y**2), Parallel(Gaussian("a", 1 / x), Gaussian("b", 1 / y)), "proved"),
         (ZCDP(x**2), Parallel(Gaussian("a", 1 / x), Gaussian("b", 1 / y)), "refuted"),
         (ZCDP(sympy.Max(x, y)), Parallel(ZCDP(x), ZCDP(y)), "proved"),
@@ -163,9 +164,14 @@ def test_a_violated_assumption_proves_nothing() -> None:
         (ZCDP(1), Gaussian("a", x), "refuted"),
         (PureDP(x), Laplace("a", 1 / x), "proved"),
         (PureDP(sympy.log(1 + x)), Laplace("a", 1 / x), "refuted"),
-        (ApproxDP(1, 0.1), Gaussian("a", x), "unsupported"),
-        (ApproxDP(1, x), ApproxDP(1, 0.1), "unsupported"),
+        (ApproxDP(1, 0.1), Gaussian("a", x), "refuted"),
+        (ApproxDP(1, x), ApproxDP(1, 0.1), "unproved"),
         (ApproxDP(x, 0.1), PureDP(1), "unproved"),
+        (ApproxDP(x, 0.1), PureDP(x), "proved"),
+        (ApproxDP(x, 0), PureDP(x / 2), "proved"),
+        (ApproxDP(1 + 2 * x, 0.1), Compose(ApproxDP(1, 0.05), ApproxDP(x, 0.05)), "proved"),
+        (ApproxDP(1 + x, 0.09), Compose(ApproxDP(1, 0.05), ApproxDP(x, 0.05)), "unproved"),
+        (ApproxDP(x, 0.1), NonPrivate("raw"), "unproved"),
     ],
 )  # fmt: skip
 def test_claims_about_symbols(guarantee: Node, node: Node, outcome: str) -> None:
@@ -199,7 +205,7 @@ def test_terms_are_compared_one_by_one() -> None:
         (ZCDP(1), ZCDP(x * y), {"x": (0.1, 2), "y": (0.1, 0.49)}, "proved"),
         (ZCDP(1), ZCDP(x * y), {"x": (0.1, 2)}, "unproved"),
         (ZCDP(0.26), ZCDP(x - x**2), {"x": (0.001, 0.999)}, "proved"),
-        (ZCDP(0.25), ZCDP(x - x**2), {"x": (0.001, 0.999)}, "unproved"),
+        (ZCDP(0.25), ZCDP(x - x**2), {"x": (0.001, 0.999)}, "proved"),
         (PureDP(1.73), Laplace("a", 1 / sympy.log(1 + x)), {"x": (0.1, 4.6)}, "proved"),
         (ZCDP(3), Gaussian("a", 1 / x), {"x": (2, 2)}, "proved"),
         (ZCDP(1), Gaussian("a", 1 / x), {"x": (2, 2)}, "refuted"),
@@ -217,16 +223,20 @@ def test_claims_over_a_range(guarantee: Node, node: Node, ranges: Any, outcome: 
 def test_ranges_of_counts_and_functions() -> None:
     node = Repeat(Gaussian("a", T(k)), K, k)
     bounded = {T(k): (2, 5), K: (1, 4)}
-    assert Claim(ZCDP(1), by="t", ranges=bounded).check(node, SCOPE).outcome is Outcome.UNPROVED
+    assert Claim(ZCDP(1), by="t", ranges=bounded).check(node, SCOPE).outcome is Outcome.PROVED
+    claim = Claim(ZCDP(Fraction(49, 100)), by="t", ranges=bounded)
+    assert claim.check(node, SCOPE).outcome is not Outcome.PROVED
     checked = Claim(ZCDP(Fraction(1, 100)), by="t", ranges=bounded).check(node, SCOPE)
     assert checked.outcome is Outcome.REFUTED
     assert Fraction(checked.values["T(k)"]).denominator == 1
     assert 1 <= int(checked.values["K"]) <= 4
     fixed = node.bind({K: 4})
     claim = Claim(ZCDP(Fraction(1, 2)), by="t", ranges={T(i): (2, 5) for i in range(1, 5)})
-    assert claim.check(fixed, SCOPE).outcome is Outcome.UNPROVED
-    claim = Claim(ZCDP(Fraction(51, 100)), by="t", ranges={T(i): (2, 5) for i in range(1, 5)})
     assert claim.check(fixed, SCOPE).outcome is Outcome.PROVED
+    claim = Claim(ZCDP(Fraction(49, 100)), by="t", ranges={T(i): (2, 5) for i in range(1, 5)})
+    checked = claim.check(fixed, SCOPE)
+    assert checked.outcome is Outcome.REFUTED
+    assert set(checked.values.values()) == {"2"}
 
 
 def test_refuting_values_keep_every_parameter_valid() -> None:

@@ -31,8 +31,9 @@ Outcome = tuple[Any, Any]
 
 
 def _both_ways(upper: Pair, reached: Pair | None = None) -> Losses:
+    """Each of these mechanisms can run either way round on some data."""
     below = upper if reached is None else reached
-    return Losses((upper,), (upper.swapped,), (below,), (below.swapped,))
+    return Losses(remove=(upper,), add=(upper,), reached_remove=(below,), reached_add=(below,))
 
 
 def _decay(distance: Any, scale: Any) -> Any:

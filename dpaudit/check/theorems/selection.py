@@ -40,26 +40,21 @@ def _range_curve(r: Any) -> Callable[[Any], Any]:
 
 
 def _range_losses(r: Any) -> Losses:
-    upper = Atoms(tuple(_range_outcomes(r)))
-    reached = [_two_outcomes(r, Fraction(share)) for share in SHARES]
-    return Losses(
-        (upper,), (upper.swapped,), tuple(reached), tuple(pair.swapped for pair in reached)
-    )
+    upper = (Atoms(tuple(_range_outcomes(r))),)
+    reached = tuple(_two_outcomes(r, Fraction(share)) for share in SHARES)
+    return Losses(upper, upper, reached, reached)
 
 
 def _range_outcomes(r: Any) -> Iterator[tuple[Any, Any]]:
     """Lines between points of (e^(r/2) - sqrt(x))^2 / (e^r - 1), at the losses 2 r i / STEPS - r.
 
-    The slope after point i is (1 - 2 e^r e^(-r i / STEPS) / (1 + e^(r / STEPS))) / (e^r - 1).
+    The slope is (1 - 2 e^r e^(-r i / STEPS) / (1 + e^(r / STEPS))) / (e^r - 1) after point i; it
+    rises by e^r e^(-r i / STEPS) 2 tanh(r / (2 STEPS)) / (e^r - 1) at inner points.
     """
-    e = exp(r) - 1
-    fall = exp(r) / e  # minus the slope, up to the constant 1 / (e^r - 1)
     for i in range(STEPS + 1):
-        after = 1 / e
-        if i < STEPS:
-            after = 2 * exp(r) / (e * (1 + exp(r / STEPS))) * exp(-r * i / STEPS)
-        yield (fall - after) * exp(r * Fraction(2 * i - STEPS, STEPS)), fall - after
-        fall = after
+        share = Fraction(1, 2) if i in (0, STEPS) else ONE
+        rise = 2 * share * tanh(r / (2 * STEPS)) / (exp(r) - 1)
+        yield rise * exp(r * Fraction(i, STEPS)), rise * exp(r * Fraction(STEPS - i, STEPS))
 
 
 def _two_outcomes(r: Any, share: Fraction) -> Atoms:
@@ -93,7 +88,7 @@ def _opposite(high: Any, low: Any) -> Atoms:
 
 def _pure_losses(epsilon: Any, *reached: Pair) -> Losses:
     upper = _opposite(1 / (1 + exp(-epsilon)), 1 / (1 + exp(epsilon)))
-    return Losses((upper,), (upper,), reached, tuple(pair.swapped for pair in reached))
+    return Losses((upper,), (upper,), reached, reached)
 
 
 # --- selection -----------------------------------------------------------------------------------

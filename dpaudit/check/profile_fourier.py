@@ -1,0 +1,269 @@
+"""The composed profile at one epsilon by direct Fourier sums, with the checker's own error bounds.
+
+Notation: h the step, t > 0 the tilt, factor f occurs T_f times with masses m_n at losses n h.
+Write w_n = m_n exp(t n h) / C_f (C_f a float near their sum), W for the composition of all w, K for
+half the period N, and k for the first index with k h > epsilon.  Then
+
+    delta(epsilon) - infinite = prod_f C_f^T_f exp(-t epsilon) R,   R = sum_{n >= k} W_n F(n),
+    F(n) = exp(-t y) (1 - exp(-y)),  y = n h - epsilon > 0.
+
+Folding W with period N changes R by at most max F times the W mass of indices outside of
+[k - K, k + K) (Chernoff).  The folded sum over n = k, ..., k + K - 1 is
+
+    (1/N) sum_j prod_f phi_f(j)^T_f G(j),   phi_f(j) = sum_n w_n exp(i z n),  z = 2 pi j / N,
+    G(j) = sum_n F(n) exp(-i z n),  two geometric sums.
+
+phi is summed directly at the frequencies that matter, which an FFT finds; at the others only the
+FFT's size and its error bound are used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpaudit.check.profile_cells import UNIT, Floats, NotConfirmed, ball
+from dpaudit.check.profile_nodes import Nodes
+
+Complexes = NDArray[np.complex128]
+LARGEST_PERIOD = 2**23
+FFT_FACTOR, BLOCK = 32.0, 256
+# Chernoff exponent of what is folded, and of the frequencies left out.
+FOLDED, LEFT_OUT = 46.0, 1e-11
+DIRECT_WORK = 2e8
+SHIFTS = (0.25, 0.4, 0.6, 0.8, 1.0, 1.3, 1.8)
+
+
+@dataclass(frozen=True)
+class Tilted:
+    """One factor's w at indices first, first + 1, ...; C = exp(shift) * total; its error."""
+
+    nodes: Nodes
+    times: int
+    w: Floats
+    shift: float
+    total: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class Sum:
+    """R as computed, and how far it may be off."""
+
+    value: float
+    error: float
+
+
+def delta_bound(
+    factors: Sequence[tuple[Nodes, int]], step: Fraction, tilt: float, epsilon: Fraction, sign: int
+) -> Fraction:
+    """A bound of the composition's delta from above (sign 1) or from below (sign -1).
+
+    Errors: NotConfirmed for a tilt or a size that cannot be computed with.
+    """
+    h = float(step)
+    if not (1e-6 < tilt < 1e4 and 1e-9 < h < 10):
+        raise NotConfirmed("tilt or step")
+    tilted = [_tilted(nodes, times, h, tilt) for nodes, times in factors]
+    moved = sum(t.times * t.nodes.shift for t in tilted) * 1.001
+    at = epsilon - sign * Fraction(moved)
+    first = math.floor(at / step) + 1
+    offset = float(first * step - at)
+    half = _half_period(tilted, h, tilt, first)
+    found = _folded_sum(tilted, h, tilt, (first, offset), half)
+    log_relative = [math.log1p(sign * (t.relative + t.nodes.relative)) * t.times for t in tilted]
+    return _assembled(tilted, found, tilt, at, sign, math.fsum(log_relative))
+
+
+def _tilted(nodes: Nodes, times: int, h: float, tilt: float) -> Tilted:
+    losses = (nodes.first + np.arange(len(nodes.masses))) * h
+    reach = float(np.max(np.abs(losses)))
+    if reach * max(tilt, 1) > 1e5:
+        raise NotConfirmed("losses too large for this tilt")
+    with np.errstate(divide="ignore"):
+        logs = np.log(nodes.masses) + tilt * losses
+    shift = float(np.max(logs))
+    extreme = tilt * reach > 600
+    exponents = logs - shift if extreme else tilt * losses - shift
+    w = np.exp(exponents) if extreme else nodes.masses * np.exp(exponents)
+    total = float(w.sum())
+    relative = UNIT * (16 + 4 * tilt * reach + 4 * abs(shift) + (1600 if extreme else 0))
+    return Tilted(nodes, times, w / total, shift, total, relative)
+
+
+def _log_moment(factor: Tilted, h: float, extra: float) -> float:
+    """log of sum w exp(extra n h)."""
+    losses = (factor.nodes.first + np.arange(len(factor.w))) * h
+    exponents = extra * losses
+    peak = float(exponents.max())
+    return math.log(float(factor.w @ np.exp(exponents - peak))) + peak
+
+
+def _half_period(tilted: Sequence[Tilted], h: float, tilt: float, first: int) -> int:
+    """A power of two K with W mass exp(-FOLDED) at most on either side of [first - K, first + K)."""
+    variance = 0.0
+    for t in tilted:
+        losses = (t.nodes.first + np.arange(len(t.w))) * h
+        mean = float(t.w @ losses)
+        variance += t.times * float(t.w @ (losses - mean) ** 2)
+    # Rounding of a moment is below a millionth; one is added to the exponent for all of them.
+    rounding = 1e-11 * sum(t.times for t in tilted)
+    if rounding > 1:
+        raise NotConfirmed("too many factors")
+    unit = math.sqrt(2 * FOLDED / (variance + h * h))
+    reach = 0.0
+    for sign in (1, -1):
+        ends = []
+        for share in SHIFTS:
+            extra = sign * unit * share
+            rise = math.fsum(t.times * _log_moment(t, h, extra) for t in tilted)
+            # exp(rise - extra y) <= exp(-FOLDED) for losses y beyond this one.
+            ends.append(sign * ((rise + FOLDED + 1) / extra - first * h))
+        reach = max(reach, min(ends))
+    half = 8
+    while half * h < reach + 2 * h:
+        half *= 2
+    if 2 * half > LARGEST_PERIOD:
+        raise NotConfirmed("the period is too long")
+    return half
+
+
+# --- the transform -------------------------------------------------------------------------------
+
+
+def _folded_sum(
+    tilted: Sequence[Tilted], h: float, tilt: float, place: tuple[int, float], half: int
+) -> Sum:
+    period = 2 * half
+    j = np.arange(half + 1)
+    weights, size = _geometric(j, h, tilt, place[1], half)
+    scale = np.where((j == 0) | (j == half), 1.0, 2.0) / period
+    by_fft = [_by_fft(t, period) for t in tilted]
+    with np.errstate(divide="ignore"):
+        bound = sum(t.times * np.log(np.abs(phi) + off) for t, (phi, off) in zip(tilted, by_fft, strict=True))
+    largest = scale * size * np.exp(np.minimum(bound, 700.0))
+    left = np.append(np.cumsum(largest[::-1])[::-1], 0.0)
+    kept = int(np.argmax(left <= LEFT_OUT * largest[0]))
+    phis = [
+        _direct(t, period, kept) if kept * len(t.w) <= DIRECT_WORK else (phi[:kept], off)
+        for t, (phi, off) in zip(tilted, by_fft, strict=True)
+    ]
+    values, errors = _powers(tilted, phis, place[0], period)
+    terms = values * weights[:kept]
+    total = float(scale[:kept] @ terms.real)
+    off = float(scale[:kept] @ (errors * np.abs(weights[:kept]) + np.abs(values) * size[:kept] * 64 * UNIT))
+    folded = 2 * math.exp(-FOLDED)
+    summed = 2 * len(terms) * UNIT * float(scale[:kept] @ np.abs(terms))
+    return Sum(total, (off + float(left[kept]) * 1.01 + folded + summed) * 1.01)
+
+
+def _by_fft(factor: Tilted, period: int) -> tuple[Complexes, float]:
+    """sum w_n exp(-i z n) relative to the first index, and a bound of each value's error.
+
+    Source: Higham 2002, Theorem 24.2, with a factor to spare.
+    """
+    w = factor.w
+    if len(w) > period:
+        w = np.bincount(np.arange(len(w)) % period, weights=w, minlength=period)
+    values = np.fft.rfft(w, period)
+    norm = math.sqrt(period * float(w @ w))
+    return values, FFT_FACTOR * UNIT * math.log2(period) * norm
+
+
+def _direct(factor: Tilted, period: int, kept: int) -> tuple[Complexes, float]:
+    """The same sums term by term: blocks of ``BLOCK`` indices, then the blocks."""
+    rows = -(-len(factor.w) // BLOCK)
+    w = np.zeros(rows * BLOCK)
+    w[: len(factor.w)] = factor.w
+    j = np.arange(kept)
+    inner = _turns(np.outer(np.arange(BLOCK), j), period)
+    outer = _turns(np.outer(np.arange(rows) * BLOCK, j), period)
+    blocks = w.reshape(rows, BLOCK) @ inner.real - 1j * (w.reshape(rows, BLOCK) @ inner.imag)
+    values = (blocks * outer.conj()).sum(axis=0)
+    return values, UNIT * (BLOCK + rows + 32) * 1.5 * float(factor.w.sum())
+
+
+def _turns(count: NDArray[np.int64], period: int) -> Complexes:
+    """exp(2 pi i count / period), the count reduced exactly first."""
+    angle = (count % period) * (2 * math.pi / period)
+    return np.cos(angle) + 1j * np.sin(angle)
+
+
+def _powers(
+    tilted: Sequence[Tilted], phis: Sequence[tuple[Complexes, float]], first: int, period: int
+) -> tuple[Complexes, Floats]:
+    """prod phi^T exp(-i z (index of the sum - first)), conjugated, and the error of each."""
+    kept = len(phis[0][0])
+    log_size, angle = np.zeros(kept), np.zeros(kept)
+    relative, bound = np.zeros(kept), np.zeros(kept)
+    start = 0
+    for t, (phi, off) in zip(tilted, phis, strict=True):
+        size = np.abs(phi)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(size)
+            log_size += t.times * logs
+            bound += t.times * np.log(size + off)
+            own = off / size + 16 * UNIT * (1 + np.abs(logs))
+            relative += t.times * np.nan_to_num(own, nan=np.inf, posinf=np.inf)
+        angle += t.times * np.angle(phi)
+        start += t.times * t.nodes.first
+    # The window begins at ``first``; conjugates: the FFT turns the other way.
+    turn = _turns(np.arange(kept) * ((first - start) % period), period)
+    size = np.exp(log_size)
+    values = size * (np.cos(angle) + 1j * np.sin(angle)) * turn
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = size * np.expm1(np.minimum(relative + 16 * UNIT * np.abs(angle), 700.0))
+    far = np.exp(bound) + size
+    return values, np.where(near < far, near, far)
+
+
+def _geometric(
+    j: NDArray[np.int64], h: float, tilt: float, offset: float, half: int
+) -> tuple[Complexes, Floats]:
+    """sum_{n=0}^{K-1} F(n) exp(i z n) with y = offset + n h, and the sizes of its two parts."""
+    angle = j * (math.pi / half)
+    sign = np.where(j % 2 == 0, 1.0, -1.0)
+    parts = []
+    for rate in (tilt, tilt + 1):
+        c = rate * h
+        gap = -math.expm1(-c) * np.cos(angle) + 2 * np.sin(angle / 2) ** 2 - 1j * math.exp(-c) * np.sin(angle)
+        last = math.exp(-min(c * half, 745.0))
+        parts.append(math.exp(-rate * offset) * (1 - sign * last) / gap)
+    return parts[0] - parts[1], np.abs(parts[0]) + np.abs(parts[1])
+
+
+# --- the bound -----------------------------------------------------------------------------------
+
+
+def _assembled(
+    tilted: Sequence[Tilted], found: Sum, tilt: float, at: Fraction, sign: int, log_relative: float
+) -> Fraction:
+    """prod C^T exp(-t epsilon) (R +- error) (1 +- relative), and the infinite losses above."""
+    import flint
+
+    with flint.ctx.workprec(128):
+        ratio = found.value + sign * found.error
+        if ratio <= 0 or not math.isfinite(ratio):
+            if sign < 0:
+                return Fraction(0)
+            raise NotConfirmed("no precision is left")
+        exponent = ball(0)
+        for t in tilted:
+            exponent += t.times * (ball(t.shift) + ball(t.total).log())
+        exponent += ball(log_relative) - ball(tilt) * ball(at) + ball(ratio).log()
+        value = exponent.exp() * (1 + sign * ball(2.0**-40))
+        if sign < 0:
+            return _fraction(value.lower())
+        infinite = sum((t.times * ball(t.nodes.infinite) for t in tilted), ball(0))
+        return _fraction((value + infinite).upper())
+
+
+def _fraction(point: Any) -> Fraction:
+    mantissa, exponent = point.man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)

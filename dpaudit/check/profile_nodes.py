@@ -1,0 +1,130 @@
+"""Node masses whose profile lies above, or below, that of a pair; see ``profile_cells``.
+
+Node masses m_i stand for g(x) = infinite + sum of m_i max(0, 1 - x exp(-l_i)), l_i the losses.
+
+Upper: a and b on their nodes; convex functions lie below their chords.
+
+Lower: with D the chords of delta, a chord exceeds the tangents of its cell by at most
+Gap = a b (e^h - 1) / (a e^h + b).  The chords of D_i - max of the two gaps at node i lie below
+delta; they start where delta has left 1 - x by that much, and end where it is that close to 0.
+Concave kinks are then cut off, which lowers them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpaudit.check.profile_cells import UNIT, Cells, Floats, NotConfirmed
+
+ROUNDING, CUMULATED = 64 * UNIT, 1e-9
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """P masses at the losses (first + i) h, each within ``shift`` of it, and infinite ones.
+
+    Masses are exact up to the factor 1 +- ``relative``.
+    """
+
+    first: int
+    masses: Floats
+    infinite: float
+    relative: float
+    shift: float
+
+
+def upper_nodes(cells: Cells) -> Nodes:
+    """A profile at least that of the cells' pair."""
+    masses = cells.on.copy()
+    masses[:-1] += cells.a
+    masses[1:] += cells.b
+    masses[0] += cells.below[0]
+    relative = cells.relative + ROUNDING
+    return Nodes(cells.first, masses, cells.above[0] * (1 + relative), relative, cells.shift)
+
+
+def lower_nodes(cells: Cells, h: float) -> Nodes:
+    """A profile at most that of the cells' pair; the mass above the last node is left out.
+
+    Errors: NotConfirmed where nothing is left.
+    """
+    masses = cells.on.copy()
+    masses[:-1] += cells.a
+    masses[1:] += cells.b
+    masses[0] += cells.below[0]
+    relative = 8 * cells.relative + ROUNDING
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gap = np.nan_to_num(cells.a * cells.b * math.expm1(h) / (cells.a * math.exp(h) + cells.b))
+    lowering = np.maximum(np.append(0.0, gap), np.append(gap, 0.0)) * (1 + relative)
+    excess, rest = _excess(cells, masses, h), _rest(cells, masses, h)
+    peak = int(np.argmax(masses))
+    low = np.flatnonzero(excess[: peak + 1] < lowering[: peak + 1])
+    high = np.flatnonzero(rest[peak:] < lowering[peak:])
+    start = int(low[-1]) + 1 if len(low) else 0
+    end = peak + int(high[0]) - 1 if len(high) else len(masses) - 1
+    if end - start < 2:
+        raise NotConfirmed("no node is left")
+    lowering[start], lowering[end] = excess[start], rest[end]
+    inside = slice(start, end + 1)
+    kinks = _kinks(masses[inside], lowering[inside], h, relative)
+    kinks[0] = (excess[start + 1] * (1 - CUMULATED) - lowering[start + 1]) / math.expm1(h)
+    kinks[-1] = (rest[end - 1] * (1 - CUMULATED) - lowering[end - 1]) / -math.expm1(-h)
+    return Nodes(cells.first + start, _convex(kinks, h), 0.0, ROUNDING, cells.shift)
+
+
+def _excess(cells: Cells, masses: Floats, h: float) -> Floats:
+    """delta - (1 - x) at every node: it grows by (x_{i+1} - x_i) times the Q mass up to i."""
+    losses = (cells.first + np.arange(len(masses))) * h
+    q = np.cumsum(masses * np.exp(-losses))
+    growth = np.cumsum(np.exp(losses[:-1]) * math.expm1(h) * q[:-1])
+    known = math.exp(losses[0]) * cells.below[1] * (1 - CUMULATED) - cells.below[0]
+    return max(known, 0.0) + np.append(0.0, growth)
+
+
+def _rest(cells: Cells, masses: Floats, h: float) -> Floats:
+    """delta at every node, without what is above: it falls by (x_{i+1} - x_i) Q(above i)."""
+    losses = (cells.first + np.arange(len(masses))) * h
+    q = np.cumsum((masses * np.exp(-losses))[:0:-1])
+    falls = np.exp(losses[-2::-1]) * math.expm1(h) * q
+    return np.append(0.0, np.cumsum(falls))[::-1]
+
+
+def _kinks(masses: Floats, lowering: Floats, h: float, relative: float) -> Floats:
+    """P masses of the kinks of D - lowering between its ends, lowered by their rounding errors."""
+    down, up = math.expm1(h), -math.expm1(-h)
+    rise = np.diff(lowering)
+    kinks = masses * (1 - 4 * relative)
+    kinks[1:-1] += rise[:-1] / up - rise[1:] / down
+    kinks[1:-1] -= relative * (lowering[:-2] + 2 * lowering[1:-1] + lowering[2:]) / up
+    return kinks
+
+
+def _convex(kinks: Floats, h: float) -> Floats:
+    """Kinks with no negative mass left, of a function that is nowhere larger.
+
+    A negative mass moves to its two neighbours with its P and Q mass kept: a chord instead of a
+    concave kink.  Without a left neighbour it moves to the right one.
+    """
+    if np.all(kinks >= 0):
+        return kinks
+    stack: list[tuple[int, float]] = []
+    for node, mass in enumerate(kinks.tolist()):
+        while stack and stack[-1][1] < 0:
+            at, negative = stack.pop()
+            if not stack:
+                mass += negative
+                continue
+            left, kept = stack[-1]
+            share = math.expm1((left - at) * h) / math.expm1((left - node) * h)
+            mass += negative * share * (1 + ROUNDING)
+            stack[-1] = left, kept + negative * (1 - share) * (1 + ROUNDING)
+        stack.append((node, mass))
+    if stack[-1][1] < 0:
+        raise NotConfirmed("a profile that is not convex at its end")
+    convex = np.zeros(len(kinks))
+    for node, mass in stack:
+        convex[node] = mass
+    return convex

@@ -1,0 +1,73 @@
+"""Discretisers of the pairs with closed forms, and of mixtures, swaps and splices of any others."""
+
+from __future__ import annotations
+
+from dpaudit.curves import values
+from dpaudit.curves.closed import cells_of
+from dpaudit.curves.convolved import mixture_of
+from dpaudit.curves.discrete import Discrete, Grid, Side, discretise, discretiser
+from dpaudit.curves.families import spliced
+from dpaudit.errors import Unsupported
+from dpaudit.pairs import (
+    Atoms,
+    DiscreteNormal,
+    LaplaceShift,
+    Mixed,
+    Normal,
+    Pair,
+    Product,
+    Spliced,
+    Swapped,
+)
+
+
+@discretiser(Normal)
+@discretiser(LaplaceShift)
+@discretiser(DiscreteNormal)
+@discretiser(Atoms)
+def _closed(pair: Pair, grid: Grid, side: Side) -> Discrete:
+    cells = cells_of(pair, grid, 1)
+    if cells is None:
+        raise Unsupported(f"{type(pair).__name__}: no closed form")
+    return cells.discrete(side)
+
+
+@discretiser(Mixed)
+def _mixed(pair: Mixed, grid: Grid, side: Side) -> Discrete:
+    cells = cells_of(pair, grid, 1)
+    if cells is not None:
+        return cells.discrete(side)
+    base = discretise(pair.base, grid, side)
+    return base if pair.rate == 1 else mixture_of(base, pair.rate, grid, side)
+
+
+@discretiser(Swapped)
+def _swapped(pair: Swapped, grid: Grid, side: Side) -> Discrete:
+    cells = cells_of(pair, grid, 1)
+    if cells is not None:
+        return cells.discrete(side)
+    if isinstance(pair.base, Mixed):
+        return _swapped_mixture(pair.base, grid, side)
+    return values.swapped(discretise(pair.base, grid, side), side)
+
+
+def _swapped_mixture(pair: Mixed, grid: Grid, side: Side) -> Discrete:
+    """(Q, (1 - rate) Q + rate P) has the profile of the mixture, turned over."""
+    return values.swapped(_mixed(pair, grid, side), side)
+
+
+@discretiser(Spliced)
+def _spliced(pair: Spliced, grid: Grid, side: Side) -> Discrete:
+    """Cells above loss 0 from one pair, below from the other; an atom at 0 takes the rest.
+
+    Source: Zhu, Dong, Wang 2022, Proposition 30 (sampling without replacement, replace-one).
+    """
+    above, below = cells_of(pair.above, grid, 1), cells_of(pair.below, grid, 1)
+    if above is not None and below is not None:
+        return spliced(above, below).discrete(side)
+    return values.joined(
+        discretise(pair.above, grid, side), discretise(pair.below, grid, side), side
+    )
+
+
+__all__ = ["Product"]

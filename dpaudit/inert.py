@@ -1,0 +1,42 @@
+"""Finite sums and minima as expressions that SymPy leaves alone.
+
+Whenever an expression around a ``Sum`` or ``Min`` of numbers changes, SymPy evaluates it to learn
+its sign, which takes minutes where they are nested.  These two never look like numbers to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+
+
+class InertSum(sympy.Sum):  # type: ignore[misc]
+    """A sum over finitely many whole numbers."""
+
+    @property
+    def is_number(self) -> bool:
+        return False
+
+    def _eval_evalf(self, prec: int) -> Any:
+        index, first, last = self.limits[0]
+        if not (first.is_Integer and last.is_Integer):
+            return self
+        rounds = range(int(first), int(last) + 1)
+        terms = (self.function.xreplace({index: sympy.Integer(k)}) for k in rounds)
+        return sympy.Add(*(term._eval_evalf(prec) for term in terms))
+
+
+class Lesser(sympy.Function):  # type: ignore[misc]
+    """The smaller of two real numbers."""
+
+    nargs = 2
+    is_extended_real = True
+
+    @property
+    def is_number(self) -> bool:
+        return False
+
+    def _eval_evalf(self, prec: int) -> Any:
+        first, second = (argument._eval_evalf(prec) for argument in self.args)
+        return sympy.Min(first, second)

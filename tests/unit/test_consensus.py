@@ -1,0 +1,183 @@
+"""Routes that must meet: what is asked, what is skipped with its reason, what is a disagreement."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy
+
+from dpaudit import consensus, oracle
+from dpaudit.arithmetic import infinity
+from dpaudit.consensus import Route, claimed, cross_check
+from dpaudit.errors import Disagreement, InvalidParameter, Unsupported
+from dpaudit.nodes import (
+    ApproxDP,
+    Compose,
+    Gaussian,
+    Laplace,
+    Node,
+    NonPrivate,
+    Parallel,
+    PoissonSampled,
+    PureDP,
+    Repeat,
+)
+from dpaudit.scope import Scope
+
+ADD_REMOVE = Scope("add_remove", "record", "central", "transcript")  # type: ignore[arg-type]
+REPLACE_ONE = ADD_REMOVE.under("replace_one")
+LEAF = Gaussian("gaussian", 1)
+DELTA = Fraction(1, 10**5)
+
+
+def test_routes_to_one_gaussian_meet() -> None:
+    found = cross_check(LEAF, ADD_REMOVE, 1e-5)
+    names = {route.name for route in found.routes}
+    assert names >= {"gdp", "zcdp", "rdp", "profile", "dp-accounting rdp", "dp-accounting pld"}
+    assert "dp-accounting pld, optimistic" in names
+    assert {name for name, _ in found.skipped} == {"pure", "approx"}
+    assert found.highest_lower.lower <= found.lowest_upper.upper
+    assert float(found.highest_lower.lower) == pytest.approx(4.3771781, abs=1e-6)
+    assert float(found.lowest_upper.upper) == pytest.approx(4.3771781, abs=1e-6)
+    assert all(route.lower <= found.lowest_upper.upper for route in found.routes)
+
+
+def test_the_table_is_rounded_outward() -> None:
+    table = cross_check(Laplace("laplace", 3), ADD_REMOVE, 0, [claimed("theirs", 1 / 3)]).table()
+    assert table["delta"] == "0"
+    rows = {row["route"]: row for row in table["routes"]}
+    assert Fraction(rows["pure"]["epsilon_upper"]) >= Fraction(1, 3)
+    assert Fraction(rows["theirs"]["epsilon_upper"]) >= Fraction(1 / 3)
+    reasons = {row["route"]: row["reason"] for row in table["skipped"]}
+    assert "delta 0" in reasons["dp-accounting rdp"]
+
+
+@pytest.mark.parametrize("upper", [0.0, 4.37717])
+def test_an_upper_bound_below_a_lower_bound_is_a_disagreement(upper: float) -> None:
+    with pytest.raises(Disagreement, match=r"theirs says epsilon <= .*one of them is wrong"):
+        cross_check(LEAF, ADD_REMOVE, 1e-5, [claimed("theirs", upper)])
+
+
+def test_a_lower_bound_above_an_upper_bound_is_a_disagreement() -> None:
+    with pytest.raises(Disagreement, match=r"theirs says epsilon >= 4\.3772"):
+        cross_check(LEAF, ADD_REMOVE, 1e-5, [claimed("theirs", math.inf, 4.3772)])
+
+
+@pytest.mark.parametrize(("upper", "lower"), [(4.3772, 0.0), (math.inf, 4.3771), (9.0, 4.0)])
+def test_an_interval_that_meets_is_no_disagreement(upper: float, lower: float) -> None:
+    found = cross_check(LEAF, ADD_REMOVE, 1e-5, [claimed("theirs", upper, lower)])
+    assert found.routes[0].name == "theirs"
+
+
+def test_a_route_of_our_own_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consensus, "rdp_epsilon_upper", lambda *_: 4.0)
+    with pytest.raises(Disagreement, match="dp-accounting rdp says epsilon <= 4, "):
+        cross_check(LEAF, ADD_REMOVE, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower"), [(math.nan, 0), (-1, 0), (1, math.nan), (1, -1), (1, math.inf)]
+)
+def test_what_is_no_interval_is_refused(upper: float, lower: float) -> None:
+    with pytest.raises(InvalidParameter, match="theirs"):
+        claimed("theirs", upper, lower)
+    assert claimed("theirs", math.inf) == Route("theirs", Fraction(0), infinity())
+
+
+@pytest.mark.parametrize("delta", [-0.1, 1, math.nan, "x", None])
+def test_a_bad_delta_is_refused(delta: Any) -> None:
+    with pytest.raises(InvalidParameter, match="delta"):
+        cross_check(LEAF, ADD_REMOVE, delta)
+
+
+def test_what_no_route_covers_is_refused() -> None:
+    noise = Gaussian("gaussian", sympy.Symbol("sigma", positive=True))
+    with pytest.raises(Unsupported, match="no route answers"):
+        cross_check(noise, ADD_REMOVE, 1e-5)
+
+
+def test_no_privacy_is_infinite_on_every_route() -> None:
+    found = cross_check(Compose(NonPrivate("a count"), LEAF), ADD_REMOVE, 1e-5)
+    assert {route.upper for route in found.routes} == {infinity()}
+
+
+def test_opaque_leaves_are_asked_of_our_own_routes_alone() -> None:
+    found = cross_check(Compose(PureDP(1), ApproxDP(1, 1e-6)), ADD_REMOVE, 1e-5)
+    assert {route.name for route in found.routes} == {"approx", "profile"}
+    reasons = dict(found.skipped)
+    assert "no event for PureDP" in reasons["dp-accounting pld"]
+
+
+# --- what is asked of dp-accounting --------------------------------------------------------------
+
+
+def test_no_loss_distribution_is_asked_below_its_round_off() -> None:
+    for ask in (oracle.pld_epsilon_upper, oracle.pld_epsilon_lower):
+        assert ask(LEAF, ADD_REMOVE, oracle.SMALLEST_DELTA) > 6
+        with pytest.raises(Unsupported, match="round-off"):
+            ask(LEAF, ADD_REMOVE, oracle.SMALLEST_DELTA / 2)
+
+
+@pytest.mark.parametrize(
+    "ask", [oracle.rdp_epsilon_upper, oracle.pld_epsilon_upper, oracle.pld_epsilon_lower]
+)
+@pytest.mark.parametrize(
+    "node",
+    [
+        Parallel(LEAF, Laplace("laplace", 1)),
+        PureDP(1),
+        Gaussian("gaussian", sympy.Symbol("sigma", positive=True)),
+        Repeat(LEAF, sympy.Symbol("T", integer=True, positive=True)),
+        Compose(*(Gaussian("gaussian", k) for k in range(1, oracle.MOST_EVENTS + 2))),
+    ],
+    ids=lambda node: node.head,
+)
+def test_what_it_cannot_be_asked_is_refused(ask: Any, node: Node) -> None:
+    with pytest.raises(Unsupported):
+        ask(node, ADD_REMOVE, DELTA)
+
+
+def test_a_sample_under_replace_one_has_no_lower_bound() -> None:
+    with pytest.raises(Unsupported, match="replace_one"):
+        oracle.pld_epsilon_lower(PoissonSampled(LEAF, 0.5), REPLACE_ONE, DELTA)
+
+
+@pytest.mark.parametrize("noise", [Fraction(1, 100), Fraction(1, 5), 1, 1000])
+@pytest.mark.parametrize("count", [1, 100, 10**6])
+def test_the_grid_grows_before_the_memory_does(noise: Any, count: int) -> None:
+    """PLD of one Gaussian(0.01) on the usual grid takes minutes, then all memory."""
+    node = Repeat(Gaussian("gaussian", noise), count)
+    interval = oracle._interval(node)
+    mu = math.sqrt(count) / noise
+    assert interval >= oracle.INTERVAL
+    assert (mu**2 / 2 + 20 * mu) / interval <= 2 * oracle.CELLS_OF_ALL
+
+
+def test_equal_parts_are_counted_together() -> None:
+    node = Compose(LEAF, Repeat(Compose(LEAF, Laplace("laplace", 2)), 3), LEAF)
+    assert dict(oracle._gathered(node)) == {LEAF: 5, Laplace("laplace", 2): 3}
+    tree: Node = LEAF
+    for _ in range(300):
+        tree = Compose(tree, tree)
+    assert oracle._gathered(tree) == [(LEAF, 2**300)]
+
+
+def test_gaussians_in_one_batch_are_one_gaussian() -> None:
+    batch = Compose(Repeat(Gaussian("gaussian", 3), 9), Repeat(Gaussian("other", 4), 16))
+    (found, times) = oracle._gathered(Repeat(PoissonSampled(batch, 0.5), 7))[0]
+    assert (found.child.noise_multiplier**2, times) == (Fraction(1, 2), 7)  # type: ignore[attr-defined]
+
+
+def test_negative_divergences_are_not_read_as_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dp_accounting.rdp import RdpAccountant
+
+    for value in (-1e-3, math.nan):
+        monkeypatch.setattr(
+            RdpAccountant, "rdp", property(lambda self, v=value: np.array([v, 1.0]))
+        )
+        with pytest.raises(Unsupported, match="negative"):
+            oracle.rdp_epsilon_upper(LEAF, ADD_REMOVE, DELTA)
