@@ -53,8 +53,9 @@ class NotConfirmed(Exception):
 class Cells:
     """Cells from node ``first`` on; their masses (a, b), and masses ``on`` the nodes themselves.
 
-    ``below`` and ``above``: (P, Q) masses outside; infinite losses are above.  ``relative``: error
-    of every mass; ``shift``: how far the loss of a mass may lie from its node.
+    ``below`` and ``above``: (P, Q) masses outside.  ``infinite``: P mass where Q has none, and Q
+    mass where P has none.  ``relative``: error of every mass; ``shift``: how far the loss of a mass
+    may lie from its node.
     """
 
     first: int
@@ -65,6 +66,7 @@ class Cells:
     above: tuple[float, float]
     relative: float
     shift: float = 0.0
+    infinite: tuple[float, float] = (0.0, 0.0)
 
     def swapped(self, h: float) -> Cells:
         """Cells of (Q, P): losses change sign."""
@@ -79,6 +81,7 @@ class Cells:
             (self.below[1], self.below[0]),
             self.relative + UNIT * (8 + 4 * reach),
             self.shift,
+            (self.infinite[1], self.infinite[0]),
         )
 
 
@@ -317,8 +320,8 @@ def _with_atoms(made: Cells, atoms: Sequence[Mass], grid: Grid) -> Cells:
     for p, q in atoms:
         if not (p > 0 or p == 0) or not (q > 0 or q == 0):
             raise NotConfirmed("an atom that may be empty")
-    lost = sum(_up(p) for p, q in atoms if q == 0)
-    never = sum(_up(q) for p, q in atoms if p == 0)
+    lost = math.fsum(_up(p) for p, q in atoms if q == 0)
+    never = math.fsum(_up(q) for p, q in atoms if p == 0)
     made = _widened(made, [node for node, *_ in placed])
     for node, a, b, on in placed:
         k = node - made.first
@@ -328,8 +331,7 @@ def _with_atoms(made: Cells, atoms: Sequence[Mass], grid: Grid) -> Cells:
             made.b[k] += b
     return replace(
         made,
-        above=(made.above[0] + lost, made.above[1]),
-        below=(made.below[0], made.below[1] + never),
+        infinite=(lost, never),
         relative=made.relative + UNIT * (8 + len(atoms)),
         shift=max(made.shift, ON_NODE * grid.h) if placed else made.shift,
     )
@@ -437,6 +439,8 @@ def _spliced(pair: Spliced, grid: Grid) -> Cells:
     if not mirrored:
         raise NotConfirmed("Spliced")
     right, left = cells(above, grid), cells(below, grid)
+    if any((*right.infinite, *left.infinite)):
+        raise NotConfirmed("Spliced with infinite losses")
     zero, centre = -right.first, -left.first
     if not (0 <= zero < len(right.a) and 0 < centre < len(left.on)):
         raise NotConfirmed("Spliced without a loss of 0")

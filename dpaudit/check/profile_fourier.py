@@ -20,7 +20,7 @@ FFT's size and its error bound are used.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -100,9 +100,10 @@ def _tilted(nodes: Nodes, times: int, h: float, tilt: float) -> Tilted:
 def _log_moment(factor: Tilted, h: float, extra: float) -> float:
     """log of sum w exp(extra n h)."""
     losses = (factor.nodes.first + np.arange(len(factor.w))) * h
-    exponents = extra * losses
-    peak = float(exponents.max())
-    return math.log(float(factor.w @ np.exp(exponents - peak))) + peak
+    with np.errstate(divide="ignore"):
+        logs = np.log(factor.w) + extra * losses
+    peak = float(logs.max())
+    return math.log(float(np.exp(logs - peak).sum())) + peak
 
 
 def _half_period(tilted: Sequence[Tilted], h: float, tilt: float, first: int) -> int:
@@ -144,17 +145,16 @@ def _folded_sum(
     j = np.arange(half + 1)
     weights, size = _geometric(j, h, tilt, place[1], half)
     scale = np.where((j == 0) | (j == half), 1.0, 2.0) / period
-    by_fft = [_by_fft(t, period) for t in tilted]
-    with np.errstate(divide="ignore"):
-        bound = sum(t.times * np.log(np.abs(phi) + off) for t, (phi, off) in zip(tilted, by_fft, strict=True))
+    bound = np.zeros(half + 1)
+    for t in tilted:
+        phi, off = _by_fft(t, period)
+        bound += t.times * np.log(np.abs(phi) + off)
     largest = scale * size * np.exp(np.minimum(bound, 700.0))
     left = np.append(np.cumsum(largest[::-1])[::-1], 0.0)
     kept = int(np.argmax(left <= LEFT_OUT * largest[0]))
-    phis = [
-        _direct(t, period, kept) if kept * len(t.w) <= DIRECT_WORK else (phi[:kept], off)
-        for t, (phi, off) in zip(tilted, by_fft, strict=True)
-    ]
-    values, errors = _powers(tilted, phis, place[0], period)
+    directly = kept * sum(len(t.w) for t in tilted) <= DIRECT_WORK
+    phis = (_direct(t, period, kept) if directly else _by_fft(t, period) for t in tilted)
+    values, errors = _powers(tilted, phis, (place[0], period, kept))
     terms = values * weights[:kept]
     total = float(scale[:kept] @ terms.real)
     off = float(scale[:kept] @ (errors * np.abs(weights[:kept]) + np.abs(values) * size[:kept] * 64 * UNIT))
@@ -196,14 +196,15 @@ def _turns(count: NDArray[np.int64], period: int) -> Complexes:
 
 
 def _powers(
-    tilted: Sequence[Tilted], phis: Sequence[tuple[Complexes, float]], first: int, period: int
+    tilted: Sequence[Tilted], phis: Iterable[tuple[Complexes, float]], place: tuple[int, int, int]
 ) -> tuple[Complexes, Floats]:
     """prod phi^T exp(-i z (index of the sum - first)), conjugated, and the error of each."""
-    kept = len(phis[0][0])
+    first, period, kept = place
     log_size, angle = np.zeros(kept), np.zeros(kept)
     relative, bound = np.zeros(kept), np.zeros(kept)
     start = 0
-    for t, (phi, off) in zip(tilted, phis, strict=True):
+    for t, (values, off) in zip(tilted, phis, strict=True):
+        phi = values[:kept]
         size = np.abs(phi)
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(size)
@@ -248,10 +249,11 @@ def _assembled(
     import flint
 
     with flint.ctx.workprec(128):
+        infinite = _infinite(tilted, sign)
         ratio = found.value + sign * found.error
         if ratio <= 0 or not math.isfinite(ratio):
             if sign < 0:
-                return Fraction(0)
+                return _fraction(infinite.lower())
             raise NotConfirmed("no precision is left")
         exponent = ball(0)
         for t in tilted:
@@ -259,9 +261,21 @@ def _assembled(
         exponent += ball(log_relative) - ball(tilt) * ball(at) + ball(ratio).log()
         value = exponent.exp() * (1 + sign * ball(2.0**-40))
         if sign < 0:
-            return _fraction(value.lower())
-        infinite = sum((t.times * ball(t.nodes.infinite) for t in tilted), ball(0))
+            return _fraction((value + infinite).lower())
         return _fraction((value + infinite).upper())
+
+
+def _infinite(tilted: Sequence[Tilted], sign: int) -> Any:
+    """prod total^T - prod finite^T, its relative error outward: some loss is infinite."""
+    every, finite, relative = ball(0), ball(0), 0.0
+    for t in tilted:
+        total = math.fsum(t.nodes.masses)
+        every += t.times * (ball(total) + ball(t.nodes.infinite)).log()
+        finite += t.times * (1 - ball(t.nodes.infinite) / (ball(total) + ball(t.nodes.infinite))).log()
+        relative += 4 * t.times * (t.nodes.relative + UNIT)
+    if sign < 0:
+        every = every.min(ball(0))
+    return every.exp() * -finite.expm1() * ball(sign * relative).exp()
 
 
 def _fraction(point: Any) -> Fraction:

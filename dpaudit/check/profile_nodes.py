@@ -43,7 +43,7 @@ def upper_nodes(cells: Cells) -> Nodes:
     masses[1:] += cells.b
     masses[0] += cells.below[0]
     relative = cells.relative + ROUNDING
-    return Nodes(cells.first, masses, cells.above[0] * (1 + relative), relative, cells.shift)
+    return Nodes(cells.first, masses, cells.above[0] + cells.infinite[0], relative, cells.shift)
 
 
 def lower_nodes(cells: Cells, h: float) -> Nodes:
@@ -72,7 +72,7 @@ def lower_nodes(cells: Cells, h: float) -> Nodes:
     kinks = _kinks(masses[inside], lowering[inside], h, relative)
     kinks[0] = (excess[start + 1] * (1 - CUMULATED) - lowering[start + 1]) / math.expm1(h)
     kinks[-1] = (rest[end - 1] * (1 - CUMULATED) - lowering[end - 1]) / -math.expm1(-h)
-    return Nodes(cells.first + start, _convex(kinks, h), 0.0, ROUNDING, cells.shift)
+    return Nodes(cells.first + start, _convex(kinks, h), cells.infinite[0], relative, cells.shift)
 
 
 def _excess(cells: Cells, masses: Floats, h: float) -> Floats:
@@ -80,7 +80,8 @@ def _excess(cells: Cells, masses: Floats, h: float) -> Floats:
     losses = (cells.first + np.arange(len(masses))) * h
     q = np.cumsum(masses * np.exp(-losses))
     growth = np.cumsum(np.exp(losses[:-1]) * math.expm1(h) * q[:-1])
-    known = math.exp(losses[0]) * cells.below[1] * (1 - CUMULATED) - cells.below[0]
+    outside = cells.below[1] + cells.infinite[1]
+    known = math.exp(losses[0]) * outside * (1 - CUMULATED) - cells.below[0]
     return max(known, 0.0) + np.append(0.0, growth)
 
 

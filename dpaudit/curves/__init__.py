@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpaudit.arithmetic import exact, is_infinite, unknowns
-from dpaudit.curves import families
+from dpaudit.curves import onestep
 from dpaudit.curves.engine import epsilon_composed
 from dpaudit.curves.interval import Interval, rounded_down, rounded_up
 from dpaudit.curves.pure import largest_loss

@@ -132,3 +132,21 @@ def mixture_of(discrete: Discrete, rate: object, grid: Grid, side: Side) -> Disc
     )
     return cells_from(finite(mixed, 16 * UNIT), grid, 1).discrete(side)
 
+
+
+def turned(discrete: Discrete, grid: Grid) -> Discrete:
+    """An upper profile of (Q, P) from one of (P, Q): delta'(x) = 1 - x + x delta(1 / x).
+
+    The P mass is made 1 first, by taking what exceeds it from the lowest nodes: that leaves the
+    chord from (0, 1) to the next node, which is not below delta.
+    """
+    p = discrete.masses * (1 + discrete.relative)
+    infinite = discrete.infinite * (1 + discrete.relative)
+    excess = math.fsum(p) + infinite - 1
+    for k in range(len(p)):
+        taken = min(max(excess, 0.0), p[k])
+        p[k] -= taken
+        excess -= taken
+    base = outcomes_of(Discrete(discrete.step, discrete.first, p, infinite), Side.UPPER)
+    swapped = Outcomes(-base.losses, base.q, base.p)
+    return cells_from(finite(swapped, 16 * UNIT), grid, 1).discrete(Side.UPPER)

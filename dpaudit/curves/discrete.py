@@ -111,6 +111,7 @@ class Discrete:
 Discretiser = Callable[[Any, Grid, Side], Discrete]
 P = TypeVar("P", bound=Pair)
 _DISCRETISERS: dict[type[Pair], Discretiser] = {}
+_SWAPPED: dict[type[Pair], Discretiser] = {}
 
 
 def discretiser(
@@ -123,6 +124,23 @@ def discretiser(
         return function
 
     return register
+
+
+def swapped_discretiser(
+    kind: type[P],
+) -> Callable[[Callable[[P, Grid, Side], Discrete]], Callable[[P, Grid, Side], Discrete]]:
+    """Register the function (base, grid, side) that discretises ``Swapped(base)`` of one type."""
+
+    def register(function: Callable[[P, Grid, Side], Discrete]) -> Any:
+        _SWAPPED[kind] = function
+        return function
+
+    return register
+
+
+def swapped_discretiser_of(base: Pair) -> Discretiser | None:
+    """The function registered for ``Swapped(base)``, if any."""
+    return _SWAPPED.get(type(base))
 
 
 def discretise(pair: Pair, grid: Grid, side: Side) -> Discrete:

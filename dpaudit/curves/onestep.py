@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dpaudit.curves import values
 from dpaudit.curves.closed import cells_of
-from dpaudit.curves.convolved import mixture_of
-from dpaudit.curves.discrete import Discrete, Grid, Side, discretise, discretiser
+from dpaudit.curves.convolved import mixture_of, turned
+from dpaudit.curves.discrete import (
+    Discrete,
+    Grid,
+    NoLower,
+    Side,
+    discretise,
+    discretiser,
+    swapped_discretiser_of,
+)
 from dpaudit.curves.families import spliced
+from dpaudit.curves.values import joined
 from dpaudit.errors import Unsupported
 from dpaudit.pairs import (
     Atoms,
@@ -15,7 +23,6 @@ from dpaudit.pairs import (
     Mixed,
     Normal,
     Pair,
-    Product,
     Spliced,
     Swapped,
 )
@@ -46,14 +53,12 @@ def _swapped(pair: Swapped, grid: Grid, side: Side) -> Discrete:
     cells = cells_of(pair, grid, 1)
     if cells is not None:
         return cells.discrete(side)
-    if isinstance(pair.base, Mixed):
-        return _swapped_mixture(pair.base, grid, side)
-    return values.swapped(discretise(pair.base, grid, side), side)
-
-
-def _swapped_mixture(pair: Mixed, grid: Grid, side: Side) -> Discrete:
-    """(Q, (1 - rate) Q + rate P) has the profile of the mixture, turned over."""
-    return values.swapped(_mixed(pair, grid, side), side)
+    own = swapped_discretiser_of(pair.base)
+    if own is not None:
+        return own(pair.base, grid, side)
+    if side is Side.LOWER:
+        raise NoLower(f"{type(pair.base).__name__} swapped: only an upper profile is known")
+    return turned(discretise(pair.base, grid, side), grid)
 
 
 @discretiser(Spliced)
@@ -65,9 +70,4 @@ def _spliced(pair: Spliced, grid: Grid, side: Side) -> Discrete:
     above, below = cells_of(pair.above, grid, 1), cells_of(pair.below, grid, 1)
     if above is not None and below is not None:
         return spliced(above, below).discrete(side)
-    return values.joined(
-        discretise(pair.above, grid, side), discretise(pair.below, grid, side), side
-    )
-
-
-__all__ = ["Product"]
+    return joined(discretise(pair.above, grid, side), discretise(pair.below, grid, side), side)

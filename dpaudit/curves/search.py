@@ -13,7 +13,7 @@ from fractions import Fraction
 from scipy import optimize
 
 from dpaudit.curves.compose import Composition, Delta, compose, delta_at
-from dpaudit.curves.discrete import Grid, Side, TooFine, discretise
+from dpaudit.curves.discrete import Discrete, Grid, NoLower, Side, discretise
 from dpaudit.curves.stack import Stack
 from dpaudit.pairs import Pair
 
@@ -33,11 +33,20 @@ class Solved:
     composition: Composition
 
 
-def stack_of(parts: Parts, step: Fraction, delta: float, side: Side) -> Stack:
+def stack_of(parts: Parts, step: Fraction, delta: float, side: Side) -> Stack | None:
     """The factors on one grid; what is cut off changes delta by its 1e-7th part at most."""
     total = sum(times for _, times in parts)
-    grid = Grid(step, max(delta / total * CUT, SMALLEST_TAIL))
-    return Stack(tuple((discretise(pair, grid, side), times) for pair, times in parts), side)
+    grid = Grid(step, max(delta / max(total, 1) * CUT, SMALLEST_TAIL))
+    factors = [(found, n) for pair, n in parts if (found := _known(pair, grid, side)) is not None]
+    return Stack(tuple(factors), side) if factors else None
+
+
+def _known(pair: Pair, grid: Grid, side: Side) -> Discrete | None:
+    """The discretised pair; None where no lower profile is known (and 0 factors are a bound)."""
+    try:
+        return discretise(pair, grid, side)
+    except NoLower:
+        return None
 
 
 def tilt_for_delta(stack: Stack, delta: float) -> tuple[float, float]:
@@ -135,13 +144,3 @@ def _outward(
         step *= 2
     epsilon = bracket[1] if sign > 0 else bracket[0]
     return Solved(epsilon, delta_at(composition, epsilon), composition)
-
-
-def coarser(attempt: Callable[[Fraction], Solved | None], step: Fraction) -> tuple[Fraction, Solved | None]:
-    """The attempt at a step that is not too fine: doubled until the pair fits the grid."""
-    for _ in range(40):
-        try:
-            return step, attempt(step)
-        except TooFine:
-            step *= 2
-    raise TooFine("no step was found at which this composition fits")
