@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -67,9 +67,9 @@ def _nonpositive(difference: Number, ranges: Ranges, cases: int = CASES) -> bool
         return certainly(difference, _is_nonpositive) or difference == 0
     if _by_sign(difference) or _by_terms(difference, ranges):
         return True
-    branches = _branches(difference) if cases else ()
-    if branches:
-        return all(_nonpositive(simple(b), ranges, cases - 1) for b in branches)
+    for branches in _branches(difference) if cases else ():
+        if all(_nonpositive(simple(b), ranges, cases - 1) for b in branches):
+            return True
     without = _without_floors(difference)
     if without is not None and _by_sign(simple(without)):
         return True
@@ -155,16 +155,30 @@ def _as_sum(term: Any) -> tuple[Any, Any] | None:
     return None if others.has(limits[0]) else (others * found[0].function, limits)
 
 
-def _branches(difference: Any) -> tuple[Any, ...]:
-    """The expression for each value that one Max, Min or Abs inside it may take."""
+def _branches(difference: Any) -> Iterator[tuple[Any, ...]]:
+    """The expression for each value that one Max, Min or Abs inside it may take.
+
+    First as it is; then with the other values written as what is above the smallest.
+    """
     import sympy
 
     found = [m for m in difference.atoms(sympy.Max, sympy.Min, sympy.Abs) if not _bound_in(m)]
     if not found:
-        return ()
+        return
     one = min(found, key=lambda m: (sympy.count_ops(m), str(m)))
     values = (one.args[0], -one.args[0]) if isinstance(one, sympy.Abs) else one.args
-    return tuple(difference.xreplace({one: value}) for value in values)
+    yield tuple(difference.xreplace({one: value}) for value in values)
+    if isinstance(one, sympy.Min) and all(value.is_Symbol for value in values):
+        yield tuple(
+            difference.xreplace({one: least}).xreplace(_above(least, values)) for least in values
+        )
+
+
+def _above(least: Any, values: Iterable[Any]) -> dict[Any, Any]:
+    import sympy
+
+    others = [value for value in values if value != least]
+    return {value: least + sympy.Dummy(str(value), nonnegative=True) for value in others}
 
 
 def _bound_in(part: Any) -> bool:

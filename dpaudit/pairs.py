@@ -145,6 +145,20 @@ class Allocated(Pair):
 
 
 @dataclass(frozen=True)
+class Branched(Pair):
+    """Branches (p, q, base): taken with mass p under P and q under Q, seen, then the base's pair.
+
+    delta(x) is the sum of p delta_base(x q / p), and p where q = 0; either side's masses sum to 1.
+    """
+
+    branches: tuple[tuple[Number, Number, Pair], ...]
+
+    @property
+    def swapped(self) -> Pair:
+        return Branched(tuple((q, p, base.swapped) for p, q, base in self.branches))
+
+
+@dataclass(frozen=True)
 class Swapped(Pair):
     """(Q, P) for the base (P, Q); made by :attr:`Pair.swapped` only."""
 

@@ -134,6 +134,17 @@ def cells(pair: Pair, grid: Grid) -> Cells:
         return maker(pair, grid)
 
 
+def is_known(pair: Pair) -> bool:
+    """Whether there are cells for a pair of this form."""
+    if isinstance(pair, Swapped):
+        return is_known(pair.base)
+    if isinstance(pair, Mixed):
+        return type(pair.base) in _BASES or type(pair.base) in _OUTCOMES
+    if isinstance(pair, Spliced):
+        return is_known(pair.above) and _mirrored(pair)
+    return type(pair) in _MAKERS
+
+
 # --- normal and Laplace noise, mixed or not ------------------------------------------------------
 
 
@@ -434,11 +445,9 @@ def _spliced(pair: Spliced, grid: Grid) -> Cells:
 
     The two meet at x = 1, so that the rests of P and of Q are equal.
     """
-    above, below = pair.above, pair.below
-    mirrored = isinstance(above, Mixed) and Mixed(above.base.swapped, above.rate).swapped == below
-    if not mirrored:
+    if not _mirrored(pair):
         raise NotConfirmed("Spliced")
-    right, left = cells(above, grid), cells(below, grid)
+    right, left = cells(pair.above, grid), cells(pair.below, grid)
     if any((*right.infinite, *left.infinite)):
         raise NotConfirmed("Spliced with infinite losses")
     zero, centre = -right.first, -left.first
@@ -458,6 +467,11 @@ def _spliced(pair: Spliced, grid: Grid) -> Cells:
     return Cells(
         left.first, a, b, on, left.below, right.above, relative, max(left.shift, right.shift)
     )
+
+
+def _mirrored(pair: Spliced) -> bool:
+    above, below = pair.above, pair.below
+    return isinstance(above, Mixed) and Mixed(above.base.swapped, above.rate).swapped == below
 
 
 _MAKERS: dict[type[Pair], Callable[[Any, Grid], Cells]] = {

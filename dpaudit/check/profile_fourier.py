@@ -37,7 +37,7 @@ FFT_FACTOR, BLOCK = 32.0, 256
 # Chernoff exponent of what is folded, and of the frequencies left out.
 FOLDED, LEFT_OUT = 46.0, 1e-11
 DIRECT_WORK = 2e8
-SHIFTS = (0.25, 0.4, 0.6, 0.8, 1.0, 1.3, 1.8)
+SHIFTS = (0.02, 0.05, 0.1, 0.17, 0.25, 0.35, 0.45, 0.6, 0.8, 1.0, 1.3, 1.8)
 
 
 @dataclass(frozen=True)

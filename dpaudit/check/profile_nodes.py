@@ -60,13 +60,13 @@ def lower_nodes(cells: Cells, h: float) -> Nodes:
         gap = np.nan_to_num(cells.a * cells.b * math.expm1(h) / (cells.a * math.exp(h) + cells.b))
     lowering = np.maximum(np.append(0.0, gap), np.append(gap, 0.0)) * (1 + relative)
     excess, rest = _excess(cells, masses, h), _rest(cells, masses, h)
-    peak = int(np.argmax(masses))
-    low = np.flatnonzero(excess[: peak + 1] < lowering[: peak + 1])
-    high = np.flatnonzero(rest[peak:] < lowering[peak:])
-    start = int(low[-1]) + 1 if len(low) else 0
-    end = peak + int(high[0]) - 1 if len(high) else len(masses) - 1
+    start, end = (int(k) for k in np.flatnonzero(masses)[[0, -1]])
     if end - start < 2:
         raise NotConfirmed("no node is left")
+    # At the ends the chord of the first (last) cell stays below one tangent, that of its end.
+    up, down = -math.expm1(-h) * (1 + relative), math.expm1(h) * (1 + relative)
+    lowering[start + 1] = max(lowering[start + 1], cells.a[start] * down)
+    lowering[end - 1] = max(lowering[end - 1], cells.b[end - 1] * up)
     lowering[start], lowering[end] = excess[start], rest[end]
     inside = slice(start, end + 1)
     kinks = _kinks(masses[inside], lowering[inside], h, relative)

@@ -1,28 +1,145 @@
-"""Privacy profiles of pairs, two-sided and certified."""
+"""Privacy profiles of pairs: epsilon, delta, trade-off and advantage, two-sided and certified.
+
+``delta(epsilon) = sup over events S of P(S) - exp(epsilon) Q(S)`` of a pair (P, Q) of
+:mod:`dpaudit.pairs`.  Every interval holds the true value; a narrower one takes longer.
+Errors: InvalidParameter for a number outside its domain or a symbol without a value; Unsupported
+for a pair without a known profile.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 from dpaudit.arithmetic import exact, is_infinite, unknowns
-from dpaudit.curves import onestep
-from dpaudit.curves.engine import epsilon_composed
+from dpaudit.curves import onestep as _onestep
+from dpaudit.curves.engine import (
+    delta_composed,
+    delta_on,
+    epsilon_composed,
+    parts_of,
+)
 from dpaudit.curves.interval import Interval, rounded_down, rounded_up
+from dpaudit.curves.profile import Profile, profile_of
 from dpaudit.curves.pure import largest_loss
-from dpaudit.curves.single import epsilon_single, has_form
-from dpaudit.domains import probability
+from dpaudit.curves.single import delta_single, epsilon_single, has_form
+from dpaudit.curves.tradeoff import tradeoff_from
+from dpaudit.domains import non_negative, probability
 from dpaudit.errors import InvalidParameter
 from dpaudit.pairs import Pair, numbers_in
 
+__all__ = [
+    "Interval",
+    "advantage_interval",
+    "delta_curve",
+    "delta_interval",
+    "epsilon_interval",
+    "tradeoff_interval",
+]
+
 WIDTH = 1e-4
+RELATIVE_WIDTH = 1e-3
+_REGISTERED = _onestep.__name__
 
 
-def epsilon_interval(pair: Pair, delta: object, width: float = WIDTH) -> Interval:
-    d = exact(delta, "delta")
-    probability(d, "delta")
-    if d == 0:
-        loss = largest_loss(pair)
-        return Interval(Fraction(0) if is_infinite(loss) else rounded_down(loss), rounded_up(loss), {}, {}, "largest loss")
+def epsilon_interval(pair: Pair, delta: Any, width: float = WIDTH) -> Interval:
+    """Smallest epsilon >= 0 at which the pair's delta is at most the given one.
+
+    ``width``: how far apart the ends may be; where that costs too much they stay wider, and sound.
+    delta = 0 is answered by the largest loss, which may be infinite.
+    """
+    wanted = _number(delta, "delta")
+    probability(wanted, "delta")
+    _settled(pair, width)
+    if wanted == 0:
+        return _pure(pair)
     if has_form(pair):
-        return epsilon_single(pair, d)
-    return epsilon_composed(pair, d, width)
+        return epsilon_single(pair, wanted)
+    return epsilon_composed(pair, wanted, width)
+
+
+def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> Interval:
+    """The pair's delta at epsilon >= 0; ``width`` is relative to delta."""
+    at = _number(epsilon, "epsilon")
+    non_negative(at, "epsilon")
+    _settled(pair, width)
+    return delta_single(pair, at) if has_form(pair) else delta_composed(pair, at, width)
+
+
+def advantage_interval(pair: Pair) -> Interval:
+    """The total-variation distance of P and Q: delta at epsilon 0."""
+    return delta_interval(pair, 0)
+
+
+def delta_curve(
+    pair: Pair, epsilons: Sequence[Any], width: float = RELATIVE_WIDTH
+) -> list[Interval]:
+    """Delta at many epsilons >= 0, on one grid fine enough for the largest of them."""
+    points = [_number(epsilon, "epsilon") for epsilon in epsilons]
+    for point in points:
+        non_negative(point, "epsilon")
+    _settled(pair, width)
+    if has_form(pair):
+        return [delta_single(pair, point) for point in points]
+    if not points:
+        return []
+    profile = _profile(pair, float(max(points)), width)
+    return [delta_on(profile, point) for point in points]
+
+
+def tradeoff_interval(pair: Pair, alpha: Any) -> Interval:
+    """Smallest false-negative rate of any test of Q (null) against P at false-positive rate alpha."""
+    rate = _number(alpha, "alpha")
+    probability(rate, "alpha")
+    _settled(pair, WIDTH)
+    if rate == 0:
+        delta = _infinite_mass(pair)
+        return Interval(Fraction(0), 1 - delta, method="mass at infinite loss")
+    if has_form(pair):
+        return tradeoff_from(lambda epsilon: _single_bounds(pair, epsilon), rate)
+    profile = _profile(pair, -math.log(float(rate)) / 2, RELATIVE_WIDTH / 10)
+    return tradeoff_from(lambda e: (profile.lower_at(e)[0], profile.upper_at(e)[0]), rate)
+
+
+def _single_bounds(pair: Pair, epsilon: float) -> tuple[float, float]:
+    found = delta_single(pair, Fraction(epsilon))
+    return float(found.lower) * (1 - 1e-15), float(found.upper) * (1 + 1e-15)
+
+
+def _infinite_mass(pair: Pair) -> Fraction:
+    return Fraction(0)
+
+
+def _profile(pair: Pair, epsilon: float, width: float) -> Profile:
+    return profile_of(parts_of(pair), epsilon, width)
+
+
+def _pure(pair: Pair) -> Interval:
+    loss = largest_loss(pair)
+    if is_infinite(loss):
+        return Interval(Fraction(0), loss, method="largest loss")
+    shown = {"form": "largest loss"}
+    return Interval(rounded_down(loss), rounded_up(loss), shown, shown, "largest loss")
+
+
+def _number(value: Any, place: str) -> Fraction:
+    """An exact fraction; symbols must have been bound."""
+    found = exact(value, place)
+    if isinstance(found, Fraction):
+        return found
+    free = ", ".join(sorted(map(str, unknowns(found))))
+    raise InvalidParameter(
+        f"{place} = {str(found)[:200]}: " + (f"bind {free} first" if free else "expected a fraction")
+    )
+
+
+def _settled(pair: Pair, width: float) -> None:
+    """Refuse symbols without values, and widths that are not positive numbers."""
+    free = set[Any]().union(*map(unknowns, numbers_in(pair)))
+    if free:
+        names = ", ".join(sorted(map(str, free)))
+        raise InvalidParameter(f"{type(pair).__name__}: bind {names} first; a number was asked for")
+    if not (isinstance(width, (int, float)) and 0 < width < math.inf):
+        raise InvalidParameter(f"width = {width!r}: expected a positive number")

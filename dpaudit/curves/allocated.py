@@ -46,9 +46,10 @@ from dpaudit.curves.discrete import (
     TooFine,
     discretise,
     discretiser,
+    swapped_discretiser,
 )
-from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.pairs import Allocated, Normal, Pair, Swapped
+from dpaudit.errors import InvalidParameter
+from dpaudit.pairs import Allocated, Normal
 
 Indices = NDArray[np.int64]
 LARGEST_SLOTS = 2**20
@@ -104,21 +105,12 @@ def _allocated(pair: Allocated, grid: Grid, side: Side) -> Discrete:
     return _loose(pair, grid, side) if cells is None else cells.discrete(side)
 
 
-@discretiser(Swapped)
-def _swapped(pair: Swapped, grid: Grid, side: Side) -> Discrete:
-    if not isinstance(pair.base, Allocated):
-        return _closed(pair, grid, side)
-    cells = _known_cells(pair.base, grid, side)
+@swapped_discretiser(Allocated)
+def _swapped(base: Allocated, grid: Grid, side: Side) -> Discrete:
+    cells = _known_cells(base, grid, side)
     if cells is not None:
         return cells.swapped().discrete(side)
-    return _loose(pair.base, grid, side) if side is Side.UPPER else trivial(grid.step)
-
-
-def _closed(pair: Pair, grid: Grid, side: Side) -> Discrete:
-    cells = cells_of(pair, grid, 1)
-    if cells is None:
-        raise Unsupported(f"{type(pair).__name__}: no closed form")
-    return cells.discrete(side)
+    return _loose(base, grid, side) if side is Side.UPPER else trivial(grid.step)
 
 
 def _known_cells(pair: Allocated, grid: Grid, side: Side) -> Cells | None:

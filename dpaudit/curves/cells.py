@@ -62,7 +62,8 @@ class Cells:
 
     ``below``: masses of losses up to ``first * h``; ``above``: beyond the last cell, infinite
     losses included.  ``atoms``: single outcomes, inside the cells and apart from ``p`` and ``q``
-    (each has a chord gap of its own, none where it lies on a node).
+    (each has a chord gap of its own, none where it lies on a node).  ``infinite``: P mass where Q
+    has none and Q mass where P has none, for certain; no part of ``above`` and ``below``.
     """
 
     step: Fraction
@@ -73,6 +74,7 @@ class Cells:
     above: tuple[float, float]
     relative: float
     atoms: Masses = NO_ATOMS
+    infinite: tuple[float, float] = (0.0, 0.0)
 
     def swapped(self) -> Cells:
         """Cells of (Q, P): losses change sign."""
@@ -85,6 +87,7 @@ class Cells:
             (self.below[1], self.below[0]),
             self.relative,
             self.atoms.swapped(),
+            (self.infinite[1], self.infinite[0]),
         )
 
     def discrete(self, side: Side) -> Discrete:
@@ -113,6 +116,7 @@ def _moved(cells: Cells, sign: int) -> Cells:
         (cells.above[0] * up, cells.above[1] * down),
         0.0,
         cells.atoms.moved(up, down),
+        (cells.infinite[0] * up, cells.infinite[1] * down),
     )
 
 
@@ -154,7 +158,7 @@ def _upper(cells: Cells) -> Discrete:
     top = np.array([(cells.first + len(cells.p)) * h])
     kept = min(float(_times_x(np.array([cells.above[1]]), top)[0]), cells.above[0])
     masses[-1] += kept
-    infinite = max(cells.above[0] - kept, 0.0)
+    infinite = max(cells.above[0] - kept, 0.0) + cells.infinite[0]
     return Discrete(cells.step, cells.first, np.maximum(masses, 0), infinite).trimmed()
 
 
@@ -166,14 +170,19 @@ def _lower(cells: Cells) -> Discrete:
     lowering = _lowering(cells, splits)
     start, end = _start(cells, masses, lowering), _end(masses, lowering, h)
     if start is None or end is None or start.node >= end.node:
-        return trivial(cells.step)
-    signed = _second_differences(masses, lowering, start, end, h)
-    hull = convexified(signed, h)
-    return trivial(cells.step) if hull is None else _discrete(cells, start.node, hull)
+        return _only_infinite(cells)
+    hull = convexified(_second_differences(masses, lowering, start, end, h), h)
+    if hull is None:
+        return _only_infinite(cells)
+    return Discrete(cells.step, cells.first + start.node, hull, cells.infinite[0]).trimmed()
 
 
-def _discrete(cells: Cells, start: int, masses: Floats) -> Discrete:
-    return Discrete(cells.step, cells.first + start, masses).trimmed()
+def _only_infinite(cells: Cells) -> Discrete:
+    """max(0, 1 - x), or the mass at infinite loss where there is some."""
+    infinite = cells.infinite[0]
+    return trivial(cells.step) if infinite == 0 else Discrete(
+        cells.step, 0, np.array([max(1 - infinite - cells.infinite[1], 0.0)]), infinite
+    )
 
 
 def trivial(step: Fraction) -> Discrete:
@@ -236,16 +245,20 @@ def _gap_below(cells: Cells) -> float:
 def _excess_below(cells: Cells) -> float:
     """x Q - P of the losses up to the first node, x the node: delta - (1 - x) there."""
     at = np.array([cells.first * float(cells.step)])
-    return max(float(_times_x(np.array([cells.below[1]]), at)[0]) - cells.below[0], 0.0)
+    q_mass = np.array([cells.below[1] + cells.infinite[1]])
+    return max(float(_times_x(q_mass, at)[0]) - cells.below[0], 0.0)
 
 
 @dataclass(frozen=True)
 class _End:
-    """A node where the lower function meets a line, its height above it there and one node on."""
+    """A node where the lower function meets a line, and D's height above it there and one node on.
+
+    ``next_height`` is None where it meets none: D is a chord from (0, 1) to the first node.
+    """
 
     node: int
     height: float
-    next_height: float
+    next_height: float | None
 
 
 def _start(cells: Cells, masses: Floats, lowering: _Lowering) -> _End | None:
@@ -262,6 +275,8 @@ def _start(cells: Cells, masses: Floats, lowering: _Lowering) -> _End | None:
     node = int(bad[-1]) + 1 if len(bad) else 0
     if node + 1 >= len(at):
         return None
+    if node == 0 and cells.below[0] == 0 and extra > 0:
+        return _End(0, float(lowering.node[0]), None)
     if node and excess[node - 1] >= (lowering.atoms + lowering.smooth)[node - 2 : node - 1].sum():
         needed = lowering.beside(node - 1, float(excess[node - 1]), 0)
         if needed <= excess[node]:
@@ -311,8 +326,12 @@ def _second_differences(
     rise = np.diff(lowered)
     signed[1:] += rise / -np.expm1(-h)
     signed[:-1] -= rise / np.expm1(h)
-    signed[0] = (start.next_height - lowered[1]) / np.expm1(h)
-    signed[-1] = (end.next_height - lowered[-2]) / -np.expm1(-h)
+    if start.next_height is None:
+        signed[0] += start.height
+    else:
+        signed[0] = (start.next_height - lowered[1]) / np.expm1(h)
+    if end.next_height is not None:
+        signed[-1] = (end.next_height - lowered[-2]) / -np.expm1(-h)
     return signed
 
 

@@ -109,14 +109,22 @@ def cells_from(form: Closed, grid: Grid, lean: int) -> Cells:
         (float(p[-1]) + ends[2], float(q[-1]) + ends[3]),
         relative,
         atoms,
+        _one_sided(form.outcomes),
     )
+
+
+def _one_sided(outcomes: Outcomes) -> tuple[float, float]:
+    """P mass where Q has none, and Q mass where P has none."""
+    return float(outcomes.p[outcomes.q == 0].sum()), float(outcomes.q[outcomes.p == 0].sum())
+
 
 
 def _placed(
     outcomes: Outcomes, edges: Floats, first: int
 ) -> tuple[Masses, tuple[float, float, float, float]]:
     """Outcomes by cell, in ascending order of loss, and the masses (P, Q) below and above."""
-    order = np.argsort(outcomes.losses, kind="stable")
+    both = np.flatnonzero((outcomes.p > 0) & (outcomes.q > 0))
+    order = both[np.argsort(outcomes.losses[both], kind="stable")]
     losses, p, q = (m[order] for m in (outcomes.losses, outcomes.p, outcomes.q))
     cell = np.searchsorted(edges, losses, side="left") - 1
     low, high = cell < 0, cell >= len(edges) - 1

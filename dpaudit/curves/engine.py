@@ -6,29 +6,19 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpaudit.arithmetic import Number, enclose, is_infinite, is_symbolic, unknowns
-from dpaudit.curves.closed import as_float
-from dpaudit.curves.compose import compose, delta_at
+from dpaudit.arithmetic import Number, is_infinite, is_symbolic, unknowns
 from dpaudit.curves.discrete import Side, TooFine
 from dpaudit.curves.interval import Interval, rounded_down, rounded_up
 from dpaudit.curves.pure import largest_loss
-from dpaudit.curves.search import (
-    Parts,
-    Solved,
-    epsilon_of,
-    stack_of,
-    tilt_for_delta,
-    tilt_for_epsilon,
-)
+from dpaudit.curves.profile import Profile, profile_of
+from dpaudit.curves.search import Parts, Solved, epsilon_of, stack_of
+from dpaudit.curves.steps import aligned, first_step
 from dpaudit.curves.witness import witness
 from dpaudit.errors import InvalidParameter
-from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Pair
+from dpaudit.pairs import Pair
 
 ATTEMPTS = 4
-LARGEST_STEP = 0.125
-SMALLEST_STEP = 2.0**-40
 ROUNDING_PARTS = 1e-3
-ALIGNMENT = 2.0**-40
 EFFORT = 2**22
 MOST_PARTS = 10**13
 
@@ -77,7 +67,7 @@ def epsilon_composed(pair: Pair, delta: Fraction, width: float) -> Interval:
         return _capped(Interval(Fraction(0), rounded_up(math.inf)), cap)
     tolerance = width * ROUNDING_PARTS
     attempts: list[Attempt] = []
-    step = first_step(parts, width, total)
+    step = first_step(parts, width)
     while len(attempts) < ATTEMPTS:
         found = _attempt(parts, at, step, tolerance)
         attempts.append(found)
@@ -85,40 +75,6 @@ def epsilon_composed(pair: Pair, delta: Fraction, width: float) -> Interval:
         if step is None:
             break
     return _capped(_epsilon_interval(attempts), cap)
-
-
-def first_step(parts: Parts, width: float, total: int) -> float:
-    """Widths grow like total * step^2."""
-    return aligned(parts, min(math.sqrt(width / max(total, 1)), LARGEST_STEP))
-
-
-def aligned(parts: Parts, step: float) -> float:
-    """A step near the one given that divides the one loss with an atom, where there is one."""
-    anchors = {anchor for pair, _ in parts for anchor in _anchors(pair)}
-    if len(anchors) != 1:
-        return _short(step)
-    anchor = anchors.pop()
-    if anchor <= 0:
-        return _short(step)
-    return anchor / max(math.ceil(anchor / step), 1) * (1 - ALIGNMENT)
-
-
-def _short(step: float) -> float:
-    """A float of 12 bits, so that its multiples are exact."""
-    mantissa, exponent = math.frexp(step)
-    return math.ldexp(math.floor(mantissa * 4096), exponent - 12)
-
-
-def _anchors(pair: Pair) -> list[float]:
-    """Losses with positive probability, by absolute value, one for each that differs."""
-    if isinstance(pair, LaplaceShift):
-        return [as_float(pair.epsilon, "epsilon")]
-    if isinstance(pair, DiscreteNormal):
-        return [as_float(abs(pair.shift) / (2 * pair.variance), "shift / (2 variance)")]
-    if isinstance(pair, Atoms):
-        ratios = [enclose(p / q).log() for p, q in pair.outcomes if p != 0 and q != 0]
-        return sorted({float(f"{abs(float(r.mid())):.13g}") for r in ratios} - {0.0})
-    return []
 
 
 def _attempt(parts: Parts, delta: float, step: float, tolerance: float) -> Attempt:
@@ -181,3 +137,53 @@ def _capped(found: Interval, cap: Number) -> Interval:
         return found
     shown = {"form": "largest loss"}
     return Interval(found.lower, upper, found.lower_witness, shown, "largest loss")
+
+
+# --- delta ---------------------------------------------------------------------------------------
+
+
+def delta_composed(pair: Pair, epsilon: Fraction, width: float) -> Interval:
+    """Delta of a composition at epsilon >= 0, refined until its relative width is ``width``."""
+    parts = parts_of(pair)
+    if _beyond(pair, epsilon) or sum(times for _, times in parts) > MOST_PARTS:
+        return _extreme_delta(pair, epsilon)
+    found = delta_on(profile_of(parts, float(epsilon), width), epsilon)
+    gap = relative_width(found)
+    if gap > width:
+        finer = width * min(width / gap, 1.0)
+        found = delta_on(profile_of(parts, float(epsilon), max(finer, width / 256)), epsilon)
+    return found
+
+
+def relative_width(found: Interval) -> float:
+    """(upper - lower) / upper."""
+    return float((found.upper - found.lower) / found.upper) if found.upper else 0.0
+
+
+def delta_on(profile: Profile, epsilon: Fraction) -> Interval:
+    """Both bounds of one profile at epsilon."""
+    at = float(epsilon)
+    below, above = math.nextafter(at, -math.inf), math.nextafter(at, math.inf)
+    at_low = at if Fraction(at) <= epsilon else below
+    at_high = at if Fraction(at) >= epsilon else above
+    upper, shows_upper = profile.upper_at(at_low)
+    lower, shows_lower = profile.lower_at(at_high)
+    return Interval(
+        rounded_down(lower),
+        min(rounded_up(upper), Fraction(1)),
+        witness(shows_lower) if shows_lower else {},
+        witness(shows_upper) if shows_upper else {"form": "chernoff"},
+        "tilted Fourier sum",
+    )
+
+
+def _beyond(pair: Pair, epsilon: Fraction) -> bool:
+    """Whether epsilon is at least the largest loss, for certain."""
+    cap = largest_loss(pair)
+    return not is_infinite(cap) and bool(rounded_up(cap) <= epsilon)
+
+
+def _extreme_delta(pair: Pair, epsilon: Fraction) -> Interval:
+    if _beyond(pair, epsilon):
+        return Interval(Fraction(0), Fraction(0), {}, {"form": "largest loss"}, "largest loss")
+    return Interval(Fraction(0), Fraction(1), method="trivial")

@@ -212,6 +212,7 @@ def _mixture(base: Closed, rate: float) -> Closed:
     inner = base.outcomes
     losses = mixed_losses(inner.losses, rate)
     outcomes = Outcomes(losses, (1 - rate) * inner.q + rate * inner.p, inner.q)
+    low = min(low, float(np.min(losses, initial=np.inf)))
     return Closed(masses, outcomes, (low, high), error, base.relative + 8 * UNIT)
 
 
@@ -249,8 +250,8 @@ def _swapped(pair: Swapped, tail: float) -> Closed | None:
 def spliced(above: Cells, below: Cells) -> Cells:
     """Cells from 0 on of ``above``, cells below 0 of ``below``, and the rest as loss 0."""
     high, low = _from_zero(above), _from_zero(below.swapped()).swapped()
-    rest_p = max(1 - _sum(low, high, 0), 0.0)
-    rest_q = max(1 - _sum(low, high, 1), 0.0)
+    rest_p = max(1 - _sum(low, high, 0) - above.infinite[0], 0.0)
+    rest_q = max(1 - _sum(low, high, 1) - below.infinite[1], 0.0)
     atoms = Masses(
         np.concatenate((low.atoms.index, [-1], high.atoms.index)),
         np.concatenate((low.atoms.p, [rest_p], high.atoms.p)),
@@ -266,6 +267,7 @@ def spliced(above: Cells, below: Cells) -> Cells:
         high.above,
         max(above.relative, below.relative) + 16 * UNIT / max(right, 1e-6),
         atoms,
+        (above.infinite[0], below.infinite[1]),
     )
 
 

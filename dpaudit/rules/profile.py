@@ -6,8 +6,10 @@ one.  A part of a partition is an alternative; the guarantee is the largest over
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from itertools import product as combinations
 from math import prod
@@ -64,6 +66,7 @@ from dpaudit.rules.common import NOT_PRIVATE, UNDER_ASSUMPTION
 PROFILE = register(Calculus("profile", "pairs of distributions that dominate the privacy profile"))
 
 Point = tuple[Number, Number]
+Side = Callable[[Losses], tuple[Pair, ...]]
 ALTERNATIVES = 64
 ROUNDS = 100_000
 
@@ -188,7 +191,7 @@ def unchanged(node: Assuming, base: Losses) -> Losses:
 def disjoint(node: Parallel, *parts: Losses) -> Losses:
     """The record is in one part: the parts are alternatives."""
 
-    def joined(side: Callable[[Losses], tuple[Pair, ...]]) -> tuple[Pair, ...]:
+    def joined(side: Side) -> tuple[Pair, ...]:
         return distinct(pair for part in parts for pair in side(part))
 
     return Losses(
@@ -206,30 +209,34 @@ def composition(node: Compose, *premises: Losses) -> Losses:
     """Products of the premises' pairs; one part of at most one partition counts as reached."""
     everywhere = [p for p in premises if not p.in_one_part]
     parted = [p for p in premises if p.in_one_part]
+    multiplied = cache(_multiplied)
 
-    def reached(side: Callable[[Losses], tuple[Pair, ...]]) -> tuple[Pair, ...]:
-        base = product((pair, Fraction(1)) for p in everywhere for pair in side(p)[:1])
-        in_a_part = [pair for p in parted for pair in side(p)]
+    def upper(side: Side) -> tuple[Pair, ...]:
+        alternatives = [side(p) for p in premises]
+        if prod(map(len, alternatives)) > ALTERNATIVES:
+            alternatives = [(largest(pairs),) for pairs in alternatives]
+        return tuple(dict.fromkeys(map(multiplied, combinations(*alternatives))))
+
+    def reached(side: Side) -> tuple[Pair, ...]:
+        firsts = tuple(pair for p in everywhere for pair in side(p)[:1])
+        in_a_part = [pair for p in parted for pair in side(p)][:ALTERNATIVES]
         if in_a_part:
-            return tuple(product(((base, Fraction(1)), (pair, Fraction(1)))) for pair in in_a_part)
-        return (base,) if any(side(p) for p in everywhere) else ()
+            return tuple(multiplied((*firsts, pair)) for pair in in_a_part)
+        return (multiplied(firsts),) if firsts else ()
 
     return Losses(
-        _products([p.remove for p in premises]),
-        _products([p.add for p in premises]),
-        reached(lambda p: p.reached_remove)[:ALTERNATIVES],
-        reached(lambda p: p.reached_add)[:ALTERNATIVES],
+        upper(lambda p: p.remove),
+        upper(lambda p: p.add),
+        reached(lambda p: p.reached_remove),
+        reached(lambda p: p.reached_add),
         total(p.slack for p in premises),
         in_one_part=bool(parted),
     )
 
 
-def _products(alternatives: Sequence[tuple[Pair, ...]]) -> tuple[Pair, ...]:
-    """Every choice of one alternative each; where there are too many, their largest profile."""
-    if prod(map(len, alternatives)) > ALTERNATIVES:
-        alternatives = [(largest(pairs),) for pairs in alternatives]
-    found = (product((p, Fraction(1)) for p in choice) for choice in combinations(*alternatives))
-    return tuple(dict.fromkeys(found))
+def _multiplied(pairs: tuple[Pair, ...]) -> Pair:
+    """The product of several pairs, equal ones counted together."""
+    return product((pair, Fraction(times)) for pair, times in Counter(pairs).items())
 
 
 def _few(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:

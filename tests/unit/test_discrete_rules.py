@@ -1,9 +1,9 @@
-"""Integer noise and random answers, against enumeration of the outcomes at 40 digits."""
+"""Integer noise against enumeration of the outcomes at 40 digits."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +11,7 @@ import mpmath
 import pytest
 import sympy
 
-from dpaudit.arithmetic import enclose, is_infinite
+from dpaudit.arithmetic import is_infinite
 from dpaudit.calculus import CALCULI, Rule
 from dpaudit.check import theorems
 from dpaudit.errors import InvalidParameter
@@ -28,26 +28,30 @@ from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses
 from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PROFILE, PURE, RENYI
 from dpaudit.rules.discrete import KINKS
 from dpaudit.rules.rdp import order
-from dpaudit.scope import Scope
+from tests.enumeration import (
+    SCOPE,
+    Outcomes,
+    big,
+    close,
+    curve,
+    divergence,
+    fold,
+    gaussian_curve,
+    hockey_stick,
+    outcomes,
+    relative_entropy,
+)
 
-SCOPE = Scope("add_remove", "record", "central", "transcript")
 ORDERS = ["1.001", "1.5", "2", "7", "60"]
 LOSSES = [-6, -2, -1, "-0.3", 0, "0.01", "0.5", 1, "1.7", 3, 8]
 x = sympy.Symbol("x", positive=True)
 k = sympy.Symbol("k", positive=True, integer=True)
 
-Outcomes = list[tuple[Any, Any]]
-mpmath.mp.dps = 40
 
-
-def big(value: Any) -> Any:
-    """The midpoint of an enclosure of 160 bits."""
-    return mpmath.mpf(enclose(value).mid().str(45, radius=False))
-
-
-def outcomes(pair: Any) -> Outcomes:
-    assert isinstance(pair, Atoms)
-    return [(big(p), big(q)) for p, q in pair.outcomes]
+@pytest.fixture(autouse=True)
+def forty_digits() -> Iterator[None]:
+    with mpmath.workdps(40):
+        yield
 
 
 def laplace(scale: Fraction, bound: int | None = None) -> Callable[[int], Any]:
@@ -65,31 +69,6 @@ def laplace(scale: Fraction, bound: int | None = None) -> Callable[[int], Any]:
 def moved(mass: Callable[[int], Any], shift: int, reach: int) -> Outcomes:
     """The noise around ``shift`` against the noise around 0, on -reach..reach."""
     return [(mass(j - shift), mass(j)) for j in range(-reach, reach + 1)]
-
-
-def hockey_stick(pair: Outcomes, loss: Any) -> Any:
-    return mpmath.fsum(max(mpmath.mpf(0), p - mpmath.exp(mpmath.mpf(loss)) * q) for p, q in pair)
-
-
-def divergence(pair: Outcomes, alpha: str) -> Any:
-    a = mpmath.mpf(alpha)
-    return mpmath.log(mpmath.fsum(p**a * q ** (1 - a) for p, q in pair)) / (a - 1)
-
-
-def relative_entropy(pair: Outcomes) -> Any:
-    return mpmath.fsum(p * mpmath.log(p / q) for p, q in pair)
-
-
-def fold(calculus: Any, node: Node) -> Any:
-    return calculus.fold(node, SCOPE).value
-
-
-def curve(node: Node, alpha: str) -> Any:
-    return big(fold(RENYI, node).subs(order(), sympy.Rational(alpha)))
-
-
-def close(found: Any, truth: Any, digits: int = 20) -> bool:
-    return bool(abs(found - truth) <= mpmath.mpf(10) ** -digits * max(1, abs(truth)))
 
 
 def reach(scale: Fraction) -> int:
@@ -168,10 +147,6 @@ def test_zcdp_of_order_one_holds_at_every_order() -> None:
         for i in range(-8, 9):
             alpha = 1 + mpmath.mpf(10) ** (mpmath.mpf(i) / 2)
             assert divergence(exact, str(alpha)) <= alpha * rho * (1 + mpmath.mpf(10) ** -25)
-
-
-def gaussian_curve(mu: Any, alpha: Any) -> Any:
-    return mpmath.ncdf(mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * alpha) - mu)
 
 
 @every_laplace
@@ -359,77 +334,6 @@ def test_truncated_noise_of_a_large_or_symbolic_move() -> None:
     exact = moved(laplace(Fraction(2), 6), 3, 9)
     for loss in LOSSES:
         assert hockey_stick(exact, loss) <= hockey_stick(bound, loss) + mpmath.mpf(10) ** -30
-
-
-# --- randomised response -------------------------------------------------------------------------
-
-RESPONSES = [(e, c) for e in ("0.1", "1", "4") for c in (2, 3, 6, 7, 40)]
-every_response = pytest.mark.parametrize(("epsilon", "choices"), RESPONSES)
-
-
-def response(epsilon: str, choices: int) -> Outcomes:
-    odds = mpmath.exp(mpmath.mpf(epsilon))
-    rows = [[odds if i == j else mpmath.mpf(1) for i in range(choices)] for j in (0, 1)]
-    return [
-        (p / (odds + choices - 1), q / (odds + choices - 1)) for p, q in zip(*rows, strict=True)
-    ]
-
-
-@every_response
-def test_randomized_response_by_enumeration(epsilon: str, choices: int) -> None:
-    node = RandomizedResponse("a", Fraction(epsilon), choices)
-    exact = response(epsilon, choices)
-    found = outcomes(fold(PROFILE, node).remove[0])
-    assert close(mpmath.fsum(p for p, _ in found), 1)
-    for loss in LOSSES:
-        assert close(hockey_stick(found, loss), hockey_stick(exact, loss))
-    assert fold(PURE, node) == Fraction(epsilon) == fold(APPROX, node)[0]
-    assert close(big(fold(PURE, node)), max(mpmath.log(p / q) for p, q in exact))
-    for alpha in ORDERS:
-        assert close(curve(node, alpha), divergence(exact, alpha))
-
-
-@every_response
-def test_zcdp_of_randomized_response(epsilon: str, choices: int) -> None:
-    """At no order above; where it is called attained it is the divergence at order 1."""
-    node = RandomizedResponse("a", Fraction(epsilon), choices)
-    exact, step = response(epsilon, choices), CONCENTRATED.fold(node, SCOPE)
-    rho = big(step.value)
-    for i in range(-12, 13):
-        alpha = 1 + mpmath.mpf(10) ** (mpmath.mpf(i) / 3)
-        assert divergence(exact, str(alpha)) <= alpha * rho * (1 + mpmath.mpf(10) ** -25)
-    assert step.attained is (choices <= 6 or (epsilon == "4" and choices == 7))
-    if step.attained:
-        assert close(rho, relative_entropy(exact))
-
-
-def test_where_the_worst_order_is_not_one() -> None:
-    """Forty choices at epsilon 0.1: some order has a higher quotient than order 1."""
-    node = RandomizedResponse("a", Fraction(1, 10), 40)
-    exact = response("0.1", 40)
-    assert divergence(exact, "60") / 60 > relative_entropy(exact) * mpmath.mpf("1.1")
-    assert not CONCENTRATED.fold(node, SCOPE).attained
-
-
-@every_response
-def test_the_trade_off_of_randomized_response_touches_its_curve(epsilon: str, choices: int) -> None:
-    mu = big(fold(GAUSSIAN, RandomizedResponse("a", Fraction(epsilon), choices)))
-    ordered = sorted(response(epsilon, choices), key=lambda pair: -pair[0] / pair[1])
-    gaps = []
-    for cut in range(1, choices):
-        positive = mpmath.fsum(q for _, q in ordered[:cut])
-        negative = mpmath.fsum(p for p, _ in ordered[cut:])
-        gaps.append(negative - gaussian_curve(mu, positive))
-    assert min(gaps) >= -(mpmath.mpf(10) ** -20)
-    assert min(gaps) <= mpmath.mpf(10) ** -20
-
-
-def test_symbolic_choices_use_what_holds_for_all() -> None:
-    step = CONCENTRATED.fold(RandomizedResponse("a", x, k + 1), SCOPE)
-    assert step.value == x * sympy.tanh(x / 2)
-    assert not step.attained
-    assert CONCENTRATED.fold(RandomizedResponse("a", x, 5), SCOPE).attained
-    assert not CONCENTRATED.fold(RandomizedResponse("a", x, 7), SCOPE).attained
 
 
 # --- the checker, and the table ------------------------------------------------------------------
