@@ -477,7 +477,9 @@ def _sum_over(summand: Any, limits: Any, rounds: range, symbols: Mapping[Any, An
     return result
 
 
-def _inner_sum(summand: Any, limits: Any, index: Any, symbols: Mapping[Any, Any]) -> Any:
+def _inner_sum(
+    summand: Any, limits: Any, index: Any, symbols: Mapping[Any, Any]
+) -> Callable[[Any], Any]:
     return lambda k: _enclose_sum(summand, limits, {**symbols, index: k})
 
 

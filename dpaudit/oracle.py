@@ -33,6 +33,7 @@ INTERVAL = 1e-4
 CELLS_OF_ONE = 3e5
 CELLS_OF_ALL = 2e7
 DEVIATIONS = 20
+COARSEST = 0.01
 
 
 class Backend(StrEnum):
@@ -217,13 +218,20 @@ def _pld_adjacency(node: Node, scope: Scope) -> Adjacency:
 
 
 def _interval(node: Node) -> float:
-    """The usual grid, or a coarser one where that would need too many cells."""
+    """The usual grid, or a coarser one where that would need too many cells.
+
+    Errors: Unsupported where even one run's loss would have too few of them.
+    """
     losses = [(_loss(part), float(times)) for part, times in _gathered(node)]
     one = max((loss.mean + DEVIATIONS * loss.deviation for loss, _ in losses), default=0.0)
     mean = math.fsum(loss.share * loss.mean * times for loss, times in losses)
     variance = math.fsum(loss.share * loss.deviation**2 * times for loss, times in losses)
     every = mean + DEVIATIONS * math.sqrt(variance)
-    return max(INTERVAL, one / CELLS_OF_ONE, every / CELLS_OF_ALL)
+    interval = max(INTERVAL, one / CELLS_OF_ONE, every / CELLS_OF_ALL)
+    largest = max((loss.deviation for loss, _ in losses), default=0.0)
+    if interval > max(INTERVAL, COARSEST * largest):
+        raise Unsupported(f"dp-accounting pld: {node.head[:80]} is too long for its grid")
+    return interval
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,35 @@ class Branched(Pair):
 
 
 @dataclass(frozen=True)
+class Scored(Pair):
+    """A score under P, another under Q: a secret threshold R is below it (bottom), or Normal(mu).
+
+    R is in 0..2 kappa with P(R = r) proportional to exp(-epsilon |r - kappa|); whether R is at
+    least the score is seen, and only then N(mu, 1) against N(0, 1).
+    """
+
+    epsilon: Number
+    kappa: Number
+    score: Number
+    other: Number
+    mu: Number
+
+    @property
+    def swapped(self) -> Pair:
+        return Scored(self.epsilon, self.kappa, self.other, self.score, self.mu)
+
+
+@dataclass(frozen=True)
+class Thresholded(Symmetric):
+    """The largest over scores s, t one apart: Scored, with mu = offset + slope * (s + t)."""
+
+    epsilon: Number
+    kappa: Number
+    offset: Number
+    slope: Number
+
+
+@dataclass(frozen=True)
 class Swapped(Pair):
     """(Q, P) for the base (P, Q); made by :attr:`Pair.swapped` only."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from dpaudit.account import Account
@@ -17,6 +18,12 @@ def scope(adjacency: str, unit: str = "record") -> Scope:
     return Scope(adjacency, unit, "central", "transcript")  # type: ignore[arg-type]
 
 
+@lru_cache(maxsize=64)
+def account(node: Node, adjacency: str = "replace_one") -> Account:
+    """One account a declaration, so that it is folded once."""
+    return Account(node, scope(adjacency))
+
+
 def check(
     guarantee: Node,
     node: Node,
@@ -27,7 +34,7 @@ def check(
 ) -> Checked:
     """A claim about a declaration, checked."""
     claim = Claim(guarantee, by=by, reading=reading, ranges=ranges or {})
-    return claim.check(node, scope(adjacency))
+    return claim.check_account(account(node, adjacency))
 
 
 def outcome(*arguments: Any, **options: Any) -> str:
@@ -37,7 +44,7 @@ def outcome(*arguments: Any, **options: Any) -> str:
 
 def value(node: Node, calculus: str, adjacency: str = "replace_one") -> Any:
     """What a calculus derives."""
-    return Account(node, scope(adjacency)).step(calculus).value
+    return account(node, adjacency).step(calculus).value
 
 
 def number(exact: Any) -> float:
@@ -52,12 +59,12 @@ def mu(node: Node, adjacency: str = "replace_one") -> float:
 
 def epsilon(node: Node, delta: Any, adjacency: str = "replace_one") -> float:
     """The derived epsilon."""
-    return float(Account(node, scope(adjacency)).epsilon(Fraction(delta)).upper)
+    return float(account(node, adjacency).epsilon(Fraction(delta)).upper)
 
 
 def two_sided(node: Node, delta: Any, adjacency: str = "replace_one") -> tuple[float, float]:
     """The profile's epsilon, from below and from above."""
-    step = Account(node, scope(adjacency)).converted("profile", Fraction(delta))
+    step = account(node, adjacency).converted("profile", Fraction(delta))
     return float(step.lower), float(step.value[0])
 
 

@@ -75,6 +75,7 @@ def _check(certificate: Json) -> Confirmed:
     check_curves(predicate, root)
     bounds = rederive_bounds(predicate)
     trusted = check_claims(Case(predicate, root, values, bounds, known))
+    trusted += dict.fromkeys(text for value in values for text in value.trusted)
     return Confirmed(
         confirmed=(
             "digest of the predicate",

@@ -17,6 +17,7 @@ from dpaudit.arithmetic import (
     working_precision,
 )
 from dpaudit.check.assumptions import own_assumption
+from dpaudit.check.profile import confirm_conversion
 from dpaudit.check.reading import SLACK, TINY, Json, decimal, require, rounded_up, value_text
 from dpaudit.check.theorems import RENYI_SYMBOL, attained, bound, gaussian_delta, rule_name
 from dpaudit.errors import Unsupported
@@ -41,7 +42,7 @@ class Value:
 
     ``upper``: exact, a function of the order (rdp), or a pair (approx).  ``reached``: a value that
     some data and queries reach, None where that is not known.  ``in_one_part``: one record can
-    saturate it in one part of a partition only.
+    saturate it in one part of a partition only.  ``trusted``: what was not confirmed, in words.
     """
 
     node: Node
@@ -52,6 +53,7 @@ class Value:
     reached: Any
     assumes: frozenset[str]
     converted: bool = False
+    trusted: tuple[str, ...] = ()
 
     @property
     def number(self) -> Any:
@@ -155,8 +157,16 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
     )
     delta = decode_number(witness["delta"])
     require(stated["delta"] == decimal_upper(delta), f"{place}: its delta is not its witness's")
-    epsilon, reached = CONVERSIONS[premise.calculus](premise, delta, stated["epsilon"], witness)
+    trusted: tuple[str, ...] = ()
+    if premise.calculus == "profile":
+        found = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
+        epsilon, reached = (found.epsilon, found.reached) if found else REFUSED
+        trusted = found.trusted if found else ()
+    else:
+        epsilon, reached = CONVERSIONS[premise.calculus](premise, delta, stated["epsilon"], witness)
     require(epsilon is not None, f"{place}: epsilon does not follow")
+    same = reached is None or decimal(witness["epsilon_lower"]) == reached
+    require(same, f"{place}: its lower epsilon does not follow")
     return Value(
         node=node,
         calculus="approx",
@@ -166,6 +176,7 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
         reached=reached,
         assumes=premise.assumes,
         converted=True,
+        trusted=trusted,
     )
 
 

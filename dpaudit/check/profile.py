@@ -8,12 +8,21 @@ takes the step and the tilt alone, for which any choice gives true bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.arithmetic import is_symbolic
+from dpaudit.arithmetic import (
+    Number,
+    decimal_upper,
+    enclose,
+    infinity,
+    is_symbolic,
+    unknowns,
+    working_precision,
+)
 from dpaudit.check.profile_cells import Cells, Grid, NotConfirmed, cells, is_known
 from dpaudit.check.profile_closed import (
     closed_at_least,
@@ -24,14 +33,88 @@ from dpaudit.check.profile_closed import (
 )
 from dpaudit.check.profile_fourier import delta_bound
 from dpaudit.check.profile_nodes import lower_nodes, upper_nodes
-from dpaudit.check.reading import require
-from dpaudit.pairs import Pair
+from dpaudit.check.profile_transforms import is_smooth, smooth_bound
+from dpaudit.check.reading import decimal, require
+from dpaudit.pairs import Losses, Pair, numbers_in
 
 Row = Mapping[str, Any]
 # What one step may leave out, as a part of delta: it moves delta by that part at most.
 LEFT_OUT, SMALLEST = 1e-9, 1e-290
 MOST_FACTORS = 10**10
-LONGEST = 400
+LONGEST, SHOWN = 400, 80
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """A confirmed epsilon (it may be infinite), what is reached, and what was not confirmed."""
+
+    epsilon: Number
+    reached: Fraction | None
+    trusted: tuple[str, ...]
+
+
+def confirm_conversion(losses: Losses, delta: Fraction, text: str, witness: Row) -> Profiled | None:
+    """The (epsilon, delta) that a witness shows for pairs; None where it does not.
+
+    ``upper``: a row for every pair that dominates, epsilon being the largest of theirs; ``lower``:
+    at most one row, for a pair that is reached.  A slack s takes (1 + e^epsilon) s off delta.
+    """
+    if any(map(unknowns, (*numbers_in((losses.pairs, losses.reached)), losses.slack))):
+        return None
+    trusted: list[str] = []
+    epsilon = infinity() if text == "inf" else _upper(losses, delta, witness["upper"], trusted)
+    reached = _lower(losses, delta, witness["lower"], trusted)
+    if epsilon is None or reached is None:
+        return None
+    if text != "inf" and epsilon != decimal(text):
+        return None
+    return Profiled(epsilon, reached if witness["lower"] else None, tuple(trusted))
+
+
+def _upper(
+    losses: Losses, delta: Fraction, rows: Sequence[Row], trusted: list[str]
+) -> Fraction | None:
+    if len(rows) != len(losses.pairs):
+        return None
+    for number, (pair, row) in enumerate(zip(losses.pairs, rows, strict=True)):
+        epsilon = decimal(row["value"])
+        held = confirm_upper(pair, epsilon, _left(losses, delta, epsilon), row)
+        if row["pair"] != str(number) or not (held or on_trust(pair)):
+            return None
+        if not held:
+            trusted.append(_trust("upper", epsilon, delta, pair))
+    return max(decimal(row["value"]) for row in rows)
+
+
+def _left(losses: Losses, delta: Fraction, epsilon: Fraction) -> Fraction:
+    """What a slack leaves of delta, rounded down."""
+    if losses.slack == 0:
+        return delta
+    with working_precision():
+        return delta - Fraction(decimal_upper((1 + enclose(epsilon).exp()) * enclose(losses.slack)))
+
+
+def _lower(
+    losses: Losses, delta: Fraction, rows: Sequence[Row], trusted: list[str]
+) -> Fraction | None:
+    """The epsilon that is reached: 0 without a row."""
+    if not rows:
+        return Fraction(0)
+    (row,) = rows
+    pair, epsilon = losses.reached[int(row["pair"])], decimal(row["value"])
+    if losses.slack != 0:
+        return None
+    if confirm_lower(pair, epsilon, delta, row):
+        return epsilon
+    trusted.append(_trust("lower", epsilon, delta, pair))
+    return epsilon if on_trust(pair) else None
+
+
+def _trust(side: str, epsilon: Fraction, delta: Fraction, pair: Pair) -> str:
+    return (
+        f"the {side} epsilon {decimal_upper(epsilon, 6)} at delta {decimal_upper(delta, 6)} of "
+        f"{pair.text[:SHOWN]}: only the accountant computed it"
+    )
 
 
 def on_trust(pair: Pair) -> bool:
@@ -69,8 +152,12 @@ def confirm_lower(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
 
 def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: int) -> Fraction:
     """The checker's own bound of delta of independent factors."""
-    step, tilt = _number(row["step"]) / 2, float(_number(row["tilt"]))
+    tilt = float(_number(row["tilt"]))
     counts = [_whole(times) for _, times in pair.factors]
+    if is_smooth(pair):
+        factors = [(f, n) for (f, _), n in zip(pair.factors, counts, strict=True)]
+        return smooth_bound(factors, tilt, epsilon, sign)
+    step = _number(row["step"]) / 2
     tail = max(float(delta) / sum(counts) * LEFT_OUT, SMALLEST)
     grid = Grid(step, 2.0 ** math.floor(math.log2(tail)))
     made = [_cells(factor, grid) for factor, _ in pair.factors]

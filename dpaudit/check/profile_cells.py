@@ -42,7 +42,7 @@ MOST_NODES = 2**21
 MOST_ATOMS = 2**15
 NARROW, LARGEST_RATIO, FARTHEST = 0.02, 64.0, 37.0
 SHARP_TAIL = 1e-60
-ON_NODE, SPILL = 2.0**-36, 2.0**-400
+ON_NODE, SPILL = 2.0**-24, 2.0**-400
 
 
 class NotConfirmed(Exception):
@@ -334,7 +334,7 @@ def _with_atoms(made: Cells, atoms: Sequence[Mass], grid: Grid) -> Cells:
     lost = math.fsum(_up(p) for p, q in atoms if q == 0)
     never = math.fsum(_up(q) for p, q in atoms if p == 0)
     made = _widened(made, [node for node, *_ in placed])
-    for node, a, b, on in placed:
+    for node, a, b, on, _ in placed:
         k = node - made.first
         made.on[k] += on
         if b > 0 or a > 0:
@@ -344,24 +344,24 @@ def _with_atoms(made: Cells, atoms: Sequence[Mass], grid: Grid) -> Cells:
         made,
         infinite=(lost, never),
         relative=made.relative + UNIT * (8 + len(atoms)),
-        shift=max(made.shift, ON_NODE * grid.h) if placed else made.shift,
+        shift=max([made.shift, *(distance for *_, distance in placed)]),
     )
 
 
-def _placed(mass: Mass, grid: Grid) -> tuple[int, float, float, float]:
-    """(node, a, b, mass on the node); within ``ON_NODE`` of a cell an atom counts as on a node."""
+def _placed(mass: Mass, grid: Grid) -> tuple[int, float, float, float, float]:
+    """(node, a, b, mass on the node, its distance); next to a node an atom counts as on it."""
     p, q = mass
     place = (p / q).log() / ball(grid.step)
     near = round(float(place.mid()))
     if abs(place - near) < ON_NODE:
-        return near, 0.0, 0.0, _up(p)
+        return near, 0.0, 0.0, _up(p), _up(abs(place - near)) * grid.h
     node = math.floor(float(place.mid()))
     x, h = ball(grid.step * node).exp(), ball(grid.step)
     b = (p - x * q) / (1 - (-h).exp())
     a = p - b
     if not (_sharp(a) and _sharp(b)):
         raise NotConfirmed("an atom at a node")
-    return node, _up(a), _up(b), 0.0
+    return node, _up(a), _up(b), 0.0, 0.0
 
 
 def _widened(made: Cells, nodes: Sequence[int]) -> Cells:

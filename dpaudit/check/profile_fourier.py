@@ -23,6 +23,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,24 +33,36 @@ from dpaudit.check.profile_cells import UNIT, Floats, NotConfirmed, ball
 from dpaudit.check.profile_nodes import Nodes
 
 Complexes = NDArray[np.complex128]
-LARGEST_PERIOD = 2**23
+LARGEST_PERIOD = 2**24
 FFT_FACTOR, BLOCK = 32.0, 256
 # Chernoff exponent of what is folded, and of the frequencies left out.
-FOLDED, LEFT_OUT = 46.0, 1e-11
-DIRECT_WORK = 2e8
-SHIFTS = (0.02, 0.05, 0.1, 0.17, 0.25, 0.35, 0.45, 0.6, 0.8, 1.0, 1.3, 1.8)
+FOLDED, LEFT_OUT = 38.0, 1e-11
+DROPPED = 1e-22
+DIRECT_WORK, DIRECT_KEPT = 2e8, 4096
 
 
 @dataclass(frozen=True)
 class Tilted:
-    """One factor's w at indices first, first + 1, ...; C = exp(shift) * total; its error."""
+    """One factor's w at indices first, first + 1, ...; C = exp(shift) * total; its error.
+
+    ``dropped``: w that was left out at the ends.
+    """
 
     nodes: Nodes
     times: int
+    first: int
     w: Floats
+    losses: Floats
     shift: float
     total: float
     relative: float
+    dropped: float
+
+    @cached_property
+    def logs(self) -> Floats:
+        """log w; minus infinity where there is none."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.w)
 
 
 @dataclass(frozen=True)
@@ -75,7 +88,7 @@ def delta_bound(
     at = epsilon - sign * Fraction(moved)
     first = math.floor(at / step) + 1
     offset = float(first * step - at)
-    half = _half_period(tilted, h, tilt, first)
+    half = _half_period(tilted, h, first)
     found = _folded_sum(tilted, h, tilt, (first, offset), half)
     log_relative = [math.log1p(sign * (t.relative + t.nodes.relative)) * t.times for t in tilted]
     return _assembled(tilted, found, tilt, at, sign, math.fsum(log_relative))
@@ -94,45 +107,60 @@ def _tilted(nodes: Nodes, times: int, h: float, tilt: float) -> Tilted:
     w = np.exp(exponents) if extreme else nodes.masses * np.exp(exponents)
     total = float(w.sum())
     relative = UNIT * (16 + 4 * tilt * reach + 4 * abs(shift) + (1600 if extreme else 0))
-    return Tilted(nodes, times, w / total, shift, total, relative)
+    w /= total
+    cut = DROPPED / times
+    low, high = (
+        int(np.argmax(np.cumsum(w) > cut)),
+        len(w) - int(np.argmax(np.cumsum(w[::-1]) > cut)),
+    )
+    kept = slice(low, high)
+    return Tilted(
+        nodes, times, nodes.first + low, w[kept], losses[kept], shift, total, relative, 2 * cut
+    )
 
 
-def _log_moment(factor: Tilted, h: float, extra: float) -> float:
+def _log_moment(factor: Tilted, extra: float) -> float:
     """log of sum w exp(extra n h)."""
-    losses = (factor.nodes.first + np.arange(len(factor.w))) * h
-    with np.errstate(divide="ignore"):
-        logs = np.log(factor.w) + extra * losses
+    logs = factor.logs + extra * factor.losses
     peak = float(logs.max())
     return math.log(float(np.exp(logs - peak).sum())) + peak
 
 
-def _half_period(tilted: Sequence[Tilted], h: float, tilt: float, first: int) -> int:
-    """A power of two K with W mass exp(-FOLDED) at most on either side of [first - K, first + K)."""
+def _half_period(tilted: Sequence[Tilted], h: float, first: int) -> int:
+    """K with W mass exp(-FOLDED) at most on either side of [first - K, first + K)."""
     variance = 0.0
     for t in tilted:
-        losses = (t.nodes.first + np.arange(len(t.w))) * h
-        mean = float(t.w @ losses)
-        variance += t.times * float(t.w @ (losses - mean) ** 2)
-    # Rounding of a moment is below a millionth; one is added to the exponent for all of them.
-    rounding = 1e-11 * sum(t.times for t in tilted)
-    if rounding > 1:
+        mean = float(t.w @ t.losses)
+        variance += t.times * float(t.w @ (t.losses - mean) ** 2)
+    # The rounding of all moments is below the one that is added to the exponent.
+    if 1e-11 * sum(t.times for t in tilted) > 1:
         raise NotConfirmed("too many factors")
     unit = math.sqrt(2 * FOLDED / (variance + h * h))
-    reach = 0.0
-    for sign in (1, -1):
-        ends = []
-        for share in SHIFTS:
-            extra = sign * unit * share
-            rise = math.fsum(t.times * _log_moment(t, h, extra) for t in tilted)
-            # exp(rise - extra y) <= exp(-FOLDED) for losses y beyond this one.
-            ends.append(sign * ((rise + FOLDED + 1) / extra - first * h))
-        reach = max(reach, min(ends))
-    half = 8
-    while half * h < reach + 2 * h:
-        half *= 2
+    reach = max(_reach(tilted, unit, first * h), _reach(tilted, -unit, first * h))
+    if not reach < LARGEST_PERIOD * h:
+        raise NotConfirmed("the period is too long")
+    least = reach / h + 2
+    power = 2 ** max(math.ceil(math.log2(least)) - 3, 2)
+    half = next(k * power for k in (4, 5, 6, 8) if k * power >= least)
     if 2 * half > LARGEST_PERIOD:
         raise NotConfirmed("the period is too long")
     return half
+
+
+def _reach(tilted: Sequence[Tilted], unit: float, centre: float) -> float:
+    """A distance from ``centre`` beyond which, on the side of ``unit``, W has exp(-FOLDED) left.
+
+    P(y or beyond) <= exp(log moment(s) - s y) for every s of that side; s is searched for.
+    """
+    best, share = math.inf, 0.7
+    for _ in range(14):
+        extra = unit * share
+        rise = math.fsum(t.times * _log_moment(t, extra) for t in tilted)
+        found = abs((rise + FOLDED + 1) / extra - centre)
+        if found > best:
+            break
+        best, share = found, share * 0.7
+    return best
 
 
 # --- the transform -------------------------------------------------------------------------------
@@ -141,26 +169,82 @@ def _half_period(tilted: Sequence[Tilted], h: float, tilt: float, first: int) ->
 def _folded_sum(
     tilted: Sequence[Tilted], h: float, tilt: float, place: tuple[int, float], half: int
 ) -> Sum:
+    first, offset = place
     period = 2 * half
-    j = np.arange(half + 1)
-    weights, size = _geometric(j, h, tilt, place[1], half)
+    kept, left = _kept_by_pairs(tilted, h, tilt, half)
+    directly = kept <= DIRECT_KEPT and kept * sum(len(t.w) for t in tilted) <= DIRECT_WORK
+    if not directly:
+        kept, left = _kept_by_fft(tilted, h, tilt, half)
+    phis = (_direct(t, period, kept) if directly else _by_fft(t, period) for t in tilted)
+    values, errors = _powers(tilted, phis, (first, period, kept))
+    j = np.arange(kept)
+    weights, size = _geometric(j, h, tilt, offset, half)
     scale = np.where((j == 0) | (j == half), 1.0, 2.0) / period
+    terms = values * weights
+    off = errors * np.abs(weights) + np.abs(values) * size * 64 * UNIT
+    summed = 2 * kept * UNIT * float(scale @ np.abs(terms))
+    outside = 2 * math.exp(-FOLDED) + math.fsum(t.times * t.dropped for t in tilted)
+    error = float(scale @ off) + left + outside + summed
+    return Sum(float(scale @ terms.real), error * 1.01)
+
+
+def _size_bound(j: Any, h: float, tilt: float, half: int) -> Floats:
+    """|G(j)| at most: a geometric sum is at most 2 / |1 - r|, |1 - r| >= 2 sin(z/2) |r|^(1/2)."""
+    bound: Floats = 2 * math.exp((tilt + 1) * h / 2) / np.sin(j * (math.pi / (2 * half)))
+    return bound
+
+
+def _kept_by_pairs(tilted: Sequence[Tilted], h: float, tilt: float, half: int) -> tuple[int, float]:
+    """How many frequencies to sum, and a bound of all others' part, without a transform.
+
+    Two masses at distance d: |u + v exp(i z d)| <= u + v - 2 min(u, v) (1 - cos(z d / 2)) for
+    z d <= pi, and the right side falls with z.  Pairing all indices at distance d,
+    |phi(z)| <= sum w - pairs(d) (1 - cos(z d / 2)).
+    """
+    starts = np.unique(np.ceil(np.geomspace(1, half + 1, 160)).astype(np.int64))
+    z, counts = starts[:-1] * (math.pi / half), np.diff(starts)
+    distances = [2**k for k in range(max(1, math.ceil(math.log2(half))))]
+    bound = np.zeros(len(counts))
+    for t in tilted:
+        best = np.full(len(counts), 1.0)
+        for d in distances:
+            if d >= len(t.w):
+                break
+            paired = _pairs(t.w, d)
+            last = np.minimum(starts[1:] - 1, half) * (math.pi / half)
+            drop = np.where(last * d <= math.pi, paired * (1 - np.cos(z * d / 2)), 0.0)
+            best = np.minimum(best, 1 - drop)
+        bound += t.times * np.log(np.maximum(best, 1e-12) + 1e-13)
+    parts = counts * (2 / (2 * half)) * _size_bound(starts[:-1], h, tilt, half) * np.exp(bound)
+    left = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
+    first = int(np.argmax(left <= LEFT_OUT / half * _size_at_zero(h, tilt)))
+    return int(starts[first]), float(left[first])
+
+
+def _size_at_zero(h: float, tilt: float) -> float:
+    return 1 / (tilt * (1 + tilt) * h)
+
+
+def _pairs(w: Floats, d: int) -> float:
+    """2 sum of min(u, v) over disjoint pairs at distance d: blocks of d, two and two."""
+    rows = len(w) // (2 * d)
+    if rows == 0:
+        return float(2 * np.minimum(w[: len(w) - d], w[d:]).sum())
+    blocks = w[: rows * 2 * d].reshape(rows, 2, d)
+    return float(2 * np.minimum(blocks[:, 0], blocks[:, 1]).sum())
+
+
+def _kept_by_fft(tilted: Sequence[Tilted], h: float, tilt: float, half: int) -> tuple[int, float]:
+    """As ``_kept_by_pairs``, from the sizes of an FFT and its error."""
     bound = np.zeros(half + 1)
     for t in tilted:
-        phi, off = _by_fft(t, period)
+        phi, off = _by_fft(t, 2 * half)
         bound += t.times * np.log(np.abs(phi) + off)
-    largest = scale * size * np.exp(np.minimum(bound, 700.0))
-    left = np.append(np.cumsum(largest[::-1])[::-1], 0.0)
-    kept = int(np.argmax(left <= LEFT_OUT * largest[0]))
-    directly = kept * sum(len(t.w) for t in tilted) <= DIRECT_WORK
-    phis = (_direct(t, period, kept) if directly else _by_fft(t, period) for t in tilted)
-    values, errors = _powers(tilted, phis, (place[0], period, kept))
-    terms = values * weights[:kept]
-    total = float(scale[:kept] @ terms.real)
-    off = float(scale[:kept] @ (errors * np.abs(weights[:kept]) + np.abs(values) * size[:kept] * 64 * UNIT))
-    folded = 2 * math.exp(-FOLDED)
-    summed = 2 * len(terms) * UNIT * float(scale[:kept] @ np.abs(terms))
-    return Sum(total, (off + float(left[kept]) * 1.01 + folded + summed) * 1.01)
+    j = np.arange(1, half + 1)
+    parts = _size_bound(j, h, tilt, half) * np.exp(np.minimum(bound[1:], 700.0)) / half
+    left = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
+    first = int(np.argmax(left <= LEFT_OUT / half * _size_at_zero(h, tilt)))
+    return first + 1, float(left[first])
 
 
 def _by_fft(factor: Tilted, period: int) -> tuple[Complexes, float]:
@@ -213,7 +297,7 @@ def _powers(
             own = off / size + 16 * UNIT * (1 + np.abs(logs))
             relative += t.times * np.nan_to_num(own, nan=np.inf, posinf=np.inf)
         angle += t.times * np.angle(phi)
-        start += t.times * t.nodes.first
+        start += t.times * t.first
     # The window begins at ``first``; conjugates: the FFT turns the other way.
     turn = _turns(np.arange(kept) * ((first - start) % period), period)
     size = np.exp(log_size)
@@ -233,7 +317,11 @@ def _geometric(
     parts = []
     for rate in (tilt, tilt + 1):
         c = rate * h
-        gap = -math.expm1(-c) * np.cos(angle) + 2 * np.sin(angle / 2) ** 2 - 1j * math.exp(-c) * np.sin(angle)
+        gap = (
+            -math.expm1(-c) * np.cos(angle)
+            + 2 * np.sin(angle / 2) ** 2
+            - 1j * math.exp(-c) * np.sin(angle)
+        )
         last = math.exp(-min(c * half, 745.0))
         parts.append(math.exp(-rate * offset) * (1 - sign * last) / gap)
     return parts[0] - parts[1], np.abs(parts[0]) + np.abs(parts[1])
@@ -253,7 +341,7 @@ def _assembled(
         ratio = found.value + sign * found.error
         if ratio <= 0 or not math.isfinite(ratio):
             if sign < 0:
-                return _fraction(infinite.lower())
+                return as_fraction(infinite.lower())
             raise NotConfirmed("no precision is left")
         exponent = ball(0)
         for t in tilted:
@@ -261,8 +349,8 @@ def _assembled(
         exponent += ball(log_relative) - ball(tilt) * ball(at) + ball(ratio).log()
         value = exponent.exp() * (1 + sign * ball(2.0**-40))
         if sign < 0:
-            return _fraction((value + infinite).lower())
-        return _fraction((value + infinite).upper())
+            return as_fraction((value + infinite).lower())
+        return as_fraction((value + infinite).upper())
 
 
 def _infinite(tilted: Sequence[Tilted], sign: int) -> Any:
@@ -271,13 +359,15 @@ def _infinite(tilted: Sequence[Tilted], sign: int) -> Any:
     for t in tilted:
         total = math.fsum(t.nodes.masses)
         every += t.times * (ball(total) + ball(t.nodes.infinite)).log()
-        finite += t.times * (1 - ball(t.nodes.infinite) / (ball(total) + ball(t.nodes.infinite))).log()
+        part = ball(t.nodes.infinite) / (ball(total) + ball(t.nodes.infinite))
+        finite += t.times * (-part).log1p()
         relative += 4 * t.times * (t.nodes.relative + UNIT)
     if sign < 0:
         every = every.min(ball(0))
     return every.exp() * -finite.expm1() * ball(sign * relative).exp()
 
 
-def _fraction(point: Any) -> Fraction:
+def as_fraction(point: Any) -> Fraction:
+    """The exact value of an Arb number without a radius."""
     mantissa, exponent = point.man_exp()
     return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)

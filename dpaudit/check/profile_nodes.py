@@ -13,13 +13,13 @@ Concave kinks are then cut off, which lowers them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpaudit.check.profile_cells import UNIT, Cells, Floats, NotConfirmed
+from dpaudit.check.profile_cells import SPILL, UNIT, Cells, Floats, NotConfirmed
 
-ROUNDING, CUMULATED = 64 * UNIT, 1e-9
+ROUNDING, CUMULATED, CRUMBS = 64 * UNIT, 1e-9, 1e-11
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ def lower_nodes(cells: Cells, h: float) -> Nodes:
 
     Errors: NotConfirmed where nothing is left.
     """
+    cells = _without_crumbs(cells)
     masses = cells.on.copy()
     masses[:-1] += cells.a
     masses[1:] += cells.b
@@ -60,19 +61,53 @@ def lower_nodes(cells: Cells, h: float) -> Nodes:
         gap = np.nan_to_num(cells.a * cells.b * math.expm1(h) / (cells.a * math.exp(h) + cells.b))
     lowering = np.maximum(np.append(0.0, gap), np.append(gap, 0.0)) * (1 + relative)
     excess, rest = _excess(cells, masses, h), _rest(cells, masses, h)
-    start, end = (int(k) for k in np.flatnonzero(masses)[[0, -1]])
+    start, end = _first(cells, excess, lowering, h), _last(cells, rest, lowering, h)
     if end - start < 2:
         raise NotConfirmed("no node is left")
-    # At the ends the chord of the first (last) cell stays below one tangent, that of its end.
-    up, down = -math.expm1(-h) * (1 + relative), math.expm1(h) * (1 + relative)
-    lowering[start + 1] = max(lowering[start + 1], cells.a[start] * down)
-    lowering[end - 1] = max(lowering[end - 1], cells.b[end - 1] * up)
     lowering[start], lowering[end] = excess[start], rest[end]
     inside = slice(start, end + 1)
     kinks = _kinks(masses[inside], lowering[inside], h, relative)
     kinks[0] = (excess[start + 1] * (1 - CUMULATED) - lowering[start + 1]) / math.expm1(h)
     kinks[-1] = (rest[end - 1] * (1 - CUMULATED) - lowering[end - 1]) / -math.expm1(-h)
     return Nodes(cells.first + start, _convex(kinks, h), cells.infinite[0], relative, cells.shift)
+
+
+def _without_crumbs(cells: Cells) -> Cells:
+    """Without the little that lies beyond the outermost atoms: less mass is a lower profile."""
+    atoms = np.flatnonzero(cells.on)
+    if not len(atoms):
+        return cells
+    a, b = cells.a.copy(), cells.b.copy()
+    for atom, beyond in ((atoms[0], slice(None, atoms[0])), (atoms[-1], slice(atoms[-1], None))):
+        if (a[beyond] + b[beyond]).sum() <= CRUMBS * cells.on[atom]:
+            a[beyond] = b[beyond] = 0.0
+    return replace(cells, a=a, b=b)
+
+
+def _first(cells: Cells, excess: Floats, lowering: Floats, h: float) -> int:
+    """Where to leave 1 - x: an atom at the smallest loss, or where delta is above it by enough.
+
+    From the atom on, the chord of its cell stays below the tangent there.
+    """
+    atom = int(np.flatnonzero(np.append(cells.a, 0.0) + cells.on + np.append(0.0, cells.b))[0])
+    if cells.on[atom] > 0:
+        lowering[atom + 1] = max(lowering[atom + 1], cells.a[atom] * math.expm1(h) * (1 + 1e-12))
+        return atom
+    few = np.flatnonzero(excess < lowering)
+    few = few[few <= np.argmax(cells.a)]
+    return int(few[-1]) + 1 if len(few) else 0
+
+
+def _last(cells: Cells, rest: Floats, lowering: Floats, h: float) -> int:
+    """Where to reach 0: as ``_first``, from above."""
+    atom = int(np.flatnonzero(np.append(cells.a, 0.0) + cells.on + np.append(0.0, cells.b))[-1])
+    if cells.on[atom] > 0 and cells.above[0] <= SPILL:
+        own = cells.b[atom - 1] * -math.expm1(-h) * (1 + 1e-12)
+        lowering[atom - 1] = max(lowering[atom - 1], own)
+        return atom
+    few = np.flatnonzero(rest < lowering)
+    few = few[few >= np.argmax(cells.b)]
+    return int(few[0]) - 1 if len(few) else len(rest) - 1
 
 
 def _excess(cells: Cells, masses: Floats, h: float) -> Floats:

@@ -14,7 +14,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.arithmetic import exact, is_infinite, unknowns
+from dpaudit.curves import allocated as _allocated
 from dpaudit.curves import onestep as _onestep
+from dpaudit.curves import scores as _scores
 from dpaudit.curves.engine import (
     delta_composed,
     delta_on,
@@ -25,6 +27,7 @@ from dpaudit.curves.interval import Interval, rounded_down, rounded_up
 from dpaudit.curves.profile import Profile, profile_of
 from dpaudit.curves.pure import largest_loss
 from dpaudit.curves.single import delta_single, epsilon_single, has_form
+from dpaudit.curves.smooth_interval import delta_smooth, epsilon_smooth
 from dpaudit.curves.tradeoff import tradeoff_from
 from dpaudit.domains import non_negative, probability
 from dpaudit.errors import InvalidParameter
@@ -41,7 +44,7 @@ __all__ = [
 
 WIDTH = 1e-4
 RELATIVE_WIDTH = 1e-3
-_REGISTERED = _onestep.__name__
+_REGISTERED = (_onestep.__name__, _allocated.__name__, _scores.__name__)
 
 
 def epsilon_interval(pair: Pair, delta: Any, width: float = WIDTH) -> Interval:
@@ -57,7 +60,8 @@ def epsilon_interval(pair: Pair, delta: Any, width: float = WIDTH) -> Interval:
         return _pure(pair)
     if has_form(pair):
         return epsilon_single(pair, wanted)
-    return epsilon_composed(pair, wanted, width)
+    found = epsilon_smooth(parts_of(pair), wanted)
+    return epsilon_composed(pair, wanted, width) if found is None else found
 
 
 def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> Interval:
@@ -65,7 +69,10 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
     at = _number(epsilon, "epsilon")
     non_negative(at, "epsilon")
     _settled(pair, width)
-    return delta_single(pair, at) if has_form(pair) else delta_composed(pair, at, width)
+    if has_form(pair):
+        return delta_single(pair, at)
+    found = delta_smooth(parts_of(pair), at)
+    return delta_composed(pair, at, width) if found is None else found
 
 
 def advantage_interval(pair: Pair) -> Interval:
@@ -90,7 +97,7 @@ def delta_curve(
 
 
 def tradeoff_interval(pair: Pair, alpha: Any) -> Interval:
-    """Smallest false-negative rate of any test of Q (null) against P at false-positive rate alpha."""
+    """Smallest false-negative rate of a test of Q (null) against P at false-positive rate alpha."""
     rate = _number(alpha, "alpha")
     probability(rate, "alpha")
     _settled(pair, WIDTH)
@@ -131,7 +138,8 @@ def _number(value: Any, place: str) -> Fraction:
         return found
     free = ", ".join(sorted(map(str, unknowns(found))))
     raise InvalidParameter(
-        f"{place} = {str(found)[:200]}: " + (f"bind {free} first" if free else "expected a fraction")
+        f"{place} = {str(found)[:200]}: "
+        + (f"bind {free} first" if free else "expected a fraction")
     )
 
 
@@ -141,5 +149,5 @@ def _settled(pair: Pair, width: float) -> None:
     if free:
         names = ", ".join(sorted(map(str, free)))
         raise InvalidParameter(f"{type(pair).__name__}: bind {names} first; a number was asked for")
-    if not (isinstance(width, (int, float)) and 0 < width < math.inf):
+    if not 0 < width < math.inf:
         raise InvalidParameter(f"width = {width!r}: expected a positive number")

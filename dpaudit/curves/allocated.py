@@ -54,7 +54,7 @@ from dpaudit.pairs import Allocated, Normal
 Indices = NDArray[np.int64]
 LARGEST_SLOTS = 2**20
 LARGEST_CUT = 8.0
-NOISES = Fraction(1, 12), Fraction(10**6)
+NOISES = Fraction(2, 25), Fraction(10**6)
 
 
 # --- cells of the mean ratio ---------------------------------------------------------------------

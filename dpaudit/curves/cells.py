@@ -25,16 +25,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpaudit.curves.discrete import MAXIMUM_NODES, Discrete, Floats, Side, TooFine
+from dpaudit.curves.discrete import MAXIMUM_NODES, Discrete, Reals, Side, TooFine
+from dpaudit.curves.hull import (
+    EDGE_NODES,
+    SPLITTING,
+    End,
+    Lowering,
+    Nodes,
+    convexified,
+    gap,
+    last_end,
+    second_differences,
+)
+from dpaudit.curves.hull import UNIT as UNIT
 
-UNIT = 2.0**-53
-SPLITTING = 32 * UNIT
 TINY = 1e-290
-EDGE_NODES = 4096
 ON_NODE = 1e-7
-Nodes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,8 @@ class Masses:
     """P and Q masses, each of which has its losses in one cell (index h, (index + 1) h]."""
 
     index: Nodes
-    p: Floats
-    q: Floats
+    p: Reals
+    q: Reals
 
     def moved(self, up: float, down: float) -> Masses:
         return Masses(self.index, self.p * up, self.q * down)
@@ -68,8 +75,8 @@ class Cells:
 
     step: Fraction
     first: int
-    p: Floats
-    q: Floats
+    p: Reals
+    q: Reals
     below: tuple[float, float]
     above: tuple[float, float]
     relative: float
@@ -120,14 +127,14 @@ def _moved(cells: Cells, sign: int) -> Cells:
     )
 
 
-def _times_x(q: Floats, loss: Floats) -> Floats:
+def _times_x(q: Reals, loss: Reals) -> Reals:
     """q * exp(loss) without overflow; 0 where q is too small to be accurate."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         value = np.where(loss < 600, q * np.exp(np.minimum(loss, 600)), np.exp(np.log(q) + loss))
     return np.where(q < TINY, 0.0, value)
 
 
-def _split(part: Masses, h: float, side: Side) -> tuple[Floats, Floats]:
+def _split(part: Masses, h: float, side: Side) -> tuple[Reals, Reals]:
     """P masses (a, b) for the lower and the upper end of every mass's cell."""
     scaled = _times_x(part.q, part.index * h)
     if side is Side.LOWER:
@@ -139,7 +146,7 @@ def _split(part: Masses, h: float, side: Side) -> tuple[Floats, Floats]:
     return part.p - b, b
 
 
-def _nodes(cells: Cells, splits: list[tuple[Floats, Floats]]) -> Floats:
+def _nodes(cells: Cells, splits: list[tuple[Reals, Reals]]) -> Reals:
     """P masses of the nodes first, first + 1, ..., first + len(p) from the splits of both parts."""
     masses = np.zeros(len(cells.p) + 1)
     masses[:-1] = splits[0][0]
@@ -168,10 +175,10 @@ def _lower(cells: Cells) -> Discrete:
     splits = [_split(part, h, Side.LOWER) for part in cells.parts]
     masses = _nodes(cells, splits)
     lowering = _lowering(cells, splits)
-    start, end = _start(cells, masses, lowering), _end(masses, lowering, h)
+    start, end = _start(cells, masses, lowering), last_end(masses, lowering, h)
     if start is None or end is None or start.node >= end.node:
         return _only_infinite(cells)
-    hull = convexified(_second_differences(masses, lowering, start, end, h), h)
+    hull = convexified(second_differences(masses, lowering, start, end, h), h)
     if hull is None:
         return _only_infinite(cells)
     return Discrete(cells.step, cells.first + start.node, hull, cells.infinite[0]).trimmed()
@@ -180,8 +187,12 @@ def _lower(cells: Cells) -> Discrete:
 def _only_infinite(cells: Cells) -> Discrete:
     """max(0, 1 - x), or the mass at infinite loss where there is some."""
     infinite = cells.infinite[0]
-    return trivial(cells.step) if infinite == 0 else Discrete(
-        cells.step, 0, np.array([max(1 - infinite - cells.infinite[1], 0.0)]), infinite
+    return (
+        trivial(cells.step)
+        if infinite == 0
+        else Discrete(
+            cells.step, 0, np.array([max(1 - infinite - cells.infinite[1], 0.0)]), infinite
+        )
     )
 
 
@@ -190,49 +201,14 @@ def trivial(step: Fraction) -> Discrete:
     return Discrete(step, 0, np.array([1.0]))
 
 
-@dataclass(frozen=True)
-class _Lowering:
-    """How far a chord of D may lie above delta.
-
-    ``node``: the larger gap of a node's two cells; ``smooth`` and ``atoms``: each cell's gap by
-    part; ``peak``: how far up its cell, from 0 to 1, the smooth part's gap is largest.
-    """
-
-    node: Floats
-    smooth: Floats
-    atoms: Floats
-    peak: Floats
-
-    def beside(self, cell: int, height: float, side: int) -> float:
-        """What the other end of a cell is lowered by where one end is lowered by ``height`` only.
-
-        The gap of the smooth part is a tent of that height over ``peak``; the line between the
-        two lowerings must not lie below it.  ``side``: 0 for a given left end, 1 for a right one.
-        """
-        peak = self.peak[cell] if side == 0 else 1 - self.peak[cell]
-        left, own = height - self.atoms[cell], self.smooth[cell]
-        if left < 0 or peak <= 0:
-            return np.inf
-        needed = own if left >= own else (own - (1 - peak) * left) / peak
-        return float(self.atoms[cell] + needed) * (1 + SPLITTING)
-
-
-def _lowering(cells: Cells, splits: list[tuple[Floats, Floats]]) -> _Lowering:
+def _lowering(cells: Cells, splits: list[tuple[Reals, Reals]]) -> Lowering:
     h = float(cells.step)
-    smooth, peak = _gap(*splits[0], h)
-    own, _ = _gap(*splits[1], h)
-    atoms = np.bincount(cells.atoms.index - cells.first, own, len(smooth))
+    smooth, peak = gap(*splits[0], h)
+    own, _ = gap(*splits[1], h)
+    atoms = np.bincount(cells.atoms.index - cells.first, own, len(smooth)).astype(np.float64)
     both = (smooth + atoms) * (1 + SPLITTING)
     node = np.maximum(np.append(_gap_below(cells), both), np.append(both, 0.0))
-    return _Lowering(node, smooth, atoms, peak)
-
-
-def _gap(a: Floats, b: Floats, h: float) -> tuple[Floats, Floats]:
-    """Largest height of a chord of D over the lines of its ends, and where in the cell it is."""
-    a, b = np.maximum(a, 0), np.maximum(b, 0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        peak = np.nan_to_num(b / (a * np.exp(h) + b))
-    return a * np.expm1(h) * peak, peak
+    return Lowering(node, smooth, atoms, peak)
 
 
 def _gap_below(cells: Cells) -> float:
@@ -249,19 +225,7 @@ def _excess_below(cells: Cells) -> float:
     return max(float(_times_x(q_mass, at)[0]) - cells.below[0], 0.0)
 
 
-@dataclass(frozen=True)
-class _End:
-    """A node where the lower function meets a line, and D's height above it there and one node on.
-
-    ``next_height`` is None where it meets none: D is a chord from (0, 1) to the first node.
-    """
-
-    node: int
-    height: float
-    next_height: float | None
-
-
-def _start(cells: Cells, masses: Floats, lowering: _Lowering) -> _End | None:
+def _start(cells: Cells, masses: Reals, lowering: Lowering) -> End | None:
     """The node up to which the lower function is 1 - x; D exceeds that by the lowering from it on.
 
     One node earlier does as well if the next is lowered by what its cell then needs.
@@ -276,96 +240,10 @@ def _start(cells: Cells, masses: Floats, lowering: _Lowering) -> _End | None:
     if node + 1 >= len(at):
         return None
     if node == 0 and cells.below[0] == 0 and extra > 0:
-        return _End(0, float(lowering.node[0]), None)
+        return End(0, float(lowering.node[0]), None)
     if node and excess[node - 1] >= (lowering.atoms + lowering.smooth)[node - 2 : node - 1].sum():
         needed = lowering.beside(node - 1, float(excess[node - 1]), 0)
         if needed <= excess[node]:
             lowering.node[node] = max(needed, lowering.node[node])
             node -= 1
-    return _End(node, float(excess[node]), float(excess[node + 1]))
-
-
-def _end(masses: Floats, lowering: _Lowering, h: float) -> _End | None:
-    """The node from which the lower function is 0; D exceeds the lowering up to it.
-
-    One node later does as well if the one before is lowered by what its cell then needs.
-    """
-    last = len(masses) - 1
-    heights = [0.0]
-    rest = 0.0
-    for node in range(last - 1, max(-1, last - EDGE_NODES), -1):
-        rest = np.exp(-h) * (masses[node + 1] + rest)
-        heights.append(float(heights[-1] + np.expm1(h) * rest))
-        if heights[-2] > 0 and heights[-2] >= lowering.node[node + 1]:
-            return _End(*_later(node + 1, last, heights, lowering))
-    return None
-
-
-def _later(
-    node: int, last: int, heights: list[float], lowering: _Lowering
-) -> tuple[int, float, float]:
-    """The end one node later, where that is sound; ``heights`` are D at last, last - 1, ..."""
-    back = last - node
-    after = heights[back - 1]
-    gaps = lowering.smooth + lowering.atoms
-    if after >= gaps[node + 1 : node + 2].sum():
-        needed = lowering.beside(node, after, 1)
-        if needed <= heights[back]:
-            lowering.node[node] = max(needed, lowering.node[node])
-            return node + 1, after, heights[back]
-    return node, heights[back], heights[back + 1]
-
-
-def _second_differences(
-    masses: Floats, lowering: _Lowering, start: _End, end: _End, h: float
-) -> Floats:
-    """P masses at the kinks of D - gap between the lines 1 - x (before) and 0 (after)."""
-    lowered = lowering.node[start.node : end.node + 1].copy()
-    lowered[0], lowered[-1] = start.height, end.height
-    signed = masses[start.node : end.node + 1].copy()
-    rise = np.diff(lowered)
-    signed[1:] += rise / -np.expm1(-h)
-    signed[:-1] -= rise / np.expm1(h)
-    if start.next_height is None:
-        signed[0] += start.height
-    else:
-        signed[0] = (start.next_height - lowered[1]) / np.expm1(h)
-    if end.next_height is not None:
-        signed[-1] = (end.next_height - lowered[-2]) / -np.expm1(-h)
-    return signed
-
-
-def convexified(signed: Floats, h: float) -> Floats | None:
-    """P masses of the convex hull of a function with these (signed) masses at its kinks.
-
-    A negative mass is split over its neighbours with the P and the Q mass kept, which lowers the
-    function; None where the last mass stays negative.
-    """
-    nodes = np.flatnonzero(signed)
-    masses = signed[nodes].copy()
-    before = np.arange(-1, len(nodes) - 1)
-    for negative in np.flatnonzero(masses < 0):
-        k = int(negative)
-        while k < len(nodes) and masses[k] < 0:
-            if k + 1 == len(nodes):
-                return None
-            _remove_up_to(masses, nodes, before, k, h)
-            k += 1
-    hull = np.zeros(len(signed))
-    hull[nodes] = masses
-    return hull
-
-
-def _remove_up_to(masses: Floats, nodes: Nodes, before: Nodes, k: int, h: float) -> None:
-    """Remove kink k, and kinks to its left for as long as they turn negative by it."""
-    at, right = k, k + 1
-    while at >= 0 and masses[at] < 0:
-        mass, left = masses[at], int(before[at])
-        share = 1.0
-        if left >= 0:
-            from_left, span = nodes[at] - nodes[left], nodes[right] - nodes[left]
-            share = np.expm1(-from_left * h) / np.expm1(-span * h)
-            masses[left] += mass * (1 - share)
-        masses[right] += mass * share
-        masses[at] = 0.0
-        before[right] = at = left
+    return End(node, float(excess[node]), float(excess[node + 1]))

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, enclose
+from dpaudit.arithmetic import Number, enclose, readable
 from dpaudit.curves.cells import UNIT, Cells, Masses
 from dpaudit.curves.discrete import (
     MAXIMUM_NODES,
-    Floats,
     Grid,
+    Reals,
     TooFine,
 )
 from dpaudit.errors import InvalidParameter
@@ -26,15 +26,16 @@ from dpaudit.pairs import Pair
 
 NORMAL_FACTOR = 32 * UNIT
 LARGEST_LOSS = 1e7
+SMALLEST = 1e-290
 
 
 @dataclass(frozen=True)
 class Outcomes:
     """Single outcomes: their losses (infinite ones included), P masses and Q masses."""
 
-    losses: Floats
-    p: Floats
-    q: Floats
+    losses: Reals
+    p: Reals
+    q: Reals
 
 
 NO_OUTCOMES = Outcomes(np.zeros(0), np.zeros(0), np.zeros(0))
@@ -48,7 +49,7 @@ class Closed:
     lies from the number given, ``relative`` the relative error of every tail of P and Q.
     """
 
-    masses: Callable[[Floats], tuple[Floats, Floats]]
+    masses: Callable[[Any], tuple[Reals, Reals]]
     outcomes: Outcomes
     span: tuple[float, float]
     edge_error: float
@@ -78,8 +79,8 @@ def closed(pair: Pair, tail: float) -> Closed | None:
 def as_float(value: Number, place: str) -> float:
     """The nearest float (within one rounding) of an exact number."""
     result = float(enclose(value).mid())
-    if not math.isfinite(result):
-        raise InvalidParameter(f"{place} = {value}: expected a number of moderate size")
+    if not math.isfinite(result) or 0 < abs(result) < SMALLEST or (result == 0) != (value == 0):
+        raise InvalidParameter(f"{place} = {readable(value)}: expected a number of moderate size")
     return result
 
 
@@ -114,13 +115,18 @@ def cells_from(form: Closed, grid: Grid, lean: int) -> Cells:
 
 
 def _one_sided(outcomes: Outcomes) -> tuple[float, float]:
-    """P mass where Q has none, and Q mass where P has none."""
-    return float(outcomes.p[outcomes.q == 0].sum()), float(outcomes.q[outcomes.p == 0].sum())
+    """P mass where Q has none, and Q mass where P has none.
 
+    Errors: TooFine where a mass is 0 though its loss is finite: it was too small for a float.
+    """
+    p, q, finite = outcomes.p, outcomes.q, np.isfinite(outcomes.losses)
+    if np.any(finite & ((p == 0) != (q == 0))):
+        raise TooFine("an outcome with a probability too small for a float")
+    return float(p[~finite & (q == 0)].sum()), float(q[~finite & (p == 0)].sum())
 
 
 def _placed(
-    outcomes: Outcomes, edges: Floats, first: int
+    outcomes: Outcomes, edges: Reals, first: int
 ) -> tuple[Masses, tuple[float, float, float, float]]:
     """Outcomes by cell, in ascending order of loss, and the masses (P, Q) below and above."""
     both = np.flatnonzero((outcomes.p > 0) & (outcomes.q > 0))

@@ -11,7 +11,7 @@ window and W = A + N - 1 - kappa,
     delta(epsilon) = infinite + exp(K - t k h) F + above,
     F = (1/N) sum_j Re[Phi(j) exp(i theta_j kappa) G(j)]   over all j mod N
     G(j) = S(t) - exp(s) S(t + 1),
-    S(v) = sum_{m=1}^{W} exp((-v h + i theta_j) m) = r (1 - r^W) / (1 - r),  r = exp(-v h + i theta_j).
+    S(v) = sum_{m=1}^{W} r^m = r (1 - r^W) / (1 - r),   r = exp(-v h + i theta_j).
 infinite = P mass of the composition with some loss infinite; above = P mass of losses beyond the
 window.  Phi(-j) is the conjugate of Phi(j): the sum runs over j = 0 once and 1..J twice, and the
 frequencies J < j <= N/2 are bounded.
@@ -23,7 +23,8 @@ The errors, all outward:
   F is too large by at most that times B, never too small; above <= exp(K - t (C+A+N) h) B.
 * truncation (frequencies left out): |G(j)| <= exp((t + 3) h) N / j, so the part of F left out is at
   most 2 exp((t + 3) h) (1 + log N) max_{J<j<=N/2} prod_f (|phi_f(j)| + E_f)^T_f.
-* round-off: each computed phi_f(j) is within E_f = FFT_FACTOR u log2(N) sqrt(N) ||p~_f||_2 (u =
+* round-off: each computed phi_f(j) is within E_f: by direct sums as in
+  :mod:`dpaudit.curves.spectrum`, by FFT within E_f = FFT_FACTOR u log2(N) sqrt(N) ||p~_f||_2 (u =
   2^-53; Higham 2002, Theorem 24.2), hence
       |Phi^ - Phi| <= |Phi^| expm1(sum_f T_f (E_f / |phi_f| + 16 u)), times |G(j)|, 2/N, summed.
 * masses: a relative error r of masses and tilting makes every term of the profile err by the
@@ -35,20 +36,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
 from dpaudit.curves.cells import UNIT
-from dpaudit.curves.discrete import Discrete, Floats, Side, TooFine
+from dpaudit.curves.discrete import Reals, Side, TooFine
+from dpaudit.curves.spectrum import at_frequencies, left_out_bound, rows_of
 from dpaudit.curves.stack import Stack, Tilted
 
-Complexes = NDArray[np.complex128]
+Complexes = NDArray[np.complexfloating[Any, Any]]
 FFT_FACTOR = 32.0
 ALIAS_EXPONENT = 42.0
 LEFT_OUT_EXPONENT = 46.0
+LEAST_EXPONENT = 36.0
 MAXIMUM_PERIOD = 2**23
+MOST_DIRECT = 2048
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Composition:
     cumulant: float
     window: Window
     transform: Complexes
-    rounding: Floats
+    rounding: Reals
     left_out: float
     relative: float
 
@@ -100,7 +105,9 @@ def compose(stack: Stack, tilt: float) -> Composition:
     cumulant = math.fsum(stack.times * tilted.logs)
     centres = np.rint(mean / stack.width).astype(np.int64)
     window = _window(stack, tilt, cumulant, centres, float(stack.times @ variance))
-    transform, rounding, left_out = _transform(stack, tilted, centres, window)
+    transform, rounding, left_out = _transform(
+        stack, tilted, centres, window, float(stack.times @ variance)
+    )
     return Composition(
         stack, tilt, cumulant, window, transform, rounding, left_out, tilted.relative
     )
@@ -109,7 +116,7 @@ def compose(stack: Stack, tilt: float) -> Composition:
 def _window(
     stack: Stack, tilt: float, cumulant: float, centres: NDArray[np.int64], variance: float
 ) -> Window:
-    """The shortest window outside of which Chernoff's bound is exp(-ALIAS_EXPONENT) at either end."""
+    """A window outside of which Chernoff's bound is exp(-ALIAS_EXPONENT) at either end."""
     h = stack.width
     centre = sum(int(c) * t for c, (_, t) in zip(centres, stack.factors, strict=True))
     unit = math.sqrt(2 * ALIAS_EXPONENT / (variance + h * h))
@@ -127,10 +134,47 @@ def _window(
 
 
 def _transform(
-    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], window: Window
-) -> tuple[Complexes, Floats, float]:
+    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], window: Window, variance: float
+) -> tuple[Complexes, Reals, float]:
     """Phi at the frequencies that matter, the error of each, and the bound of the others."""
-    period = window.period
+    spread = math.sqrt(variance) / stack.width
+    needed = 1.1 * math.sqrt(2 * LEFT_OUT_EXPONENT) / (spread + 1e-9) * window.period / 6.28
+    for more in (1.0, 1.6, 2.6, 4.2):
+        kept = math.ceil(more * needed) + 4
+        if kept > min(MOST_DIRECT, window.period // 8):
+            break
+        found = _direct(stack, tilted, centres, window.period, kept)
+        if found is not None:
+            return found
+    return _by_fft(stack, tilted, centres, window.period)
+
+
+def _direct(
+    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int, needed: int
+) -> tuple[Complexes, Reals, float] | None:
+    """By direct sums; None where the frequencies left out cannot be bounded well."""
+    rows = rows_of(stack, tilted.masses, centres)
+    values = at_frequencies(rows, np.arange(needed), period)
+    with np.errstate(divide="ignore"):
+        if stack.times @ np.log(np.abs(values[:, -1])) > -LEAST_EXPONENT:
+            return None
+    bound = left_out_bound(stack, tilted, centres, rows, 2 * math.pi * (needed - 1) / period)
+    if bound is None or bound > -LEAST_EXPONENT:
+        return None
+    size = np.abs(values)
+    with np.errstate(divide="ignore", over="ignore"):
+        log_sum = stack.times @ np.log(values)
+        error = stack.times @ (rows.relative / size + 16 * UNIT)
+        transform = np.exp(log_sum)
+        rounding = np.abs(transform) * np.expm1(error)
+    whole = np.exp(np.minimum(stack.times @ np.log(size + rows.relative), 0.0))
+    rounding = np.where(np.isfinite(rounding), rounding, 2 * whole)
+    return transform, rounding, math.exp(bound)
+
+
+def _by_fft(
+    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int
+) -> tuple[Complexes, Reals, float]:
     log_sum = np.zeros(period // 2 + 1, dtype=np.complex128)
     bound = np.zeros(period // 2 + 1)
     error = np.zeros(period // 2 + 1)
@@ -147,7 +191,7 @@ def _transform(
     return _kept(log_sum, bound, error)
 
 
-def _folded(masses: Floats, lead: int, period: int) -> Floats:
+def _folded(masses: Reals, lead: int, period: int) -> Reals:
     """Masses at indices lead, lead + 1, ... modulo the period."""
     folded = np.zeros(period)
     at = lead % period
@@ -158,15 +202,14 @@ def _folded(masses: Floats, lead: int, period: int) -> Floats:
     return folded
 
 
-def _kept(
-    log_sum: Complexes, bound: Floats, error: Floats
-) -> tuple[Complexes, Floats, float]:
+def _kept(log_sum: Complexes, bound: Reals, error: Reals) -> tuple[Complexes, Reals, float]:
     large = np.flatnonzero(bound > -LEFT_OUT_EXPONENT)
     kept = int(large[-1]) + 1 if len(large) else 1
     rest = bound[kept:]
     transform = np.exp(log_sum[:kept])
     with np.errstate(over="ignore", invalid="ignore"):
         rounding = np.abs(transform) * np.expm1(error[:kept])
+    rounding = np.where(np.isfinite(rounding), rounding, 2 * np.exp(np.minimum(bound[:kept], 0.0)))
     return transform, rounding, float(np.exp(rest.max())) if len(rest) else 0.0
 
 
@@ -209,7 +252,9 @@ def delta_at(composition: Composition, epsilon: float) -> Delta:
     return _outward(composition, exponent, value, round_off, (outside, above), left_out)
 
 
-def _weights(composition: Composition, kappa: int, terms: int) -> tuple[Complexes, Complexes, Complexes]:
+def _weights(
+    composition: Composition, kappa: int, terms: int
+) -> tuple[Complexes, Complexes, Complexes]:
     """exp(i theta_j kappa), S(t) and S(t + 1) at the kept frequencies."""
     h, period = composition.stack.width, composition.window.period
     j = np.arange(len(composition.transform))
@@ -233,15 +278,20 @@ def _outward(
     left_out: float,
 ) -> Delta:
     stack = composition.stack
-    factor = math.exp(min(exponent, 700.0))
-    relative = math.expm1(
-        min(stack.total * composition.relative, 700.0)
-    ) + stack.relative + 8 * UNIT * (abs(composition.cumulant) + abs(exponent) + 8)
+    # An upper end must not underflow to 0; a lower one may.
+    least = -700.0 if stack.side is Side.UPPER else -math.inf
+    factor = math.exp(min(max(exponent, least), 700.0))
+    relative = (
+        math.expm1(min(stack.total * composition.relative, 700.0))
+        + stack.relative
+        + 8 * UNIT * (abs(composition.cumulant) + abs(exponent) + 8)
+    )
     sign = 1 if stack.side is Side.UPPER else -1
     wrapped = alias[1] if sign > 0 else alias[0]
     inside = factor * (value + sign * (round_off + left_out + wrapped))
     masses = relative * abs(inside)
-    total = inside + sign * masses + stack.infinite * (1 + sign * 1e-12)
+    certain = 1e-12 + stack.relative + 1e-13 * stack.total
+    total = inside + sign * masses + stack.infinite * max(1 + sign * certain, 0.0)
     return Delta(
         float(min(max(total, 0.0), 1.0)),
         factor * round_off,

@@ -22,7 +22,7 @@ MOST_NODES = 2**13
 
 @discretiser(Product)
 def _product(pair: Product, grid: Grid, side: Side) -> Discrete:
-    """Factors on a grid just fine enough for ``MOST_NODES``, composed, put on the grid asked for."""
+    """Factors on a grid that ``MOST_NODES`` allow, composed, put on the grid asked for."""
     counts = [times for _, times in pair.parts]
     if any(is_symbolic(times) or times.denominator != 1 for times in counts):
         raise InvalidParameter("a product inside another pair: bind its counts to whole numbers")
@@ -38,9 +38,7 @@ def _product(pair: Product, grid: Grid, side: Side) -> Discrete:
                 raise
 
 
-def _composed(
-    parts: list[tuple[Pair, int]], inner: Grid, side: Side, grid: Grid
-) -> Discrete:
+def _composed(parts: list[tuple[Pair, int]], inner: Grid, side: Side, grid: Grid) -> Discrete:
     result = None
     for pair, times in parts:
         power = _power(discretise(pair, inner, side), times, inner.tail, side)
@@ -102,7 +100,7 @@ def outcomes_of(discrete: Discrete, side: Side) -> Outcomes:
     with np.errstate(over="ignore"):
         q = p * np.exp(-losses)
     whole = math.fsum(q)
-    if not math.isfinite(whole):
+    if not math.isfinite(whole) or np.any((q == 0) & (p > 0)):
         raise TooFine("a product whose losses are too large for a mixture; take a larger step")
     if whole > 1 and side is Side.LOWER:
         p, q, whole = p / whole, q / whole, 1.0
@@ -131,7 +129,6 @@ def mixture_of(discrete: Discrete, rate: object, grid: Grid, side: Side) -> Disc
         mixed_losses(base.losses, share), (1 - share) * base.q + share * base.p, base.q
     )
     return cells_from(finite(mixed, 16 * UNIT), grid, 1).discrete(side)
-
 
 
 def turned(discrete: Discrete, grid: Grid) -> Discrete:

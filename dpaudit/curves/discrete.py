@@ -47,6 +47,7 @@ from numpy.typing import NDArray
 from dpaudit.errors import Unsupported
 from dpaudit.pairs import Pair
 
+Reals = NDArray[np.floating[Any]]
 Floats = NDArray[np.float64]
 MAXIMUM_NODES = 2**22
 
@@ -85,7 +86,7 @@ class Discrete:
 
     step: Fraction
     first: int
-    masses: Floats
+    masses: Reals
     infinite: float = 0.0
     relative: float = 0.0
 
@@ -95,7 +96,7 @@ class Discrete:
             raise Unsupported("a discretised profile with masses that are not finite and positive")
 
     @property
-    def losses(self) -> Floats:
+    def losses(self) -> Reals:
         """Losses of the nodes, each within one rounding of its exact value."""
         return (self.first + np.arange(len(self.masses))) * float(self.step)
 

@@ -9,8 +9,8 @@ from fractions import Fraction
 from dpaudit.arithmetic import Number, is_infinite, is_symbolic, unknowns
 from dpaudit.curves.discrete import Side, TooFine
 from dpaudit.curves.interval import Interval, rounded_down, rounded_up
-from dpaudit.curves.pure import largest_loss
 from dpaudit.curves.profile import Profile, profile_of
+from dpaudit.curves.pure import largest_loss
 from dpaudit.curves.search import Parts, Solved, epsilon_of, stack_of
 from dpaudit.curves.steps import aligned, first_step
 from dpaudit.curves.witness import witness
@@ -67,13 +67,13 @@ def epsilon_composed(pair: Pair, delta: Fraction, width: float) -> Interval:
         return _capped(Interval(Fraction(0), rounded_up(math.inf)), cap)
     tolerance = width * ROUNDING_PARTS
     attempts: list[Attempt] = []
-    step = first_step(parts, width)
-    while len(attempts) < ATTEMPTS:
-        found = _attempt(parts, at, step, tolerance)
-        attempts.append(found)
-        step = _next_step(attempts, width, parts)
-        if step is None:
+    step: float | None = first_step(parts, width)
+    while step is not None and len(attempts) < ATTEMPTS:
+        try:
+            attempts.append(_attempt(parts, at, step, tolerance))
+        except TooFine:
             break
+        step = _next_step(attempts, width, parts)
     return _capped(_epsilon_interval(attempts), cap)
 
 
@@ -88,9 +88,7 @@ def _attempt(parts: Parts, delta: float, step: float, tolerance: float) -> Attem
                 raise
 
 
-def _side(
-    parts: Parts, delta: float, step: float, side: Side, tolerance: float
-) -> Solved | None:
+def _side(parts: Parts, delta: float, step: float, side: Side, tolerance: float) -> Solved | None:
     stack = stack_of(parts, Fraction(step), delta, side)
     return None if stack is None else epsilon_of(stack, delta, tolerance)
 
@@ -147,7 +145,10 @@ def delta_composed(pair: Pair, epsilon: Fraction, width: float) -> Interval:
     parts = parts_of(pair)
     if _beyond(pair, epsilon) or sum(times for _, times in parts) > MOST_PARTS:
         return _extreme_delta(pair, epsilon)
-    found = delta_on(profile_of(parts, float(epsilon), width), epsilon)
+    try:
+        found = delta_on(profile_of(parts, float(epsilon), width), epsilon)
+    except TooFine:
+        return _extreme_delta(pair, epsilon)
     gap = relative_width(found)
     if gap > width:
         finer = width * min(width / gap, 1.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -15,18 +14,13 @@ from dpaudit.curves.closed import (
     Closed,
     Outcomes,
     as_float,
-    cells_of,
     closed,
     closed_form,
 )
 from dpaudit.curves.discrete import (
     MAXIMUM_NODES,
-    Discrete,
-    Floats,
-    Grid,
-    Side,
+    Reals,
     TooFine,
-    discretiser,
 )
 from dpaudit.errors import Unsupported
 from dpaudit.pairs import (
@@ -35,18 +29,18 @@ from dpaudit.pairs import (
     LaplaceShift,
     Mixed,
     Normal,
-    Spliced,
     Swapped,
 )
 
 NORMAL_FACTOR = 32 * UNIT
 SMALLEST_TAIL = 1e-300
+LARGEST_EPSILON = 600.0
 
 
 # --- the normal distribution ---------------------------------------------------------------------
 
 
-def lower_normal(z: Floats) -> Floats:
+def lower_normal(z: Reals) -> Reals:
     """Phi(z) for z <= 0 with relative error at most ``NORMAL_FACTOR`` (a test pins it to Arb).
 
     Phi(z) = exp(-z^2 / 2) erfcx(-z / sqrt 2) / 2, with z^2 as a sum of two floats (Dekker 1971):
@@ -58,11 +52,11 @@ def lower_normal(z: Floats) -> Floats:
     rest = z - head
     square = z * z
     error = ((head * head - square) + 2 * head * rest) + rest * rest
-    value: Floats = 0.5 * special.erfcx(-z / math.sqrt(2)) * np.exp(-square / 2) * (1 - error / 2)
+    value: Reals = 0.5 * special.erfcx(-z / math.sqrt(2)) * np.exp(-square / 2) * (1 - error / 2)
     return value
 
 
-def normal_between(z: Floats) -> Floats:
+def normal_between(z: Reals) -> Reals:
     """Standard normal masses between successive edges, taken on the smaller tail."""
     tail = lower_normal(-np.abs(z))
     left = z < 0
@@ -78,12 +72,12 @@ def quantile(tail: float) -> float:
 
 @closed_form(Normal)
 def _normal(pair: Normal, tail: float) -> Closed:
-    mu = as_float(pair.mu, "mu")
-    if mu == 0:
+    if pair.mu == 0:
         return point()
+    mu = as_float(pair.mu, "mu")
     z = quantile(tail)
 
-    def masses(edges: Floats) -> tuple[Floats, Floats]:
+    def masses(edges: Reals) -> tuple[Reals, Reals]:
         return normal_between(edges / mu - mu / 2), normal_between(edges / mu + mu / 2)
 
     half = mu * mu / 2
@@ -102,9 +96,13 @@ def _normal(pair: Normal, tail: float) -> Closed:
 
 @closed_form(LaplaceShift)
 def _laplace(pair: LaplaceShift, tail: float) -> Closed:
+    if pair.epsilon == 0:
+        return point()
     epsilon = as_float(pair.epsilon, "epsilon")
+    if epsilon > LARGEST_EPSILON:
+        raise TooFine(f"Laplace noise with a loss of {epsilon:g}: too large for a grid")
 
-    def masses(edges: Floats) -> tuple[Floats, Floats]:
+    def masses(edges: Reals) -> tuple[Reals, Reals]:
         inner = np.clip(edges, -epsilon, epsilon)
         low, high = inner[:-1], inner[1:]
         part = -np.expm1((low - high) / 2) / 2
@@ -128,7 +126,7 @@ def finite(outcomes: Outcomes, relative: float) -> Closed:
     finite = outcomes.losses[np.isfinite(outcomes.losses)]
     span = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
 
-    def masses(edges: Floats) -> tuple[Floats, Floats]:
+    def masses(edges: Reals) -> tuple[Reals, Reals]:
         return np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
 
     error = 8 * UNIT * max(abs(span[0]), abs(span[1]))
@@ -203,7 +201,7 @@ def _mixture(base: Closed, rate: float) -> Closed:
     """Losses log(1 - rate + rate exp(l)) for the losses l of the base."""
     low, high = map(float, mixed_losses(np.array(base.span), rate))
 
-    def masses(edges: Floats) -> tuple[Floats, Floats]:
+    def masses(edges: Reals) -> tuple[Reals, Reals]:
         p, q = base.masses(unmixed_loss(edges, rate))
         return (1 - rate) * q + rate * p, q
 
@@ -216,7 +214,7 @@ def _mixture(base: Closed, rate: float) -> Closed:
     return Closed(masses, outcomes, (low, high), error, base.relative + 8 * UNIT)
 
 
-def mixed_losses(losses: Floats, rate: float) -> Floats:
+def mixed_losses(losses: Reals, rate: float) -> Reals:
     """log(1 - rate + rate exp(loss))."""
     with np.errstate(over="ignore", invalid="ignore"):
         near = np.log1p(rate * np.expm1(np.minimum(losses, 30)))
@@ -224,7 +222,7 @@ def mixed_losses(losses: Floats, rate: float) -> Floats:
     return np.where(losses > 30, losses + math.log(rate) + rest, near)
 
 
-def unmixed_loss(edges: Floats, rate: float) -> Floats:
+def unmixed_loss(edges: Reals, rate: float) -> Reals:
     """The loss that :func:`mixed_losses` takes to each edge; -infinity below its range."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         near = np.log1p(np.maximum(np.expm1(np.minimum(edges, 30)) / rate, -1))
@@ -238,7 +236,7 @@ def _swapped(pair: Swapped, tail: float) -> Closed | None:
     if base is None:
         return None
 
-    def masses(edges: Floats) -> tuple[Floats, Floats]:
+    def masses(edges: Reals) -> tuple[Reals, Reals]:
         p, q = base.masses(-edges[::-1])
         return q[::-1], p[::-1]
 

@@ -28,15 +28,15 @@ from dpaudit.pairs import (
 )
 
 
-@discretiser(Normal)
-@discretiser(LaplaceShift)
-@discretiser(DiscreteNormal)
-@discretiser(Atoms)
 def _closed(pair: Pair, grid: Grid, side: Side) -> Discrete:
     cells = cells_of(pair, grid, 1)
     if cells is None:
         raise Unsupported(f"{type(pair).__name__}: no closed form")
     return cells.discrete(side)
+
+
+for _kind in (Normal, LaplaceShift, DiscreteNormal, Atoms):
+    discretiser(_kind)(_closed)
 
 
 @discretiser(Mixed)

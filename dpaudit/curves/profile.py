@@ -29,7 +29,7 @@ class OneSide:
 
     def solved(self, epsilon: float) -> Solved | None:
         """The bound at epsilon with its composition; None where only a trivial one is known."""
-        tilt, log_delta = tilt_for_epsilon(self.stack, epsilon)
+        tilt, _ = tilt_for_epsilon(self.stack, epsilon)
         key = round(math.log(tilt) / TILT_RATIO)
         if key not in self.kept:
             self.kept[key] = compose(self.stack, math.exp(key * TILT_RATIO))
@@ -40,7 +40,8 @@ class OneSide:
 
     def chernoff(self, epsilon: float) -> float:
         """Chernoff's upper bound of delta."""
-        bound = tilt_for_epsilon(self.stack, epsilon)[1] + self.stack.slack
+        tilt, _ = tilt_for_epsilon(self.stack, epsilon)
+        bound = self.stack.cumulant(tilt) - tilt * epsilon + self.stack.slack
         return min(math.exp(min(bound, 0.0)) * 1.001 + self.stack.infinite, 1.0)
 
 

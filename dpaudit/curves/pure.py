@@ -123,4 +123,3 @@ def _sum(losses: list[tuple[Number, Number]]) -> Number:
     if any(is_infinite(loss) for loss, times in losses if times != 0):
         return infinity()
     return settled(total(loss * times for loss, times in losses))
-

@@ -50,11 +50,11 @@ def _known(pair: Pair, grid: Grid, side: Side) -> Discrete | None:
 
 
 def tilt_for_delta(stack: Stack, delta: float) -> tuple[float, float]:
-    """The tilt at which Chernoff's bound of epsilon is smallest, and that epsilon."""
+    """About the tilt at which Chernoff's bound of epsilon is smallest, and that epsilon."""
 
     def epsilon(log_tilt: float) -> float:
         t = math.exp(log_tilt)
-        return (stack.cumulant(t) + _gain(t) - math.log(delta)) / t
+        return (stack.outline.cumulant(t) + gain(t) - math.log(delta)) / t
 
     found = optimize.minimize_scalar(
         epsilon, bounds=TILTS, method="bounded", options={"xatol": 0.01}
@@ -63,11 +63,11 @@ def tilt_for_delta(stack: Stack, delta: float) -> tuple[float, float]:
 
 
 def tilt_for_epsilon(stack: Stack, epsilon: float) -> tuple[float, float]:
-    """The tilt at which Chernoff's bound of delta is smallest, and the log of that delta."""
+    """About the tilt at which Chernoff's bound of delta is smallest, and the log of that delta."""
 
     def log_delta(log_tilt: float) -> float:
         t = math.exp(log_tilt)
-        return stack.cumulant(t) + _gain(t) - t * epsilon
+        return stack.outline.cumulant(t) + gain(t) - t * epsilon
 
     found = optimize.minimize_scalar(
         log_delta, bounds=TILTS, method="bounded", options={"xatol": 0.01}
@@ -75,7 +75,7 @@ def tilt_for_epsilon(stack: Stack, epsilon: float) -> tuple[float, float]:
     return math.exp(float(found.x)), float(found.fun)
 
 
-def _gain(tilt: float) -> float:
+def gain(tilt: float) -> float:
     """log of the largest (1 - exp(-y)) exp(-t y)."""
     return tilt * math.log(tilt) - (1 + tilt) * math.log1p(tilt)
 
@@ -102,7 +102,7 @@ def _solve(
         value = delta_at(composition, epsilon).value
         return math.log(value / delta) if value > 0 else -800.0
 
-    bracket = _bracket(excess, low, high)
+    bracket = _bracket(excess, low, high, composition.highest)
     if bracket is None:
         return None
     root = optimize.brentq(excess, *bracket, xtol=tolerance, rtol=1e-14)
@@ -110,12 +110,14 @@ def _solve(
 
 
 def _bracket(
-    excess: Callable[[float], float], low: float, high: float
+    excess: Callable[[float], float], low: float, high: float, highest: float
 ) -> tuple[float, float] | None:
-    """Ends with excess > 0 at the left and <= 0 at the right, walking down from ``high``."""
+    """Ends with excess > 0 at the left and <= 0 at the right, walking from ``high``."""
     right, step = high, (high - low) / 64
-    if excess(right) > 0:
-        return None
+    while excess(right) > 0:
+        if right >= highest:
+            return None
+        right = min(right + step, highest)
     while step > 0 and right > low:
         left = max(right - step, low)
         if excess(left) > 0:

@@ -1,10 +1,10 @@
 """Profiles of one pair in closed form, as Arb balls: no grid, no Fourier sum.
 
 delta(x) of the pair (P, Q) at x = exp(epsilon), epsilon of either sign:
-* Normal(mu): Phi(mu/2 - epsilon/mu) - x Phi(-mu/2 - epsilon/mu)        (Balle, Wang 2018, Theorem 8)
+* Normal(mu): Phi(mu/2 - epsilon/mu) - x Phi(-mu/2 - epsilon/mu)  (Balle, Wang 2018, Thm 8)
 * LaplaceShift(e): 0 for epsilon >= e, 1 - x for epsilon <= -e, else 1 - exp((epsilon - e) / 2)
 * Atoms: sum of max(0, p - x q)
-* Mixed(base, q): q delta_base(1 + (x - 1) / q) for x > 1 - q, else 1 - x   (Balle et al. 2018, Thm 2)
+* Mixed(base, q): q delta_base(1 + (x - 1)/q) for x > 1 - q, else 1 - x (Balle et al. 2018, Thm 2)
 * Swapped(base): 1 - x + x delta_base(1 / x)
 * Spliced(above, below): of ``above`` for x >= 1, of ``below`` for x < 1
 * Largest: the largest
@@ -49,14 +49,16 @@ def _form(kind: type[Pair]) -> Callable[[Any], Any]:
 
 def has_form(pair: Pair) -> bool:
     """Whether the pair's profile is known in closed form."""
-    bases = {
-        Mixed: lambda p: (p.base,),
-        Swapped: lambda p: (p.base,),
-        Spliced: lambda p: (p.above, p.below),
-        Largest: lambda p: p.pairs,
-    }
-    inner = bases[type(pair)](pair) if type(pair) in bases else ()
-    return type(pair) in _FORMS and all(map(has_form, inner))
+    return type(pair) in _FORMS and all(map(has_form, _inner(pair)))
+
+
+def _inner(pair: Pair) -> tuple[Pair, ...]:
+    """The pairs that a pair is made of."""
+    if isinstance(pair, (Mixed, Swapped)):
+        return (pair.base,)
+    if isinstance(pair, Spliced):
+        return pair.above, pair.below
+    return pair.pairs if isinstance(pair, Largest) else ()
 
 
 def delta_ball(pair: Pair, x: Ball) -> Ball:

@@ -1,4 +1,4 @@
-"""The first step of a grid: from the width asked for, and on the losses with positive probability."""
+"""The first step of a grid: from the width asked for, on losses with positive probability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trade-off function of a pair: the smallest false-negative rate at a false-positive rate alpha.
+"""The trade-off function of a pair: smallest false-negative rate at a false-positive rate.
 
 With H0 = Q and H1 = P, every test S has P(S) <= delta(x) + x Q(S), and the best test attains the
 minimum over x:  beta(alpha) = max over x >= 0 of 1 - delta(x) - x alpha  (and 0).

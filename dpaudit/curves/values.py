@@ -13,24 +13,24 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpaudit.curves.cells import convexified, trivial
+from dpaudit.curves.cells import trivial
 from dpaudit.curves.closed import as_float
 from dpaudit.curves.discrete import (
     MAXIMUM_NODES,
     Discrete,
-    Floats,
     Grid,
     NoLower,
+    Reals,
     Side,
     TooFine,
     discretise,
     discretiser,
 )
+from dpaudit.curves.hull import convexified
 from dpaudit.pairs import Concentrated, Largest
 
-Long = NDArray[np.longdouble]
+Long = Reals
 SLACK = 2.0**-44
 
 
@@ -103,8 +103,8 @@ def joined(above: Discrete, below: Discrete, side: Side) -> Discrete:
     low, high = min(low, -1), max(high, 1)
     right, left = node_values(above, low, high), node_values(below, low, high)
     values = np.where(np.arange(low, high + 1) >= 0, right, left)
-    values[-low] = max(right[-low], left[-low]) if side is Side.UPPER else min(
-        right[-low], left[-low]
+    values[-low] = (
+        max(right[-low], left[-low]) if side is Side.UPPER else min(right[-low], left[-low])
     )
     relative = max(above.relative, below.relative)
     values = values * (1 + relative if side is Side.UPPER else 1 - relative)
@@ -138,7 +138,7 @@ def _concentrated(pair: Concentrated, grid: Grid, side: Side) -> Discrete:
     return from_values(values, -last, 1 + 1e-13, grid.step, side)
 
 
-def concentrated_delta(epsilon: Floats, rho: float) -> Long:
+def concentrated_delta(epsilon: Reals, rho: float) -> Long:
     """An upper bound of delta at every epsilon >= 0 for rho-zCDP; any order is sound."""
     rho_long, at = np.longdouble(rho), epsilon.astype(np.longdouble)
     excess = np.maximum((at + rho_long) / (2 * rho_long) - 1, 1e-9)
@@ -153,6 +153,6 @@ def concentrated_delta(epsilon: Floats, rho: float) -> Long:
 
 
 def _gain(excess: Long) -> Long:
-    """(1 + a) log(a / (1 + a)) + log(1 / a) for a = alpha - 1: the log of (1 - 1/alpha)^alpha / a."""
+    """log of (1 - 1/alpha)^alpha / (alpha - 1), in terms of alpha - 1."""
     gain: Long = excess * np.log(excess) - (1 + excess) * np.log1p(excess)
     return gain

@@ -54,6 +54,7 @@ from dpaudit.nodes.selection import (
     Scores,
     SelectionNoise,
 )
+from dpaudit.nodes.stability import CoupledGaussian, Distance, StableRelease
 
 __all__ = [
     "GDP",
@@ -67,8 +68,10 @@ __all__ = [
     "BandedToeplitz",
     "Compose",
     "CorrelatedGaussian",
+    "CoupledGaussian",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "Distance",
     "EventSlack",
     "ExponentialMechanism",
     "Factorisation",
@@ -99,6 +102,7 @@ __all__ = [
     "Select",
     "SelectionNoise",
     "Several",
+    "StableRelease",
     "Status",
     "TruncatedDiscreteLaplace",
     "find_path",

@@ -13,6 +13,7 @@ from dpaudit.rules import (
     rdp,
     sampling,
     selection,
+    stability,
     zcdp,
 )
 from dpaudit.rules.approx import APPROX
@@ -41,5 +42,6 @@ __all__ = [
     "rdp",
     "sampling",
     "selection",
+    "stability",
     "zcdp",
 ]

@@ -128,13 +128,13 @@ def sampled_without_replacement_approx(
 def sampled_with_replacement(node: SampledWithReplacement, epsilon: Number) -> Number:
     """m log(1 + (e^epsilon - 1) / n) = log E e^(J epsilon), J the number of times it is drawn.
 
-    Proof: J is binomial(m, 1/n).  Fix m draws Y from the other records; M_j runs on j copies of the
-    record and Y_(j+1), .., Y_m, and M'_i on i copies of the other record and Y_(i+1), .., Y_m.  Then
+    Proof: J is binomial(m, 1/n).  Fix m draws Y of the other records.  M_j runs on j copies of the
+    record and Y_(j+1), .., Y_m; M'_i on i copies of what replaces it and Y_(i+1), .., Y_m.  Then
     M_j <= e^(j epsilon) M'_i for all i <= j: at most j records differ.  Let w_j be J's weights and
-    L = sum w_j e^(j epsilon).  A j with e^(j epsilon) <= L uses i = j, and leaves room for
-    w_j (L - e^(j epsilon)) before M'_j has the factor w_j L; the others lack
-    w_j (e^(j epsilon) - L) and take it from there.  Room and lack are equal by definition of L, so
-    sum w_j M_j <= L sum w_j M'_j.
+    L = sum w_j e^(j epsilon).  A j with e^(j epsilon) <= L is bounded by M'_j, and leaves room for
+    w_j (L - e^(j epsilon)) more of it below w_j L M'_j; the larger j are bounded by their own M'_j
+    up to w_j L, and by that room for the other w_j (e^(j epsilon) - L).  Room and need are equal
+    by definition of L, so sum w_j M_j <= L sum w_j M'_j.
     """
     return node.draws * log(_growth(node, epsilon))
 
@@ -149,8 +149,8 @@ def sampled_with_replacement_approx(
 ) -> tuple[Number, Number]:
     """As the pure rule, and delta times (E e^(J epsilon) - 1) / (e^epsilon - 1).
 
-    The pure rule's proof with M_j <= e^(j epsilon) M'_i + delta (e^(j epsilon) - 1) / (e^epsilon - 1),
-    the guarantee of a group of j; at epsilon = 0 the factor is E J = m / n.
+    The pure rule's proof, where a group of j adds delta (e^(j epsilon) - 1) / (e^epsilon - 1) to
+    the bound of M_j; at epsilon = 0 the factor is E J = m / n.
     """
     epsilon, delta = base
     if is_infinite(epsilon):
@@ -221,9 +221,9 @@ def exponential_moment(curve: Number, j: Number) -> Number:
 def poisson_renyi(node: PoissonSampled, curve: Number) -> Number:
     """log(1 + sum_(j=2)^n C(n,j) q^j (1-q)^(n-j) (e^((j-1) D_j) - 1)) / (n - 1), n = ceil(alpha).
 
-    Proof, t = P/Q: E_Q f(t) with f(t) = (1-q+qt)^n is the sum, as E_Q 1 = E_Q t = 1; so is E_Q h(t)
-    with h(t) = t f(1/t), the moments of Q against P being no larger than D_j by symmetry.  The other
-    direction is E_Q g(t), g(t) = (1-q+qt)^(1-n).  Let D = 3 + 2(n-2)q and a = 3(1-q)/D in [0, 1].
+    Proof, t = P/Q: E_Q f(t), f(t) = (1-q+qt)^n, is at most this, as E_Q 1 = E_Q t = 1; so is
+    E_Q h(t), h(t) = t f(1/t), as D_j bounds both directions.  The other direction's moment is
+    E_Q g(t), g(t) = (1-q+qt)^(1-n).  Let D = 3 + 2(n-2)q and a = 3(1-q)/D in [0, 1].
     Then k = a f + (1-a) h - g is convex: with A = 1-q+qt and B = 1-q+q/t >= 1/A, its second
     derivative over n(n-1)q^2 is a A^(n-2) + (1-a) t^-3 B^(n-2) - A^(-n-1), where the first two are
     at least A^((n-2)(2a-1)) t^(-3(1-a)) (means), and A^((n-2)(2a-1)+n+1) = A^(3(2n-1)/D)
@@ -309,7 +309,7 @@ def allocated_renyi(node: RandomAllocation, curve: Number) -> Number:
 
 RENYI.absent(
     SampledWithReplacement,
-    reason="a record drawn j times has moments that grow with j^2, and no amplified bound is proved",
+    reason="a record drawn j times has moments growing with j^2: no amplified bound is proved",
 )
 
 
@@ -326,7 +326,7 @@ def mixed_away(pairs: tuple[Pair, ...], rate: Number) -> tuple[Pair, ...]:
     return tuple(Mixed(pair.swapped, rate).swapped for pair in pairs)
 
 
-@PROFILE.rule(PoissonSampled, cite=ZHU_POISSON, adjacency=(Adjacency.ADD_REMOVE,))
+@PROFILE.rule(PoissonSampled, cite=ZHU_POISSON, adjacency=WITH_OR_WITHOUT)
 def poisson_profile(node: PoissonSampled, base: Losses) -> Losses:
     """The run with the record mixes the two; attained by records whose queries are the child's."""
     return Losses(
@@ -365,7 +365,7 @@ def spliced(pair: Pair, share: Number) -> Pair:
 
 PROFILE.absent(
     SampledWithReplacement,
-    reason="the proved bound mixes profiles of 1, 2, ... copies of the record, which is no pair here",
+    reason="the proved bound mixes profiles of 1, 2, ... copies of the record: no pair here",
 )
 
 

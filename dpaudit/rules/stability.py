@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import comb
 
-from dpaudit.arithmetic import Number, exp, infinity, is_symbolic
+from dpaudit.arithmetic import Number, exp, infinity, is_symbolic, sympify, total
 from dpaudit.calculus import Source
 from dpaudit.errors import Unsupported
 from dpaudit.nodes import CoupledGaussian, Distance, StableRelease
-from dpaudit.pairs import Atoms, Branched, Losses, Normal, Pair, largest
+from dpaudit.pairs import Atoms, Branched, Losses, Normal, Scored, Thresholded
 from dpaudit.rules.approx import APPROX
 from dpaudit.rules.gdp import GAUSSIAN
-from dpaudit.rules.profile import ALTERNATIVES, PROFILE
+from dpaudit.rules.profile import PROFILE
 from dpaudit.rules.pure import PURE
 from dpaudit.rules.rdp import RENYI, order
 from dpaudit.rules.zcdp import CONCENTRATED
@@ -27,7 +26,7 @@ COUPLING = Source(
     "Balle, Barthe, Gaboardi", 2018, "Theorem 2 (joint convexity of hockey-stick divergences)"
 )
 SCORES = 2_000
-FLIPS = 100_000
+FLIPS = 20_000
 # What a binomial's rounding may add: masses are moved up to multiples of it.
 GRAIN = Fraction(1, 10**40)
 ZERO, ONE = Fraction(0), Fraction(1)
@@ -45,9 +44,38 @@ for _calculus in (PURE, CONCENTRATED, RENYI, GAUSSIAN):
     _calculus.rule(StableRelease, cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,))(
         no_finite_bound
     )
-APPROX.absent(
-    StableRelease, reason="a whole curve of (epsilon, delta), no one point of it: use profile"
-)
+
+
+@APPROX.rule(StableRelease, cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,))
+def stable_approximate(node: StableRelease) -> tuple[Number, Number]:
+    """(2 e, p(0) + delta of N(mu, 1) against N(0, 1) at e), mu of the farthest that may pass.
+
+    The test is (e, p(0))-DP, p(0) the probability of the lowest threshold; mu = (4 kappa + 2) / z
+    (path) or 2 / z (diameter), and a score of 2 kappa + 1 never passes.
+    """
+    epsilon, kappa = node.epsilon, node.kappa
+    units = 4 * kappa + 2 if node.distance == Distance.PATH else Fraction(2)
+    test = lowest(epsilon, kappa)
+    return 2 * epsilon, total((test, normal_delta(epsilon, units / node.noise_multiplier)))
+
+
+def lowest(epsilon: Number, kappa: Number) -> Number:
+    """P(R = 0) = e^(-e kappa) / (1 + 2 (1 - e^(-e kappa)) / (e^e - 1))."""
+    shrunk = exp(-epsilon * kappa)
+    return shrunk / (1 + 2 * (1 - shrunk) / (exp(epsilon) - 1))
+
+
+def normal_delta(epsilon: Number, mu: Number) -> Number:
+    """Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
+    above, below = (upper_tail(epsilon / mu + side * mu / 2) for side in (-1, 1))
+    return above - exp(epsilon) * below
+
+
+def upper_tail(z: Number) -> Number:
+    """1 - Phi(z)."""
+    import sympy
+
+    return (1 - sympy.erf(sympify(z) / sympy.sqrt(2))) / 2
 
 
 @PROFILE.rule(StableRelease, cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,))
@@ -55,44 +83,20 @@ def stable_release(node: StableRelease) -> Losses:
     """The largest over scores s, t one apart: bottom, or pass and N(mu, 1) against N(0, 1).
 
     mu = (s + t + 2) / z (path) or 2 / z (diameter).  Equal scores do no worse: at x >= 1 the pair
-    (s, s + 1), at x < 1 the pair (s + 1, s) has the larger profile.  Each pair of scores is
-    reached (path), by a function that is stable on either side and far apart between.
+    (s, s + 1), at x < 1 the pair (s + 1, s) has the larger profile.  Scores of kappa and kappa + 1
+    are reached (path), by a function that is stable on either side and far apart between.
     Errors: Unsupported while kappa is a symbol, or large.
     """
     if is_symbolic(node.kappa) or node.kappa > SCORES:
         raise Unsupported(f"{node.head}: a profile needs a kappa of at most {SCORES}: bind it")
-    kappa = int(node.kappa)
-    pairs = [scored(node, s) for s in range(2 * kappa + 1)]
-    both = tuple(side for pair in pairs for side in (pair, pair.swapped))
-    near = sorted(range(2 * kappa + 1), key=lambda s: abs(2 * s + 1 - 2 * kappa))
-    middle = [pairs[s] for s in near[: ALTERNATIVES // 2]]
-    reached = tuple(side for pair in middle for side in (pair, pair.swapped))
-    if node.distance != Distance.PATH:
-        reached = ()
-    return Losses((largest(both),), (largest(both),), reached, reached)
-
-
-def scored(node: StableRelease, score: int) -> Pair:
-    """The pair of a score (under P) and the next one (under Q)."""
-    shift = 2 * score + 3 if node.distance == Distance.PATH else 2
-    (p_fail, p_pass), (q_fail, q_pass) = (chances(node, s) for s in (score, score + 1))
-    passed = (p_pass, q_pass, Normal(shift / node.noise_multiplier))
-    return Branched(((p_fail, q_fail, Normal(ZERO)), passed))
-
-
-def chances(node: StableRelease, score: int) -> tuple[Number, Number]:
-    """(probability of bottom, of passing) at a score of 0..2 kappa + 1.
-
-    P(R < s) = e^(-e kappa) (e^(e s) - 1) / ((e^e - 1) Z) for s <= kappa, R about kappa symmetric.
-    """
-    kappa, epsilon = int(node.kappa), node.epsilon
-    if score > kappa:
-        fail, passes = chances(node, 2 * kappa + 1 - score)
-        return passes, fail
-    shrunk, step = exp(-epsilon * kappa), exp(epsilon)
-    total = 1 + 2 * (1 - shrunk) / (step - 1)
-    low = shrunk * (exp(epsilon * score) - 1) / ((step - 1) * total) if score else ZERO
-    return low, 1 - low
+    unit, path = 1 / node.noise_multiplier, node.distance == Distance.PATH
+    offset, slope = 2 * unit, unit if path else Fraction(0)
+    pair = Thresholded(node.epsilon, node.kappa, offset, slope)
+    if not path:
+        return Losses((pair,), (pair,))
+    middle = offset + slope * (2 * node.kappa + 1)
+    worst = Scored(node.epsilon, node.kappa, node.kappa, node.kappa + 1, middle)
+    return Losses((pair,), (pair,), (worst,), (worst.swapped,))
 
 
 # --- a coupling of inner coins -------------------------------------------------------------------
@@ -153,10 +157,15 @@ def binomial(trials: int, rate: Fraction) -> list[Fraction]:
 
     The list ends where the tail is at most ``GRAIN``, or where all trials succeed.
     """
-    tail, tails = ONE, [ONE]
-    for k in range(trials + 1):
-        tail -= comb(trials, k) * rate**k * (1 - rate) ** (trials - k)
-        tails.append(-(-tail // GRAIN) * GRAIN)
+    hit, miss = rate.numerator, rate.denominator - rate.numerator
+    if miss == 0:
+        return [*[ZERO] * trials, ONE, ZERO]
+    whole = rate.denominator**trials
+    left, term, tails = whole - miss**trials, miss**trials, [ONE]
+    for k in range(1, trials + 2):
+        tails.append(-(-left * GRAIN.denominator // whole) * GRAIN)
         if tails[-1] <= GRAIN:
             break
+        term = term * (trials - k + 1) * hit // (k * miss)
+        left -= term
     return [a - b for a, b in zip(tails, [*tails[1:], ZERO], strict=True)]

@@ -64,15 +64,20 @@ def quadrature(z: float, slots: int, epsilon: float, step: float) -> tuple[float
 
 @pytest.mark.parametrize(
     ("z", "slots", "step", "largest", "accuracy"),
-    [("0.5", 2, 0.0005, 4, 1e-7), ("1", 2, 0.001, 4, 1e-7), ("3", 2, 0.0005, 2, 1e-7)]
-    + [("1", 3, 0.02, 2, 1e-6), ("3", 3, 0.02, 1, 1e-9)],
+    [
+        ("0.5", 2, 0.0005, 4, 1e-7),
+        ("1", 2, 0.001, 4, 1e-7),
+        ("3", 2, 0.0005, 2, 1e-7),
+        ("1", 3, 0.02, 2, 1e-6),
+        ("3", 3, 0.02, 1, 1e-9),
+    ],
 )
 def test_two_and_three_slots_against_quadrature(
     z: str, slots: int, step: float, largest: float, accuracy: float
 ) -> None:
     """``accuracy``: of the quadrature, found by halving its step."""
     pair = Allocated(Fraction(z), Fraction(slots))
-    epsilons = EPSILONS[EPSILONS < largest + 0.1]
+    epsilons = EPSILONS[largest + 0.1 > EPSILONS]
     exact = np.array([quadrature(float(z), slots, e, step) for e in epsilons])
     for direction, expected in ((pair, exact[:, 0]), (pair.swapped, exact[:, 1])):
         lower, upper = both(direction, epsilons, Fraction(1, 1000), 1e-18)

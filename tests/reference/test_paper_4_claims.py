@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.account import Account
 from dpaudit.nodes import (
     GDP,
     ZCDP,
@@ -28,13 +27,13 @@ from dpaudit.nodes import (
 )
 from dpaudit.rules.rdp import order
 from tests.claims_for_tests import (
+    account,
     agrees,
     check,
     epsilon,
     mu,
     number,
     outcome,
-    scope,
     two_sided,
     value,
 )
@@ -119,7 +118,7 @@ def test_totals_of_proposition_4_1(claimed: str, alpha: int, exact: str, renyi: 
     node = proposition_4_1().bind({**values, n1: 20, P: 2})
     assert sympy.simplify(value(node, "gdp") ** 2 - sympy.Rational(claimed) / alpha) == 0
     assert agrees(epsilon(node, "1e-5"), exact)
-    opened = Account(node, scope("replace_one"))
+    opened = account(node)
     assert agrees(float(opened.converted("zcdp", Fraction("1e-5")).value[0]), renyi)
     assert outcome(ApproxDP(Fraction(claimed), 1e-5), node) == "proved"
     last = Fraction(1, 10 ** len(exact.partition(".")[2]))
@@ -211,7 +210,7 @@ def test_the_two_sided_local_profile() -> None:
     node = Compose(Gaussian("full batch", 3), local(Fraction("5.8467"), 8, 40, 40))
     lower, upper = two_sided(node, "1e-5")
     assert 1.5575 <= lower <= upper <= 1.5751
-    opened = Account(node, scope("replace_one"))
+    opened = account(node)
     assert agrees(float(opened.converted("rdp", Fraction("1e-5")).value[0]), "2.456")
     assert outcome(ApproxDP(Fraction("1.5751"), 1e-5), node) == "proved"
     assert outcome(ApproxDP(Fraction("1.5575"), 1e-5), node) == "refuted"
@@ -242,7 +241,7 @@ def test_proposition_e_2(setting: Any, renyi: str, lower: str, upper: str) -> No
     assert outcome(ApproxDP(claimed, 1e-5), node) == "proved"
     below, above = two_sided(node, "1e-5")
     assert float(lower) - 6e-5 <= below <= above <= float(upper) + 6e-5
-    opened = Account(node, scope("replace_one"))
+    opened = account(node)
     assert agrees(float(opened.converted("rdp", Fraction("1e-5")).value[0]), renyi)
 
 

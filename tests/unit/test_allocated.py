@@ -75,6 +75,7 @@ def test_a_mean_of_two_laws_against_enumeration(
         b = {"same": a, "other": b, "finer": averages._refined(b, WIDTH / 2, side)}[own]
         found = averages._mean(a, b, plan_of(side))
         assert found.summands == a.summands + b.summands
+        assert found.relative > a.relative + b.relative
         assert math.isclose(found.masses.sum(), 1, rel_tol=1e-12)
         values, masses = exact_mean(a, b)
         assert math.isclose(found.moments.sum(), values @ masses, rel_tol=1e-12)
@@ -134,21 +135,36 @@ def test_what_is_cut_is_paid_for() -> None:
 
 def test_cut_masses_of_one_stage() -> None:
     """P and Q masses left out, counted once for each of the blocks."""
-    law = law_of(np.array([0.5, 1.0, 2.0]), np.array([0.001, 0.998, 0.001]), 0, 2)
-    cut = averages._cut(law, Plan(10, WIDTH, 0.01, Side.UPPER)).cut
+    masses = np.array([0.001, 0.5, 1e-200, 0.498, 0.001])
+    law = law_of(np.array([0.5, 1.0, 1.0, 1.0, 2.0]), masses, 0, 2)
+    found = averages._cut(law, Plan(10, WIDTH, 0.01, Side.UPPER))
+    assert (found.first, found.masses.tolist()) == (1, [0.5, 0.0, 0.498])
+    cut = found.cut
     assert math.isclose(cut[1], 5 * 0.002, rel_tol=0.002)
     assert math.isclose(cut[0], 5 * 0.002 + 0.0025, rel_tol=0.002)
 
 
 def test_merging_keeps_mass_and_mean() -> None:
-    masses = np.array([1e-200, 0.0, 1e-5, 0.5, 0.0, 0.5 - 1e-5, 1e-9, 1e-170])
-    values = np.exp((np.arange(8) + 0.5) * float(WIDTH))
+    masses = np.array([1e-200, 0.0, 1e-5, 0.5, 0.0, 1e-190, 0.5 - 1e-5, 1e-9, 1e-170])
+    values = np.exp((np.arange(9) + 0.5) * float(WIDTH))
     law = law_of(values, masses, 0, 1)
     found = averages._merged(law, Plan(2, WIDTH, 1e-7, Side.LOWER))
     assert math.isclose(found.masses.sum(), masses.sum(), rel_tol=1e-15)
     assert math.isclose(found.moments.sum(), law.moments.sum(), rel_tol=1e-15)
     assert np.count_nonzero(found.masses) == 3
     assert found.masses[found.masses > 0].min() > 1e-140
+
+
+def test_cells_hold_what_belongs_to_them() -> None:
+    """The ratio of P to Q mass lies in each cell, and of Q mass 1 nothing is lost."""
+    for side in Side:
+        cells = allocated.allocated_cells(Allocated(Fraction(1), Fraction(9)), GRID, side)
+        assert cells is not None
+        held = np.flatnonzero(cells.q)
+        position = np.log(cells.p[held] / cells.q[held]) / GRID.width - cells.first - held
+        assert np.all(position >= -1e-9)
+        assert np.all(position <= 1 + 1e-9)
+        assert math.isclose(cells.q.sum() + cells.below[1], 1, rel_tol=1e-11)
 
 
 def profile(found: Discrete, epsilons: Floats) -> Floats:
@@ -166,7 +182,7 @@ def test_slots_must_be_a_whole_positive_number(slots: object) -> None:
 @pytest.mark.parametrize("noise", [Fraction(0), Fraction(-1), sympy.Symbol("z"), -sympy.sqrt(2)])
 def test_noise_must_be_a_positive_number(noise: object) -> None:
     for side in Side:
-        with pytest.raises(InvalidParameter, match="z|noise_multiplier"):
+        with pytest.raises(InvalidParameter, match=r"z|noise_multiplier"):
             discretise(Allocated(noise, Fraction(3)), GRID, side)
 
 
@@ -187,7 +203,8 @@ def test_astronomically_many_slots(slots: int) -> None:
     upper = profile(discretise(pair, GRID, Side.UPPER), epsilons)
     assert np.array_equal(upper, profile(discretise(most, GRID, Side.UPPER), epsilons))
     assert upper[2] < 0.01
-    lower = profile(discretise(pair, GRID, Side.LOWER), epsilons)
+    fine = Grid(Fraction(1, 2**14), 1e-12)
+    lower = profile(discretise(pair, fine, Side.LOWER), epsilons)
     assert np.all(lower <= np.maximum(0, 1 - np.exp(epsilons)) + 1e-15)
 
 

@@ -18,6 +18,7 @@ CHECKER_MAY_IMPORT = {
     "dpaudit",
     "dpaudit.arithmetic",
     "dpaudit.errors",
+    "dpaudit.inert",
     "dpaudit.domains",
     "dpaudit.nodes",
     "dpaudit.pairs",

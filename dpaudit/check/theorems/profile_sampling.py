@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpaudit.check.theorems.core import Table, Theorem
-from dpaudit.pairs import Losses, Mixed, Pair, Spliced
+from dpaudit.pairs import Allocated, Losses, Mixed, Normal, Pair, Spliced
 
 Change = Callable[[Pair], Pair]
 
@@ -58,8 +58,27 @@ def _without_replacement(node: Any, base: Losses) -> Losses:
     return _changed(base, (joined, joined), (above, below))
 
 
+def _allocated(node: Any, base: Losses) -> Losses:
+    """Normal moves of length 1/z, one in a uniform slot; else no further apart than the child.
+
+    Whatever direction a release takes, and however long, its likelihood ratio is that of a shorter
+    move along one axis of t; adaptive directions change no law.
+    Source: Chua et al. 2024 (balls and bins); van Erven, Harremoes 2014, Theorem 13.
+    """
+    if type(node.child).__name__ != "Gaussian":
+        return Losses(base.remove, base.add, (), (), base.slack * node.slots, base.in_one_part)
+    z = node.child.noise_multiplier
+    pair: Pair = Normal(1 / z) if node.slots == 1 else Allocated(z, node.slots)
+    return Losses((pair,), (pair.swapped,), (pair,), (pair.swapped,))
+
+
 PROFILE_SAMPLING: Table = {
-    ("profile", "PoissonSampled"): Theorem("poisson_profile", _poisson, frozenset({"add_remove"})),
+    ("profile", "PoissonSampled"): Theorem(
+        "poisson_profile", _poisson, frozenset({"add_remove", "zero_out"})
+    ),
+    ("profile", "RandomAllocation"): Theorem(
+        "allocated_profile", _allocated, frozenset({"add_remove", "zero_out"})
+    ),
     ("profile", "SampledWithoutReplacement"): Theorem(
         "batch_profile", _without_replacement, frozenset({"replace_one"})
     ),

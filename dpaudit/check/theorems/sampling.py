@@ -6,7 +6,17 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.arithmetic import choose, exp, is_infinite, log, settled, smaller, sqrt, sum_over, sympify
+from dpaudit.arithmetic import (
+    choose,
+    exp,
+    is_infinite,
+    log,
+    settled,
+    smaller,
+    sqrt,
+    sum_over,
+    sympify,
+)
 from dpaudit.check.theorems.core import RENYI_SYMBOL, Table, Theorem, always
 from dpaudit.nodes import postorder
 
@@ -42,7 +52,7 @@ def _draws(node: Any, epsilon: Any) -> Any:
 
 
 def _draws_pair(node: Any, pair: Any) -> Any:
-    """A group of j has delta (1 + e^epsilon + ... + e^((j-1) epsilon)); its mean over J is added."""
+    """A group of j adds delta (1 + e^epsilon + ... + e^((j-1) epsilon)): the mean over J."""
     epsilon, delta = pair
     if is_infinite(epsilon):
         return epsilon, Fraction(1)
@@ -102,9 +112,9 @@ def _moment(base: Curve, j: Any) -> Any:
 def _poisson(node: Any, base: Curve) -> Curve:
     """E_Q (1 - q + q P/Q)^n, expanded; it bounds the other direction as well.
 
-    That is E_Q g(t), g(t) = (1-q+qt)^(1-n), t = P/Q.  A mean of f(t) = (1-q+qt)^n and t f(1/t), both
-    with this expansion, weighed to have g's value, slope but for a line, second and third
-    derivative at t = 1, is above g up to a multiple of t - 1: the difference is convex.
+    That is E_Q g(t), g(t) = (1-q+qt)^(1-n), t = P/Q.  Both f(t) = (1-q+qt)^n and t f(1/t) have this
+    expansion.  A mean of them with g's second and third derivative at t = 1 is above g up to a
+    multiple of t - 1: the difference is convex.
     """
     q = sympify(node.rate)
 
@@ -126,10 +136,7 @@ def _without_replacement(node: Any, base: Curve) -> Curve:
     normal = all(type(n).__name__ in GAUSSIAN_ONLY for n in postorder(node.child))
 
     def least(j: Any, other: Any) -> Any:
-        return choose_power(j) * smaller(other, 2 * _moment(base, j))
-
-    def choose_power(j: Any) -> Any:
-        return share**j
+        return share**j * smaller(other, 2 * _moment(base, j))
 
     def of_normal(n: Any, index: Any) -> Any:
         return _over(lambda j: choose(n, j) * least(j, _normal_ternary(base, j)), index, 2, n)
@@ -137,9 +144,7 @@ def _without_replacement(node: Any, base: Curve) -> Curve:
     def of_any(n: Any, index: Any) -> Any:
         two = Fraction(2)
         second = choose(n, 2) * least(two, 4 * (_moment(base, two) - 1))
-        return second + _over(
-            lambda j: choose(n, j) * share**j * 2 * _moment(base, j), index, 3, n
-        )
+        return second + _over(lambda j: choose(n, j) * share**j * 2 * _moment(base, j), index, 3, n)
 
     return _sampled_curve(base, _batch_share(node), of_normal if normal else of_any)
 

@@ -1,0 +1,183 @@
+"""Cross-checks against dp-accounting 0.6.0: sound delegation agrees, delegation as is does not.
+
+The cases of disagreement are published faults of that release, each with its number.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting import dp_event as d
+from dp_accounting.pld import privacy_loss_distribution
+
+from dpaudit.consensus import claimed, cross_check
+from dpaudit.errors import Disagreement
+from dpaudit.interchange import from_dp_event
+from dpaudit.nodes import Compose, Gaussian, Laplace, Node, PoissonSampled, Repeat
+from dpaudit.oracle import (
+    Backend,
+    as_is,
+    norms_read,
+    pld_epsilon_lower,
+    pld_epsilon_upper,
+    rdp_epsilon_upper,
+    relation_of,
+)
+from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit
+
+ADD_REMOVE = Scope(Adjacency.ADD_REMOVE, Unit.RECORD, Trust.CENTRAL, Released.TRANSCRIPT)
+REPLACE_ONE = ADD_REMOVE.under(Adjacency.REPLACE_ONE)
+DELTA = Fraction(1, 10**5)
+GAUSSIAN = Gaussian("gaussian", 1)
+
+
+def disagrees(node: Node, scope: Scope, delta: Any, answer: float) -> str:
+    """The message of the disagreement that an unsound answer causes."""
+    cross_check(node, scope, delta)
+    with pytest.raises(Disagreement, match="dp-accounting as is says epsilon <= ") as caught:
+        cross_check(node, scope, delta, [claimed("dp-accounting as is", answer)])
+    return str(caught.value)
+
+
+# --- delegation as is ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [1, np.int64(1), np.float32(1)], ids=["int", "int64", "float32"])
+def test_an_inner_composition_that_is_dropped_is_found(noise: Any) -> None:
+    """It says 1.214, 1041.1 for the same event with the float 1.0; the truth is 354.1."""
+    inner = d.SelfComposedDpEvent(d.GaussianDpEvent(noise), 100)
+    event = d.SelfComposedDpEvent(d.PoissonSampledDpEvent(0.01, inner), 100)
+    answer = as_is([event], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5, Backend.RDP)
+    assert answer == pytest.approx(1.2141, abs=1e-3)
+    node = from_dp_event(event, "add_remove")
+    lower = pld_epsilon_lower(node, ADD_REMOVE, DELTA)
+    assert lower == pytest.approx(354.1, abs=0.1)
+    assert rdp_epsilon_upper(node, ADD_REMOVE, DELTA) == pytest.approx(1041.146, abs=1e-2)
+    assert answer < lower
+
+
+def test_a_dropped_inner_composition_is_a_disagreement() -> None:
+    """The same fault at 9 Gaussians a batch and ten batches, where every route is quick."""
+    inner = d.SelfComposedDpEvent(d.GaussianDpEvent(2), 9)
+    event = d.SelfComposedDpEvent(d.PoissonSampledDpEvent(0.1, inner), 10)
+    answer = as_is([event], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5, Backend.RDP)
+    cast = d.SelfComposedDpEvent(
+        d.PoissonSampledDpEvent(0.1, d.SelfComposedDpEvent(d.GaussianDpEvent(2.0), 9)), 10
+    )
+    assert answer < as_is([cast], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5, Backend.RDP) / 2
+    disagrees(from_dp_event(event, "add_remove"), ADD_REMOVE, DELTA, answer)
+
+
+def test_a_nan_that_wipes_what_was_spent_is_found() -> None:
+    """It says 0 after Gaussian(1.0) and Gaussian(nan); the first alone costs 4.377."""
+    events = [d.GaussianDpEvent(1.0), d.GaussianDpEvent(math.nan)]
+    answer = as_is(events, NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5, Backend.RDP)
+    assert answer == 0
+    message = disagrees(from_dp_event(events[0], "add_remove"), ADD_REMOVE, DELTA, answer)
+    assert "epsilon >= 4.377178" in message
+
+
+@pytest.mark.parametrize(
+    ("event", "says", "truth"),
+    [(d.GaussianDpEvent(1.0), 4.7285, "9.99725"), (d.LaplaceDpEvent(1.0), 1.0028, "1.99997")],
+    ids=["gaussian", "laplace"],
+)
+def test_a_sensitivity_that_is_not_doubled_is_found(event: Any, says: float, truth: str) -> None:
+    answer = as_is([event], NeighboringRelation.REPLACE_ONE, 1e-5, Backend.RDP)
+    assert answer == pytest.approx(says, abs=1e-4)
+    message = disagrees(from_dp_event(event, "replace_one"), REPLACE_ONE, DELTA, answer)
+    assert f"epsilon >= {truth}" in message
+
+
+def test_a_batch_whose_sensitivity_is_not_doubled_is_found() -> None:
+    """n = 60,000, b = 600, sigma = C, 1,000 steps: it says 3.576, 13.36 is reached."""
+    event = d.SampledWithoutReplacementDpEvent(60_000, 600, d.GaussianDpEvent(1.0))
+    run = d.SelfComposedDpEvent(event, 1000)
+    answer = as_is([run], NeighboringRelation.REPLACE_ONE, 1e-5, Backend.RDP)
+    assert answer == pytest.approx(3.5761, abs=1e-3)
+    node = from_dp_event(run, "replace_one")
+    assert "epsilon >= 13.36" in disagrees(node, REPLACE_ONE, DELTA, answer)
+    assert rdp_epsilon_upper(node, REPLACE_ONE, DELTA) == pytest.approx(20.987, abs=1e-2)
+
+
+@pytest.mark.parametrize(("delta", "truth"), [("1e-12", "7.238494"), ("1e-14", "7.868736")])
+def test_round_off_of_a_loss_distribution_is_found(delta: str, truth: str) -> None:
+    """Gaussian(100), 10^4 times (mu = 1): seen 7.2168 and 7.2334 at 1e-12, 7.508 and 7.692 at
+    1e-14 on two machines; the round-off of its transforms differs, its sign did not.
+    """
+    composed = privacy_loss_distribution.from_gaussian_mechanism(100).self_compose(10_000)
+    answer = composed.get_epsilon_for_delta(float(delta))
+    node = Repeat(Gaussian("gaussian", 100), 10_000)
+    assert f"epsilon >= {truth}" in disagrees(node, ADD_REMOVE, Fraction(delta), answer)
+
+
+def test_round_off_under_sampling_is_found() -> None:
+    """DP-SGD, sigma 1, rate .01, 10^4 steps, delta 1e-12: seen 10.2988 and 10.3197."""
+    event = d.SelfComposedDpEvent(d.PoissonSampledDpEvent(0.01, d.GaussianDpEvent(1.0)), 10_000)
+    answer = as_is([event], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-12, Backend.PLD)
+    disagrees(from_dp_event(event, "add_remove"), ADD_REMOVE, Fraction(1, 10**12), answer)
+
+
+# --- sound delegation ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+@pytest.mark.parametrize("backend", Backend)
+def test_which_back_end_doubles_the_sensitivity(backend: Backend, adjacency: Adjacency) -> None:
+    """Probed: the multiplier over the norm as read gives the answer of add_remove at 1."""
+    event = d.GaussianDpEvent(float(norms_read(backend, adjacency)))
+    found = as_is([event], relation_of(adjacency), 1e-5, backend)
+    plain = as_is([d.GaussianDpEvent(1.0)], relation_of(Adjacency.ADD_REMOVE), 1e-5, backend)
+    assert found == pytest.approx(plain, rel=1e-6)
+    other = d.GaussianDpEvent(2.0 / norms_read(backend, adjacency))
+    if adjacency is Adjacency.REPLACE_ONE:
+        assert as_is([other], relation_of(adjacency), 1e-5, backend) != pytest.approx(
+            plain, rel=0.1
+        )
+
+
+def sampled(noise: Any, rate: Any, times: int) -> Node:
+    return Repeat(PoissonSampled(Gaussian("gaussian", noise), rate), times)
+
+
+AGREED: list[tuple[Node, Scope]] = [
+    (GAUSSIAN, ADD_REMOVE),
+    (Gaussian("gaussian", Fraction(1, 2)), REPLACE_ONE),
+    (Repeat(Laplace("laplace", 3), 7), REPLACE_ONE),
+    (sampled(1, Fraction(1, 100), 1000), ADD_REMOVE),
+    (sampled(1, Fraction(1, 100), 1000), ADD_REMOVE.under("zero_out")),
+    (sampled(Fraction(3, 5), Fraction(1, 10), 20), ADD_REMOVE),
+    (Repeat(PoissonSampled(Laplace("laplace", 2), Fraction(1, 10)), 50), ADD_REMOVE),
+    (Compose(Repeat(Gaussian("gaussian", 20), 100), Laplace("laplace", 2)), ADD_REMOVE),
+    (
+        Compose(*(Gaussian("gaussian", k) for k in range(5, 9)), sampled(2, Fraction(1, 50), 30)),
+        ADD_REMOVE,
+    ),
+]
+
+
+@pytest.mark.parametrize("delta", [Fraction(1, 100), DELTA, Fraction(1, 10**8)])
+@pytest.mark.parametrize(("node", "scope"), AGREED, ids=range(len(AGREED)))
+def test_independent_routes_agree(node: Node, scope: Scope, delta: Fraction) -> None:
+    found = cross_check(node, scope, delta)
+    names = {route.name for route in found.routes}
+    assert {"profile", "dp-accounting pld", "dp-accounting pld, optimistic"} <= names
+    by_name = {route.name: route for route in found.routes}
+    closest = float(by_name["dp-accounting pld"].upper)
+    assert float(by_name["profile"].upper) <= closest * (1 + 1e-3) + 1e-3
+
+
+@pytest.mark.parametrize("mu", [Fraction(1, 10), 1, 5])
+@pytest.mark.parametrize("delta", [Fraction(1, 100), DELTA, Fraction(1, 10**9)])
+def test_its_intervals_hold_the_closed_form(mu: Any, delta: Fraction) -> None:
+    """100 Gaussians through its transforms, round-off allowed for; the truth is exact in mu."""
+    node = Repeat(Gaussian("gaussian", 10 / Fraction(mu)), 100)
+    found = cross_check(node, ADD_REMOVE, delta)
+    truth = {route.name: route for route in found.routes}["gdp"]
+    assert pld_epsilon_lower(node, ADD_REMOVE, delta) <= truth.upper
+    assert pld_epsilon_upper(node, ADD_REMOVE, delta) >= truth.lower
