@@ -23,7 +23,7 @@ from dpaudit.arithmetic import (
     unknowns,
     working_precision,
 )
-from dpaudit.check.profile_cells import Cells, Grid, NotConfirmed, cells, is_known
+from dpaudit.check.profile_cells import Cells, Grid, NotConfirmed
 from dpaudit.check.profile_closed import (
     closed_at_least,
     closed_at_most,
@@ -33,6 +33,7 @@ from dpaudit.check.profile_closed import (
 )
 from dpaudit.check.profile_fourier import delta_bound
 from dpaudit.check.profile_nodes import lower_nodes, upper_nodes
+from dpaudit.check.profile_onestep import cells, is_known
 from dpaudit.check.profile_transforms import is_smooth, smooth_bound
 from dpaudit.check.reading import decimal, require
 from dpaudit.pairs import Losses, Pair, numbers_in

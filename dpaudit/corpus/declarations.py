@@ -8,19 +8,31 @@ from fractions import Fraction
 from itertools import product
 
 from dpaudit.nodes import (
+    AboveThreshold,
     ApproxDP,
     Compose,
+    CorrelatedGaussian,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    EventSlack,
+    ExponentialMechanism,
     Gaussian,
+    Group,
     Laplace,
     Node,
     Parallel,
     PoissonSampled,
     PureDP,
+    RandomAllocation,
+    RandomizedResponse,
     Repeat,
+    ReportNoisyMax,
     SampledWithoutReplacement,
+    Select,
+    TruncatedDiscreteLaplace,
 )
 
-SHALLOW = ("0.01", "0.00001", "1e-8")
+SHALLOW = ("0.01", "0.0001", "0.00001", "1e-8")
 DEEP = ("0.00001", "1e-12", "1e-20")
 PURE = ("0", "0.000001")
 
@@ -100,6 +112,42 @@ def _mixed() -> Iterator[Node]:
     yield Repeat(Compose(Gaussian("g", 10), Laplace("l", 10)), 50)
 
 
+def _discrete() -> Iterator[Node]:
+    for variance, times in (("1", 1), ("4", 10), ("100", 1000), ("0.25", 3)):
+        yield Repeat(DiscreteGaussian("noise", Fraction(variance)), times)
+    for scale, times in (("1", 1), ("2", 10), ("20", 500)):
+        yield Repeat(DiscreteLaplace("noise", Fraction(scale)), times)
+    for epsilon, choices, times in (("1", 2, 10), ("0.1", 2, 1000), ("2", 5, 3)):
+        yield Repeat(RandomizedResponse("answer", Fraction(epsilon), choices), times)
+    yield Repeat(TruncatedDiscreteLaplace("noise", 2, 40), 5)
+
+
+def _selection() -> Iterator[Node]:
+    for epsilon, times in (("1", 1), ("0.1", 100), ("0.05", 500)):
+        yield Repeat(ExponentialMechanism("choice", Fraction(epsilon)), times)
+        yield Repeat(ReportNoisyMax("choice", Fraction(epsilon)), times)
+    yield Repeat(AboveThreshold("halt", Fraction(1, 4), Fraction(1, 2)), 3)
+
+
+def _correlated() -> Iterator[Node]:
+    for multiplier, rounds in (("4", 1), ("4", 16), ("10", 1000), ("2", 7)):
+        yield CorrelatedGaussian("prefix sums", Fraction(multiplier), rounds)
+
+
+def _allocation() -> Iterator[Node]:
+    for multiplier, slots, epochs in (("1", 100, 10), ("2", 10, 1), ("1", 1000, 3)):
+        yield Repeat(RandomAllocation(Gaussian("gradient", Fraction(multiplier)), slots), epochs)
+
+
+def _combined() -> Iterator[Node]:
+    yield Select(Gaussian("a", 2), Laplace("b", 1))
+    yield Repeat(Select(Gaussian("a", 4), Gaussian("b", 2)), 5)
+    yield Group(Gaussian("a", 5), 3)
+    yield Group(Laplace("a", 10), 3)
+    yield Group(PureDP(Fraction(1, 4)), 2)
+    yield EventSlack(Repeat(Laplace("a", 10), 20), Fraction(1, 10**10), "an accident of the noise")
+
+
 FAMILIES = (
     ("gaussian", "add_remove", DEEP, _gaussian),
     ("gaussian", "replace_one", SHALLOW, _gaussian),
@@ -109,4 +157,9 @@ FAMILIES = (
     ("poisson_laplace", "add_remove", PURE, _poisson_laplace),
     ("batch_gaussian", "replace_one", SHALLOW, _batches),
     ("mixed", "add_remove", SHALLOW, _mixed),
+    ("discrete", "add_remove", DEEP, _discrete),
+    ("selection", "replace_one", SHALLOW, _selection),
+    ("correlated", "zero_out", SHALLOW, _correlated),
+    ("allocation", "add_remove", SHALLOW, _allocation),
+    ("combined", "add_remove", SHALLOW, _combined),
 )

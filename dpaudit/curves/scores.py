@@ -22,7 +22,6 @@ from dpaudit.arithmetic import Number, exp
 from dpaudit.curves.branched import closed_of, discrete_of, form_of
 from dpaudit.curves.closed import Closed, as_float, closed_form
 from dpaudit.curves.discrete import (
-    MAXIMUM_NODES,
     Discrete,
     Floats,
     Grid,
@@ -42,6 +41,7 @@ from dpaudit.pairs import Branched, Normal, Scored, Thresholded
 ROUNDING, NEAR = 1e-11, 1e-3
 SMALLEST_MU, LARGEST_MU = 1e-6, 20.0
 SMALLEST_DELTA = 1e-290
+EVALUATIONS = 2**23
 
 
 # --- one pair of scores --------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def _largest(pair: Thresholded, grid: Grid, side: Side) -> Discrete:
         mu + quantile(grid.tail)
     )
     last = math.ceil(farthest / h) + 1
-    if (2 * last + 1) * len(family.mu) > 64 * MAXIMUM_NODES or farthest > 500:
+    if last * len(family.mu) > EVALUATIONS or farthest > 500:
         raise TooFine(f"step {h:g}: too many nodes for all scores; take a larger one")
     right = np.array([family.deltas(part).max(axis=0) for part in _parts(last, h)]).ravel()
     right = right[: last + 1] * (1 + ROUNDING / float(family.mu.min()))

@@ -11,7 +11,10 @@ from dpaudit.nodes.core import Node
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PoissonSampled(Node):
-    """``child`` runs on a secret batch that holds each record with probability ``rate``."""
+    """``child`` runs on a secret batch that holds each record with probability ``rate``.
+
+    Under zero_out no query may read the batch's realised number of records.
+    """
 
     child: Node
     rate: Number = number(rate)

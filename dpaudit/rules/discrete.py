@@ -47,6 +47,7 @@ Outcomes = tuple[tuple[Number, Number], ...]
 
 KINKS = 128
 RESPONSE_CHOICES = 6
+FAINT = Fraction(1, 2**30)
 
 CONCENTRATED_NOISE = Source("Canonne, Kamath, Steinke", 2020, "Theorem 4")
 RENYI_NOISE = Source(
@@ -77,6 +78,14 @@ GAUSSIAN.absent(
     DiscreteGaussian,
     reason="its trade-off curve is a polygon whose smallest mu has no closed form: use profile",
 )
+
+
+def faint(epsilon: Number) -> bool:
+    """A number so small that differences of its second order are lost in a ball's digits.
+
+    The bounds used then are off by less than a billionth.
+    """
+    return not unknowns(epsilon) and bool(enclose(epsilon) < FAINT)
 
 
 def both(upper: Pair, *reached: Pair) -> Losses:

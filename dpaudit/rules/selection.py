@@ -27,7 +27,7 @@ from dpaudit.nodes import (
 )
 from dpaudit.pairs import Atoms, Losses
 from dpaudit.rules.approx import APPROX
-from dpaudit.rules.discrete import both
+from dpaudit.rules.discrete import both, faint
 from dpaudit.rules.gdp import GAUSSIAN, corner
 from dpaudit.rules.profile import PROFILE
 from dpaudit.rules.pure import PURE
@@ -61,29 +61,34 @@ PURE_PAIR = Source("Kairouz, Oh, Viswanath", 2017, "Theorem 3.3 (the extremal pa
 # --- guarantees of a bounded range ---------------------------------------------------------------
 
 
+def grown(width: Number) -> Number:
+    """e^width - 1, without loss of digits for a small width."""
+    return tanh(width / 2) * (1 + exp(width))
+
+
 def tight_zcdp(width: Number) -> Number:
     """log((e^r - 1) / r) - 1 + r / (e^r - 1): the largest divergence at order 1, over all t.
 
-    It is at most r^2 / 8, which is what is used where r holds symbols: sums of it stay closed, and
-    claims decidable.
+    It is at most r^2 / 8, which is what is used where r holds symbols (sums of it stay closed, and
+    claims decidable), and for a faint r.
     """
-    if unknowns(width):
+    if unknowns(width) or faint(width):
         return width**2 / 8
-    grown = exp(width) - 1
-    return log(grown / width) - 1 + width / grown
+    return log(grown(width) / width) - 1 + width / grown(width)
 
 
 def range_curve(width: Number) -> Number:
     """The largest Renyi divergence over t, reached by two candidates at each order.
 
     With s = alpha - 1, A = e^r - e^(-s r), B = 1 - e^(-s r) and u = e^t the moments are
-    u^s (A - u B) / (e^r - 1), largest at u = s A / ((s + 1) B).
+    u^s (A - u B) / (e^r - 1), largest at u = s A / ((s + 1) B).  (A faint r: alpha r^2 / 8.)
     """
-    before = order() - 1
-    falling = exp(-before * width)
-    rise, fall = exp(width) - falling, 1 - falling
-    worst = log(before * rise / (order() * fall))
-    return worst + log(rise / (order() * (exp(width) - 1))) / before
+    alpha, before = order(), order() - 1
+    if faint(width):
+        return alpha * tight_zcdp(width)
+    rise = grown(alpha * width) / alpha
+    worst = log(before * rise / grown(before * width))
+    return worst + log(rise / grown(width)) / before - width
 
 
 def range_losses(width: Number) -> Losses:
@@ -102,7 +107,7 @@ def _stepped(width: Number) -> tuple[tuple[Number, Number], ...]:
     Between sqrt(x) = y and z the slope is (1 - 2 e^(r/2) / (y + z)) / (e^r - 1), so the Q mass is
     2 tanh(r / (2 KINKS)) e^(r - r i / KINKS) / (e^r - 1), half of that at the ends, P's e^loss Q's.
     """
-    unit = 2 * tanh(width / (2 * KINKS)) / (exp(width) - 1)
+    unit = 2 * tanh(width / (2 * KINKS)) / grown(width)
     rises = [unit * exp(width * Fraction(KINKS - i, KINKS)) for i in range(KINKS + 1)]
     rises[0], rises[KINKS] = rises[0] / 2, rises[KINKS] / 2
     return tuple(zip(reversed(rises), rises, strict=True))
@@ -110,9 +115,9 @@ def _stepped(width: Number) -> tuple[tuple[Number, Number], ...]:
 
 def _two_candidates(width: Number, share: Fraction) -> Atoms:
     """The pair with losses t = share * r and t - r."""
-    whole, odds = exp(width) - 1, exp(share * width)
-    up = (exp(width) - odds) / whole, (exp((1 - share) * width) - 1) / whole
-    return Atoms((up, ((odds - 1) / whole, (exp(width) - exp((1 - share) * width)) / whole)))
+    whole, high, low = grown(width), grown(share * width), grown((1 - share) * width)
+    likely = exp(share * width) * low / whole
+    return Atoms(((likely, low / whole), (high / whole, exp((1 - share) * width) * high / whole)))
 
 
 # --- guarantees of a largest loss ----------------------------------------------------------------
@@ -127,8 +132,10 @@ def pure_zcdp(epsilon: Number) -> Number:
 
 
 def pure_curve(epsilon: Number) -> Number:
-    """The Renyi divergence of randomised response, which dominates."""
+    """The Renyi divergence of randomised response, which dominates (faint: alpha times zCDP)."""
     alpha = order()
+    if faint(epsilon):
+        return alpha * pure_zcdp(epsilon)
     moments = exp(alpha * epsilon) + exp((1 - alpha) * epsilon)
     return log(moments / (1 + exp(epsilon))) / (alpha - 1)
 
@@ -152,15 +159,23 @@ def width_of(node: ExponentialMechanism | ReportNoisyMax) -> Number:
 
 
 def _of_a_number(node: Node, premises: tuple[Step, ...]) -> bool:
-    """The sharp zCDP bound is used, and reached: not where epsilon holds symbols."""
-    ranged = isinstance(node, ExponentialMechanism) or (
-        isinstance(node, ReportNoisyMax) and node.noise is SelectionNoise.GUMBEL
-    )
-    return ranged and not unknowns(node.parameters["epsilon"])
+    """The sharp zCDP bound is used, and reached: not where epsilon holds symbols, or is faint."""
+    if not isinstance(node, (ExponentialMechanism, ReportNoisyMax)):
+        return False
+    ranged = isinstance(node, ExponentialMechanism) or _gumbel(node, premises)
+    return ranged and not unknowns(node.parameters["epsilon"]) and not faint(width_of(node))
 
 
 def _gumbel(node: Node, premises: tuple[Step, ...]) -> bool:
     return isinstance(node, ReportNoisyMax) and node.noise is SelectionNoise.GUMBEL
+
+
+def _gumbel_curve(node: Node, premises: tuple[Step, ...]) -> bool:
+    return isinstance(node, ReportNoisyMax) and _gumbel(node, premises) and not faint(width_of(node))
+
+
+def _not_faint(node: Node, premises: tuple[Step, ...]) -> bool:
+    return isinstance(node, ExponentialMechanism) and not faint(width_of(node))
 
 
 @PURE.rule(ExponentialMechanism, cite=MCSHERRY_TALWAR, attained=always)
@@ -181,7 +196,7 @@ def exponential_mechanism_divergence(node: ExponentialMechanism) -> Number:
     return tight_zcdp(width_of(node))
 
 
-@RENYI.rule(ExponentialMechanism, cite=RANGE_CURVE, attained=always)
+@RENYI.rule(ExponentialMechanism, cite=RANGE_CURVE, attained=_not_faint)
 def exponential_mechanism_curve(node: ExponentialMechanism) -> Number:
     """Of its bounded range."""
     return range_curve(width_of(node))
@@ -237,7 +252,7 @@ def noisy_max_divergence(node: ReportNoisyMax) -> Number:
     return tight_zcdp(width) if node.noise is SelectionNoise.GUMBEL else pure_zcdp(width)
 
 
-@RENYI.rule(ReportNoisyMax, cite=PURE_CURVE, attained=_gumbel)
+@RENYI.rule(ReportNoisyMax, cite=PURE_CURVE, attained=_gumbel_curve)
 def noisy_max_curve(node: ReportNoisyMax) -> Number:
     """Gumbel noise is the exponential mechanism; otherwise of a pure guarantee."""
     width = width_of(node)

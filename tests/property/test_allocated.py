@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpaudit.curves import allocated  # noqa: F401
 from dpaudit.curves.discrete import Discrete, Grid, Side, discretise
 from dpaudit.pairs import Allocated, Normal, Pair
 
@@ -30,7 +29,7 @@ def side_of(pair: Pair, step: Fraction, side: Side) -> Floats:
     return profile(discretise(pair, Grid(step, TAIL), side))
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(NOISES, SLOTS, STEPS)
 def test_lower_below_upper_and_between_the_trivial_profiles(
     noise: Fraction, slots: int, step: Fraction
@@ -45,7 +44,7 @@ def test_lower_below_upper_and_between_the_trivial_profiles(
         assert np.all(np.diff(upper) <= 1e-9)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(NOISES, SLOTS, st.integers(1, 60))
 def test_more_slots_give_less(noise: Fraction, slots: int, more: int) -> None:
     """R is a reversed martingale in the number of slots."""
@@ -58,7 +57,7 @@ def test_more_slots_give_less(noise: Fraction, slots: int, more: int) -> None:
         assert np.all(lower <= single * (1 + 1e-9))
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(NOISES, SLOTS, st.fractions(Fraction(1, 20), Fraction(2), max_denominator=40))
 def test_more_noise_gives_less(noise: Fraction, slots: int, more: Fraction) -> None:
     quiet, loud = (Allocated(n, Fraction(slots)) for n in (noise, noise + more))
@@ -67,7 +66,7 @@ def test_more_noise_gives_less(noise: Fraction, slots: int, more: Fraction) -> N
         assert np.all(lower <= side_of(high, Fraction(1, 100), Side.UPPER) * (1 + 1e-9))
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(NOISES, SLOTS)
 def test_the_two_directions_are_one_law(noise: Fraction, slots: int) -> None:
     """delta_add(x) = 1 - x + x delta_remove(1 / x), within the two sides."""

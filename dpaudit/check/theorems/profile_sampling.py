@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpaudit.check.theorems.core import Table, Theorem
+from dpaudit.check.theorems.sampling import interchangeable
 from dpaudit.pairs import Allocated, Losses, Mixed, Normal, Pair, Spliced
 
 Change = Callable[[Pair], Pair]
@@ -47,8 +48,11 @@ def _without_replacement(node: Any, base: Losses) -> Losses:
 
     delta(x) = 1 - x + x delta'(1/x) with the swapped pair gives x < 1 from the other direction.
     Reached: all other records hold what the replaced record is replaced by.
+    Where records have places, only the runs with the same draws are compared.
     Source: Zhu, Dong, Wang 2022, Theorem 11.
     """
+    if not interchangeable(node.child):
+        return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)
     share = node.batch_size / node.population
     above, below = _towards(share), _away(share)
 

@@ -21,7 +21,8 @@ from dpaudit.check.theorems.core import RENYI_SYMBOL, Table, Theorem, always
 from dpaudit.nodes import postorder
 
 Curve = Callable[[Any], Any]
-GAUSSIAN_ONLY = frozenset({"Gaussian", "GDP", "Compose", "Repeat", "Parallel", "Assuming"})
+GAUSSIAN_ONLY = frozenset({"Gaussian", "GDP", "Compose", "Repeat", "Assuming"})
+PLACED = frozenset({"Parallel", "CorrelatedGaussian"})
 # Whether the record is absent or contributes exactly zero: batches without it are the same.
 REMOVED = frozenset({"add_remove", "zero_out"})
 REPLACED = frozenset({"replace_one"})
@@ -39,6 +40,21 @@ def _batch_share(node: Any) -> Any:
     return node.batch_size / node.population
 
 
+def interchangeable(child: Any) -> bool:
+    """Whether the child's guarantee covers any record of a batch in place of any other.
+
+    Where records have public parts or rounds it covers a replacement in the same place only, and a
+    batch without the record has another in some other place.
+    """
+    return not any(type(node).__name__ in PLACED for node in postorder(child))
+
+
+def _batch(node: Any, epsilon: Any) -> Any:
+    if not interchangeable(node.child):
+        return epsilon
+    return _amplified(epsilon, _batch_share(node))
+
+
 # --- draws with replacement: the record is drawn J times, J binomial(draws, 1 / population) -------
 
 
@@ -46,8 +62,11 @@ def _draws(node: Any, epsilon: Any) -> Any:
     """log E e^(J epsilon) = draws log(1 + (e^epsilon - 1) / population).
 
     The run with j copies is at most e^(j epsilon) times a run with i <= j copies of the other
-    record; what the small j leave below E e^(J epsilon) is what the large j are above it.
+    record; what the small j leave below E e^(J epsilon) is what the large j are above it.  Where
+    records have places, j copies are compared with j copies: all draws may be the record.
     """
+    if not interchangeable(node.child):
+        return settled(node.draws * epsilon)
     return settled(node.draws * log(1 + (exp(epsilon) - 1) / node.population))
 
 
@@ -132,6 +151,8 @@ def _without_replacement(node: Any, base: Curve) -> Curve:
     In general at most twice a moment, at j = 2 also four times a variance; for normal noise also
     four times the geometric mean of the even central moments around j.
     """
+    if not interchangeable(node.child):
+        return base
     share = sympify(_batch_share(node))
     normal = all(type(n).__name__ in GAUSSIAN_ONLY for n in postorder(node.child))
 
@@ -170,11 +191,7 @@ SAMPLING: Table = {
     ("pure", "PoissonSampled"): Theorem(
         "poisson_sampled", lambda n, epsilon: _amplified(epsilon, n.rate), REMOVED
     ),
-    ("pure", "SampledWithoutReplacement"): Theorem(
-        "sampled_without_replacement",
-        lambda n, epsilon: _amplified(epsilon, _batch_share(n)),
-        REPLACED,
-    ),
+    ("pure", "SampledWithoutReplacement"): Theorem("sampled_without_replacement", _batch, REPLACED),
     ("pure", "SampledWithReplacement"): Theorem("sampled_with_replacement", _draws, REPLACED),
     # In far outputs the loss is epsilon in whichever slot the record is.
     ("pure", "RandomAllocation"): Theorem("random_allocation", lambda n, p: p, attained=always),
@@ -183,7 +200,7 @@ SAMPLING: Table = {
     ),
     ("approx", "SampledWithoutReplacement"): Theorem(
         "sampled_without_replacement_approx",
-        lambda n, pair: _amplified_pair(pair, _batch_share(n)),
+        lambda n, pair: (_batch(n, pair[0]), settled(_batch_share(n) * pair[1])),
         REPLACED,
     ),
     ("approx", "SampledWithReplacement"): Theorem(
