@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -51,6 +51,12 @@ class Consensus:
         """The route with the largest lower bound."""
         return max(self.routes, key=lambda route: route.lower)
 
+    def against(self, *routes: Route) -> Consensus:
+        """The same with further routes; errors: Disagreement where one of them does not meet."""
+        found = replace(self, routes=(*self.routes, *routes))
+        _agree(found)
+        return found
+
     def table(self) -> dict[str, Any]:
         """The routes as JSON, bounds rounded outward."""
         return {
@@ -87,7 +93,7 @@ def cross_check(node: Node, scope: Scope, delta: object, also: Iterable[Route] =
     at = exact(delta, "delta")
     probability(at, "delta")
     asked = [*_ours(node, scope, at), *_theirs(node, scope, at)]
-    routes, skipped = list(also), list[tuple[str, str]]()
+    routes, skipped = list[Route](), list[tuple[str, str]]()
     for name, ask in asked:
         try:
             routes.append(ask(name))
@@ -95,9 +101,7 @@ def cross_check(node: Node, scope: Scope, delta: object, also: Iterable[Route] =
             skipped.append((name, str(reason)))
     if not routes:
         raise Unsupported(f"cross-check of {node.name}: no route answers; {skipped[0][1]}")
-    found = Consensus(node, scope, at, tuple(routes), tuple(skipped))
-    _agree(found)
-    return found
+    return Consensus(node, scope, at, tuple(routes), tuple(skipped)).against(*also)
 
 
 Asked = tuple[str, Callable[[str], Route]]

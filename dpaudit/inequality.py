@@ -62,7 +62,7 @@ def at_most(value: Number, claimed: Number, ranges: Ranges) -> bool:
 def _by_ratio(value: Number, claimed: Number, ranges: Ranges) -> bool:
     """(value / claimed)^2 <= 1, where symbols may cancel that do not in the difference."""
     value, claimed = sympify(value), sympify(claimed)
-    if not (value.is_nonnegative and claimed.is_positive and _is_small(value / claimed)):
+    if not (claimed.is_positive and _is_small(value / claimed)):
         return False
     return _nonpositive(simple(simple((value / claimed) ** 2) - 1), ranges)
 
@@ -205,21 +205,22 @@ def _without_floors(difference: Any) -> Any:
     for part in found:
         inside = part.args[0]
         low, high = (inside - 1, inside) if isinstance(part, sympy.floor) else (inside, inside + 1)
-        if _slope(difference, part, part).is_nonnegative:
+        mark = sympy.Dummy(real=True, nonnegative=part.is_nonnegative, positive=part.is_positive)
+        over = sympy.Dummy(nonnegative=True)
+        if _by_sign(-_slope(difference, part, mark, mark)):
             difference = difference.xreplace({part: high})
-        elif _slope(difference, part, low).is_nonpositive:
+        elif _by_sign(_slope(difference, part, low + over, over)):
             difference = difference.xreplace({part: low})
         else:
             return None
     return difference
 
 
-def _slope(difference: Any, part: Any, least: Any) -> Any:
-    """The derivative in one part, wherever that is at least as large as ``least``."""
+def _slope(difference: Any, part: Any, value: Any, mark: Any) -> Any:
+    """The derivative in ``mark`` where a part of the expression is replaced by ``value``."""
     import sympy
 
-    mark = sympy.Dummy(real=True, nonnegative=least.is_nonnegative, positive=least.is_positive)
-    return sympify(simple(difference.xreplace({part: mark}).diff(mark)))
+    return sympy.factor(sympy.together(difference.xreplace({part: value}).diff(mark)))
 
 
 # --- balls ---------------------------------------------------------------------------------------

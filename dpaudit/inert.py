@@ -40,3 +40,10 @@ class Lesser(sympy.Function):  # type: ignore[misc]
     def _eval_evalf(self, prec: int) -> Any:
         first, second = (argument._eval_evalf(prec) for argument in self.args)
         return sympy.Min(first, second)
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"Min({', '.join(map(printer._print, self.args))})"
+
+    def _latex(self, printer: Any) -> str:
+        inside = ", ".join(map(printer._print, self.args))
+        return rf"\min\left({inside}\right)"

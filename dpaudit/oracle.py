@@ -249,7 +249,8 @@ def _loss(node: Node) -> _Loss:
     if not isinstance(inner, (Gaussian, Laplace)):
         return _Loss(1.0, 1.0, share)
     loss = float(enclose(1 / inner.noise_multiplier).mid())
-    return _Loss(loss * max(1.0, loss), loss, share)
+    mean = loss**2 / 2 if isinstance(inner, Gaussian) else min(loss, loss**2 / 2)
+    return _Loss(mean, loss, share)
 
 
 # --- how it is answered --------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 import mpmath
@@ -79,6 +80,31 @@ def close(found: Any, truth: Any, digits: int = 20) -> bool:
 def gaussian_curve(mu: Any, alpha: Any) -> Any:
     """Phi(Phi^{-1}(1 - alpha) - mu)."""
     return mpmath.ncdf(mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * alpha) - mu)
+
+
+# --- discrete Laplace noise ----------------------------------------------------------------------
+
+
+def laplace(scale: Fraction, bound: int | None = None) -> Callable[[int], Any]:
+    """Mass of the discrete Laplace noise at an integer."""
+    a = mpmath.exp(-1 / mpmath.mpf(scale.numerator) * scale.denominator)
+    inside = range(-bound, bound + 1) if bound is not None else None
+    whole = (1 + a) / (1 - a) if inside is None else mpmath.fsum(a ** abs(j) for j in inside)
+
+    def mass(j: int) -> Any:
+        return a ** abs(j) / whole if inside is None or j in inside else mpmath.mpf(0)
+
+    return mass
+
+
+def moved(mass: Callable[[int], Any], shift: int, reach: int) -> Outcomes:
+    """The noise around ``shift`` against the noise around 0, on -reach..reach."""
+    return [(mass(j - shift), mass(j)) for j in range(-reach, reach + 1)]
+
+
+def reach(scale: Fraction) -> int:
+    """Far enough for the tail to be below 1e-40."""
+    return int(100 * scale) + 40
 
 
 # --- as floats -----------------------------------------------------------------------------------

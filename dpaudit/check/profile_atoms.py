@@ -95,6 +95,7 @@ def _atoms(pair: Pair, grid: Grid) -> Cells:
 
 
 def mixed_atoms(pair: Pair, r: Ball, grid: Grid) -> Cells:
+    """((1 - r) Q + r P, Q) for outcomes (P, Q)."""
     outcomes, rest = OUTCOMES[type(pair)](pair, grid)
     made = with_atoms(_nothing(), [mixture(mass, r) for mass in outcomes], grid)
     # Outcomes left out may lie at either end.

@@ -104,6 +104,7 @@ def up(value: Ball) -> float:
 
 
 def both_up(mass: Mass) -> tuple[float, float]:
+    """Both masses as floats from above."""
     return up(mass[0]), up(mass[1])
 
 

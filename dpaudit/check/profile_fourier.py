@@ -107,16 +107,25 @@ def _tilted(nodes: Nodes, times: int, h: float, tilt: float) -> Tilted:
     w = np.exp(exponents) if extreme else nodes.masses * np.exp(exponents)
     total = float(w.sum())
     relative = UNIT * (16 + 4 * tilt * reach + 4 * abs(shift) + (1600 if extreme else 0))
-    w /= total
+    w = np.asarray(w / total)
     cut = DROPPED / times
-    low, high = (
-        int(np.argmax(np.cumsum(w) > cut)),
-        len(w) - int(np.argmax(np.cumsum(w[::-1]) > cut)),
-    )
-    kept = slice(low, high)
+    kept = slice(_heavy(w, cut), len(w) - _heavy(w[::-1], cut))
     return Tilted(
-        nodes, times, nodes.first + low, w[kept], losses[kept], shift, total, relative, 2 * cut
+        nodes=nodes,
+        times=times,
+        first=nodes.first + kept.start,
+        w=w[kept],
+        losses=np.asarray(losses[kept], dtype=np.float64),
+        shift=shift,
+        total=total,
+        relative=relative,
+        dropped=2 * cut,
     )
+
+
+def _heavy(w: Floats, cut: float) -> int:
+    """The first index at which more than ``cut`` has been passed."""
+    return int(np.argmax(np.cumsum(w) > cut))
 
 
 def _log_moment(factor: Tilted, extra: float) -> float:
@@ -141,7 +150,7 @@ def _half_period(tilted: Sequence[Tilted], h: float, first: int) -> int:
         raise NotConfirmed("the period is too long")
     least = reach / h + 2
     power = 2 ** max(math.ceil(math.log2(least)) - 3, 2)
-    half = next(k * power for k in (4, 5, 6, 8) if k * power >= least)
+    half: int = next(k * power for k in (4, 5, 6, 8) if k * power >= least)
     if 2 * half > LARGEST_PERIOD:
         raise NotConfirmed("the period is too long")
     return half
@@ -172,9 +181,9 @@ def _folded_sum(
     first, offset = place
     period = 2 * half
     kept, left = _kept_by_pairs(tilted, h, tilt, half)
-    directly = kept <= DIRECT_KEPT and kept * sum(len(t.w) for t in tilted) <= DIRECT_WORK
-    if not directly:
+    if not _is_short(tilted, kept):
         kept, left = _kept_by_fft(tilted, h, tilt, half)
+    directly = _is_short(tilted, kept)
     phis = (_direct(t, period, kept) if directly else _by_fft(t, period) for t in tilted)
     values, errors = _powers(tilted, phis, (first, period, kept))
     j = np.arange(kept)
@@ -186,6 +195,11 @@ def _folded_sum(
     outside = 2 * math.exp(-FOLDED) + math.fsum(t.times * t.dropped for t in tilted)
     error = float(scale @ off) + left + outside + summed
     return Sum(float(scale @ terms.real), error * 1.01)
+
+
+def _is_short(tilted: Sequence[Tilted], kept: int) -> bool:
+    """Whether so many frequencies can be summed directly."""
+    return kept <= DIRECT_KEPT and kept * sum(len(t.w) for t in tilted) <= DIRECT_WORK
 
 
 def _size_bound(j: Any, h: float, tilt: float, half: int) -> Floats:
@@ -254,7 +268,7 @@ def _by_fft(factor: Tilted, period: int) -> tuple[Complexes, float]:
     """
     w = factor.w
     if len(w) > period:
-        w = np.bincount(np.arange(len(w)) % period, weights=w, minlength=period)
+        w = np.asarray(np.bincount(np.arange(len(w)) % period, w, period), dtype=np.float64)
     values = np.fft.rfft(w, period)
     norm = math.sqrt(period * float(w @ w))
     return values, FFT_FACTOR * UNIT * math.log2(period) * norm
@@ -276,7 +290,8 @@ def _direct(factor: Tilted, period: int, kept: int) -> tuple[Complexes, float]:
 def _turns(count: NDArray[np.int64], period: int) -> Complexes:
     """exp(2 pi i count / period), the count reduced exactly first."""
     angle = (count % period) * (2 * math.pi / period)
-    return np.cos(angle) + 1j * np.sin(angle)
+    turns: Complexes = np.cos(angle) + 1j * np.sin(angle)
+    return turns
 
 
 def _powers(

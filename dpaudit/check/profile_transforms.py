@@ -4,7 +4,8 @@ With L the total loss under P, M(s) = E exp(s L) over finite losses, t > 0 a til
 of length l, the density of L tilted by t, folded with period 2 l, has the Fourier coefficients
 Phi_j = M(t + i w_j) / M(t), w_j = pi j / l.  So, up to what is folded and left out,
 
-    delta(epsilon) - infinite = M(t) exp(-t epsilon) (1 / 2l) sum_j Re[Phi_j exp(-i w_j epsilon) G_j]
+    delta(epsilon) - infinite
+        = M(t) exp(-t epsilon) (1 / 2l) sum_j Re[Phi_j exp(-i w_j epsilon) G_j],
     G_j = integral over 0 <= y <= l of exp(-(t + i w_j) y) (1 - exp(-y)).
 
 Folded: at most twice exp(-FOLDED) (Chernoff, on either side of epsilon -+ l).  Left out: since

@@ -54,6 +54,7 @@ LEFT_OUT_EXPONENT = 46.0
 LEAST_EXPONENT = 36.0
 MAXIMUM_PERIOD = 2**23
 MOST_DIRECT = 2048
+MOST_KEPT = 2**16
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,8 @@ def _folded(masses: Reals, lead: int, period: int) -> Reals:
 def _kept(log_sum: Complexes, bound: Reals, error: Reals) -> tuple[Complexes, Reals, float]:
     large = np.flatnonzero(bound > -LEFT_OUT_EXPONENT)
     kept = int(large[-1]) + 1 if len(large) else 1
+    if kept > MOST_KEPT:
+        raise TooFine(f"{kept} frequencies matter, of {len(bound)}; take a larger step")
     rest = bound[kept:]
     transform = np.exp(log_sum[:kept])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -246,7 +249,7 @@ def delta_at(composition: Composition, epsilon: float) -> Delta:
     own = 32 * UNIT * size * np.abs(composition.transform)
     round_off = float(scale @ (np.abs(weights) * composition.rounding + own))
     exponent = composition.cumulant - tilt * k * h
-    left_out = 2 * math.exp((tilt + 3) * h) * (1 + math.log(window.period)) * composition.left_out
+    left_out = 2 * math.exp(min((tilt + 3) * h, 700.0)) * (1 + math.log(window.period)) * composition.left_out
     outside = math.exp(rest) * window.outside
     above = math.exp(-tilt * max(terms, 0) * h) * window.outside
     return _outward(composition, exponent, value, round_off, (outside, above), left_out)

@@ -55,14 +55,14 @@ class Profile:
 
     def upper_at(self, epsilon: float) -> tuple[float, Solved | None]:
         """An upper bound of delta, with its composition where it has one."""
-        least = max(0.0, -math.expm1(epsilon))
+        least = max(0.0, -math.expm1(min(epsilon, 1.0)))
         found = self.upper.solved(epsilon)
         value = self.upper.chernoff(epsilon) if found is None else found.delta.value
         return max(value, least), found
 
     def lower_at(self, epsilon: float) -> tuple[float, Solved | None]:
         """A lower bound of delta, with its composition where it has one."""
-        least = max(0.0, -math.expm1(epsilon) * (1 - 1e-15))
+        least = max(0.0, -math.expm1(min(epsilon, 1.0)) * (1 - 1e-15))
         if self.lower is None:
             return least, None
         found = self.lower.solved(epsilon)

@@ -21,7 +21,7 @@ Parts = tuple[tuple[Pair, int], ...]
 CUT = 1e-7
 SMALLEST_TAIL = 1e-300
 TILTS = (-7.0, 11.0)
-RETILTS = 3
+SMALL_TILT = 0.1
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,22 @@ def epsilon_of(stack: Stack, delta: float, tolerance: float) -> Solved | None:
     if goal <= 0:
         return None
     tilt, chernoff = tilt_for_delta(stack, goal)
-    composition = compose(stack, tilt)
-    return _solve(composition, delta, chernoff, tolerance)
+    if chernoff <= 0 or tilt < SMALL_TILT:
+        at_zero = _at_zero(stack, delta)
+        if at_zero is not None:
+            return at_zero
+    return _solve(compose(stack, tilt), delta, chernoff, tolerance)
+
+
+def _at_zero(stack: Stack, delta: float) -> Solved | None:
+    """Epsilon 0, where delta there is small enough for certain (UPPER)."""
+    if stack.side is Side.LOWER:
+        return None
+    composition = compose(stack, tilt_for_epsilon(stack, 0.0)[0])
+    if not composition.lowest <= 0 <= composition.highest:
+        return None
+    found = delta_at(composition, 0.0)
+    return Solved(0.0, found, composition) if found.value <= delta else None
 
 
 def _solve(

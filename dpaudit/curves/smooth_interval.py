@@ -12,6 +12,7 @@ from dpaudit.curves.hull import UNIT
 from dpaudit.curves.interval import Interval, rounded_down, rounded_up
 from dpaudit.curves.search import Parts, gain
 from dpaudit.curves.smooth import Series, series, smooth_product
+from dpaudit.curves.steps import first_step
 
 TOLERANCE = 1e-11
 WIDTH = 1e-4

@@ -26,8 +26,10 @@ def aligned(parts: Parts, step: float) -> float:
     if len(anchors) != 1:
         return _short(step)
     anchor = anchors.pop()
-    if anchor <= 0:
+    if not 0 < anchor or step > anchor:
         return _short(step)
+    if all(isinstance(pair, (Atoms, DiscreteNormal)) for pair, _ in parts):
+        return anchor * (1 - ALIGNMENT)
     return anchor / max(math.ceil(anchor / step), 1) * (1 - ALIGNMENT)
 
 

@@ -1,4 +1,4 @@
-"""Noise on the integers, and random answers: every calculus.
+"""Noise on the integers: every calculus.
 
 Noise whose masses are log-concave on an interval of integers is dominated, at every smaller move,
 by the pair of the largest one: the likelihood ratio of a move by k rises with the value, so the
@@ -32,7 +32,6 @@ from dpaudit.nodes import (
     DiscreteGaussian,
     DiscreteLaplace,
     Node,
-    RandomizedResponse,
     TruncatedDiscreteLaplace,
 )
 from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses, Pair
@@ -46,8 +45,8 @@ from dpaudit.rules.zcdp import CONCENTRATED
 Outcomes = tuple[tuple[Number, Number], ...]
 
 KINKS = 128
-RESPONSE_CHOICES = 6
 FAINT = Fraction(1, 2**30)
+LONG_TAIL = Fraction(2**70)
 
 CONCENTRATED_NOISE = Source("Canonne, Kamath, Steinke", 2020, "Theorem 4")
 RENYI_NOISE = Source(
@@ -65,10 +64,6 @@ TRUNCATED = Source(
 ONE_SIDED = Source(
     "dpaudit", 2026, "an outcome that one side alone has: the divergence is infinite"
 )
-WARNER = Source("Warner", 1965, "randomized response; Kairouz, Oh, Viswanath 2016, Definition 2")
-RESPONSE_ZCDP = Source(
-    "Harrison, Manurangsi", 2026, "k-randomized response; proof in rules.discrete"
-)
 
 PURE.absent(DiscreteGaussian, reason="the loss of Gaussian noise is unbounded")
 APPROX.absent(
@@ -85,7 +80,17 @@ def faint(epsilon: Number) -> bool:
 
     The bounds used then are off by less than a billionth.
     """
-    return not unknowns(epsilon) and bool(enclose(epsilon) < FAINT)
+    return not unknowns(epsilon) and bool(enclose(FAINT - epsilon) > 0)
+
+
+def grown(epsilon: Number) -> Number:
+    """e^epsilon - 1, without loss of digits for a small epsilon."""
+    return tanh(epsilon / 2) * (1 + exp(epsilon))
+
+
+def fallen(epsilon: Number) -> Number:
+    """1 - e^-epsilon, without loss of digits for a small epsilon."""
+    return tanh(epsilon / 2) * (1 + exp(-epsilon))
 
 
 def both(upper: Pair, *reached: Pair) -> Losses:
@@ -135,7 +140,14 @@ def discrete_laplace_at_zero(node: DiscreteLaplace) -> tuple[Number, Number]:
     return node.sensitivity / node.scale, Fraction(0)
 
 
-@CONCENTRATED.rule(DiscreteLaplace, cite=EXACT_ZCDP, attained=always)
+def _is_sharp(node: Node, premises: tuple[Step, ...] = ()) -> bool:
+    """Where the divergence has digits left: elsewhere that of randomised response is used."""
+    if not isinstance(node, DiscreteLaplace):
+        return False
+    return not (faint(node.sensitivity / node.scale) or faint(LONG_TAIL / node.scale))
+
+
+@CONCENTRATED.rule(DiscreteLaplace, cite=EXACT_ZCDP, attained=_is_sharp)
 def discrete_laplace_divergence(node: DiscreteLaplace) -> Number:
     """The Kullback-Leibler divergence (D - 2 a (1 - a^D) / (1 - a^2)) / scale.
 
@@ -144,13 +156,18 @@ def discrete_laplace_divergence(node: DiscreteLaplace) -> Number:
     polynomial of degree D + 1 that changes sign 2 (D+1) times a period, as |a sin| < 1: it has no
     zeros but real t.
     """
-    near, far = exp(-1 / node.scale), exp(-node.sensitivity / node.scale)
+    epsilon = node.sensitivity / node.scale
+    if not _is_sharp(node):
+        return epsilon * tanh(epsilon / 2)
+    near, far = exp(-1 / node.scale), exp(-epsilon)
     return (node.sensitivity - 2 * near * (1 - far) / (1 - near**2)) / node.scale
 
 
-@RENYI.rule(DiscreteLaplace, cite=OWN_PAIR, attained=always)
+@RENYI.rule(DiscreteLaplace, cite=OWN_PAIR, attained=_is_sharp)
 def discrete_laplace_curve(node: DiscreteLaplace) -> Number:
     """The Renyi divergence of its pair: two tails, and a geometric sum over 0 < k < D."""
+    if not _is_sharp(node):
+        return order() * discrete_laplace_divergence(node)
     alpha, scale, move = order(), node.scale, node.sensitivity
     near = exp(-1 / scale)
     low, high = exp(-alpha * move / scale), exp((alpha - 1) * move / scale)
@@ -211,7 +228,7 @@ def _by_loss(scale: Number, move: int, tail: Number, whole: Number) -> Outcomes:
     ``tail`` is the mass of either noise from its centre outward, away from the other; ``whole`` is
     1 - a over its mass at the centre.
     """
-    far, near = tail * exp(-move / scale), 1 - exp(-1 / scale)
+    far, near = tail * exp(-move / scale), fallen(1 / scale)
     between = (
         (near * exp(Fraction(k - move) / scale) / whole, near * exp(-Fraction(k) / scale) / whole)
         for k in range(1, move)
@@ -254,13 +271,13 @@ def truncated_discrete_laplace(node: TruncatedDiscreteLaplace) -> tuple[Number, 
 
 def _weights(node: TruncatedDiscreteLaplace) -> Number:
     """1 - a over the mass at the centre: (1 - a) times the sum of a^|k| over all values."""
-    return 1 + exp(-1 / node.scale) - 2 * exp(-(node.bound + 1) / node.scale)
+    return fallen(1 / node.scale) + 2 * exp(-1 / node.scale) * fallen(node.bound / node.scale)
 
 
 def _told(node: TruncatedDiscreteLaplace) -> Number:
     """Mass of the ``sensitivity`` largest values, which tell all: a^(B-D+1) (1 - a^D) / weights."""
     outer = exp(-(node.bound - node.sensitivity + 1) / node.scale)
-    return outer * (1 - exp(-node.sensitivity / node.scale)) / _weights(node)
+    return outer * fallen(node.sensitivity / node.scale) / _weights(node)
 
 
 @PROFILE.rule(TruncatedDiscreteLaplace, cite=TRUNCATED)
@@ -280,7 +297,7 @@ def truncated_pair(node: TruncatedDiscreteLaplace) -> Losses:
 def _moved(node: TruncatedDiscreteLaplace) -> Atoms:
     """The end on either side, which the other does not have, and the outcomes that both have."""
     move, whole = int(node.sensitivity), _weights(node)
-    tail = (1 - exp(-(node.bound - move + 1) / node.scale)) / whole
+    tail = fallen((node.bound - move + 1) / node.scale) / whole
     return Atoms((*_tells_all(_told(node)), *_by_loss(node.scale, move, tail, whole)))
 
 
@@ -292,76 +309,3 @@ def _answers(epsilon: Number, mass: Number) -> Outcomes:
     """Two answers with odds e^epsilon : 1, of a mass in all."""
     likely, unlikely = mass / (1 + exp(-epsilon)), mass / (1 + exp(epsilon))
     return (likely, unlikely), (unlikely, likely)
-
-
-# --- randomised response -------------------------------------------------------------------------
-
-
-@PURE.rule(RandomizedResponse, cite=WARNER, attained=always)
-def randomized_response(node: RandomizedResponse) -> Number:
-    """epsilon: the loss of telling the truth."""
-    return node.epsilon
-
-
-@APPROX.rule(RandomizedResponse, cite=WARNER)
-def randomized_response_at_zero(node: RandomizedResponse) -> tuple[Number, Number]:
-    """(epsilon, 0)."""
-    return node.epsilon, Fraction(0)
-
-
-@PROFILE.rule(RandomizedResponse, cite=WARNER)
-def randomized_response_pair(node: RandomizedResponse) -> Losses:
-    """The two values that neighbours hold, and all others, of which nothing is learnt."""
-    odds, others = exp(node.epsilon), node.choices - 2
-    whole = odds + node.choices - 1
-    answers = ((odds / whole, 1 / whole), (1 / whole, odds / whole))
-    rest = ((others / whole, others / whole),) if others != 0 else ()
-    return both(Atoms((*answers, *rest)))
-
-
-@RENYI.rule(RandomizedResponse, cite=WARNER, attained=always)
-def randomized_response_curve(node: RandomizedResponse) -> Number:
-    """The Renyi divergence of its pair."""
-    alpha, epsilon = order(), node.epsilon
-    moments = exp(alpha * epsilon) + exp((1 - alpha) * epsilon) + node.choices - 2
-    return log(moments / (exp(epsilon) + node.choices - 1)) / (alpha - 1)
-
-
-def _few_choices(node: RandomizedResponse) -> bool:
-    """Whether rho is proved to be the divergence at order 1.
-
-    Up to six choices: Harrison and Manurangsi; above: F(u) = 2 e^(epsilon/2) cosh(epsilon u)
-    + choices - 2 has imaginary zeros only while choices - 2 <= 2 e^(epsilon/2).
-    """
-    if is_symbolic(node.choices):
-        return False
-    if node.choices <= RESPONSE_CHOICES:
-        return True
-    if unknowns(node.epsilon):
-        return False
-    return bool(enclose(node.choices - 2) <= 2 * enclose(node.epsilon / 2).exp())
-
-
-def _response_reached(node: Node, premises: tuple[Step, ...]) -> bool:
-    return isinstance(node, RandomizedResponse) and _few_choices(node)
-
-
-@CONCENTRATED.rule(RandomizedResponse, cite=RESPONSE_ZCDP, attained=_response_reached)
-def randomized_response_divergence(node: RandomizedResponse) -> Number:
-    """epsilon (e^epsilon - 1) / (e^epsilon + choices - 1), reached at order 1.
-
-    With many choices the worst order is another: then epsilon tanh(epsilon/2), that of two.
-    """
-    if not _few_choices(node) or node.choices == 2:
-        return node.epsilon * tanh(node.epsilon / 2)
-    odds = exp(node.epsilon)
-    return node.epsilon * (odds - 1) / (odds + node.choices - 1)
-
-
-@GAUSSIAN.rule(RandomizedResponse, cite=CORNERS)
-def randomized_response_corner(node: RandomizedResponse) -> Number:
-    """-Phi^{-1}(1/w) - Phi^{-1}((choices-1)/w), w = e^epsilon + choices - 1: its two corners."""
-    if node.choices == 2:
-        return 2 * sqrt(2) * erfinv(tanh(node.epsilon / 2))
-    whole = exp(node.epsilon) + node.choices - 1
-    return sqrt(2) * (erfinv(1 - 2 / whole) + erfinv(1 - 2 * (node.choices - 1) / whole))

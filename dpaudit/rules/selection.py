@@ -27,7 +27,7 @@ from dpaudit.nodes import (
 )
 from dpaudit.pairs import Atoms, Losses
 from dpaudit.rules.approx import APPROX
-from dpaudit.rules.discrete import both, faint
+from dpaudit.rules.discrete import both, faint, grown
 from dpaudit.rules.gdp import GAUSSIAN, corner
 from dpaudit.rules.profile import PROFILE
 from dpaudit.rules.pure import PURE
@@ -59,11 +59,6 @@ PURE_PAIR = Source("Kairouz, Oh, Viswanath", 2017, "Theorem 3.3 (the extremal pa
 
 
 # --- guarantees of a bounded range ---------------------------------------------------------------
-
-
-def grown(width: Number) -> Number:
-    """e^width - 1, without loss of digits for a small width."""
-    return tanh(width / 2) * (1 + exp(width))
 
 
 def tight_zcdp(width: Number) -> Number:
@@ -171,7 +166,9 @@ def _gumbel(node: Node, premises: tuple[Step, ...]) -> bool:
 
 
 def _gumbel_curve(node: Node, premises: tuple[Step, ...]) -> bool:
-    return isinstance(node, ReportNoisyMax) and _gumbel(node, premises) and not faint(width_of(node))
+    return (
+        isinstance(node, ReportNoisyMax) and _gumbel(node, premises) and not faint(width_of(node))
+    )
 
 
 def _not_faint(node: Node, premises: tuple[Step, ...]) -> bool:

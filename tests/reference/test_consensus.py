@@ -38,38 +38,41 @@ GAUSSIAN = Gaussian("gaussian", 1)
 
 def disagrees(node: Node, scope: Scope, delta: Any, answer: float) -> str:
     """The message of the disagreement that an unsound answer causes."""
-    cross_check(node, scope, delta)
+    sound = cross_check(node, scope, delta)
     with pytest.raises(Disagreement, match="dp-accounting as is says epsilon <= ") as caught:
-        cross_check(node, scope, delta, [claimed("dp-accounting as is", answer)])
+        sound.against(claimed("dp-accounting as is", answer))
     return str(caught.value)
 
 
 # --- delegation as is ----------------------------------------------------------------------------
 
 
+def inner_composition(noise: Any, count: int, rate: float, times: int) -> Any:
+    inner = d.SelfComposedDpEvent(d.GaussianDpEvent(noise), count)
+    return d.SelfComposedDpEvent(d.PoissonSampledDpEvent(rate, inner), times)
+
+
 @pytest.mark.parametrize("noise", [1, np.int64(1), np.float32(1)], ids=["int", "int64", "float32"])
-def test_an_inner_composition_that_is_dropped_is_found(noise: Any) -> None:
-    """It says 1.214, 1041.1 for the same event with the float 1.0; the truth is 354.1."""
-    inner = d.SelfComposedDpEvent(d.GaussianDpEvent(noise), 100)
-    event = d.SelfComposedDpEvent(d.PoissonSampledDpEvent(0.01, inner), 100)
+def test_an_inner_composition_is_dropped_where_the_noise_is_no_float(noise: Any) -> None:
+    """It says 1.214, and 1041.1 for the same event with the float 1.0."""
+    event = inner_composition(noise, 100, 0.01, 100)
     answer = as_is([event], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5, Backend.RDP)
     assert answer == pytest.approx(1.2141, abs=1e-3)
     node = from_dp_event(event, "add_remove")
+    assert rdp_epsilon_upper(node, ADD_REMOVE, DELTA) == pytest.approx(1041.146, abs=1e-2)
+
+
+def test_that_inner_composition_costs_354() -> None:
+    node = from_dp_event(inner_composition(1, 100, 0.01, 100), "add_remove")
     lower = pld_epsilon_lower(node, ADD_REMOVE, DELTA)
     assert lower == pytest.approx(354.1, abs=0.1)
-    assert rdp_epsilon_upper(node, ADD_REMOVE, DELTA) == pytest.approx(1041.146, abs=1e-2)
-    assert answer < lower
 
 
 def test_a_dropped_inner_composition_is_a_disagreement() -> None:
-    """The same fault at 9 Gaussians a batch and ten batches, where every route is quick."""
-    inner = d.SelfComposedDpEvent(d.GaussianDpEvent(2), 9)
-    event = d.SelfComposedDpEvent(d.PoissonSampledDpEvent(0.1, inner), 10)
+    """The same fault where every route is quick: 9 Gaussians a batch, ten batches."""
+    event = inner_composition(2, 9, 0.1, 10)
     answer = as_is([event], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5, Backend.RDP)
-    cast = d.SelfComposedDpEvent(
-        d.PoissonSampledDpEvent(0.1, d.SelfComposedDpEvent(d.GaussianDpEvent(2.0), 9)), 10
-    )
-    assert answer < as_is([cast], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5, Backend.RDP) / 2
+    assert answer == pytest.approx(1.1, abs=0.5)
     disagrees(from_dp_event(event, "add_remove"), ADD_REMOVE, DELTA, answer)
 
 
@@ -145,26 +148,27 @@ def sampled(noise: Any, rate: Any, times: int) -> Node:
     return Repeat(PoissonSampled(Gaussian("gaussian", noise), rate), times)
 
 
-AGREED: list[tuple[Node, Scope]] = [
-    (GAUSSIAN, ADD_REMOVE),
-    (Gaussian("gaussian", Fraction(1, 2)), REPLACE_ONE),
-    (Repeat(Laplace("laplace", 3), 7), REPLACE_ONE),
-    (sampled(1, Fraction(1, 100), 1000), ADD_REMOVE),
-    (sampled(1, Fraction(1, 100), 1000), ADD_REMOVE.under("zero_out")),
-    (sampled(Fraction(3, 5), Fraction(1, 10), 20), ADD_REMOVE),
-    (Repeat(PoissonSampled(Laplace("laplace", 2), Fraction(1, 10)), 50), ADD_REMOVE),
-    (Compose(Repeat(Gaussian("gaussian", 20), 100), Laplace("laplace", 2)), ADD_REMOVE),
+AGREED: list[tuple[Node, Scope, str]] = [
+    (GAUSSIAN, ADD_REMOVE, "1e-2"),
+    (Gaussian("gaussian", Fraction(1, 2)), REPLACE_ONE, "1e-8"),
+    (Repeat(Laplace("laplace", 3), 7), REPLACE_ONE, "1e-5"),
+    (sampled(1, Fraction(1, 100), 1000), ADD_REMOVE, "1e-5"),
+    (sampled(1, Fraction(1, 100), 1000), ADD_REMOVE.under("zero_out"), "1e-8"),
+    (sampled(Fraction(3, 5), Fraction(1, 10), 20), ADD_REMOVE, "1e-2"),
+    (sampled(Fraction(3, 5), Fraction(1, 10), 20), ADD_REMOVE, "1e-9"),
+    (Repeat(PoissonSampled(Laplace("laplace", 2), Fraction(1, 10)), 50), ADD_REMOVE, "1e-8"),
+    (Compose(Repeat(Gaussian("gaussian", 20), 100), Laplace("laplace", 2)), ADD_REMOVE, "1e-5"),
     (
         Compose(*(Gaussian("gaussian", k) for k in range(5, 9)), sampled(2, Fraction(1, 50), 30)),
         ADD_REMOVE,
+        "1e-6",
     ),
 ]
 
 
-@pytest.mark.parametrize("delta", [Fraction(1, 100), DELTA, Fraction(1, 10**8)])
-@pytest.mark.parametrize(("node", "scope"), AGREED, ids=range(len(AGREED)))
-def test_independent_routes_agree(node: Node, scope: Scope, delta: Fraction) -> None:
-    found = cross_check(node, scope, delta)
+@pytest.mark.parametrize(("node", "scope", "delta"), AGREED, ids=range(len(AGREED)))
+def test_independent_routes_agree(node: Node, scope: Scope, delta: str) -> None:
+    found = cross_check(node, scope, Fraction(delta))
     names = {route.name for route in found.routes}
     assert {"profile", "dp-accounting pld", "dp-accounting pld, optimistic"} <= names
     by_name = {route.name: route for route in found.routes}

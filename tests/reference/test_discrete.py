@@ -12,6 +12,7 @@ import pytest
 import sympy
 from dp_accounting.pld import privacy_loss_distribution as distributions
 
+from dpaudit.arithmetic import is_infinite
 from dpaudit.nodes import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -19,7 +20,8 @@ from dpaudit.nodes import (
     RandomizedResponse,
     TruncatedDiscreteLaplace,
 )
-from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PROFILE, PURE
+from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PROFILE, PURE, RENYI
+from dpaudit.rules.discrete import KINKS
 from tests.enumeration import (
     SCOPE,
     Outcomes,
@@ -31,6 +33,8 @@ from tests.enumeration import (
     fold,
     gaussian_curve,
     hockey_stick,
+    laplace,
+    moved,
     number,
     outcomes,
     relative_entropy,
@@ -47,6 +51,83 @@ k = sympy.Symbol("k", positive=True, integer=True)
 def forty_digits() -> Iterator[None]:
     with mpmath.workdps(40):
         yield
+
+
+# --- truncated noise -----------------------------------------------------------------------------
+
+TRUNCATED = [
+    (Fraction(scale), bound, move)
+    for scale, bound in (("2", 3), ("1/2", 4), ("4", 9))
+    for move in (1, 2, 3)
+]
+
+
+@pytest.mark.parametrize(("scale", "bound", "move"), TRUNCATED)
+def test_truncated_noise_by_enumeration(scale: Fraction, bound: int, move: int) -> None:
+    node = TruncatedDiscreteLaplace("a", scale, bound, move)
+    mass = laplace(scale, bound)
+    exact = moved(mass, move, bound + move)
+    losses = fold(PROFILE, node)
+    pair = outcomes(losses.remove[0])
+    assert losses.remove == losses.reached_remove
+    assert close(mpmath.fsum(p for p, _ in pair), 1)
+    assert close(mpmath.fsum(q for _, q in pair), 1)
+    for loss in LOSSES:
+        truth = hockey_stick(exact, loss)
+        assert close(hockey_stick(pair, loss), truth)
+        for smaller in range(1, move):
+            assert hockey_stick(moved(mass, smaller, bound + move), loss) <= truth
+    epsilon, delta = fold(APPROX, node)
+    assert epsilon == Fraction(move) / scale
+    assert close(big(delta), hockey_stick(exact, big(epsilon)))
+    assert close(big(delta), mpmath.fsum(mass(j) for j in range(bound - move + 1, bound + 1)))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "bound", "told"),
+    [
+        ("0.5", 27, "3.3577e-7"),
+        ("0.5", 32, "2.7562e-8"),
+        ("0.25", 62, "2.3072e-8"),
+        ("0.05", 300, "7.646e-9"),
+        ("0.5", 13, "3.6864e-4"),
+        ("0.5", 9, "0.0027438"),
+        ("2", 4, "2.5551e-4"),
+        ("0.5", 3, "0.065722"),
+    ],
+)
+def test_thresholds_of_the_user_level_paper(epsilon: str, bound: int, told: str) -> None:
+    """p(0) of the shifted truncated threshold around kappa, for the paper's epsilon and kappa."""
+    node = TruncatedDiscreteLaplace("threshold", 1 / Fraction(epsilon), bound)
+    value = fold(APPROX, node)
+    assert value[0] == Fraction(epsilon)
+    assert float(big(value[1])) == pytest.approx(float(told), rel=2e-4)
+
+
+@pytest.mark.parametrize("calculus", [PURE, CONCENTRATED, RENYI, GAUSSIAN])
+def test_an_outcome_of_one_side_is_infinite(calculus: Any) -> None:
+    step = calculus.fold(TruncatedDiscreteLaplace("a", 2, 9), SCOPE)
+    assert is_infinite(step.value)
+    assert step.attained
+
+
+def test_truncated_noise_of_a_large_or_symbolic_move() -> None:
+    node = TruncatedDiscreteLaplace("a", 60, 1200, KINKS + 22)
+    losses = fold(PROFILE, node)
+    upper, reached = outcomes(losses.remove[0]), outcomes(losses.reached_remove[0])
+    exact = moved(laplace(Fraction(60), 1200), KINKS + 22, 1400)
+    for loss in (0, "0.5", 2, "2.5", 4):
+        truth = hockey_stick(exact, loss)
+        assert hockey_stick(reached, loss) <= truth + mpmath.mpf(10) ** -25
+        assert truth <= hockey_stick(upper, loss) + mpmath.mpf(10) ** -25
+    symbolic = fold(PROFILE, TruncatedDiscreteLaplace("a", x, 2 * k, k))
+    bound = [
+        tuple(big(sympy.sympify(v).subs({x: 2, k: 3})) for v in pair)
+        for pair in symbolic.remove[0].outcomes
+    ]
+    exact = moved(laplace(Fraction(2), 6), 3, 9)
+    for loss in LOSSES:
+        assert hockey_stick(exact, loss) <= hockey_stick(bound, loss) + mpmath.mpf(10) ** -30
 
 
 # --- randomised response -------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import sympy
 
 from dpaudit import consensus, oracle
 from dpaudit.arithmetic import infinity
-from dpaudit.consensus import Route, claimed, cross_check
+from dpaudit.consensus import Consensus, Route, claimed, cross_check
 from dpaudit.errors import Disagreement, InvalidParameter, Unsupported
 from dpaudit.nodes import (
     ApproxDP,
@@ -56,21 +56,41 @@ def test_the_table_is_rounded_outward() -> None:
     assert "delta 0" in reasons["dp-accounting rdp"]
 
 
+@pytest.fixture(scope="module")
+def agreed() -> Consensus:
+    return cross_check(LEAF, ADD_REMOVE, 1e-5)
+
+
 @pytest.mark.parametrize("upper", [0.0, 4.37717])
-def test_an_upper_bound_below_a_lower_bound_is_a_disagreement(upper: float) -> None:
+def test_an_upper_bound_below_a_lower_bound_is_a_disagreement(
+    agreed: Consensus, upper: float
+) -> None:
     with pytest.raises(Disagreement, match=r"theirs says epsilon <= .*one of them is wrong"):
-        cross_check(LEAF, ADD_REMOVE, 1e-5, [claimed("theirs", upper)])
+        agreed.against(claimed("theirs", upper))
 
 
-def test_a_lower_bound_above_an_upper_bound_is_a_disagreement() -> None:
+def test_a_lower_bound_above_an_upper_bound_is_a_disagreement(agreed: Consensus) -> None:
     with pytest.raises(Disagreement, match=r"theirs says epsilon >= 4\.3772"):
-        cross_check(LEAF, ADD_REMOVE, 1e-5, [claimed("theirs", math.inf, 4.3772)])
+        agreed.against(claimed("theirs", math.inf, 4.3772))
 
 
 @pytest.mark.parametrize(("upper", "lower"), [(4.3772, 0.0), (math.inf, 4.3771), (9.0, 4.0)])
-def test_an_interval_that_meets_is_no_disagreement(upper: float, lower: float) -> None:
-    found = cross_check(LEAF, ADD_REMOVE, 1e-5, [claimed("theirs", upper, lower)])
-    assert found.routes[0].name == "theirs"
+def test_an_interval_that_meets_is_no_disagreement(
+    agreed: Consensus, upper: float, lower: float
+) -> None:
+    found = agreed.against(claimed("theirs", upper, lower))
+    assert found.routes[-1].name == "theirs"
+    assert found.routes[:-1] == agreed.routes
+
+
+def test_two_routes_that_the_caller_adds_must_meet_too(agreed: Consensus) -> None:
+    with pytest.raises(Disagreement, match="one says"):
+        agreed.against(claimed("one", 5.0), claimed("two", 9.0, 6.0))
+
+
+def test_routes_are_added_as_they_are_asked() -> None:
+    with pytest.raises(Disagreement, match="theirs"):
+        cross_check(LEAF, ADD_REMOVE, 1e-5, [claimed("theirs", 4.0)])
 
 
 def test_a_route_of_our_own_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import mpmath
 import pytest
 import sympy
 
-from dpaudit.arithmetic import is_infinite
 from dpaudit.calculus import CALCULI, Rule
 from dpaudit.check import theorems
 from dpaudit.errors import InvalidParameter
@@ -30,7 +29,6 @@ from dpaudit.rules.discrete import KINKS
 from dpaudit.rules.rdp import order
 from tests.enumeration import (
     SCOPE,
-    Outcomes,
     big,
     close,
     curve,
@@ -38,7 +36,10 @@ from tests.enumeration import (
     fold,
     gaussian_curve,
     hockey_stick,
+    laplace,
+    moved,
     outcomes,
+    reach,
     relative_entropy,
 )
 
@@ -46,34 +47,13 @@ ORDERS = ["1.001", "1.5", "2", "7", "60"]
 LOSSES = [-6, -2, -1, "-0.3", 0, "0.01", "0.5", 1, "1.7", 3, 8]
 x = sympy.Symbol("x", positive=True)
 k = sympy.Symbol("k", positive=True, integer=True)
+FAINT = Fraction(1, 10**100)
 
 
 @pytest.fixture(autouse=True)
 def forty_digits() -> Iterator[None]:
     with mpmath.workdps(40):
         yield
-
-
-def laplace(scale: Fraction, bound: int | None = None) -> Callable[[int], Any]:
-    """Mass of the discrete Laplace noise at an integer."""
-    a = mpmath.exp(-1 / mpmath.mpf(scale.numerator) * scale.denominator)
-    inside = range(-bound, bound + 1) if bound is not None else None
-    whole = (1 + a) / (1 - a) if inside is None else mpmath.fsum(a ** abs(j) for j in inside)
-
-    def mass(j: int) -> Any:
-        return a ** abs(j) / whole if inside is None or j in inside else mpmath.mpf(0)
-
-    return mass
-
-
-def moved(mass: Callable[[int], Any], shift: int, reach: int) -> Outcomes:
-    """The noise around ``shift`` against the noise around 0, on -reach..reach."""
-    return [(mass(j - shift), mass(j)) for j in range(-reach, reach + 1)]
-
-
-def reach(scale: Fraction) -> int:
-    """Far enough for the tail to be below 1e-40."""
-    return int(100 * scale) + 40
 
 
 # --- discrete Laplace noise ----------------------------------------------------------------------
@@ -259,83 +239,6 @@ def test_reached_bounds_add_up() -> None:
     assert not RENYI.fold(both, SCOPE).attained
 
 
-# --- truncated noise -----------------------------------------------------------------------------
-
-TRUNCATED = [
-    (Fraction(scale), bound, move)
-    for scale, bound in (("2", 3), ("1/2", 4), ("4", 9))
-    for move in (1, 2, 3)
-]
-
-
-@pytest.mark.parametrize(("scale", "bound", "move"), TRUNCATED)
-def test_truncated_noise_by_enumeration(scale: Fraction, bound: int, move: int) -> None:
-    node = TruncatedDiscreteLaplace("a", scale, bound, move)
-    mass = laplace(scale, bound)
-    exact = moved(mass, move, bound + move)
-    losses = fold(PROFILE, node)
-    pair = outcomes(losses.remove[0])
-    assert losses.remove == losses.reached_remove
-    assert close(mpmath.fsum(p for p, _ in pair), 1)
-    assert close(mpmath.fsum(q for _, q in pair), 1)
-    for loss in LOSSES:
-        truth = hockey_stick(exact, loss)
-        assert close(hockey_stick(pair, loss), truth)
-        for smaller in range(1, move):
-            assert hockey_stick(moved(mass, smaller, bound + move), loss) <= truth
-    epsilon, delta = fold(APPROX, node)
-    assert epsilon == Fraction(move) / scale
-    assert close(big(delta), hockey_stick(exact, big(epsilon)))
-    assert close(big(delta), mpmath.fsum(mass(j) for j in range(bound - move + 1, bound + 1)))
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "bound", "told"),
-    [
-        ("0.5", 27, "3.3577e-7"),
-        ("0.5", 32, "2.7562e-8"),
-        ("0.25", 62, "2.3072e-8"),
-        ("0.05", 300, "7.646e-9"),
-        ("0.5", 13, "3.6864e-4"),
-        ("0.5", 9, "0.0027438"),
-        ("2", 4, "2.5551e-4"),
-        ("0.5", 3, "0.065722"),
-    ],
-)
-def test_thresholds_of_the_user_level_paper(epsilon: str, bound: int, told: str) -> None:
-    """p(0) of the shifted truncated threshold around kappa, for the paper's epsilon and kappa."""
-    node = TruncatedDiscreteLaplace("threshold", 1 / Fraction(epsilon), bound)
-    value = fold(APPROX, node)
-    assert value[0] == Fraction(epsilon)
-    assert float(big(value[1])) == pytest.approx(float(told), rel=2e-4)
-
-
-@pytest.mark.parametrize("calculus", [PURE, CONCENTRATED, RENYI, GAUSSIAN])
-def test_an_outcome_of_one_side_is_infinite(calculus: Any) -> None:
-    step = calculus.fold(TruncatedDiscreteLaplace("a", 2, 9), SCOPE)
-    assert is_infinite(step.value)
-    assert step.attained
-
-
-def test_truncated_noise_of_a_large_or_symbolic_move() -> None:
-    node = TruncatedDiscreteLaplace("a", 60, 1200, KINKS + 22)
-    losses = fold(PROFILE, node)
-    upper, reached = outcomes(losses.remove[0]), outcomes(losses.reached_remove[0])
-    exact = moved(laplace(Fraction(60), 1200), KINKS + 22, 1400)
-    for loss in (0, "0.5", 2, "2.5", 4):
-        truth = hockey_stick(exact, loss)
-        assert hockey_stick(reached, loss) <= truth + mpmath.mpf(10) ** -25
-        assert truth <= hockey_stick(upper, loss) + mpmath.mpf(10) ** -25
-    symbolic = fold(PROFILE, TruncatedDiscreteLaplace("a", x, 2 * k, k))
-    bound = [
-        tuple(big(sympy.sympify(v).subs({x: 2, k: 3})) for v in pair)
-        for pair in symbolic.remove[0].outcomes
-    ]
-    exact = moved(laplace(Fraction(2), 6), 3, 9)
-    for loss in LOSSES:
-        assert hockey_stick(exact, loss) <= hockey_stick(bound, loss) + mpmath.mpf(10) ** -30
-
-
 # --- the checker, and the table ------------------------------------------------------------------
 
 EVERY: Sequence[Node] = [
@@ -354,7 +257,28 @@ EVERY: Sequence[Node] = [
     RandomizedResponse("r", 0.1, 9),
     RandomizedResponse("r", 5, 9),
     RandomizedResponse("r", x, k + 1),
+    *(
+        kind("a", wide)
+        for kind, wide in ((RandomizedResponse, FAINT), (DiscreteLaplace, 1 / FAINT))
+    ),
+    DiscreteLaplace("a", 1 / FAINT, 10**100),
+    TruncatedDiscreteLaplace("a", 1 / FAINT, 100, 7),
 ]
+
+
+@pytest.mark.parametrize("node", EVERY[-4:], ids=lambda n: type(n).__name__)
+def test_the_widest_noise_has_finite_bounds(node: Node) -> None:
+    """At epsilon 1e-100 (and at 1, by a huge move) no bound is lost to the digits of a ball."""
+    for calculus in (CONCENTRATED, RENYI):
+        value = fold(calculus, node)
+        if not isinstance(node, TruncatedDiscreteLaplace):
+            epsilon = big(fold(PURE, node))
+            found = big(value.subs(order(), 2) / 2) if calculus is RENYI else big(value)
+            assert epsilon**2 / 6 < found <= epsilon**2 / 2 * (1 + mpmath.mpf(10) ** -30)
+            assert not calculus.fold(node, SCOPE).attained or isinstance(node, RandomizedResponse)
+    pair = outcomes(fold(PROFILE, node).remove[0])
+    assert close(mpmath.fsum(p for p, _ in pair), 1, 30)
+    assert close(mpmath.fsum(q for _, q in pair), 1, 30)
 
 
 @pytest.mark.parametrize("node", EVERY, ids=repr)

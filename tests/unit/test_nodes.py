@@ -30,6 +30,7 @@ from dpaudit.nodes import (
     BandedToeplitz,
     Compose,
     CorrelatedGaussian,
+    CoupledGaussian,
     DiscreteGaussian,
     DiscreteLaplace,
     EventSlack,
@@ -54,6 +55,7 @@ from dpaudit.nodes import (
     ReportNoisyMax,
     SampledWithoutReplacement,
     Select,
+    StableRelease,
     Status,
     TruncatedDiscreteLaplace,
     find_path,
@@ -97,6 +99,9 @@ EVERY_TYPE: list[Node] = [
     ExponentialMechanism("iterate", 2 * x, "monotone"),
     ReportNoisyMax("iterate", 0.1, "gumbel"),
     AboveThreshold("stop", 0.5, 0.25, 3),
+    StableRelease("stable", 0.5, 32, x),
+    CoupledGaussian("inliers", x, 2, 160, Fraction(3, 400)),
+    CorrelatedGaussian("prefix", x, 16, BandedToeplitz((1, 0.5)), Participation(4, 3)),
 ]
 
 

@@ -12,6 +12,7 @@ import pytest
 import sympy
 from scipy.special import ndtr
 
+from dpaudit.arithmetic import enclose
 from dpaudit.calculus import CALCULI, Rule
 from dpaudit.check import theorems
 from dpaudit.errors import InvalidParameter
@@ -164,7 +165,13 @@ def test_the_curve_holds_its_limits() -> None:
 
 # --- the checker, reached bounds, bad input ------------------------------------------------------
 
+FAINT = Fraction(1, 10**100)
+
 EVERY: list[Node] = [
+    ExponentialMechanism("a", FAINT),
+    ExponentialMechanism("a", Fraction(1, 2**29), "monotone"),
+    *(ReportNoisyMax("a", FAINT, n) for n in SelectionNoise),
+    AboveThreshold("a", FAINT, FAINT),
     *(ExponentialMechanism("a", e, s) for e in (Fraction(1, 2), x) for s in Scores),
     *(
         ReportNoisyMax("a", e, n, s)
@@ -189,6 +196,23 @@ def test_the_checker_states_the_same_theorems(node: Node) -> None:
         assert theorems.attained(name, node, []) == step.attained
         if isinstance(stated, Losses):
             assert stated.text == step.value.text
+
+
+@pytest.mark.parametrize("share", [8, 2])
+def test_the_faintest_selection_has_finite_bounds(share: int) -> None:
+    """At epsilon 1e-100 no bound is lost to the digits of a ball."""
+    node = (
+        ExponentialMechanism("a", FAINT)
+        if share == 8
+        else AboveThreshold("a", FAINT / 2, FAINT / 2)
+    )
+    value = fold(CONCENTRATED, node)
+    assert float(enclose(value * share / FAINT**2).mid()) == pytest.approx(1, rel=1e-9)
+    curve = fold(RENYI, node).subs(order(), 3)
+    assert float(enclose(curve * share / (3 * FAINT**2)).mid()) == pytest.approx(1, rel=1e-9)
+    p, q = atoms(fold(PROFILE, node).remove[0])
+    assert math.fsum(p) == pytest.approx(1, rel=1e-14)
+    assert math.fsum(q) == pytest.approx(1, rel=1e-14)
 
 
 def test_what_is_reached_adds_up() -> None:

@@ -21,6 +21,7 @@ from dpaudit.check.theorems.profile import PROFILE
 from dpaudit.check.theorems.profile_sampling import PROFILE_SAMPLING
 from dpaudit.check.theorems.sampling import SAMPLING
 from dpaudit.check.theorems.selection import SELECTION
+from dpaudit.check.theorems.stability import STABILITY
 from dpaudit.check.theorems.structure import CALCULI, STRUCTURE
 from dpaudit.nodes import Node
 
@@ -45,6 +46,7 @@ THEOREMS: Table = {
     **EVENTS,
     **GROUPS,
     **ADAPTIVE,
+    **STABILITY,
     **DISCRETE,
     **SELECTION,
 }

@@ -30,6 +30,21 @@ ONE, ZERO = Fraction(1), Fraction(0)
 Outcome = tuple[Any, Any]
 
 
+def lost(epsilon: Any) -> bool:
+    """Below 2^-30: differences of its second order would be lost in a ball's digits."""
+    return not unknowns(epsilon) and bool(enclose(epsilon * 2**30) < 1)
+
+
+def grown(epsilon: Any) -> Any:
+    """e^epsilon - 1 = tanh(epsilon / 2) (e^epsilon + 1)."""
+    return tanh(epsilon / 2) * (exp(epsilon) + 1)
+
+
+def _fall(epsilon: Any) -> Any:
+    """1 - e^-epsilon = tanh(epsilon / 2) (e^-epsilon + 1)."""
+    return tanh(epsilon / 2) * (exp(-epsilon) + 1)
+
+
 def _both_ways(upper: Pair, reached: Pair | None = None) -> Losses:
     """Each of these mechanisms can run either way round on some data."""
     below = upper if reached is None else reached
@@ -47,14 +62,25 @@ def _many(move: Any) -> bool:
 # --- discrete Gaussian and discrete Laplace noise ------------------------------------------------
 
 
+def _exact_laplace(node: Any, premises: Sequence[Premise] = ()) -> bool:
+    """Else the noise is so wide that randomised response stands for it."""
+    return not (lost(node.sensitivity / node.scale) or lost(Fraction(2**70) / node.scale))
+
+
 def _laplace_divergence(node: Any) -> Any:
     """E[loss] * scale = D - 2 a (1 - a^D) / (1 - a^2)."""
+    epsilon = node.sensitivity / node.scale
+    if not _exact_laplace(node):
+        return epsilon * tanh(epsilon / 2)
     a = _decay(1, node.scale)
     both_tails = 2 * a * (1 - _decay(node.sensitivity, node.scale)) / (1 - a**2)
     return (node.sensitivity - both_tails) / node.scale
 
 
 def _laplace_curve(node: Any) -> Callable[[Any], Any]:
+    if not _exact_laplace(node):
+        return lambda order: order * _laplace_divergence(node)
+
     def curve(order: Any) -> Any:
         scale, move = node.scale, node.sensitivity
         a, growth = _decay(1, scale), exp((2 * order - 1) / scale)
@@ -94,7 +120,7 @@ def _outcomes(scale: Any, move: int, tail: Any, whole: Any) -> Iterator[Outcome]
     yield beyond, tail
     for k in range(1, move):
         p, q = (
-            (1 - _decay(1, scale)) * _decay(Fraction(distance), scale) / whole
+            _fall(1 / scale) * _decay(Fraction(distance), scale) / whole
             for distance in (move - k, k)
         )
         yield p, q
@@ -118,18 +144,18 @@ def _lines(scale: Any, move: int) -> Iterator[Outcome]:
 
 
 def _weight(node: Any) -> Any:
-    return 1 + _decay(1, node.scale) - 2 * _decay(node.bound + 1, node.scale)
+    return _fall(1 / node.scale) + 2 * _decay(1, node.scale) * _fall(node.bound / node.scale)
 
 
 def _told(node: Any, move: Any) -> Any:
     """Mass of the last ``move`` values."""
     first = node.bound - move + 1
-    return _decay(first, node.scale) * (1 - _decay(move, node.scale)) / _weight(node)
+    return _decay(first, node.scale) * _fall(move / node.scale) / _weight(node)
 
 
 def _truncated_outcomes(node: Any, move: Fraction) -> Atoms:
     told, weight = _told(node, move), _weight(node)
-    tail = (1 - _decay(node.bound - move + 1, node.scale)) / weight
+    tail = _fall((node.bound - move + 1) / node.scale) / weight
     shared = _outcomes(node.scale, int(move), tail, weight)
     return Atoms(((told, ZERO), (ZERO, told), *shared))
 
@@ -165,6 +191,9 @@ def _response_losses(node: Any) -> Losses:
 
 
 def _response_curve(node: Any) -> Callable[[Any], Any]:
+    if lost(node.epsilon):
+        return lambda order: order * _response_divergence(node)
+
     def curve(order: Any) -> Any:
         moments = exp(order * node.epsilon) + exp((1 - order) * node.epsilon) + node.choices - 2
         return log(moments / _total(node)) / (order - 1)
@@ -184,7 +213,7 @@ def _at_order_one(node: Any, premises: Sequence[Premise] = ()) -> bool:
 def _response_divergence(node: Any) -> Any:
     if node.choices == 2 or not _at_order_one(node):
         return node.epsilon * tanh(node.epsilon / 2)
-    return node.epsilon * (exp(node.epsilon) - 1) / _total(node)
+    return node.epsilon * grown(node.epsilon) / _total(node)
 
 
 def _response_corner(node: Any) -> Any:
@@ -216,9 +245,11 @@ DISCRETE: Table = {
         "discrete_laplace_at_zero", lambda n: (n.sensitivity / n.scale, ZERO)
     ),
     ("zcdp", "DiscreteLaplace"): Theorem(
-        "discrete_laplace_divergence", _laplace_divergence, attained=always
+        "discrete_laplace_divergence", _laplace_divergence, attained=_exact_laplace
     ),
-    ("rdp", "DiscreteLaplace"): Theorem("discrete_laplace_curve", _laplace_curve, attained=always),
+    ("rdp", "DiscreteLaplace"): Theorem(
+        "discrete_laplace_curve", _laplace_curve, attained=_exact_laplace
+    ),
     ("gdp", "DiscreteLaplace"): Theorem("discrete_laplace_corner", _laplace_corner),
     ("profile", "DiscreteLaplace"): Theorem("discrete_laplace_pair", _laplace_losses),
     **{
@@ -239,7 +270,7 @@ DISCRETE: Table = {
         "randomized_response_divergence", _response_divergence, attained=_at_order_one
     ),
     ("rdp", "RandomizedResponse"): Theorem(
-        "randomized_response_curve", _response_curve, attained=always
+        "randomized_response_curve", _response_curve, attained=lambda n, ps: not lost(n.epsilon)
     ),
     ("gdp", "RandomizedResponse"): Theorem("randomized_response_corner", _response_corner),
     ("profile", "RandomizedResponse"): Theorem("randomized_response_pair", _response_losses),

@@ -11,6 +11,7 @@ from typing import Any
 
 from dpaudit.arithmetic import erfinv, exp, log, sqrt, tanh, unknowns
 from dpaudit.check.theorems.core import Premise, Table, Theorem, always
+from dpaudit.check.theorems.discrete import grown, lost
 from dpaudit.pairs import Atoms, Losses, Pair
 
 # The accountant draws a range's profile between as many steps of the loss.
@@ -23,18 +24,19 @@ SHARES = ("1/2", "3/4", "7/8")
 
 
 def _range_divergence(r: Any) -> Any:
-    """Order 1, at e^t = (e^r - 1) / r; r^2 / 8 is above it, and kept for symbols."""
-    if unknowns(r):
+    """Order 1, at e^t = (e^r - 1) / r; r^2 / 8 is above it, kept for symbols and the smallest r."""
+    if unknowns(r) or lost(r):
         return r**2 / 8
-    e = exp(r) - 1
-    return log(e / r) - 1 + r / e
+    return log(grown(r) / r) - 1 + r / grown(r)
 
 
 def _range_curve(r: Any) -> Callable[[Any], Any]:
+    if lost(r):
+        return lambda order: order * _range_divergence(r)
+
     def curve(order: Any) -> Any:
-        s, small = order - 1, exp((1 - order) * r)
-        u = s * (exp(r) - small) / (order * (1 - small))
-        return log(u) + log((exp(r) - small) / (order * (exp(r) - 1))) / s
+        s, gain = order - 1, grown(order * r) / order
+        return log(s * gain / grown(s * r)) + log(gain / grown(r)) / s - r
 
     return curve
 
@@ -53,14 +55,15 @@ def _range_outcomes(r: Any) -> Iterator[tuple[Any, Any]]:
     """
     for i in range(STEPS + 1):
         share = Fraction(1, 2) if i in (0, STEPS) else ONE
-        rise = 2 * share * tanh(r / (2 * STEPS)) / (exp(r) - 1)
+        rise = 2 * share * tanh(r / (2 * STEPS)) / grown(r)
         yield rise * exp(r * Fraction(i, STEPS)), rise * exp(r * Fraction(STEPS - i, STEPS))
 
 
 def _two_outcomes(r: Any, share: Fraction) -> Atoms:
     """Losses t = share * r and t - r."""
-    u, v, e = exp(share * r), exp((1 - share) * r), exp(r) - 1
-    return Atoms((((exp(r) - u) / e, (v - 1) / e), ((u - 1) / e, (exp(r) - v) / e)))
+    t, rest = share * r, (1 - share) * r
+    q = grown(rest) / grown(r), grown(t) / grown(r)
+    return Atoms(((exp(t) * q[0], q[0]), (q[1], exp(rest) * q[1])))
 
 
 # --- losses of at most epsilon -------------------------------------------------------------------
@@ -71,6 +74,9 @@ def _pure_divergence(epsilon: Any) -> Any:
 
 
 def _pure_curve(epsilon: Any) -> Callable[[Any], Any]:
+    if lost(epsilon):
+        return lambda order: order * _pure_divergence(epsilon)
+
     def curve(order: Any) -> Any:
         moments = exp(order * epsilon) + exp((1 - order) * epsilon)
         return log(moments / (1 + exp(epsilon))) / (order - 1)
@@ -108,11 +114,11 @@ def _either(ranged: Callable[[Any], Any], pure: Callable[[Any], Any]) -> Callabl
 
 
 def _sharp(node: Any, premises: Sequence[Premise]) -> bool:
-    return _is_exponential(node) and not unknowns(node.epsilon)
+    return _is_exponential(node) and not (unknowns(node.epsilon) or lost(_width(node)))
 
 
-def _exponential(node: Any, premises: Sequence[Premise]) -> bool:
-    return _is_exponential(node)
+def _exact_curve(node: Any, premises: Sequence[Premise]) -> bool:
+    return _is_exponential(node) and not lost(_width(node))
 
 
 def _noisy_max_losses(node: Any) -> Losses:
@@ -145,7 +151,7 @@ def _selecting(kind: str, prefix: str) -> Table:
             f"{prefix}_divergence", _either(_range_divergence, _pure_divergence), attained=_sharp
         ),
         ("rdp", kind): Theorem(
-            f"{prefix}_curve", _either(_range_curve, _pure_curve), attained=_exponential
+            f"{prefix}_curve", _either(_range_curve, _pure_curve), attained=_exact_curve
         ),
         ("gdp", kind): Theorem(f"{prefix}_corner", _either(lambda r: _corner(r / 2), _corner)),
         ("profile", kind): Theorem(f"{prefix}_pairs", _noisy_max_losses),

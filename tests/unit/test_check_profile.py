@@ -1,0 +1,349 @@
+"""The checker's profiles: one-step masses, tampered witnesses, what is left on trust."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import flint
+import numpy as np
+import pytest
+
+from dpaudit.check import profile_noise
+from dpaudit.check.profile import confirm_conversion, confirm_lower, confirm_upper, on_trust
+from dpaudit.check.profile_cells import BITS, Cells, Grid, NotConfirmed, ball
+from dpaudit.check.profile_closed import _delta
+from dpaudit.check.profile_fourier import delta_bound
+from dpaudit.check.profile_nodes import Nodes, _convex, lower_nodes, upper_nodes
+from dpaudit.check.profile_onestep import cells
+from dpaudit.check.profile_transforms import smooth_bound
+from dpaudit.curves import epsilon_interval
+from dpaudit.errors import CertificateRejected
+from dpaudit.pairs import (
+    Allocated,
+    Atoms,
+    Concentrated,
+    DiscreteNormal,
+    LaplaceShift,
+    Losses,
+    Mixed,
+    Normal,
+    Pair,
+    Spliced,
+    one,
+    opaque,
+    product,
+)
+
+F = Fraction
+SUBSAMPLED = Mixed(Normal(F(1)), F(1, 100))
+COIN = Atoms(((F(3, 4), F(1, 4)), (F(1, 4), F(3, 4))))
+TELLING = Atoms(((F(1, 1000), F(0)), (F(0), F(1, 1000)), (F(999, 1000), F(999, 1000))))
+PAIRS: dict[str, Pair] = {
+    "normal": Normal(F(1, 3)),
+    "large normal": Normal(F(3)),
+    "subsampled": SUBSAMPLED,
+    "subsampled away": SUBSAMPLED.swapped,
+    "rarely sampled": Mixed(Normal(F(5, 3)), F(1, 1000)),
+    "often sampled": Mixed(Normal(F(1, 2)), F(9, 10)),
+    "Laplace": LaplaceShift(F(1, 2)),
+    "subsampled Laplace": Mixed(LaplaceShift(F(1)), F(1, 7)),
+    "subsampled Laplace away": Mixed(LaplaceShift(F(1)), F(1, 7)).swapped,
+    "coin": COIN,
+    "subsampled coin": Mixed(COIN, F(1, 3)),
+    "telling": TELLING,
+    "a batch": Spliced(SUBSAMPLED, SUBSAMPLED.swapped),
+}
+STEP = F(1, 2048)
+
+
+def value(nodes: Nodes, epsilon: float) -> float:
+    losses = (nodes.first + np.arange(len(nodes.masses))) * float(STEP)
+    return float(nodes.infinite + nodes.masses @ np.maximum(0, -np.expm1(epsilon - losses)))
+
+
+def exact(pair: Pair, epsilon: float) -> float:
+    with flint.ctx.workprec(200):
+        return float(_delta(pair, ball(epsilon).exp()).mid())
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_one_step_lies_between_its_nodes(name: str) -> None:
+    """Closed forms in Arb at 400 losses; what is left out at the ends is below 1e-20."""
+    pair = PAIRS[name]
+    found = cells(pair, Grid(STEP, 1e-20))
+    above, below = upper_nodes(found), lower_nodes(found, float(STEP))
+    low, high = found.first * float(STEP), (found.first + len(found.on)) * float(STEP)
+    gaps = []
+    for epsilon in np.linspace(max(low, -8) - 0.1, min(high, 8) + 0.1, 400):
+        true = exact(pair, float(epsilon))
+        slack = 1e-12 * true + 3e-16 + 2 * found.shift
+        assert value(below, epsilon) <= true + slack, epsilon
+        assert value(above, epsilon) >= true - slack, epsilon
+        gaps.append(value(above, epsilon) - value(below, epsilon))
+    assert max(gaps) < 2e-3
+
+
+@pytest.mark.parametrize("name", ["normal", "subsampled", "rarely sampled", "often sampled"])
+def test_masses_in_floats_are_those_in_arb(name: str) -> None:
+    """Every 97th cell, within the error that the cells state; that is below 1e-11."""
+    pair = PAIRS[name]
+    base, rate = (pair.base, pair.rate) if isinstance(pair, Mixed) else (pair, F(1))
+    grid = Grid(F(1, 8192), 1e-40)
+    assert isinstance(base, Normal)
+    with flint.ctx.workprec(BITS):
+        noise = profile_noise.BASES[Normal](base, grid.tail)
+        first, last = profile_noise._nodes(noise, float(rate), grid)
+        a, b, error = profile_noise._in_floats(noise, rate, first, last, grid)
+        usable = np.flatnonzero(np.isfinite(error))
+        assert len(usable) > 500
+        assert error[usable].max() < 1e-11
+        for k in usable[:: max(97, len(usable) // 300)]:
+            known_a, known_b, spill = profile_noise._in_arb(noise, ball(rate), first + int(k), grid)
+            assert spill == 0
+            assert abs(a[k] / known_a - 1) <= error[k]
+            assert abs(b[k] / known_b - 1) <= error[k]
+
+
+def test_masses_of_discrete_noise_are_those_of_its_integers() -> None:
+    pair = DiscreteNormal(F(4), F(1))
+    found = cells(pair, Grid(F(1, 8), 1e-20))
+    weights = {k: math.exp(-k * k / 8) for k in range(-60, 61)}
+    whole = sum(weights.values())
+    for k in range(-5, 6):
+        # The outcome k has loss (2 k - 1) / 8.
+        expected = weights[k - 1] / whole
+        assert found.on[2 * k - 1 - found.first] == pytest.approx(expected, rel=1e-12)
+
+
+def test_swapped_twice_is_the_same() -> None:
+    found = cells(SUBSAMPLED, Grid(STEP, 1e-20))
+    again = found.swapped(float(STEP)).swapped(float(STEP))
+    np.testing.assert_allclose(again.a, found.a, rtol=1e-13)
+    np.testing.assert_allclose(again.b, found.b, rtol=1e-13)
+    assert again.first == found.first
+
+
+def test_concave_kinks_are_cut_off_from_above() -> None:
+    """The hull of 200 random signed kinks lies nowhere above them, and is convex."""
+    draw = np.random.default_rng(1)
+    h = 0.01
+    for _ in range(20):
+        kinks = draw.normal(0.5, 1, 200)
+        kinks[-1] = 5.0
+        hull = _convex(kinks, h)
+        assert (hull >= 0).all()
+        for at in range(-5, 206):
+            tent = np.maximum(0, -np.expm1((at - np.arange(200)) * h))
+            assert hull @ tent <= kinks @ tent + 1e-12
+
+
+def test_a_profile_that_cannot_be_made_convex_is_not_confirmed() -> None:
+    with pytest.raises(NotConfirmed):
+        _convex(np.array([1.0, -2.0]), 0.1)
+
+
+# --- compositions --------------------------------------------------------------------------------
+
+
+def enumerated(pair: Atoms, times: int, epsilon: Fraction) -> float:
+    """delta of a product of atoms by enumeration, in 60 digits."""
+    outcomes = [(F(1), F(1))]
+    for _ in range(times):
+        outcomes = [(p * u, q * v) for p, q in outcomes for u, v in pair.outcomes]
+    with flint.ctx.workprec(200):
+        x = ball(epsilon).exp()
+        total = sum(((ball(p) - x * ball(q)).max(ball(0)) for p, q in outcomes), ball(0))
+        return float(total.mid())
+
+
+@pytest.mark.parametrize("times", [1, 2, 5, 8])
+@pytest.mark.parametrize("pair", [COIN, Mixed(COIN, F(1, 3)), TELLING], ids=str)
+def test_few_atoms_are_bounded_as_enumerated(times: int, pair: Pair) -> None:
+    listed = pair
+    if isinstance(pair, Mixed):
+        assert isinstance(pair.base, Atoms)
+        listed = Atoms(tuple((F(2, 3) * q + F(1, 3) * p, q) for p, q in pair.base.outcomes))
+    assert isinstance(listed, Atoms)
+    grid = Grid(F(1, 4096), 1e-30)
+    found = cells(pair, grid)
+    for epsilon in (F(0), F(1, 7), F(4, 5)):
+        true = enumerated(listed, times, epsilon)
+        above = delta_bound([(upper_nodes(found), times)], grid.step, 2.0, epsilon, 1)
+        below = delta_bound([(lower_nodes(found, grid.h), times)], grid.step, 2.0, epsilon, -1)
+        assert float(below) <= true * (1 + 1e-9) + 1e-13
+        assert true <= float(above) * (1 + 1e-9) + 1e-13
+        assert float(above - below) < 0.002 * times
+
+
+@pytest.mark.parametrize("tilt", [0.3, 1.0, 3.0, 9.0])
+def test_any_tilt_gives_true_bounds(tilt: float) -> None:
+    """50 normal steps of 1/5 are one of sqrt(2)."""
+    grid = Grid(F(1, 1024), 1e-25)
+    found = cells(Normal(F(1, 5)), grid)
+    mu = math.sqrt(2)
+    for epsilon in (F(1), F(3), F(6)):
+        e = float(epsilon)
+        tails = (e / mu - mu / 2) / math.sqrt(2), (e / mu + mu / 2) / math.sqrt(2)
+        true = math.erfc(tails[0]) / 2 - math.exp(e) * math.erfc(tails[1]) / 2
+        above = delta_bound([(upper_nodes(found), 50)], grid.step, tilt, epsilon, 1)
+        below = delta_bound([(lower_nodes(found, grid.h), 50)], grid.step, tilt, epsilon, -1)
+        assert float(below) <= true <= float(above)
+        assert float(above) <= true * (1 + 1e-3) + 1e-9
+
+
+def test_a_normal_with_laplace_noise_and_atoms_lies_between_grids() -> None:
+    """The series in Arb against sums on a grid of the same product, from both sides."""
+    factors = [(Normal(F(1, 2)), 1), (LaplaceShift(F(1, 4)), 6), (COIN, 2)]
+    grid = Grid(F(1, 4096), 1e-25)
+    made = [(cells(pair, grid), times) for pair, times in factors]
+    for epsilon in (F(1, 2), F(2), F(5)):
+        above, below = (smooth_bound(factors, 3.0, epsilon, sign) for sign in (1, -1))
+        assert below <= above <= below * (1 + F(1, 10**9))
+        uppers = [(upper_nodes(c), times) for c, times in made]
+        lowers = [(lower_nodes(c, grid.h), times) for c, times in made]
+        assert below <= delta_bound(uppers, grid.step, 3.0, epsilon, 1)
+        assert delta_bound(lowers, grid.step, 3.0, epsilon, -1) <= above
+
+
+# --- rows of a witness ---------------------------------------------------------------------------
+
+COMPOSED = product([(SUBSAMPLED, F(100))])
+DELTA = F(1, 10**5)
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[dict[str, str], dict[str, str]]:
+    """Honest rows of a subsampled normal pair, 100 times, from the accountant."""
+    found = epsilon_interval(COMPOSED, DELTA)
+    upper = {"pair": "0", "value": str(float(found.upper)), **found.upper_witness}
+    lower = {"pair": "0", "value": str(float(found.lower)), **found.lower_witness}
+    return upper, lower
+
+
+def test_honest_rows_are_confirmed_and_shaved_ones_are_not(rows: Any) -> None:
+    upper, lower = rows
+    top, bottom = F(upper["value"]), F(lower["value"])
+    assert confirm_upper(COMPOSED, top, DELTA, upper)
+    assert confirm_lower(COMPOSED, bottom, DELTA, lower)
+    assert not confirm_upper(COMPOSED, top - F(1, 10**4), DELTA, upper)
+    assert not confirm_lower(COMPOSED, bottom + F(1, 10**4), DELTA, lower)
+    assert not confirm_upper(COMPOSED, top, DELTA * F(999, 1000), upper)
+    assert not confirm_lower(COMPOSED, bottom, DELTA * F(1001, 1000), lower)
+
+
+def test_the_errors_that_a_witness_states_do_not_matter(rows: Any) -> None:
+    """The checker finds its own: stating none makes no epsilon smaller."""
+    shaved = F(rows[0]["value"]) - F(1, 10**4)
+    stated = dict.fromkeys(("round_off", "aliasing", "truncation", "masses", "infinite"), "0")
+    assert not confirm_upper(COMPOSED, shaved, DELTA, {**rows[0], **stated})
+
+
+@pytest.mark.parametrize("field", ["step", "tilt"])
+@pytest.mark.parametrize("factor", ["1e-12", "0.001", "0.1", "10", "1000", "1e12"])
+def test_no_step_or_tilt_makes_an_epsilon_smaller(rows: Any, field: str, factor: str) -> None:
+    shaved = F(rows[0]["value"]) - F(1, 10**4)
+    tampered = {**rows[0], field: str(F(rows[0][field]) * F(factor))}
+    assert not confirm_upper(COMPOSED, shaved, DELTA, tampered)
+    raised = F(rows[1]["value"]) + F(1, 10**4)
+    tampered = {**rows[1], field: str(F(rows[1][field]) * F(factor))}
+    assert not confirm_lower(COMPOSED, raised, DELTA, tampered)
+
+
+@pytest.mark.parametrize("tampered", ["0", "-1", "-0.001"])
+@pytest.mark.parametrize("field", ["step", "tilt"])
+def test_a_step_or_tilt_that_is_no_positive_number_is_refused(
+    rows: Any, field: str, tampered: str
+) -> None:
+    assert not confirm_upper(COMPOSED, F(5), DELTA, {**rows[0], field: tampered})
+
+
+@pytest.mark.parametrize("form", ["closed", "largest loss", "anything"])
+def test_the_form_does_not_make_an_epsilon_smaller(rows: Any, form: str) -> None:
+    shaved = F(rows[0]["value"]) - F(1, 10**4)
+    assert not confirm_upper(COMPOSED, shaved, DELTA, {**rows[0], "form": form})
+
+
+def test_a_number_without_end_is_refused(rows: Any) -> None:
+    with pytest.raises(CertificateRejected, match="too long"):
+        confirm_upper(COMPOSED, F(5), DELTA, {**rows[0], "step": "1" * 10_000})
+
+
+def witness(rows: Any) -> dict[str, Any]:
+    return {"upper": [rows[0]], "lower": [rows[1]]}
+
+
+LOSSES = Losses((COMPOSED,), (COMPOSED,), (COMPOSED,), (COMPOSED,))
+
+
+def test_a_conversion_is_what_its_rows_show(rows: Any) -> None:
+    text = rows[0]["value"]
+    found = confirm_conversion(LOSSES, DELTA, text, witness(rows))
+    assert found is not None
+    assert (found.epsilon, found.reached, found.trusted) == (F(text), F(rows[1]["value"]), ())
+    assert confirm_conversion(LOSSES, DELTA, str(float(text) * 0.9), witness(rows)) is None
+    assert confirm_conversion(LOSSES, DELTA, text, {**witness(rows), "upper": []}) is None
+    other = [{**rows[0], "pair": "1"}]
+    assert confirm_conversion(LOSSES, DELTA, text, {**witness(rows), "upper": other}) is None
+
+
+def test_every_pair_needs_its_row(rows: Any) -> None:
+    both = replace(LOSSES, add=(COMPOSED.swapped,))
+    assert confirm_conversion(both, DELTA, rows[0]["value"], witness(rows)) is None
+
+
+def test_a_slack_is_paid_for(rows: Any) -> None:
+    """A slack of 1e-6 takes (1 + e^epsilon) 1e-6 off delta, and nothing is known to be reached."""
+    slack = replace(LOSSES, slack=F(1, 10**6))
+    shown = {"upper": [rows[0]], "lower": []}
+    assert confirm_conversion(slack, DELTA, rows[0]["value"], shown) is None
+    later = {**rows[0], "value": "1"}
+    found = confirm_conversion(slack, DELTA, "1", {"upper": [later], "lower": []})
+    assert found is not None
+    assert found.reached is None
+    assert confirm_conversion(slack, DELTA, "1", {"upper": [later], "lower": [rows[1]]}) is None
+
+
+@pytest.mark.parametrize(
+    "pair", [Allocated(F(1), F(100)), Concentrated(F(1, 2)), Mixed(COMPOSED, F(1, 2))], ids=str
+)
+def test_what_cannot_be_confirmed_is_listed_and_nothing_else(pair: Pair) -> None:
+    row = {"pair": "0", "value": "7", "form": "fourier", "step": "1/100", "tilt": "1"}
+    assert on_trust(pair)
+    assert not confirm_upper(pair, F(7), DELTA, row)
+    found = confirm_conversion(Losses((pair,), (pair,)), DELTA, "7", {"upper": [row], "lower": []})
+    assert found is not None
+    assert len(found.trusted) == 1
+    assert "only the accountant" in found.trusted[0]
+    for name, known in PAIRS.items():
+        assert not on_trust(known), name
+
+
+def test_delta_zero_is_the_largest_loss() -> None:
+    pair = product([(LaplaceShift(F(1, 10)), F(100))])
+    assert confirm_upper(pair, F(10), F(0), {"form": "largest loss"})
+    assert not confirm_upper(pair, F(10) - F(1, 10**12), F(0), {"form": "largest loss"})
+    assert confirm_lower(pair, F(10), F(0), {})
+    assert not confirm_lower(pair, F(10) + F(1, 10**12), F(0), {})
+    assert not confirm_upper(COMPOSED, F(50), F(0), {"form": "largest loss"})
+
+
+def test_one_pair_is_confirmed_in_closed_form() -> None:
+    found = opaque(Normal(F(1)))
+    tight = "4.37750178112"
+    row = {"pair": "0", "value": tight, "form": "closed"}
+    assert confirm_conversion(found, DELTA, tight, {"upper": [row], "lower": []}) is not None
+    low = str(F(tight) - F(1, 10**9))
+    shaved = {**row, "value": "4.3775017"}
+    assert confirm_conversion(found, DELTA, "4.3775017", {"upper": [shaved], "lower": []}) is None
+    assert F(low) < F(tight)
+    assert one(Normal(F(1))).pairs == found.pairs
+
+
+def test_cells_of_absurd_sizes_are_refused() -> None:
+    for pair, step in ((Normal(F(10**6)), F(1, 10)), (SUBSAMPLED, F(1, 10**9))):
+        with pytest.raises(NotConfirmed):
+            cells(pair, Grid(step, 1e-20))
+    assert isinstance(cells(SUBSAMPLED, Grid(F(1, 10), 1e-20)), Cells)
