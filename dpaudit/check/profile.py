@@ -41,6 +41,7 @@ from dpaudit.pairs import Losses, Pair, numbers_in
 Row = Mapping[str, Any]
 # What one step may leave out, as a part of delta: it moves delta by that part at most.
 LEFT_OUT, SMALLEST = 1e-9, 1e-290
+SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
 MOST_FACTORS = 10**10
 LONGEST, SHOWN = 400, 80
 
@@ -159,6 +160,8 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
         factors = [(f, n) for (f, _), n in zip(pair.factors, counts, strict=True)]
         return smooth_bound(factors, tilt, epsilon, sign)
     step = _number(row["step"]) / 2
+    if not SMALLEST_STEP < step < LARGEST_STEP:
+        raise NotConfirmed(f"step {float(step)}")
     tail = max(float(delta) / sum(counts) * LEFT_OUT, SMALLEST)
     grid = Grid(step, 2.0 ** math.floor(math.log2(tail)))
     made = [_cells(factor, grid) for factor, _ in pair.factors]

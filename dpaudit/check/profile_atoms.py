@@ -12,7 +12,6 @@ import numpy as np
 from dpaudit.arithmetic import is_symbolic
 from dpaudit.check.profile_cells import (
     MOST_NODES,
-    SPILL,
     UNIT,
     Ball,
     Cells,
@@ -73,16 +72,22 @@ def _placed(mass: Mass, grid: Grid) -> tuple[int, float, float, float, float]:
 
 
 def _widened(made: Cells, nodes: Sequence[int]) -> Cells:
-    """Room for these nodes and for the cells above them."""
+    """Room for these nodes and for the cells above them.
+
+    What was outside may then lie at either end, and counts as outside of both.
+    """
     last = made.first + len(made.a)
     low, high = min([made.first, *nodes]), max([last, *(node + 1 for node in nodes)])
     if not high - low < MOST_NODES:
         raise NotConfirmed("too many cells")
     left, right = made.first - low, high - last
-    if (left and made.below[0] > 0) or (right and made.above[0] > SPILL):
-        raise NotConfirmed("an atom outside of the span")
+    if not (left or right):
+        return made
+    outside = made.below[0] + made.above[0], made.below[1] + made.above[1]
     return replace(
         made,
+        below=outside,
+        above=outside,
         first=low,
         a=np.pad(made.a, (left, right)),
         b=np.pad(made.b, (left, right)),

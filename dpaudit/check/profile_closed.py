@@ -8,6 +8,7 @@ With x = exp(epsilon) and (u)+ = max(0, u):
     Swapped(base)       1 - x + x delta_base(1 / x)
     Spliced             of ``above`` for x >= 1, of ``below`` for x < 1
     Largest             the largest
+    Branched, Scored, Thresholded: see profile_branches
 """
 
 from __future__ import annotations
@@ -27,17 +28,21 @@ from dpaudit.arithmetic import (
     settled,
     total,
 )
+from dpaudit.check.profile_branches import branched, scored, thresholded
 from dpaudit.check.profile_cells import Ball, ball
 from dpaudit.pairs import (
     Atoms,
+    Branched,
     LaplaceShift,
     Largest,
     Mixed,
     Normal,
     Pair,
     Product,
+    Scored,
     Spliced,
     Swapped,
+    Thresholded,
 )
 
 PRECISIONS = (128, 400, 1200, 4000)
@@ -50,6 +55,8 @@ def parts(pair: Pair) -> tuple[Pair, ...]:
         return (pair.base,)
     if isinstance(pair, Spliced):
         return pair.above, pair.below
+    if isinstance(pair, Branched):
+        return tuple(base for _, _, base in pair.branches)
     return pair.pairs if isinstance(pair, Largest) else ()
 
 
@@ -138,6 +145,9 @@ _CLOSED: dict[type[Pair], Callable[[Any, Ball], Ball]] = {
     Swapped: _swapped,
     Spliced: _spliced,
     Largest: _largest,
+    Branched: lambda pair, x: branched(pair, x, _delta),
+    Scored: lambda pair, x: scored(pair, x, _delta),
+    Thresholded: lambda pair, x: thresholded(pair, x, _delta),
 }
 
 

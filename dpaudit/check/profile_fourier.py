@@ -38,6 +38,7 @@ FFT_FACTOR, BLOCK = 32.0, 256
 # Chernoff exponent of what is folded, and of the frequencies left out.
 FOLDED, LEFT_OUT = 38.0, 1e-11
 DROPPED = 1e-22
+LARGEST_TILT = 1e7
 DIRECT_WORK, DIRECT_KEPT = 2e8, 4096
 
 
@@ -81,7 +82,7 @@ def delta_bound(
     Errors: NotConfirmed for a tilt or a size that cannot be computed with.
     """
     h = float(step)
-    if not (1e-6 < tilt < 1e4 and 1e-9 < h < 10):
+    if not (1e-6 < tilt < LARGEST_TILT and 1e-9 < h < 10 and tilt * h < 500):
         raise NotConfirmed("tilt or step")
     tilted = [_tilted(nodes, times, h, tilt) for nodes, times in factors]
     moved = sum(t.times * t.nodes.shift for t in tilted) * 1.001
@@ -97,7 +98,7 @@ def delta_bound(
 def _tilted(nodes: Nodes, times: int, h: float, tilt: float) -> Tilted:
     losses = (nodes.first + np.arange(len(nodes.masses))) * h
     reach = float(np.max(np.abs(losses)))
-    if reach * max(tilt, 1) > 1e5:
+    if reach > 600 or reach * tilt > LARGEST_TILT:
         raise NotConfirmed("losses too large for this tilt")
     with np.errstate(divide="ignore"):
         logs = np.log(nodes.masses) + tilt * losses

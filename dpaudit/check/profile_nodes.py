@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpaudit.check.profile_cells import SPILL, UNIT, Cells, Floats, NotConfirmed
+from dpaudit.check.profile_cells import UNIT, Cells, Floats, NotConfirmed
 
 ROUNDING, CUMULATED, CRUMBS = 64 * UNIT, 1e-9, 1e-11
 
@@ -47,15 +47,17 @@ def upper_nodes(cells: Cells) -> Nodes:
 
 
 def lower_nodes(cells: Cells, h: float) -> Nodes:
-    """A profile at most that of the cells' pair; the mass above the last node is left out.
+    """A profile at most that of the cells' pair; masses outside of the nodes are left out.
 
     Errors: NotConfirmed where nothing is left.
     """
     cells = _without_crumbs(cells)
+    if not cells.a.any() and not cells.b.any():
+        own = cells.relative + ROUNDING
+        return Nodes(cells.first, cells.on, cells.infinite[0], own, cells.shift)
     masses = cells.on.copy()
     masses[:-1] += cells.a
     masses[1:] += cells.b
-    masses[0] += cells.below[0]
     relative = 8 * cells.relative + ROUNDING
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = np.nan_to_num(cells.a * cells.b * math.expm1(h) / (cells.a * math.exp(h) + cells.b))
@@ -101,7 +103,7 @@ def _first(cells: Cells, excess: Floats, lowering: Floats, h: float) -> int:
 def _last(cells: Cells, rest: Floats, lowering: Floats, h: float) -> int:
     """Where to reach 0: as ``_first``, from above."""
     atom = int(np.flatnonzero(np.append(cells.a, 0.0) + cells.on + np.append(0.0, cells.b))[-1])
-    if cells.on[atom] > 0 and cells.above[0] <= SPILL:
+    if cells.on[atom] > 0:
         own = cells.b[atom - 1] * -math.expm1(-h) * (1 + 1e-12)
         lowering[atom - 1] = max(lowering[atom - 1], own)
         return atom
@@ -113,11 +115,9 @@ def _last(cells: Cells, rest: Floats, lowering: Floats, h: float) -> int:
 def _excess(cells: Cells, masses: Floats, h: float) -> Floats:
     """delta - (1 - x) at every node: it grows by (x_{i+1} - x_i) times the Q mass up to i."""
     losses = (cells.first + np.arange(len(masses))) * h
-    q = np.cumsum(masses * np.exp(-losses))
+    q = cells.infinite[1] + np.cumsum(masses * np.exp(-losses))
     growth = np.cumsum(np.exp(losses[:-1]) * math.expm1(h) * q[:-1])
-    outside = cells.below[1] + cells.infinite[1]
-    known = math.exp(losses[0]) * outside * (1 - CUMULATED) - cells.below[0]
-    return max(known, 0.0) + np.append(0.0, growth)
+    return math.exp(losses[0]) * cells.infinite[1] + np.append(0.0, growth)
 
 
 def _rest(cells: Cells, masses: Floats, h: float) -> Floats:

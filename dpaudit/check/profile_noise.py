@@ -213,6 +213,6 @@ def _in_arb(base: Base, r: Ball, node: int, grid: Grid) -> tuple[float, float, f
     if all(is_sharp(mass) for mass in split):
         return up(split[0]), up(split[1]), 0.0
     spill = up(split[0]) + up(split[1])
-    if spill > SPILL:
+    if spill > max(SPILL, grid.tail):
         raise NotConfirmed("a mass that is not sharp")
     return 0.0, 0.0, spill

@@ -41,7 +41,7 @@ def smooth_bound(factors: Factors, tilt: float, epsilon: Fraction, sign: int) ->
     """
     import flint
 
-    if not 1e-6 < tilt < 1e4:
+    if not 1e-6 < tilt < 1e7:
         raise NotConfirmed("tilt")
     with flint.ctx.workprec(BITS):
         t, at = ball(tilt), ball(epsilon)

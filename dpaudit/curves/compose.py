@@ -55,6 +55,7 @@ LEAST_EXPONENT = 36.0
 MAXIMUM_PERIOD = 2**23
 MOST_DIRECT = 2048
 MOST_KEPT = 2**16
+LONGEST_FFT = 2**19
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,8 @@ def _transform(
         found = _direct(stack, tilted, centres, window.period, kept)
         if found is not None:
             return found
+    if window.period > LONGEST_FFT:
+        raise TooFine(f"an FFT of length {window.period}; take a larger step")
     return _by_fft(stack, tilted, centres, window.period)
 
 

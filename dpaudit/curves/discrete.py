@@ -49,7 +49,7 @@ from dpaudit.pairs import Pair
 
 Reals = NDArray[np.floating[Any]]
 Floats = NDArray[np.float64]
-MAXIMUM_NODES = 2**22
+MAXIMUM_NODES = 2**21
 
 
 class Side(Enum):

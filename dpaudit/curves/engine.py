@@ -83,7 +83,7 @@ def _attempt(parts: Parts, delta: float, step: float, tolerance: float) -> Attem
             solved = [_side(parts, delta, step, side, tolerance) for side in Side]
             return Attempt(step, *solved)
         except TooFine:
-            step = aligned(parts, 2.5 * step)
+            step = aligned(parts, 4 * step)
             if step > 2.0**20:
                 raise
 

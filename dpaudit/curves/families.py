@@ -35,6 +35,7 @@ from dpaudit.pairs import (
 NORMAL_FACTOR = 32 * UNIT
 SMALLEST_TAIL = 1e-300
 LARGEST_EPSILON = 600.0
+DENSE_VARIANCE = 1e9
 
 
 # --- the normal distribution ---------------------------------------------------------------------
@@ -157,6 +158,8 @@ def _discrete_normal(pair: DiscreteNormal, tail: float) -> Closed:
     if shift == 0:
         return point()
     reach = math.ceil((quantile(tail) + 1) * math.sqrt(variance)) + 2
+    if variance > DENSE_VARIANCE and abs(shift) < math.sqrt(variance):
+        return _dense(math.sqrt(variance), shift, quantile(tail))
     if 2 * reach + abs(shift) > MAXIMUM_NODES:
         raise TooFine(f"discrete normal noise of variance {variance:g}: too many outcomes")
     k = np.arange(-reach + min(0.0, shift), reach + max(0.0, shift) + 1)
@@ -166,6 +169,32 @@ def _discrete_normal(pair: DiscreteNormal, tail: float) -> Closed:
     farthest = float(np.max(k * k)) / variance + shift * shift / variance
     cut = _cut(Outcomes(losses, p, q), tail)
     return finite(cut, 16 * UNIT * (8 + farthest))
+
+
+def _dense(scale: float, shift: float, z: float) -> Closed:
+    """Discrete normal noise of a variance above ``DENSE_VARIANCE``, |shift| < scale.
+
+    The density f at an integer k is its integral over [k - 1/2, k + 1/2] within the factor
+    1 +- (k^2 / v + 2) / (20 v): the midpoint rule, f'' = (k^2 / v - 1) f / v.
+    """
+    ratio = shift / scale
+
+    def masses(edges: Reals) -> tuple[Reals, Reals]:
+        last = np.floor(np.clip(edges / ratio + ratio / 2, -1e8, 1e8) * scale) + 0.5
+        return normal_between((last - shift) / scale), normal_between(last / scale)
+
+    if shift < 0:
+        return _dense(scale, -shift, z)
+    half, farthest = ratio * ratio / 2, z + ratio + 1
+    return Closed(
+        masses,
+        NO_OUTCOMES,
+        (-half - ratio * farthest, half + ratio * farthest),
+        edge_error=8 * UNIT * (ratio * farthest + half),
+        relative=NORMAL_FACTOR
+        + 16 * UNIT * farthest * farthest
+        + (farthest * farthest + 4) / (20 * scale * scale),
+    )
 
 
 def _cut(outcomes: Outcomes, tail: float) -> Outcomes:

@@ -18,6 +18,7 @@ from dpaudit.curves.discrete import Reals
 UNIT = 2.0**-53
 SPLITTING = 32 * UNIT
 EDGE_NODES = 4096
+MOST_NEGATIVE = 50_000
 Nodes = NDArray[np.int64]
 
 
@@ -125,7 +126,10 @@ def convexified(signed: Reals, h: float) -> Reals | None:
     nodes = np.flatnonzero(signed)
     masses = signed[nodes].copy()
     before = np.arange(-1, len(nodes) - 1)
-    for negative in np.flatnonzero(masses < 0):
+    below = np.flatnonzero(masses < 0)
+    if len(below) > MOST_NEGATIVE:
+        return None
+    for negative in below:
         k = int(negative)
         while k < len(nodes) and masses[k] < 0:
             if k + 1 == len(nodes):

@@ -109,7 +109,7 @@ class Family:
             v[:, None]
             for v in (self.passes, self.other_passes, self.fails, self.other_fails, self.mu)
         )
-        x = np.exp(epsilon)
+        x = np.exp(np.minimum(epsilon, 700.0))
         with np.errstate(divide="ignore"):
             moved = epsilon + np.log(t / p)
         value: Floats = np.maximum(f - x * o, 0) + p * gaussian(moved, mu)

@@ -26,7 +26,7 @@ def aligned(parts: Parts, step: float) -> float:
     if len(anchors) != 1:
         return _short(step)
     anchor = anchors.pop()
-    if not 0 < anchor or step > anchor:
+    if anchor <= 0 or step > anchor:
         return _short(step)
     if all(isinstance(pair, (Atoms, DiscreteNormal)) for pair, _ in parts):
         return anchor * (1 - ALIGNMENT)

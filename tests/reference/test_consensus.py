@@ -15,6 +15,7 @@ from dp_accounting import NeighboringRelation
 from dp_accounting import dp_event as d
 from dp_accounting.pld import privacy_loss_distribution
 
+from dpaudit.account import Account
 from dpaudit.consensus import claimed, cross_check
 from dpaudit.errors import Disagreement
 from dpaudit.interchange import from_dp_event
@@ -72,7 +73,7 @@ def test_a_dropped_inner_composition_is_a_disagreement() -> None:
     """The same fault where every route is quick: 9 Gaussians a batch, ten batches."""
     event = inner_composition(2, 9, 0.1, 10)
     answer = as_is([event], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5, Backend.RDP)
-    assert answer == pytest.approx(1.1, abs=0.5)
+    assert answer == pytest.approx(0.9355, abs=1e-3)
     disagrees(from_dp_event(event, "add_remove"), ADD_REMOVE, DELTA, answer)
 
 
@@ -176,12 +177,11 @@ def test_independent_routes_agree(node: Node, scope: Scope, delta: str) -> None:
     assert float(by_name["profile"].upper) <= closest * (1 + 1e-3) + 1e-3
 
 
-@pytest.mark.parametrize("mu", [Fraction(1, 10), 1, 5])
-@pytest.mark.parametrize("delta", [Fraction(1, 100), DELTA, Fraction(1, 10**9)])
-def test_its_intervals_hold_the_closed_form(mu: Any, delta: Fraction) -> None:
+@pytest.mark.parametrize("mu", [Fraction(1, 10), Fraction(1)])
+@pytest.mark.parametrize("delta", ["1e-2", "1e-5", "1e-9"])
+def test_its_intervals_hold_the_closed_form(mu: Fraction, delta: str) -> None:
     """100 Gaussians through its transforms, round-off allowed for; the truth is exact in mu."""
-    node = Repeat(Gaussian("gaussian", 10 / Fraction(mu)), 100)
-    found = cross_check(node, ADD_REMOVE, delta)
-    truth = {route.name: route for route in found.routes}["gdp"]
-    assert pld_epsilon_lower(node, ADD_REMOVE, delta) <= truth.upper
-    assert pld_epsilon_upper(node, ADD_REMOVE, delta) >= truth.lower
+    node, at = Repeat(Gaussian("gaussian", 10 / mu), 100), Fraction(delta)
+    truth = Account(node, ADD_REMOVE).converted("gdp", at)
+    assert pld_epsilon_lower(node, ADD_REMOVE, at) <= truth.value[0]
+    assert pld_epsilon_upper(node, ADD_REMOVE, at) >= truth.lower

@@ -83,9 +83,10 @@ def test_an_interval_that_meets_is_no_disagreement(
     assert found.routes[:-1] == agreed.routes
 
 
-def test_two_routes_that_the_caller_adds_must_meet_too(agreed: Consensus) -> None:
-    with pytest.raises(Disagreement, match="one says"):
-        agreed.against(claimed("one", 5.0), claimed("two", 9.0, 6.0))
+def test_two_routes_that_the_caller_adds_must_meet_too() -> None:
+    found = cross_check(PureDP(1), ADD_REMOVE, 1e-5).against(claimed("one", 0.5))
+    with pytest.raises(Disagreement, match=r"one says epsilon <= 0\.5, two says .* >= 0\.75;"):
+        found.against(claimed("two", 2.0, 0.75))
 
 
 def test_routes_are_added_as_they_are_asked() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections import namedtuple
 from fractions import Fraction
 from typing import Any
@@ -410,3 +411,45 @@ def test_a_number_that_no_float_holds_is_refused(noise: Fraction) -> None:
 
 def test_every_written_node_type_is_a_node_type() -> None:
     assert set(BY_NODE) <= set(Node.types.values())
+
+
+# --- at random -----------------------------------------------------------------------------------
+
+
+def random_event(rng: np.random.Generator, depth: int) -> Any:
+    """An event whose reading loses nothing: no degenerate number, no single child."""
+    kind = int(rng.integers(0, 5 if depth == 0 else 10))
+    noise = float(rng.integers(1, 400)) / 100
+    if kind < 5:
+        return (
+            d.GaussianDpEvent(noise),
+            d.LaplaceDpEvent(noise),
+            d.ZCDpEvent(noise, float(rng.integers(0, 3))),
+            d.DiscreteLaplaceDpEvent(1 / float(rng.integers(1, 9)), 2 * int(rng.integers(1, 5))),
+            d.SingleEpochTreeAggregationDpEvent(noise, int(rng.integers(1, 99))),
+        )[kind]
+    inside = [random_event(rng, depth - 1) for _ in range(2)]
+    return (
+        d.ComposedDpEvent(inside),
+        d.SelfComposedDpEvent(inside[0], int(rng.integers(2, 1000))),
+        d.PoissonSampledDpEvent(float(rng.integers(1, 100)) / 100, inside[0]),
+        d.SampledWithoutReplacementDpEvent(int(rng.integers(50, 99)), 7, inside[0]),
+        d.SampledWithReplacementDpEvent(int(rng.integers(50, 99)), 7, inside[0]),
+    )[kind - 5]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_events_come_back(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    adjacency = ADJACENCIES[seed % 3]
+    event = random_event(rng, 5)
+    assert to_dp_event(from_dp_event(event, adjacency), adjacency) == event
+
+
+def test_a_ledger_of_ten_thousand_events_is_read_in_a_second() -> None:
+    """Generous by a factor of ten; quadratic work would take minutes."""
+    events = [d.GaussianDpEvent(1 + k / 10_000) for k in range(10_000)]
+    start = time.perf_counter()
+    node = from_dp_event(d.ComposedDpEvent(events), "add_remove")
+    assert to_dp_event(node, "add_remove").events == events
+    assert time.perf_counter() - start < 10
