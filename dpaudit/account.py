@@ -11,11 +11,11 @@ from typing import Any
 import dpaudit.rules  # noqa: F401  (registers the calculi)
 from dpaudit.arithmetic import Number, decimal_lower, decimal_upper, enclose, exact, is_infinite
 from dpaudit.calculus import CALCULI, Step
+from dpaudit.curves import WIDTH
 from dpaudit.domains import non_negative, probability
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import GDP, ZCDP, ApproxDP, Node, PureDP, find_path, postorder
 from dpaudit.rules.convert import delta_upper, to_approx, tradeoff_lower
-from dpaudit.rules.intervals import WIDTH
 from dpaudit.rules.sides import delta_sides, tradeoff_sides
 from dpaudit.scope import Scope
 

@@ -14,11 +14,22 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, TypeVar
 
-from dpaudit.arithmetic import enclose, sqrt, total
+from dpaudit.arithmetic import canonical, enclose, exp, sqrt, sympify, total
 from dpaudit.errors import Unsupported
 from dpaudit.interchange.events import event_over
 from dpaudit.interchange.numbers import Rounding, to_float, to_int
-from dpaudit.nodes import Compose, Gaussian, Laplace, Node, PoissonSampled, Repeat, postorder
+from dpaudit.nodes import (
+    Compose,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    Node,
+    PoissonSampled,
+    RandomizedResponse,
+    Repeat,
+    postorder,
+)
 from dpaudit.scope import Adjacency, Scope
 
 Answer = TypeVar("Answer")
@@ -29,6 +40,8 @@ ROUND_OFF = 1e-11
 SMALLEST_DELTA = Fraction(1, 10**9)
 ALLOWANCE = 1e-9
 MOST_EVENTS = 1_000
+# Its PLD accountant composes these once, whatever their count.
+UNCOUNTED = (RandomizedResponse,)
 INTERVAL = 1e-4
 CELLS_OF_ONE = 3e5
 CELLS_OF_ALL = 2e7
@@ -91,12 +104,14 @@ def pld_epsilon_upper(node: Node, scope: Scope, delta: Fraction) -> float:
 def pld_epsilon_lower(node: Node, scope: Scope, delta: Fraction) -> float:
     """The optimistic estimate of its privacy loss distributions at delta plus ``ROUND_OFF``.
 
-    Gaussian and Laplace leaves, and Poisson samples of them under add_remove or zero_out.
+    Gaussian, Laplace and discrete leaves, random answers, and Poisson samples of the first two
+    under add_remove or zero_out.
     Errors: Unsupported for any other node, and below ``SMALLEST_DELTA``.
     """
     _refuse_small(delta)
-    asked, adjacency = _asked(delta, ROUND_OFF), _pld_adjacency(node, scope)
-    if adjacency is Adjacency.REPLACE_ONE:
+    asked = _asked(delta, ROUND_OFF)
+    sampled = any(isinstance(part, PoissonSampled) for part, _ in _gathered(node))
+    if sampled and scope.adjacency is Adjacency.REPLACE_ONE:
         raise Unsupported("dp-accounting pld: no lower bound of a sample under replace_one")
 
     def answer() -> float:
@@ -145,15 +160,23 @@ def _event(node: Node, backend: Backend, adjacency: Adjacency) -> Any:
     """One event of all that a declaration composes, equal parts counted together."""
     from dp_accounting import dp_event
 
-    norms = norms_read(backend, adjacency)
-    return dp_event.ComposedDpEvent(
-        [
-            dp_event.SelfComposedDpEvent(
-                event_over(each, norms, adjacency), to_int(times, each.name)
-            )
-            for each, times in _gathered(node)
-        ]
-    )
+    events: list[Any] = []
+    for part, found in _gathered(node):
+        event = event_over(part, norms_read(backend, adjacency), adjacency)
+        times = to_int(found, part.name)
+        if backend is Backend.PLD and isinstance(part, UNCOUNTED):
+            events += [event] * _few(times)
+        else:
+            events.append(dp_event.SelfComposedDpEvent(event, times))
+    return dp_event.ComposedDpEvent(events)
+
+
+def _few(times: int) -> int:
+    if times > MOST_EVENTS:
+        raise Unsupported(
+            f"dp-accounting pld: {times} random answers, one by one: at most {MOST_EVENTS}"
+        )
+    return times
 
 
 def _gathered(root: Node) -> list[tuple[Node, Fraction]]:
@@ -193,28 +216,55 @@ def _collapsed(counts: dict[Node, Fraction], child: Node) -> Node:
     return Gaussian("batch", 1 / sqrt(precision)) if precision != 0 else child
 
 
+def _pld_adjacency(node: Node, scope: Scope) -> Adjacency:
+    """Noise alone is normalised, the same under every adjacency; a sample is not."""
+    noises = (Gaussian, Laplace, DiscreteLaplace)
+    plain = all(isinstance(part, noises) for part, _ in _gathered(node))
+    return Adjacency.ADD_REMOVE if plain else scope.adjacency
+
+
 def _optimistic(node: Node, interval: float) -> Any:
     from dp_accounting.pld import privacy_loss_distribution
 
     inner, rate = (node.child, node.rate) if isinstance(node, PoissonSampled) else (node, 1)
-    if not isinstance(inner, (Gaussian, Laplace)):
+    if type(inner) not in _MAKERS or (rate != 1 and type(inner) not in SAMPLED):
         raise Unsupported(f"dp-accounting pld: no lower bound of {node.name}")
-    keywords = {
-        "pessimistic_estimate": False,
-        "value_discretization_interval": interval,
-        "sampling_prob": to_float(Fraction(1) * rate, f"{node.name}.rate", Rounding.DOWN),
-        "use_connect_dots": False,
-    }
-    noise = to_float(inner.noise_multiplier, f"{inner.name}.noise_multiplier", Rounding.UP)
-    if isinstance(inner, Gaussian):
-        return privacy_loss_distribution.from_gaussian_mechanism(noise, **keywords)
-    return privacy_loss_distribution.from_laplace_mechanism(noise, **keywords)
+    name, arguments = _MAKERS[type(inner)]
+    keywords: dict[str, Any] = {"pessimistic_estimate": False}
+    if type(inner) in SAMPLED:
+        share = to_float(Fraction(1) * rate, f"{node.name}.rate", Rounding.DOWN)
+        keywords |= {"sampling_prob": share, "use_connect_dots": False}
+    make = getattr(privacy_loss_distribution, name)
+    return make(*arguments(inner), value_discretization_interval=interval, **keywords)
 
 
-def _pld_adjacency(node: Node, scope: Scope) -> Adjacency:
-    """Noise alone is normalised, the same under every adjacency; a sample is not."""
-    plain = all(isinstance(part, (Gaussian, Laplace)) for part, _ in _gathered(node))
-    return Adjacency.ADD_REMOVE if plain else scope.adjacency
+def _quiet(value: Any) -> float:
+    """A noise's scale, rounded towards more privacy."""
+    return to_float(value, "noise", Rounding.UP)
+
+
+def _response(node: Any) -> tuple[float, int]:
+    choices = sympify(node.choices)
+    return _quiet(canonical(choices / (sympify(exp(node.epsilon)) - 1 + choices))), int(choices)
+
+
+def _discrete_laplace(node: Any) -> tuple[float, int]:
+    parameter = to_float(1 / node.scale, "scale", Rounding.DOWN)
+    return parameter, to_int(node.sensitivity, "sensitivity")
+
+
+def _discrete_gaussian(node: Any) -> tuple[float, int]:
+    return _quiet(sqrt(node.variance)), to_int(node.sensitivity, "sensitivity")
+
+
+SAMPLED = (Gaussian, Laplace)
+_MAKERS: dict[type[Node], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
+    Gaussian: ("from_gaussian_mechanism", lambda node: (_quiet(node.noise_multiplier),)),
+    Laplace: ("from_laplace_mechanism", lambda node: (_quiet(node.noise_multiplier),)),
+    RandomizedResponse: ("from_randomized_response", _response),
+    DiscreteLaplace: ("from_discrete_laplace_mechanism", _discrete_laplace),
+    DiscreteGaussian: ("from_discrete_gaussian_mechanism", _discrete_gaussian),
+}
 
 
 def _interval(node: Node) -> float:

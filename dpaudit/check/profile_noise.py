@@ -176,7 +176,7 @@ def _in_floats(
 ) -> tuple[Floats, Floats, Floats]:
     """(a, b) of every cell and their relative error, infinite where that is not accurate."""
     h, r = grid.h, float(ball(rate).mid())
-    losses = (first + np.arange(last - first)) * h
+    losses: Floats = np.asarray((first + np.arange(last - first)) * h, dtype=np.float64)
     u, d, moved = losses, np.full(len(losses), h), np.asarray(4 * UNIT * np.abs(losses))
     if rate != 1:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

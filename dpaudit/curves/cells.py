@@ -21,12 +21,13 @@ edge serves LOWER).  Masses are moved outward by it before they are split.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from dpaudit.curves.discrete import MAXIMUM_NODES, Discrete, Reals, Side, TooFine
+from dpaudit.curves.discrete import CRUMB, MAXIMUM_NODES, Discrete, Reals, Side, TooFine
 from dpaudit.curves.hull import (
     EDGE_NODES,
     SPLITTING,
@@ -185,15 +186,17 @@ def _lower(cells: Cells) -> Discrete:
 
 
 def _only_infinite(cells: Cells) -> Discrete:
-    """max(0, 1 - x), or the mass at infinite loss where there is some."""
+    """Two events alone: everything, P - x Q with Q = 1, and the mass at infinite loss."""
     infinite = cells.infinite[0]
-    return (
-        trivial(cells.step)
-        if infinite == 0
-        else Discrete(
-            cells.step, 0, np.array([max(1 - infinite - cells.infinite[1], 0.0)]), infinite
-        )
-    )
+    rest = (1 - infinite) * (1 - 2 * SPLITTING)
+    if infinite == 0 or rest < TINY:
+        return trivial(cells.step) if infinite == 0 else _infinite(cells.step, infinite)
+    node = math.floor(math.log(rest) / float(cells.step)) - 1
+    return Discrete(cells.step, node, np.array([rest]), infinite)
+
+
+def _infinite(step: Fraction, infinite: float) -> Discrete:
+    return Discrete(step, 0, np.array([CRUMB]), infinite)
 
 
 def trivial(step: Fraction) -> Discrete:

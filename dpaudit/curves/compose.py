@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from dpaudit.curves.cells import UNIT
-from dpaudit.curves.discrete import Reals, Side, TooFine
+from dpaudit.curves.discrete import CRUMB, Reals, Side, TooFine
 from dpaudit.curves.spectrum import at_frequencies, left_out_bound, rows_of
 from dpaudit.curves.stack import Stack, Tilted
 
@@ -55,7 +55,8 @@ LEAST_EXPONENT = 36.0
 MAXIMUM_PERIOD = 2**23
 MOST_DIRECT = 2048
 MOST_KEPT = 2**16
-LONGEST_FFT = 2**19
+LONGEST_FFT = 2**21
+SHIFTS = tuple(0.04 * 1.5**k for k in range(10))
 
 
 @dataclass(frozen=True)
@@ -122,17 +123,26 @@ def _window(
     h = stack.width
     centre = sum(int(c) * t for c, (_, t) in zip(centres, stack.factors, strict=True))
     unit = math.sqrt(2 * ALIAS_EXPONENT / (variance + h * h))
-    shifts = [unit * factor for factor in (0.35, 0.6, 1.0, 1.7)]
     budget = ALIAS_EXPONENT + stack.slack
-    above = [(s, stack.cumulant(tilt + s) - cumulant) for s in shifts]
-    below = [(s, stack.cumulant(tilt - s) - cumulant) for s in shifts]
-    high = min((rise + budget) / s for s, rise in above) / h - centre
-    low = max(-(rise + budget) / s for s, rise in below) / h - centre
+    high = _reach(stack, tilt, cumulant, unit, budget) / h - centre
+    low = -_reach(stack, tilt, cumulant, -unit, budget) / h - centre
     if not high - low < MAXIMUM_PERIOD:
         raise TooFine(f"step {h:g}: more than {MAXIMUM_PERIOD} losses; take a larger one")
     first = math.floor(low) - 2
     period = fft.next_fast_len(max(math.ceil(high) + 2 - first, 16), real=True)
     return Window(centre, first, int(period), 2 * math.exp(-ALIAS_EXPONENT))
+
+
+def _reach(stack: Stack, tilt: float, cumulant: float, unit: float, budget: float) -> float:
+    """Loss beyond which (unit < 0: minus the loss below which) the tilted mass is exp(-budget).
+
+    The best of several shifts, found on the outline, then for certain.
+    """
+    shifts = [unit * factor for factor in SHIFTS]
+    near = stack.outline.cumulant(tilt)
+    rough = [(stack.outline.cumulant(tilt + s) - near + budget) / abs(s) for s in shifts]
+    shift = shifts[min(range(len(shifts)), key=rough.__getitem__)]
+    return (stack.cumulant(tilt + shift) - cumulant + budget) / abs(shift)
 
 
 def _transform(
@@ -252,7 +262,8 @@ def delta_at(composition: Composition, epsilon: float) -> Delta:
     own = 32 * UNIT * size * np.abs(composition.transform)
     round_off = float(scale @ (np.abs(weights) * composition.rounding + own))
     exponent = composition.cumulant - tilt * k * h
-    left_out = 2 * math.exp(min((tilt + 3) * h, 700.0)) * (1 + math.log(window.period)) * composition.left_out
+    left_out = 2 * math.exp(min((tilt + 3) * h, 700.0)) * (1 + math.log(window.period))
+    left_out *= composition.left_out
     outside = math.exp(rest) * window.outside
     above = math.exp(-tilt * max(terms, 0) * h) * window.outside
     return _outward(composition, exponent, value, round_off, (outside, above), left_out)
@@ -298,6 +309,7 @@ def _outward(
     masses = relative * abs(inside)
     certain = 1e-12 + stack.relative + 1e-13 * stack.total
     total = inside + sign * masses + stack.infinite * max(1 + sign * certain, 0.0)
+    total += sign * stack.total * 10 * CRUMB
     return Delta(
         float(min(max(total, 0.0), 1.0)),
         factor * round_off,

@@ -50,6 +50,8 @@ from dpaudit.pairs import Pair
 Reals = NDArray[np.floating[Any]]
 Floats = NDArray[np.float64]
 MAXIMUM_NODES = 2**21
+# Too small a mass to matter: the engine moves every bound by ten times it for each factor.
+CRUMB = 1e-300
 
 
 class Side(Enum):
@@ -101,9 +103,11 @@ class Discrete:
         return (self.first + np.arange(len(self.masses))) * float(self.step)
 
     def trimmed(self) -> Discrete:
-        """The same measure without the empty nodes at its ends (one node at least)."""
+        """The same measure without the empty nodes at its ends (one node, ``CRUMB``, at least)."""
         full = np.flatnonzero(self.masses)
-        low, high = (full[0], full[-1] + 1) if len(full) else (0, 1)
+        if not len(full):
+            return Discrete(self.step, 0, np.array([CRUMB]), self.infinite, self.relative)
+        low, high = full[0], full[-1] + 1
         return Discrete(
             self.step, self.first + int(low), self.masses[low:high], self.infinite, self.relative
         )

@@ -20,7 +20,10 @@ from dpaudit.pairs import Pair
 ATTEMPTS = 4
 ROUNDING_PARTS = 1e-3
 EFFORT = 2**22
+WORTHWHILE = 1.2
+SMALLEST_FACTOR = (1 / 64, 1 / 4)
 MOST_PARTS = 10**13
+SMALLEST_DELTA = 1e-280
 
 
 def parts_of(pair: Pair) -> Parts:
@@ -63,7 +66,7 @@ def epsilon_composed(pair: Pair, delta: Fraction, width: float) -> Interval:
     parts, at = parts_of(pair), float(delta)
     total = sum(times for _, times in parts)
     cap = largest_loss(pair)
-    if total > MOST_PARTS or at < 1e-300:
+    if total > MOST_PARTS or at < SMALLEST_DELTA:
         return _capped(Interval(Fraction(0), rounded_up(math.inf)), cap)
     tolerance = width * ROUNDING_PARTS
     attempts: list[Attempt] = []
@@ -96,17 +99,16 @@ def _side(parts: Parts, delta: float, step: float, side: Side, tolerance: float)
 def _next_step(attempts: list[Attempt], width: float, parts: Parts) -> float | None:
     """A smaller step where the interval is too wide and a smaller one can be afforded."""
     last = attempts[-1]
-    if last.width <= width or last.upper is None or not math.isfinite(last.width):
-        return None
-    if last.lower is None and len(attempts) > 2:
+    if last.upper is None or last.width <= width:
         return None
     order = 2.0
-    if len(attempts) > 1 and attempts[-2].width > last.width and last.step < attempts[-2].step:
-        observed = math.log(attempts[-2].width / last.width) / math.log(
-            attempts[-2].step / last.step
-        )
-        order = min(max(observed, 0.5), 2.0)
-    factor = max((0.8 * width / last.width) ** (1 / order), 1 / 64)
+    if len(attempts) > 1:
+        shrunk = attempts[-2].width / last.width
+        if not shrunk > WORTHWHILE:
+            return None
+        finer = attempts[-2].step / last.step
+        order = min(max(math.log(shrunk) / math.log(max(finer, 1.01)), 0.5), 2.0)
+    factor = max((0.8 * width / last.width) ** (1 / order), SMALLEST_FACTOR[last.lower is None])
     if last.effort / factor > EFFORT:
         factor = last.effort / EFFORT
     return aligned(parts, last.step * factor) if factor < 0.95 else None

@@ -75,29 +75,28 @@ def last_end(masses: Reals, lowering: Lowering, h: float) -> End | None:
     One node later does as well if the one before is lowered by what its cell then needs.
     """
     last = len(masses) - 1
-    heights = [0.0]
-    rest = 0.0
-    for node in range(last - 1, max(-1, last - EDGE_NODES), -1):
-        rest = np.exp(-h) * (masses[node + 1] + rest)
-        heights.append(float(heights[-1] + np.expm1(h) * rest))
-        if heights[-2] > 0 and heights[-2] >= lowering.node[node + 1]:
-            return End(*_later(node + 1, last, heights, lowering))
-    return None
+    back = np.arange(min(len(masses), EDGE_NODES, 2 + int(500 / h)))
+    falls = np.cumsum(masses[last - back[:-1]] * np.exp(back[:-1] * h)) * np.exp(-back[1:] * h)
+    heights = np.append(0.0, np.expm1(h) * np.cumsum(falls))
+    bad = np.flatnonzero(heights < lowering.node[last - back])
+    node = int(bad[-1]) + 1 if len(bad) else 0
+    while node + 1 < len(heights) and heights[node] <= 0:
+        node += 1
+    if node + 1 >= len(heights):
+        return None
+    return _later(last - node, last, heights, lowering)
 
 
-def _later(
-    node: int, last: int, heights: list[float], lowering: Lowering
-) -> tuple[int, float, float]:
+def _later(node: int, last: int, heights: Reals, lowering: Lowering) -> End:
     """The end one node later, where that is sound; ``heights`` are D at last, last - 1, ..."""
     back = last - node
-    after = heights[back - 1]
     gaps = lowering.smooth + lowering.atoms
-    if after >= gaps[node + 1 : node + 2].sum():
-        needed = lowering.beside(node, after, 1)
+    if back and heights[back - 1] >= gaps[node + 1 : node + 2].sum():
+        needed = lowering.beside(node, float(heights[back - 1]), 1)
         if needed <= heights[back]:
             lowering.node[node] = max(needed, lowering.node[node])
-            return node + 1, after, heights[back]
-    return node, heights[back], heights[back + 1]
+            return End(node + 1, float(heights[back - 1]), float(heights[back]))
+    return End(node, float(heights[back]), float(heights[back + 1]))
 
 
 def second_differences(masses: Reals, lowering: Lowering, start: End, end: End, h: float) -> Reals:

@@ -25,16 +25,16 @@ class OneSide:
     """Bounds of delta from one side; compositions are kept, at tilts 20% apart."""
 
     stack: Stack
-    kept: dict[int, Composition] = field(default_factory=dict)
+    kept: dict[int, Composition | None] = field(default_factory=dict)
 
     def solved(self, epsilon: float) -> Solved | None:
         """The bound at epsilon with its composition; None where only a trivial one is known."""
         tilt, _ = tilt_for_epsilon(self.stack, epsilon)
         key = round(math.log(tilt) / TILT_RATIO)
         if key not in self.kept:
-            self.kept[key] = compose(self.stack, math.exp(key * TILT_RATIO))
+            self.kept[key] = _composed(self.stack, math.exp(key * TILT_RATIO))
         composition = self.kept[key]
-        if not composition.lowest <= epsilon <= composition.highest:
+        if composition is None or not composition.lowest <= epsilon <= composition.highest:
             return None
         return Solved(epsilon, delta_at(composition, epsilon), composition)
 
@@ -43,6 +43,13 @@ class OneSide:
         tilt, _ = tilt_for_epsilon(self.stack, epsilon)
         bound = self.stack.cumulant(tilt) - tilt * epsilon + self.stack.slack
         return min(math.exp(min(bound, 0.0)) * 1.001 + self.stack.infinite, 1.0)
+
+
+def _composed(stack: Stack, tilt: float) -> Composition | None:
+    try:
+        return compose(stack, tilt)
+    except TooFine:
+        return None
 
 
 @dataclass(frozen=True)

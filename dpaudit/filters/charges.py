@@ -6,6 +6,7 @@ Everything here is a fraction: exact where it is rational, else rounded up at 30
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -27,30 +28,47 @@ from dpaudit.arithmetic import (
 from dpaudit.calculus import CALCULI
 from dpaudit.domains import non_negative
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Node
+from dpaudit.nodes import Assumption, Node
 from dpaudit.rules.rdp import order
 from dpaudit.scope import Scope
 from dpaudit.wire import decode_number
 
 Amounts = tuple[Fraction, ...]
+Assumptions = tuple[Assumption, ...]
 DIGITS = 30
 LARGEST_DENOMINATOR = 10**60
 
 
-def declared(node: Node, scope: Scope, calculus: str, orders: Amounts = ()) -> Sequence[Any]:
+@dataclass(frozen=True)
+class Charge:
+    """What a release costs, exactly, and the assumptions on which that rests."""
+
+    values: Sequence[Any]
+    assumes: Assumptions = ()
+
+    @property
+    def rounded(self) -> Amounts | None:
+        """The values as fractions, rounded up where they are irrational; None for infinity."""
+        found = [ceiling(value) for value in self.values]
+        cost = tuple(value for value in found if value is not None)
+        return cost if len(cost) == len(found) else None
+
+
+def declared(node: Node, scope: Scope, calculus: str, orders: Amounts = ()) -> Charge:
     """The value of a declaration: one number, epsilon and delta, or a curve at some orders.
 
     Errors: Unsupported without a rule; InvalidParameter while symbols have no value.
     """
-    value = CALCULI[calculus].fold(node, scope).value
+    step = CALCULI[calculus].fold(node, scope)
+    value, assumes = step.value, step.assumptions()
     values = value if isinstance(value, tuple) else (value,)
     free = set[Any]().union(*map(unknowns, values)) - ({order()} if calculus == "rdp" else set())
     if free:
         names = ", ".join(sorted(map(str, free)))
         raise InvalidParameter(f"charge {node.head[:80]}: bind {names} to numbers before spending")
     if calculus != "rdp" or is_infinite(value):
-        return values * max(1, len(orders))
-    return at_orders(value, orders)
+        return Charge(values * max(1, len(orders)), assumes)
+    return Charge(at_orders(value, orders), assumes)
 
 
 def at_orders(curve: Number, orders: Amounts) -> list[Number]:
@@ -58,7 +76,7 @@ def at_orders(curve: Number, orders: Amounts) -> list[Number]:
     return [canonical(sympify(curve).subs(order(), sympify(a))) for a in orders]
 
 
-def given(asked: object, size: int) -> Sequence[Number]:
+def given(asked: object, size: int) -> Charge:
     """The numbers of a charge; a delta that is left out is 0.
 
     Errors: InvalidParameter for another count of numbers, or a value that is not finite, negative,
@@ -73,7 +91,19 @@ def given(asked: object, size: int) -> Sequence[Number]:
         non_negative(value, "charge")
         if unknowns(value):
             raise InvalidParameter(f"charge {str(value)[:80]}: expected a number, not a symbol")
-    return found
+    return Charge(found)
+
+
+def joined(known: Assumptions, more: Assumptions) -> Assumptions:
+    """All assumptions, each once.
+
+    Errors: InvalidParameter for two different ones under one id.
+    """
+    found = {assumption.id: assumption for assumption in known}
+    for assumption in more:
+        if found.setdefault(assumption.id, assumption) != assumption:
+            raise InvalidParameter(f"two different assumptions share the id {assumption.id!r}")
+    return tuple(found.values())
 
 
 def ceiling(value: Any) -> Fraction | None:
@@ -131,6 +161,22 @@ def read_count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidParameter("malformed count of releases: expected a whole number")
     return value
+
+
+def assumption_rows(assumes: Assumptions) -> list[dict[str, str]]:
+    """Assumptions as JSON."""
+    return [{name: str(value) for name, value in asdict(a).items()} for a in assumes]
+
+
+def read_assumptions(rows: Any) -> Assumptions:
+    """The assumptions that :func:`assumption_rows` wrote.
+
+    Errors: InvalidParameter for anything else.
+    """
+    names = {"id", "statement", "status", "evidence"}
+    if not isinstance(rows, list) or not all(isinstance(r, dict) and set(r) == names for r in rows):
+        raise InvalidParameter(f"malformed assumptions: expected {', '.join(sorted(names))}")
+    return joined((), tuple(Assumption(**row) for row in rows))
 
 
 def scope_row(scope: Scope) -> dict[str, str]:

@@ -36,10 +36,14 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.filters.charges import (
     DIGITS,
     Amounts,
+    Assumptions,
+    assumption_rows,
     ceiling,
     declared,
     given,
+    joined,
     read_amounts,
+    read_assumptions,
     read_count,
     read_scope,
     scope_row,
@@ -59,7 +63,8 @@ class Odometer:
     """What was spent so far in one measure; made by :func:`open_odometer`, never changed.
 
     ``delta``: the probability, fixed in advance, with which the bound may fail.
-    ``spent``: the sums so far; ``count``: how many charges they hold.
+    ``spent``: the sums so far; ``count``: how many charges they hold; ``assumes``: what those of
+    declarations rest on.
     """
 
     measure: Measure
@@ -67,6 +72,7 @@ class Odometer:
     delta: Fraction
     spent: Amounts
     count: int
+    assumes: Assumptions = ()
 
     def spend(self, asked: object) -> Odometer:
         """The odometer after a release: a declaration, or the number that somebody proved.
@@ -76,15 +82,15 @@ class Odometer:
         """
         size = SIZES[self.measure]
         if isinstance(asked, Node):
-            values = declared(asked, self.scope, str(self.measure))
+            charge = declared(asked, self.scope, str(self.measure))
         else:
-            values = given(asked, size)
-        rounded = [ceiling(value) for value in values]
-        cost = [value for value in rounded if value is not None]
-        if len(cost) < size:
+            charge = given(asked, size)
+        cost = charge.rounded
+        if cost is None:
             raise Unsupported(f"odometer of {self.measure}: an infinite charge has no bound")
         sums = tuple(shortened(a + b) for a, b in zip(self.spent, cost, strict=True))
-        return replace(self, spent=sums, count=self.count + 1)
+        assumes = joined(self.assumes, charge.assumes)
+        return replace(self, spent=sums, count=self.count + 1, assumes=assumes)
 
     @property
     def epsilon_upper(self) -> Number:
@@ -103,6 +109,7 @@ class Odometer:
             "delta": encode_number(self.delta),
             "spent": [encode_number(sum_) for sum_ in self.spent],
             "count": self.count,
+            "assumes": assumption_rows(self.assumes),
         }
 
 
@@ -137,11 +144,12 @@ def read_odometer(table: Any) -> Odometer:
             table["measure"], read_scope(table["scope"]), decode_number(table["delta"])
         )
         spent, count = read_amounts(table["spent"]), read_count(table["count"])
+        assumes = read_assumptions(table["assumes"])
     except (KeyError, TypeError):
         raise InvalidParameter("malformed odometer: expected what to_json wrote") from None
     if len(spent) != len(opened.spent):
         raise InvalidParameter(f"malformed odometer: expected {len(opened.spent)} sums")
-    return replace(opened, spent=spent, count=count)
+    return replace(opened, spent=spent, count=count, assumes=assumes)
 
 
 @lru_cache(maxsize=64)

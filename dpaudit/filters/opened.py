@@ -13,10 +13,14 @@ from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
 from dpaudit.filters.caps import OWN, UNITS, Method, caps_of, orders_of
 from dpaudit.filters.charges import (
     Amounts,
-    ceiling,
+    Assumptions,
+    Charge,
+    assumption_rows,
     declared,
     given,
+    joined,
     read_amounts,
+    read_assumptions,
     read_count,
     read_scope,
     scope_row,
@@ -30,6 +34,7 @@ from dpaudit.tables import from_table, to_table
 from dpaudit.wire import decode_number, encode_number
 
 HALF = Fraction(1, 2)
+_SQUARED = (Method.GDP, Method.ADVANCED)
 _CALCULUS = {Method.ADVANCED: "approx", Method.ZCDP: "zcdp", Method.RDP: "rdp", Method.GDP: "gdp"}
 
 
@@ -38,7 +43,9 @@ class OpenFilter:
     """A budget and what is spent of it; made by :func:`open_filter`, never changed.
 
     ``orders``: those of method rdp.  ``share``: of delta, kept for advanced composition itself.
-    ``spent``: the sums so far, one for each cap; ``count``: how many charges they hold.
+    ``spent``: the sums so far, one for each cap; ``count``: how many charges they hold;
+    ``assumes``: what those of declarations rest on.  A number given as a charge was proved by
+    whoever gives it.
     """
 
     budget: Node
@@ -48,6 +55,7 @@ class OpenFilter:
     share: Fraction
     spent: Amounts
     count: int
+    assumes: Assumptions = ()
 
     @property
     def caps(self) -> Amounts:
@@ -74,18 +82,19 @@ class OpenFilter:
         Errors: InvalidParameter for a value that is no charge; Unsupported for a declaration
         without a rule.
         """
-        values = self._declared(asked) if isinstance(asked, Node) else given(asked, len(self.caps))
-        if self.method is Method.GDP:
-            values = [canonical(value**2) for value in values]
-        rounded = [ceiling(value) for value in values]
-        cost = tuple(value for value in rounded if value is not None)
-        if len(cost) < len(rounded):
-            return None
-        return (cost[0] ** 2, *cost[1:]) if self.method is Method.ADVANCED else cost
+        return self._charge(asked).rounded
 
-    def _declared(self, node: Node) -> Sequence[Any]:
-        own = "pure" if len(self.caps) == 1 else "approx"
-        return declared(node, self.scope, _CALCULUS.get(self.method, own), self.orders)
+    def _charge(self, asked: object) -> Charge:
+        if isinstance(asked, Node):
+            own = "pure" if len(self.caps) == 1 else "approx"
+            name = _CALCULUS.get(self.method, own)
+            found = declared(asked, self.scope, name, self.orders)
+        else:
+            found = given(asked, len(self.caps))
+        if self.method not in _SQUARED:
+            return found
+        first, *others = found.values
+        return Charge((canonical(first**2), *others), found.assumes)
 
     def admits(self, asked: object) -> bool:
         """Whether a release fits; nothing is spent.
@@ -99,12 +108,18 @@ class OpenFilter:
 
         Errors: BudgetExceeded where the charge does not fit; as :meth:`charge`.
         """
-        cost = self.charge(asked)
+        charge = self._charge(asked)
+        cost = charge.rounded
         missing = self._missing(cost)
         if missing is not None or cost is None:
             raise BudgetExceeded(self._refusal(cost, missing or 0))
-        sums = tuple(shortened(a + b) for a, b in zip(self.spent, cost, strict=True))
-        return replace(self, spent=sums, count=self.count + 1)
+        sums = [shortened(a + b) for a, b in zip(self.spent, cost, strict=True)]
+        return replace(
+            self,
+            spent=tuple(map(min, sums, self.caps)),
+            count=self.count + 1,
+            assumes=joined(self.assumes, charge.assumes),
+        )
 
     def _missing(self, cost: Amounts | None) -> int | None:
         """The place of the first cap that a charge would pass; None where it fits."""
@@ -131,6 +146,7 @@ class OpenFilter:
             "share": encode_number(self.share),
             "spent": [encode_number(sum_) for sum_ in self.spent],
             "count": self.count,
+            "assumes": assumption_rows(self.assumes),
         }
 
 
@@ -178,9 +194,10 @@ def read_filter(table: Any) -> OpenFilter:
             share=decode_number(table["share"]),
         )
         spent, count = read_amounts(table["spent"]), table["count"]
+        assumes = read_assumptions(table["assumes"])
     except (KeyError, TypeError, AttributeError):
         raise InvalidParameter("malformed filter: expected what OpenFilter.to_json wrote") from None
-    found = replace(opened, spent=spent, count=read_count(count))
+    found = replace(opened, spent=spent, count=read_count(count), assumes=assumes)
     if len(spent) != len(opened.spent) or min((*spent, *found.remaining)) < 0:
         raise InvalidParameter("malformed filter: its sums are not between 0 and its caps")
     return found

@@ -22,9 +22,10 @@ from dpaudit.arithmetic import (
     working_precision,
 )
 from dpaudit.calculus import Source, Step
+from dpaudit.curves import WIDTH
 from dpaudit.domains import non_negative, probability
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.rules.intervals import WIDTH, epsilon_two_sided
+from dpaudit.rules.intervals import epsilon_two_sided
 from dpaudit.rules.rdp import order
 
 LARGEST = 100

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpaudit.arithmetic import (
     Number,
@@ -22,13 +22,10 @@ from dpaudit.arithmetic import (
     working_precision,
 )
 from dpaudit.calculus import Step
+from dpaudit.curves import WIDTH, Interval, delta_interval, epsilon_interval
 from dpaudit.errors import Unsupported
 from dpaudit.pairs import Losses, Pair, numbers_in
 
-if TYPE_CHECKING:
-    from dpaudit.curves import Interval
-
-WIDTH = 1e-4
 CORRECTIONS = 60
 
 
@@ -64,8 +61,6 @@ def _numbers(losses: Losses) -> Iterable[Number]:
 
 def epsilon_two_sided(step: Step, delta: Fraction, width: float = WIDTH) -> TwoSided:
     """The smallest certified epsilon at ``delta``, and one that is certainly reached."""
-    from dpaudit.curves import epsilon_interval
-
     losses = losses_of(step)
     if losses.slack != 0:
         return _with_slack(losses, delta, width)
@@ -74,8 +69,6 @@ def epsilon_two_sided(step: Step, delta: Fraction, width: float = WIDTH) -> TwoS
 
 def delta_two_sided(step: Step, epsilon: Fraction) -> TwoSided:
     """The largest delta at ``epsilon``, from above and from below."""
-    from dpaudit.curves import delta_interval
-
     losses = losses_of(step)
     found = _collected(losses, lambda pair: delta_interval(pair, epsilon))
     if losses.slack == 0 or is_infinite(found.upper):
@@ -116,8 +109,6 @@ def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:
 
     The cost grows with epsilon: start where nothing is left for it, and pay at each answer.
     """
-    from dpaudit.curves import epsilon_interval
-
     epsilon = Fraction(0)
     for _ in range(CORRECTIONS):
         left = delta - _cost(losses, epsilon)

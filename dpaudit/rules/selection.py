@@ -2,8 +2,9 @@
 
 Bounded range.  With scores that move by at most 1, the log-likelihood ratio of the exponential
 mechanism lies in an interval of width r = epsilon (monotone scores: epsilon / 2), somewhere around
-0.  As x -> f(1/x) is convex for a divergence f, mass moves to the two ends and the divergence does
-not fall: the worst pairs have two outcomes with losses t and t - r, for some 0 <= t <= r, and
+0.  A divergence of P from Q is the mean over P of a convex function of Q/P, whose own mean is 1:
+moving mass to the two ends of the interval does not lower it.  So the worst pairs have two outcomes
+with losses t and t - r, for some 0 <= t <= r, and
 
     P(t) = (e^r - e^t) / (e^r - 1),    Q(t) = (e^(r - t) - 1) / (e^r - 1).
 
@@ -35,7 +36,7 @@ from dpaudit.rules.rdp import RENYI, order
 from dpaudit.rules.zcdp import CONCENTRATED
 
 KINKS = 128
-TWO_CANDIDATES = (Fraction(1, 2), Fraction(3, 4), Fraction(7, 8))
+TWO_CANDIDATES = (Fraction(1, 2), Fraction(3, 4), Fraction(63, 64))
 
 MCSHERRY_TALWAR = Source("McSherry, Talwar", 2007, "Theorem 6; monotone scores: rules.selection")
 RANGE_ZCDP = Source(
@@ -91,7 +92,8 @@ def range_losses(width: Number) -> Losses:
 
     Proof: delta of a pair at x is P(t) - x Q(t), largest at e^t = sqrt(x e^r).  The result is
     convex and starts with slope -1, so it is a profile; it is drawn linearly in x between ``KINKS``
-    equal steps of the loss, which is above it.  Reached: two candidates, for a few t.
+    equal steps of the loss, which is above it.  Reached: two candidates, for a few t (the even one
+    first, which adds up to most; the last one comes near a single run's largest loss).
     """
     return both(Atoms(_stepped(width)), *(_two_candidates(width, t) for t in TWO_CANDIDATES))
 
@@ -226,8 +228,8 @@ def noisy_max(node: ReportNoisyMax) -> Number:
     """epsilon; half of it for monotone scores.
 
     Given all other noise, a candidate wins where its own exceeds a level, which neighbours move by
-    at most 2 (monotone: 1); the noise's tail falls no faster than e^(-epsilon/2) a unit.  Reached
-    by a candidate far behind one other, where the tail falls just so (Gumbel: in the limit).
+    at most 2 (monotone: 1); the noise's tail falls no faster than e^(-epsilon/2) a unit.  Reached,
+    in the limit, by a candidate ever further behind the others, where the tail falls just so.
     """
     return width_of(node)
 

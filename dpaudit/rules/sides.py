@@ -17,6 +17,7 @@ from dpaudit.arithmetic import (
     working_precision,
 )
 from dpaudit.calculus import Step
+from dpaudit.curves import tradeoff_interval
 from dpaudit.rules.convert import gaussian_delta, normal_cdf, require_numbers, to_approx
 from dpaudit.rules.intervals import delta_two_sided, losses_of
 from dpaudit.rules.rdp import order
@@ -145,8 +146,6 @@ def _gaussian_tradeoff(mu: Any, alpha: Fraction) -> Any:
 
 
 def _tradeoff_of_pairs(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
-    from dpaudit.curves import tradeoff_interval
-
     losses = losses_of(step)
     uppers = [tradeoff_interval(pair, alpha).lower for pair in losses.pairs]
     reached = [tradeoff_interval(pair, alpha).upper for pair in losses.reached]

@@ -127,6 +127,19 @@ def test_round_off_under_sampling_is_found() -> None:
     disagrees(from_dp_event(event, "add_remove"), ADD_REMOVE, Fraction(1, 10**12), answer)
 
 
+@pytest.mark.parametrize("times", [2, 40])
+def test_a_count_that_is_dropped_is_found(times: int) -> None:
+    """Its PLD accountant composes a random answer once, whatever its count: it says 1.61."""
+    answers = d.SelfComposedDpEvent(d.RandomizedResponseDpEvent(0.5, 4), times)
+    says = as_is([answers], NeighboringRelation.REPLACE_ONE, 1e-5, Backend.PLD)
+    assert says == pytest.approx(math.log(5), abs=1e-3)
+    node = from_dp_event(answers, "replace_one")
+    disagrees(node, REPLACE_ONE, DELTA, says)
+    one_by_one = pld_epsilon_upper(node, REPLACE_ONE, DELTA)
+    pure = times * math.log(5)
+    assert one_by_one == pytest.approx(pure, rel=1e-3) if times == 2 else says < one_by_one < pure
+
+
 # --- sound delegation ----------------------------------------------------------------------------
 
 

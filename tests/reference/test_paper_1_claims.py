@@ -47,9 +47,10 @@ def even(real: float) -> int:
 
 
 def phase_constants(n: float, m: int, claimed: float, delta: float) -> tuple[float, int, float]:
-    """C as printed (natural logarithm) and rounded up, and sigma / tau."""
-    spread = math.log(20 * n * m * math.exp(claimed) / delta)
-    return 100 * spread / claimed, even(100 * spread / claimed), math.log(n / delta) ** 2 / spread
+    """C as printed (natural logarithm), rounded up, and sigma / tau of the rounded one."""
+    real = 100 * math.log(20 * n * m * math.exp(claimed) / delta) / claimed
+    groups = even(real)
+    return real, groups, 100 * math.log(n / delta) ** 2 / (claimed * groups)
 
 
 def phase(n: float, m: int, claimed: float, delta: str, flips: str) -> Node:
@@ -83,7 +84,7 @@ def test_theorem_2_1_holds_with_room(
     n, m, claimed, delta = setting
     real, _, noise = phase_constants(n, m, claimed, float(delta))
     assert agrees(real, groups, units=1)
-    assert agrees(noise, sigma, units=1.5)
+    assert agrees(noise, sigma, units=1.01)
     for flips, printed in (("gen", gen), ("core", core)):
         node = phase(n, m, claimed, delta, flips)
         score, release = node.children
@@ -125,9 +126,14 @@ def test_calibrated_phases_keep_their_claim(row: Any) -> None:
         "mean", Fraction(coupled) * (1 + Fraction(1, 10_000)) / unit, 2, flips, Fraction(6, groups)
     )
     for mean in (weights, coins):
-        node = ProposeTestRelease(test, mean, false_pass)
-        assert outcome(ApproxDP(Fraction(claimed), Fraction(delta)), node) == "proved"
         assert epsilon(mean, delta) == pytest.approx(float(release), rel=4e-4)
+        assert outcome(ApproxDP(release * Fraction(1001, 1000), Fraction(delta)), mean) == "proved"
+    # The theorem: (eps1 + eps2, max(delta2, delta_t)), whichever branch the neighbours are in.
+    node = ProposeTestRelease(test, ApproxDP(release, Fraction(delta), source="above"), false_pass)
+    assert outcome(ApproxDP(Fraction(claimed), Fraction(delta)), node) == "proved"
+    assert (
+        outcome(ApproxDP(Fraction(claimed) * Fraction(9, 10), Fraction(delta)), node) != "refuted"
+    )
 
 
 def test_a_missing_test_is_no_guarantee() -> None:
@@ -217,7 +223,11 @@ G6 = [
 def test_the_gaussian_part_of_algorithm_2(
     n: int, claimed: int, rounds: int, share: Any, noise: str, printed: str
 ) -> None:
-    """Far below eps/2; batches without replacement are at most what the Renyi route says."""
+    """Far below eps/2.
+
+    With batches the printed numbers are those of few Renyi orders; at all of them it is less, and
+    the profile says less than half.
+    """
     step: Node = Gaussian("gradient", Fraction(noise))
     if share != 1:
         step = SampledWithoutReplacement(step, Fraction(share) * n, n)
@@ -228,9 +238,9 @@ def test_the_gaussian_part_of_algorithm_2(
         whole = Compose(threshold_test().bind({eps: claimed}), node)
         assert outcome(ApproxDP(claimed, 2 * delta), whole, by="Theorem 3.1") == "proved"
         return
-    assert agrees(float(account(node).converted("rdp", delta).value[0]), printed, units=3)
     lower, upper = two_sided(node, delta)
-    assert lower <= upper <= float(printed)
+    renyi = float(account(node).converted("rdp", delta).value[0])
+    assert lower <= upper <= renyi <= float(printed)
 
 
 def test_the_bits_alone_by_advanced_composition() -> None:

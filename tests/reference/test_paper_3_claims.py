@@ -400,7 +400,8 @@ def test_phased_sgd(adjacency: str, moves: int, exact: str) -> None:
     assert outcome(GDP(expected), Parallel(*phases), adjacency) == "proved"
     node = Gaussian("phase", 4 * sympy.sqrt(sympy.log(10**6)) / moves)
     assert agrees(epsilon(node, "1e-6", adjacency), exact)
-    assert outcome(ApproxDP(eps, DELTA), Parallel(*phases), adjacency) == "proved"
+    usual = {eps: (Fraction(1, 10), 9), L: (5, 40)}
+    assert outcome(ApproxDP(eps, DELTA), Parallel(*phases), adjacency, usual) == "proved"
 
 
 def test_phased_erm_pays_for_its_solver() -> None:

@@ -19,7 +19,15 @@ from scipy import stats
 
 from dpaudit.check.profile import confirm_lower, confirm_upper, on_trust
 from dpaudit.curves import delta_interval, epsilon_interval
-from dpaudit.nodes import CoupledGaussian, Node, Repeat, StableRelease
+from dpaudit.nodes import (
+    CoupledGaussian,
+    Laplace,
+    Node,
+    Parallel,
+    ProposeTestRelease,
+    Repeat,
+    StableRelease,
+)
 from dpaudit.pairs import Losses, Pair
 from dpaudit.rules import APPROX, PROFILE
 from dpaudit.scope import Scope
@@ -213,6 +221,37 @@ def test_the_printed_noise_of_the_first_algorithm() -> None:
     assert float(epsilon_interval(upper(core), Fraction(1, 2 * 10**6)).upper) == pytest.approx(
         0.0011, abs=5e-5
     )
+
+
+def first_algorithm(groups: int, share: Fraction, b: str, bar: str, sigma: str) -> Node:
+    """One phase: a noisy score against a bar, then the mean of the inliers (Lowy, Liu, Asi).
+
+    The score moves by 2 (C - 1) / C; below share * C + 1 on both sides it passes with probability
+    at most exp(-(bar - share C - 1) / b) / 2.
+    """
+    unit = 4 / (share * groups)
+    test = Laplace("score", Fraction(b) * groups / (2 * (groups - 1)))
+    flips = math.floor((1 - share) * groups)
+    mean = CoupledGaussian("mean", Fraction(sigma) / unit, 2, flips, Fraction(6, groups))
+    passes = math.exp(-float((Fraction(bar) - share * groups - 1) / Fraction(b))) / 2
+    return ProposeTestRelease(test, mean, passes * (1 + 1e-12))
+
+
+def test_phases_on_disjoint_users_meet_the_first_claim_with_tenfold_slack() -> None:
+    """n = 1e6, m = 10, (1, 1e-6), literal constants: 0.1023 by the theorem, less composed."""
+    node = first_algorithm(3394, Fraction(2, 3), "20", "2715.2", "22.49")
+    phases = Parallel(*[node] * 20)
+    (pair,) = losses(phases).remove
+    found = epsilon_interval(pair, Fraction(1, 10**6), 1e-2)
+    assert 0.0999 <= found.upper <= 0.1023
+
+
+def test_the_calibrated_constants_meet_their_claim() -> None:
+    """C = 800, b = 8, bar 749.979, sigma 0.18914 tau for (1, 1e-6)."""
+    node = first_algorithm(800, Fraction(4, 5), "8", "749.979", "0.18914")
+    assert float(node.parameters["false_pass"]) == pytest.approx(6.07e-7, rel=0.01)
+    found = epsilon_interval(upper(node), Fraction(1, 10**6), 1e-2)
+    assert 0.75 <= found.upper <= 1
 
 
 def test_a_mixture_that_hides_its_coins_is_below_the_bound() -> None:

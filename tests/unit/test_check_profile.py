@@ -42,7 +42,7 @@ COIN = Atoms(((F(3, 4), F(1, 4)), (F(1, 4), F(3, 4))))
 TELLING = Atoms(((F(1, 1000), F(0)), (F(0), F(1, 1000)), (F(999, 1000), F(999, 1000))))
 PAIRS: dict[str, Pair] = {
     "normal": Normal(F(1, 3)),
-    "large normal": Normal(F(3)),
+    "large normal": Normal(F(2)),
     "subsampled": SUBSAMPLED,
     "subsampled away": SUBSAMPLED.swapped,
     "rarely sampled": Mixed(Normal(F(5, 3)), F(1, 1000)),
@@ -70,13 +70,13 @@ def exact(pair: Pair, epsilon: float) -> float:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_one_step_lies_between_its_nodes(name: str) -> None:
-    """Closed forms in Arb at 400 losses; what is left out at the ends is below 1e-20."""
+    """Closed forms in Arb at 80 losses; what is left out at the ends is below 1e-20."""
     pair = PAIRS[name]
     found = cells(pair, Grid(STEP, 1e-20))
     above, below = upper_nodes(found), lower_nodes(found, float(STEP))
     low, high = found.first * float(STEP), (found.first + len(found.on)) * float(STEP)
     gaps = []
-    for epsilon in np.linspace(max(low, -8) - 0.1, min(high, 8) + 0.1, 400):
+    for epsilon in np.linspace(max(low, -8) - 0.1, min(high, 8) + 0.1, 80):
         true = exact(pair, float(epsilon))
         slack = 1e-12 * true + 3e-16 + 2 * found.shift
         assert value(below, epsilon) <= true + slack, epsilon
@@ -242,7 +242,7 @@ def test_the_errors_that_a_witness_states_do_not_matter(rows: Any) -> None:
 
 
 @pytest.mark.parametrize("field", ["step", "tilt"])
-@pytest.mark.parametrize("factor", ["1e-12", "0.001", "0.1", "10", "1000", "1e12"])
+@pytest.mark.parametrize("factor", ["1e-12", "0.2", "10", "1e12"])
 def test_no_step_or_tilt_makes_an_epsilon_smaller(rows: Any, field: str, factor: str) -> None:
     shaved = F(rows[0]["value"]) - F(1, 10**4)
     tampered = {**rows[0], field: str(F(rows[0][field]) * F(factor))}

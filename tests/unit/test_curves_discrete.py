@@ -63,7 +63,7 @@ def value(discrete: Discrete, x: float) -> float:
 
 
 def epsilons() -> np.ndarray:
-    return np.concatenate((np.linspace(-1, 1, 81), np.linspace(-7, 9, 81)))
+    return np.concatenate((np.linspace(-1, 1, 41), np.linspace(-7, 9, 41)))
 
 
 def exact(pair: Pair, epsilon: float) -> tuple[flint.arb, float]:
@@ -171,11 +171,11 @@ def test_discrete_normal(step: Fraction) -> None:
         for epsilon in np.linspace(-0.7, 3, 40):
             truth, x = discrete_normal_delta(4, 1, float(epsilon)), math.exp(epsilon)
             assert value(lower, x) <= truth * (1 + 1e-13) and truth <= value(upper, x) * (1 + 1e-13)
-    assert value(upper, 1.0) - value(lower, 1.0) < (1e-9 if step == F(1, 8) else 0.1)
+    assert value(upper, 1.0) - value(lower, 1.0) < (1e-9 if step == F(1, 8) else 2e-3)
 
 
 def test_dense_discrete_normal_is_close_to_normal() -> None:
-    """At variance 10^12 and shift 10^5 the profile is that of Normal(1/10), both ways of summing."""
+    """At variance 10^12 and shift 10^5 the profile is that of Normal(1/10) to many digits."""
     pair = DiscreteNormal(F(10**12), F(10**5))
     upper, lower = (discretise(pair, Grid(F(1, 2000), 1e-18), side) for side in Side)
     with flint.ctx.workprec(200):

@@ -31,6 +31,8 @@ from dpaudit.nodes import (
     GDP,
     ZCDP,
     ApproxDP,
+    Assuming,
+    Assumption,
     Compose,
     EventSlack,
     Filter,
@@ -42,6 +44,7 @@ from dpaudit.nodes import (
     PureDP,
     RenyiCurve,
     Repeat,
+    Status,
 )
 from dpaudit.rules.convert import to_approx
 from dpaudit.rules.rdp import order
@@ -168,6 +171,23 @@ def test_a_message_names_what_is_spent_and_the_way_out() -> None:
         second.spend((0.1, 1e-5))
     with pytest.raises(BudgetExceeded, match="an infinite charge of epsilon"):
         second.spend(NonPrivate("looked"))
+
+
+def test_what_a_charge_rests_on_is_kept() -> None:
+    lipschitz = Assumption("lipschitz", "Every loss is 1-Lipschitz.", Status.DECLARED, "its author")
+    opened = open_filter(PureDP(1), SCOPE)
+    after = opened.spend(Assuming(Laplace("a", 4), lipschitz)).spend(Laplace("b", 4)).spend(0.1)
+    assert opened.assumes == ()
+    assert after.assumes == (lipschitz,)
+    opaque = after.spend(PureDP(0.1, source="somebody")).spend(PureDP(0.1, source="somebody"))
+    assert [a.id.partition(":")[0] for a in opaque.assumes] == ["lipschitz", "opaque"]
+    assert read_filter(json.loads(json.dumps(opaque.to_json()))) == opaque
+    other = dataclasses.replace(lipschitz, statement="Every loss is 2-Lipschitz.")
+    with pytest.raises(InvalidParameter, match="share the id 'lipschitz'"):
+        opaque.spend(Assuming(Laplace("a", 400), other))
+    meter = open_odometer("pure", SCOPE).spend(Assuming(Laplace("a", 4), lipschitz))
+    assert meter.assumes == (lipschitz,)
+    assert read_odometer(json.loads(json.dumps(meter.to_json()))) == meter
 
 
 # --- caps of (epsilon, delta) budgets, by method -------------------------------------------------
@@ -368,6 +388,9 @@ def _changed(**values: Any) -> Any:
         _changed(spent=[0.5]),
         _changed(spent=[["Symbol", "x", {}]]),
         _changed(count=-1),
+        _changed(assumes=None),
+        _changed(assumes=[{"id": "a"}]),
+        _changed(assumes=[{"id": "a", "statement": "", "status": "declared", "evidence": ""}]),
         _changed(count=True),
         _changed(count="1"),
         _changed(scope={}),

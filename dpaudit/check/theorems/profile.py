@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from itertools import chain, product
+from itertools import chain, pairwise, product
 from math import prod
 from typing import Any
 
@@ -22,6 +22,7 @@ from dpaudit.arithmetic import (
     total_over,
 )
 from dpaudit.check.theorems.core import Table, Theorem
+from dpaudit.domains import known_sign
 from dpaudit.errors import Unsupported
 from dpaudit.pairs import (
     Atoms,
@@ -30,6 +31,7 @@ from dpaudit.pairs import (
     Losses,
     Normal,
     Pair,
+    Renyi,
     distinct,
     largest,
     mapped,
@@ -72,6 +74,40 @@ def _approximate(node: Any) -> Losses:
     """Tells all with probability delta."""
     answers = _randomised_response(node.epsilon, 1 - node.delta)
     return _dominating(Atoms(((node.delta, ZERO), (ZERO, node.delta), *answers)))
+
+
+def _through_points(node: Any) -> Losses:
+    """delta is convex in x = e^epsilon, 1 at x = 0, and at 1/x it is 1 - 1/x + delta(x) / x.
+
+    So it lies below the lower hull of the points, and from the last one on below that one's delta.
+    A point with a larger delta than one before it says nothing.
+    """
+    best, known = ONE, []
+    for epsilon, delta in node.points:
+        if delta <= best:
+            best = delta
+            known.append((exp(epsilon), delta))
+    mirrored = [(1 / x, 1 - 1 / x + delta / x) for x, delta in reversed(known) if x != 1]
+    hull = _lower_hull([(ZERO, ONE), *mirrored, *known])
+    slopes = [canonical(sympify(d - c) / sympify(y - x)) for (x, c), (y, d) in pairwise(hull)]
+    kinks = [canonical(r - s) for s, r in pairwise([*slopes, ZERO])]
+    told = (hull[-1][1], ZERO), (ZERO, canonical(1 + slopes[0]))
+    shown = ((canonical(x * q), q) for (x, _), q in zip(hull[1:], kinks, strict=True))
+    return _dominating(Atoms((*told, *shown)))
+
+
+def _lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Points certainly below the line of their neighbours in the hull so far, and the two ends."""
+    hull: list[tuple[Any, Any]] = []
+    for x, d in points:
+        while len(hull) > 1:
+            (u, a), (v, b) = hull[-2:]
+            above = (d - a) * (v - u) - (b - a) * (x - u)
+            if known_sign(canonical(sympify(above)), strict=True):
+                break
+            hull.pop()
+        hull.append((x, d))
+    return hull
 
 
 # --- structure -----------------------------------------------------------------------------------
@@ -188,6 +224,8 @@ PROFILE: Table = {
     ("profile", "PureDP"): Theorem("pure", _pure),
     ("profile", "ApproxDP"): Theorem("approximate", _approximate),
     ("profile", "ZCDP"): Theorem("concentrated", lambda n: _dominating(Concentrated(n.rho))),
+    ("profile", "RenyiDP"): Theorem("renyi", lambda n: _dominating(Renyi(n.order, n.epsilon))),
+    ("profile", "ProfilePoints"): Theorem("points", _through_points),
     ("profile", "GDP"): Theorem("gaussian_curve", lambda n: _dominating(Normal(n.mu))),
     ("profile", "NonPrivate"): Theorem(
         "no_guarantee", lambda n: _dominating(Atoms(((ONE, ZERO), (ZERO, ONE))))

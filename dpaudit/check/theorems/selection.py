@@ -17,7 +17,7 @@ from dpaudit.pairs import Atoms, Losses, Pair
 # The accountant draws a range's profile between as many steps of the loss.
 STEPS = 128
 ONE, ZERO = Fraction(1), Fraction(0)
-SHARES = ("1/2", "3/4", "7/8")
+SHARES = ("1/2", "3/4", "63/64")
 
 
 # --- losses in an interval of width r that holds 0 -----------------------------------------------
