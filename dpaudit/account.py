@@ -166,6 +166,8 @@ class Account:
         at = _number(alpha, "alpha")
         non_negative(at, "alpha")
         non_negative(1 - at, "1 - alpha")
+        if at == 1:
+            return Bound(Fraction(0), Fraction(0), "alpha is 1", "alpha is 1")
         sides = [
             (*tradeoff_sides(self.step(name), at), name)
             for name in self._routes()

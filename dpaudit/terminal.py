@@ -65,9 +65,10 @@ def derivation(mechanism: Mechanism, derivations: Mapping[str, str], checks: Seq
 
 def account(table: Mapping[str, Any]) -> None:
     """The account's numbers."""
-    shown = _table(table["scope"], "delta", "epsilon at most", "by")
+    columns = ("delta", "epsilon_lower", "epsilon_upper", "rule")
+    shown = _table(table["scope"], "delta", "epsilon at least", "epsilon at most", "by")
     for row in table["epsilon"]:
-        shown.add_row(*(escape(row[key]) for key in ("delta", "epsilon_upper", "rule")))
+        shown.add_row(*(escape(row[key]) for key in columns))
     _print(shown)
     for name, value in table["calculi"].items():
         _console().print(f"{name}: {value}", markup=False, highlight=False)

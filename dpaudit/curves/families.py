@@ -37,6 +37,7 @@ SMALLEST_TAIL = 1e-300
 LARGEST_EPSILON = 600.0
 DENSE_VARIANCE = 5e8
 ALL = 37.7
+NOT_CONVEX = 1e-6
 
 
 # --- the normal distribution ---------------------------------------------------------------------
@@ -273,8 +274,11 @@ def _swapped(pair: Swapped, tail: float) -> Closed | None:
 def spliced(above: Cells, below: Cells) -> Cells:
     """Cells from 0 on of ``above``, cells below 0 of ``below``, and the rest as loss 0."""
     high, low = _from_zero(above), _from_zero(below.swapped()).swapped()
-    rest_p = max(1 - _sum(low, high, 0) - above.infinite[0], 0.0)
-    rest_q = max(1 - _sum(low, high, 1) - below.infinite[1], 0.0)
+    rest_p = 1 - _sum(low, high, 0) - above.infinite[0]
+    rest_q = 1 - _sum(low, high, 1) - below.infinite[1]
+    if min(rest_p, rest_q) < -NOT_CONVEX or abs(rest_p - rest_q) > NOT_CONVEX:
+        raise Unsupported("a splice of two profiles that is not convex where they meet")
+    rest_p, rest_q = max(rest_p, 0.0), max(rest_q, 0.0)
     atoms = Masses(
         np.concatenate((low.atoms.index, [-1], high.atoms.index)),
         np.concatenate((low.atoms.p, [rest_p], high.atoms.p)),

@@ -107,6 +107,8 @@ def smooth_product(parts: Parts) -> Product | None:
     if not known or sum(times for _, times in parts) > MOST_FACTORS:
         return None
     finite = [_finite(pair, times) for pair, times in atoms]
+    if any(mass >= 1 or not len(rest[0]) for mass, rest in finite):
+        return None
     lost = math.fsum(times * math.log1p(-mass) for mass, (_, _, times) in finite)
     return Product(
         as_float(normals[0], "mu"),

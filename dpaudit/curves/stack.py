@@ -180,6 +180,6 @@ def _log_total(total: float) -> float:
 
 
 def _log1p(discrete: Discrete) -> float:
-    finite = float(discrete.masses.sum())
-    whole = finite + discrete.infinite
-    return math.log1p(-discrete.infinite / whole) if finite > 0 else -math.inf
+    """log of the part of the mass that is at a finite loss."""
+    whole = float(discrete.masses.sum()) + discrete.infinite
+    return math.log1p(-discrete.infinite / whole) if discrete.infinite < whole else -math.inf

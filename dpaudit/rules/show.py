@@ -93,8 +93,10 @@ def _latex(value: Any) -> str:
 
     if isinstance(value, tuple):
         return r"\left(" + ", ".join(map(_latex, value)) + r"\right)"
-    if isinstance(value, Losses) or not is_printable(value):
-        return rf"\text{{{_escape(value_text(value))}}}"
+    if isinstance(value, Losses):
+        return rf"\text{{{_escape(value.text)}}}"
+    if not is_printable(value):
+        return rf"\text{{{_escape(readable(value))}}}"
     return str(sympy.latex(sympify(value)))
 
 

@@ -55,6 +55,8 @@ def _gdp(step: Step, epsilon: Fraction) -> Sides:
 
 def _pure(step: Step, epsilon: Fraction) -> Sides:
     """Randomised response dominates: (e^E - e^e) / (e^E + 1) for E-DP."""
+    if step.value == epsilon:
+        return None, Fraction(0)
     own = enclose(step.value)
     ball = (own.exp() - enclose(epsilon).exp()) / (own.exp() + 1)
     return None, _ceiling(ball)

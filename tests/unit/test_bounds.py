@@ -72,7 +72,7 @@ def test_answers_of_a_sampled_composition_agree() -> None:
     epsilon = opened.epsilon(1e-5)
     assert 0 < epsilon.width <= 1e-4
     around = opened.delta(epsilon.upper)
-    assert 0 < around.lower <= around.upper <= Fraction(1, 10**5)
+    assert 0 < around.lower <= around.upper <= Fraction(1001, 10**8)
     assert float(around.lower) == pytest.approx(1e-5, rel=1e-3)
     advantage = opened.advantage()
     assert 0 < advantage.lower <= advantage.upper < Fraction(1, 2)

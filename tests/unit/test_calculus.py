@@ -105,7 +105,8 @@ def test_extending_leaves_the_original_alone() -> None:
     ("calculus", "node", "scope", "message"),
     [
         (PURE, Compose(LAPLACE, Repeat(A, 3)), REPLACE_ONE, "Compose[1].Repeat.Gaussian('a'): pure "
-         "has no rule for Gaussian under replace_one; use one of: gdp, profile, zcdp, rdp"),
+         "has no rule for Gaussian under replace_one; an unbounded loss: no epsilon holds at delta 0; "
+         "use one of: profile, gdp, zcdp, rdp"),
         (CONCENTRATED, Repeat(PoissonSampled(LAPLACE, 0.1), 2), ADD_REMOVE,
          "Repeat.PoissonSampled: zcdp has no rule for PoissonSampled under add_remove; sampling "),
         (PURE, PoissonSampled(LAPLACE, 0.1), REPLACE_ONE,
@@ -116,7 +117,7 @@ def test_extending_leaves_the_original_alone() -> None:
         (GAUSSIAN, ZCDP(1, "z"), REPLACE_ONE, "use one of: profile, zcdp, rdp"),
         (CONCENTRATED, Parallel(A, ApproxDP(1, 0.1, "p")), REPLACE_ONE,
          "Parallel[1].ApproxDP('p'): zcdp has no rule for ApproxDP under replace_one; "
-         "use one of: approx"),
+         "an outcome that tells all has infinite Renyi divergence; use one of: profile, approx"),
         (RENYI, Gaussian("a", sympy.Symbol("alpha", positive=True)), REPLACE_ONE,
          "it keeps the symbol alpha for itself"),
     ],
