@@ -70,7 +70,8 @@ class Claim:
     ``guarantee`` is a PureDP, ApproxDP, ZCDP, RenyiDP or GDP node; ``by`` names who states it;
     ``reading`` says how an ambiguous phrase is read (each reading is a claim of its own);
     ``ranges`` gives (lower, upper) ends for symbols, inclusive, over which it is stated; a symbol
-    without one stands for everything its assumptions allow.
+    without one stands for everything its assumptions allow, and a range of a function of a round,
+    T(k), is one of every round.
     """
 
     guarantee: Node

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.account import Account
+from dpaudit.accounting import Account
 from dpaudit.arithmetic import Number, decimal_lower, decimal_upper, exact, infinity, is_infinite
 from dpaudit.calculus import CALCULI
 from dpaudit.domains import probability

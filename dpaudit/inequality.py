@@ -72,9 +72,9 @@ def _nonpositive(difference: Number, ranges: Ranges, cases: int = CASES) -> bool
         return certainly(difference, _is_nonpositive) or difference == 0
     if _by_sign(difference) or _by_terms(difference, ranges):
         return True
-    for branches in _branches(difference) if cases else ():
-        if all(_nonpositive(simple(b), ranges, cases - 1) for b in branches):
-            return True
+    branches = _branches(difference) if cases else []
+    if branches and all(_any_of(branch, ranges, cases - 1) for branch in branches):
+        return True
     without = _without_floors(difference)
     if without is not None and _by_sign(simple(without)):
         return True
@@ -115,7 +115,10 @@ def simple(difference: Number) -> Number:
         return difference
     import sympy
 
-    return canonical(sympy.simplify(difference))
+    try:
+        return canonical(sympy.simplify(difference))
+    except (*SYMPY_ERRORS, StopIteration):
+        return difference
 
 
 def _is_small(expression: Number) -> bool:
@@ -139,12 +142,14 @@ def _by_terms(difference: Any, ranges: Ranges) -> bool:
     limits = {part[1] for part in parts if part}
     if None in parts or len(limits) != 1:
         return False
-    _, first, last = limits.pop()
-    if first != 1 or not last.is_positive:
-        return False
+    index, first, last = limits.pop()
     rest = difference - sympy.Add(*sums)
+    # A free namesake of the index is another symbol, and its range is not the index's.
+    if first != 1 or not last.is_positive or rest.has(index):
+        return False
+    own = {atom: ends for atom, ends in ranges.items() if atom != index}
     term = sympy.Add(*(part[0] for part in parts if part)) + rest / last
-    return _nonpositive(simple(term), ranges, 0)
+    return _nonpositive(simple(term), own, 0)
 
 
 def _as_sum(term: Any) -> tuple[Any, Any] | None:
@@ -160,30 +165,41 @@ def _as_sum(term: Any) -> tuple[Any, Any] | None:
     return None if others.has(limits[0]) else (others * found[0].function, limits)
 
 
-def _branches(difference: Any) -> Iterator[tuple[Any, ...]]:
-    """The expression for each value that one Max, Min or Abs inside it may take.
+def _any_of(forms: Iterable[Any], ranges: Ranges, cases: int) -> bool:
+    return any(_nonpositive(simple(form), ranges, cases) for form in forms)
 
-    First as it is; then with the other values written as what is above the smallest.
+
+def _branches(difference: Any) -> list[list[Any]]:
+    """For each value that one Max, Min or Abs inside may take: the expression, in several forms.
+
+    First as it is; then with what that value says of the others, where they are plain symbols.
     """
     import sympy
 
     found = [m for m in difference.atoms(sympy.Max, sympy.Min, sympy.Abs) if not _bound_in(m)]
     if not found:
-        return
+        return []
     one = min(found, key=lambda m: (sympy.count_ops(m), str(m)))
     values = (one.args[0], -one.args[0]) if isinstance(one, sympy.Abs) else one.args
-    yield tuple(difference.xreplace({one: value}) for value in values)
-    if isinstance(one, sympy.Min) and all(value.is_Symbol for value in values):
-        yield tuple(
-            difference.xreplace({one: least}).xreplace(_above(least, values)) for least in values
-        )
+    plain = all(value.is_Symbol for value in values)
+    known = _ordered(one, values) if plain else dict.fromkeys(values, ())
+    return [
+        [form, *(form.xreplace(order) for order in known[value])]
+        for value, form in ((v, difference.xreplace({one: v})) for v in values)
+    ]
 
 
-def _above(least: Any, values: Iterable[Any]) -> dict[Any, Any]:
+def _ordered(one: Any, values: Sequence[Any]) -> dict[Any, list[dict[Any, Any]]]:
+    """The least one: all others are above it; the largest one: it is above any other."""
     import sympy
 
-    others = [value for value in values if value != least]
-    return {value: least + sympy.Dummy(str(value), nonnegative=True) for value in others}
+    def above(low: Any, high: Any) -> Any:
+        return low + sympy.Dummy(str(high), nonnegative=True)
+
+    others = {value: [other for other in values if other != value] for value in values}
+    if isinstance(one, sympy.Min):
+        return {v: [{other: above(v, other) for other in others[v]}] for v in values}
+    return {v: [{v: above(other, v)} for other in others[v]] for v in values}
 
 
 def _bound_in(part: Any) -> bool:

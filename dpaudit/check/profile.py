@@ -44,6 +44,22 @@ LEFT_OUT, SMALLEST = 1e-9, 1e-290
 SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
 MOST_FACTORS = 10**10
 LONGEST, SHOWN = 400, 80
+# The fields of a row besides its pair and value, by form; "" is an end that says nothing.
+SUMS = ("fourier", "closed transforms")
+COMMON = {"step", "side", "epsilon", "delta", "tilt", "window_first", "period", "frequencies"}
+FIELDS: dict[str, set[str]] = {
+    "": set(),
+    "closed": {"epsilon"},
+    "largest loss": set(),
+    "fourier": COMMON
+    | {"nodes", "window_centre", "infinite", "round_off", "aliasing", "truncation", "masses"},
+    "closed transforms": COMMON | {"error", "aliasing", "truncation"},
+}
+# The accountant's float and its decimal of 12 digits.
+ROUNDED = Fraction(1, 10**8)
+OWN_PARAMETERS = (
+    "windows, frequencies and error terms that Fourier witnesses record: the checker has its own"
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,23 @@ def confirm_conversion(losses: Losses, delta: Fraction, text: str, witness: Row)
         return None
     if text != "inf" and epsilon != decimal(text):
         return None
+    if any(row.get("form") in SUMS for row in (*witness["upper"], *witness["lower"])):
+        trusted.append(OWN_PARAMETERS)
     return Profiled(epsilon, reached if witness["lower"] else None, tuple(trusted))
+
+
+def _is_consistent(row: Row, side: str) -> bool:
+    """Whether a row holds the fields of its form, and says what its value says."""
+    form = row.get("form", "")
+    if form not in FIELDS or set(row) != {"pair", "value"} | FIELDS[form] | ({"form"} & set(row)):
+        return False
+    value = decimal(row["value"])
+    if form == "closed":
+        return _number(row["epsilon"]) == value
+    if form in SUMS:
+        beyond = (value - Fraction(row["epsilon"])) * (1 if side == "upper" else -1)
+        return row["side"] == side and beyond >= -ROUNDED * (1 + value)
+    return form == "largest loss" or value == 0
 
 
 def _upper(
@@ -82,6 +114,8 @@ def _upper(
         epsilon = decimal(row["value"])
         held = confirm_upper(pair, epsilon, _left(losses, delta, epsilon), row)
         if row["pair"] != str(number) or not (held or on_trust(pair)):
+            return None
+        if not _is_consistent(row, "upper"):
             return None
         if not held:
             trusted.append(_trust("upper", epsilon, delta, pair))
@@ -104,7 +138,7 @@ def _lower(
         return Fraction(0)
     (row,) = rows
     pair, epsilon = losses.reached[int(row["pair"])], decimal(row["value"])
-    if losses.slack != 0:
+    if losses.slack != 0 or not _is_consistent(row, "lower"):
         return None
     if confirm_lower(pair, epsilon, delta, row):
         return epsilon

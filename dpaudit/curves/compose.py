@@ -36,7 +36,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,18 +43,11 @@ from scipy import fft
 
 from dpaudit.curves.cells import UNIT
 from dpaudit.curves.discrete import CRUMB, Reals, Side, TooFine
-from dpaudit.curves.spectrum import at_frequencies, left_out_bound, rows_of
-from dpaudit.curves.stack import Stack, Tilted
+from dpaudit.curves.stack import Stack
+from dpaudit.curves.transform import Complexes, transform
 
-Complexes = NDArray[np.complexfloating[Any, Any]]
-FFT_FACTOR = 32.0
 ALIAS_EXPONENT = 42.0
-LEFT_OUT_EXPONENT = 46.0
-LEAST_EXPONENT = 36.0
 MAXIMUM_PERIOD = 2**23
-MOST_DIRECT = 2048
-MOST_KEPT = 2**16
-LONGEST_FFT = 2**21
 SHIFTS = tuple(0.04 * 1.5**k for k in range(10))
 
 
@@ -108,11 +100,10 @@ def compose(stack: Stack, tilt: float) -> Composition:
     cumulant = math.fsum(stack.times * tilted.logs)
     centres = np.rint(mean / stack.width).astype(np.int64)
     window = _window(stack, tilt, cumulant, centres, float(stack.times @ variance))
-    transform, rounding, left_out = _transform(
-        stack, tilted, centres, window, float(stack.times @ variance)
-    )
+    spread = math.sqrt(float(stack.times @ variance)) / stack.width
+    phi = transform(stack, tilted, centres, window.period, spread)
     return Composition(
-        stack, tilt, cumulant, window, transform, rounding, left_out, tilted.relative
+        stack, tilt, cumulant, window, phi.values, phi.errors, phi.left_out, tilted.relative
     )
 
 
@@ -143,90 +134,6 @@ def _reach(stack: Stack, tilt: float, cumulant: float, unit: float, budget: floa
     rough = [(stack.outline.cumulant(tilt + s) - near + budget) / abs(s) for s in shifts]
     shift = shifts[min(range(len(shifts)), key=rough.__getitem__)]
     return (stack.cumulant(tilt + shift) - cumulant + budget) / abs(shift)
-
-
-def _transform(
-    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], window: Window, variance: float
-) -> tuple[Complexes, Reals, float]:
-    """Phi at the frequencies that matter, the error of each, and the bound of the others."""
-    spread = math.sqrt(variance) / stack.width
-    needed = 1.1 * math.sqrt(2 * LEFT_OUT_EXPONENT) / (spread + 1e-9) * window.period / 6.28
-    for more in (1.0, 1.6, 2.6, 4.2):
-        kept = math.ceil(more * needed) + 4
-        if kept > min(MOST_DIRECT, window.period // 8):
-            break
-        found = _direct(stack, tilted, centres, window.period, kept)
-        if found is not None:
-            return found
-    if window.period > LONGEST_FFT:
-        raise TooFine(f"an FFT of length {window.period}; take a larger step")
-    return _by_fft(stack, tilted, centres, window.period)
-
-
-def _direct(
-    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int, needed: int
-) -> tuple[Complexes, Reals, float] | None:
-    """By direct sums; None where the frequencies left out cannot be bounded well."""
-    rows = rows_of(stack, tilted.masses, centres)
-    values = at_frequencies(rows, np.arange(needed), period)
-    with np.errstate(divide="ignore"):
-        if stack.times @ np.log(np.abs(values[:, -1])) > -LEAST_EXPONENT:
-            return None
-    bound = left_out_bound(stack, tilted, centres, rows, 2 * math.pi * (needed - 1) / period)
-    if bound is None or bound > -LEAST_EXPONENT:
-        return None
-    size = np.abs(values)
-    with np.errstate(divide="ignore", over="ignore"):
-        log_sum = stack.times @ np.log(values)
-        error = stack.times @ (rows.relative / size + 16 * UNIT)
-        transform = np.exp(log_sum)
-        rounding = np.abs(transform) * np.expm1(error)
-    whole = np.exp(np.minimum(stack.times @ np.log(size + rows.relative), 0.0))
-    rounding = np.where(np.isfinite(rounding), rounding, 2 * whole)
-    return transform, rounding, math.exp(bound)
-
-
-def _by_fft(
-    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int
-) -> tuple[Complexes, Reals, float]:
-    log_sum = np.zeros(period // 2 + 1, dtype=np.complex128)
-    bound = np.zeros(period // 2 + 1)
-    error = np.zeros(period // 2 + 1)
-    for k, (discrete, times) in enumerate(stack.factors):
-        start = stack.starts[k]
-        masses = tilted.masses[start : start + stack.sizes[k]]
-        values = fft.rfft(_folded(masses, discrete.first - int(centres[k]), period))
-        off = FFT_FACTOR * UNIT * math.log2(period) * math.sqrt(period * float(masses @ masses))
-        size = np.abs(values)
-        with np.errstate(divide="ignore"):
-            log_sum += times * np.log(values)
-            bound += times * np.log(size + off)
-            error += times * (off / size + 16 * UNIT)
-    return _kept(log_sum, bound, error)
-
-
-def _folded(masses: Reals, lead: int, period: int) -> Reals:
-    """Masses at indices lead, lead + 1, ... modulo the period."""
-    folded = np.zeros(period)
-    at = lead % period
-    if at + len(masses) <= period:
-        folded[at : at + len(masses)] = masses
-    else:
-        np.add.at(folded, (at + np.arange(len(masses))) % period, masses)
-    return folded
-
-
-def _kept(log_sum: Complexes, bound: Reals, error: Reals) -> tuple[Complexes, Reals, float]:
-    large = np.flatnonzero(bound > -LEFT_OUT_EXPONENT)
-    kept = int(large[-1]) + 1 if len(large) else 1
-    if kept > MOST_KEPT:
-        raise TooFine(f"{kept} frequencies matter, of {len(bound)}; take a larger step")
-    rest = bound[kept:]
-    transform = np.exp(log_sum[:kept])
-    with np.errstate(over="ignore", invalid="ignore"):
-        rounding = np.abs(transform) * np.expm1(error[:kept])
-    rounding = np.where(np.isfinite(rounding), rounding, 2 * np.exp(np.minimum(bound[:kept], 0.0)))
-    return transform, rounding, float(np.exp(rest.max())) if len(rest) else 0.0
 
 
 # --- delta at one epsilon ------------------------------------------------------------------------

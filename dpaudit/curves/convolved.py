@@ -12,7 +12,7 @@ import numpy as np
 from dpaudit.arithmetic import is_symbolic
 from dpaudit.curves.cells import UNIT
 from dpaudit.curves.closed import Outcomes, as_float, cells_from
-from dpaudit.curves.discrete import Discrete, Grid, Side, TooFine, discretise, discretiser
+from dpaudit.curves.discrete import Discrete, Grid, Reals, Side, TooFine, discretise, discretiser
 from dpaudit.curves.families import finite, mixed_losses
 from dpaudit.errors import InvalidParameter
 from dpaudit.pairs import Pair, Product
@@ -99,11 +99,14 @@ def outcomes_of(discrete: Discrete, side: Side) -> Outcomes:
     p = discrete.masses * factor
     with np.errstate(over="ignore"):
         q = p * np.exp(-losses)
-    whole = math.fsum(q)
-    if not math.isfinite(whole) or np.any((q == 0) & (p > 0)):
+    if not np.all(np.isfinite(q)) or np.any((q == 0) & (p > 0)):
         raise TooFine("a product whose losses are too large for a mixture; take a larger step")
+    whole = math.fsum(q)
     if whole > 1 and side is Side.LOWER:
         p, q, whole = p / whole, q / whole, 1.0
+    elif whole > 1:
+        q = _from_top(q, 1.0)
+        whole = 1.0
     ends = np.array([-np.inf, np.inf])
     return Outcomes(
         np.concatenate((ends, losses)),
@@ -137,13 +140,14 @@ def turned(discrete: Discrete, grid: Grid) -> Discrete:
     The P mass is made 1 first, by taking what exceeds it from the lowest nodes: that leaves the
     chord from (0, 1) to the next node, which is not below delta.
     """
-    p = discrete.masses * (1 + discrete.relative)
     infinite = discrete.infinite * (1 + discrete.relative)
-    excess = math.fsum(p) + infinite - 1
-    for k in range(len(p)):
-        taken = min(max(excess, 0.0), p[k])
-        p[k] -= taken
-        excess -= taken
+    p = _from_top(discrete.masses * (1 + discrete.relative), 1 - infinite)
     base = outcomes_of(Discrete(discrete.step, discrete.first, p, infinite), Side.UPPER)
     swapped = Outcomes(-base.losses, base.q, base.p)
     return cells_from(finite(swapped, 16 * UNIT), grid, 1).discrete(Side.UPPER)
+
+
+def _from_top(masses: Reals, most: float) -> Reals:
+    """Masses cut, from the lowest node up, to a total of at most ``most``."""
+    above = np.append(np.cumsum(masses[::-1])[::-1][1:], 0.0)
+    return np.clip(most - above, 0.0, masses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpaudit.curves import lattice as _lattice
 from dpaudit.curves.closed import cells_of
 from dpaudit.curves.convolved import mixture_of, turned
 from dpaudit.curves.discrete import (
@@ -26,6 +27,9 @@ from dpaudit.pairs import (
     Spliced,
     Swapped,
 )
+
+# Imported for what they register.
+_REGISTERED = (_lattice.__name__,)
 
 
 def _closed(pair: Pair, grid: Grid, side: Side) -> Discrete:

@@ -7,7 +7,7 @@ from typing import Any
 from dp_accounting.dp_event import DpEvent
 from dp_accounting.privacy_accountant import NeighboringRelation, PrivacyAccountant
 
-from dpaudit.account import Account
+from dpaudit.accounting import Account
 from dpaudit.arithmetic import exact
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.interchange.events import from_dp_event

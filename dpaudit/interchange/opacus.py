@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.account import Account
+from dpaudit.accounting import Account
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.interchange.kinds import NO_NOISE, NORMS, NOTHING, together
 from dpaudit.interchange.numbers import (

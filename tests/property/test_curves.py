@@ -24,9 +24,7 @@ def atoms(draw: st.DrawFn) -> Atoms:
     size = draw(st.integers(2, 4))
     weights = st.lists(st.integers(0, 9), min_size=size, max_size=size).filter(any)
     p, q = draw(weights), draw(weights)
-    return Atoms(
-        tuple((F(a, sum(p)), F(b, sum(q))) for a, b in zip(p, q, strict=True) if a or b)
-    )
+    return Atoms(tuple((F(a, sum(p)), F(b, sum(q))) for a, b in zip(p, q, strict=True) if a or b))
 
 
 def pairs() -> st.SearchStrategy[Pair]:

@@ -107,8 +107,13 @@ KINDS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         "replace_one",
     ),
     "no rule": (
-        PoissonSampled(Gaussian("g", 1), 0.1),
+        SampledWithoutReplacement(Gaussian("g", 1), 5, 50),
         (ApproxDP(1, 1e-5), PureDP(1)),
+        "add_remove",
+    ),
+    "poisson, normal": (
+        PoissonSampled(Gaussian("g", 1), 0.1),
+        (ApproxDP(3, 1e-5), ApproxDP(1, 1e-5), PureDP(1)),
         "add_remove",
     ),
     "tiny delta": (
@@ -155,11 +160,12 @@ def test_claims_at_every_kind_of_delta_verify_with_audits() -> None:
 EXPECTED = {
     "laplace": ["proved", "proved", "proved", "proved", "refuted"],
     "zcdp leaf": ["proved", "proved", "unsupported", "unproved"],
-    "two partitions": ["proved", "unproved", "unproved"],
+    "two partitions": ["proved", "unproved", "refuted"],
     "repeat with index": ["proved", "proved", "proved", "refuted"],
     "not private": ["unproved", "unproved", "unproved"],
     "poisson": ["proved", "proved", "unproved", "unsupported"],
     "no rule": ["unsupported", "unsupported"],
+    "poisson, normal": ["proved", "refuted", "unsupported"],
 }
 
 

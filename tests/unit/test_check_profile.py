@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from dpaudit.check import profile_noise
-from dpaudit.check.profile import confirm_conversion, confirm_lower, confirm_upper, on_trust
+from dpaudit.check.profile import (
+    OWN_PARAMETERS,
+    confirm_conversion,
+    confirm_lower,
+    confirm_upper,
+    on_trust,
+)
 from dpaudit.check.profile_cells import BITS, Cells, Grid, NotConfirmed, ball
 from dpaudit.check.profile_closed import _delta
 from dpaudit.check.profile_fourier import delta_bound
@@ -282,11 +288,32 @@ def test_a_conversion_is_what_its_rows_show(rows: Any) -> None:
     text = rows[0]["value"]
     found = confirm_conversion(LOSSES, DELTA, text, witness(rows))
     assert found is not None
-    assert (found.epsilon, found.reached, found.trusted) == (F(text), F(rows[1]["value"]), ())
+    assert (found.epsilon, found.reached) == (F(text), F(rows[1]["value"]))
+    assert found.trusted == (OWN_PARAMETERS,)
     assert confirm_conversion(LOSSES, DELTA, str(float(text) * 0.9), witness(rows)) is None
     assert confirm_conversion(LOSSES, DELTA, text, {**witness(rows), "upper": []}) is None
     other = [{**rows[0], "pair": "1"}]
     assert confirm_conversion(LOSSES, DELTA, text, {**witness(rows), "upper": other}) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"side": "lower"},
+        {"form": "closed"},
+        {"form": "somehow"},
+        {"form": ""},
+        {"epsilon": "99"},
+        {"pair": "1"},
+        {"surprise": "1"},
+    ],
+    ids=str,
+)
+def test_a_row_that_does_not_say_one_thing_is_refused(rows: Any, change: dict[str, str]) -> None:
+    shown = {"upper": [{**rows[0], **change}], "lower": []}
+    assert confirm_conversion(LOSSES, DELTA, rows[0]["value"], shown) is None
+    shown = {"upper": [{k: v for k, v in rows[0].items() if k != "window_first"}], "lower": []}
+    assert confirm_conversion(LOSSES, DELTA, rows[0]["value"], shown) is None
 
 
 def test_every_pair_needs_its_row(rows: Any) -> None:
@@ -309,14 +336,14 @@ def test_a_slack_is_paid_for(rows: Any) -> None:
 @pytest.mark.parametrize(
     "pair", [Allocated(F(1), F(100)), Concentrated(F(1, 2)), Mixed(COMPOSED, F(1, 2))], ids=str
 )
-def test_what_cannot_be_confirmed_is_listed_and_nothing_else(pair: Pair) -> None:
-    row = {"pair": "0", "value": "7", "form": "fourier", "step": "1/100", "tilt": "1"}
+def test_what_cannot_be_confirmed_is_listed_and_nothing_else(pair: Pair, rows: Any) -> None:
+    row = {**rows[0], "value": "7", "epsilon": "6.9"}
     assert on_trust(pair)
     assert not confirm_upper(pair, F(7), DELTA, row)
     found = confirm_conversion(Losses((pair,), (pair,)), DELTA, "7", {"upper": [row], "lower": []})
     assert found is not None
-    assert len(found.trusted) == 1
     assert "only the accountant" in found.trusted[0]
+    assert found.trusted[1:] == (OWN_PARAMETERS,)
     for name, known in PAIRS.items():
         assert not on_trust(known), name
 
@@ -345,7 +372,7 @@ def test_one_pair_is_confirmed_in_closed_form() -> None:
     losses = opaque(Normal(F(1)))
     for shift, holds in (("1e-12", True), ("-1e-12", False)):
         text = str(mpmath.nstr(root + mpmath.mpf(shift), 20))
-        row = {"pair": "0", "value": text, "form": "closed"}
+        row = {"pair": "0", "value": text, "form": "closed", "epsilon": text}
         found = confirm_conversion(losses, DELTA, text, {"upper": [row], "lower": []})
         assert (found is not None) == holds
 

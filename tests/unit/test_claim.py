@@ -28,6 +28,7 @@ from dpaudit.nodes import (
     Parallel,
     PoissonSampled,
     PureDP,
+    RenyiDP,
     Repeat,
     Status,
 )
@@ -184,6 +185,53 @@ def test_claims_about_symbols(guarantee: Node, node: Node, outcome: str) -> None
         values = {symbols[s]: Fraction(v) for s, v in checked.values.items()}
         again = check(guarantee.bind(values), node.bind(values))
         assert again.outcome is Outcome.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "node", "outcome"),
+    [
+        (RenyiDP(8, 1), A, "proved"),
+        (RenyiDP(8, 0.999), A, "refuted"),
+        (RenyiDP(1 + x, (1 + x) / 8), A, "proved"),
+        (RenyiDP(1 + x, (1 + x) / 9), A, "refuted"),
+        (RenyiDP(1 + x, (2 + x) * y**2 / 2), Gaussian("a", 1 / y), "proved"),
+        (RenyiDP(1 + x, y**2 / 2), Gaussian("a", 1 / y), "refuted"),
+        (RenyiDP(4, 1), Laplace("a", 1), "proved"),
+        (RenyiDP(4, 0.1), Laplace("a", 1), "refuted"),
+        (RenyiDP(4, 1), ZCDP(0.5), "unproved"),
+        (RenyiDP(4, 2), ZCDP(0.5), "proved"),
+        (RenyiDP(2, 1), ApproxDP(1, 0.1), "unsupported"),
+        (RenyiDP(4, 9), NonPrivate("raw"), "unproved"),
+    ],
+)
+def test_claims_of_renyi_privacy(guarantee: Node, node: Node, outcome: str) -> None:
+    """Compared at the claimed order, a number or an expression."""
+    checked = check(guarantee, node)
+    assert checked.outcome == outcome
+    assert (checked.saturating != "") == (outcome == "refuted")
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "node", "ranges", "outcome"),
+    [
+        (ApproxDP(x, 1e-5), Gaussian("a", 6 / x), {"x": (0.1, 4)}, "proved"),
+        (ApproxDP(x, 1e-5), Gaussian("a", 2 / x), {"x": (0.1, 4)}, "refuted"),
+        (ApproxDP(x, 1e-5), GDP(x / 2), {"x": (0.1, 4)}, "unproved"),
+        (ApproxDP(x, 1e-5), Gaussian("a", 6 / x), {}, "refuted"),
+        (ApproxDP(x + 2 * sympy.sqrt(x * y), sympy.exp(-y)), ZCDP(x), {}, "proved"),
+        (ApproxDP(x + sympy.sqrt(x * y), sympy.exp(-y)), ZCDP(x), {}, "unproved"),
+        (ApproxDP(x, sympy.exp(-y)), ZCDP(x**2 / (2 * x + 4 * y)), {}, "proved"),
+        (ApproxDP(x, 0), ZCDP(x), {}, "unproved"),
+        (ApproxDP(x, 0.1), Compose(Gaussian("a", x), Laplace("b", x)), {}, "unproved"),
+    ],
+)
+def test_claims_of_epsilon_with_symbols(
+    guarantee: Node, node: Node, ranges: Any, outcome: str
+) -> None:
+    """By closed conversions for all values, by the exact curve over ranges."""
+    checked = check(guarantee, node, **ranges)
+    assert checked.outcome == outcome
+    assert (checked.saturating != "") == (outcome == "refuted")
 
 
 def test_terms_are_compared_one_by_one() -> None:

@@ -217,3 +217,16 @@ def test_negative_divergences_are_not_read_as_no_cost(monkeypatch: pytest.Monkey
         )
         with pytest.raises(Unsupported, match="negative"):
             oracle.rdp_epsilon_upper(LEAF, ADD_REMOVE, DELTA)
+
+
+def test_an_account_can_be_cross_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A route that is wrong is found before any number is given."""
+    from dpaudit import oracle
+    from dpaudit.account import account
+
+    checked = account(Gaussian("a", 1), ADD_REMOVE, cross_check=True)
+    assert checked.epsilon(1e-5).upper == account(Gaussian("a", 1), ADD_REMOVE).epsilon(1e-5).upper
+    monkeypatch.setattr("dpaudit.consensus.rdp_epsilon_upper", lambda *asked: 1.0)
+    assert oracle.rdp_epsilon_upper(Gaussian("a", 1), ADD_REMOVE, Fraction(1, 10**5)) > 4
+    with pytest.raises(Disagreement, match="dp-accounting rdp says epsilon <= 1"):
+        checked.epsilon(1e-6)
