@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import cache, partial
 from typing import Any
 
 from dpaudit.account import Account
 from dpaudit.arithmetic import enclose, exact, is_infinite, is_symbolic, unknowns
 from dpaudit.calculus import Step
 from dpaudit.claim import Checked, Claim, Outcome
+from dpaudit.curves import WIDTH
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Scope
@@ -25,6 +27,8 @@ DIGITS = 6
 LARGEST = 40
 SEARCH_DIGITS = 12
 STEPS_OUT = 20
+COARSE = 1e-2
+NEAR = 1e-2
 FLAT = 1e-300
 STEEPEST = 700.0
 
@@ -106,12 +110,12 @@ class _Problem:
     def bound(self, value: Fraction) -> Mapping[Any, Fraction]:
         return {self.symbol: value}
 
-    def account(self, value: Fraction) -> Account:
-        return Account(self.declaration.bind(self.bound(value)), self.scope)
+    def account(self, value: Fraction, width: float = WIDTH) -> Account:
+        return Account(self.declaration.bind(self.bound(value)), self.scope, width)
 
-    def excess(self, value: Fraction) -> float:
+    def excess(self, value: Fraction, width: float = WIDTH) -> float:
         """log(derived / claimed): at most 0 where the guarantee holds (up to rounding)."""
-        derived = _number(self.account(value).upper(self.guarantee))
+        derived = _number(self.account(value, width).upper(self.guarantee))
         claimed = float(enclose(self.claim.value).mid())
         return _log(derived) - _log(claimed)
 
@@ -168,7 +172,7 @@ def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
 def _sign(problem: _Problem, value: Fraction) -> bool | None:
     """Whether the guarantee holds; None where the value is outside the parameter's domain."""
     try:
-        return problem.excess(value) <= 0
+        return problem.excess(value, COARSE) <= 0
     except InvalidParameter:
         return None
 
@@ -189,20 +193,32 @@ def _whole(problem: _Problem, low: Fraction, high: Fraction) -> tuple[Fraction, 
 def _real(
     problem: _Problem, low: Fraction, high: Fraction, digits: int
 ) -> tuple[Fraction, Fraction]:
-    """The root of the excess in the logarithm of the value, stepped out until it is proved."""
+    """The root of the excess in the logarithm of the value, stepped out until it is proved.
+
+    A coarse root first, from wide intervals; then a fine one near it.
+    """
+    ends = math.log(low), math.log(high)
+    rising = problem.excess(low) <= 0
+    root = _root(partial(_at, problem, width=COARSE), ends, NEAR / 10)
+    near = max(root - NEAR, ends[0]), min(root + NEAR, ends[1])
+    signs = [_at(problem, end, width=WIDTH) <= 0 for end in near]
+    between = near if signs == [rising, not rising] else ends
+    root = _root(partial(_at, problem, width=WIDTH), between, 10.0 ** (-digits))
+    return _stepped(problem.holds, math.exp(root), digits, -1 if rising else 1)
+
+
+def _at(problem: _Problem, logarithm: float, width: float) -> float:
+    return problem.excess(_short(logarithm), width)
+
+
+def _root(excess: Callable[[float], float], ends: tuple[float, float], tolerance: float) -> float:
+    """A root between ends of different signs; the nearer end where there is none."""
     from scipy.optimize import toms748
 
-    known: dict[float, float] = {}
-
-    def excess(logarithm: float) -> float:
-        if logarithm not in known:
-            known[logarithm] = problem.excess(_short(logarithm))
-        return known[logarithm]
-
-    ends = math.log(low), math.log(high)
-    root = toms748(excess, *ends, xtol=10.0 ** (-digits - 1), rtol=10.0 ** (-digits - 1))
-    away = -1 if excess(ends[0]) <= 0 else 1
-    return _stepped(problem.holds, math.exp(root), digits, away)
+    known = cache(excess)
+    if (known(ends[0]) <= 0) == (known(ends[1]) <= 0):
+        return min(ends, key=lambda end: abs(known(end)))
+    return float(toms748(known, *ends, xtol=tolerance, rtol=tolerance))
 
 
 def _short(logarithm: float) -> Fraction:

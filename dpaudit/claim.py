@@ -32,7 +32,6 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.gaps import Curve, Difference, atoms_of
 from dpaudit.inequality import (
     POINTS,
-    Ranges,
     at_most,
     balls_at,
     covered,
@@ -77,7 +76,7 @@ class Claim:
     guarantee: Node
     by: str
     reading: str = ""
-    ranges: Ranges = field(default_factory=dict)
+    ranges: Mapping[Any, tuple[Any, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.guarantee, (ApproxDP, *MEASURE_OF)):

@@ -35,6 +35,8 @@ Balls: TypeAlias = Mapping[Any, Any]
 BOXES = 2000
 POINTS = 3000
 OPERATIONS = 500
+CANCELLING = 100
+FEW = 7
 CASES = 6
 PROBES = 64
 WIDE = 4
@@ -62,7 +64,10 @@ def at_most(value: Number, claimed: Number, ranges: Ranges) -> bool:
 def _by_ratio(value: Number, claimed: Number, ranges: Ranges) -> bool:
     """(value / claimed)^2 <= 1, where symbols may cancel that do not in the difference."""
     value, claimed = sympify(value), sympify(claimed)
-    if not (claimed.is_positive and _is_small(value / claimed)):
+    ours, theirs = unknowns(value), unknowns(claimed)
+    if not ours & theirs or len(ours | theirs) > FEW or not claimed.is_positive:
+        return False
+    if not _is_small(value / claimed, CANCELLING):
         return False
     return _nonpositive(simple(simple((value / claimed) ** 2) - 1), ranges)
 
@@ -121,11 +126,11 @@ def simple(difference: Number) -> Number:
         return difference
 
 
-def _is_small(expression: Number) -> bool:
+def _is_small(expression: Number, operations: int = OPERATIONS) -> bool:
     import sympy
 
     large = not is_symbolic(expression) or not is_printable(expression)
-    return not large and bool(sympy.count_ops(expression) <= OPERATIONS)
+    return not large and bool(sympy.count_ops(expression) <= operations)
 
 
 # --- sums, maxima, floors ------------------------------------------------------------------------

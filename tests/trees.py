@@ -33,7 +33,7 @@ TOLERANCE = 1e-8
 WIDTH = 0.05
 
 
-def draw(rng: random.Random, adjacency: str, depth: int = DEPTH) -> Tree:
+def draw(rng: random.Random, adjacency: str, depth: int = 2) -> Tree:
     """A random tree under an adjacency; the cells are in the remove direction."""
     if depth == 0 or rng.random() < 0.25:
         return rng.choice(LEAVES)(rng)

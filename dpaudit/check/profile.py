@@ -32,9 +32,10 @@ from dpaudit.check.profile_closed import (
     largest_loss_at_most,
 )
 from dpaudit.check.profile_fourier import delta_bound
-from dpaudit.check.profile_nodes import lower_nodes, upper_nodes
+from dpaudit.check.profile_nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile_onestep import cells, is_known
 from dpaudit.check.profile_transforms import is_smooth, smooth_bound
+from dpaudit.check.profile_values import has_values, value_nodes
 from dpaudit.check.reading import decimal, require
 from dpaudit.pairs import Losses, Pair, numbers_in
 
@@ -91,14 +92,18 @@ def confirm_conversion(losses: Losses, delta: Fraction, text: str, witness: Row)
     return Profiled(epsilon, reached if witness["lower"] else None, tuple(trusted))
 
 
-def _is_consistent(row: Row, side: str) -> bool:
-    """Whether a row holds the fields of its form, and says what its value says."""
+def _is_consistent(row: Row, side: str, slack: Number) -> bool:
+    """Whether a row holds the fields of its form, and says what its value says.
+
+    With a slack the value is the epsilon at which that is paid for, after the row's own.
+    """
     form = row.get("form", "")
     if form not in FIELDS or set(row) != {"pair", "value"} | FIELDS[form] | ({"form"} & set(row)):
         return False
     value = decimal(row["value"])
     if form == "closed":
-        return _number(row["epsilon"]) == value
+        own = _number(row["epsilon"])
+        return own == value or (slack != 0 and own <= value)
     if form in SUMS:
         beyond = (value - Fraction(row["epsilon"])) * (1 if side == "upper" else -1)
         return row["side"] == side and beyond >= -ROUNDED * (1 + value)
@@ -115,7 +120,7 @@ def _upper(
         held = confirm_upper(pair, epsilon, _left(losses, delta, epsilon), row)
         if row["pair"] != str(number) or not (held or on_trust(pair)):
             return None
-        if not _is_consistent(row, "upper"):
+        if not _is_consistent(row, "upper", losses.slack):
             return None
         if not held:
             trusted.append(_trust("upper", epsilon, delta, pair))
@@ -138,12 +143,12 @@ def _lower(
         return Fraction(0)
     (row,) = rows
     pair, epsilon = losses.reached[int(row["pair"])], decimal(row["value"])
-    if losses.slack != 0 or not _is_consistent(row, "lower"):
+    if losses.slack != 0 or not _is_consistent(row, "lower", 0):
         return None
     if confirm_lower(pair, epsilon, delta, row):
         return epsilon
     trusted.append(_trust("lower", epsilon, delta, pair))
-    return epsilon if on_trust(pair) else None
+    return epsilon if on_trust_below(pair) else None
 
 
 def _trust(side: str, epsilon: Fraction, delta: Fraction, pair: Pair) -> str:
@@ -154,8 +159,13 @@ def _trust(side: str, epsilon: Fraction, delta: Fraction, pair: Pair) -> str:
 
 
 def on_trust(pair: Pair) -> bool:
-    """Whether the checker has no way to confirm numbers of this pair."""
-    return not (has_closed(pair) or all(is_known(factor) for factor, _ in pair.factors))
+    """Whether the checker has no way to confirm upper bounds of this pair."""
+    return not (has_closed(pair) or all(is_known(f) or has_values(f) for f, _ in pair.factors))
+
+
+def on_trust_below(pair: Pair) -> bool:
+    """Whether the checker has no way to confirm lower bounds of this pair."""
+    return not (has_closed(pair) or all(is_known(f) for f, _ in pair.factors))
 
 
 def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> bool:
@@ -198,9 +208,15 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
         raise NotConfirmed(f"step {float(step)}")
     tail = max(float(delta) / sum(counts) * LEFT_OUT, SMALLEST)
     grid = Grid(step, 2.0 ** math.floor(math.log2(tail)))
-    made = [_cells(factor, grid) for factor, _ in pair.factors]
-    nodes = [upper_nodes(c) if sign > 0 else lower_nodes(c, grid.h) for c in made]
+    nodes = [_nodes(factor, grid, sign) for factor, _ in pair.factors]
     return delta_bound(list(zip(nodes, counts, strict=True)), step, tilt, epsilon, sign)
+
+
+def _nodes(factor: Pair, grid: Grid, sign: int) -> Nodes:
+    if sign > 0 and not is_known(factor):
+        return _values(factor, grid)
+    made = _cells(factor, grid)
+    return upper_nodes(made) if sign > 0 else lower_nodes(made, grid.h)
 
 
 def _number(text: str) -> Fraction:
@@ -217,3 +233,8 @@ def _whole(times: Any) -> int:
 @lru_cache(maxsize=8)
 def _cells(factor: Pair, grid: Grid) -> Cells:
     return cells(factor, grid)
+
+
+@lru_cache(maxsize=8)
+def _values(factor: Pair, grid: Grid) -> Nodes:
+    return value_nodes(factor, grid)

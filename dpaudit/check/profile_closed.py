@@ -13,7 +13,7 @@ With x = exp(epsilon) and (u)+ = max(0, u):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +29,7 @@ from dpaudit.arithmetic import (
     total,
 )
 from dpaudit.check.profile_branches import branched, scored, thresholded
-from dpaudit.check.profile_cells import Ball, ball
+from dpaudit.check.profile_cells import Ball, NotConfirmed, ball
 from dpaudit.pairs import (
     Atoms,
     Branched,
@@ -47,6 +47,7 @@ from dpaudit.pairs import (
 
 PRECISIONS = (128, 400, 1200, 4000)
 Ends = tuple[Number, Number]
+Forms = Mapping[type[Pair], Callable[[Any, Ball], Ball]]
 
 
 def parts(pair: Pair) -> tuple[Pair, ...]:
@@ -60,9 +61,14 @@ def parts(pair: Pair) -> tuple[Pair, ...]:
     return pair.pairs if isinstance(pair, Largest) else ()
 
 
+def is_form(pair: Pair) -> bool:
+    """Whether a pair's own form is closed, whatever is inside."""
+    return type(pair) in _CLOSED
+
+
 def has_closed(pair: Pair) -> bool:
     """Whether the profile is known in closed form."""
-    return type(pair) in _CLOSED and all(map(has_closed, parts(pair)))
+    return is_form(pair) and all(map(has_closed, parts(pair)))
 
 
 def closed_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
@@ -84,15 +90,24 @@ def _compared(pair: Pair, epsilon: Fraction, delta: Fraction) -> Iterator[tuple[
                 yield _delta(pair, ball(epsilon).exp()), ball(delta)
 
 
+def delta_by(pair: Pair, x: Ball, more: Forms) -> Ball:
+    """delta at x > 0 by the closed forms here and by ``more`` (forms of other pair types)."""
+    if type(pair) in more:
+        return more[type(pair)](pair, x)
+    if type(pair) not in _CLOSED:
+        raise NotConfirmed(type(pair).__name__)
+    return _CLOSED[type(pair)](pair, x, more)
+
+
 def _delta(pair: Pair, x: Ball) -> Ball:
-    return _CLOSED[type(pair)](pair, x)
+    return delta_by(pair, x, {})
 
 
 def _positive(value: Ball) -> Ball:
     return value.max(ball(0))
 
 
-def _normal(pair: Normal, x: Ball) -> Ball:
+def _normal(pair: Normal, x: Ball, more: Forms) -> Ball:
     mu, root = ball(pair.mu), ball(2).sqrt()
     if pair.mu == 0:
         return _positive(1 - x)
@@ -100,44 +115,49 @@ def _normal(pair: Normal, x: Ball) -> Ball:
     return ((middle - mu / 2) / root).erfc() / 2 - x * ((middle + mu / 2) / root).erfc() / 2
 
 
-def _laplace(pair: LaplaceShift, x: Ball) -> Ball:
+def _laplace(pair: LaplaceShift, x: Ball, more: Forms) -> Ball:
     inside = 1 - ((x.log() - ball(pair.epsilon)) / 2).exp()
     return _positive(inside).max(1 - x)
 
 
-def _atoms(pair: Atoms, x: Ball) -> Ball:
+def _atoms(pair: Atoms, x: Ball, more: Forms) -> Ball:
     return sum((_positive(ball(p) - x * ball(q)) for p, q in pair.outcomes), ball(0))
 
 
-def _mixed(pair: Mixed, x: Ball) -> Ball:
+def _mixed(pair: Mixed, x: Ball, more: Forms) -> Ball:
     rate = ball(pair.rate)
     inner = (x - 1 + rate) / rate
     if inner > 0:
-        return rate * _delta(pair.base, inner)
+        return rate * delta_by(pair.base, inner, more)
     # delta_base lies in [0, 1] and is 1 at 0: near inner = 0 nothing better is needed.
     return 1 - x if inner <= 0 else ball(0).union(rate)
 
 
-def _swapped(pair: Swapped, x: Ball) -> Ball:
-    return 1 - x + x * _delta(pair.base, 1 / x)
+def _swapped(pair: Swapped, x: Ball, more: Forms) -> Ball:
+    return 1 - x + x * delta_by(pair.base, 1 / x, more)
 
 
-def _spliced(pair: Spliced, x: Ball) -> Ball:
+def _spliced(pair: Spliced, x: Ball, more: Forms) -> Ball:
     if x >= 1:
-        return _delta(pair.above, x)
+        return delta_by(pair.above, x, more)
     if x < 1:
-        return _delta(pair.below, x)
-    return _delta(pair.above, x).union(_delta(pair.below, x))
+        return delta_by(pair.below, x, more)
+    return delta_by(pair.above, x, more).union(delta_by(pair.below, x, more))
 
 
-def _largest(pair: Largest, x: Ball) -> Ball:
+def _largest(pair: Largest, x: Ball, more: Forms) -> Ball:
     found = ball(0)
     for member in pair.pairs:
-        found = found.max(_delta(member, x))
+        found = found.max(delta_by(member, x, more))
     return found
 
 
-_CLOSED: dict[type[Pair], Callable[[Any, Ball], Ball]] = {
+def _with_bases(form: Callable[..., Ball]) -> Callable[[Any, Ball, Forms], Ball]:
+    """A form that asks for delta of the pairs inside."""
+    return lambda pair, x, more: form(pair, x, lambda base, at: delta_by(base, at, more))
+
+
+_CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
     Normal: _normal,
     LaplaceShift: _laplace,
     Atoms: _atoms,
@@ -145,9 +165,9 @@ _CLOSED: dict[type[Pair], Callable[[Any, Ball], Ball]] = {
     Swapped: _swapped,
     Spliced: _spliced,
     Largest: _largest,
-    Branched: lambda pair, x: branched(pair, x, _delta),
-    Scored: lambda pair, x: scored(pair, x, _delta),
-    Thresholded: lambda pair, x: thresholded(pair, x, _delta),
+    Branched: _with_bases(branched),
+    Scored: _with_bases(scored),
+    Thresholded: _with_bases(thresholded),
 }
 
 

@@ -71,7 +71,7 @@ def lower_nodes(cells: Cells, h: float) -> Nodes:
     kinks = _kinks(masses[inside], lowering[inside], h, relative)
     kinks[0] = (excess[start + 1] * (1 - CUMULATED) - lowering[start + 1]) / math.expm1(h)
     kinks[-1] = (rest[end - 1] * (1 - CUMULATED) - lowering[end - 1]) / -math.expm1(-h)
-    return Nodes(cells.first + start, _convex(kinks, h), cells.infinite[0], relative, cells.shift)
+    return Nodes(cells.first + start, convex(kinks, h), cells.infinite[0], relative, cells.shift)
 
 
 def _without_crumbs(cells: Cells) -> Cells:
@@ -138,7 +138,7 @@ def _kinks(masses: Floats, lowering: Floats, h: float, relative: float) -> Float
     return kinks
 
 
-def _convex(kinks: Floats, h: float) -> Floats:
+def convex(kinks: Floats, h: float) -> Floats:
     """Kinks with no negative mass left, of a function that is nowhere larger.
 
     A negative mass moves to its two neighbours with its P and Q mass kept: a chord instead of a

@@ -107,7 +107,7 @@ def _mixed() -> Iterator[Node]:
         Gaussian("evaluation", 20),
         Laplace("count", 10),
     )
-    yield Compose(Repeat(Gaussian("g", 3), 5), ApproxDP(Fraction(1, 2), Fraction(1, 10**7)))
+    yield Compose(Repeat(Gaussian("g", 3), 5), ApproxDP(Fraction(1, 2), Fraction(1, 10**10)))
     yield Parallel(Repeat(Laplace("a", 2), 5), Gaussian("b", 1))
     yield Repeat(Compose(Gaussian("g", 10), Laplace("l", 10)), 50)
 
@@ -119,7 +119,7 @@ def _discrete() -> Iterator[Node]:
         yield Repeat(DiscreteLaplace("noise", Fraction(scale)), times)
     for epsilon, choices, times in (("1", 2, 10), ("0.1", 2, 1000), ("2", 5, 3)):
         yield Repeat(RandomizedResponse("answer", Fraction(epsilon), choices), times)
-    yield Repeat(TruncatedDiscreteLaplace("noise", 2, 40), 5)
+    yield Repeat(TruncatedDiscreteLaplace("noise", 2, 200), 5)
 
 
 def _selection() -> Iterator[Node]:

@@ -44,6 +44,7 @@ __all__ = [
 
 WIDTH = 1e-4
 RELATIVE_WIDTH = 1e-3
+FAR = 60
 _REGISTERED = (_onestep.__name__, _allocated.__name__, _scores.__name__)
 
 
@@ -102,21 +103,19 @@ def tradeoff_interval(pair: Pair, alpha: Any) -> Interval:
     probability(rate, "alpha")
     _settled(pair, WIDTH)
     if rate == 0:
-        delta = _infinite_mass(pair)
-        return Interval(Fraction(0), 1 - delta, method="mass at infinite loss")
+        rest = delta_interval(pair, FAR)
+        return Interval(1 - rest.upper, Fraction(1), method=rest.method)
     if has_form(pair):
         return tradeoff_from(lambda epsilon: _single_bounds(pair, epsilon), rate)
-    profile = _profile(pair, -math.log(float(rate)) / 2, RELATIVE_WIDTH / 10)
+    loss = largest_loss(pair)
+    cap = math.inf if is_infinite(loss) else 0.9 * float(rounded_up(loss))
+    profile = _profile(pair, min(-math.log(float(rate)) / 2, cap), RELATIVE_WIDTH)
     return tradeoff_from(lambda e: (profile.lower_at(e)[0], profile.upper_at(e)[0]), rate)
 
 
 def _single_bounds(pair: Pair, epsilon: float) -> tuple[float, float]:
     found = delta_single(pair, Fraction(epsilon))
     return float(found.lower) * (1 - 1e-15), float(found.upper) * (1 + 1e-15)
-
-
-def _infinite_mass(pair: Pair) -> Fraction:
-    return Fraction(0)
 
 
 def _profile(pair: Pair, epsilon: float, width: float) -> Profile:

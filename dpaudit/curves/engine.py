@@ -18,7 +18,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.pairs import Pair
 
 ATTEMPTS = 4
-ROUNDING_PARTS = 1e-3
+# Part of the width by which ends are moved outward: room for a checker with errors of its own.
+ROUNDING_PARTS = 1 / 64
 EFFORT = 2**22
 WORTHWHILE = 1.2
 SMALLEST_FACTOR = (1 / 64, 1 / 4)
@@ -92,6 +93,8 @@ def _attempt(parts: Parts, delta: float, step: float, tolerance: float) -> Attem
 
 
 def _side(parts: Parts, delta: float, step: float, side: Side, tolerance: float) -> Solved | None:
+    # The float may lie on either side of the exact delta.
+    delta *= 1 - 1e-15 if side is Side.UPPER else 1 + 1e-15
     stack = stack_of(parts, Fraction(step), delta, side)
     return None if stack is None else epsilon_of(stack, delta, tolerance)
 

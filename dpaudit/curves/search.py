@@ -119,7 +119,7 @@ def _solve(
     bracket = _bracket(excess, low, high, composition.highest)
     if bracket is None:
         return None
-    root = optimize.brentq(excess, *bracket, xtol=tolerance, rtol=1e-14)
+    root = optimize.brentq(excess, *bracket, xtol=tolerance / 4, rtol=1e-14)
     return _outward(composition, root, delta, tolerance, bracket)
 
 
@@ -149,7 +149,7 @@ def _outward(
 ) -> Solved | None:
     """The first epsilon beyond the root at which the bound holds for certain."""
     sign = 1 if composition.side is Side.UPPER else -1
-    step = tolerance / 4
+    step = tolerance
     for _ in range(40):
         epsilon = root + sign * step
         if not bracket[0] <= epsilon <= bracket[1]:

@@ -57,6 +57,8 @@ def _solved(found: Series, delta: float) -> Interval | None:
 
 def _end(found: Series, delta: float, sign: int, low: float, high: float) -> float | None:
     """Where delta plus (1) or minus (-1) its error meets the given one, on the safe side of it."""
+    # The float may lie on either side of the exact delta.
+    delta *= 1 - sign * 1e-15
 
     def excess(epsilon: float) -> float:
         value, error = found.delta(epsilon)

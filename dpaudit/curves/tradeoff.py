@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpaudit.curves.interval import Interval, rounded_down, rounded_up
+from dpaudit.errors import InvalidParameter
 
 Bounds = Callable[[float], tuple[float, float]]
 COARSE = 48
@@ -36,7 +37,7 @@ class _Node:
 def tradeoff_from(bounds: Bounds, alpha: Fraction) -> Interval:
     """beta(alpha) from bounds (lower, upper) of delta at every epsilon, negative ones included."""
     if alpha <= 0 or alpha >= 1:
-        raise ValueError("alpha must lie strictly between 0 and 1")
+        raise InvalidParameter(f"alpha = {alpha}: expected a rate strictly between 0 and 1")
     a = float(alpha)
     nodes = [_node(bounds, e) for e in _spread(math.log(SMALLEST_X), -math.log(a), COARSE)]
     for _ in range(ROUNDS):

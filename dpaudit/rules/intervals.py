@@ -22,11 +22,12 @@ from dpaudit.arithmetic import (
     working_precision,
 )
 from dpaudit.calculus import Step
-from dpaudit.curves import WIDTH, Interval, delta_interval, epsilon_interval
+from dpaudit.curves import RELATIVE_WIDTH, WIDTH, Interval, delta_interval, epsilon_interval
 from dpaudit.errors import Unsupported
 from dpaudit.pairs import Losses, Pair, numbers_in
 
 CORRECTIONS = 60
+COARSER = 30
 
 
 @dataclass(frozen=True)
@@ -64,22 +65,57 @@ def epsilon_two_sided(step: Step, delta: Fraction, width: float = WIDTH) -> TwoS
     losses = losses_of(step)
     if losses.slack != 0:
         return _with_slack(losses, delta, width)
-    return _collected(losses, lambda pair: epsilon_interval(pair, delta, width))
+    return _collected(losses, partial(_epsilon, delta), width)
 
 
 def delta_two_sided(step: Step, epsilon: Fraction) -> TwoSided:
     """The largest delta at ``epsilon``, from above and from below."""
     losses = losses_of(step)
-    found = _collected(losses, lambda pair: delta_interval(pair, epsilon))
+    found = _collected(losses, partial(_delta, epsilon), RELATIVE_WIDTH)
     if losses.slack == 0 or is_infinite(found.upper):
         return found
     upper = min(Fraction(1), found.upper + _cost(losses, epsilon))
     return TwoSided(Fraction(decimal_upper(upper)), None, found.upper_rows, (), found.method)
 
 
-def _collected(losses: Losses, interval: Callable[[Pair], Interval]) -> TwoSided:
+def _epsilon(delta: Fraction, pair: Pair, width: float) -> Interval:
+    return epsilon_interval(pair, delta, width)
+
+
+def _delta(epsilon: Fraction, pair: Pair, width: float) -> Interval:
+    return delta_interval(pair, epsilon, width)
+
+
+def _refined(
+    losses: Losses, interval: Callable[[Pair, float], Interval], width: float
+) -> dict[Pair, Interval]:
+    """Every pair's interval: those that decide the largest ends at ``width``, others coarser."""
+    pairs = list(dict.fromkeys((*losses.pairs, *losses.reached)))
+    if len(pairs) == 1:
+        return {pair: interval(pair, width) for pair in pairs}
+    known = {pair: interval(pair, COARSER * width) for pair in pairs}
+    fine = set[Pair]()
+    while True:
+        deciding = {max(losses.pairs, key=lambda pair: _size(known[pair]))}
+        if losses.reached:
+            deciding.add(max(losses.reached, key=lambda pair: known[pair].lower))
+        if deciding <= fine:
+            return known
+        for pair in deciding - fine:
+            known[pair] = interval(pair, width)
+        fine |= deciding
+
+
+def _size(found: Interval) -> tuple[bool, Number]:
+    unbounded = is_infinite(found.upper)
+    return unbounded, Fraction(0) if unbounded else found.upper
+
+
+def _collected(
+    losses: Losses, interval: Callable[[Pair, float], Interval], width: float
+) -> TwoSided:
     """The largest upper end over all pairs, and the largest lower end over those reached."""
-    known = {pair: interval(pair) for pair in dict.fromkeys((*losses.pairs, *losses.reached))}
+    known = _refined(losses, interval, width)
     uppers = [known[pair] for pair in losses.pairs]
     upper = (
         infinity() if any(is_infinite(i.upper) for i in uppers) else max(i.upper for i in uppers)
@@ -114,7 +150,7 @@ def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:
         left = delta - _cost(losses, epsilon)
         if left < 0:
             break
-        found = _collected(losses, partial(epsilon_interval, delta=left, width=width))
+        found = _collected(losses, partial(_epsilon, left), width)
         if is_infinite(found.upper):
             break
         if found.upper <= epsilon:

@@ -141,7 +141,7 @@ def _symbolic(strategy: Strategy, rounds: Any, times: int, apart: int) -> Move:
 
     if strategy is Factorisation.IDENTITY:
         return exactly(sympy.Min(times, sympy.ceiling(rounds / apart)))
-    if strategy is Factorisation.INDEPENDENT_PREFIX:
+    if strategy is Factorisation.INDEPENDENT_PREFIX and times <= EXACT_ROUNDS:
         left = [maximum((rounds - j * apart, Fraction(0))) for j in range(times)]
         return exactly(total((2 * j + 1) * rows for j, rows in enumerate(left)))
     raise Unsupported(
@@ -153,7 +153,8 @@ def _often(strategy: Strategy, last: int, times: int, apart: int) -> Move:
     if strategy is Factorisation.IDENTITY:
         return exactly(Fraction(times))
     if strategy is Factorisation.INDEPENDENT_PREFIX:
-        return exactly(Fraction(sum((2 * j + 1) * (last - j * apart) for j in range(times))))
+        earlier = times * (times - 1) * (4 * times + 1) // 6  # sum of j (2 j + 1), j < times
+        return exactly(Fraction(times**2 * last - apart * earlier))
     if strategy is Factorisation.SQRT_TOEPLITZ:
         return _toeplitz_roots(last, times, apart)
     if strategy is Factorisation.TREE:
@@ -198,9 +199,13 @@ def _banded(coefficients: Sequence[Fraction], last: int, times: int, apart: int)
     and the j-th round is at least 1 + (j-1) b, the i-th and j-th at least (j-i) b apart.  With at
     most b coefficients G_st = 0 for s != t, and G_tt falls as t grows.
     """
+    if last * times > LARGEST_SUM:
+        raise Unsupported(f"{times} participations in {last} rounds are too many to add up")
     falling = all(a >= b for a, b in pairwise(coefficients))
     if (falling and coefficients[-1] >= 0) or len(coefficients) <= apart:
         return exactly(regular(coefficients, last, times, apart))
+    if last > EXACT_ROUNDS:
+        raise Unsupported(f"{last} rounds of rising or signed coefficients: at most {EXACT_ROUNDS}")
     rows = [
         [coefficients[i - t] if i - t < len(coefficients) else Fraction(0) for t in range(i + 1)]
         for i in range(last)
@@ -268,8 +273,13 @@ def heaviest(weights: Sequence[Any], times: int, apart: int) -> Any:
 
 
 def _patterns(last: int, times: int, apart: int) -> int:
-    free = (last - (j - 1) * (apart - 1) for j in range(1, times + 1))
-    return sum(comb(max(n, 0), j) for j, n in enumerate(free, 1))
+    """How many patterns there are; counted no further than ``PATTERNS``."""
+    found = 0
+    for j in range(1, times + 1):
+        found += comb(max(last - (j - 1) * (apart - 1), 0), j)
+        if found > PATTERNS:
+            break
+    return found
 
 
 def patterns(last: int, times: int, apart: int, start: int = 0) -> Iterator[tuple[int, ...]]:

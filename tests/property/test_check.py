@@ -15,7 +15,7 @@ from dpaudit.calculus import CALCULI, Calculus, Step
 from dpaudit.certificate import step_rows, steps_of
 from dpaudit.check import check
 from dpaudit.check.derivation import Value, own_bound, rederive
-from dpaudit.errors import CertificateRejected
+from dpaudit.errors import CertificateRejected, Unsupported
 from dpaudit.nodes import (
     GDP,
     ZCDP,
@@ -23,21 +23,29 @@ from dpaudit.nodes import (
     Assuming,
     Assumption,
     Compose,
+    DiscreteGaussian,
+    EventSlack,
     Gaussian,
     Laplace,
     Node,
     NonPrivate,
     Parallel,
     PoissonSampled,
+    ProfilePoints,
     PureDP,
+    RandomizedResponse,
+    RenyiDP,
     Repeat,
     SampledWithoutReplacement,
+    Select,
 )
+from dpaudit.pairs import Normal, one
 from dpaudit.scope import Adjacency
 from tests.cli.bench import certified, mechanism, scope
 
 TREES = 200
 ROUND = sympy.Symbol("k", integer=True, positive=True)
+COMBINED = "compose compose parallel repeat index assuming sampled select slack".split()
 ORDERS = (Fraction(3, 2), Fraction(2), Fraction(17, 3))
 
 
@@ -63,9 +71,19 @@ def leaf(draw: random.Random, index: Any = None) -> Node:
         lambda: ZCDP(number(draw, 2), source="somebody"),
         lambda: GDP(number(draw, 2), source="somebody"),
         lambda: NonPrivate("looked"),
+        lambda: RenyiDP(1 + number(draw, 9), number(draw, 2), source="somebody"),
+        lambda: ProfilePoints(points(draw), source="somebody"),
+        lambda: DiscreteGaussian(name, number(draw)),
+        lambda: RandomizedResponse(name, number(draw, 4), draw.randint(2, 5)),
     ]
-    weights = [9, 6, 4, 2, 3, 3, 0.5]
+    weights = [9, 6, 4, 2, 3, 3, 0.5, 1, 1, 2, 2]
     return draw.choices(makers, weights)[0]()  # type: ignore[no-any-return]
+
+
+def points(draw: random.Random) -> tuple[tuple[Fraction, Fraction], ...]:
+    """One to four points of growing epsilon and falling delta."""
+    epsilons = sorted(draw.sample(range(40), draw.randint(1, 4)))
+    return tuple((Fraction(e, 9), Fraction(1, 3 * 5**k)) for k, e in enumerate(epsilons))
 
 
 def tree(draw: random.Random, depth: int) -> Node:
@@ -75,7 +93,23 @@ def tree(draw: random.Random, depth: int) -> Node:
     def below() -> Node:
         return tree(draw, draw.randrange(depth))
 
-    kind = draw.choice(["compose", "compose", "parallel", "repeat", "index", "assuming", "sampled"])
+    kind = draw.choice(
+        [
+            "compose",
+            "compose",
+            "parallel",
+            "repeat",
+            "index",
+            "assuming",
+            "sampled",
+            "select",
+            "slack",
+        ]
+    )
+    if kind == "select":
+        return Select(*(below() for _ in range(draw.randint(1, 3))))
+    if kind == "slack":
+        return EventSlack(below(), Fraction(1, draw.randint(10**6, 10**9)), "an event")
     if kind in ("compose", "parallel"):
         several = Compose if kind == "compose" else Parallel
         return several(*(below() for _ in range(draw.randint(1, 4))))
@@ -144,19 +178,21 @@ def test_the_checker_agrees_with_the_accountant_on_random_trees() -> None:
 
 def test_conversions_of_random_trees_are_confirmed() -> None:
     converted = finite = 0
-    for seed in range(0, TREES, 2):
+    for seed in range(0, TREES, 5):
         root, adjacency = random_case(seed)
         account = Account(root, scope(adjacency))
         delta = Fraction(1, 3 + seed * 7919)
-        if account.routes():
+        try:
             step = account.approximate(delta)
-            value = rederived(root, adjacency, step)
-            assert value.upper == step.value, seed
-            assert value.reached == step.lower, seed
-            converted += 1
-            finite += step.value[0] != sympy.oo
-    assert converted > 50
-    assert finite > 40
+        except Unsupported:
+            continue
+        value = rederived(root, adjacency, step)
+        assert value.upper == step.value, seed
+        assert value.reached == step.lower, seed
+        converted += 1
+        finite += step.value[0] != sympy.oo
+    assert converted > 25
+    assert finite > 20
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 4))
@@ -200,6 +236,35 @@ def test_a_wrong_accountant_is_found_out(
         check(certified(case).certificate)
 
 
+def test_a_wrong_pair_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Compose(Gaussian("a", 2), Laplace("b", 3))
+    case = mechanism("case", node, ApproxDP(3, Fraction(1, 10**5)))
+    check(certified(case).certificate)
+    rules = CALCULI["profile"]._rules
+    half = replace(rules[Gaussian], function=lambda n: one(Normal(1 / (2 * n.noise_multiplier))))
+    monkeypatch.setitem(rules, Gaussian, half)
+    with pytest.raises(CertificateRejected, match="its expression is not its value"):
+        check(certified(case).certificate)
+
+
+def test_a_wrong_profile_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that answers 1e-4 too little is not believed."""
+    from dpaudit.rules import intervals
+
+    honest = intervals.epsilon_interval
+
+    def shaved(*arguments: Any, **options: Any) -> Any:
+        found = honest(*arguments, **options)
+        return replace(found, upper=found.upper - Fraction(1, 10**4))
+
+    node = Compose(Gaussian("a", 2), Laplace("b", 3))
+    case = mechanism("case", node, ApproxDP(3, Fraction(1, 10**5)))
+    check(certified(case).certificate)
+    monkeypatch.setattr(intervals, "epsilon_interval", shaved)
+    with pytest.raises(CertificateRejected, match="epsilon does not follow"):
+        check(certified(case).certificate)
+
+
 def test_a_wrong_conversion_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     from dpaudit.rules import convert
 
@@ -207,7 +272,9 @@ def test_a_wrong_conversion_is_found_out(monkeypatch: pytest.MonkeyPatch) -> Non
     check(certified(case).certificate)
     cheap = convert.Converted(Fraction(1), Fraction(1), {"epsilon": "1"})
     monkeypatch.setitem(
-        convert.CONVERSIONS, "gdp", (lambda step, delta: cheap, convert.CONVERSIONS["gdp"][1])
+        convert.CONVERSIONS,
+        "gdp",
+        (lambda step, delta, width: cheap, convert.CONVERSIONS["gdp"][1]),
     )
     with pytest.raises(CertificateRejected, match="epsilon does not follow"):
         check(certified(case).certificate)

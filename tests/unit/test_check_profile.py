@@ -18,13 +18,15 @@ from dpaudit.check.profile import (
     confirm_lower,
     confirm_upper,
     on_trust,
+    on_trust_below,
 )
 from dpaudit.check.profile_cells import BITS, Cells, Grid, NotConfirmed, ball
 from dpaudit.check.profile_closed import _delta
 from dpaudit.check.profile_fourier import delta_bound
-from dpaudit.check.profile_nodes import Nodes, _convex, lower_nodes, upper_nodes
+from dpaudit.check.profile_nodes import Nodes, convex, lower_nodes, upper_nodes
 from dpaudit.check.profile_onestep import cells
 from dpaudit.check.profile_transforms import smooth_bound
+from dpaudit.check.profile_values import has_values, value_nodes
 from dpaudit.curves import epsilon_interval
 from dpaudit.errors import CertificateRejected
 from dpaudit.pairs import (
@@ -37,7 +39,9 @@ from dpaudit.pairs import (
     Mixed,
     Normal,
     Pair,
+    Renyi,
     Spliced,
+    largest,
     opaque,
     product,
 )
@@ -138,7 +142,7 @@ def test_concave_kinks_are_cut_off_from_above() -> None:
     for _ in range(20):
         kinks = draw.normal(0.5, 1, 200)
         kinks[-1] = 5.0
-        hull = _convex(kinks, h)
+        hull = convex(kinks, h)
         assert (hull >= 0).all()
         for at in range(-5, 206):
             tent = np.maximum(0, -np.expm1((at - np.arange(200)) * h))
@@ -147,7 +151,7 @@ def test_concave_kinks_are_cut_off_from_above() -> None:
 
 def test_a_profile_that_cannot_be_made_convex_is_not_confirmed() -> None:
     with pytest.raises(NotConfirmed):
-        _convex(np.array([1.0, -2.0]), 0.1)
+        convex(np.array([1.0, -2.0]), 0.1)
 
 
 # --- compositions --------------------------------------------------------------------------------
@@ -212,6 +216,43 @@ def test_a_normal_with_laplace_noise_and_atoms_lies_between_grids() -> None:
         lowers = [(lower_nodes(c, grid.h), times) for c, times in made]
         assert below <= delta_bound(uppers, grid.step, 3.0, epsilon, 1)
         assert delta_bound(lowers, grid.step, 3.0, epsilon, -1) <= above
+
+
+RHO = F(1, 8)
+
+
+@pytest.mark.parametrize("times", [1, 6])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        Concentrated(RHO),
+        Renyi(F(8), 8 * RHO),
+        Mixed(Concentrated(RHO), F(1)),
+        largest([Concentrated(RHO), LaplaceShift(F(1, 10))]),
+    ],
+    ids=str,
+)
+def test_opaque_pairs_dominate_what_has_their_divergences(pair: Pair, times: int) -> None:
+    """Normal(1/2) has Renyi divergences a / 8; its compositions are normal again."""
+    grid = Grid(F(1, 256), 1e-20)
+    whole = product([(Normal(F(1, 2)), F(times))])
+    for epsilon in (F(1, 2), F(2), F(4)):
+        above = delta_bound([(value_nodes(pair, grid), times)], grid.step, 2.0, epsilon, 1)
+        assert exact(whole, float(epsilon)) <= float(above)
+        assert float(above) <= 1
+    assert has_values(pair)
+    assert on_trust_below(product([(pair, F(2))]))
+
+
+def test_a_bound_at_points_is_that_of_the_best_order() -> None:
+    """exp((a - 1)(a rho - e)) (1 - 1/a)^a / (a - 1) at the best of 1600 orders, to 1e-3."""
+    nodes = value_nodes(Concentrated(RHO), Grid(STEP, 1e-20))
+    for epsilon in (0.7, 1.9, 4.0):
+        bounds = [
+            math.exp((a - 1) * (a * float(RHO) - epsilon)) * (1 - 1 / a) ** a / (a - 1)
+            for a in (1 + 1.005**k * 1e-2 for k in range(1600))
+        ]
+        assert value(nodes, epsilon) == pytest.approx(min(bounds), rel=1e-3)
 
 
 # --- rows of a witness ---------------------------------------------------------------------------
@@ -334,7 +375,9 @@ def test_a_slack_is_paid_for(rows: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "pair", [Allocated(F(1), F(100)), Concentrated(F(1, 2)), Mixed(COMPOSED, F(1, 2))], ids=str
+    "pair",
+    [Allocated(F(1), F(100)), largest([Allocated(F(1), F(9)), COIN]), Mixed(COMPOSED, F(1, 2))],
+    ids=str,
 )
 def test_what_cannot_be_confirmed_is_listed_and_nothing_else(pair: Pair, rows: Any) -> None:
     row = {**rows[0], "value": "7", "epsilon": "6.9"}

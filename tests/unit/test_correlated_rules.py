@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import time
 from fractions import Fraction
 from typing import Any
 
@@ -202,6 +203,20 @@ def test_strategies_without_a_proof_for_several_rounds_are_refused() -> None:
     for strategy in ("tree", "sqrt_toeplitz"):
         with pytest.raises(Unsupported, match="too many"):
             values(noise(10**8, strategy, 2, 2), "gdp")
+
+
+@pytest.mark.parametrize("strategy", [*NAMES, BandedToeplitz("1 1/2"), BandedToeplitz("1 2")])
+@pytest.mark.parametrize("who", [(1, 1), (10**9, 1), (10**9, 10**6), (3, 10**20)])
+@pytest.mark.parametrize("rounds", [10**5, 10**7, 10**30, T])
+def test_absurd_sizes_are_bounded_or_refused_at_once(strategy: Any, who: Any, rounds: Any) -> None:
+    start = time.perf_counter()
+    node = noise(rounds, strategy, *who)
+    try:
+        assert values(node, "zcdp") > 0
+        assert bound("zcdp", node, []) == values(node, "zcdp")
+    except Unsupported as error:
+        assert "\n" not in str(error)  # noqa: PT017
+    assert time.perf_counter() - start < 5
 
 
 # --- calculi -------------------------------------------------------------------------------------

@@ -271,8 +271,12 @@ def test_tradeoff_of_responses() -> None:
 
 
 def test_tradeoff_ends() -> None:
+    """At alpha = 0 only what Q never takes is detected."""
     found = tradeoff_interval(times(RESPONSE, 2), 0)
-    assert (found.lower, found.upper) == (0, 1)
+    assert (found.lower, found.upper) == (1, 1)
+    leaky = Atoms(((F(1, 100), F(0)), (F(99, 100), F(1))))
+    found = tradeoff_interval(times(leaky, 2), 0)
+    assert found.lower <= F(99, 100) ** 2 <= found.upper
 
 
 # --- bad input -----------------------------------------------------------------------------------
@@ -308,7 +312,7 @@ def test_symbols_must_be_bound() -> None:
     sigma = sympy.Symbol("sigma", positive=True)
     count = sympy.Symbol("T", integer=True, positive=True)
     for pair in (times(Mixed(Normal(1 / sigma), F(1, 100)), 3), Product(((SAMPLED, count),))):
-        with pytest.raises(InvalidParameter, match="bind (sigma|T) first"):
+        with pytest.raises(InvalidParameter, match=r"bind (sigma|T) first"):
             epsilon_interval(pair, DELTA)
     with pytest.raises(InvalidParameter, match="bind sigma first"):
         epsilon_interval(SAMPLED, sigma / 10)

@@ -36,7 +36,7 @@ RESPONSE = Atoms(((F(3, 4), F(1, 4)), (F(1, 4), F(3, 4))))
 SUPPORTS = Atoms(((F(1, 100), F(0)), (F(79, 100), F(1, 2)), (F(1, 5), F(2, 5)), (F(0), F(1, 10))))
 PAIRS: dict[str, Pair] = {
     "normal": GAUSS,
-    "normal wide": Normal(F(6)),
+    "normal wide": Normal(F(3)),
     "laplace": LAPLACE,
     "sampled": SAMPLED,
     "sampled swapped": SAMPLED.swapped,
@@ -57,7 +57,7 @@ PAIRS: dict[str, Pair] = {
 
 def value(discrete: Discrete, x: float) -> float:
     terms = discrete.masses * np.maximum(0.0, 1 - x * np.exp(-discrete.losses))
-    return float(discrete.infinite + math.fsum(terms))
+    return float(discrete.infinite + terms.sum())
 
 
 def epsilons() -> np.ndarray:

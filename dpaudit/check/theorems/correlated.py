@@ -40,8 +40,9 @@ def _extent(kind: str, strategy: Any, rounds: Any, most: int, apart: int) -> Ext
     if kind == "identity":
         return _both(times)
     if kind == "independent_prefix":
-        # Row i is the number of moves so far.
-        return _both(sum(min(times, (i + apart - 1) // apart) ** 2 for i in range(1, last + 1)))
+        # Row i is the number of moves so far: each of 1..times-1 for b rows, then times.
+        squares = (times - 1) * times * (2 * times - 1) // 6
+        return _both(apart * squares + (last - (times - 1) * apart) * times**2)
     if kind == "sqrt_toeplitz":
         return _roots(last, times, apart)
     if kind == "BandedToeplitz":
@@ -75,7 +76,7 @@ def _symbolic(kind: str, strategy: Any, rounds: Any, most: int, apart: int) -> E
     if kind == "identity":
         found = sympy.Min(most, sympy.ceiling(rounds / apart)) if most > 1 else Fraction(1)
         return found, found
-    if kind == "independent_prefix":
+    if kind == "independent_prefix" and most <= EXACT:
         rows = (maximum((rounds - j * apart, Fraction(0))) for j in range(most))
         found = total((2 * j + 1) * left for j, left in enumerate(rows)) if most > 1 else rounds
         return found, found
@@ -121,9 +122,15 @@ def _regular(column: Sequence[Any], last: int, times: int, apart: int) -> Any:
 
 
 def _toeplitz(column: Sequence[Fraction], last: int, times: int, apart: int) -> Extent:
+    if times == 1:
+        return _both(sum((c * c for c in column[:last]), Fraction(0)))
+    if last * times > WORK:
+        raise Unsupported(f"Toeplitz: {last} rounds are too many")
     falling = list(column) == sorted(column, reverse=True) and min(column) >= 0
-    if times == 1 or falling or len(column) <= apart:
+    if falling or len(column) <= apart:
         return _both(_regular(column, last, times, apart))
+    if last > EXACT:
+        raise Unsupported(f"Toeplitz: {last} rounds are too many")
     rows = [
         [column[i - t] if i - t < len(column) else 0 for t in range(i + 1)] for i in range(last)
     ]
@@ -135,9 +142,13 @@ def _toeplitz(column: Sequence[Fraction], last: int, times: int, apart: int) -> 
 
 def _allowed(last: int, times: int, apart: int) -> list[tuple[int, ...]] | None:
     """Every pattern of rounds 0..last-1, or None where they are many."""
-    sizes = [last - j * (apart - 1) for j in range(times)]
-    if sum(comb(max(size, 0), j) for j, size in enumerate(sizes, 1)) > MOST_PATTERNS:
-        return None
+    sizes: list[int] = []
+    many = 0
+    for j in range(times):
+        sizes.append(last - j * (apart - 1))
+        many += comb(max(sizes[-1], 0), j + 1)
+        if many > MOST_PATTERNS:
+            return None
     # Closing the gaps makes any choice of rounds allowed.
     return [
         tuple(t + i * (apart - 1) for i, t in enumerate(chosen))
