@@ -7,18 +7,17 @@ helps the search, and nothing rests on it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache, cached_property
 from typing import Any
 
 from dpaudit.account import Account
 from dpaudit.arithmetic import enclose, exact, is_infinite, is_symbolic, unknowns
 from dpaudit.calculus import Step
 from dpaudit.claim import Checked, Claim, Outcome
-from dpaudit.curves import WIDTH
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Scope
@@ -27,8 +26,6 @@ DIGITS = 6
 LARGEST = 40
 SEARCH_DIGITS = 12
 STEPS_OUT = 20
-COARSE = 1e-2
-NEAR = 1e-2
 FLAT = 1e-300
 STEEPEST = 700.0
 
@@ -107,29 +104,36 @@ class _Problem:
     def claim(self) -> Claim:
         return Claim(self.guarantee, by="calibration")
 
-    def bound(self, value: Fraction) -> Mapping[Any, Fraction]:
-        return {self.symbol: value}
+    @cached_property
+    def checked(self) -> Callable[[Fraction], Checked]:
+        """The claim's check at a value, made once a value."""
 
-    def account(self, value: Fraction, width: float = WIDTH) -> Account:
-        return Account(self.declaration.bind(self.bound(value)), self.scope, width)
+        def check(value: Fraction) -> Checked:
+            node = self.declaration.bind({self.symbol: value})
+            return self.claim.check_account(Account(node, self.scope))
 
-    def excess(self, value: Fraction, width: float = WIDTH) -> float:
+        return cache(check)
+
+    def excess(self, value: Fraction) -> float:
         """log(derived / claimed): at most 0 where the guarantee holds (up to rounding)."""
-        derived = _number(self.account(value, width).upper(self.guarantee))
-        claimed = float(enclose(self.claim.value).mid())
-        return _log(derived) - _log(claimed)
+        checked = self.checked(value)
+        if checked.step is None:
+            raise Unsupported(f"calibrate: {checked.reason}")
+        return _log(_number(checked.step)) - _log(float(enclose(self.claim.value).mid()))
 
-    def holds(self, value: Fraction) -> Checked:
-        return self.claim.check_account(self.account(value))
+    def proved(self, value: Fraction) -> bool:
+        """Whether the guarantee is shown at a value."""
+        return self.checked(value).outcome is Outcome.PROVED
 
     def answer(self, value: Fraction, refused: Fraction | None) -> Calibrated:
-        checked = self.holds(value)
-        if checked.outcome is not Outcome.PROVED:
-            raise Unsupported(
-                f"calibrate: {self.claim.text} could not be shown at {float(value):g}"
-            )
-        node = self.declaration.bind(self.bound(value))
-        return Calibrated(self.symbol, value, node, checked, refused)
+        """The value with its proof.
+
+        Errors: Unsupported where the guarantee is not shown there.
+        """
+        if not self.proved(value):
+            raise Unsupported(f"calibrate: {self.claim.text} is not shown at {float(value):g}")
+        node = self.declaration.bind({self.symbol: value})
+        return Calibrated(self.symbol, value, node, self.checked(value), refused)
 
 
 def _number(step: Step) -> float:
@@ -172,7 +176,7 @@ def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
 def _sign(problem: _Problem, value: Fraction) -> bool | None:
     """Whether the guarantee holds; None where the value is outside the parameter's domain."""
     try:
-        return problem.excess(value, COARSE) <= 0
+        return problem.excess(value) <= 0
     except InvalidParameter:
         return None
 
@@ -193,32 +197,15 @@ def _whole(problem: _Problem, low: Fraction, high: Fraction) -> tuple[Fraction, 
 def _real(
     problem: _Problem, low: Fraction, high: Fraction, digits: int
 ) -> tuple[Fraction, Fraction]:
-    """The root of the excess in the logarithm of the value, stepped out until it is proved.
-
-    A coarse root first, from wide intervals; then a fine one near it.
-    """
-    ends = math.log(low), math.log(high)
-    rising = problem.excess(low) <= 0
-    root = _root(partial(_at, problem, width=COARSE), ends, NEAR / 10)
-    near = max(root - NEAR, ends[0]), min(root + NEAR, ends[1])
-    signs = [_at(problem, end, width=WIDTH) <= 0 for end in near]
-    between = near if signs == [rising, not rising] else ends
-    root = _root(partial(_at, problem, width=WIDTH), between, 10.0 ** (-digits))
-    return _stepped(problem.holds, math.exp(root), digits, -1 if rising else 1)
-
-
-def _at(problem: _Problem, logarithm: float, width: float) -> float:
-    return problem.excess(_short(logarithm), width)
-
-
-def _root(excess: Callable[[float], float], ends: tuple[float, float], tolerance: float) -> float:
-    """A root between ends of different signs; the nearer end where there is none."""
+    """The root of the excess in the logarithm of the value, stepped out until it is proved."""
     from scipy.optimize import toms748
 
-    known = cache(excess)
-    if (known(ends[0]) <= 0) == (known(ends[1]) <= 0):
-        return min(ends, key=lambda end: abs(known(end)))
-    return float(toms748(known, *ends, xtol=tolerance, rtol=tolerance))
+    def excess(logarithm: float) -> float:
+        return problem.excess(_short(logarithm))
+
+    ends, tolerance = (math.log(low), math.log(high)), 10.0 ** (-digits)
+    root = toms748(excess, *ends, xtol=tolerance, rtol=tolerance)
+    return _stepped(problem.proved, math.exp(root), digits, -1 if excess(ends[0]) <= 0 else 1)
 
 
 def _short(logarithm: float) -> Fraction:
@@ -226,7 +213,7 @@ def _short(logarithm: float) -> Fraction:
 
 
 def _stepped(
-    holds: Callable[[Fraction], Checked], root: float, digits: int, away: int
+    proved_at: Callable[[Fraction], bool], root: float, digits: int, away: int
 ) -> tuple[Fraction, Fraction]:
     """Neighbouring decimals near the root, the first of which is proved and the second is not.
 
@@ -235,10 +222,10 @@ def _stepped(
     rounded = Context(prec=digits).create_decimal(Decimal(root))
     unit = away * Fraction(10) ** (rounded.adjusted() - digits + 1)
     value = Fraction(rounded)
-    proved = holds(value).outcome is Outcome.PROVED
+    proved = proved_at(value)
     for _ in range(STEPS_OUT):
         following = value - unit if proved else value + unit
-        if (holds(following).outcome is Outcome.PROVED) != proved:
+        if proved_at(following) != proved:
             return (value, following) if proved else (following, value)
         value = following
     raise Unsupported(f"calibrate: no value near {root:g} could be proved; ask for fewer digits=")

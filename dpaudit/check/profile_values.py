@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from dpaudit.arithmetic import Number
 from dpaudit.check.profile_cells import UNIT, Ball, Floats, Grid, NotConfirmed, ball, up
 from dpaudit.check.profile_closed import delta_by, is_form, parts
 from dpaudit.check.profile_nodes import ROUNDING, Nodes, convex
 from dpaudit.pairs import Concentrated, Pair, Renyi, Symmetric, Thresholded
 
-BITS = 256
+BITS = 192
 MOST_NODES = 200_000
 LARGEST = 400.0
 
@@ -99,6 +101,12 @@ def _end(pair: Pair, grid: Grid, side: int) -> int:
     return side * math.ceil(reach / grid.h)
 
 
+@lru_cache(maxsize=64)
+def _parameter(value: Number) -> Ball:
+    """A ball, which an expression of SymPy takes long to give."""
+    return ball(value)
+
+
 # --- bounds at single points ---------------------------------------------------------------------
 
 
@@ -117,7 +125,7 @@ def _both_ways(x: Ball, above: Any, divergence: Ball) -> Ball:
 
 
 def _concentrated(pair: Concentrated, x: Ball) -> Ball:
-    rho = ball(pair.rho)
+    rho = _parameter(pair.rho)
     if rho <= 0:
         return (1 - x).max(ball(0))
 
@@ -129,7 +137,7 @@ def _concentrated(pair: Concentrated, x: Ball) -> Ball:
 
 
 def _renyi(pair: Renyi, x: Ball) -> Ball:
-    largest, divergence = float(ball(pair.order).lower()), ball(pair.epsilon)
+    largest, divergence = float(_parameter(pair.order).lower()), _parameter(pair.epsilon)
 
     def above(epsilon: Ball) -> Ball:
         inner = -math.expm1(min(float((epsilon - divergence).mid()), 0.0))
