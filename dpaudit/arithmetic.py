@@ -28,6 +28,7 @@ MAXIMUM_DIGITS = 1000
 FACTORED = 10**40
 EXPLICIT_TERMS = 100
 MAXIMUM_TERMS = 100_000
+LARGEST_EXPONENT = 2**17
 MAXIMUM_CHOICE = 10_000
 SUM_BITS = 10_240
 HEADS = tuple(
@@ -571,22 +572,33 @@ _ENCLOSURES: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def upper_fraction(ball: Any) -> Fraction | None:
-    """The smallest representable fraction known to be at least the ball; None for infinity."""
+    """A representable fraction that is at least the ball, the smallest in range; None above it."""
     with working_precision():
         return _end(ball.upper())
 
 
 def lower_fraction(ball: Any) -> Fraction | None:
-    """The largest representable fraction known to be at most the ball; None for infinity."""
+    """A representable fraction that is at most the ball, the largest in range; None below it."""
     with working_precision():
-        return _end(ball.lower())
+        negated = _end(-ball.lower())
+    return None if negated is None else -negated
 
 
 def _end(point: Any) -> Fraction | None:
+    """The least fraction of at most ``LARGEST_EXPONENT`` bits that is not below a point.
+
+    Numbers nearer to 0 than that are rounded up, those too far below 0 to the last one that fits.
+    """
     if not point.is_finite():
         return None
-    mantissa, exponent = point.man_exp()
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+    mantissa, exponent = (int(part) for part in point.man_exp())
+    if mantissa == 0:
+        return Fraction(0)
+    if exponent + mantissa.bit_length() > LARGEST_EXPONENT:
+        return None if mantissa > 0 else -(Fraction(2) ** LARGEST_EXPONENT)
+    if exponent + mantissa.bit_length() < -LARGEST_EXPONENT:
+        return Fraction(1, 2**LARGEST_EXPONENT) if mantissa > 0 else Fraction(0)
+    return Fraction(mantissa) * Fraction(2) ** exponent
 
 
 def decimal_upper(value: Any, digits: int = DIGITS) -> str:

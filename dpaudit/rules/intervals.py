@@ -28,6 +28,7 @@ from dpaudit.pairs import Losses, Pair, numbers_in
 
 CORRECTIONS = 60
 COARSER = 30
+NEXT = Fraction(1, 10**12)
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:
 
     The cost grows with epsilon: start where nothing is left for it, and pay at each answer.
     """
-    epsilon = Fraction(0)
+    epsilon, beyond = Fraction(0), NEXT
     for _ in range(CORRECTIONS):
         left = delta - _cost(losses, epsilon)
         if left < 0:
@@ -157,5 +158,5 @@ def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:
             upper = epsilon
             rows = tuple({**row, "value": decimal_upper(upper)} for row in found.upper_rows)
             return TwoSided(upper, None, rows, (), found.method)
-        epsilon = found.upper + Fraction(width).limit_denominator(10**12)
+        epsilon, beyond = found.upper + beyond, 2 * beyond
     return TwoSided(infinity(), None, (), (), "slack above delta")
