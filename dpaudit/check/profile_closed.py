@@ -8,6 +8,7 @@ With x = exp(epsilon) and (u)+ = max(0, u):
     Swapped(base)       1 - x + x delta_base(1 / x)
     Spliced             of ``above`` for x >= 1, of ``below`` for x < 1
     Largest             the largest
+    Product of Atoms    sum of (p - x q)+ over its outcomes, where they are at most ``OUTCOMES``
     Branched, Scored, Thresholded: see profile_branches
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from math import comb, prod
 from typing import Any
 
 from dpaudit.arithmetic import (
@@ -46,6 +48,7 @@ from dpaudit.pairs import (
 )
 
 PRECISIONS = (128, 400, 1200, 4000)
+OUTCOMES = 1000
 Ends = tuple[Number, Number]
 Forms = Mapping[type[Pair], Callable[[Any, Ball], Ball]]
 
@@ -63,7 +66,14 @@ def parts(pair: Pair) -> tuple[Pair, ...]:
 
 def is_form(pair: Pair) -> bool:
     """Whether a pair's own form is closed, whatever is inside."""
-    return type(pair) in _CLOSED
+    return type(pair) in _CLOSED and (not isinstance(pair, Product) or _has_few_outcomes(pair))
+
+
+def _has_few_outcomes(pair: Product) -> bool:
+    if not all(isinstance(p, Atoms) and n == int(n) and n >= 0 for p, n in pair.parts):
+        return False
+    kinds = [(len(p.outcomes) - 1, int(n)) for p, n in pair.parts if isinstance(p, Atoms)]
+    return prod(comb(min(n, OUTCOMES) + k, k) for k, n in kinds) <= OUTCOMES
 
 
 def has_closed(pair: Pair) -> bool:
@@ -124,6 +134,32 @@ def _atoms(pair: Atoms, x: Ball, more: Forms) -> Ball:
     return sum((_positive(ball(p) - x * ball(q)) for p, q in pair.outcomes), ball(0))
 
 
+def _product(pair: Product, x: Ball, more: Forms) -> Ball:
+    """One draw after another; outcomes met equally often are one outcome."""
+    if not _has_few_outcomes(pair):
+        raise NotConfirmed("Product")
+    found = [(ball(1), ball(1))]
+    for factor, times in pair.parts:
+        own = _drawn(factor, int(times)).values()
+        found = [(p * a, q * b) for p, q in found for a, b in own]
+    return sum((_positive(p - x * q) for p, q in found), ball(0))
+
+
+def _drawn(factor: Any, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
+    """(P, Q) masses by how often each outcome of the factor was met."""
+    masses = [(ball(p), ball(q)) for p, q in factor.outcomes]
+    found = {(0,) * len(masses): (ball(1), ball(1))}
+    for _ in range(times):
+        following: dict[tuple[int, ...], tuple[Ball, Ball]] = {}
+        for met, (p, q) in found.items():
+            for i, (a, b) in enumerate(masses):
+                key = (*met[:i], met[i] + 1, *met[i + 1 :])
+                before = following.get(key, (ball(0), ball(0)))
+                following[key] = before[0] + p * a, before[1] + q * b
+        found = following
+    return found
+
+
 def _mixed(pair: Mixed, x: Ball, more: Forms) -> Ball:
     rate = ball(pair.rate)
     inner = (x - 1 + rate) / rate
@@ -161,6 +197,7 @@ _CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
     Normal: _normal,
     LaplaceShift: _laplace,
     Atoms: _atoms,
+    Product: _product,
     Mixed: _mixed,
     Swapped: _swapped,
     Spliced: _spliced,

@@ -8,6 +8,7 @@ delta(x) of the pair (P, Q) at x = exp(epsilon), epsilon of either sign:
 * Swapped(base): 1 - x + x delta_base(1 / x)
 * Spliced(above, below): of ``above`` for x >= 1, of ``below`` for x < 1
 * Largest: the largest
+* Product of Atoms with few outcomes in all: see :mod:`dpaudit.curves.enumerated`
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.arithmetic import enclose, lower_fraction, upper_fraction
+from dpaudit.curves.enumerated import is_enumerable, outcomes_of
 from dpaudit.curves.interval import Interval, rounded_down, rounded_up
 from dpaudit.pairs import (
     Atoms,
@@ -25,6 +27,7 @@ from dpaudit.pairs import (
     Mixed,
     Normal,
     Pair,
+    Product,
     Spliced,
     Swapped,
 )
@@ -49,6 +52,8 @@ def _form(kind: type[Pair]) -> Callable[[Any], Any]:
 
 def has_form(pair: Pair) -> bool:
     """Whether the pair's profile is known in closed form."""
+    if isinstance(pair, Product):
+        return is_enumerable(pair)
     return type(pair) in _FORMS and all(map(has_form, _inner(pair)))
 
 
@@ -84,6 +89,11 @@ def _laplace(pair: LaplaceShift, x: Ball) -> Ball:
 @_form(Atoms)
 def _atoms(pair: Atoms, x: Ball) -> Ball:
     return sum((_positive(_number(p) - x * _number(q)) for p, q in pair.outcomes), _number(0))
+
+
+@_form(Product)
+def _product(pair: Product, x: Ball) -> Ball:
+    return sum((_positive(p - x * q) for p, q in outcomes_of(pair, _number)), _number(0))
 
 
 @_form(Mixed)
