@@ -13,8 +13,12 @@ Folding W with period N changes R by at most max F times the W mass of indices o
     (1/N) sum_j prod_f phi_f(j)^T_f G(j),   phi_f(j) = sum_n w_n exp(i z n),  z = 2 pi j / N,
     G(j) = sum_n F(n) exp(-i z n),  two geometric sums.
 
-phi is summed directly at the frequencies that matter, which an FFT finds; at the others only the
-FFT's size and its error bound are used.
+phi is summed directly at the frequencies that matter.  The others are bounded by pairing masses
+(``_kept_by_pairs``) or, where that leaves too many, by an FFT's sizes and its error bound; where
+very many matter the FFT gives the sums too.
+
+Rounding: NumPy's elementary functions are taken to be within four roundings of the exact value;
+every bound here counts at least eight for each.
 """
 
 from __future__ import annotations
