@@ -127,11 +127,11 @@ def _bracket(
     excess: Callable[[float], float], low: float, high: float, highest: float
 ) -> tuple[float, float] | None:
     """Ends with excess > 0 at the left and <= 0 at the right, walking from ``high``."""
-    right, step = high, (high - low) / 64
+    right, step = high, max(high - low, (highest - low) / 64) / 64
     while excess(right) > 0:
         if right >= highest:
             return None
-        right = min(right + step, highest)
+        right, step = min(right + step, highest), step * 1.5
     while step > 0 and right > low:
         left = max(right - step, low)
         if excess(left) > 0:

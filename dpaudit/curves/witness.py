@@ -51,8 +51,8 @@ def witness(solved: Solved) -> dict[str, str]:
         "period": str(window.period),
         "frequencies": str(len(composition.transform)),
         "infinite": repr(stack.infinite),
-        "round_off": repr(found.round_off),
-        "aliasing": repr(found.alias),
-        "truncation": repr(found.truncation),
-        "masses": repr(found.masses),
+        "round_off": repr(float(found.round_off)),
+        "aliasing": repr(float(found.alias)),
+        "truncation": repr(float(found.truncation)),
+        "masses": repr(float(found.masses)),
     }

@@ -97,6 +97,9 @@ class ProfilePoints(Leaf):
         epsilons = [epsilon for epsilon, _ in self.points]
         if not epsilons or any(a >= b for a, b in pairwise(epsilons)):
             raise InvalidParameter("ProfilePoints.points: expected points of growing epsilon")
+        deltas = [delta for _, delta in self.points]
+        if any(a < b for a, b in pairwise(deltas)):
+            raise InvalidParameter("ProfilePoints.points: expected deltas that do not grow")
 
 
 def _rows(points: object) -> tuple[object, ...]:

@@ -158,5 +158,5 @@ def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:
             upper = epsilon
             rows = tuple({**row, "value": decimal_upper(upper)} for row in found.upper_rows)
             return TwoSided(upper, None, rows, (), found.method)
-        epsilon, beyond = found.upper + beyond, 2 * beyond
+        epsilon, beyond = Fraction(decimal_upper(found.upper + beyond)), 2 * beyond
     return TwoSided(infinity(), None, (), (), "slack above delta")
