@@ -127,7 +127,7 @@ def tree(draw: random.Random, depth: int) -> Node:
 
 
 def random_case(seed: int) -> tuple[Node, str]:
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     return tree(draw, draw.randint(0, 3)), draw.choice(list(Adjacency)).value
 
 

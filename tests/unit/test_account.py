@@ -95,7 +95,7 @@ def test_no_route_and_no_rule_are_named() -> None:
         account(node, SCOPE).approximate(1e-5)
     with pytest.raises(Unsupported, match="no rule for ApproxDP"):
         account(node, SCOPE).step("zcdp")
-    with pytest.raises(InvalidParameter, match="expected one of .*pure, approx, gdp"):
+    with pytest.raises(InvalidParameter, match=r"expected one of .*pure, approx, gdp"):
         account(node, SCOPE).step("renyi")
     with pytest.raises(Unsupported, match="x have no value"):
         account(Gaussian("a", x), SCOPE).approximate(1e-5)

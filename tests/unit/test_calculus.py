@@ -105,8 +105,8 @@ def test_extending_leaves_the_original_alone() -> None:
     ("calculus", "node", "scope", "message"),
     [
         (PURE, Compose(LAPLACE, Repeat(A, 3)), REPLACE_ONE, "Compose[1].Repeat.Gaussian('a'): pure "
-         "has no rule for Gaussian under replace_one; an unbounded loss: no epsilon holds at delta 0; "
-         "use one of: profile, gdp, zcdp, rdp"),
+         "has no rule for Gaussian under replace_one; an unbounded loss: no epsilon holds at delta "
+         "0; use one of: profile, gdp, zcdp, rdp"),
         (CONCENTRATED, Repeat(PoissonSampled(LAPLACE, 0.1), 2), ADD_REMOVE,
          "Repeat.PoissonSampled: zcdp has no rule for PoissonSampled under add_remove; sampling "),
         (PURE, PoissonSampled(LAPLACE, 0.1), REPLACE_ONE,

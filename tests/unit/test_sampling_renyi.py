@@ -114,7 +114,7 @@ def through(values: Sequence[float], last: int) -> Any:
 @pytest.mark.parametrize("seed", range(12))
 def test_poisson_holds_for_every_pair(seed: int) -> None:
     """Random pairs on a few points: neither direction of the mixture exceeds the rule."""
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     size, n = draw.randint(2, 4), draw.randint(2, 6)
     masses = [[draw.random() ** 4 + 1e-3 for _ in range(size)] for _ in range(2)]
     p, q = ([m / sum(row) for m in row] for row in masses)
