@@ -56,6 +56,10 @@ bench-account: $(READY)  ## the accountant beside dp-accounting and prv_accounta
 	test -x $(PRV)/bin/python || { $(PYTHON) -m venv $(PRV) && $(PRV)/bin/python -m pip install --quiet prv_accountant==0.2.0; }
 	$(BIN)/python -m benchmarks.account --prv $(PRV)/bin/python $(ARGS)
 
+corpus: $(READY)  ## the corpus of certified intervals, and the page of rules, anew
+	$(BIN)/dpaudit corpus --out dpaudit/corpus/corpus.jsonl
+	$(BIN)/dpaudit rules --markdown > docs/rules.md
+
 lock:  ## resolve pyproject.toml anew into requirements-dev.lock
 	rm -rf $(LOCK_VENV)
 	$(PYTHON) -m venv $(LOCK_VENV)

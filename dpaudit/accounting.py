@@ -14,6 +14,7 @@ from dpaudit.curves import WIDTH
 from dpaudit.domains import non_negative, probability
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import GDP, ZCDP, ApproxDP, Node, PureDP, find_path, postorder
+from dpaudit.pairs import Normal
 from dpaudit.rules.convert import delta_upper, to_approx, tradeoff_lower
 from dpaudit.rules.sides import delta_sides, tradeoff_sides
 from dpaudit.scope import Scope
@@ -97,7 +98,7 @@ class Account:
     def _candidates(self, delta: Fraction) -> list[Step]:
         found: list[Step] = []
         refused: list[Unsupported] = []
-        for name in self._routes():
+        for name in self._in_order(self._routes()):
             try:
                 found.append(self.converted(name, delta))
             except Unsupported as error:
@@ -108,6 +109,20 @@ class Account:
         if not found:
             raise refused[0]
         return found
+
+    def _in_order(self, routes: list[str]) -> list[str]:
+        """The Gaussian route first where it is exact, and after the profile where it is not."""
+        if not {"gdp", "profile"} <= set(routes):
+            return routes
+        try:
+            pairs = self.step("profile").value.pairs
+        except Unsupported:
+            return routes
+        if all(isinstance(pair, Normal) for pair in pairs):
+            return routes
+        rest = [name for name in routes if name not in ("gdp", "profile")]
+        pure = [name for name in rest if name in ("pure", "approx")]
+        return [*pure, "profile", "gdp", *(name for name in rest if name not in pure)]
 
     def _routes(self) -> list[str]:
         found = self.routes()

@@ -47,10 +47,10 @@ from dpaudit.certificate import (
 )
 from dpaudit.check import standing
 from dpaudit.curator import Sampler, system_generator
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.evidence import audit_rows, conformance_rows
 from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import Assumption, Status
+from dpaudit.nodes import Assumption, RenyiDP, Status
 from dpaudit.plain import in_plain_words
 from dpaudit.scope import Adjacency
 from dpaudit.tables import to_table
@@ -110,6 +110,7 @@ def _certify(
     index: int, order: Order, options: Options, budget: ErrorBudget, reproduce: Mapping[str, str]
 ) -> Certified:
     mechanism = order.mechanism
+    _check_claims(mechanism)
     account = Account(mechanism.declaration, mechanism.scope)
     checks = [claim.check_account(account) for claim in mechanism.claims]
     _check_steps([check.step for check in checks if check.step is not None])
@@ -140,6 +141,16 @@ def _certify(
     certificate = statement(predicate)
     validate(certificate)
     return Certified(mechanism, judged, attacked, verdict, certificate)
+
+
+def _check_claims(mechanism: Mechanism) -> None:
+    """Errors: Unsupported for a claim in a measure that certificates do not hold."""
+    for claim in mechanism.claims:
+        if isinstance(claim.guarantee, RenyiDP):
+            raise Unsupported(
+                f"{mechanism.name}: {claim.text} is checked by `dpaudit show`; a certificate holds "
+                "claims of PureDP, ApproxDP, ZCDP or GDP"
+            )
 
 
 def _check_steps(steps: Sequence[Step]) -> None:

@@ -15,7 +15,7 @@ import sympy
 from dpaudit.audit.verdict import DECISION_ERROR
 from dpaudit.certify import Certified, Options, Order, certify
 from dpaudit.curator import Curator
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.mechanism import Mechanism, Metric
 from dpaudit.nodes import (
     GDP,
@@ -27,6 +27,7 @@ from dpaudit.nodes import (
     Gaussian,
     NonPrivate,
     PureDP,
+    RenyiDP,
 )
 from dpaudit.query import ClippedMean, Records
 from dpaudit.wire import canonical_bytes
@@ -322,3 +323,9 @@ def test_claims_of_every_measure_get_their_own_bound() -> None:
     assert all(
         truth[k](row["lower"][k]) > 0 for row in rows_[:3] for k in truth if k in row["lower"]
     )
+
+
+def test_a_claim_at_one_renyi_order_is_refused_before_anything_runs() -> None:
+    case = mechanism("case", Gaussian("a", 1), RenyiDP(2, 1))
+    with pytest.raises(Unsupported, match=r"RenyiDP\(order=2, epsilon=1\) is checked by"):
+        certified(case)
