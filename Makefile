@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify test quality bench bench-account corpus lint lock clean help
+.PHONY: certify test quality quality-trees bench bench-account corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -41,6 +41,10 @@ test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)
 
 quality: $(READY)  ## power and coverage of the audits (minutes)
 	$(BIN)/python -m pytest -n $(WORKERS) -m quality $(ARGS)
+
+quality-trees: export DPAUDIT_TREES ?= 100000
+quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower ones (hours)
+	$(BIN)/python -m pytest -n $(WORKERS) -m quality tests/quality/test_random_trees.py $(ARGS)
 
 bench: $(READY)  ## time the audits
 	$(BIN)/python -m benchmarks.audit $(ARGS)

@@ -55,7 +55,7 @@ def test_show_as_latex(dpaudit: Invoke, project: Path) -> None:
 
 def test_show_as_json(dpaudit: Invoke, project: Path) -> None:
     shown = document(dpaudit("show", "held", "--json"))
-    assert set(shown["derivations"]) == {"gdp", "rdp", "zcdp"}
+    assert set(shown["derivations"]) == {"gdp", "profile", "rdp", "zcdp"}
     only = document(dpaudit("show", "held", "--json", "--calculus", "gdp"))
     assert set(only["derivations"]) == {"gdp"}
 

@@ -242,7 +242,7 @@ def test_phases_on_disjoint_users_meet_the_first_claim_with_tenfold_slack() -> N
     node = first_algorithm(3394, Fraction(2, 3), "20", "2715.2", "22.49")
     phases = Parallel(*[node] * 20)
     (pair,) = losses(phases).remove
-    found = epsilon_interval(pair, Fraction(1, 10**6), 1e-2)
+    found = epsilon_interval(pair, Fraction(1, 10**6), 1e-3)
     assert 0.0999 <= found.upper <= 0.1023
 
 

@@ -64,7 +64,8 @@ def test_laplace_has_closed_forms() -> None:
     at = opened.tradeoff(Fraction(1, 4))
     exact = 1 - math.exp(1 / 2) / 4
     assert float(at.lower) == pytest.approx(exact, rel=1e-6)
-    assert float(at.upper) == pytest.approx(exact, rel=1e-6)
+    assert at.lower <= at.upper
+    assert float(at.upper) == pytest.approx(exact, abs=1e-4)
 
 
 def test_answers_of_a_sampled_composition_agree() -> None:
