@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -50,12 +51,18 @@ def environment() -> dict[str, str]:
     return os.environ | {"SOURCE_DATE_EPOCH": EPOCH, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
 
 
+def _interruptible() -> None:
+    """A shell starts its background jobs, and so their children, deaf to SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def spawn(*arguments: Any, cwd: Path) -> subprocess.Popen[str]:
     """A command in a process of its own, which can be interrupted."""
     return subprocess.Popen(
         [sys.executable, "-m", "dpaudit", *map(str, arguments)],
         cwd=cwd,
         env=environment(),
+        preexec_fn=_interruptible,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
