@@ -76,7 +76,9 @@ class Product:
             inner = np.cosh(z) + e / 2 * _sinhc(z)
             result += self.epsilon_times[k : k + step] @ (np.log(inner) - e / 2)
         for p, losses, times in self.atoms:
-            result += times * np.log(p @ np.exp(losses[:, None] * s[None, :]))
+            exponents = losses[:, None] * s[None, :]
+            largest = np.max(exponents.real, axis=0)
+            result += times * (largest + np.log(p @ np.exp(exponents - largest)))
         return result
 
     def cumulant(self, t: float) -> float:
