@@ -203,7 +203,7 @@ def _real(
     def excess(logarithm: float) -> float:
         return problem.excess(_short(logarithm))
 
-    ends, tolerance = (math.log(low), math.log(high)), 10.0 ** (-digits)
+    ends, tolerance = (math.log(low), math.log(high)), 10.0 ** (1 - digits)
     root = toms748(excess, *ends, xtol=tolerance, rtol=tolerance)
     return _stepped(problem.proved, math.exp(root), digits, -1 if excess(ends[0]) <= 0 else 1)
 

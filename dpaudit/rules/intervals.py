@@ -27,7 +27,7 @@ from dpaudit.errors import Unsupported
 from dpaudit.pairs import Losses, Pair, numbers_in
 
 CORRECTIONS = 60
-COARSER = 30
+COARSER = 100
 NEXT = Fraction(1, 10**12)
 
 
