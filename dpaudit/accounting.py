@@ -8,14 +8,14 @@ from fractions import Fraction
 from typing import Any
 
 import dpaudit.rules  # noqa: F401  (registers the calculi)
-from dpaudit.arithmetic import Number, enclose, exact, is_infinite
+from dpaudit.arithmetic import Number, decimal_lower, decimal_upper, enclose, exact, is_infinite
 from dpaudit.calculus import CALCULI, Step
 from dpaudit.curves import WIDTH
 from dpaudit.domains import non_negative, probability
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import GDP, ZCDP, ApproxDP, Node, PureDP, find_path, postorder
 from dpaudit.pairs import Normal
-from dpaudit.rules.convert import delta_upper, to_approx, tradeoff_lower
+from dpaudit.rules.convert import to_approx
 from dpaudit.rules.sides import delta_sides, tradeoff_sides
 from dpaudit.scope import Scope
 
@@ -206,16 +206,18 @@ class Account:
 
     def profile_curve(self, epsilons: list[Fraction]) -> list[tuple[Fraction, str]]:
         """Upper bounds of delta at the given epsilons, where the Gaussian route covers the tree."""
-        if "gdp" not in self.routes():
+        if not self._has_gaussian_curve():
             return []
-        rows = ((e, delta_upper(self.step("gdp"), e)) for e in epsilons)
-        return [(e, d) for e, d in rows if d is not None]
+        return [(e, decimal_upper(delta_sides(self.step("gdp"), e)[1])) for e in epsilons]
 
     def tradeoff_curve(self, alphas: list[Fraction]) -> list[tuple[Fraction, str]]:
         """Lower bounds of the false-negative rate at the given false-positive rates."""
-        if "gdp" not in self.routes() or is_infinite(self.step("gdp").value):
+        if not self._has_gaussian_curve():
             return []
-        return [(a, tradeoff_lower(self.step("gdp").value, a)) for a in alphas]
+        return [(a, decimal_lower(tradeoff_sides(self.step("gdp"), a)[0])) for a in alphas]
+
+    def _has_gaussian_curve(self) -> bool:
+        return "gdp" in self.routes() and not is_infinite(self.step("gdp").value)
 
 
 def _probability(delta: object) -> Any:

@@ -18,7 +18,6 @@ from dpaudit.arithmetic import (
     is_infinite,
     is_symbolic,
     unknowns,
-    upper_fraction,
     working_precision,
 )
 from dpaudit.calculus import Source, Step
@@ -292,38 +291,6 @@ def to_approx(step: Step, delta: Fraction, width: float = WIDTH) -> Step:
         witness=result.witness,
         lower=reached,
     )
-
-
-def delta_upper(step: Step, epsilon: Fraction) -> str | None:
-    """An upper bound of delta at epsilon from a gdp step, as a decimal string; None otherwise."""
-    mu = _above(step.value) if step.calculus == "gdp" else None
-    if mu is None:
-        return None
-    if mu == 0:
-        return "0"
-    with working_precision():
-        ball = gaussian_delta(_dyadic(epsilon), _dyadic(mu))
-        upper = upper_fraction(ball)
-    return decimal_upper(
-        Fraction(1) if upper is None else max(Fraction(0), min(upper, Fraction(1)))
-    )
-
-
-def tradeoff_lower(mu: Number, alpha: Fraction) -> str:
-    """A lower bound of the false-negative rate Phi(Phi^{-1}(1 - alpha) - mu), as a decimal."""
-    import flint
-
-    above = _above(mu)
-    if above is None:
-        return "0"
-    with working_precision():
-        quantile = flint.arb(2).sqrt() * (1 - 2 * _dyadic(alpha)).erfinv()
-        ball = normal_cdf(quantile - _dyadic(above))
-        return "0" if not ball > 0 else decimal_lower(ball)
-
-
-def _above(value: Number) -> Fraction | None:
-    return upper_fraction(enclose(value))
 
 
 def gaussian_mu(epsilon: object, delta: object) -> Fraction:

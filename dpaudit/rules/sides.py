@@ -148,10 +148,16 @@ def _gaussian_tradeoff(mu: Any, alpha: Fraction) -> Any:
 
 
 def _tradeoff_of_pairs(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
+    """f(min(alpha + slack, 1)) - slack, the least over the pairs.
+
+    Each data set's output is within ``slack`` in total variation of one that the pairs dominate:
+    a test at level alpha is one at level alpha + slack there, and misses by slack less at most.
+    """
     losses = losses_of(step)
-    uppers = [tradeoff_interval(pair, alpha).lower for pair in losses.pairs]
+    moved = min(alpha + Fraction(decimal_upper(losses.slack)), Fraction(1))
+    uppers = [tradeoff_interval(pair, moved).lower for pair in losses.pairs]
     reached = [tradeoff_interval(pair, alpha).upper for pair in losses.reached]
-    lower = max(Fraction(0), min(uppers) - 2 * losses.slack)
+    lower = max(Fraction(0), min(uppers) - (moved - alpha))
     if losses.slack != 0 or not reached:
         return lower, 1 - alpha
     return lower, min(*reached, 1 - alpha)

@@ -12,14 +12,15 @@ import sympy
 from scipy.optimize import minimize_scalar
 
 from dpaudit.account import Account
-from dpaudit.arithmetic import enclose, is_infinite
-from dpaudit.calculus import Source, Step
+from dpaudit.arithmetic import decimal_lower, decimal_upper, enclose, is_infinite
+from dpaudit.calculus import CALCULI, Source, Step
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import (
     GDP,
     ZCDP,
     ApproxDP,
     Compose,
+    EventSlack,
     Gaussian,
     Laplace,
     Node,
@@ -31,13 +32,12 @@ from dpaudit.nodes import (
 from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PURE, RENYI
 from dpaudit.rules.convert import (
     CONVERSIONS,
-    delta_upper,
     gaussian_mu,
     renyi_epsilon,
     to_approx,
-    tradeoff_lower,
 )
 from dpaudit.rules.rdp import order
+from dpaudit.rules.sides import delta_sides, tradeoff_sides
 from dpaudit.scope import Scope
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")
@@ -296,28 +296,38 @@ def test_profile_and_trade_off_are_on_the_safe_side(mu: str) -> None:
     step = GAUSSIAN.fold(GDP(Fraction(mu)), SCOPE)
     with mpmath.workdps(60):
         for epsilon in (Fraction(0), Fraction(1, 3), Fraction(2), Fraction(9)):
-            text = delta_upper(step, epsilon)
-            assert text is not None
+            upper = decimal(decimal_upper(delta_sides(step, epsilon)[1]))
             truth = delta_of(epsilon, Fraction(mu))
-            assert truth <= decimal(text) <= truth * (1 + mpmath.mpf("1e-11"))
+            assert truth <= upper <= truth * (1 + mpmath.mpf("1e-11"))
         for alpha in (Fraction(1, 10**12), Fraction(1, 100), Fraction(1, 2), Fraction(9, 10)):
             quantile = mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * decimal(str(float(alpha))))
             truth = mpmath.ncdf(quantile - decimal(mu))
-            lower = decimal(tradeoff_lower(step.value, alpha))
+            lower = decimal(decimal_lower(tradeoff_sides(step, alpha)[0]))
             assert truth * (1 - mpmath.mpf("1e-11")) <= lower <= truth
 
 
 def test_curves_at_the_ends() -> None:
     step = GAUSSIAN.fold(GDP(0), SCOPE)
-    assert delta_upper(step, Fraction(0)) == "0"
-    assert delta_upper(GAUSSIAN.fold(GDP(10**6), SCOPE), Fraction(0)) == "1"
-    assert delta_upper(GAUSSIAN.fold(NonPrivate("raw"), SCOPE), Fraction(1)) is None
-    assert delta_upper(GAUSSIAN.fold(PureDP(10**4), SCOPE), Fraction(1)) is None
-    assert delta_upper(PURE.fold(PureDP(1), SCOPE), Fraction(1)) is None
-    for alpha in (Fraction(0), Fraction(1)):
-        assert tradeoff_lower(Fraction(1), alpha) == "0"
-    assert tradeoff_lower(sympy.oo, Fraction(1, 2)) == "0"
-    assert tradeoff_lower(Fraction(0), Fraction(1, 4)) == "0.749999999999"
+    assert delta_sides(step, Fraction(0))[1] == 0
+    assert delta_sides(GAUSSIAN.fold(GDP(10**6), SCOPE), Fraction(0))[1] == 1
+    assert delta_sides(GAUSSIAN.fold(NonPrivate("raw"), SCOPE), Fraction(1))[1] == 1
+    one = GAUSSIAN.fold(GDP(1), SCOPE)
+    assert tradeoff_sides(one, Fraction(0)) == (1, 1)
+    assert tradeoff_sides(GAUSSIAN.fold(NonPrivate("raw"), SCOPE), Fraction(1, 2))[0] == 0
+    assert tradeoff_sides(step, Fraction(1, 4))[0] == Fraction("0.749999999999")
+
+
+def test_slack_moves_the_trade_off_along_the_steep_part() -> None:
+    """At alpha = s/2 the bound is f(3 s/2) - s; f(alpha) - 2 s would be above it."""
+    slack, alpha = Fraction(1, 100), Fraction(1, 200)
+    step = CALCULI["profile"].fold(EventSlack(PureDP(3), slack, event="the noise overflows"), SCOPE)
+    lower, upper = tradeoff_sides(step, alpha)
+    with mpmath.workdps(30):
+        steep = mpmath.exp(3)
+        exact = 1 - steep * decimal("0.015") - decimal("0.01")
+        assert decimal(str(float(lower))) <= exact + mpmath.mpf("1e-4")
+        assert decimal(str(float(lower))) >= exact - mpmath.mpf("1e-3")
+    assert upper == 1 - alpha
 
 
 # --- known wrong answers of other accountants ----------------------------------------------------
