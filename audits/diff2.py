@@ -15,6 +15,7 @@ import numpy as np
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.query import Records
+from dpaudit.scope import Adjacency
 from mechanisms import diff2
 from mechanisms.diff2 import Diff2GD
 from mechanisms.losses import WorstCase
@@ -36,7 +37,7 @@ def neighbours(client_sizes: tuple[int, ...]) -> Neighbours:
     return Neighbours(
         Records(first),
         Records(-first),
-        "replace_one",  # type: ignore[arg-type]
+        Adjacency.REPLACE_ONE,
         "one record of the smallest client saturates every clip, with either sign; "
         "all other records have zero gradient",
     )

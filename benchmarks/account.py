@@ -35,7 +35,7 @@ from dpaudit.nodes import (
     Repeat,
     SampledWithoutReplacement,
 )
-from dpaudit.scope import Scope
+from dpaudit.scope import central
 
 ROUNDS = 3
 PRV_SCRIPT = Path(__file__).with_name("prv.py")
@@ -52,18 +52,13 @@ class Task:
     prv: dict[str, Any] | None = None
 
 
-def scope(adjacency: str) -> Scope:
-    """One record, central model, everything released."""
-    return Scope(adjacency, "record", "central", "transcript")  # type: ignore[arg-type]
-
-
 def interval(
     node: Node, delta: str, adjacency: str = "add_remove", width: float = 1e-4
 ) -> Callable[[], str]:
     """Our two-sided epsilon, as text."""
 
     def run() -> str:
-        bound = Account(node, scope(adjacency), width).epsilon(Fraction(delta))
+        bound = Account(node, central(adjacency), width).epsilon(Fraction(delta))
         ends = decimal_lower(bound.lower, 8), decimal_upper(bound.upper, 8)
         return f"[{', '.join(ends)}] width {bound.width:.1e}"
 
@@ -112,7 +107,9 @@ def calibrated() -> str:
     """The noise multiplier of DP-SGD for (1, 1e-6)."""
     z = sympy.Symbol("z", positive=True)
     node = Repeat(PoissonSampled(Gaussian("gradient", z), Fraction(4, 1000)), 10_000)
-    return f"{float(calibrate(node, scope('add_remove'), ApproxDP(1, Fraction(1, 10**6))).value):g}"
+    return (
+        f"{float(calibrate(node, central('add_remove'), ApproxDP(1, Fraction(1, 10**6))).value):g}"
+    )
 
 
 def pld_calibrated() -> str:
@@ -153,14 +150,14 @@ def shared() -> str:
     node: Node = Laplace("leaf", 10)
     for _ in range(300):
         node = Compose(node, node)
-    CALCULI["profile"].fold(node, scope("add_remove"))
+    CALCULI["profile"].fold(node, central("add_remove"))
     return "folded"
 
 
 def distinct() -> str:
     """The fold of a million rounds of 100 different nodes."""
     inner = Compose(*(Laplace(f"l{i}", i + 1) for i in range(100)))
-    CALCULI["profile"].fold(Repeat(inner, 10**6), scope("add_remove"))
+    CALCULI["profile"].fold(Repeat(inner, 10**6), central("add_remove"))
     return "folded"
 
 

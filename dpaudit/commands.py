@@ -14,7 +14,6 @@ from dpaudit.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from dpaudit.nodes import Node
-    from dpaudit.scope import Scope
 
 ADJACENCIES = ("add_remove", "replace_one", "zero_out")
 as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
@@ -25,12 +24,6 @@ adjacency_option = click.option(
 
 def _echo(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _scope(adjacency: str) -> Scope:
-    from dpaudit.scope import Scope
-
-    return Scope(adjacency, "record", "central", "transcript")  # type: ignore[arg-type]
 
 
 @click.command()
@@ -72,9 +65,10 @@ def calibrate(
     from dpaudit.calibrate import calibrate as solve
     from dpaudit.interchange.files import load_declaration
     from dpaudit.rules.show import show_text
+    from dpaudit.scope import central
 
     wanted = _guarantee(epsilon, delta, rho, mu)
-    found = solve(load_declaration(file), _scope(adjacency), wanted)
+    found = solve(load_declaration(file), central(adjacency), wanted)
     if as_json:
         _echo(
             {

@@ -210,9 +210,12 @@ def _parts(node: Node, found: dict[str, dict[Node, Fraction]]) -> Iterator[tuple
 
 def _collapsed(counts: dict[Node, Fraction], child: Node) -> Node:
     """Gaussians composed on one batch as one Gaussian: exact (Mironov, Talwar, Zhang 2019, 3)."""
-    if not counts or not all(isinstance(part, Gaussian) for part in counts):
+    noises = [
+        (part.noise_multiplier, n) for part, n in counts.items() if isinstance(part, Gaussian)
+    ]
+    if not noises or len(noises) < len(counts):
         return child
-    precision = total(n / part.noise_multiplier**2 for part, n in counts.items())  # type: ignore[attr-defined]
+    precision = total(n / noise_multiplier**2 for noise_multiplier, n in noises)
     return Gaussian("batch", 1 / sqrt(precision)) if precision != 0 else child
 
 

@@ -75,6 +75,15 @@ class Scope:
         return f"{self.adjacency} of one {self.unit}, {self.trust} model, {self.released} released"
 
 
+def central(adjacency: Adjacency | str) -> Scope:
+    """The scope of most accountants: per record, a trusted curator, the whole transcript released.
+
+    Errors: InvalidParameter for a name that is no adjacency.
+    """
+    chosen = choose(Adjacency, adjacency, "adjacency")
+    return Scope(chosen, Unit.RECORD, Trust.CENTRAL, Released.TRANSCRIPT)
+
+
 _FIELDS: dict[str, type[StrEnum]] = {
     "adjacency": Adjacency,
     "unit": Unit,

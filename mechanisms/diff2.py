@@ -21,7 +21,7 @@ from dpaudit.mechanism import Mechanism, Metric, Setting
 from dpaudit.nodes import GDP, ApproxDP, Compose, Gaussian, Node, NonPrivate, Repeat
 from dpaudit.query import Array, ClippedMean, Records, client_weights, clipped_difference_mean
 from dpaudit.rules.convert import gaussian_mu
-from dpaudit.scope import Adjacency, Scope, Trust, Unit
+from dpaudit.scope import Adjacency, Scope, Trust, Unit, central
 from mechanisms import randhie
 from mechanisms.diff2_noise import CALIBRATIONS, Noise
 from mechanisms.losses import Logistic, Loss, SoftplusNetwork, mean_value, squared_gradient_norm
@@ -203,7 +203,7 @@ def diff2_gd_program(
 EPSILON, DELTA = 3, Fraction(1, 10**5)
 CLIENTS = 10
 BLOCK = 1615
-REPLACE_ONE = Scope("replace_one", "record", "central", "transcript")  # type: ignore[arg-type]
+REPLACE_ONE = central("replace_one")
 
 
 def load(target: Any, intercept: Any) -> Any:

@@ -23,6 +23,7 @@ from dpaudit.check.curves import own_mu
 from dpaudit.check.derivation import Value, own_bound
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
 from dpaudit.check.theorems import CALCULI, gaussian_delta
+from dpaudit.errors import CertificateRejected
 from dpaudit.nodes import Node
 from dpaudit.pairs import Losses, numbers_in
 from dpaudit.wire import decode_number
@@ -245,8 +246,9 @@ def _lowers(claim: Stated, bounds: Mapping[str, Bound]) -> None:
         shown = row["lower_conditional"] is not None
         require(shown == family, f"{place}: its conditional bound is missing, or of another claim")
     if row["lower"] is not None:
-        require(bound is not None, f"{place}: its lower bound names no audit")
-        _unconditional(claim, row["lower"], bound)  # type: ignore[arg-type]
+        if bound is None:
+            raise CertificateRejected(f"{place}: its lower bound names no audit")
+        _unconditional(claim, row["lower"], bound)
     if row["lower_conditional"] is not None:
         require(LENS in bounds, f"{place}: its conditional bound names no audit")
         _conditional(claim, row["lower_conditional"], bounds[LENS])

@@ -20,21 +20,16 @@ from dpaudit.corpus.declarations import Question, questions
 from dpaudit.errors import InvalidParameter
 from dpaudit.files import write_atomically
 from dpaudit.nodes import Node
-from dpaudit.scope import Scope
+from dpaudit.scope import central
 from dpaudit.tables import from_table, to_table
 
 FILE = "corpus.jsonl"
 Row = dict[str, Any]
 
 
-def scope_of(adjacency: str) -> Scope:
-    """The scope of a row: one record, central model, everything released."""
-    return Scope(adjacency, "record", "central", "transcript")  # type: ignore[arg-type]
-
-
 def answer(question: Question) -> Row:
     """The certified interval of one question."""
-    opened = Account(question.node, scope_of(question.adjacency))
+    opened = Account(question.node, central(question.adjacency))
     return _row(question, opened.epsilon(Fraction(question.delta)))
 
 

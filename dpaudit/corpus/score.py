@@ -11,11 +11,11 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.account import Account
-from dpaudit.corpus import Row, node_of, scope_of
+from dpaudit.corpus import Row, node_of
 from dpaudit.errors import DpauditError
 from dpaudit.nodes import Node
 from dpaudit.oracle import pld_epsilon_upper, rdp_epsilon_upper
-from dpaudit.scope import Scope
+from dpaudit.scope import Scope, central
 
 Accountant = Callable[[Node, Scope, Fraction], float]
 BELOW = 1e-9
@@ -97,7 +97,7 @@ def score(name: str, accountant: Accountant, rows: Iterable[Row]) -> Score:
 
 
 def _asked(accountant: Accountant, row: Row) -> float | None:
-    node, scope = node_of(row), scope_of(row["adjacency"])
+    node, scope = node_of(row), central(row["adjacency"])
     try:
         answer = accountant(node, scope, Fraction(row["delta"]))
     except (DpauditError, ArithmeticError, LookupError, TypeError, ValueError, NotImplementedError):

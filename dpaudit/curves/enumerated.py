@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dpaudit.arithmetic import is_symbolic
+from dpaudit.errors import Unsupported
 from dpaudit.pairs import Atoms, Product
 
 Ball = Any
@@ -35,7 +36,9 @@ def outcomes_of(pair: Product, number: Callable[[Any], Ball]) -> list[tuple[Ball
     """(P, Q) masses of the outcomes of a product that :func:`is_enumerable`."""
     found = [(number(1), number(1))]
     for factor, times in pair.parts:
-        masses = [(number(p), number(q)) for p, q in factor.outcomes]  # type: ignore[attr-defined]
+        if not isinstance(factor, Atoms):
+            raise Unsupported(f"{factor}: not a finite list of outcomes")
+        masses = [(number(p), number(q)) for p, q in factor.outcomes]
         own = [_mass(masses, counts) for counts in _multisets(int(times), len(masses))]
         found = [(p * a, q * b) for p, q in found for a, b in own]
     return found

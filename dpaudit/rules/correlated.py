@@ -39,7 +39,9 @@ def _move(node: CorrelatedGaussian) -> Move:
 
 def is_reached(node: Node, premises: tuple[Step, ...]) -> bool:
     """Whether some move attains the bound exactly (nothing was rounded or over-counted)."""
-    move = _move(node)  # type: ignore[arg-type]
+    if not isinstance(node, CorrelatedGaussian):
+        return False
+    move = _move(node)
     return move.reached is not None and bool(move.reached == move.upper)
 
 

@@ -11,7 +11,6 @@ import sympy
 from click.testing import Result
 
 import dpaudit.corpus.declarations
-from dpaudit.corpus import answer, write
 from dpaudit.corpus.declarations import Question
 from dpaudit.interchange.files import save_declaration
 from dpaudit.nodes import Gaussian, Laplace, Repeat
@@ -88,11 +87,6 @@ def test_a_corpus_that_is_none_is_refused(dpaudit: Invoke, tmp_path: Path) -> No
     (tmp_path / "rows.jsonl").write_text("{}\n")
     assert "corpus line 1" in dpaudit("score", tmp_path / "rows.jsonl", code=2).stderr
     assert "give a corpus file" in dpaudit("score", tmp_path / "none.jsonl", code=2).stderr
-
-
-def test_rows_of_the_test_are_rows(tmp_path: Path) -> None:
-    write([answer(question) for question in QUESTIONS], tmp_path / "rows.jsonl")
-    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(QUESTIONS)
 
 
 dpaudit_declarations = dpaudit.corpus.declarations

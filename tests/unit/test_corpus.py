@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from dpaudit.corpus import answer, node_of, read, scope_of, shipped, write
+from dpaudit.corpus import answer, node_of, read, shipped, write
 from dpaudit.corpus.declarations import Question, questions
 from dpaudit.corpus.score import ACCOUNTANTS, score
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import Gaussian, Laplace, Node, Repeat
-from dpaudit.scope import Scope
+from dpaudit.scope import Scope, central
 
 ROWS = 300
 SMALL = (
@@ -84,5 +84,5 @@ def test_our_own_bounds_are_not_wrong_on_the_closed_forms() -> None:
 
 def test_a_rows_scope_is_its_adjacency() -> None:
     for adjacency in ("add_remove", "replace_one", "zero_out"):
-        scope: Any = scope_of(adjacency)
+        scope: Any = central(adjacency)
         assert str(scope.adjacency) == adjacency
