@@ -125,13 +125,14 @@ def corpus(*, out: Path, as_json: bool) -> None:
 def score(file: Path | None, *, as_json: bool) -> None:
     """Score the installed accountants on the shipped corpus, or on the one in FILE."""
     from dpaudit.corpus import read, shipped
-    from dpaudit.corpus.score import ACCOUNTANTS
+    from dpaudit.corpus.score import ACCOUNTANTS, within_limits
     from dpaudit.corpus.score import score as scored
 
     rows = shipped() if file is None else read(_text(file))
     found = []
-    for done, (name, accountant) in enumerate(ACCOUNTANTS.items(), start=1):
-        found.append(scored(name, accountant, rows).table())
+    for done, name in enumerate(ACCOUNTANTS, start=1):
+        with within_limits(name) as accountant:
+            found.append(scored(name, accountant, rows).table())
         _progress("score", done, len(ACCOUNTANTS))
     if as_json:
         _echo(found)
@@ -139,6 +140,7 @@ def score(file: Path | None, *, as_json: bool) -> None:
     for row in found:
         click.echo(
             f"{row['accountant']:38} {row['answered']:4} answered of {row['rows']}, "
+            f"{row['gave_up']} too slow or too large, "
             f"{row['wrong']} below the truth, {row['infinite']} infinite, "
             f"median excess {row['excess']}, {row['seconds']} s"
         )

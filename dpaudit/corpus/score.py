@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dpaudit.account import Account
 from dpaudit.corpus import Row, node_of
+from dpaudit.corpus.patience import GaveUp, patient
 from dpaudit.errors import DpauditError
 from dpaudit.nodes import Node
 from dpaudit.oracle import pld_epsilon_upper, rdp_epsilon_upper
@@ -19,6 +21,7 @@ from dpaudit.scope import Scope, central
 
 Accountant = Callable[[Node, Scope, Fraction], float]
 BELOW = 1e-9
+Ask = tuple[str, Node, Scope, Fraction]
 
 
 def _own(node: Node, scope: Scope, delta: Fraction) -> float:
@@ -47,10 +50,24 @@ ACCOUNTANTS: Mapping[str, Accountant] = {
 }
 
 
+def ask(question: Ask) -> float:
+    """One of the :data:`ACCOUNTANTS`, by name, on one declaration."""
+    name, node, scope, delta = question
+    return ACCOUNTANTS[name](node, scope, delta)
+
+
+@contextmanager
+def within_limits(name: str) -> Iterator[Accountant]:
+    """One of the :data:`ACCOUNTANTS` in a child process; some would take hours on some rows."""
+    with patient(ask) as asked:
+        yield lambda node, scope, delta: asked((name, node, scope, delta))
+
+
 @dataclass(frozen=True)
 class Score:
     """One accountant on the corpus.
 
+    ``gave_up``: rows that took more time or memory than it was given; they count as refused.
     ``wrong``: rows whose upper bound is below the certified lower one; ``infinite``: rows with a
     finite truth answered by infinity; ``excess``: median of upper bound over certified upper bound.
     """
@@ -59,6 +76,7 @@ class Score:
     rows: int
     answered: int
     refused: int
+    gave_up: int
     wrong: int
     infinite: int
     excess: float
@@ -77,10 +95,13 @@ def _finite(value: float) -> float | None:
 def score(name: str, accountant: Accountant, rows: Iterable[Row]) -> Score:
     """Ask one accountant every row; what it raises counts as a refusal."""
     answers: list[tuple[float, float, float]] = []
-    asked, start = 0, time.perf_counter()
+    asked, gave_up, start = 0, 0, time.perf_counter()
     for row in rows:
         asked += 1
-        found = _asked(accountant, row)
+        try:
+            found = _asked(accountant, row)
+        except GaveUp:
+            found, gave_up = None, gave_up + 1
         if found is not None:
             answers.append((found, float(row["epsilon_lower"]), float(row["epsilon_upper"])))
     finite = [(a, high) for a, _, high in answers if math.isfinite(a) and 0 < high < math.inf]
@@ -89,6 +110,7 @@ def score(name: str, accountant: Accountant, rows: Iterable[Row]) -> Score:
         rows=asked,
         answered=len(answers),
         refused=asked - len(answers),
+        gave_up=gave_up,
         wrong=sum(answer < low * (1 - BELOW) for answer, low, _ in answers),
         infinite=sum(math.isinf(answer) and math.isfinite(high) for answer, _, high in answers),
         excess=statistics.median(a / high for a, high in finite) if finite else math.nan,
@@ -100,6 +122,8 @@ def _asked(accountant: Accountant, row: Row) -> float | None:
     node, scope = node_of(row), central(row["adjacency"])
     try:
         answer = accountant(node, scope, Fraction(row["delta"]))
+    except GaveUp:
+        raise
     except (DpauditError, ArithmeticError, LookupError, TypeError, ValueError, NotImplementedError):
         return None
     return None if math.isnan(answer) else answer

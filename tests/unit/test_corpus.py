@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from dpaudit.corpus import answer, node_of, read, shipped, write
 from dpaudit.corpus.declarations import Question, questions
+from dpaudit.corpus.patience import GaveUp, patient
 from dpaudit.corpus.score import ACCOUNTANTS, score
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.nodes import Gaussian, Laplace, Node, Repeat
@@ -74,6 +76,32 @@ def test_a_wrong_a_loose_and_a_refusing_accountant_are_told_apart() -> None:
     assert loose.excess == pytest.approx(2, rel=1e-3)
     assert (none.answered, none.refused) == (0, 2)
     assert none.table()["excess"] is None
+
+
+def sleeper(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def hoarder(gigabytes: int) -> int:
+    return len(bytearray(gigabytes * 2**30))
+
+
+def test_a_child_that_is_too_slow_or_too_large_is_given_up() -> None:
+    with patient(sleeper, seconds=20) as asked:
+        assert asked(0.0) == 0.0
+    with patient(sleeper, seconds=1) as asked, pytest.raises(GaveUp, match="no answer in 1 s"):
+        asked(600.0)
+    with patient(hoarder, memory=2**30) as asked, pytest.raises(GaveUp, match="within 1 GiB"):
+        asked(8)
+
+
+def test_rows_given_up_are_counted() -> None:
+    def endless(node: Node, scope: Scope, delta: Fraction) -> float:
+        raise GaveUp("no answer")
+
+    found = score("e", endless, [answer(question) for question in SMALL])
+    assert (found.answered, found.refused, found.gave_up) == (0, 2, 2)
 
 
 def test_our_own_bounds_are_not_wrong_on_the_closed_forms() -> None:
