@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dpaudit.coins import draw_batch, public_value
 from dpaudit.entitlement import (
     PUBLIC_COIN,
     Entitlements,
@@ -66,9 +67,13 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Handle of a secret random batch, valid inside one step; who is in it stays in the curator."""
+    """Handle of a secret random batch, valid inside one step; who is in it stays in the curator.
+
+    ``part``: the public block of rows that it is drawn from; None for all rows.
+    """
 
     sampling: Node
+    part: Part | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +114,7 @@ class Curator(ABC):
         self._open: Batch | None = None
         self._latent: Sequence[Mask] = ()
         for sampling in self.entitlements.samplings():
-            self._check_population(sampling)
+            self._check_population(sampling, len(records))
 
     def part(self, index: int, sizes: Sequence[int]) -> Part:
         """Part ``index`` of the partition into blocks of these public sizes, the same all run.
@@ -152,7 +157,8 @@ class Curator(ABC):
         if not mask.any():
             raise Undeclared(f"release {label!r}: no trial is on; end the loop instead")
         records, draws = self._rows(rows)
-        part = rows.index if isinstance(rows, Part) else None
+        block = rows.part if isinstance(rows, Batch) else rows
+        part = None if block is None else block.index
         sampling = rows.sampling if isinstance(rows, Batch) else None
         grant = self.entitlements.grant(label, mask, part, sampling)
         scale, sensitivity = self._scale(label, query, grant, len(records), mask)
@@ -167,16 +173,21 @@ class Curator(ABC):
         """A public random value, independent of the data; recorded and replayed verbatim."""
 
     @contextmanager
-    def batch(self, label: str) -> Iterator[Batch]:
+    def batch(self, label: str, rows: Part | None = None) -> Iterator[Batch]:
         """A secret batch for the releases of one step, drawn as declared above ``label``.
 
-        Errors: Undeclared where ``label`` has no sampling, or its declared batches were all drawn;
-        InvalidParameter inside another batch.
+        ``rows``: the part of the records it is drawn from; all of them by default.
+        Errors: Undeclared where ``label`` has no sampling, or on other rows, or its declared
+        batches were all drawn; InvalidParameter inside another batch, or for a part of another
+        size than was declared.
         """
         if self._open is not None:
             raise InvalidParameter("a batch is open already: one step, one batch")
-        sampling = self.entitlements.open_batch(label)
-        self._open, self._latent = Batch(sampling), self._draw(sampling)
+        records, _ = self._rows(rows)
+        part = None if rows is None else rows.index
+        self._check_population(self.entitlements.sampling_of(label, part), len(records))
+        sampling = self.entitlements.open_batch(label, part)
+        self._open, self._latent = Batch(sampling, rows), self._draw(sampling, len(records))
         try:
             yield self._open
             self._close()
@@ -184,8 +195,8 @@ class Curator(ABC):
             self._open, self._latent = None, ()
 
     @abstractmethod
-    def _draw(self, sampling: Node) -> list[Mask]:
-        """Draw the batch of one step (or several, to average over)."""
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        """Draw the batch of one step from ``size`` rows (or several, to average over)."""
 
     @abstractmethod
     def _answer(self, request: Request) -> Array:
@@ -210,17 +221,22 @@ class Curator(ABC):
         if isinstance(rows, Batch):
             if rows is not self._open:
                 raise Undeclared("a batch is valid only inside the step that drew it")
-            return self._records, self._latent
-        if rows not in self._parts:
-            raise Undeclared("rows: expected a part or a batch that this curator gave")
-        return self._parts[rows], ()
+            return self._block(rows.part), self._latent
+        return self._block(rows), ()
 
-    def _check_population(self, sampling: Node) -> None:
+    def _block(self, part: Part | None) -> Records:
+        if part is None:
+            return self._records
+        if part not in self._parts:
+            raise Undeclared("rows: expected a part or a batch that this curator gave")
+        return self._parts[part]
+
+    def _check_population(self, sampling: Node, size: int) -> None:
         if isinstance(sampling, PoissonSampled):
             return
         if self.scope.adjacency is Adjacency.ADD_REMOVE:
             raise InvalidParameter(f"{sampling.head}: no fixed population under add_remove")
-        if sampling_numbers(sampling)[1] != len(self._records):
+        if sampling_numbers(sampling)[1] != size:
             raise InvalidParameter(f"{sampling.head}: declared for another number of records")
 
     def _scale(
@@ -278,33 +294,6 @@ class Curator(ABC):
         return np.broadcast_to(value, (self.trials, value.shape[1]))
 
 
-def draw_batch(sampling: Node, trials: int, size: int, rng: Generator) -> Mask:
-    """Membership of each record in each trial's batch, shape (trials, size).
-
-    Equal generators give the records that two data sets share the same places in the batch.
-    """
-    uniform = rng.random((size, trials)).T
-    if isinstance(sampling, PoissonSampled):
-        return uniform < sampling_numbers(sampling)[0]
-    batch_size = int(sampling_numbers(sampling)[0])
-    chosen = np.zeros((trials, size), dtype=bool)
-    order = np.argpartition(uniform, batch_size - 1, axis=1)
-    np.put_along_axis(chosen, order[:, :batch_size], True, axis=1)
-    return chosen
-
-
-def public_value(value: Any) -> Array:
-    """A public coin's value as an array of its own, read-only.
-
-    Errors: InvalidParameter for what is not an array of numbers.
-    """
-    array = np.array(value)
-    if array.dtype.kind not in "biuf":
-        raise InvalidParameter("coin: its draw returned no array of numbers")
-    array.flags.writeable = False
-    return array
-
-
 class Sampler(Curator):
     """Answers from the data, with exactly the declared noise.
 
@@ -344,8 +333,8 @@ class Sampler(Curator):
             value = self._value(request, nobody if request.draws else None, records)
             self._dimensions[request.label] = value.shape[1]
 
-    def _draw(self, sampling: Node) -> list[Mask]:
-        return [draw_batch(sampling, self.trials, len(self._records), self._rng)]
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        return [draw_batch(sampling, self.trials, size, self._rng)]
 
     def _open_session(self, grant: Grant) -> Session:
         kernel = self._kernels.get(type(grant.leaf), grant.entitlement.kernel)
@@ -384,8 +373,8 @@ class Tracer(Curator):
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
         return public_value(draw(self._rng))
 
-    def _draw(self, sampling: Node) -> list[Mask]:
-        return [draw_batch(sampling, 1, len(self._records), self._rng)]
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        return [draw_batch(sampling, 1, size, self._rng)]
 
     def _answer(self, request: Request) -> Array:
         row = (request.label, float(request.sensitivity[0]), float(request.scale[0]))

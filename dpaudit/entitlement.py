@@ -35,7 +35,7 @@ SAMPLINGS = (PoissonSampled, SampledWithoutReplacement)
 
 @dataclass(frozen=True)
 class Run:
-    """``times`` consecutive uses of one leaf, on one part of the records or in secret batches.
+    """``times`` consecutive uses of one leaf: on all records or a part, or in secret batches of it.
 
     ``each``: how many uses of the leaf's label one batch covers.
     """
@@ -93,12 +93,12 @@ def _repeated(node: Repeat, part: int | None) -> Iterator[Run]:
 
 def _sampled(node: Node, part: int | None) -> Iterator[Run]:
     body = _limited(runs(node.children[0]))
-    if part is not None or any(run.part is not None or run.sampling for run in body):
-        raise InvalidParameter(f"{node.head}: a batch inside a part or another batch cannot be run")
+    if any(run.part is not None or run.sampling for run in body):
+        raise InvalidParameter(f"{node.head}: parts or batches inside a batch cannot be run")
     sampling_numbers(node)
     for run in body:
         each = sum(other.times for other in body if _label(other.leaf) == _label(run.leaf))
-        yield replace(run, sampling=node, each=each)
+        yield replace(run, part=part, sampling=node, each=each)
 
 
 def _limited(found: Iterable[Run]) -> list[Run]:
@@ -175,7 +175,7 @@ class Entitlements:
         for run in _limited(runs(declaration)):
             by_label.setdefault(_label(run.leaf), []).append(run)
         self._labels = {k: _entitlement(k, v, trials) for k, v in by_label.items()}
-        self._batches: dict[Node, int] = {}
+        self._batches: dict[tuple[Node, int | None], int] = {}
 
     def __iter__(self) -> Iterator[Entitlement]:
         return iter(self._labels.values())
@@ -206,25 +206,34 @@ class Entitlements:
         return {e.label: (e.total, int(e.made.min()), int(e.made.max())) for e in self}
 
     def samplings(self) -> set[Node]:
-        """The samplings of all labels that are released on secret batches."""
-        return {e.runs[0].sampling for e in self if e.runs[0].sampling is not None}
+        """The samplings of all labels that are released on secret batches of all records."""
+        found = (e.runs[0] for e in self)
+        return {r.sampling for r in found if r.sampling is not None and r.part is None}
 
-    def open_batch(self, label: str) -> Node:
+    def sampling_of(self, label: str, part: int | None = None) -> Node:
+        """The sampling declared above a label on these rows.
+
+        Errors: Undeclared where there is none.
+        """
+        run = self._find(label).runs[0]
+        if run.sampling is None:
+            raise Undeclared(f"{label!r} is not declared under a sampling: release it on all rows")
+        _same_rows(label, run, part, run.sampling)
+        return run.sampling
+
+    def open_batch(self, label: str, part: int | None = None) -> Node:
         """Use up one batch of the sampling above a label, for every label below that sampling.
 
-        Errors: Undeclared where the label is not declared under a sampling, or all its batches
-        were drawn.
+        ``part``: the part of the records that the batch is drawn from.
+        Errors: Undeclared as :meth:`sampling_of`, or where all its batches were drawn.
         """
-        asked = self._find(label)
-        sampling = asked.runs[0].sampling
-        if sampling is None:
-            raise Undeclared(f"{label!r} is not declared under a sampling: release it on all rows")
-        index = self._batches.get(sampling, 0)
+        sampling, asked = self.sampling_of(label, part), self._find(label)
+        index = self._batches.get((sampling, part), 0)
         if index * asked.each >= asked.total:
             raise Undeclared(f"batch of {label!r}: all {index} declared batches were drawn")
-        self._batches[sampling] = index + 1
+        self._batches[sampling, part] = index + 1
         for entitlement in self:
-            if entitlement.runs[0].sampling == sampling:
+            if (entitlement.runs[0].sampling, entitlement.runs[0].part) == (sampling, part):
                 entitlement.open_batch(index)
         return sampling
 

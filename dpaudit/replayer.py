@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Curator, Event, Program, Request, Transcript, draw_batch, public_value
+from dpaudit.coins import draw_batch, public_value
+from dpaudit.curator import Curator, Event, Program, Request, Transcript
 from dpaudit.entitlement import PUBLIC_COIN, Mask
 from dpaudit.errors import Diverged, SensitivityExceeded
 from dpaudit.nodes import Node
@@ -112,10 +113,9 @@ class Walk(Curator):
     def _generator(self, *key: int) -> Generator:
         return np.random.default_rng(np.random.SeedSequence(self._coins, spawn_key=key))
 
-    def _draw(self, sampling: Node) -> list[Mask]:
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
         self._steps += 1
         generators = [self._generator(LATENT, self._steps, k) for k in range(self._draws)]
-        size = len(self._records)
         return [draw_batch(sampling, self.trials, size, g) for g in generators]
 
     def _close(self) -> None:

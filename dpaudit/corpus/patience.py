@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import resource
 from collections.abc import Callable, Iterator
@@ -53,4 +54,5 @@ def patient(
 
 
 def _limited(memory: int) -> None:
+    logging.disable(logging.WARNING)  # thousands of lines from some accountants
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpaudit.curator import Curator, Sampler, draw_batch
+from dpaudit.coins import draw_batch
+from dpaudit.curator import Curator, Sampler
 from dpaudit.entitlement import Mask
 from dpaudit.errors import InvalidParameter, SensitivityExceeded, Undeclared
 from dpaudit.nodes import (
@@ -17,6 +18,7 @@ from dpaudit.nodes import (
     Gaussian,
     Laplace,
     Node,
+    Parallel,
     PoissonSampled,
     Repeat,
     SampledWithoutReplacement,
@@ -123,6 +125,41 @@ def test_a_batch_is_valid_inside_its_step_and_for_its_labels() -> None:
     assert curator.entitlements.counts() == {"a": (2, 1, 1), "b": (1, 0, 0)}
 
 
+def test_a_batch_of_a_part_is_drawn_from_it_alone() -> None:
+    """Two clients of 3 and 4 records, each with batches of its own."""
+    declared = Parallel(
+        Repeat(SampledWithoutReplacement(Gaussian("a", 1), 2, 3), 2),
+        Repeat(SampledWithoutReplacement(Gaussian("b", 1), 1, 4), 1),
+    )
+    records, query = Records(np.array([[2.0**i] for i in range(7)])), clipped(1e3, divisor=1.0)
+    curator = sampler(declared, ZERO_OUT, records, trials=500, kernels={Gaussian: NoNoise})
+    first, second = (curator.part(i, (3, 4)) for i in range(2))
+    with pytest.raises(Undeclared, match="on all records: it was"), curator.batch("a"):
+        pass
+    with pytest.raises(Undeclared, match="on part 1"), curator.batch("a", second):
+        pass
+    with curator.batch("a", first) as batch:
+        with pytest.raises(Undeclared, match="declared on part 1"):
+            curator.release("b", query, rows=batch)
+        sums = curator.release("a", query, rows=batch)[:, 0]
+    assert set(sums) == {3.0, 5.0, 6.0}
+    with curator.batch("b", second) as batch:
+        assert set(curator.release("b", query, rows=batch)[:, 0]) == {8.0, 16.0, 32.0, 64.0}
+    with pytest.raises(Undeclared, match="all 1 declared batches"), curator.batch("b", second):
+        pass
+    assert curator.entitlements.counts() == {"a": (2, 1, 1), "b": (1, 1, 1)}
+
+
+def test_a_batch_of_a_part_of_another_size_is_refused_and_not_spent() -> None:
+    declared = Parallel(*(SampledWithoutReplacement(Gaussian(k, 1), 2, 3) for k in "ab"))
+    curator = sampler(declared, ZERO_OUT, Records(np.zeros((7, 1))))
+    parts = [curator.part(i, (3, 4)) for i in range(2)]
+    with pytest.raises(InvalidParameter, match="another number"), curator.batch("b", parts[1]):
+        pass
+    with curator.batch("a", parts[0]):
+        pass
+
+
 def test_a_step_that_fails_closes_its_batch() -> None:
     curator = sampler(Repeat(PoissonSampled(Gaussian("a", 1), 0.5), 2), ZERO_OUT)
     with pytest.raises(RuntimeError), curator.batch("a"):
@@ -178,8 +215,8 @@ def scores_of(program: Written, scope: Scope, pair: Pair, trials: int) -> tuple[
 class Remembering(Sampler):
     """A sampler that tells its secret batches."""
 
-    def _draw(self, sampling: Node) -> list[Mask]:
-        self.drawn = super()._draw(sampling)
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        self.drawn = super()._draw(sampling, size)
         return self.drawn
 
 
@@ -188,8 +225,8 @@ class Cheating(Walk):
 
     recorded: list[Mask]
 
-    def _draw(self, sampling: Node) -> list[Mask]:
-        super()._draw(sampling)
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        super()._draw(sampling, size)
         return self.recorded * self._draws
 
 
