@@ -17,13 +17,13 @@ from dpaudit.audit.suite import Suite
 from dpaudit.query import Records
 from dpaudit.scope import Adjacency
 from mechanisms import diff2
-from mechanisms.diff2 import Diff2GD
+from mechanisms.diff2_framework import Diff2
 from mechanisms.losses import WorstCase
 
 DIMENSION = 5
 
 
-def worst_case(program: Diff2GD, dimension: int = DIMENSION) -> Diff2GD:
+def worst_case(program: Diff2, dimension: int = DIMENSION) -> Diff2:
     """The same program, noise and schedule on the loss that saturates every clip."""
     loss = WorstCase(size=dimension, curvature=program.difference_radius)
     return replace(program, loss=loss, features=0)
@@ -43,7 +43,7 @@ def neighbours(client_sizes: tuple[int, ...]) -> Neighbours:
     )
 
 
-def suite(name: str, program: Diff2GD) -> Suite:
+def suite(name: str, program: Diff2) -> Suite:
     """White-box audit of a DIFF2 program under replace_one."""
     return Suite(
         mechanism=name,

@@ -173,11 +173,19 @@ class ClippedMean:
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """The weighted sum of clipped rows, shape (trials, d)."""
         weights = self.public_weights(len(records)) * records.present
+        values, origin = records.distinct()
         if chosen is None:
-            values, origin = records.distinct()
             totals: Any = np.bincount(origin, weights=weights, minlength=len(values))
             return _total("n,tnd->td", totals, self._clipped(values))
-        return _total("tn,tnd->td", weights * chosen, self._clipped(records.values))
+        if len(values) > len(records) // 2:
+            return _total("tn,tnd->td", weights * chosen, self._clipped(records.values))
+        totals = (weights * chosen) @ np.eye(len(values))[origin]
+        return _total("tn,tnd->td", totals, self._clipped(values))
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether equal records may stand for one another."""
+        return self.weights is None
 
     def mixes_records(self, records: Records) -> bool:
         """Whether ``per_record`` gives a row another vector among other rows: an audit's check."""

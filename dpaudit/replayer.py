@@ -8,17 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.coins import draw_batch, public_value
-from dpaudit.curator import Curator, Event, Program, Request, Transcript
+from dpaudit.curator import (
+    Batch,
+    Curator,
+    Event,
+    Part,
+    Program,
+    Request,
+    Transcript,
+)
 from dpaudit.entitlement import PUBLIC_COIN, Mask
 from dpaudit.errors import Diverged, SensitivityExceeded
+from dpaudit.latent import Outcomes, drawn, enumerated
 from dpaudit.nodes import Node
-from dpaudit.query import Array, Records
+from dpaudit.places import at, program_line
+from dpaudit.query import Array, Norm, Query, Records
 from dpaudit.scope import Scope
 
 Generator = np.random.Generator
@@ -31,17 +42,19 @@ LATENT, PUBLIC = 0x4C6174, 0x507562
 @dataclass(frozen=True, eq=False)
 class Visit:
     """One release as a walk saw it: value (of the first secret batch, if there are several), scale,
-    and the sensitivity its query stated; ``matches``: coordinates released without noise.
+    and the sensitivity its query stated; ``matches``: coordinates released without noise;
+    ``place``: the line of the program that asked for it.
     """
 
     label: str
     value: Array
     scale: Array
     sensitivity: Array
-    norm: str
+    norm: Norm
     on: Mask
     matches: NDArray[np.bool_]
     mixes: bool
+    place: str = ""
 
 
 class Walk(Curator):
@@ -70,7 +83,9 @@ class Walk(Curator):
         self._coins = coins
         self._draws = draws
         self._steps = 0
-        self._in_step: Array | None = None
+        self._sampled = False
+        self._in_step: list[tuple[Request, Array]] = []
+        self._place = ""
         self.log_density = np.zeros(trials)
         self.visits: list[Visit] = []
         self.residuals: dict[str, list[Array]] = {}
@@ -78,10 +93,22 @@ class Walk(Curator):
 
     @property
     def averaged(self) -> bool:
-        """Whether the likelihood is an average over latent coins."""
-        return self._steps > 0
+        """Whether the likelihood is an average over draws of latent coins."""
+        return self._sampled
+
+    def release(
+        self,
+        label: str,
+        query: Query,
+        *,
+        on: Mask | None = None,
+        rows: Part | Batch | None = None,
+    ) -> Array:
+        self._place = program_line()
+        return super().release(label, query, on=on, rows=rows)
 
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
+        self._place = program_line()
         released = self._next(PUBLIC_COIN, self._mask(None)).released
         self.redrawn.append(public_value(draw(self._generator(PUBLIC, self._position))))
         return released
@@ -92,21 +119,27 @@ class Walk(Curator):
             left = self._transcript[self._position].label
             raise Diverged(
                 f"release {self._position}: the program stopped, the transcript goes on ({left!r})"
+                f"{at(self._place and f'after {self._place}')}"
             )
 
     def _next(self, label: str, mask: Mask) -> Event:
-        at = self._position
-        if at >= len(self._transcript):
+        index = self._position
+        if index >= len(self._transcript):
             raise Diverged(
-                f"release {at}: the program asks for {label!r}, the transcript has ended"
+                f"release {index}: the program asks for {label!r}, the transcript has ended"
+                f"{at(self._place)}"
             )
-        event = self._transcript[at]
+        event = self._transcript[index]
         if event.label != label:
             raise Diverged(
-                f"release {at}: the program asks for {label!r}, recorded {event.label!r}"
+                f"release {index}: the program asks for {label!r}, recorded {event.label!r}"
+                f"{at(self._place)}"
             )
         if (event.on != mask).any():
-            raise Diverged(f"release {at} ({label!r}): other trials are on than were recorded")
+            raise Diverged(
+                f"release {index} ({label!r}): other trials are on than were recorded"
+                f"{at(self._place)}"
+            )
         self._position += 1
         return event
 
@@ -115,13 +148,37 @@ class Walk(Curator):
 
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
         self._steps += 1
-        generators = [self._generator(LATENT, self._steps, k) for k in range(self._draws)]
-        return [draw_batch(sampling, self.trials, size, g) for g in generators]
+        first = self._generator(LATENT, self._steps, 0)
+        return [draw_batch(sampling, self.trials, size, first)]
 
     def _close(self) -> None:
-        if self._in_step is not None:
-            self.log_density += np.logaddexp.reduce(self._in_step) - np.log(self._draws)
-        self._in_step = None
+        if self._in_step:
+            outcomes = self._outcomes(self._in_step[0][0].records)
+            added = np.array([self._step_density(mask) for mask in outcomes.masks])
+            self.log_density += np.logaddexp.reduce(added + outcomes.logs[:, None])
+        self._in_step = []
+
+    def _outcomes(self, records: Records) -> Outcomes:
+        """All batches, where equal records may stand for one another; a few draws otherwise."""
+        assert self._open is not None  # noqa: S101  (a step is closed while it is open)
+        alike = all(getattr(r.query, "exchangeable", False) for r, _ in self._in_step)
+        found = enumerated(self._open.sampling, records) if alike else None
+        if found is not None:
+            return found
+        self._sampled = True
+        makers = [partial(self._generator, LATENT, self._steps, k) for k in range(self._draws)]
+        return drawn(self._open.sampling, self.trials, len(records), makers)
+
+    def _step_density(self, chosen: Mask) -> Array:
+        """Log density of a step's releases together, for one batch."""
+        total = np.zeros(self.trials)
+        with np.errstate(all="ignore"):
+            for request, released in self._in_step:
+                value = self._value(request, chosen)
+                shown = np.where(request.mask[:, None], released, 0.0)
+                density = request.session.log_density(shown, value, request.scale)
+                total += np.where(request.mask, density, 0.0)
+        return total
 
     def _answer(self, request: Request) -> Array:
         value = self._value(request, request.first_draw)
@@ -129,11 +186,13 @@ class Walk(Curator):
         if released.shape != value.shape:
             raise Diverged(
                 f"release {self._position - 1} ({request.label!r}): the program releases shape "
-                f"{value.shape}, recorded {released.shape}"
+                f"{value.shape}, recorded {released.shape}{at(self._place)}"
             )
         self._visit(request, value, released)
-        with np.errstate(all="ignore"):
-            (self._averaged if request.draws else self._exact)(request, value, released)
+        if request.draws:
+            self._in_step.append((request, released))
+        else:
+            self._exact(request, value, released)
         return released
 
     def _visit(self, request: Request, value: Array, released: Array) -> None:
@@ -149,6 +208,7 @@ class Walk(Curator):
             on=request.mask,
             matches=noisy[:, None] & same,
             mixes=self._mixes(request),
+            place=self._place,
         )
         self.visits.append(visit)
 
@@ -158,20 +218,13 @@ class Walk(Curator):
         known = any(visit.label == request.label for visit in self.visits)
         return check is not None and not known and bool(check(request.records))
 
-    def _averaged(self, request: Request, value: Array, released: Array) -> None:
-        on = request.mask
-        values = [value, *(self._value(request, chosen) for chosen in request.draws[1:])]
-        shown = np.where(on[:, None], released, 0.0)
-        densities = [request.session.log_density(shown, v, request.scale) for v in values]
-        added = np.where(on, np.array(densities), 0.0)
-        self._in_step = added if self._in_step is None else self._in_step + added
-
     def _exact(self, request: Request, value: Array, released: Array) -> None:
         on, scale = request.mask, request.scale
-        shown = np.where(on[:, None], released, value)
-        noise = np.where(on[:, None], request.session.residual(shown, value, scale), np.nan)
+        with np.errstate(all="ignore"):
+            shown = np.where(on[:, None], released, value)
+            noise = np.where(on[:, None], request.session.residual(shown, value, scale), np.nan)
+            density = request.session.log_density(shown, value, scale)
         self.residuals.setdefault(request.label, []).append(noise)
-        density = request.session.log_density(shown, value, scale)
         self.log_density += np.where(on, density, 0.0)
 
 
@@ -184,12 +237,14 @@ class Replay:
     ``attack`` is ``exact`` or ``averaged(K)`` over K draws of latent coins.
     ``violations`` are deterministic findings, one line each.
     ``residuals``: per label (trials, uses, d), the noise on the data set the transcript came from.
+    ``opposite``: what the noise would have been on the other data set, shaped alike.
     """
 
     scores: Array
     attack: str
     violations: tuple[str, ...]
     residuals: dict[str, Array]
+    opposite: dict[str, Array]
 
 
 PRIVATE_COIN = "a public coin is drawn in a way that depends on the private records"
@@ -237,7 +292,7 @@ class Replayer:
             scores = first.log_density - second.log_density
         for a, b in zip(first.visits, second.visits, strict=True):
             scores = _noise_free(scores, a, b)
-        walked = (first, second)[own]
+        walked, other_walk = (first, second) if own == 0 else (second, first)
         return Replay(
             scores=np.where(np.isnan(scores), 0.0, scores),
             attack=f"averaged({self._draws})" if first.averaged else "exact",
@@ -246,7 +301,8 @@ class Replayer:
                 *([] if _equal(first.redrawn, second.redrawn) else [PRIVATE_COIN]),
                 *([] if _equal(output, other) else [PRIVATE_OUTPUT]),
             ),
-            residuals={k: np.stack(v, axis=1) for k, v in walked.residuals.items()},
+            residuals=_stacked(walked),
+            opposite=_stacked(other_walk),
         )
 
     def _walk(self, records: Records, transcript: Transcript) -> tuple[Walk, Any]:
@@ -263,6 +319,10 @@ class Replayer:
         return walk, output
 
 
+def _stacked(walk: Walk) -> dict[str, Array]:
+    return {label: np.stack(uses, axis=1) for label, uses in walk.residuals.items()}
+
+
 def _noise_free(scores: Array, first: Visit, second: Visit) -> Array:
     """A coordinate that equals one data set's noise-free value, not the other's, is decisive."""
     scores = np.where((first.matches & ~second.matches).any(-1), np.inf, scores)
@@ -272,27 +332,34 @@ def _noise_free(scores: Array, first: Visit, second: Visit) -> Array:
 def _violations(first: Sequence[Visit], second: Sequence[Visit]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for a, b in zip(first, second, strict=True):
+        where = at(a.place)
         if (a.scale != b.scale)[a.on].any():
-            found[f"release {a.label!r}: its sensitivity depends on the private records"] = None
+            found[f"release {a.label!r}: its sensitivity depends on the private records{where}"] = (
+                None
+            )
         if a.mixes or b.mixes:
-            found[f"release {a.label!r}: a record changes another record's vector"] = None
-        if _moved_too_far(a, b):
+            found[f"release {a.label!r}: a record changes another record's vector{where}"] = None
+        stated = np.minimum(a.sensitivity, b.sensitivity)
+        if moved_too_far((a.value, b.value), stated, a.norm, a.on):
             found[
                 f"release {a.label!r}: the two data sets move the query by more than its stated "
-                f"{a.norm} sensitivity"
+                f"{a.norm} sensitivity{where}"
             ] = None
     return tuple(found)
 
 
-def _moved_too_far(a: Visit, b: Visit) -> bool:
-    order = 1 if a.norm == "l1" else 2
+def moved_too_far(values: tuple[Array, Array], stated: Array, norm: Norm, on: Mask) -> bool:
+    """Whether two values, (trials, d), are further apart than ``stated`` (trials,) in some trial.
+
+    Rounding of the values' own size is allowed; a value that is not a number is too far.
+    """
+    order = 1 if norm == "l1" else 2
     with np.errstate(all="ignore"):
-        distance = np.linalg.norm(a.value - b.value, ord=order, axis=-1)
-        size = np.abs(a.value).max(-1, initial=0.0) + np.abs(b.value).max(-1, initial=0.0)
-        stated = np.minimum(a.sensitivity, b.sensitivity)
+        distance = np.linalg.norm(values[0] - values[1], ord=order, axis=-1)
+        size = sum(np.abs(value).max(-1, initial=0.0) for value in values)
         allowed = stated * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
     # A value that is not a number has moved by no finite distance.
-    return not bool((distance <= allowed)[a.on].all())
+    return not bool((distance <= allowed)[on].all())
 
 
 def _equal(a: Any, b: Any) -> bool:

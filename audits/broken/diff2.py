@@ -23,14 +23,8 @@ from dpaudit.mechanism import Mechanism, Setting
 from dpaudit.nodes import Gaussian
 from dpaudit.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency
-from mechanisms.diff2 import (
-    PAPER_MU,
-    REPLACE_ONE,
-    STATED,
-    Diff2GD,
-    Trained,
-    diff2_gd_program,
-)
+from mechanisms.diff2 import PAPER_MU, REPLACE_ONE, STATED, diff2_gd_program
+from mechanisms.diff2_framework import Diff2, Trained
 from mechanisms.diff2_noise import Noise
 from mechanisms.losses import WorstCase
 
@@ -57,13 +51,13 @@ SETTING = Setting(
 )
 
 
-def mechanism(name: str, title: str, program: Diff2GD, claims: tuple[Claim, ...]) -> Mechanism:
+def mechanism(name: str, title: str, program: Diff2, claims: tuple[Claim, ...]) -> Mechanism:
     """A mechanism in the setting above."""
     source = "Murata and Suzuki 2023, Algorithms 1 to 3; wrong on purpose unless it says correct"
     return Mechanism(name, title, source, program, REPLACE_ONE, claims, SETTING)
 
 
-def planted(bug: str, *caught_by: str, program: Diff2GD = CORRECT, kernel: Any = None) -> Suite:
+def planted(bug: str, *caught_by: str, program: Diff2 = CORRECT, kernel: Any = None) -> Suite:
     """An audit of the correct declaration with one wrong part."""
     return Suite(
         mechanism="diff2_gd_bench",
@@ -92,7 +86,7 @@ class HalfSensitivity(ClippedMean):
 
 
 @dataclass(frozen=True)
-class _HalfSensitivity(Diff2GD):
+class _HalfSensitivity(Diff2):
     def gradient_query(self, x: Array) -> ClippedMean:
         return _as(HalfSensitivity, super().gradient_query(x))
 
@@ -114,7 +108,7 @@ class ClippedAfterAveraging(ClippedMean):
 
 
 @dataclass(frozen=True)
-class _ClippedAfterAveraging(Diff2GD):
+class _ClippedAfterAveraging(Diff2):
     def gradient_query(self, x: Array) -> ClippedMean:
         return _as(ClippedAfterAveraging, super().gradient_query(x))
 
@@ -131,7 +125,7 @@ class Unclipped(ClippedMean):
 
 
 @dataclass(frozen=True)
-class _UnclippedDifferences(Diff2GD):
+class _UnclippedDifferences(Diff2):
     def difference_query(self, x: Array, previous: Array) -> ClippedMean:
         return _as(Unclipped, super().difference_query(x, previous))
 
@@ -140,7 +134,7 @@ def _as(kind: type[ClippedMean], query: ClippedMean) -> ClippedMean:
     return kind(query.per_record, query.radius, query.weights)
 
 
-def _wrong(kind: type[Diff2GD], **changes: Any) -> Diff2GD:
+def _wrong(kind: type[Diff2], **changes: Any) -> Diff2:
     """The correct program with methods of another class."""
     return kind(**{**CORRECT.__dict__, **changes})
 
@@ -214,7 +208,7 @@ no_noise = planted("no noise at all", "refuted", "conformance", kernel=NoNoise)
 
 
 @dataclass(frozen=True)
-class _SwappedLabels(Diff2GD):
+class _SwappedLabels(Diff2):
     """Releases gradients with the noise of differences, and the reverse (B12 in the program)."""
 
     def run(self, curator: Curator) -> Trained:
@@ -231,7 +225,7 @@ class _SwappedLabels(Diff2GD):
 
 
 @dataclass(frozen=True)
-class _FloorRestarts(Diff2GD):
+class _FloorRestarts(Diff2):
     """Declares floor(R/T) restarts and makes ceil(R/T) (B14)."""
 
     @property
@@ -240,7 +234,7 @@ class _FloorRestarts(Diff2GD):
 
 
 @dataclass(frozen=True)
-class _Peeking(Diff2GD):
+class _Peeking(Diff2):
     """Stops when a gradient norm it has peeked at, without noise, is large (B26)."""
 
     def run(self, curator: Curator) -> Trained:
@@ -275,7 +269,7 @@ class RadiusFromData(ClippedMean):
 
 
 @dataclass(frozen=True)
-class _RadiusFromData(Diff2GD):
+class _RadiusFromData(Diff2):
     """Keeps the sum of the records of the round before, and scales the next radius with it."""
 
     def run(self, curator: Curator) -> Trained:
@@ -312,7 +306,7 @@ peeking = planted(
 # --- a declaration -------------------------------------------------------------------------------
 
 
-def _declared(name: str, title: str, program: Diff2GD) -> tuple[Mechanism, Suite]:
+def _declared(name: str, title: str, program: Diff2) -> tuple[Mechanism, Suite]:
     """A mechanism whose own declaration is wrong, under the paper's claims, and its audit."""
     suite = Suite(
         mechanism=name,

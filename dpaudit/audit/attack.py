@@ -21,6 +21,7 @@ from dpaudit.curator import Program, Sampler
 from dpaudit.errors import Diverged, InvalidParameter, Undeclared
 from dpaudit.mechanism import Mechanism
 from dpaudit.nodes import Node
+from dpaudit.places import at, line_of_error
 from dpaudit.query import Array, Records
 from dpaudit.replayer import Replayer
 from dpaudit.scope import Scope
@@ -68,7 +69,7 @@ class ReplayTask:
             replayer = Replayer(self.program, self.declaration, self.scope, self.pair, coins=coins)
             replay = replayer.inspect(sampler.transcript, own=side)
         except (Diverged, Undeclared) as error:
-            return _row(batch.trials, np.full(batch.trials, np.nan), stopped=[str(error)])
+            return _row(batch.trials, np.full(batch.trials, np.nan), stopped=[stopped_at(error)])
         kept = replay.residuals if part == TRAINING else {}
         return _row(
             batch.trials,
@@ -76,10 +77,15 @@ class ReplayTask:
             np.broadcast_to(replay.scores, (batch.trials,)),
             attack=[replay.attack],
             violations=replay.violations,
-            executed=_unused_releases(sampler),
+            executed=unused_releases(sampler),
             labels=list(kept),
             residuals=list(kept.values()),
         )
+
+
+def stopped_at(error: Diverged | Undeclared) -> str:
+    """Why an implementation was stopped, with the line of the program that asked."""
+    return f"{error}{at(line_of_error(error))}" if isinstance(error, Undeclared) else str(error)
 
 
 def _row(
@@ -108,7 +114,8 @@ def _row(
     }
 
 
-def _unused_releases(sampler: Sampler) -> list[str]:
+def unused_releases(sampler: Sampler) -> list[str]:
+    """One line for each label of which a trial made fewer releases than are declared."""
     return [
         f"{label}: {low if low == high else f'{low} to {high}'} of {declared} made"
         for label, (declared, low, high) in sampler.entitlements.counts().items()

@@ -14,7 +14,7 @@ from dpaudit.errors import DpauditError
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
-SECONDS = 60.0
+SECONDS = 20.0
 MEMORY = 4 * 2**30
 
 

@@ -12,7 +12,7 @@ import pytest
 from dpaudit.account import account
 from dpaudit.arithmetic import enclose
 from dpaudit.scope import Scope
-from mechanisms.diff2 import Diff2GD, diff2_gd_program
+from mechanisms.diff2 import Diff2, diff2_gd_program
 from mechanisms.diff2_noise import diff2_noise_paper
 from mechanisms.losses import Logistic
 
@@ -32,7 +32,7 @@ def agrees(value: float, printed: str) -> bool:
 
 def program(
     n: int, p: int, rounds: int, every: int, epsilon: Any, delta: Any, u: Any, **options: Any
-) -> Diff2GD:
+) -> Diff2:
     return diff2_gd_program(
         Logistic(),
         3,

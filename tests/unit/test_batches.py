@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -13,6 +14,7 @@ from dpaudit.coins import draw_batch
 from dpaudit.curator import Curator, Sampler
 from dpaudit.entitlement import Mask
 from dpaudit.errors import InvalidParameter, SensitivityExceeded, Undeclared
+from dpaudit.latent import Outcomes, enumerated
 from dpaudit.nodes import (
     Compose,
     Gaussian,
@@ -182,12 +184,19 @@ def test_a_fixed_population_is_that_of_the_records() -> None:
 CANARY = (Records(np.array([[1.0], [0.0], [0.0]])), Records(np.zeros((3, 1))))
 
 
-def in_batches(node: Node, rounds: int, norm: Any, labels: str = "a") -> Written:
+def in_batches(
+    node: Node, rounds: int, norm: Any, labels: str = "a", weights: Any = None
+) -> Written:
+    """With weights, equal records do not stand for one another, and coins are drawn."""
+
     def body(curator: Curator) -> None:
+        query = clipped(norm=norm)
+        if weights is not None:
+            query = clipped(norm=norm, weights=weights, divisor=None)
         for _ in range(rounds):
             with curator.batch(labels[0]) as batch:
                 for label in labels:
-                    curator.release(label, clipped(norm=norm), rows=batch)
+                    curator.release(label, query, rows=batch)
 
     return Written(node, body)
 
@@ -201,12 +210,14 @@ def lower_bound_on_epsilon(scores: tuple[Array, Array], level: float, delta: flo
     return float(np.log(max(low - delta, 1e-300) / high))
 
 
-def scores_of(program: Written, scope: Scope, pair: Pair, trials: int) -> tuple[Array, Array]:
+def scores_of(
+    program: Written, scope: Scope, pair: Pair, trials: int, attack: str = "exact"
+) -> tuple[Array, Array]:
     found = []
     for own in (0, 1):
         transcript = sampled(program, pair[own], scope, seed=own, trials=trials).transcript
         replay = replayer(program, pair, scope, coins=99).inspect(transcript, own=own)
-        assert replay.attack == "averaged(32)"
+        assert replay.attack == attack
         assert replay.violations == ()
         found.append(replay.scores)
     return found[0], found[1]
@@ -225,9 +236,8 @@ class Cheating(Walk):
 
     recorded: list[Mask]
 
-    def _draw(self, sampling: Node, size: int) -> list[Mask]:
-        super()._draw(sampling, size)
-        return self.recorded * self._draws
+    def _outcomes(self, records: Records) -> Outcomes:
+        return Outcomes(self.recorded, np.zeros(1), exact=False)
 
 
 def scores_with_recorded_coins(program: Written, pair: Pair, trials: int) -> tuple[Array, Array]:
@@ -253,10 +263,10 @@ def test_averaged_coins_never_exceed_the_true_epsilon_and_recorded_coins_do() ->
     Either bound is wrong with probability 1e-4; both levels are fixed.
     """
     node = PoissonSampled(Laplace("a", 1 / 5.5), 0.3)
-    program = in_batches(node, 1, "l1")
+    program = in_batches(node, 1, "l1", weights=np.ones(3))
     true = math.log(1 + 0.3 * math.expm1(5.5))
     pair = zeroed(CANARY[0].values, 0)
-    averaged = scores_of(program, ZERO_OUT, pair, 200_000)
+    averaged = scores_of(program, ZERO_OUT, pair, 200_000, "averaged(32)")
     bound = lower_bound_on_epsilon(averaged, 3.5, 0.0)
     assert 0.8 * true < bound <= true == pytest.approx(4.30, abs=0.01)
     recorded = scores_with_recorded_coins(program, pair, 200_000)
@@ -311,16 +321,49 @@ def test_a_step_of_two_releases_is_averaged_over_one_batch() -> None:
     np.testing.assert_allclose(walks[0].log_density, walks[1].log_density, rtol=1e-9)
 
 
-def test_the_average_is_the_mixture_in_the_limit() -> None:
-    """With 4,000 draws the averaged ratio is that of the exact mixture within 15%."""
+@pytest.mark.parametrize(("weights", "error"), [(None, 1e-9), (np.ones(3), 0.15)])
+def test_the_average_is_the_mixture(weights: Any, error: float) -> None:
+    """Exactly, where equal records stand for one another; with 4,000 draws within 15%."""
     node = PoissonSampled(Compose(Gaussian("a", 1), Gaussian("b", 1)), 0.4)
-    program = in_batches(node, 1, "l2", "ab")
+    program = in_batches(node, 1, "l2", "ab", weights)
     pair = zeroed(CANARY[0].values, 0)
     transcript = sampled(program, pair[0], ZERO_OUT, seed=2, trials=30).transcript
     scores = replayer(program, pair, ZERO_OUT, draws=4000).scores(transcript)
     a, b = (event.released[:, 0] for event in transcript)
     ratio = 0.6 + 0.4 * np.exp(a + b - 1)
-    np.testing.assert_allclose(np.exp(scores), ratio, rtol=0.15)
+    np.testing.assert_allclose(np.exp(scores), ratio, rtol=error)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [PoissonSampled(Gaussian("a", 1), 0.3), SampledWithoutReplacement(Gaussian("a", 1), 3, 7)],
+    ids=lambda node: node.name,
+)
+def test_outcomes_are_all_batches_by_their_counts(sampling: Node) -> None:
+    """Against all 2^7 batches one by one: how many of each of three kinds of records they hold."""
+    values = np.array([5.0, 1.0, 1.0, 5.0, 5.0, 5.0, 2.0])
+    found = enumerated(sampling, Records(values[:, None]))
+    assert found is not None
+    assert found.exact
+    numbers = {"PoissonSampled": lambda k: 0.3**k * 0.7 ** (7 - k)}
+    chance = numbers.get(sampling.name, lambda k: (k == 3) / math.comb(7, 3))
+    expected: dict[float, float] = {}
+    for members in itertools.product((False, True), repeat=7):
+        total = float(values @ np.array(members))
+        expected[total] = expected.get(total, 0.0) + chance(sum(members))
+    given: dict[float, float] = {}
+    for mask, log in zip(found.masks, found.logs, strict=True):
+        total = float(values @ mask[0])
+        given[total] = given.get(total, 0.0) + math.exp(log)
+    assert given == pytest.approx({k: v for k, v in expected.items() if v > 0}, rel=1e-12)
+
+
+def test_too_many_kinds_of_records_are_drawn_instead() -> None:
+    node = SampledWithoutReplacement(Gaussian("a", 1), 10, 20)
+    assert enumerated(node, Records(np.arange(20.0)[:, None])) is None
+    one = enumerated(node, Records(np.ones((20, 1))))
+    assert one is not None
+    assert (len(one.masks), float(one.logs[0])) == (1, 0.0)
 
 
 def test_an_equal_seed_does_not_bring_back_the_recorded_batch() -> None:

@@ -17,7 +17,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Compose, Gaussian, NonPrivate, Repeat
 from dpaudit.query import Array, Records
 from dpaudit.scope import Adjacency, Scope
-from mechanisms.diff2 import Diff2GD, diff2_gd, diff2_gd_program
+from mechanisms.diff2 import Diff2, diff2_gd, diff2_gd_program
 from mechanisms.diff2_noise import Noise, diff2_noise_paper, diff2_noise_tight
 from mechanisms.losses import LeastSquares, Logistic, WorstCase
 from tests.kernels_for_tests import ADD_REMOVE, REPLACE_ONE, ZERO_OUT, NoNoise, replayer, sampled
@@ -26,7 +26,7 @@ CLIENTS = (20, 20)
 MU = 3**-0.5
 
 
-def spec_setting(**changes: Any) -> Diff2GD:
+def spec_setting(**changes: Any) -> Diff2:
     """n_p = 20, P = 2, R = 20, T = 5, u = 1.25, (3, 1e-5): mu = .57735."""
     given = {
         "rounds": 20,
@@ -40,7 +40,7 @@ def spec_setting(**changes: Any) -> Diff2GD:
     return diff2_gd_program(Logistic(), 3, CLIENTS, **{**given, **changes})
 
 
-def plain(features: int = 2, clients: tuple[int, ...] = (3, 4), **changes: Any) -> Diff2GD:
+def plain(features: int = 2, clients: tuple[int, ...] = (3, 4), **changes: Any) -> Diff2:
     """A least-squares program with huge radii and some noise."""
     given: dict[str, Any] = {
         "loss": LeastSquares(),
@@ -53,7 +53,7 @@ def plain(features: int = 2, clients: tuple[int, ...] = (3, 4), **changes: Any) 
         "step_size": 0.05,
         "noise": Noise(0.1, 0.2),
     }
-    return Diff2GD(**{**given, **changes})
+    return Diff2(**{**given, **changes})
 
 
 def regression(n: int = 7, features: int = 2, seed: int = 0) -> Records:
@@ -130,7 +130,7 @@ def test_a_scope_the_noise_was_not_made_for_is_refused(scope: Scope) -> None:
         plain().declaration(scope)
 
 
-def first_step(program: Diff2GD, records: Records) -> Array:
+def first_step(program: Diff2, records: Records) -> Array:
     """x_1 - x_0 without noise."""
     return program.step_size * program.gradient_query(np.zeros((1, 2))).value(records)
 
@@ -138,7 +138,7 @@ def first_step(program: Diff2GD, records: Records) -> Array:
 # --- what it computes ----------------------------------------------------------------------------
 
 
-def gradient_descent(records: Records, program: Diff2GD) -> Array:
+def gradient_descent(records: Records, program: Diff2) -> Array:
     """Iterates x_0 .. x_R of plain gradient descent on the mean over clients."""
     sizes = program.client_sizes
     clients = np.split(records.values, np.cumsum(sizes)[:-1])

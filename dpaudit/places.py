@@ -1,0 +1,66 @@
+"""Places: the line of a program that asked a curator for something, as ``folder/file.py:12``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import PurePath
+from types import CodeType, FrameType
+
+LIBRARIES = frozenset({"dpaudit", "numpy", "scipy", "joblib"})
+
+
+def program_line() -> str:
+    """The innermost running line that is neither dpaudit's nor a library's; empty if none is."""
+    return next((_place(f, f.f_lineno) for f in _callers() if is_program(f)), "")
+
+
+def line_of_error(error: BaseException) -> str:
+    """The innermost line of a program that an error went through; empty if none is known."""
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        if is_program(trace.tb_frame):
+            found = _place(trace.tb_frame, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+def line_of_code(code: CodeType, module: str, line: int | None = None) -> str:
+    """A line (the first by default) of a function's code, its file named as its module is."""
+    return f"{_file(code.co_filename, module)}:{line or code.co_firstlineno}"
+
+
+def at(place: str) -> str:
+    """A place as the end of a message: `` (folder/file.py:12)``, or nothing."""
+    return f" ({place})" if place else ""
+
+
+def place_in(message: str) -> str:
+    """The place that ends a message (see :func:`at`); empty if none does."""
+    found = re.search(r"\((?:after )?([^()\s]+:\d+)\)$", message)
+    return found.group(1) if found else ""
+
+
+def is_program(frame: FrameType) -> bool:
+    """Whether a frame runs code of a user's project, by the name of its module."""
+    top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return top not in LIBRARIES and top not in sys.stdlib_module_names
+
+
+def _callers() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _place(frame: FrameType, line: int) -> str:
+    return line_of_code(frame.f_code, str(frame.f_globals.get("__name__", "")), line)
+
+
+def _file(filename: str, module: str) -> str:
+    """The end of a path that a dotted module name stands for: no folder of the user's shows."""
+    path = PurePath(filename)
+    depth = module.count(".") + (2 if path.stem == "__init__" else 1)
+    return "/".join(path.parts[-depth:])
