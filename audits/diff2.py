@@ -17,16 +17,38 @@ from dpaudit.audit.suite import Suite
 from dpaudit.query import Records
 from dpaudit.scope import Adjacency
 from mechanisms import diff2
-from mechanisms.diff2_framework import Diff2
+from mechanisms.diff2_framework import Diff2, LocalDescent
 from mechanisms.losses import WorstCase
 
 DIMENSION = 5
+TRIALS = 20_000
+LOCAL_TRIALS = 3_000  # each draws secret batches, and costs more
 
 
 def worst_case(program: Diff2, dimension: int = DIMENSION) -> Diff2:
     """The same program, noise and schedule on the loss that saturates every clip."""
     loss = WorstCase(size=dimension, curvature=program.difference_radius)
     return replace(program, loss=loss, features=0)
+
+
+def opposed(client_sizes: tuple[int, ...]) -> Neighbours:
+    """One record of the smallest client is +1 or -1, its fellow records are -1, others have none.
+
+    A local step's batch then moves by twice its radius over the batch size if it holds the record,
+    against the mean of the others: the pair that attains the one-step profile.
+    """
+    canary = sum(client_sizes[: int(np.argmin(client_sizes))])
+    first = np.zeros((sum(client_sizes), 1))
+    first[canary : canary + min(client_sizes)] = -1.0
+    second = first.copy()
+    first[canary] = 1.0
+    return Neighbours(
+        Records(first),
+        Records(second),
+        Adjacency.REPLACE_ONE,
+        "one record of the smallest client saturates every clip, with either sign, against its "
+        "fellow records; all other clients have zero gradient",
+    )
 
 
 def neighbours(client_sizes: tuple[int, ...]) -> Neighbours:
@@ -45,10 +67,13 @@ def neighbours(client_sizes: tuple[int, ...]) -> Neighbours:
 
 def suite(name: str, program: Diff2) -> Suite:
     """White-box audit of a DIFF2 program under replace_one."""
+    local = isinstance(program.routine, LocalDescent)
+    pair = opposed if local else neighbours
     return Suite(
         mechanism=name,
         program=worst_case(program),
-        neighbours=neighbours(program.client_sizes),
+        neighbours=pair(program.client_sizes),
+        trials=LOCAL_TRIALS if local else TRIALS,
     )
 
 
@@ -60,6 +85,7 @@ suites = [
         diff2.dp_gd,
         diff2.dp_gd_tight,
         diff2.diff2_gd_network,
+        diff2.diff2_bvr_local_sgd,
     )
 ]
-diff2_gd, diff2_gd_tight, dp_gd, dp_gd_tight, diff2_gd_network = suites
+diff2_gd, diff2_gd_tight, dp_gd, dp_gd_tight, diff2_gd_network, diff2_bvr_local_sgd = suites

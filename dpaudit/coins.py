@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpaudit.entitlement import Mask, sampling_numbers
 from dpaudit.errors import InvalidParameter
@@ -12,6 +13,7 @@ from dpaudit.nodes import Node, PoissonSampled
 from dpaudit.query import Array
 
 Generator = np.random.Generator
+Indices = NDArray[np.intp]
 
 
 def draw_batch(sampling: Node, trials: int, size: int, rng: Generator) -> Mask:
@@ -19,14 +21,28 @@ def draw_batch(sampling: Node, trials: int, size: int, rng: Generator) -> Mask:
 
     Equal generators give the records that two data sets share the same places in the batch.
     """
-    uniform = rng.random((size, trials)).T
     if isinstance(sampling, PoissonSampled):
-        return uniform < sampling_numbers(sampling)[0]
+        return sampling_numbers(sampling)[0] > rng.random((size, trials)).T
     batch_size = int(sampling_numbers(sampling)[0])
+    few = batch_size**2 <= size
+    members = (_distinct if few else _smallest)(trials, size, batch_size, rng)
     chosen = np.zeros((trials, size), dtype=bool)
-    order = np.argpartition(uniform, batch_size - 1, axis=1)
-    np.put_along_axis(chosen, order[:, :batch_size], True, axis=1)
+    np.put_along_axis(chosen, members, True, axis=1)
     return chosen
+
+
+def _smallest(trials: int, size: int, batch_size: int, rng: Generator) -> Indices:
+    """The records with the smallest of independent uniform numbers."""
+    uniform = rng.random((size, trials)).T
+    return np.argpartition(uniform, batch_size - 1, axis=1)[:, :batch_size]
+
+
+def _distinct(trials: int, size: int, batch_size: int, rng: Generator) -> Indices:
+    """Records drawn with replacement, anew wherever two are the same: at most about half are."""
+    members = rng.integers(0, size, (trials, batch_size))
+    while (repeated := (np.diff(np.sort(members, axis=1)) == 0).any(axis=1)).any():
+        members[repeated] = rng.integers(0, size, (int(repeated.sum()), batch_size))
+    return members
 
 
 def public_value(value: Any) -> Array:

@@ -1,6 +1,6 @@
-"""DIFF2-GD and DP-GD: private gradient descent by noised gradients and gradient differences.
+"""DIFF2-GD, DP-GD and DIFF2-BVR-L-SGD on the RAND data, with their claims.
 
-Source: Murata and Suzuki 2023, Algorithms 1 to 3 and Proposition 4.1.
+Source: Murata and Suzuki 2023, Algorithms 1 to 4, Propositions 4.1 and 5.1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from dpaudit.query import Array, Records
 from dpaudit.rules.convert import gaussian_mu
 from dpaudit.scope import central
 from mechanisms import randhie
-from mechanisms.diff2_framework import Diff2, Trained, schedule, smallest_total
+from mechanisms.diff2_bvr_noise import Plan, diff2_bvr_noise_paper
+from mechanisms.diff2_framework import Diff2, LocalDescent, Trained, schedule, smallest_total
 from mechanisms.diff2_noise import CALIBRATIONS
 from mechanisms.losses import Logistic, Loss, SoftplusNetwork, mean_value, squared_gradient_norm
 
@@ -99,6 +100,14 @@ def _evaluate(loss: Loss, target: str, intercept: str, trained: Trained) -> tupl
     return (*metrics, Metric("squared gradient norm of the output", gradient, False, note))
 
 
+def _covered(program: Diff2) -> tuple[str, ...]:
+    server = f"{program.rounds} noisy gradient or gradient-difference releases"
+    if not isinstance(program.routine, LocalDescent):
+        return (server,)
+    local = (program.routine.steps - 1) * program.rounds
+    return server, f"{local} noisy local gradient differences on secret batches, one client a round"
+
+
 def _mechanism(
     name: str, title: str, program: Diff2, claims: tuple[Claim, ...], target: str, intercept: str
 ) -> Mechanism:
@@ -107,7 +116,7 @@ def _mechanism(
         unit_entity="row of the data (a person-year)",
         data="RAND Health Insurance Experiment",
         unit_bound=f"one row; a person contributes up to {randhie.ROWS_PER_PERSON_AT_MOST} rows",
-        covered=(f"{program.rounds} noisy gradient or gradient-difference releases",),
+        covered=_covered(program),
         uncovered=("evaluation on 4,038 hold-out rows, treated as public",),
         invariants=("the number of records and each client's number of records",),
         notes=(*randhie.CAVEATS, "step size, radii and rounds were chosen without the data"),
@@ -156,6 +165,24 @@ def _network() -> Diff2:
         gradient_radius=3.0,
         difference_radius=10.0,
         step_size=0.05,
+    )
+
+
+def _bvr() -> Diff2:
+    """Local steps on batches of 13, the most that the printed closed form allows here."""
+    plan = Plan(BLOCK, CLIENTS, rounds=20, restart_every=5, steps=5, batch_size=13)
+    noise, sigma = diff2_bvr_noise_paper(EPSILON, DELTA, plan)
+    return Diff2(
+        loss=Logistic(),
+        features=10,
+        client_sizes=(BLOCK,) * CLIENTS,
+        rounds=plan.rounds,
+        restart_every=plan.restart_every,
+        gradient_radius=math.sqrt(10),
+        difference_radius=2.5,
+        step_size=0.4,
+        noise=noise,
+        routine=LocalDescent(plan.steps, plan.batch_size, sigma, radius=2.5),
     )
 
 
@@ -210,8 +237,18 @@ diff2_gd_network = _mechanism(
     "none",
 )
 
+diff2_bvr_local_sgd = _mechanism(
+    "diff2_bvr_local_sgd",
+    "DIFF2-BVR-L-SGD, logistic regression, constants as printed",
+    _bvr(),
+    (Claim(ApproxDP(EPSILON, DELTA), by=f"{PAPER}, Propositions 5.1 and E.2"),),
+    "any_visit",
+    "ones",
+)
+
 __all__ = [
     "Diff2",
+    "diff2_bvr_local_sgd",
     "diff2_gd",
     "diff2_gd_network",
     "diff2_gd_program",
