@@ -124,7 +124,7 @@ def largest_batch(epsilon: object, delta: object, plan: Plan) -> int:
     n, steps = plan.smallest, plan.steps * plan.turns
     cubic = n * (at * (alpha - 1) / (4 * (4 + math.e) * alpha**3 * steps)) ** (1 / 3)
     limits = (2 * n / (3 * alpha**2), cubic, n / (2 * math.e * alpha))
-    return math.floor(min(limits) * (1 - 1e-12))
+    return int(min(limits) * (1 - 1e-12))
 
 
 def local_node(plan: Plan, sigma: Number) -> Node:
