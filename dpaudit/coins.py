@@ -24,7 +24,7 @@ def draw_batch(sampling: Node, trials: int, size: int, rng: Generator) -> Mask:
     if isinstance(sampling, PoissonSampled):
         return sampling_numbers(sampling)[0] > rng.random((size, trials)).T
     batch_size = int(sampling_numbers(sampling)[0])
-    few = batch_size**2 <= size
+    few = 4 * batch_size <= size
     members = (_distinct if few else _smallest)(trials, size, batch_size, rng)
     chosen = np.zeros((trials, size), dtype=bool)
     np.put_along_axis(chosen, members, True, axis=1)
@@ -38,11 +38,19 @@ def _smallest(trials: int, size: int, batch_size: int, rng: Generator) -> Indice
 
 
 def _distinct(trials: int, size: int, batch_size: int, rng: Generator) -> Indices:
-    """Records drawn with replacement, anew wherever two are the same: at most about half are."""
-    members = rng.integers(0, size, (trials, batch_size))
-    while (repeated := (np.diff(np.sort(members, axis=1)) == 0).any(axis=1)).any():
-        members[repeated] = rng.integers(0, size, (int(repeated.sum()), batch_size))
-    return members
+    """The first ``batch_size`` different ones of records drawn with replacement."""
+    drawn = rng.integers(0, size, (trials, batch_size + batch_size**2 // size + 8))
+    while True:
+        order = np.argsort(drawn, axis=1, kind="stable")
+        values = np.take_along_axis(drawn, order, axis=1)
+        new = np.ones(drawn.shape, dtype=bool)
+        new[:, 1:] = values[:, 1:] != values[:, :-1]
+        fresh = np.empty_like(new)
+        np.put_along_axis(fresh, order, new, axis=1)
+        kept = fresh & (np.cumsum(fresh, axis=1) <= batch_size)
+        if (np.count_nonzero(kept, axis=1) == batch_size).all():
+            return drawn[kept].reshape(trials, batch_size)
+        drawn = np.concatenate([drawn, rng.integers(0, size, (trials, batch_size))], axis=1)
 
 
 def public_value(value: Any) -> Array:

@@ -18,6 +18,7 @@ from dpaudit.scope import Adjacency
 
 Array: TypeAlias = NDArray[np.float64]
 Norm: TypeAlias = Literal["l1", "l2"]
+FEW_KINDS = 16
 SMALLEST_RADIUS = 1e-250
 MOST_RECORDS = 2.0**60
 
@@ -173,13 +174,23 @@ class ClippedMean:
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """The weighted sum of clipped rows, shape (trials, d)."""
         weights = self.public_weights(len(records)) * records.present
+        if chosen is not None:
+            return self._batch_value(records, chosen, weights)
         values, origin = records.distinct()
-        if chosen is None:
-            totals: Any = np.bincount(origin, weights=weights, minlength=len(values))
-            return _total("n,tnd->td", totals, self._clipped(values))
-        if len(values) > len(records) // 2:
-            return _total("tn,tnd->td", weights * chosen, self._clipped(records.values))
-        totals = (weights * chosen) @ np.eye(len(values))[origin]
+        totals: Any = np.bincount(origin, weights=weights, minlength=len(values))
+        return _total("n,tnd->td", totals, self._clipped(values))
+
+    def _batch_value(self, records: Records, chosen: NDArray[np.bool_], weights: Array) -> Array:
+        """The sum over a batch: of few kinds of rows, each with a total, or of its rows."""
+        values, origin = records.distinct()
+        if len(values) > FEW_KINDS:
+            if len(chosen) > 1 or not chosen.any():
+                return _total("tn,tnd->td", weights * chosen, self._clipped(records.values))
+            members = np.flatnonzero(chosen[0])
+            rows = self._clipped(records.values[members])
+            return _total("n,tnd->td", weights[members], rows)
+        kinds = (np.flatnonzero((origin == k) & records.present) for k in range(len(values)))
+        totals = np.stack([_weighed(chosen, kind, weights, self.weights) for kind in kinds], axis=1)
         return _total("tn,tnd->td", totals, self._clipped(values))
 
     @property
@@ -219,6 +230,16 @@ class ClippedMean:
             largest = np.abs(self.public_weights(size)).max() * self.radius
             # The bound on the sum is free of the number of records, which can be private.
             return np.where(np.isfinite(largest * MOST_RECORDS), factor * largest, np.inf)
+
+
+def _weighed(
+    chosen: NDArray[np.bool_], kind: NDArray[np.intp], weights: Array, stated: Array | None
+) -> Array:
+    """The total weight of a batch's records of one kind, shape (trials,)."""
+    members = chosen[:, kind]
+    if stated is None and len(kind):
+        return np.asarray(weights[kind[0]] * np.count_nonzero(members, axis=1))
+    return members @ weights[kind]
 
 
 def _radius(radius: Any) -> Array:

@@ -77,7 +77,7 @@ def load(target: Any, intercept: Any) -> Any:
     return randhie.load(target=target, preprocessing="public", clients=CLIENTS, intercept=intercept)
 
 
-def _records(target: str, intercept: str) -> Records:
+def records(target: str, intercept: str) -> Records:
     return Records(load(target, intercept).train)
 
 
@@ -86,7 +86,7 @@ def _holdout(target: str, intercept: str) -> Array:
     return np.asarray(load(target, intercept).holdout)
 
 
-def _evaluate(loss: Loss, target: str, intercept: str, trained: Trained) -> tuple[Metric, ...]:
+def evaluate(loss: Loss, target: str, intercept: str, trained: Trained) -> tuple[Metric, ...]:
     """Loss of the released models on the hold-out rows, which are treated as public."""
     rows = _holdout(target, intercept)
     start = loss.initial(rows.shape[1] - 1, 1, 0)
@@ -129,8 +129,8 @@ def _mechanism(
         scope=REPLACE_ONE,
         claims=claims,
         setting=setting,
-        records=partial(_records, target, intercept),
-        evaluate=partial(_evaluate, program.loss, target, intercept),
+        records=partial(records, target, intercept),
+        evaluate=partial(evaluate, program.loss, target, intercept),
     )
 
 
