@@ -238,6 +238,7 @@ class Replay:
     ``violations`` are deterministic findings, one line each.
     ``residuals``: per label (trials, uses, d), the noise on the data set the transcript came from.
     ``opposite``: what the noise would have been on the other data set, shaped alike.
+    ``places``: per label, the line of the program that released it first.
     """
 
     scores: Array
@@ -245,6 +246,7 @@ class Replay:
     violations: tuple[str, ...]
     residuals: dict[str, Array]
     opposite: dict[str, Array]
+    places: dict[str, str]
 
 
 PRIVATE_COIN = "a public coin is drawn in a way that depends on the private records"
@@ -287,7 +289,12 @@ class Replayer:
 
         Errors: Diverged, as :meth:`scores`.
         """
-        (first, output), (second, other) = (self._walk(r, transcript) for r in self._pair)
+        first, second = (self.walk(records, transcript) for records in self._pair)
+        return self.compared(first, second, own)
+
+    def compared(self, one: tuple[Walk, Any], two: tuple[Walk, Any], own: int) -> Replay:
+        """What two walks of one transcript, with their outputs, say: see :meth:`inspect`."""
+        first, second = one[0], two[0]
         with np.errstate(invalid="ignore"):
             scores = first.log_density - second.log_density
         for a, b in zip(first.visits, second.visits, strict=True):
@@ -296,16 +303,17 @@ class Replayer:
         return Replay(
             scores=np.where(np.isnan(scores), 0.0, scores),
             attack=f"averaged({self._draws})" if first.averaged else "exact",
-            violations=(
-                *_violations(first.visits, second.visits),
-                *([] if _equal(first.redrawn, second.redrawn) else [PRIVATE_COIN]),
-                *([] if _equal(output, other) else [PRIVATE_OUTPUT]),
-            ),
+            violations=(*_violations(first.visits, second.visits), *disclosures(one, two)),
             residuals=_stacked(walked),
             opposite=_stacked(other_walk),
+            places={visit.label: visit.place for visit in reversed(walked.visits)},
         )
 
-    def _walk(self, records: Records, transcript: Transcript) -> tuple[Walk, Any]:
+    def walk(self, records: Records, transcript: Transcript) -> tuple[Walk, Any]:
+        """The walk of one data set along a transcript, and the program's output.
+
+        Errors: Diverged, as :meth:`scores`.
+        """
         walk = Walk(
             self._declaration,
             self._scope,
@@ -317,6 +325,20 @@ class Replayer:
         output = self._program.run(walk)
         walk.finish()
         return walk, output
+
+
+def disclosures(first: tuple[Walk, Any], second: tuple[Walk, Any]) -> tuple[str, ...]:
+    """What two walks of one transcript, with their outputs, show of their records beside values."""
+    found: dict[str, None] = {}
+    for a, b in zip(first[0].visits, second[0].visits, strict=True):
+        if (a.scale != b.scale)[a.on].any():
+            text = f"release {a.label!r}: its sensitivity depends on the private records"
+            found[text + at(a.place)] = None
+    if not _equal(first[0].redrawn, second[0].redrawn):
+        found[PRIVATE_COIN] = None
+    if not _equal(first[1], second[1]):
+        found[PRIVATE_OUTPUT] = None
+    return tuple(found)
 
 
 def _stacked(walk: Walk) -> dict[str, Array]:
@@ -333,10 +355,6 @@ def _violations(first: Sequence[Visit], second: Sequence[Visit]) -> tuple[str, .
     found: dict[str, None] = {}
     for a, b in zip(first, second, strict=True):
         where = at(a.place)
-        if (a.scale != b.scale)[a.on].any():
-            found[f"release {a.label!r}: its sensitivity depends on the private records{where}"] = (
-                None
-            )
         if a.mixes or b.mixes:
             found[f"release {a.label!r}: a record changes another record's vector{where}"] = None
         stated = np.minimum(a.sensitivity, b.sensitivity)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -113,6 +115,31 @@ def verified(rows: Sequence[Mapping[str, Any]]) -> None:
 Report = Callable[[str, int, int], None]
 
 
+@dataclass
+class Pace:
+    """Time left, from what was done since the first look: an earlier run's batches cost nothing."""
+
+    clock: Callable[[], float] = time.monotonic
+    _first: tuple[float, int] | None = field(default=None, init=False)
+
+    def left(self, done: int, total: int) -> str:
+        """Words like ", 40 s left"; empty before there is a pace, and at the end."""
+        now = self.clock()
+        if self._first is None:
+            self._first = now, done
+        start, before = self._first
+        if done <= before or done >= total:
+            return ""
+        return f", {_duration((now - start) / (done - before) * (total - done))} left"
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(minutes)} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
 @contextmanager
 def progress() -> Iterator[Report]:
     """A progress bar on a terminal, a line now and then elsewhere; always standard error."""
@@ -133,19 +160,24 @@ def _bars(console: Console) -> Iterator[Report]:
 
         def report(name: str, done: int, total: int) -> None:
             if name not in tasks:
-                tasks[name] = p.add_task(f"attacking {name}", total=total)
+                # What an earlier run stored is no part of this one's speed.
+                tasks[name] = p.add_task(f"attacking {name}", total=total, completed=done)
             p.update(tasks[name], completed=done)
 
         yield report
 
 
 def _lines(console: Console) -> Report:
-    last = [0.0]
+    last = [-math.inf]
+    paces: dict[str, Pace] = {}
 
     def report(name: str, done: int, total: int) -> None:
+        left = paces.setdefault(name, Pace()).left(done, total)
         now = time.monotonic()
         if done == total or now - last[0] > PLAIN_SECONDS:
             last[0] = now
-            console.print(f"attacking {name}: {done} of {total} batches", highlight=False)
+            console.print(
+                f"attacking {name}: {done} of {total} batches{left}", markup=False, highlight=False
+            )
 
     return report

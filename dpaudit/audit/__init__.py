@@ -1,1 +1,45 @@
-"""Audits: neighbours, attacks, estimators, conformance checks, the engine and the verdict."""
+"""Audits: neighbours, attacks, estimators, conformance checks, the engine and the verdict.
+
+The entry points for a user's own code are loaded when first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpaudit.audit.blackbox.entry import audit_function
+    from dpaudit.audit.blackbox.result import FunctionAudit
+    from dpaudit.audit.blackbox.search import DomainAudit, audit_domain
+    from dpaudit.audit.verdict import Verdict
+    from dpaudit.nodes import RenyiDP as RDP
+
+__all__ = [
+    "RDP",
+    "DomainAudit",
+    "FunctionAudit",
+    "Verdict",
+    "audit_domain",
+    "audit_function",
+]
+
+_HOMES = {
+    "RDP": ("dpaudit.nodes", "RenyiDP"),
+    "DomainAudit": ("dpaudit.audit.blackbox.search", "DomainAudit"),
+    "FunctionAudit": ("dpaudit.audit.blackbox.result", "FunctionAudit"),
+    "Verdict": ("dpaudit.audit.verdict", "Verdict"),
+    "audit_domain": ("dpaudit.audit.blackbox.search", "audit_domain"),
+    "audit_function": ("dpaudit.audit.blackbox.entry", "audit_function"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -79,6 +79,7 @@ class ReplayTask:
             violations=replay.violations,
             executed=unused_releases(sampler),
             labels=list(kept),
+            lines=[replay.places[label] for label in kept],
             residuals=list(kept.values()),
         )
 
@@ -97,6 +98,7 @@ def _row(
     violations: Sequence[str] = (),
     executed: Sequence[str] = (),
     labels: Sequence[str] = (),
+    lines: Sequence[str] = (),
     residuals: Sequence[Array] = (),
 ) -> dict[str, Any]:
     """One batch's arrays; the engine wants every one to lead with the trials axis."""
@@ -106,6 +108,7 @@ def _row(
         "violations": violations,
         "executed": executed,
         "labels": labels,
+        "lines": lines,
     }
     return {
         "scores": scores,
@@ -150,32 +153,38 @@ def attack(
     jobs: int = 1,
     store: Path | None = None,
     progress: Progress | None = None,
+    observe: Sequence[str] | Callable[[Any], Array] | None = None,
 ) -> Attacked:
     """Run a suite: ``trials`` test trials a side, and a fifth as many for training.
 
+    ``observe``: what the attacker sees, where that is less than the transcript: labels of
+    releases, or a function of the program's output (see :mod:`dpaudit.audit.observed`).
     ``error`` is the false-alarm rate of the statistical conformance checks together;
     ``implementation`` the digests of the sources by name: a batch stored under other sources is
     not taken for one of these.
     Errors: InvalidParameter where the audited program declares something else than the mechanism,
     or the data sets are neighbours under another adjacency.
     """
-    adjacency, tried = mechanism.scope.adjacency, suite.neighbours.adjacency
-    if adjacency is not tried:
-        raise InvalidParameter(
-            f"suite of {mechanism.name!r}: its data sets are neighbours under {tried}; the "
-            f"mechanism's scope says {adjacency}"
+    if observe is not None:
+        from dpaudit.audit.observed import attack_observed
+
+        return attack_observed(
+            mechanism,
+            suite,
+            observe,
+            seed=seed,
+            index=index,
+            trials=trials,
+            jobs=jobs,
+            progress=progress,
         )
-    declaration = suite.program.declaration(mechanism.scope)
-    if declaration != mechanism.declaration:
-        raise InvalidParameter(
-            f"suite of {mechanism.name!r}: its program declares other noise than the mechanism"
-        )
+    declaration = checked_declaration(mechanism, suite)
     certified = suite.trials if trials is None else trials
     training = max(200, certified // 5)
     task = ReplayTask(
         suite.program, declaration, mechanism.scope, suite.neighbours.pair, suite.kernels
     )
-    batches = _batches(index, training, certified)
+    batches = batches_of(index, training, certified)
     identity = _identity(mechanism, suite, seed, implementation or {})
     stored = None if store is None else AuditStore(store, identity)
     results = run_batches(
@@ -190,7 +199,27 @@ def attack(
     return attacked if stored is None else replace(attacked, stored=stored.place)
 
 
-def _batches(index: int, training: int, certified: int) -> list[Batch]:
+def checked_declaration(mechanism: Mechanism, suite: Suite) -> Node:
+    """The declaration that a suite's program and its mechanism share.
+
+    Errors: as :func:`attack`.
+    """
+    adjacency, tried = mechanism.scope.adjacency, suite.neighbours.adjacency
+    if adjacency is not tried:
+        raise InvalidParameter(
+            f"suite of {mechanism.name!r}: its data sets are neighbours under {tried}; the "
+            f"mechanism's scope says {adjacency}"
+        )
+    declaration = suite.program.declaration(mechanism.scope)
+    if declaration != mechanism.declaration:
+        raise InvalidParameter(
+            f"suite of {mechanism.name!r}: its program declares other noise than the mechanism"
+        )
+    return declaration
+
+
+def batches_of(index: int, training: int, certified: int) -> list[Batch]:
+    """The batches of one audit: training and test trials of either side."""
     sizes = ((TRAINING, training), (TEST, certified))
     return [
         batch
@@ -238,7 +267,7 @@ def _collect(
     findings = _deterministic(stopped, violations, executed)
     scores = {} if stopped else _scores(results)
     residuals = {} if stopped else _residuals(ordered)
-    findings += check_residuals(residuals, error) if residuals else ()
+    findings += _placed(check_residuals(residuals, error), ordered) if residuals else ()
     return Attacked(
         suite=suite,
         trials=certified,
@@ -248,6 +277,20 @@ def _collect(
         training=None if stopped else TrainingScores(scores[TRAINING, 0], scores[TRAINING, 1]),
         test=None if stopped else TestScores(scores[TEST, 0], scores[TEST, 1]),
         findings=tuple(findings),
+    )
+
+
+def _placed(
+    findings: Sequence[Finding], ordered: Sequence[Mapping[str, Any]]
+) -> tuple[Finding, ...]:
+    """The findings, what is broken with the line that released its label."""
+    row = next(row for row in ordered if row["labels"].size)
+    lines = dict(zip(map(str, row["labels"][0]), map(str, row["lines"][0]), strict=True))
+    return tuple(
+        replace(f, detail=f.detail + at(lines.get(f.check.partition(" of ")[2], "")))
+        if f.status == "broken"
+        else f
+        for f in findings
     )
 
 
@@ -264,7 +307,7 @@ def _scores(results: Mapping[tuple[int, ...], Mapping[str, Any]]) -> dict[tuple[
     Infinite scores become finite: no threshold lies between two infinities.
     """
     return {
-        (part, side): _tidy(
+        (part, side): tidy(
             [results[k]["scores"] for k in sorted(results) if k[1:3] == (side, part)]
         )
         for part in (TRAINING, TEST)
@@ -272,7 +315,8 @@ def _scores(results: Mapping[tuple[int, ...], Mapping[str, Any]]) -> dict[tuple[
     }
 
 
-def _tidy(scores: list[Array]) -> Array:
+def tidy(scores: list[Array]) -> Array:
+    """Scores of several batches as one array, finite and rounded (see :func:`_scores`)."""
     finite: Array = np.clip(np.concatenate(scores), -LARGEST_SCORE, LARGEST_SCORE)
     return finite.round(SCORE_DECIMALS)
 

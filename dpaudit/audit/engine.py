@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from dpaudit.audit.streams import Streams
+from dpaudit.audit.workers import finished
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.store import Arrays, AuditStore, Key, leading
 
 MAXIMUM_BATCHES = 10**6
+SMALLEST_TASK, LARGEST_TASK = 10**4, 10**6
+TASKS = 32
 _WORD = 2**32
 _SEED_BITS = 128
 
@@ -40,8 +42,6 @@ Task: TypeAlias = Callable[[Batch, np.random.Generator], Arrays]
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (batches done, batches in all) whenever the first grows."""
 
-Results: TypeAlias = Generator[tuple[Key, Arrays], None, None]
-
 
 def plan(audit_index: int, side: int, part: int, trials: int, batch_trials: int) -> list[Batch]:
     """Batches of at most ``batch_trials``, ``trials`` in all; keys (audit, side, part, batch).
@@ -63,6 +63,16 @@ def plan(audit_index: int, side: int, part: int, trials: int, batch_trials: int)
         Batch((audit_index, side, part, index), min(batch_trials, trials - start))
         for index, start in enumerate(starts)
     ]
+
+
+def task_trials(trials: int) -> int:
+    """Trials a batch that keep workers busy: ``trials`` / 32 within [10^4, 10^6].
+
+    It depends on ``trials`` alone, never on the workers: the batches are part of the result.
+    Errors: InvalidParameter for trials < 1.
+    """
+    _check_integer(trials, "trials", 1)
+    return min(LARGEST_TASK, max(SMALLEST_TASK, -(-trials // TASKS)))
 
 
 def generator(root_seed: int, key: Key) -> np.random.Generator:
@@ -92,21 +102,29 @@ def run_batches(
 
     Batches found in ``store`` with the right number of trials are taken from it; the others are
     run and stored one by one as they finish, so that an interrupted run resumes.  ``jobs`` = 1
-    runs in this process; more use joblib's active backend (loky unless the caller configured
-    another); -1 means all cores.  The task must be picklable and must not change itself.
+    runs in this process; more use joblib's active backend: loky unless the caller configured
+    another (``joblib.parallel_config(backend="dask")``, where the cluster decides how many); -1
+    means all cores.  Batches that a dying worker process took along are run again.  The task must
+    be picklable and must not change itself.  Batches with the same draws are refused: they would
+    count one trial twice (see :class:`~dpaudit.audit.streams.Streams`).
 
-    Errors: InvalidParameter for repeated keys or arrays of another length than the batch's;
-    whatever the task raises, a DpauditError as itself, without a worker's traceback.
+    Errors: InvalidParameter for repeated keys, repeated draws, or arrays of another length than
+    the batch's; WorkersLost; whatever the task raises, a DpauditError as itself, without a
+    worker's traceback.
     """
     _check_run(batches, root_seed, jobs)
-    report = progress or _silent
+    report, streams = progress or _silent, Streams(len(batches))
     done = _stored(batches, store)
+    for key, arrays in done.items():
+        streams.add(key, arrays)
     if done:
         report(len(done), len(batches))
     missing = [batch for batch in batches if batch.key not in done]
     try:
-        with closing(_finished(_Work(task, root_seed), missing, jobs)) as finished:
-            for key, arrays in finished:
+        with closing(finished(_Work(task, root_seed), missing, jobs)) as results:
+            for batch, arrays in results:
+                key = batch.key
+                streams.add(key, arrays)
                 if store is not None:
                     store.put(key, arrays)
                 done[key] = arrays
@@ -123,14 +141,14 @@ class _Work:
     task: Task
     root_seed: int
 
-    def __call__(self, batch: Batch) -> tuple[Key, Arrays]:
+    def __call__(self, batch: Batch) -> Arrays:
         arrays = self.task(batch, generator(self.root_seed, batch.key))
         if leading(arrays) != batch.trials:
             raise InvalidParameter(
                 f"batch {batch.key}: the task returned {leading(arrays)} trials, not {batch.trials}"
             )
         # C order, as a stored batch is read back: sums must not depend on the memory layout.
-        return batch.key, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
 def _stored(batches: Sequence[Batch], store: AuditStore | None) -> dict[Key, Arrays]:
@@ -143,35 +161,6 @@ def _stored(batches: Sequence[Batch], store: AuditStore | None) -> dict[Key, Arr
         for batch, arrays in found.items()
         if arrays is not None and leading(arrays) == batch.trials
     }
-
-
-def _finished(work: _Work, batches: list[Batch], jobs: int) -> Results:
-    """Results as they finish, in any order."""
-    if jobs == 1 or len(batches) <= 1:
-        yield from map(work, batches)
-        return
-    import joblib
-
-    calls = (joblib.delayed(work)(batch) for batch in batches)
-    backend, _ = joblib.parallel.get_active_backend()
-    if backend.supports_return_generator:
-        yield from _streamed(joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls))
-        return
-    # Backends that cannot stream (multiprocessing, Ray): a round at a time, so that all is stored.
-    with joblib.Parallel(n_jobs=jobs) as parallel:
-        while chunk := list(islice(calls, 2 * joblib.effective_n_jobs(jobs))):
-            yield from parallel(chunk)
-
-
-def _streamed(results: Results) -> Results:
-    """The same results; on an interruption the workers stop without a word."""
-    try:
-        for result in results:  # noqa: UP028 (delegating would close them before the filter)
-            yield result
-    finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # joblib counts results nobody took
-            results.close()
 
 
 def _silent(done: int, total: int) -> None:

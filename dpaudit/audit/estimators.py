@@ -22,17 +22,15 @@ import numpy.typing as npt
 from scipy.special import betaincc, betainccinv, ndtri
 
 from dpaudit.arithmetic import exact
+from dpaudit.audit.thresholds import at_most, candidates
 from dpaudit.errors import InvalidParameter
 
 FloatArray = npt.NDArray[np.float64]
 
 MAXIMUM_TRIALS = 10**9
 MINIMUM_ERROR = 1e-100
-TIE_TOLERANCE = 1e-9
 TRAINING_ERROR = 0.16
 MAXIMUM_MU = 1e6
-_CANDIDATES = 2_048
-_RANKS = 600
 _PRECISIONS = (128, 512, 4_096)
 
 
@@ -231,11 +229,11 @@ def choose_threshold(training: TrainingScores, delta: float, trials: int, error:
     slack, rate = float(_delta(delta)), _error_rate(error)
     _, total = _count(0, trials, "trials")
     null, alternative = np.sort(training.null), np.sort(training.alternative)
-    candidates = _candidates(alternative, null)
-    positive = _predicted(null.size - _at_most(null, candidates), null.size, total, rate)
-    negative = _predicted(_at_most(alternative, candidates), alternative.size, total, rate)
+    thresholds = candidates(alternative, null)
+    positive = _predicted(null.size - at_most(null, thresholds), null.size, total, rate)
+    negative = _predicted(at_most(alternative, thresholds), alternative.size, total, rate)
     ratios = np.maximum((1 - slack - negative) / positive, (1 - slack - positive) / negative)
-    return float(candidates[np.argmax(ratios)])
+    return float(thresholds[np.argmax(ratios)])
 
 
 def strongest_epsilon(trials: int, delta: float, error: float) -> float:
@@ -314,37 +312,6 @@ def _gaussian_profile(mu: Any, epsilon: Any) -> Any:
     root_two = (mu * 0 + 2).sqrt()
     lower, upper = ((epsilon / mu + shift) / root_two for shift in (-mu / 2, mu / 2))
     return (lower.erfc() - epsilon.exp() * upper.erfc()) / 2
-
-
-def _candidates(alternative: FloatArray, null: FloatArray) -> FloatArray:
-    """Thresholds worth trying, between neighbouring sorted scores; never empty."""
-    scores = np.unique(np.concatenate([alternative, null]))
-    below, above = scores[:-1], scores[1:]
-    size = np.minimum(np.abs(below), np.abs(above))
-    distinct = above / 2 - below / 2 > TIE_TOLERANCE / 2 * np.maximum(1.0, size)
-    below, above = below[distinct], above[distinct]
-    if below.size == 0:
-        return scores[-1:]
-    if below.size > _CANDIDATES:
-        kept = _tail_ranks(alternative, null, above)
-        below, above = below[kept], above[kept]
-    middle = below / 2 + above / 2
-    return np.asarray(np.where((below <= middle) & (middle < above), middle, below))
-
-
-def _tail_ranks(alternative: FloatArray, null: FloatArray, above: FloatArray) -> Any:
-    """Indices of gaps: those that leave k null scores above or k alternative ones below."""
-    ranks = np.unique(np.geomspace(1, max(alternative.size, null.size), _RANKS).astype(int)) - 1
-    highest_null = null[::-1][ranks[ranks < null.size]]
-    lowest_alternative = alternative[ranks[ranks < alternative.size]]
-    after_null = np.searchsorted(above, highest_null, "right")
-    before_alternative = np.searchsorted(above, lowest_alternative, "left")
-    edges = np.concatenate([after_null, before_alternative])
-    return np.unique(np.clip(edges, 0, above.size - 1))
-
-
-def _at_most(ordered: FloatArray, thresholds: FloatArray) -> FloatArray:
-    return np.searchsorted(ordered, thresholds, "right").astype(np.float64)
 
 
 def _predicted(errors: FloatArray, training: int, trials: int, error: float) -> FloatArray:

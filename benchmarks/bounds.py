@@ -1,0 +1,382 @@
+"""Bounds side by side: ours, jax-privacy's and privacy-estimates', on the same draws in one run.
+
+The others live in an environment of their own, made here when it is missing, and answer through a
+child process (benchmarks/bounds_others.py).  Bounds are printed with the share of runs in which
+they exceed the truth; a ratio compares ours with the best of theirs that never did so too often.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from audits.blackbox import catalogue
+from benchmarks.side_by_side import (
+    ENVIRONMENT,
+    ERROR,
+    Bench,
+    Bounds,
+    Others,
+    Row,
+    Sides,
+    environment,
+    say,
+    timed,
+)
+from dpaudit.audit import audit_function
+from dpaudit.audit.bands import score_band
+from dpaudit.audit.betting import bets_against, parameter_lower, play
+from dpaudit.audit.canaries import audit_one_run, audit_scores
+from dpaudit.audit.estimators import Counts, TestScores, count_errors
+from dpaudit.audit.joint import joint_epsilon_lower
+from dpaudit.audit.power import information_limit, trials_needed
+from dpaudit.audit.region import ApproxRegion
+from dpaudit.audit.selection import (
+    Sizes,
+    Tails,
+    choose_declared,
+    epsilon_needed,
+    gaussian_tails,
+)
+from dpaudit.nodes import ApproxDP
+from dpaudit.terminal import Pace
+
+SPLIT = (
+    "jax Clopper-Pearson, all thresholds", "jax Clopper-Pearson, split",
+    "privacy-estimates beta, split",
+)  # fmt: skip
+Draw = Callable[[np.random.Generator, int], Sides]
+# Not bounds: above the truth far more often than they say.
+ESTIMATES = ("jax epsilon_from_gdp", "privacy-estimates jeffreys, split")
+FIXED = ("jax Clopper-Pearson, fixed event", "privacy-estimates beta, fixed event")
+ONE_RUN = ("jax one run, all thresholds", "jax one run, split")
+# Measured at 4, 25 and 250 times the others' time: asked where that is bearable.
+SLOW = {"jax Clopper-Pearson, 100 splits": 10_000, "jax one run f-DP, split": 1_000}
+FULL = {10_000: 41, 100_000: 21, 1_000_000: 11}
+CANARIES = {1_000: 21, 10_000: 11, 100_000: 5}
+
+
+def affordable(tools: Iterable[str], size: int) -> list[str]:
+    """The tools, and those slow ones that a sample of this size can bear."""
+    return [
+        *tools,
+        *(tool for tool, most in SLOW.items() if size <= most and "one run" not in tool),
+    ]
+
+
+# --- two samples ---------------------------------------------------------------------------------
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """mu of the Gaussian mechanism that is (epsilon, delta)-DP with equality."""
+
+    def excess(mu: float) -> float:
+        hits, alarms = ndtr(mu / 2 - epsilon / mu), ndtr(-mu / 2 - epsilon / mu)
+        return float(hits - math.exp(epsilon) * alarms - delta)
+
+    return float(brentq(excess, 1e-3, 50))
+
+
+def gaussian_bounds(bench: Bench) -> list[dict[str, Any]]:
+    """The Gaussian (1, 1e-5): scores only, and with its densities declared."""
+    epsilon, delta = 1.0, 1e-5
+    mu, limits = gaussian_mu(epsilon, delta), []
+    for size, full in FULL.items():
+        sizes, tails = Sizes(size, size), gaussian_tails(mu)
+        limit = information_limit(tails, sizes, delta, ERROR).limit
+        limits.append({"setting": f"Gaussian (1, 1e-5), {size:,} a side", "limit": limit})
+        for rng in bench.repeat(full, f"Gaussian, {size:,} draws a side"):
+            sides = gaussian_sides(rng, mu, size)
+            event = choose_declared(tails, sizes, ERROR, epsilon_needed(delta))
+            ours = score_bounds(sides, delta)
+            ours["dpaudit, declared densities"] = declared(sides, tails, delta)
+            tools = affordable([*SPLIT, *ESTIMATES, *FIXED], size)
+            theirs = bench.others.ask(sides, delta, tools, event.threshold)
+            bench.add(f"Gaussian (1, 1e-5), {size:,} a side", epsilon, ours, theirs)
+    return limits
+
+
+def declared(sides: Sides, tails: Tails, delta: float) -> tuple[float, float]:
+    """The joint bound at the event that the declared densities say is best, with its seconds."""
+    sizes = Sizes(sides[0].size, sides[1].size)
+
+    def bound() -> float:
+        event = choose_declared(tails, sizes, ERROR, epsilon_needed(delta))
+        return joint_epsilon_lower(count_errors(TestScores(*sides), event.threshold), delta, ERROR)
+
+    return timed(bound)
+
+
+def gaussian_sides(rng: np.random.Generator, mu: float, size: int) -> Sides:
+    """Log-likelihood ratios of N(mu, 1) against N(0, 1)."""
+    return rng.normal(mu**2 / 2, mu, size), rng.normal(-(mu**2) / 2, mu, size)
+
+
+def score_bounds(sides: Sides, delta: float) -> Bounds:
+    """What our entry point and our band make of two samples of scores."""
+    claim = ApproxDP(1, delta)
+    return {
+        "dpaudit audit_scores": timed(lambda: audit_scores(*sides, claim=claim).epsilon_lower),
+        "dpaudit band": timed(lambda: score_band(TestScores(*sides), ERROR).epsilon_lower(delta)),
+    }
+
+
+def laplace_sides(rng: np.random.Generator, size: int) -> Sides:
+    """Scores of Laplace(1) on counts one apart."""
+    first, second = (np.clip(1 - 2 * rng.laplace(side, 1, size), -1, 1) for side in (0, 1))
+    return first, second
+
+
+def response_sides(rng: np.random.Generator, size: int) -> Sides:
+    """Scores of randomised response at epsilon 3."""
+    truth = 1 / (1 + math.exp(-3))
+    first, second = (np.where(rng.random(size) < rate, 3.0, -3.0) for rate in (truth, 1 - truth))
+    return first, second
+
+
+def no_sides(rng: np.random.Generator, size: int) -> Sides:
+    """Scores that say nothing."""
+    return rng.normal(size=size), rng.normal(size=size)
+
+
+def validity(bench: Bench) -> None:
+    """Share of runs above the truth, where the truth is known."""
+    delta = 1e-5
+    response = math.log(math.exp(3) - delta * (1 + math.exp(3)))
+    nulls = (
+        ("epsilon 0", no_sides, 0.0),
+        ("Laplace(1)", laplace_sides, 1 + 2 * math.log1p(-delta)),
+        ("randomised response, epsilon 3", response_sides, response),
+    )
+    for name, draw, truth in nulls:
+        for size in (200, 2_000):
+            setting = f"{name}, {size:,} a side"
+            for rng in bench.repeat(200, setting):
+                sides = draw(rng, size)
+                ours = score_bounds(sides, delta)
+                theirs = bench.others.ask(sides, delta, [*SPLIT, *ESTIMATES])
+                bench.add(setting, truth, ours, theirs)
+
+
+# --- draws needed --------------------------------------------------------------------------------
+
+
+def laplace_tails() -> Tails:
+    """Events of Laplace(1) at distance 1: score 1 - 2 x between its two atoms."""
+    at = np.linspace(0, 1, 401)[::-1]
+    hits, alarms = 1 - np.exp(-at) / 2, np.exp(at - 1) / 2
+    return Tails(1 - 2 * at - 1e-9, hits, alarms)
+
+
+def laplace_draws(bench: Bench) -> dict[str, Any]:
+    """Draws a side to show 0.8 of Laplace(1) in three of four runs."""
+    wanted, power = 0.8, 0.75
+    tails, needed = laplace_tails(), epsilon_needed(0.0)
+    predicted = trials_needed(tails, wanted, ERROR, needed, power) or 1
+    event = choose_declared(tails, Sizes(predicted, predicted), ERROR, needed)
+    rates, runs = (event.rate, event.other_rate), max(40, round(200 * bench.share))
+    rng = np.random.default_rng([bench.seed, 800])
+
+    def shown(size: int) -> float:
+        counts = np.stack([rng.binomial(size, rate, runs) for rate in rates], axis=1)
+        pairs, times = np.unique(counts, axis=0, return_counts=True)
+        found = [
+            joint_epsilon_lower(Counts(alarms, size, size - hits, size), 0.0, ERROR) >= wanted
+            for hits, alarms in pairs.tolist()
+        ]
+        return float(np.sum(times * found) / runs)
+
+    sizes = sorted({round(predicted * factor) for factor in (0.97, 1.0, 1.03, 1.06)})
+    powers = {size: shown(size) for size in sizes}
+    fixed = next((size for size, share in powers.items() if share >= power), None)
+    stops = [stopping(rates, wanted, rng) for _ in range(runs)]
+    return {
+        "wanted": wanted,
+        "predicted": predicted,
+        "fixed": fixed,
+        "power_at": powers,
+        "anytime": float(np.quantile(stops, power)),
+        "theirs": theirs_at_laplace(bench, wanted),
+    }
+
+
+def stopping(rates: tuple[float, float], wanted: float, rng: np.random.Generator) -> int:
+    """Pairs until the bet against ``wanted`` has won; looked at every 20."""
+    placed = bets_against(
+        [ApproxRegion(wanted, 0.0)], [wanted], pairs=1_000, error=ERROR, expected=rates
+    )
+    tally = placed.start()
+    while parameter_lower(placed, tally, ERROR) < wanted and tally.pairs < 20_000:
+        tally = play(placed, tally, *(rng.random(20) < rate for rate in rates))
+    return tally.pairs
+
+
+def theirs_at_laplace(bench: Bench, wanted: float) -> dict[str, dict[int, float]]:
+    """Share of runs in which each of the other tools shows ``wanted``, by draws a side."""
+    found: dict[str, dict[int, float]] = {}
+    for size in (900, 1_400, 2_000, 2_868, 4_000):
+        shown: dict[str, list[bool]] = {}
+        for rng in bench.repeat(60, f"Laplace, {size:,} draws a side"):
+            answers = bench.others.ask(laplace_sides(rng, size), 0.0, [*SPLIT, *FIXED], 1 - 1e-9)
+            for tool, answer in answers.items():
+                shown.setdefault(tool, []).append(answer.get("bound", 0.0) >= wanted)
+        for tool, hits in shown.items():
+            found.setdefault(tool, {})[size] = float(np.mean(hits))
+    return found
+
+
+# --- one run -------------------------------------------------------------------------------------
+
+
+def one_run_bound(
+    bench: Bench, rng: np.random.Generator, size: int, draw: Draw, delta: float
+) -> tuple[Bounds, dict[str, Any]]:
+    """Labels drawn and committed to, scores of one run, and everybody's bound."""
+    audit = audit_one_run(size, claim=ApproxDP(4, delta))
+    with tempfile.TemporaryDirectory() as folder:
+        labels = audit.commit(Path(folder) / "labels.json", seed=int(rng.integers(2**63)))
+        sides = draw(rng, size)
+        scores = np.where(labels.included, *sides)
+        ours = {"dpaudit audit_one_run": timed(lambda: audit.bound(scores).epsilon_lower)}
+    tools = [*ONE_RUN, *(t for t, most in SLOW.items() if "one run" in t and size <= most)]
+    split = scores[labels.included], scores[~labels.included]
+    return ours, bench.others.ask(split, delta, tools)
+
+
+def one_run(bench: Bench) -> None:
+    """Gaussian (4, 1e-5), no family assumed; and randomised response, where nothing may exceed."""
+    epsilon, delta = 4.0, 1e-5
+    mu = gaussian_mu(epsilon, delta)
+
+    def gaussians(rng: np.random.Generator, size: int) -> Sides:
+        return rng.normal(mu, 1, size), rng.normal(0, 1, size)
+
+    for size, full in CANARIES.items():
+        setting = f"one run, Gaussian (4, 1e-5), {size:,} canaries"
+        for rng in bench.repeat(full, setting):
+            bench.add(setting, epsilon, *one_run_bound(bench, rng, size, gaussians, delta))
+    setting = "one run, randomised response, epsilon 3, 1,000 canaries"
+    for rng in bench.repeat(100, setting):
+        bench.add(setting, 3.0, *one_run_bound(bench, rng, 1_000, response_sides, delta))
+
+
+# --- detection -----------------------------------------------------------------------------------
+
+
+def detection(bench: Bench, trials: int) -> dict[str, Any]:
+    """The project's own black-box set through `audit_function`, at refute_at = 0.05."""
+    cases, pace, start = catalogue(), Pace(), time.perf_counter()
+    refuted: dict[str, bool] = {}
+    for index, case in enumerate(cases):
+        say(f"detection: {index} of {len(cases)} cases{pace.left(index, len(cases))}")
+        found = audit_function(
+            case.mechanism, case.d0, case.d1,
+            claim=case.claim, trials=trials, refute_at=ERROR, seed=bench.seed,
+        )  # fmt: skip
+        refuted[case.name] = str(found.verdict) in ("refuted", "alarm")
+    wrong = [case.name for case in cases if not case.correct]
+    right = [case.name for case in cases if case.correct]
+    return {
+        "trials": trials,
+        "bugs": len(wrong),
+        "found": sum(refuted[name] for name in wrong),
+        "missed": [name for name in wrong if not refuted[name]],
+        "correct": len(right),
+        "flagged": [name for name in right if refuted[name]],
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+
+
+# --- what is printed -----------------------------------------------------------------------------
+
+
+def invalid(rows: Iterable[Row]) -> set[str]:
+    """Tools above the truth, in some setting, more often than 5% plus two standard errors."""
+    limits = ((row, 2 * math.sqrt(ERROR * (1 - ERROR) / max(len(row.bounds), 1))) for row in rows)
+    return {row.tool for row, margin in limits if row.above > ERROR + margin}
+
+
+def ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Ours over the best valid one of theirs, setting by setting."""
+    refused, found = invalid(rows), []
+    for setting in dict.fromkeys(row.setting for row in rows):
+        here = [row for row in rows if row.setting == setting and row.bounds]
+        best = max(
+            (row for row in here if not row.ours and row.tool not in refused),
+            key=lambda row: row.median, default=None,
+        )  # fmt: skip
+        if best is None or best.truth == 0:
+            continue
+        found += [
+            {"setting": setting, "tool": row.tool, "best_of_theirs": best.tool,
+             "ratio": row.median / best.median if best.median > 0 else math.inf}
+            for row in here if row.ours
+        ]  # fmt: skip
+    return found
+
+
+def text(results: dict[str, Any]) -> str:
+    """The results as lines."""
+    lines = [f"{'setting':52} {'tool':42} {'median':>7} {'above':>6} {'seconds':>8}"]
+    for row in results["bounds"]:
+        numbers = f"{row['median']:7.3f} {row['above_truth']:6.1%} {row['seconds']:8.3f}"
+        failed = f"  {row['failed']}" if row["failed"] else ""
+        lines.append(f"{row['setting']:52} {row['tool']:42} {numbers}{failed}")
+    lines += ["", "ratios to the best of the others that keeps its error rate"]
+    for row in results["ratios"]:
+        lines.append(
+            f"{row['setting']:52} {row['tool']:30} {row['ratio']:6.2f} x {row['best_of_theirs']}"
+        )
+    rest = ("limits", "above_too_often", "laplace_draws", "detection")
+    lines += ["", *(f"{key}: {json.dumps(results[key])}" for key in rest if key in results)]
+    return "\n".join(lines)
+
+
+SECTIONS = ("gaussian", "validity", "laplace", "one_run", "detection")
+
+
+def main() -> int:
+    """Measure, print a table (or JSON with ``--json``)."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--share", type=float, default=1.0, help="share of the repetitions")
+    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
+    parser.add_argument("--trials", type=int, default=10_000, help="draws a side for detection")
+    parser.add_argument("--others", type=Path, default=ENVIRONMENT, help="their environment")
+    parser.add_argument("--alone", action="store_true", help="leave the others out")
+    options = parser.parse_args()
+    python = None if options.alone else environment(options.others)
+    results: dict[str, Any] = {}
+    with Others(python) as others:
+        bench = Bench(others, options.seed, options.share)
+        if "gaussian" in options.sections:
+            results["limits"] = gaussian_bounds(bench)
+        if "validity" in options.sections:
+            validity(bench)
+        if "laplace" in options.sections:
+            results["laplace_draws"] = laplace_draws(bench)
+        if "one_run" in options.sections:
+            one_run(bench)
+    if "detection" in options.sections:
+        results["detection"] = detection(bench, options.trials)
+    rows = list(bench.rows.values())
+    results["bounds"] = [row.to_json() for row in rows]
+    results["ratios"], results["above_too_often"] = ratios(rows), sorted(invalid(rows))
+    sys.stdout.write((json.dumps(results) if options.json else text(results)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

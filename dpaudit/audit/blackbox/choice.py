@@ -1,0 +1,174 @@
+"""Which events go to the test, and what share of the error each may spend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.blackbox.cells import batches_of, measured, threshold_batches
+from dpaudit.audit.blackbox.draws import Draws, TrainingDraws, joined
+from dpaudit.audit.blackbox.events import Event, Measurement, Member, Relation
+from dpaudit.audit.blackbox.evidence import Batch, Candidate, Edge, ranked
+from dpaudit.audit.blackbox.features import About, Depth, Feature, features_of, raw_columns
+from dpaudit.audit.blackbox.learned import learned_batches
+from dpaudit.audit.blackbox.mirror import Complement, Without
+
+Array = npt.NDArray[Any]
+CHOSEN_SHARE = 0.85
+NOVEL_SHARE = 0.05
+CANONICAL_SHARE = 0.10
+REVEALED_SHARE = 0.20
+MOST_EVENTS = 6
+PLAIN_PENALTY = 0.0
+FEATURE_PENALTY = 1.5
+FAVOUR = 0.8
+MIRRORED = 0.9
+SETTLED = 6.0
+SCORED_FEATURES = 24
+MOST_SEEN_VALUES = 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """An event, the side it favours, the share of the error it spends, and where it comes from."""
+
+    event: Event
+    favours: int
+    share: float
+    origin: str
+    mirror: Event | None = None
+
+
+def candidates(
+    first: TrainingDraws,
+    second: TrainingDraws,
+    edge: Edge,
+    test_trials: int,
+    depth: Depth = Depth.BITS,
+) -> list[Candidate]:
+    """The strongest event of every family, simple ones first and learned ones where needed."""
+    features = features_of(first, depth)
+    batches = [batch for f in features for batch in _batches(f, first, second)]
+    found = ranked(batches, edge, test_trials, len(features) * 8)
+    if first.columns == 1 or (found and found[0].evidence > 2 * SETTLED):
+        return found
+    used = _useful(features, found, first)
+    scores = list(learned_batches(first, second, used, raw_columns(first)))
+    learned = ranked(scores, edge, test_trials, len(scores) * 2)
+    return sorted([*found, *learned], key=lambda c: -c.evidence)
+
+
+def scored_candidates(
+    score: Measurement, first: TrainingDraws, second: TrainingDraws, edge: Edge, test_trials: int
+) -> list[Candidate]:
+    """The strongest thresholds and atoms of one score."""
+    batches = list(threshold_batches(measured(score, first, second), "score", PLAIN_PENALTY))
+    return ranked(batches, edge, test_trials, MOST_EVENTS)
+
+
+def _batches(
+    feature: Feature | About, first: TrainingDraws, second: TrainingDraws
+) -> Iterator[Batch]:
+    sides = measured(feature, first, second)
+    plain = PLAIN_PENALTY if feature.words.startswith("output ") else FEATURE_PENALTY
+    yield from batches_of(sides, feature.words, plain=plain, ordered=not feature.is_code)
+
+
+def _useful(
+    features: Sequence[Feature | About], found: Sequence[Candidate], draws: TrainingDraws
+) -> list[Feature]:
+    """Raw columns, then the features whose events showed most."""
+    raw = [Feature("column", (i,)) for i in raw_columns(draws)]
+    named = {f.words: f for f in features if isinstance(f, Feature) and not f.is_code}
+    best = dict.fromkeys(c.family.rpartition(" ")[0] for c in found)
+    others = [named[name] for name in best if name in named and named[name] not in raw]
+    return raw + others[:SCORED_FEATURES]
+
+
+def mirrored(found: Sequence[Candidate]) -> list[Candidate]:
+    """The best event of either side as one question.
+
+    An event that favours P is one whose complement favours Q; the less likely of both is taken.
+    """
+    best: dict[int, Candidate] = {}
+    for candidate in found:
+        event, side = candidate.event, candidate.favours
+        if candidate.chance > 0.5:
+            event, side = Complement(event), 1 - side
+        if candidate.evidence > 0:
+            best.setdefault(side, replace(candidate, event=event, favours=side))
+    if len(best) < 2:
+        return []
+    first, second = best[0], best[1]
+    events = Without(first.event, second.event), Without(second.event, first.event)
+    evidence = MIRRORED * math.hypot(first.evidence, second.evidence)
+    return [Candidate(events[0], 0, evidence, "mirrored", first.chance, events[1])]
+
+
+def chosen(found: Sequence[Candidate], total: float = CHOSEN_SHARE) -> list[Question]:
+    """The best few, each with a share that falls exponentially with what it is behind the best."""
+    few = found[:MOST_EVENTS]
+    if not few:
+        return []
+    weights = np.exp([FAVOUR * min(c.evidence - few[0].evidence, 0.0) for c in few])
+    shares = total * weights / weights.sum()
+    return [
+        Question(c.event, c.favours, float(share), "training", c.mirror)
+        for c, share in zip(few, shares, strict=True)
+    ]
+
+
+def novel(first: TrainingDraws, second: TrainingDraws) -> list[Question]:
+    """Outputs unlike any training draw: rare events that training need not have seen."""
+    events = list(_novel_events(joined([first, second], TrainingDraws)))
+    return [
+        Question(event, side, NOVEL_SHARE / (2 * len(events)), "unlike all training draws")
+        for event in events
+        for side in (0, 1)
+    ]
+
+
+def _novel_events(draws: TrainingDraws) -> Iterator[Event]:
+    yield Outlying.of(draws)
+    row = Feature("row") if draws.columns > 1 else Feature("column", (0,))
+    seen = np.unique(row(draws))
+    if seen.size <= min(MOST_SEEN_VALUES, math.isqrt(draws.trials) * 4):
+        yield Member(row, Relation.NOT_AMONG, seen)
+
+
+@dataclass(frozen=True, eq=False)
+class Outlying:
+    """Some output lies outside ``low`` to ``high``, far beyond what training draws took."""
+
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, draws: TrainingDraws) -> Outlying:
+        """Three times the range of the finite values, column by column."""
+        finite = np.where(np.isfinite(draws.values), draws.values.astype(float), np.nan)
+        empty = np.isnan(finite).all(axis=0)
+        low = np.where(empty, -np.inf, np.nanmin(np.where(empty, 0.0, finite), axis=0))
+        high = np.where(empty, np.inf, np.nanmax(np.where(empty, 0.0, finite), axis=0))
+        with np.errstate(invalid="ignore"):
+            width = np.where(empty, 0.0, high - low)
+        return cls(low - width, high + width)
+
+    @property
+    def words(self) -> str:
+        return "some output is far outside the range of all training draws"
+
+    @property
+    def code(self) -> str:
+        if self.low.size > 4:
+            return ""
+        return f"((x < {self.low.tolist()}) | (x > {self.high.tolist()})).any(1)"
+
+    def __call__(self, draws: Draws) -> Array:
+        x = draws.values
+        return np.asarray(((x < self.low) | (x > self.high)).any(axis=1))

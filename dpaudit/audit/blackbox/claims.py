@@ -1,0 +1,251 @@
+"""A claim as what is tested: its region, its parameter, and lower bounds in its own measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from functools import cached_property
+from math import inf, log, log1p
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.blackbox.evidence import Edge
+from dpaudit.audit.estimators import (
+    MINIMUM_ERROR,
+    Counts,
+    epsilon_lower,
+    mu_lower,
+    proportion_upper,
+)
+from dpaudit.audit.joint import (
+    joint_epsilon_lower,
+    joint_mu_lower,
+    joint_rho_lower,
+    region_p_value,
+)
+from dpaudit.audit.region import (
+    ApproxRegion,
+    GaussianRegion,
+    Region,
+    RenyiRegion,
+    region_of,
+    zcdp_region,
+)
+from dpaudit.audit.verdict import rho_of_rates
+from dpaudit.claim import Claim
+from dpaudit.errors import InvalidParameter
+from dpaudit.nodes import GDP, ZCDP, ApproxDP, Node, PureDP, RenyiDP
+
+LARGEST = 50.0
+QUICK_SHARE = 0.05
+ROOM = 1.1
+CLOSE = 1.2
+ERRORS = tuple(10.0 ** (-k / 2) for k in range(3, 31))
+STEPS = 14
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts of one event in the direction that it favours."""
+
+    hits: int
+    trials: int
+    other_hits: int
+    other_trials: int
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.other_hits, self.other_trials, self.trials - self.hits, self.trials)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The claim under test: ``claimed`` is its epsilon, rho or mu; ``region`` what it allows."""
+
+    guarantee: Node
+    region: Region
+    measure: str
+    claimed: float
+    delta: float
+    family: Callable[[float], Region]
+
+    @property
+    def words(self) -> str:
+        return Claim(self.guarantee, by="the caller").text
+
+    def p_value(self, tally: Tally, enough: float) -> float:
+        """P-value of the claim for an event fixed before its trials.
+
+        The smaller of two, each divided by its share (a union bound): from Clopper-Pearson boxes,
+        which are quick, and from the exact joint test, left out where the boxes give ``enough`` or
+        the counts lie so close to the claim that it could not matter.
+        """
+        quick = min(1.0, box_p_value(tally, self.region) / QUICK_SHARE)
+        if quick <= enough or not self._is_close(tally):
+            return quick
+        joint = region_p_value(
+            tally.hits,
+            tally.trials,
+            tally.other_hits,
+            tally.other_trials,
+            self.region,
+            max(min(1e-9, enough / 100), MINIMUM_ERROR),
+        )
+        return min(quick, joint / (1 - QUICK_SHARE))
+
+    def _is_close(self, tally: Tally) -> bool:
+        """Whether the joint test could decide what boxes cannot: 1.2 standard errors beyond."""
+        return self.edge.evidence_of(*astuple(tally)) > CLOSE
+
+    @cached_property
+    def edge(self) -> Edge:
+        """The boundary of the claim's region."""
+        return Edge(self.region)
+
+    def lower(self, tallies: Sequence[Tally], errors: Sequence[float]) -> float:
+        """Lower bound in the claim's measure, wrong with probability at most the sum of ``errors``.
+
+        As for the p-value, Clopper-Pearson bounds have a share of each error; the joint bound, for
+        the first event only, has the rest and is left out where they show more than is claimed.
+        """
+        pairs = list(zip(tallies, errors, strict=True))
+        quick = max(self.quick_lower(tally, error * QUICK_SHARE) for tally, error in pairs)
+        return quick if quick > ROOM * self.claimed else max(quick, self._joint(*pairs[0]))
+
+    def epsilon_lower(self, tallies: Sequence[Tally], errors: Sequence[float]) -> float:
+        """Lower bound on epsilon at the claim's delta (0 if it has none), free of families."""
+        if self.measure == "epsilon":
+            return self.lower(tallies, errors)
+        pairs = zip(tallies, errors, strict=True)
+        return max(epsilon_lower(t.counts, 0.0, error).epsilon_lower for t, error in pairs)
+
+    def quick_lower(self, tally: Tally, error: float) -> float:
+        """Lower bound from Clopper-Pearson bounds alone, wrong with probability ``error``."""
+        if self.measure == "mu":
+            return mu_lower(tally.counts, error).mu_lower
+        if self.measure == "epsilon":
+            return epsilon_lower(tally.counts, self.delta, error).epsilon_lower
+        if self.measure == "renyi_epsilon":
+            return renyi_lower(tally, float(self.guarantee.parameters["order"]), error)
+        rates = mu_lower(tally.counts, error)
+        return rho_of_rates(rates.false_positive_rate_upper, rates.false_negative_rate_upper)
+
+    def _joint(self, tally: Tally, error: float) -> float:
+        rest = error * (1 - QUICK_SHARE)
+        if self.measure == "mu":
+            return joint_mu_lower(tally.counts, rest)
+        if self.measure == "epsilon":
+            return joint_epsilon_lower(tally.counts, self.delta, rest)
+        if self.measure == "renyi_epsilon":
+            return self.quick_lower(tally, rest)
+        return joint_rho_lower(tally.counts, rest)
+
+    def smallest_showable(self, trials: int, error: float) -> float:
+        """The smallest true value that the best event would refute the claim with, half the time.
+
+        The best event lies on the edge of the region of that value; its likelihood ratio against
+        the claim must reach the level of ``error``.  A prediction, not a bound; inf if none does.
+        """
+        from scipy.special import ndtri
+
+        edge, level = self.edge, -float(ndtri(error))
+        q = edge.q[:: 4 if self.measure in ("epsilon", "mu") else 20]
+
+        def shown(value: float) -> bool:
+            p = self.family(value).largest(q)
+            return bool(np.max(edge.evidence(p * trials, trials, q * trials, trials)) >= level)
+
+        low, high = self.claimed, max(2 * self.claimed, 0.1)
+        while not shown(high):
+            low, high = high, 2 * high
+            if high > 2 * LARGEST:
+                return inf
+        for _ in range(STEPS):
+            if high - low <= 1e-3 * high:
+                break
+            middle = (low + high) / 2
+            low, high = (low, middle) if shown(middle) else (middle, high)
+        return high
+
+
+def target_of(claim: object) -> Target:
+    """What a node or :class:`dpaudit.claim.Claim` asks to be tested.
+
+    Errors: InvalidParameter for anything but PureDP, ApproxDP, ZCDP, RenyiDP or GDP.
+    """
+    node = claim.guarantee if isinstance(claim, Claim) else claim
+    if not isinstance(node, (PureDP, ApproxDP, ZCDP, RenyiDP, GDP)):
+        raise InvalidParameter(
+            f"claim = {claim!r}: expected PureDP, ApproxDP, ZCDP, RenyiDP or GDP of dpaudit.nodes"
+        )
+    region = region_of(node)
+    if isinstance(node, GDP):
+        return Target(node, region, "mu", _float(node.mu), 0.0, GaussianRegion)
+    if isinstance(node, ZCDP):
+        return Target(node, region, "rho", _float(node.rho), 0.0, zcdp_region)
+    if isinstance(node, RenyiDP):
+        order = _float(node.order)
+        return Target(
+            node,
+            region,
+            "renyi_epsilon",
+            _float(node.epsilon),
+            0.0,
+            lambda value: RenyiRegion((order,), (value,)),
+        )
+    delta = region.delta if isinstance(region, ApproxRegion) else 0.0
+    return Target(
+        node,
+        region,
+        "epsilon",
+        _float(node.epsilon),
+        delta,
+        lambda value: ApproxRegion(value, delta),
+    )
+
+
+def box_p_value(tally: Tally, region: Region) -> float:
+    """The smallest of a row of errors at which a Clopper-Pearson box lies outside the region.
+
+    P[E] >= p and Q[E] <= q hold together except with probability e (e / 2 each); the boxes of
+    smaller errors hold those of larger ones, so the smallest e that leaves the region is a p-value.
+    """
+    smallest = 1.0
+    for error in ERRORS:
+        p = 1 - proportion_upper(tally.trials - tally.hits, tally.trials, error / 2)
+        q = proportion_upper(tally.other_hits, tally.other_trials, error / 2)
+        if p <= float(region.largest(np.array([q]))[0]) * (1 + 1e-12):
+            break
+        smallest = error
+    return smallest
+
+
+def renyi_lower(tally: Tally, order: float, error: float) -> float:
+    """Lower bound on the Renyi divergence of one order, wrong with probability ``error`` at most.
+
+    P[E] >= p and Q[E] <= q hold together (Clopper-Pearson at ``error`` / 2 each); data processing
+    gives D >= D_order((p, 1 - p) || (q, 1 - q)), which grows with p and falls with q where p > q.
+    The same with the complement.  Rounded down; at least 0.
+    Source: van Erven and Harremoes (2014), Theorem 9.
+    """
+    p = 1 - proportion_upper(tally.trials - tally.hits, tally.trials, error / 2)
+    q = proportion_upper(tally.other_hits, tally.other_trials, error / 2)
+    if not 0 < q < p <= 1:
+        return 0.0
+    forward = _two_point(p, q, order)
+    return max(0.0, max(forward, _two_point(1 - q, 1 - p, order)) * (1 - 1e-9) - 1e-12)
+
+
+def _two_point(p: float, q: float, order: float) -> float:
+    if p >= 1 or q >= 1:
+        return -log(q) if p >= 1 else 0.0
+    terms = (
+        order * log(p) + (1 - order) * log(q),
+        order * log1p(-p) + (1 - order) * log1p(-q),
+    )
+    return float(np.logaddexp(*terms)) / (order - 1)
+
+
+def _float(value: Any) -> float:
+    return float(value)

@@ -1,0 +1,239 @@
+"""`audit_function`: a claim about any function that draws, tested on two data sets."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.blackbox.canonical import canonical_events, revealed_pair
+from dpaudit.audit.blackbox.choice import (
+    CANONICAL_SHARE,
+    NOVEL_SHARE,
+    REVEALED_SHARE,
+    SETTLED,
+    Question,
+    chosen,
+    mirrored,
+    novel,
+)
+from dpaudit.audit.blackbox.claims import Tally
+from dpaudit.audit.blackbox.draws import Draws, TestDraws, TrainingDraws, alike, fitted, joined
+from dpaudit.audit.blackbox.events import Event
+from dpaudit.audit.blackbox.findings import (
+    SINGLE,
+    Finding,
+    is_dependent,
+    probe,
+    shared_in_single_calls,
+    stream_findings,
+)
+from dpaudit.audit.blackbox.judge import Counted, Examined, report
+from dpaudit.audit.blackbox.result import FunctionAudit
+from dpaudit.audit.blackbox.sampler import (
+    CallFailed,
+    Calls,
+    Mechanism,
+    Part,
+    Sampler,
+    checked_mechanism,
+    pieces_for,
+)
+from dpaudit.audit.blackbox.terms import Attack, Terms, checked_terms
+from dpaudit.errors import InvalidParameter
+
+Array = npt.NDArray[Any]
+
+
+SINGLE_TRIALS = 4_000
+FIRST_PART, MORE_PART = 0.10, 0.10
+LEAST_TRAINING = 200
+TRAINING_CALLS, TEST_CALLS = 4, 8
+BOUNDED_EVENTS = 3
+
+
+def audit_function(
+    mechanism: Mechanism,
+    d0: Any,
+    d1: Any,
+    *,
+    claim: Any,
+    trials: int,
+    confidence: float = 0.95,
+    refute_at: float = 1e-4,
+    seed: int,
+    attack: Attack = None,
+) -> FunctionAudit:
+    """Test a claim about a mechanism on the neighbouring data sets ``d0`` and ``d1``.
+
+    ``mechanism(data, rng, size)`` returns independent outputs of shape (size,) or (size, k), NaN
+    for no output.  ``claim``: PureDP, ApproxDP, ZCDP, RenyiDP or GDP.  ``trials``: draws a side in
+    all.  Events are chosen on training draws and counted on test draws; those fixed beforehand on
+    all.  One error budget is split over all events and both directions (Bonferroni, with weights
+    that no test draw has influenced), each tested exactly against the claim's region.
+
+    ``attack``: None for all events; "rounded" for those that outlive rounding outputs to 36 bits
+    (plain samplers of doubles leak below that, and are refuted otherwise); or a function of the
+    outputs that returns one score each, large where it looks like ``d0``: then its thresholds are
+    the only events chosen on training draws.
+
+    Errors: InvalidParameter for bad arguments, and for a mechanism that always raises or returns
+    wrong shapes; the message names the call.
+    Source: Ding, Wang, Wang, Zhang and Kifer (2018); Berger and Boos (1994) for the test.
+    """
+    terms = checked_terms(claim, trials, confidence, refute_at, seed, attack)
+    sampler = Sampler(checked_mechanism(mechanism), (d0, d1), terms.seed)
+    started, before = perf_counter(), _fingerprint(d0, d1)
+    examined = _examine(sampler, terms)
+    if _fingerprint(d0, d1) != before:
+        raise InvalidParameter("mechanism: it changes its data set; give it one that it copies")
+    return report(sampler, terms, examined, perf_counter() - started)
+
+
+def _examine(sampler: Sampler, terms: Terms) -> Examined:
+    """Probe, then train and test; again with calls of size 1 if large calls prove unusable."""
+    probed = probe(sampler)
+    findings = list(probed.findings)
+    if probed.calls is Calls.MANY:
+        try:
+            examined = _train_and_test(sampler, terms, terms.trials)
+            findings += examined.findings
+        except CallFailed:
+            findings.append(Finding.RAISES)
+        if not SINGLE & set(findings):
+            return replace(examined, findings=tuple(findings))
+    single = replace(sampler, run=1, calls=Calls.SINGLE)
+    again = _train_and_test(single, terms, min(terms.trials, SINGLE_TRIALS))
+    return replace(again, findings=tuple(dict.fromkeys([*findings, *again.findings])))
+
+
+def _train_and_test(sampler: Sampler, terms: Terms, trials: int) -> Examined:
+    edge = terms.target.edge
+    calls = [_training_calls(sampler, side, Part.TRAINING, _first_part(trials)) for side in (0, 1)]
+    findings = _stream_findings(sampler, calls)
+    if SINGLE & set(findings) and sampler.calls is Calls.MANY:
+        return Examined((), tuple(findings), 0, 0)
+    first, second = alike(*(joined(parts, TrainingDraws) for parts in calls))
+    found = terms.candidates(first, second, edge, trials - first.trials)
+    if found and found[0].evidence < SETTLED and trials >= 10 * LEAST_TRAINING:
+        more = int(trials * MORE_PART)
+        extra = [_training_calls(sampler, side, Part.MORE_TRAINING, more) for side in (0, 1)]
+        parts = [joined([*a, *b], TrainingDraws) for a, b in zip(calls, extra, strict=True)]
+        first, second = alike(*parts)
+        found = terms.candidates(first, second, edge, trials - first.trials)
+    fixed = _fixed(first, sampler.data, terms)
+    if terms.target.measure == "epsilon":
+        found = sorted([*found, *mirrored(found)], key=lambda c: -c.evidence)
+    share = 1 - NOVEL_SHARE - sum(question.share for question in fixed)
+    asked = chosen(found, share) + novel(first, second)
+    counted, dependent = _test(sampler, asked, fixed, (first, second), trials - first.trials)
+    findings += [Finding.DEPENDENT] if dependent else []
+    return Examined(tuple(counted), tuple(findings), trials, first.trials)
+
+
+def _first_part(trials: int) -> int:
+    return max(int(trials * FIRST_PART), min(trials // 2, LEAST_TRAINING))
+
+
+def _training_calls(sampler: Sampler, side: int, part: Part, trials: int) -> list[Draws]:
+    return list(sampler.chunks(side, part, trials, TRAINING_CALLS))
+
+
+def _stream_findings(sampler: Sampler, calls: Sequence[Sequence[Draws]]) -> list[Finding]:
+    if sampler.calls is Calls.SINGLE:
+        return []
+    found: list[Finding] = []
+    for side, draws in enumerate(calls):
+        here = stream_findings(draws)
+        if Finding.CONSTANT in here and shared_in_single_calls(sampler, side):
+            here.append(Finding.SHARED_DRAW)
+        found += here
+    return list(dict.fromkeys(found))
+
+
+def _fixed(example: Draws, data: tuple[Any, Any], terms: Terms) -> list[Question]:
+    """Questions that need no training; giving away either data set is one, with a larger share."""
+    events = canonical_events(example, *data)
+    share = CANONICAL_SHARE / (2 * len(events))
+    found = [
+        Question(event, side, share, "fixed beforehand") for event in events for side in (0, 1)
+    ]
+    both = revealed_pair(*data)
+    rare = terms.target.measure == "epsilon" and terms.trials * terms.target.delta <= 1
+    if both and rare:
+        found.append(Question(both[0], 0, REVEALED_SHARE, "fixed beforehand", both[1]))
+    return found
+
+
+def _test(
+    sampler: Sampler,
+    asked: Sequence[Question],
+    fixed: Sequence[Question],
+    training: tuple[TrainingDraws, TrainingDraws],
+    trials: int,
+) -> tuple[list[Counted], bool]:
+    """Counts of chosen events on test draws, of fixed ones on training and test draws together."""
+    late, early = _events(asked), _events(fixed)
+    sides = [
+        _side_counts(sampler, side, [*late, *early], training[side], trials) for side in (0, 1)
+    ]
+    totals = [counts.sum(axis=0) for counts, _ in sides]
+    for side, draws in enumerate(training):
+        totals[side][len(late) :] += _counts(early, draws)
+    split = [{id(e): c for e, c in zip(late, t[: len(late)], strict=True)} for t in totals]
+    whole = [{id(e): c for e, c in zip(early, t[len(late) :], strict=True)} for t in totals]
+    counted = [_counted(q, split, trials) for q in asked]
+    counted += [_counted(q, whole, trials + training[0].trials) for q in fixed]
+    dependent = sampler.calls is Calls.MANY and any(
+        is_dependent(counts[:, i], sizes) for counts, sizes in sides for i in range(len(late))
+    )
+    return counted, dependent
+
+
+def _events(questions: Sequence[Question]) -> list[Event]:
+    """Every event that is asked about, once."""
+    events = [event for q in questions for event in (q.event, q.mirror) if event is not None]
+    return list({id(event): event for event in events}.values())
+
+
+def _counted(question: Question, counts: Sequence[dict[int, Any]], trials: int) -> Counted:
+    def tally(event: Event, favours: int) -> Tally:
+        hits, others = (int(counts[side][id(event)]) for side in (favours, 1 - favours))
+        return Tally(hits, trials, others, trials)
+
+    own = tally(question.event, question.favours)
+    other = question.mirror
+    mirror = None if other is None else tally(other, 1 - question.favours)
+    return Counted(question, own, mirror)
+
+
+def _side_counts(
+    sampler: Sampler, side: int, events: Sequence[Event], like: Draws, trials: int
+) -> tuple[Array, Array]:
+    """Counts (calls, questions) and sizes (calls,); draws are dropped once counted."""
+    pieces = pieces_for(trials, like.columns, TEST_CALLS)
+    if sampler.calls is Calls.SINGLE:
+        draws = sampler.draw(side, Part.TEST, trials, TestDraws, pieces)
+        return _counts(events, fitted(draws, like, TestDraws))[None], np.array([trials])
+    rows, sizes = [], []
+    for chunk in sampler.chunks(side, Part.TEST, trials, pieces):
+        rows.append(_counts(events, fitted(chunk, like, TestDraws)))
+        sizes.append(chunk.trials)
+    return np.array(rows), np.array(sizes)
+
+
+def _counts(events: Sequence[Event], draws: Draws) -> Array:
+    """How many draws each event holds for."""
+    return np.array([np.count_nonzero(event(draws)) for event in events], dtype=np.int64)
+
+
+def _fingerprint(d0: Any, d1: Any) -> bytes | None:
+    try:
+        return pickle.dumps((d0, d1))
+    except Exception:  # noqa: BLE001 (what cannot be written down is not compared)
+        return None

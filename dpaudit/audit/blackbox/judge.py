@@ -1,0 +1,177 @@
+"""From counts to the verdict: p-values, bounds, words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+
+from dpaudit.arithmetic import exact
+from dpaudit.audit.blackbox.choice import Question
+from dpaudit.audit.blackbox.claims import Tally, Target
+from dpaudit.audit.blackbox.events import EventOnOutputs
+from dpaudit.audit.blackbox.evidence import Edge
+from dpaudit.audit.blackbox.findings import BROKEN, EXPLANATIONS, Finding
+from dpaudit.audit.blackbox.mirror import mirrored_epsilon_lower, mirrored_p_value
+from dpaudit.audit.blackbox.reproduce import reproducer
+from dpaudit.audit.blackbox.result import FunctionAudit
+from dpaudit.audit.blackbox.sampler import Sampler
+from dpaudit.audit.blackbox.terms import Terms
+from dpaudit.audit.verdict import Verdict
+
+BOUNDED_EVENTS = 4
+TRIM = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """A question with its counts on draws that had no part in choosing it."""
+
+    question: Question
+    tally: Tally
+    mirror: Tally | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Examined:
+    """All questions counted, and what was found about the calls."""
+
+    counted: tuple[Counted, ...]
+    findings: tuple[Finding, ...]
+    trials: int
+    training: int
+
+
+def report(sampler: Sampler, terms: Terms, examined: Examined, seconds: float) -> FunctionAudit:
+    """The result: p-values and bounds of the most telling questions, and the verdict."""
+    target = terms.target
+    best = _most_telling(examined.counted, target.edge)
+    weighted = [_weighted_p(c, terms) for c in best]
+    best = [best[i] for i in np.argsort(weighted, kind="stable")]
+    p_value = min(1.0, *weighted)
+    errors = [(1 - terms.confidence) * c.question.share for c in best]
+    refuting = [c for c, p in zip(best, sorted(weighted), strict=True) if p <= terms.refute_at]
+    shown = max(refuting, key=lambda c: target.quick_lower(c.tally, 1e-3)) if refuting else best[0]
+    lower, epsilon_lower = _lowers(target, best, errors)
+    verdict, reason = _decide(terms, examined, p_value)
+    largest_share = max(c.question.share for c in examined.counted)
+    return FunctionAudit(
+        verdict=verdict,
+        reason=reason,
+        claim=target.words,
+        measure=target.measure,
+        claimed=target.claimed,
+        delta=target.delta,
+        lower=lower,
+        epsilon_lower=epsilon_lower,
+        confidence=terms.confidence,
+        refute_at=terms.refute_at,
+        p_value=p_value,
+        event=EventOnOutputs(shown.question.event),
+        favours=shown.question.favours,
+        tally=shown.tally,
+        smallest_showable=target.smallest_showable(
+            examined.trials - examined.training, terms.refute_at * largest_share
+        ),
+        findings=examined.findings,
+        trials=examined.trials,
+        training_trials=examined.training,
+        seed=terms.seed,
+        reproducer=_reproducer(sampler, terms, shown),
+        seconds={"mechanism": sum(sampler.seconds), "total": seconds},
+    )
+
+
+def _most_telling(counted: Sequence[Counted], edge: Edge) -> list[Counted]:
+    """The few that an approximate p-value over its share ranks first.
+
+    Only these get an exact p-value: the smallest over some events is never below the smallest
+    over all, so leaving the others out can only miss, whatever decides it.
+    """
+    from scipy.special import log_ndtr
+
+    z = [_evidence(c, edge) for c in counted]
+    logs = log_ndtr(-np.array(z)) - np.log([c.question.share for c in counted])
+    return [counted[i] for i in np.argsort(logs, kind="stable")[:BOUNDED_EVENTS]]
+
+
+def _evidence(counted: Counted, edge: Edge) -> float:
+    """Standard errors beyond the claim, roughly; mirrored events count like one of their size."""
+    own = edge.evidence_of(*astuple(counted.tally))
+    if counted.mirror is None:
+        return own
+    return max(own, math.sqrt(2) * min(own, edge.evidence_of(*astuple(counted.mirror))), 1.0)
+
+
+def _weighted_p(counted: Counted, terms: Terms) -> float:
+    share, target = counted.question.share, terms.target
+    if counted.mirror is None:
+        return target.p_value(counted.tally, terms.refute_at * share / 10) / share
+    trim = terms.refute_at * share * TRIM
+    p_value = mirrored_p_value(counted.tally, counted.mirror, target.claimed, target.delta, trim)
+    return p_value / share
+
+
+def _lowers(
+    target: Target, best: Sequence[Counted], errors: Sequence[float]
+) -> tuple[float, float]:
+    """Lower bounds in the claim's measure and on epsilon; each event has its share of the error."""
+    plain = [(c.tally, e) for c, e in zip(best, errors, strict=True) if c.mirror is None]
+    shown = [
+        mirrored_epsilon_lower(c.tally, c.mirror, target.delta, e)
+        for c, e in zip(best, errors, strict=True)
+        if c.mirror is not None
+    ]
+    tallies, shares = [tally for tally, _ in plain], [error for _, error in plain]
+    if not plain:
+        return max(shown), max(shown)
+    found = target.lower(tallies, shares)
+    if target.measure == "epsilon":
+        return max(found, *shown, 0.0), max(found, *shown, 0.0)
+    return found, target.epsilon_lower(tallies, shares)
+
+
+def _decide(terms: Terms, examined: Examined, p_value: float) -> tuple[Verdict, str]:
+    if p_value <= terms.refute_at:
+        return Verdict.REFUTED, (
+            f"an event is likelier than {terms.target.words} allows "
+            f"(p-value {p_value:.2g}, at most {terms.refute_at:g})"
+        )
+    broken = [finding for finding in examined.findings if finding in BROKEN]
+    if broken:
+        return Verdict.ALARM, EXPLANATIONS[broken[0]]
+    return Verdict.INCONCLUSIVE, (
+        f"no event found that {terms.target.words} forbids (p-value {p_value:.2g})"
+    )
+
+
+def _reproducer(sampler: Sampler, terms: Terms, shown: Counted) -> str:
+    node = type(terms.target.guarantee).__name__
+    inside = ", ".join(
+        f"{name}={_number(value)}"
+        for name, value in terms.target.guarantee.parameters.items()
+        if name not in ("label", "source")
+    )
+    again = (
+        f"from dpaudit.audit import audit_function\nfrom dpaudit.nodes import {node}\n"
+        f"print(audit_function(mechanism, d0, d1, claim={node}({inside}), trials={terms.trials}, "
+        f"confidence={terms.confidence!r}, refute_at={terms.refute_at!r}, seed={terms.seed}))"
+    )
+    return reproducer(
+        sampler.mechanism,
+        sampler.data,
+        shown.question.event,
+        again,
+        terms.trials,
+        terms.seed,
+    )
+
+
+def _number(value: Any) -> str:
+    """A number as code: a float where it means the same, else a fraction."""
+    if exact(float(value), "claim") == value:
+        return repr(float(value))
+    return f"__import__('fractions').Fraction({str(value)!r})"

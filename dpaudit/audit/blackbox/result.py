@@ -1,0 +1,105 @@
+"""What a black-box audit found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpaudit.audit.blackbox.claims import Tally
+from dpaudit.audit.blackbox.events import EventOnOutputs
+from dpaudit.audit.blackbox.findings import EXPLANATIONS, Finding
+from dpaudit.audit.verdict import Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionAudit:
+    """The verdict on one claim about one pair of data sets, and what it rests on.
+
+    ``verdict``: refuted (the claim is false, at error rate ``refute_at``), alarm (the calls of the
+    mechanism are broken in a way that no trial can be trusted), else inconclusive; never passed.
+    ``lower`` bounds ``measure`` (epsilon, mu, rho or renyi_epsilon, as claimed) and
+    ``epsilon_lower`` epsilon at ``delta``, both at ``confidence``.  ``event`` favours the data set
+    ``favours`` (0 or 1).  ``smallest_showable``: the smallest true value of ``measure`` that these
+    trials would have refuted the claim with, half the time, at the best event.
+    """
+
+    verdict: Verdict
+    reason: str
+    claim: str
+    measure: str
+    claimed: float
+    delta: float
+    lower: float
+    epsilon_lower: float
+    confidence: float
+    refute_at: float
+    p_value: float
+    event: EventOnOutputs
+    favours: int
+    tally: Tally
+    smallest_showable: float
+    findings: tuple[Finding, ...]
+    trials: int
+    training_trials: int
+    seed: int
+    reproducer: str
+    seconds: Mapping[str, float]
+
+    @property
+    def event_text(self) -> str:
+        """The event in words, with how often it happened on either side."""
+        first, second = (0, 1) if self.favours == 0 else (1, 0)
+        t = self.tally
+        return (
+            f"{self.event.text}: {t.hits:,} of {t.trials:,} from d{first}, "
+            f"{t.other_hits:,} of {t.other_trials:,} from d{second}"
+        )
+
+    @property
+    def smallest_epsilon(self) -> float:
+        """``smallest_showable`` under its name for epsilon claims."""
+        return self.smallest_showable
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for json.dumps; infinite numbers as text."""
+        plain = {
+            "verdict": str(self.verdict),
+            "reason": self.reason,
+            "claim": self.claim,
+            "measure": self.measure,
+            "claimed": self.claimed,
+            "delta": self.delta,
+            "lower": self.lower,
+            "epsilon_lower": self.epsilon_lower,
+            "confidence": self.confidence,
+            "refute_at": self.refute_at,
+            "p_value": self.p_value,
+            "event": self.event_text,
+            "event_code": self.event.code,
+            "favours": f"d{self.favours}",
+            "smallest_showable": self.smallest_showable,
+            "findings": {str(f): EXPLANATIONS[f] for f in self.findings},
+            "trials": self.trials,
+            "training_trials": self.training_trials,
+            "seed": self.seed,
+            "reproducer": self.reproducer,
+            "seconds": dict(self.seconds),
+        }
+        return {k: _finite(v) for k, v in plain.items()}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.verdict}: {self.reason}",
+            f"claim: {self.claim}; shown: {self.measure} >= {self.lower:.4g} at "
+            f"{self.confidence:.0%} confidence (p-value {self.p_value:.2g})",
+            f"event: {self.event_text}",
+            f"{self.trials:,} draws a side would show {self.measure} from about "
+            f"{self.smallest_showable:.4g}",
+        ]
+        return "\n".join(lines + [f"{f}: {EXPLANATIONS[f]}" for f in self.findings])
+
+
+def _finite(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

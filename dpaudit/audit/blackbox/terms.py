@@ -1,0 +1,63 @@
+"""What the caller of an audit asked for, checked before anything is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+
+from dpaudit.audit.blackbox.choice import candidates, scored_candidates
+from dpaudit.audit.blackbox.claims import Target, target_of
+from dpaudit.audit.blackbox.draws import TrainingDraws
+from dpaudit.audit.blackbox.events import OwnScore
+from dpaudit.audit.blackbox.evidence import Candidate, Edge
+from dpaudit.audit.blackbox.features import Depth
+from dpaudit.errors import InvalidParameter
+
+Array = npt.NDArray[Any]
+Attack: TypeAlias = Callable[[Array], Array] | str | None
+LEAST_TRIALS = 8
+MOST_TRIALS = 10**8
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the caller asked for, checked."""
+
+    target: Target
+    trials: int
+    confidence: float
+    refute_at: float
+    seed: int
+    attack: Attack = None
+
+    def candidates(
+        self, first: TrainingDraws, second: TrainingDraws, edge: Edge, test_trials: int
+    ) -> list[Candidate]:
+        """Events chosen on training draws, by the attack that was asked for."""
+        if callable(self.attack):
+            return scored_candidates(OwnScore(self.attack), first, second, edge, test_trials)
+        depth = Depth.ROUNDED if self.attack else Depth.BITS
+        return candidates(first, second, edge, test_trials, depth)
+
+
+def checked_terms(
+    claim: Any, trials: int, confidence: float, refute_at: float, seed: int, attack: Attack = None
+) -> Terms:
+    """Errors: InvalidParameter for a value outside its domain, before anything is drawn."""
+    if type(trials) is not int or not LEAST_TRIALS <= trials <= MOST_TRIALS:
+        raise InvalidParameter(
+            f"trials = {trials!r}: expected an integer from {LEAST_TRIALS} to {MOST_TRIALS:,}; "
+            "fewer could show nothing"
+        )
+    if not 0.5 < confidence < 1:
+        raise InvalidParameter(f"confidence = {confidence!r}: expected in (0.5, 1)")
+    if not 1e-12 <= refute_at <= 0.5:
+        raise InvalidParameter(f"refute_at = {refute_at!r}: expected in [1e-12, 0.5]")
+    if type(seed) is not int or not 0 <= seed < 2**128:
+        raise InvalidParameter(f"seed = {seed!r}: expected an integer >= 0 and < 2^128")
+    if attack is not None and attack != "rounded" and not callable(attack):
+        raise InvalidParameter(f"attack = {attack!r}: expected None, 'rounded' or a function")
+    return Terms(target_of(claim), trials, float(confidence), float(refute_at), seed, attack)

@@ -1,0 +1,132 @@
+"""What audits of canaries found: a verdict on one claim, its bound, and how far it could reach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dpaudit.audit.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class CanaryAudit:
+    """The verdict on a claim about ``measure`` (epsilon, mu, rho or renyi_epsilon).
+
+    ``verdict``: refuted (false, at error rate ``refute_at``) or inconclusive; never passed.
+    ``lower`` bounds the measure at ``confidence``, ``decisive`` at 1 - ``refute_at``, and
+    ``epsilon_lower`` epsilon at ``delta``, at ``confidence``.  ``achievable``: the largest
+    ``decisive`` that these trials could give.  ``underpowered``: it does not exceed the claim, so
+    that no outcome could have refuted it.
+    """
+
+    verdict: Verdict
+    reason: str
+    claim: str
+    measure: str
+    claimed: float
+    delta: float
+    lower: float
+    decisive: float
+    epsilon_lower: float
+    confidence: float
+    refute_at: float
+    achievable: float
+    underpowered: bool
+    seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for json.dumps; infinite numbers as text."""
+        found = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {**found, "verdict": str(self.verdict)}
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"{self.verdict}: {self.reason}",
+                f"claim: {self.claim}; shown: {self.measure} >= {self.lower:.4g} at "
+                f"{self.confidence:.0%} confidence",
+                self.counted,
+            ]
+        )
+
+    @property
+    def counted(self) -> str:
+        """What was counted, in words."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ScoresAudit(CanaryAudit):
+    """An audit of two samples of scores: counts at a threshold chosen on other scores.
+
+    ``hits`` of ``trials`` scores of the sample that ``favours`` names ("in" or "out") lie above
+    ``threshold``, and ``other_hits`` of ``other_trials`` of the other: the counts of the verdict;
+    the threshold of ``lower`` may be another.  ``smallest_epsilon``: the smallest true epsilon that
+    would have refuted the claim half the time, at the best event.
+    """
+
+    p_value: float
+    threshold: float
+    favours: str
+    hits: int
+    trials: int
+    other_hits: int
+    other_trials: int
+    training: tuple[int, int]
+    smallest_epsilon: float
+
+    @property
+    def counted(self) -> str:
+        other = "out" if self.favours == "in" else "in"
+        return (
+            f"scores above {self.threshold:.6g}: {self.hits:,} of {self.trials:,} {self.favours}, "
+            f"{self.other_hits:,} of {self.other_trials:,} {other}"
+        )
+
+
+@dataclass(frozen=True)
+class OneRunResult(CanaryAudit):
+    """An audit of one run: correct guesses behind ``lower``, and behind ``decisive``.
+
+    ``opened``: labels read to choose the guesses of ``lower``, none of which is guessed.
+    ``commitment``: the digest written before the run, with which the labels were compared.
+    """
+
+    correct: int
+    guesses: int
+    decisive_correct: int
+    decisive_guesses: int
+    opened: int
+    canaries: int
+    commitment: str
+
+    @property
+    def counted(self) -> str:
+        return f"{self.correct:,} of {self.guesses:,} guesses correct; {self.canaries:,} canaries"
+
+
+def judged(
+    claimed: float, decisive: float, achievable: float, more: str, *, refuted: bool
+) -> dict[str, Any]:
+    """The fields verdict, reason and underpowered; ``more`` ends the reason of a fair try."""
+    if refuted:
+        reason = f"the trials contradict it; at least {decisive:.4g} was shown"
+        return {"verdict": Verdict.REFUTED, "reason": reason, "underpowered": False}
+    if not achievable > claimed:
+        reason = (
+            f"underpowered: even the clearest outcome would show {achievable:.4g} only, and the "
+            f"claim is {claimed:.4g}; use more canaries"
+        )
+        return {"verdict": Verdict.INCONCLUSIVE, "reason": reason, "underpowered": True}
+    reason = f"nothing above the claim was shown{more}"
+    return {"verdict": Verdict.INCONCLUSIVE, "reason": reason, "underpowered": False}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

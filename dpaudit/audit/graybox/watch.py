@@ -1,0 +1,116 @@
+"""A sampler that notes what a program asked of it, and from which line."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.graybox.frequencies import Frequencies
+from dpaudit.curator import Batch, Part, Request, Sampler
+from dpaudit.entitlement import Mask
+from dpaudit.places import at, is_program, program_line
+from dpaudit.query import Array, Query, Records
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One release as the program asked for it; for audits' eyes alone: it holds records.
+
+    ``batched``: whether it was made on a secret batch.
+    """
+
+    label: str
+    place: str
+    query: Query
+    records: Records
+    batched: bool
+    sensitivity: Array
+    on: Mask
+
+
+class Watched(Sampler):
+    """The sampler of an audit: same answers, same draws, and a list of what was asked.
+
+    ``touched`` names private attributes of the curator that code outside dpaudit read, with the
+    line: such a program has found a way to the records around the queries.
+    ``residuals``: the noise of every release, per label (trials, d) a use, standardised as
+    declared and NaN where off; on a secret batch too, which no replay knows.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.asked: list[Asked] = []
+        self.touched: dict[str, None] = {}
+        self.residuals: dict[str, list[Array]] = {}
+        self.frequencies = Frequencies()
+        self._place = ""
+        self._counted: Batch | None = None
+        self._declared: dict[str, Any] = {}
+        self._latest = np.empty((0, 0))
+        super().__init__(*arguments, **options)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_") and not name.startswith("__"):
+            caller = sys._getframe(1)
+            if is_program(caller):
+                place = at(program_line())
+                self.touched[f"the program reads the curator's private {name!r}{place}"] = None
+        return super().__getattribute__(name)
+
+    def release(
+        self,
+        label: str,
+        query: Query,
+        *,
+        on: Mask | None = None,
+        rows: Part | Batch | None = None,
+    ) -> Array:
+        self._place = program_line()
+        return super().release(label, query, on=on, rows=rows)
+
+    def _value(
+        self, request: Request, chosen: Mask | None = None, records: Records | None = None
+    ) -> Array:
+        self._latest = super()._value(request, chosen, records)
+        return self._latest
+
+    def _answer(self, request: Request) -> Array:
+        batch = request.first_draw
+        self.asked.append(
+            Asked(
+                label=request.label,
+                place=self._place,
+                query=request.query,
+                records=request.records,
+                batched=batch is not None,
+                sensitivity=np.array(request.sensitivity),
+                on=request.mask,
+            )
+        )
+        if batch is not None and self._open is not None and self._open is not self._counted:
+            self._counted = self._open
+            self.frequencies.add(self._open.sampling, batch)
+        released = super()._answer(request)
+        self._residual(request, self._latest, released)
+        return released
+
+    def _residual(self, request: Request, value: Array, released: Array) -> None:
+        on = request.mask[:, None]
+        declared = self._session_of(request.label)
+        shown = np.where(on, released, value)
+        with np.errstate(all="ignore"):
+            noise = declared.residual(shown, value, request.scale)
+            # A kernel with memory keeps what was released from one use to the next.
+            declared.log_density(shown, value, request.scale)
+        self.residuals.setdefault(request.label, []).append(np.where(on, noise, np.nan))
+
+    def _session_of(self, label: str) -> Any:
+        """The declared kernel's session, whatever kernel draws; a new one for every use of it."""
+        entitlement = next(e for e in self.entitlements if e.label == label)
+        kernel, leaf = entitlement.kernel, entitlement.runs[0].leaf
+        made = len(self.residuals.get(label, ()))
+        if label not in self._declared or made % kernel.releases(leaf) == 0:
+            self._declared[label] = kernel(leaf, self.trials)
+        return self._declared[label]

@@ -1,0 +1,51 @@
+"""Candidate thresholds of a score: between neighbouring scores, ties respected, tails kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+TIE_TOLERANCE = 1e-9
+_CANDIDATES = 2_048
+_RANKS = 600
+
+
+def candidates(alternative: FloatArray, null: FloatArray) -> FloatArray:
+    """Thresholds worth trying, between neighbouring sorted scores; never empty.
+
+    Scores closer than 1e-9 count as tied: rounding inside an atom is no signal.  Beyond 2,048
+    candidates, ranks are thinned geometrically from both tails.
+    Shapes: ``alternative`` and ``null`` are sorted, (trials,), finite or infinite.
+    """
+    scores = np.unique(np.concatenate([alternative, null]))
+    below, above = scores[:-1], scores[1:]
+    size = np.minimum(np.abs(below), np.abs(above))
+    distinct = above / 2 - below / 2 > TIE_TOLERANCE / 2 * np.maximum(1.0, size)
+    below, above = below[distinct], above[distinct]
+    if below.size == 0:
+        return scores[-1:]
+    if below.size > _CANDIDATES:
+        kept = _tail_ranks(alternative, null, above)
+        below, above = below[kept], above[kept]
+    middle = below / 2 + above / 2
+    return np.asarray(np.where((below <= middle) & (middle < above), middle, below))
+
+
+def at_most(ordered: FloatArray, thresholds: FloatArray) -> FloatArray:
+    """How many of the sorted scores are at most each threshold."""
+    return np.searchsorted(ordered, thresholds, "right").astype(np.float64)
+
+
+def _tail_ranks(alternative: FloatArray, null: FloatArray, above: FloatArray) -> Any:
+    """Indices of gaps: those that leave k null scores above or k alternative ones below."""
+    ranks = np.unique(np.geomspace(1, max(alternative.size, null.size), _RANKS).astype(int)) - 1
+    highest_null = null[::-1][ranks[ranks < null.size]]
+    lowest_alternative = alternative[ranks[ranks < alternative.size]]
+    after_null = np.searchsorted(above, highest_null, "right")
+    before_alternative = np.searchsorted(above, lowest_alternative, "left")
+    edges = np.concatenate([after_null, before_alternative])
+    return np.unique(np.clip(edges, 0, above.size - 1))

@@ -1,0 +1,140 @@
+"""Workers: calls on this process, on joblib's workers or on a Dask cluster, as they finish."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Hashable, Sequence
+from concurrent.futures import BrokenExecutor
+from contextlib import suppress
+from importlib import import_module
+from itertools import islice
+from typing import Any, TypeVar
+
+from dpaudit.errors import DpauditError
+
+Item = TypeVar("Item", bound=Hashable)
+Result = TypeVar("Result")
+LOSSES = 3
+QUEUED_PER_WORKER = 2
+WATCH_SECONDS = 1.0
+
+
+class WorkersLost(DpauditError):
+    """Worker processes died again and again, without finishing a call in between."""
+
+
+def finished(
+    call: Callable[[Item], Result], items: Sequence[Item], jobs: int
+) -> Generator[tuple[Item, Result], None, None]:
+    """Each item with its result, in any order; what a dying worker took along is called again.
+
+    ``jobs`` = 1 calls here, one after the other; more use joblib's active backend.
+    Errors: WorkersLost after three deaths in a row; whatever a call raises.
+    """
+    if jobs == 1 or len(items) <= 1:
+        yield from ((item, call(item)) for item in items)
+        return
+    missing, losses = dict.fromkeys(items), 0
+    while missing:
+        try:
+            for item, result in _attempt(_Paired(call), list(missing), jobs):
+                del missing[item]
+                losses = 0
+                yield item, result
+        except _deaths():
+            losses += 1
+            if losses == LOSSES:
+                raise _lost(len(items) - len(missing), len(items)) from None
+
+
+class _Paired:
+    """A call that returns its item with the result."""
+
+    def __init__(self, call: Callable[[Any], Any]) -> None:
+        self.call = call
+
+    def __call__(self, item: Any) -> tuple[Any, Any]:
+        return item, self.call(item)
+
+
+Pairs = Generator[tuple[Any, Any], None, None]
+
+
+def _attempt(call: _Paired, items: list[Any], jobs: int) -> Pairs:
+    import joblib
+
+    backend, _ = joblib.parallel.get_active_backend()
+    workers = joblib.effective_n_jobs(jobs)
+    if type(backend).__name__ == "DaskDistributedBackend":
+        yield from _dask(backend.client, call, items, QUEUED_PER_WORKER * workers)
+        return
+    calls = (joblib.delayed(call)(item) for item in items)
+    if backend.supports_return_generator:
+        # An orphan of loky would wait for minutes, holding the data.
+        watched = {"initializer": _watch, "initargs": (os.getpid(),)}
+        settings = watched if type(backend).__name__ == "LokyBackend" else {}
+        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", **settings)
+        yield from _streamed(parallel(calls))
+        return
+    # Backends that cannot stream (multiprocessing, Ray): a round at a time, so that all is stored.
+    with joblib.Parallel(n_jobs=jobs) as parallel:
+        while chunk := list(islice(calls, QUEUED_PER_WORKER * workers)):
+            yield from parallel(chunk)
+
+
+def _streamed(results: Pairs) -> Pairs:
+    """The same results; on an interruption the workers stop without a word."""
+    try:
+        for result in results:  # noqa: UP028 (delegating would close them before the filter)
+            yield result
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # joblib counts results nobody took
+            results.close()
+
+
+def _dask(client: Any, call: _Paired, items: list[Any], queued: int) -> Pairs:
+    """By the client of joblib's Dask backend; joblib itself waits for ever on a killed worker."""
+    distributed: Any = import_module("distributed")
+    waiting = iter(items)
+    submit = (client.submit(call, item, pure=False) for item in waiting)
+    running = set(islice(submit, queued))
+    results = distributed.as_completed(running, with_results=True)
+    try:
+        for future, result in results:
+            running.discard(future)
+            for another in islice(submit, 1):
+                running.add(another)
+                results.add(another)
+            yield result
+    finally:
+        with suppress(Exception):  # the cluster may be gone
+            client.cancel(list(running))
+
+
+def _watch(parent: int) -> None:
+    """End this worker soon after the process that started it."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="dpaudit-parent").start()
+
+
+def _deaths() -> tuple[type[Exception], ...]:
+    """What a backend raises when it gives up on a worker: loky at once, Dask after some retries."""
+    distributed = sys.modules.get("distributed")
+    return (BrokenExecutor, *((distributed.KilledWorker,) if distributed else ()))
+
+
+def _lost(done: int, total: int) -> WorkersLost:
+    return WorkersLost(
+        f"workers: killed or out of memory {LOSSES} times in a row, {done} of {total} batches "
+        "done; use fewer jobs or smaller batches; with a store, another run resumes"
+    )
