@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ from dpaudit.audit.selection import (
     epsilon_needed,
     gaussian_tails,
 )
+from dpaudit.audit.workers import finished
 from dpaudit.nodes import ApproxDP
 from dpaudit.terminal import Pace
 
@@ -274,17 +276,30 @@ def one_run(bench: Bench) -> None:
 # --- detection -----------------------------------------------------------------------------------
 
 
-def detection(bench: Bench, trials: int) -> dict[str, Any]:
-    """The project's own black-box set through `audit_function`, at refute_at = 0.05."""
-    cases, pace, start = catalogue(), Pace(), time.perf_counter()
-    refuted: dict[str, bool] = {}
-    for index, case in enumerate(cases):
-        say(f"detection: {index} of {len(cases)} cases{pace.left(index, len(cases))}")
+@dataclass(frozen=True)
+class Audited:
+    """Whether `audit_function` refutes the case of this place, at refute_at = 0.05."""
+
+    trials: int
+    seed: int
+
+    def __call__(self, place: int) -> bool:
+        case = catalogue()[place]
         found = audit_function(
             case.mechanism, case.d0, case.d1,
-            claim=case.claim, trials=trials, refute_at=ERROR, seed=bench.seed,
+            claim=case.claim, trials=self.trials, refute_at=ERROR, seed=self.seed,
         )  # fmt: skip
-        refuted[case.name] = str(found.verdict) in ("refuted", "alarm")
+        return str(found.verdict) in ("refuted", "alarm")
+
+
+def detection(bench: Bench, trials: int, jobs: int) -> dict[str, Any]:
+    """The project's own black-box set through `audit_function`."""
+    cases, pace, start = catalogue(), Pace(), time.perf_counter()
+    refuted: dict[str, bool] = {}
+    for place, answer in finished(Audited(trials, bench.seed), range(len(cases)), jobs):
+        refuted[cases[place].name] = answer
+        left = pace.left(len(refuted), len(cases))
+        say(f"detection: {len(refuted)} of {len(cases)} cases{left}")
     wrong = [case.name for case in cases if not case.correct]
     right = [case.name for case in cases if case.correct]
     return {
@@ -354,6 +369,7 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0, help="share of the repetitions")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
     parser.add_argument("--trials", type=int, default=10_000, help="draws a side for detection")
+    parser.add_argument("--jobs", type=int, default=2, help="workers for detection")
     parser.add_argument("--others", type=Path, default=ENVIRONMENT, help="their environment")
     parser.add_argument("--alone", action="store_true", help="leave the others out")
     options = parser.parse_args()
@@ -370,7 +386,7 @@ def main() -> int:
         if "one_run" in options.sections:
             one_run(bench)
     if "detection" in options.sections:
-        results["detection"] = detection(bench, options.trials)
+        results["detection"] = detection(bench, options.trials, options.jobs)
     rows = list(bench.rows.values())
     results["bounds"] = [row.to_json() for row in rows]
     results["ratios"], results["above_too_often"] = ratios(rows), sorted(invalid(rows))

@@ -205,35 +205,36 @@ def _compared(
 
 def _odd(target: Target, name: str, value: float, seed: int) -> Finding:
     """What is no finite number must give outputs like any other value's."""
-    outputs = target.draw(value, 100, np.random.default_rng(seed))
-    shown = int(np.count_nonzero(~np.isfinite(outputs)))
+    shown = int(np.count_nonzero(~np.isfinite(_tried(target, value, 100, seed))))
     return _exact(f"value: {name}", shown, f"{shown} of 100 outputs are no finite numbers")
 
 
 def _tiny(target: Target, name: str, value: float, seed: int) -> Finding:
     """A value that is nearly zero gives, from the same bits, what zero gives."""
-    one = target.draw(0.0, 1_000, np.random.default_rng(seed))
-    two = target.draw(value, 1_000, np.random.default_rng(seed))
+    one, two = (_tried(target, each, 1_000, seed) for each in (0.0, value))
     different = int(np.count_nonzero(one.view(np.int64) != two.view(np.int64)))
     return _exact(f"value: {name}", different, f"{different} of 1,000 outputs differ from zero's")
 
 
 def _extreme(target: Target, seed: int) -> Finding:
-    """The largest finite values, beside each other, give numbers."""
-    largest = np.finfo(np.float64).max
-    shown = 0
-    for value in (largest, -largest, largest / 2):
-        outputs = target.draw(value, 100, np.random.default_rng(seed))
-        shown += int(np.count_nonzero(np.isnan(outputs)))
+    """The largest finite values give numbers."""
+    largest = float(np.finfo(np.float64).max)
+    outputs = [_tried(target, value, 100, seed) for value in (largest, -largest, largest / 2)]
+    shown = int(np.count_nonzero(np.isnan(outputs)))
     return _exact("value: the largest floats", shown, f"{shown} of 300 outputs are not numbers")
 
 
 def _none(target: Target, seed: int) -> Finding:
+    wrong = _tried(target, 0.0, 0, seed).size
+    return _exact("no value", wrong, "no values give no outputs, and no error")
+
+
+def _tried(target: Target, value: float, count: int, seed: int) -> FloatArray:
+    """Outputs; an error, which tells the value as well, is as many NaN, and one for no value."""
     try:
-        wrong = target.draw(0.0, 0, np.random.default_rng(seed)).size
-    except InvalidParameter:
-        wrong = 1
-    return _exact("no value", wrong, "no values give no outputs")
+        return target.draw(value, count, np.random.default_rng(seed))
+    except Exception:  # noqa: BLE001  (whatever a sampler raises on one value tells something of it)
+        return np.full(max(count, 1), math.nan)
 
 
 def _exact(check: str, wrong: int, detail: str) -> Finding:

@@ -13,8 +13,7 @@ under Q, so it lies below its tangent: E_P A_r <= E_Q B, with A_r decreasing in 
 draws multiply a wealth by (1 + c A_r(X)) (1 - c B(Y)), both factors positive, whose mean is at most
 (1 + c w) (1 - c w) <= 1 with w = E_Q B, if the claim of r is true.  By Ville's inequality that
 wealth ever reaches 1 / error with probability at most ``error``; the largest r refuted is the
-lower bound, as a true r is refuted with that probability and every smaller one whenever it is.
-One bet on both sides at once costs less than two bounds at half the error each.
+lower bound, cheaper by one bet on both sides than by two bounds at half the error each.
 
 Function, tangent and stake come from training.  Test draws are paired in a pseudo-random order
 that does not depend on them; draws without a partner are left out.
@@ -84,8 +83,9 @@ class RenyiWitness:
 
     def __post_init__(self) -> None:
         _order(self.order)
-        if self.sign not in (1, -1) or not -math.inf < self.low <= self.high < math.inf:
-            raise InvalidParameter(f"witness {self}: expected a sign and finite low <= high")
+        finite = -math.inf < self.low <= self.high < math.inf and 0 < self.scale < math.inf
+        if self.sign not in (1, -1) or not finite:
+            raise InvalidParameter(f"witness {self}: expected a sign, a scale, finite low <= high")
         if not (0 < self.centre <= 1 and 0 <= self.stake * (1 / self.centre - 1) < 1):
             raise InvalidParameter(f"witness {self}: a bet could lose more than all")
 
@@ -94,9 +94,8 @@ class RenyiWitness:
 class GaussianWitness:
     """Events score > threshold with weights and a price exp(epsilon) each; fixed on training.
 
-    Shapes (events,).  ``centre`` is the guessed E_Q of the weighted prices; ``stake`` is c.  With
-    total weight and total price at most 1, centre in [0, 1] and c < 1/2 no bet loses all.
-    Errors: InvalidParameter where that is not so.
+    Shapes (events,).  ``centre`` is the guessed E_Q of the weighted prices; ``stake`` is c.
+    Errors: InvalidParameter unless total weight, total price and centre are <= 1 and c < 1/2.
     """
 
     thresholds: tuple[float, ...]
@@ -108,8 +107,8 @@ class GaussianWitness:
     def __post_init__(self) -> None:
         weights, epsilons = np.array(self.weights), np.array(self.epsilons)
         most = max(float(weights.sum()), float(np.sum(weights * np.exp(epsilons))))
-        bounded = np.all(weights >= 0) and most <= 1 + 1e-9 and 0 <= self.centre <= 1
-        if not bounded or not 0 <= self.stake < 0.499:
+        bounded = np.all(weights >= 0) and most <= 1 + 1e-9
+        if not (bounded and 0 <= self.centre <= 1 and 0 <= self.stake < 0.499):
             raise InvalidParameter(f"witness {self}: a bet could lose more than all")
 
 
@@ -130,10 +129,10 @@ def renyi_witness(
     tried = product(map(_order, orders), (1, -1), (1.0,), _clips(*many))
     screened = [_fitted(few, *choice, reach) for choice in tried]
     screened.sort(key=lambda witness: -witness.predicted)
-    finalists = (
+    finalists = [
         _fitted(many, found.order, found.sign, scale, _clip_of(found), reach)
         for found, scale in product(screened[:_FINALISTS], SCALES)
-    )
+    ]
     return max(finalists, key=lambda witness: witness.predicted)
 
 
@@ -202,8 +201,7 @@ def mu_lower(training: TrainingScores, test: TestScores, error: float) -> float:
     Source: Dong, Roth and Su (2022), Corollary 2.13.
     """
     _of_type(test, TestScores)
-    pairs = min(test.alternative.size, test.null.size)
-    witness = gaussian_witness(training, pairs, error)
+    witness = gaussian_witness(training, min(test.alternative.size, test.null.size), error)
     weights, epsilons = np.array(witness.weights), np.array(witness.epsilons)
     steps = (np.concatenate([[0.0], np.cumsum(w)]) for w in (weights, weights * np.exp(epsilons)))
     first, second = _paired(test.alternative, test.null)

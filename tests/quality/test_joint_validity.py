@@ -39,7 +39,10 @@ REGIONS: dict[str, Region] = {
     "zcdp": zcdp_region(0.125),
 }
 SIZES = [(10, 10), (30, 30), (100, 100), (40, 120)]
-CASES = [(name, size) for name in REGIONS for size in SIZES if name != "zcdp" or size == (10, 10)]
+SLOW = {"zcdp": 10, "renyi": 30}
+CASES = [
+    (name, size) for name in REGIONS for size in SIZES if max(size) <= SLOW.get(name, max(size))
+]
 
 
 def fewest(refused: Callable[[int], bool], start: int, trials: int) -> int:
@@ -120,7 +123,7 @@ def test_errors_of_bounds_at_true_claims(
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0])
-@pytest.mark.parametrize(("trials", "q"), [(10_000, 0.01), (100_000, 0.002), (10**6, 0.3)])
+@pytest.mark.parametrize(("trials", "q"), [(10_000, 0.01), (100_000, 0.002), (10**6, 0.02)])
 def test_errors_of_bounds_in_samples(trials: int, q: float, epsilon: float) -> None:
     """400 runs at a true claim: between 2% and 8% above it, nominal 5%.
 

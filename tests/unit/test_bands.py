@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.special import bdtr, ndtr, ndtri
+from scipy.stats import poisson
 
 from dpaudit.audit import bands
 from dpaudit.audit.bands import Band, rates_upper, score_band
@@ -52,6 +53,21 @@ def test_the_error_is_met_exactly(trials: int, error: float) -> None:
         wrong = crossing(rates_upper(np.arange(trials), trials, error).tolist())
         assert wrong <= error
         assert wrong >= (1 - 1e-5) * error
+
+
+@pytest.mark.parametrize("trials", [400, 1_500])
+def test_the_error_is_met_exactly_by_many_trials(trials: int) -> None:
+    """The same for a Poisson number of points, given that there were as many as trials."""
+    alive, at = np.zeros(trials + 1), 0.0
+    alive[0] = 1.0
+    for count, upper in enumerate(rates_upper(np.arange(trials), trials, 0.025).tolist()):
+        mean, at = trials * (upper - at), upper
+        steps = poisson.pmf(np.arange(mean + 12 * math.sqrt(mean + 1) + 20), mean)
+        alive = np.convolve(alive, steps)[: trials + 1]
+        alive[: count + 1] = 0
+    left = poisson.pmf(trials - np.arange(trials + 1), trials * (1 - at))
+    wrong = 1 - float(alive @ left) / poisson.pmf(trials, trials)
+    assert wrong == pytest.approx(0.025, rel=1e-6)
 
 
 @pytest.mark.parametrize("trials", [3, 1_000, 10**6, 10**9])

@@ -8,7 +8,8 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import beta, binom
 
-from audits.blackbox import Case, Relation, catalogue
+from audits.blackbox import Case, Domain, Relation, catalogue
+from audits.blackbox.case import on_grid
 from dpaudit.nodes import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 
 CASES = catalogue()
@@ -170,3 +171,27 @@ def test_all_are_quick() -> None:
     for case in CASES:
         _draws(case, 5, 2_000)
     assert perf_counter() - started < 30
+
+
+def test_a_domain_refuses_what_is_outside() -> None:
+    domain = Domain(2, 3, 0, 2, whole=True, special=(math.nan, math.inf))
+    assert domain.holds(np.array([0.0, 2.0]))
+    assert domain.holds(np.array([math.nan, math.inf, 1.0]))
+    for outside in ([1.0], [0.0] * 4, [0.0, 0.5], [0.0, 3.0], [-1.0, 0.0], [-math.inf, 0.0]):
+        assert not domain.holds(np.array(outside))
+    assert not domain.holds(np.zeros((2, 1)))
+    assert not Domain(2, 2, 0, 1).holds(np.array([math.nan, 0.0]))
+
+
+def test_outputs_are_on_a_grid_but_for_floating_point_bugs() -> None:
+    odd = np.array([math.nan, math.inf, -0.0, 0.3])
+    rounded = on_grid(odd, 0.25)
+    assert math.isnan(rounded[0])
+    assert rounded[1] == math.inf
+    assert np.signbit(rounded[2])
+    assert rounded[3] == 0.25
+    for case in CASES:
+        if case.family not in ("floating point", "randomness"):
+            outputs = case.mechanism(case.d0, np.random.default_rng(2), 20)
+            known = outputs[np.isfinite(outputs)] * 2.0**30
+            assert (known == np.rint(known)).all()

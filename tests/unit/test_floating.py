@@ -119,6 +119,15 @@ def test_the_draws_of_an_empty_array_are_asked_for() -> None:
     assert "no value" in broken(audit_arithmetic(guarded(never_empty)))
 
 
+def test_samplers_that_raise_on_odd_values_are_caught() -> None:
+    def strict(values: Array, rng: np.random.Generator) -> Array:
+        if values.size == 0 or not np.isfinite(values).all():
+            raise ValueError
+        return values + rng.laplace(size=values.shape)
+
+    assert broken(audit_arithmetic(strict)) >= {*ODD, "no value"}
+
+
 def test_infinities_that_cancel_are_caught() -> None:
     def doubled(values: Array, rng: np.random.Generator) -> Array:
         large = values * 2

@@ -58,9 +58,9 @@ def p_values(trials: int, other: int, region: Region) -> Any:
         (9, 14, ApproxRegion(1.0)),
         (14, 9, ApproxRegion(0.5, 0.1)),
         (10, 10, GaussianRegion(0.7)),
-        (4, 5, zcdp_region(0.3)),
+        (3, 4, zcdp_region(0.3)),
     ],
-    ids=repr,
+    ids=["equal", "pure", "approximate", "gaussian", "zcdp"],
 )
 def test_errors_by_enumeration(trials: int, other: int, region: Region) -> None:
     """Not sampled: P(p-value <= u) summed over all outcomes, at 300 pairs of the region's edge."""
@@ -72,8 +72,8 @@ def test_errors_by_enumeration(trials: int, other: int, region: Region) -> None:
         for level in (0.3, 0.05, 0.01, 1e-4):
             error = probabilities[values <= level].sum()
             assert error <= level * (1 + 1e-9)
-            largest = max(largest, error if level == 0.05 else 0.0)
-    assert largest > 0.02  # not idle: no two counts of 12 make it exact
+            largest = max(largest, error if level == 0.3 else 0.0)
+    assert largest > 0.2  # not idle: no two counts of 12 make it exact
 
 
 def test_p_values_fall_with_the_hits_and_grow_with_the_other_hits() -> None:

@@ -114,7 +114,7 @@ def test_zcdp_region_holds_every_gaussian_event_of_its_rho() -> None:
         assert (zcdp_region(rho).largest(q) >= gaussian.largest(q) - 1e-12).all()
 
 
-@pytest.mark.parametrize("region", REGIONS, ids=repr)
+@pytest.mark.parametrize("region", REGIONS, ids=lambda region: type(region).__name__)
 def test_edges_grow_are_concave_and_above_the_diagonal(region: Region) -> None:
     q = np.concatenate([np.geomspace(1e-12, 1e-3, 40), np.linspace(2e-3, 1, 400)])
     p = region.largest(q)
@@ -127,7 +127,7 @@ def test_edges_grow_are_concave_and_above_the_diagonal(region: Region) -> None:
     assert region.largest(q.reshape(-1, 2)).shape == (220, 2)
 
 
-@pytest.mark.parametrize("region", REGIONS, ids=repr)
+@pytest.mark.parametrize("region", REGIONS, ids=lambda region: type(region).__name__)
 def test_edges_are_symmetric_in_the_two_directions(region: Region) -> None:
     """(p, q) is allowed exactly if (1 - q, 1 - p) is: the complement, data sets exchanged."""
     q = np.linspace(0.01, 0.99, 50)

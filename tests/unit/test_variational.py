@@ -235,6 +235,8 @@ def test_bad_input() -> None:
     [
         {"order": 0.9},
         {"sign": 0},
+        {"scale": 0.0},
+        {"scale": math.nan},
         {"low": -math.inf},
         {"high": math.nan},
         {"low": 9.0, "high": 8.0},

@@ -239,3 +239,23 @@ def test_canonical_bytes_do_not_depend_on_order() -> None:
         deep = [deep]
     with pytest.raises(InvalidParameter, match="canonical JSON"):
         wire.digest(deep)
+
+
+PLAIN: list[Any] = [
+    {"type": "Repeat", "parameters": {"times": {"number": "3/1"}}, "children": ["ab", "cd"]},
+    {"b": [True, False, None, []], "a": {}, "C": 'quotes " and \\ and / \b \n \x1f \x7f'},
+    ["\u20ac", "\U0001f600", {"text": "\u2028"}],
+    {"\u20ac": "a key beyond ASCII", "\U0001f600": "is sorted by UTF-16"},
+]
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=range(len(PLAIN)))
+def test_plain_values_have_the_bytes_of_rfc_8785(value: Any) -> None:
+    import rfc8785
+
+    assert wire.canonical_bytes(value) == rfc8785.dumps(value)
+
+
+def test_half_a_character_has_no_canonical_bytes() -> None:
+    with pytest.raises(InvalidParameter, match="canonical"):
+        wire.canonical_bytes({"text": "\ud800"})

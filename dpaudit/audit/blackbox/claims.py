@@ -9,6 +9,7 @@ from math import inf, log, log1p
 from typing import Any
 
 import numpy as np
+from scipy.special import bdtr
 
 from dpaudit.audit.blackbox.evidence import Edge
 from dpaudit.audit.estimators import (
@@ -41,6 +42,7 @@ LARGEST = 50.0
 QUICK_SHARE = 0.05
 ROOM = 1.1
 CLOSE = 1.2
+LARGE = {"epsilon": 3.0, "mu": 2.5, "rho": 3.0, "renyi_epsilon": 3.0}
 ERRORS = tuple(10.0 ** (-k / 2) for k in range(3, 31))
 STEPS = 14
 
@@ -78,12 +80,15 @@ class Target:
         """P-value of the claim for an event fixed before its trials.
 
         The smaller of two, each divided by its share (a union bound): from Clopper-Pearson boxes,
-        which are quick, and from the exact joint test, left out where the boxes give ``enough`` or
-        the counts lie so close to the claim that it could not matter.
+        which are quick, and from a sharper test, left out where the boxes give ``enough`` or the
+        counts lie so close to the claim that it could not matter.  The sharper one is the exact
+        joint test; for large claims, where one of the two counts is all that matters, its tail.
         """
         quick = min(1.0, box_p_value(tally, self.region) / QUICK_SHARE)
         if quick <= enough or not self._is_close(tally):
             return quick
+        if self.is_large:
+            return min(quick, tail_p_value(tally, self.region, enough / 2) / (1 - QUICK_SHARE))
         joint = region_p_value(
             tally.hits,
             tally.trials,
@@ -93,6 +98,11 @@ class Target:
             max(min(1e-9, enough / 100), MINIMUM_ERROR),
         )
         return min(quick, joint / (1 - QUICK_SHARE))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the claim allows chances so unlike that the rarer count decides alone."""
+        return self.claimed >= LARGE[self.measure]
 
     def _is_close(self, tally: Tally) -> bool:
         """Whether the joint test could decide what boxes cannot: 1.2 standard errors beyond."""
@@ -106,12 +116,13 @@ class Target:
     def lower(self, tallies: Sequence[Tally], errors: Sequence[float]) -> float:
         """Lower bound in the claim's measure, wrong with probability at most the sum of ``errors``.
 
-        As for the p-value, Clopper-Pearson bounds have a share of each error; the joint bound, for
-        the first event only, has the rest and is left out where they show more than is claimed.
+        As for the p-value, Clopper-Pearson bounds have a share of each error; the sharper bound, of
+        the event that they show most for, has the rest, or is left out where they show enough.
         """
         pairs = list(zip(tallies, errors, strict=True))
-        quick = max(self.quick_lower(tally, error * QUICK_SHARE) for tally, error in pairs)
-        return quick if quick > ROOM * self.claimed else max(quick, self._joint(*pairs[0]))
+        found = [self.quick_lower(tally, error * QUICK_SHARE) for tally, error in pairs]
+        quick, best = max(found), pairs[int(np.argmax(found))]
+        return quick if quick > ROOM * self.claimed else max(quick, self._joint(*best))
 
     def epsilon_lower(self, tallies: Sequence[Tally], errors: Sequence[float]) -> float:
         """Lower bound on epsilon at the claim's delta (0 if it has none), free of families."""
@@ -133,6 +144,8 @@ class Target:
 
     def _joint(self, tally: Tally, error: float) -> float:
         rest = error * (1 - QUICK_SHARE)
+        if self.is_large:
+            return tail_lower(tally, self.family, rest)
         if self.measure == "mu":
             return joint_mu_lower(tally.counts, rest)
         if self.measure == "epsilon":
@@ -219,6 +232,43 @@ def box_p_value(tally: Tally, region: Region) -> float:
             break
         smallest = error
     return smallest
+
+
+def tail_p_value(tally: Tally, region: Region, trim: float) -> float:
+    """P-value from the tail of the rarer count alone, the other one at its confidence bound.
+
+    P[E] >= p except with probability ``trim`` / 2 (Clopper-Pearson), so a claim makes Q[E] at least
+    the q with largest(q) = p, and other_hits at most as small as observed has the probability of a
+    binomial tail there.  The same for the complement, with the roles of P and Q exchanged; the
+    smaller of the two is doubled.  Rounded up.  Source: Berger and Boos (1994).
+    """
+    turned = Tally(
+        tally.other_trials - tally.other_hits,
+        tally.other_trials,
+        tally.trials - tally.hits,
+        tally.trials,
+    )
+    return min(1.0, 2 * min(_tail(t, region, trim / 2) for t in (tally, turned)) + trim)
+
+
+def _tail(tally: Tally, region: Region, trim: float) -> float:
+    p = 1 - proportion_upper(tally.trials - tally.hits, tally.trials, trim)
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        reaches = float(region.largest(np.array([middle]))[0]) >= p
+        low, high = (low, middle) if reaches else (middle, high)
+    return min(1.0, float(bdtr(tally.other_hits, tally.other_trials, low)) * (1 + 1e-9))
+
+
+def tail_lower(tally: Tally, family: Callable[[float], Region], error: float) -> float:
+    """Lower bound by inverting :func:`tail_p_value`, which does not fall as the claim grows."""
+    low, high = 0.0, LARGEST
+    for _ in range(30):
+        middle = (low + high) / 2
+        refused = tail_p_value(tally, family(middle), error / 50) <= error
+        low, high = (middle, high) if refused else (low, middle)
+    return low
 
 
 def renyi_lower(tally: Tally, order: float, error: float) -> float:

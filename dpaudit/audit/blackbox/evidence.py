@@ -68,6 +68,8 @@ class Edge:
     def __post_init__(self) -> None:
         angles = np.sin(np.linspace(0.02, np.pi / 2, 500)[:-1]) ** 2
         q = np.unique(np.concatenate([np.geomspace(1e-8, 1e-3, 150), angles, 1 - angles]))
+        # Where a step in q is a leap in p, the boundary needs points by p as well.
+        q = np.unique(np.concatenate([q, np.interp(angles[::2], self.region.largest(q), q)]))
         p = self.region.largest(q)
         logs = [_log(p), _log(1 - p), _log(q), _log(1 - q)]
         slopes = np.gradient(logs[0] - logs[1], logs[2] - logs[3])

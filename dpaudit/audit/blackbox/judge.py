@@ -11,7 +11,7 @@ import numpy as np
 
 from dpaudit.arithmetic import exact
 from dpaudit.audit.blackbox.choice import Question
-from dpaudit.audit.blackbox.claims import Tally, Target
+from dpaudit.audit.blackbox.claims import Tally
 from dpaudit.audit.blackbox.events import EventOnOutputs
 from dpaudit.audit.blackbox.evidence import Edge
 from dpaudit.audit.blackbox.findings import BROKEN, EXPLANATIONS, Finding
@@ -52,10 +52,9 @@ def report(sampler: Sampler, terms: Terms, examined: Examined, seconds: float) -
     weighted = [_weighted_p(c, terms) for c in best]
     best = [best[i] for i in np.argsort(weighted, kind="stable")]
     p_value = min(1.0, *weighted)
-    errors = [(1 - terms.confidence) * c.question.share for c in best]
     refuting = [c for c, p in zip(best, sorted(weighted), strict=True) if p <= terms.refute_at]
     shown = max(refuting, key=lambda c: target.quick_lower(c.tally, 1e-3)) if refuting else best[0]
-    lower, epsilon_lower = _lowers(target, best, errors)
+    lower, epsilon_lower = _lowers(terms, examined.counted)
     verdict, reason = _decide(terms, examined, p_value)
     largest_share = max(c.question.share for c in examined.counted)
     return FunctionAudit(
@@ -115,23 +114,22 @@ def _weighted_p(counted: Counted, terms: Terms) -> float:
     return p_value / share
 
 
-def _lowers(
-    target: Target, best: Sequence[Counted], errors: Sequence[float]
-) -> tuple[float, float]:
+def _lowers(terms: Terms, counted: Sequence[Counted]) -> tuple[float, float]:
     """Lower bounds in the claim's measure and on epsilon; each event has its share of the error."""
-    plain = [(c.tally, e) for c, e in zip(best, errors, strict=True) if c.mirror is None]
-    shown = [
-        mirrored_epsilon_lower(c.tally, c.mirror, target.delta, e)
-        for c, e in zip(best, errors, strict=True)
+    target, total = terms.target, 1 - terms.confidence
+    plain = [c for c in counted if c.mirror is None]
+    tallies, errors = [c.tally for c in plain], [total * c.question.share for c in plain]
+    found = target.lower(tallies, errors)
+    if target.measure != "epsilon":
+        return found, target.epsilon_lower(tallies, errors)
+    if found > ROOM * target.claimed:
+        return found, found
+    mirrored = [
+        mirrored_epsilon_lower(c.tally, c.mirror, target.delta, total * c.question.share)
+        for c in counted
         if c.mirror is not None
     ]
-    tallies, shares = [tally for tally, _ in plain], [error for _, error in plain]
-    if not plain:
-        return max(shown), max(shown)
-    found = target.lower(tallies, shares)
-    if target.measure == "epsilon":
-        return max(found, *shown, 0.0), max(found, *shown, 0.0)
-    return found, target.epsilon_lower(tallies, shares)
+    return max(found, *mirrored, 0.0), max(found, *mirrored, 0.0)
 
 
 def _decide(terms: Terms, examined: Examined, p_value: float) -> tuple[Verdict, str]:

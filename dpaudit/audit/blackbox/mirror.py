@@ -27,11 +27,12 @@ from dpaudit.audit.blackbox.draws import Draws
 from dpaudit.audit.blackbox.events import Event
 from dpaudit.errors import InvalidParameter
 
-STEP = 2e-3
+STEP = 4e-3
 REACH = 20.0
 CURVATURE = 0.0963
 LARGEST = 50.0
-_HALVINGS = 40
+SMALLEST = 1e-300
+_HALVINGS = 22
 _UP = 1 + 1e-9
 
 
@@ -89,7 +90,8 @@ def mirrored_p_value(own: Tally, mirror: Tally, epsilon: float, delta: float, tr
     mean = _largest_mean(kept, epsilon)
     if total == 0 or hits < total * mean + 1:
         return 1.0
-    return min(1.0, float(bdtrc(hits - 1, total, mean)) * _UP + (trim if delta else 0.0))
+    tail = max(float(bdtrc(hits - 1, total, mean)) * _UP, SMALLEST)
+    return min(1.0, tail + (trim if delta else 0.0))
 
 
 def mirrored_epsilon_lower(own: Tally, mirror: Tally, delta: float, error: float) -> float:
