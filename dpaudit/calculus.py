@@ -7,7 +7,8 @@ for, and says whether its bound is *attained* (some data and queries of the decl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from dpaudit.arithmetic import is_symbolic, settled
@@ -36,7 +37,7 @@ class Source:
         return f"{self.authors} {self.year}, {self.theorem}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rule:
     """One theorem of a calculus, applicable to one node type under some adjacencies."""
 
@@ -227,20 +228,25 @@ class Calculus:
         )
 
     def _step(self, node: Node, premises: list[Step]) -> Step:
-        rule = self._rules[type(node)]
+        rule, given = self._rules[type(node)], tuple(premises)
         values = [p.value for p in premises]
-        step = Step(
-            calculus=self.name,
-            rule=rule.name,
-            cite=rule.cite,
-            node=node,
-            value=_settled(rule.function(node, *values)),
-            attained=rule.attained(node, tuple(premises)),
-            premises=tuple(premises),
-            assumes=_assumptions_of(node),
+        return Step(
+            self.name,
+            rule.name,
+            rule.cite,
+            node,
+            _settled(rule.function(node, *values)) if values else _of_leaf(rule, node),
+            rule.attained(node, given),
+            given,
+            _assumptions_of(node),
+            type(node).__name__ == "Parallel" or any(p.in_one_part for p in premises),
         )
-        parted = type(node).__name__ == "Parallel" or any(p.in_one_part for p in premises)
-        return replace(step, in_one_part=parted)
+
+
+@lru_cache(maxsize=4096)
+def _of_leaf(rule: Rule, node: Node) -> Any:
+    """What a rule says of a leaf, once for all that are equal."""
+    return _settled(rule.function(node))
 
 
 def _settled(value: Any) -> Any:

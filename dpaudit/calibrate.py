@@ -15,11 +15,12 @@ from functools import cache, cached_property
 from typing import Any
 
 from dpaudit.account import Account
-from dpaudit.arithmetic import enclose, exact, is_infinite, is_symbolic, unknowns
+from dpaudit.arithmetic import Number, enclose, exact, is_infinite, is_symbolic, unknowns
 from dpaudit.calculus import Step
 from dpaudit.claim import Checked, Claim, Outcome
+from dpaudit.curves import WIDTH
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import Node, postorder
+from dpaudit.nodes import ApproxDP, Node, postorder
 from dpaudit.scope import Scope
 
 DIGITS = 6
@@ -28,6 +29,11 @@ SEARCH_DIGITS = 12
 STEPS_OUT = 20
 FLAT = 1e-300
 STEEPEST = 700.0
+# A coarse width, as a part of the epsilon that is asked for; ends that are close; a guess's error.
+ROUGH = 0.01
+CLOSE = 0.1
+GUESSED = 2e-3
+SECANTS = 6
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ def calibrate(
     """
     problem = _Problem(declaration, scope, guarantee, _only_symbol(declaration))
     low, high = _ends(problem, bracket)
-    held = [end for end in (low, high) if problem.excess(end) <= 0]
+    held = [end for end in (low, high) if problem.holds(end)]
     if not held:
         raise Unsupported(
             f"calibrate: {problem.claim.text} holds neither at {problem.symbol} = {float(low):g} "
@@ -121,6 +127,39 @@ class _Problem:
             raise Unsupported(f"calibrate: {checked.reason}")
         return _log(_number(checked.step)) - _log(float(enclose(self.claim.value).mid()))
 
+    @cached_property
+    def rough(self) -> Callable[[Fraction], tuple[float, float]]:
+        """log(derived / claimed) from below and from above, at a coarse width; once a value."""
+
+        def ends(value: Fraction) -> tuple[float, float]:
+            claimed = self.guarantee
+            width = ROUGH * self._claimed if isinstance(claimed, ApproxDP) else 0.0
+            if width <= WIDTH:
+                found = self.excess(value)
+                return found, found
+            account = Account(self.declaration.bind({self.symbol: value}), self.scope, width)
+            bound = account.epsilon(claimed.parameters["delta"])
+            lower, upper = float(bound.lower), _finite(bound.upper)
+            return _log(lower) - math.log(self._claimed), _log(upper) - math.log(self._claimed)
+
+        return cache(ends)
+
+    @cached_property
+    def _claimed(self) -> float:
+        return float(enclose(self.claim.value).mid())
+
+    def holds(self, value: Fraction) -> bool:
+        """Whether the guarantee holds at a value; at a coarse width where that shows it."""
+        lower, upper = self.rough(value)
+        if upper <= 0 or lower > 0:
+            return upper <= 0
+        return self.excess(value) <= 0
+
+    def guess(self, value: Fraction) -> float:
+        """About the excess: the middle of the coarse ends, where they are close."""
+        lower, upper = self.rough(value)
+        return (lower + upper) / 2 if upper - lower <= CLOSE else upper
+
     def proved(self, value: Fraction) -> bool:
         """Whether the guarantee is shown at a value."""
         return self.checked(value).outcome is Outcome.PROVED
@@ -137,10 +176,11 @@ class _Problem:
 
 
 def _number(step: Step) -> float:
-    value = step.value[0] if isinstance(step.value, tuple) else step.value
-    if is_infinite(value):
-        return math.inf
-    return float(enclose(value).mid())
+    return _finite(step.value[0] if isinstance(step.value, tuple) else step.value)
+
+
+def _finite(value: Number) -> float:
+    return math.inf if is_infinite(value) else float(enclose(value).mid())
 
 
 def _log(value: float) -> float:
@@ -176,7 +216,7 @@ def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
 def _sign(problem: _Problem, value: Fraction) -> bool | None:
     """Whether the guarantee holds; None where the value is outside the parameter's domain."""
     try:
-        return problem.excess(value) <= 0
+        return problem.holds(value)
     except InvalidParameter:
         return None
 
@@ -184,10 +224,10 @@ def _sign(problem: _Problem, value: Fraction) -> bool | None:
 def _whole(problem: _Problem, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
     """Neighbouring whole numbers, the first of which satisfies the guarantee."""
     low, high = Fraction(math.ceil(low)), Fraction(math.floor(high))
-    low_holds = problem.excess(low) <= 0
+    low_holds = problem.holds(low)
     while high - low > 1:
         middle = (low + high) // 2
-        if (problem.excess(Fraction(middle)) <= 0) == low_holds:
+        if problem.holds(Fraction(middle)) == low_holds:
             low = Fraction(middle)
         else:
             high = Fraction(middle)
@@ -200,12 +240,45 @@ def _real(
     """The root of the excess in the logarithm of the value, stepped out until it is proved."""
     from scipy.optimize import toms748
 
+    def guess(logarithm: float) -> float:
+        return problem.guess(_short(logarithm))
+
     def excess(logarithm: float) -> float:
         return problem.excess(_short(logarithm))
 
-    ends, tolerance = (math.log(low), math.log(high)), 10.0 ** (1 - digits)
-    root = toms748(excess, *ends, xtol=tolerance, rtol=tolerance)
-    return _stepped(problem.proved, math.exp(root), digits, -1 if excess(ends[0]) <= 0 else 1)
+    low_log, high_log = math.log(low), math.log(high)
+    away = -1 if problem.holds(low) else 1
+    tolerance = 10.0 ** (1 - digits)
+    root = None
+    if guess(low_log) * guess(high_log) < 0:
+        near = toms748(guess, low_log, high_log, xtol=GUESSED, rtol=GUESSED)
+        root = _secant(guess, excess, near, (low_log, high_log), tolerance / 10)
+    if root is None:
+        root = toms748(excess, low_log, high_log, xtol=tolerance, rtol=tolerance)
+    return _stepped(problem.proved, math.exp(root), digits, away)
+
+
+def _secant(
+    guess: Callable[[float], float],
+    excess: Callable[[float], float],
+    near: float,
+    ends: tuple[float, float],
+    tolerance: float,
+) -> float | None:
+    """The root of the excess from a start near it and the slope of the guess; None where lost."""
+    aside = near + GUESSED * 4
+    slope = (guess(aside) - guess(near)) / (aside - near)
+    here, value = near, excess(near)
+    for _ in range(SECANTS):
+        following = here - value / slope if slope else math.inf
+        if not ends[0] <= following <= ends[1]:
+            return None
+        if abs(following - here) <= tolerance:
+            return following
+        before, last = here, value
+        here, value = following, excess(following)
+        slope = (value - last) / (here - before)
+    return None
 
 
 def _short(logarithm: float) -> Fraction:

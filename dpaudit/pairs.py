@@ -8,6 +8,7 @@ Source: Zhu, Dong, Wang 2022, Definition 7 (dominating pairs); composition: Theo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
@@ -23,6 +24,21 @@ LONGEST = 400
 @dataclass(frozen=True)
 class Pair:
     """A pair (P, Q) of distributions."""
+
+    def __init_subclass__(cls) -> None:
+        # Set here, a hash is kept by ``dataclass``; large fractions are slow to hash.
+        cls.__hash__ = Pair.__hash__  # type: ignore[method-assign]
+
+    def __hash__(self) -> int:
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = hash((type(self), *(value for value in self.__dict__.values())))
+            self.__dict__["_hash"] = found
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Hashes of texts differ from process to process.
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
     @property
     def text(self) -> str:
@@ -88,7 +104,9 @@ class Atoms(Pair):
 
     @property
     def swapped(self) -> Pair:
-        return Atoms(tuple((q, p) for p, q in self.outcomes))
+        """The outcomes' masses exchanged; the pair itself where that lists the same outcomes."""
+        turned = tuple((q, p) for p, q in self.outcomes)
+        return self if Counter(turned) == Counter(self.outcomes) else Atoms(turned)
 
 
 @dataclass(frozen=True)
@@ -232,7 +250,7 @@ def product(factors: Iterable[Factor]) -> Pair:
         else:
             counts.setdefault(pair, []).append(times)
     merged = [(pair, total(times)) for pair, times in counts.items()]
-    mu = sqrt(total(squares))
+    mu = sqrt(total(squares)) if squares else Fraction(0)
     if mu != 0 or not merged:
         merged.append((Normal(mu), Fraction(1)))
     merged = [(pair, times) for pair, times in merged if times != 0] or [(Normal(0), Fraction(1))]
@@ -240,6 +258,8 @@ def product(factors: Iterable[Factor]) -> Pair:
 
 
 def _sorted(factors: list[Factor]) -> tuple[Factor, ...]:
+    if len(factors) == 1:
+        return tuple(factors)
     return tuple(sorted(factors, key=lambda factor: factor[0].text))
 
 

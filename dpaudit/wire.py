@@ -7,6 +7,7 @@ whose head must be in a table.
 from __future__ import annotations
 
 import hashlib
+import json
 import reprlib
 from fractions import Fraction
 from typing import Any
@@ -30,6 +31,7 @@ from dpaudit.errors import InvalidParameter
 MAXIMUM_DEPTH = 200
 _ASSUMPTIONS = ("positive", "negative", "nonnegative", "nonpositive", "integer", "real", "nonzero")
 _CONSTANTS = ("Infinity", "Pi", "Exp1")
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 # The size up to which SymPy may be asked to evaluate a head at a number.
 _LARGEST_ARGUMENT = {
     "Pow": 10**3,
@@ -45,12 +47,30 @@ def canonical_bytes(value: Any) -> bytes:
 
     Errors: InvalidParameter for values JSON cannot hold (infinities, non-string keys).
     """
+    try:
+        if _is_plain(value):
+            return _ENCODER.encode(value).encode()
+        return _rfc_8785(value)
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise InvalidParameter(f"not representable as canonical JSON: {error}") from None
+
+
+def _rfc_8785(value: Any) -> bytes:
     import rfc8785
 
     try:
         return rfc8785.dumps(value)
-    except (rfc8785.CanonicalizationError, RecursionError) as error:
+    except rfc8785.CanonicalizationError as error:
         raise InvalidParameter(f"not representable as canonical JSON: {error}") from None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether Python's own encoder writes a value as RFC 8785 does: no numbers, keys in ASCII."""
+    kind = type(value)
+    if kind is dict:
+        keys = all(type(key) is str and key.isascii() for key in value)
+        return keys and all(map(_is_plain, value.values()))
+    return kind in (str, bool) or value is None or (kind is list and all(map(_is_plain, value)))
 
 
 def digest(value: Any) -> str:

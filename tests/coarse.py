@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ from scipy.special import ndtr
 Floats = NDArray[np.float64]
 CELLS = 160
 SLACK = 1e-9
+NEAR = 1e-10
+LARGEST = 600.0
+BISECTIONS = 70
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,18 @@ class Cells:
     def swapped(self) -> Cells:
         return Cells(self.q, self.p)
 
+    @cached_property
+    def loss(self) -> Floats:
+        """log(P / Q) of every cell; NaN where both are 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found: Floats = np.log(self.p) - np.log(self.q)
+        return found
+
     def __mul__(self, other: Cells) -> Cells:
-        return merged(Cells(np.outer(self.p, other.p).ravel(), np.outer(self.q, other.q).ravel()))
+        p, q = np.multiply.outer(self.p, other.p), np.multiply.outer(self.q, other.q)
+        with np.errstate(invalid="ignore"):
+            loss = np.add.outer(self.loss, other.loss)
+        return merged(p.ravel(), q.ravel(), loss.ravel())
 
     def __pow__(self, times: int) -> Cells:
         found, power = Cells(np.ones(1), np.ones(1)), self
@@ -49,22 +63,22 @@ class Cells:
         return Cells((1 - rate) * self.q + rate * self.p, self.q)
 
 
-def merged(cells: Cells) -> Cells:
+def merged(p: Floats, q: Floats, loss: Floats) -> Cells:
     """At most ``CELLS`` cells: neighbours in likelihood ratio are joined."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        loss = np.log(cells.p) - np.log(cells.q)
-    keep = (cells.p > 0) | (cells.q > 0)
-    loss, p, q = loss[keep], cells.p[keep], cells.q[keep]
     if len(p) <= CELLS:
         return Cells(p, q)
-    finite = np.isfinite(loss)
+    finite = np.isfinite(loss) & ((p > 0) | (q > 0))
+    if not finite.any():
+        return Cells(np.array([p.sum(), 0.0]), np.array([0.0, q.sum()]))
     low, high = loss[finite].min(), loss[finite].max()
     width = (high - low) / (CELLS - 3) or 1.0
-    place = np.where(finite, np.clip((loss - low) / width, 0, CELLS - 3), 0).astype(int) + 1
-    place[loss == np.inf], place[loss == -np.inf] = CELLS - 1, 0
-    return Cells(np.bincount(place, p, CELLS), np.bincount(place, q, CELLS))
+    scaled = np.nan_to_num((loss - low) / width, nan=-1.0, posinf=CELLS - 2, neginf=-1.0)
+    place = np.clip(scaled, -1, CELLS - 2).astype(np.int64) + 1
+    joined = (np.bincount(place, masses, CELLS).astype(np.float64) for masses in (p, q))
+    return Cells(*joined)
 
 
+@lru_cache(maxsize=1024)
 def normal(mu: float) -> Cells:
     """N(mu, 1) against N(0, 1): the tails are taken on the side where they are small."""
     reach = 12.0
@@ -79,6 +93,7 @@ def normal(mu: float) -> Cells:
     return Cells(masses(mu), masses(0.0))
 
 
+@lru_cache(maxsize=1024)
 def laplace(epsilon: float) -> Cells:
     """Laplace noise moved by ``epsilon`` scales, cut at many points."""
     edges = np.linspace(0.0, epsilon, CELLS - 1)
@@ -97,6 +112,7 @@ def laplace(epsilon: float) -> Cells:
     return Cells(masses(epsilon), masses(0.0))
 
 
+@lru_cache(maxsize=1024)
 def response(epsilon: float, delta: float = 0.0) -> Cells:
     """Randomised response with probability 1 - delta, else an outcome that tells all."""
     high, low = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
@@ -113,15 +129,34 @@ def delta_lower(cells: Cells, epsilon: float) -> float:
 
 
 def epsilon_lower(cells: Cells, delta: float) -> float:
-    """The epsilon above which no test on the cells shows more than ``delta``; 0 if at once."""
+    """An epsilon, at most ``LARGEST``, at which the cells show more than ``delta``; 0 if none does.
+
+    A guess from sorted cells, taken where :func:`delta_lower` confirms it, and bisection elsewhere.
+    """
     if delta_lower(cells, 0.0) <= delta:
         return 0.0
-    low, high = 0.0, 1.0
-    while delta_lower(cells, high) > delta:
-        low, high = high, 2 * high
-        if high > 600:
-            return 600.0
-    for _ in range(60):
+    if delta_lower(cells, LARGEST) > delta:
+        return LARGEST
+    guess = _guess(cells, delta) * (1 - NEAR)
+    beyond = guess * (1 + 4 * NEAR)
+    if guess > 0 and delta_lower(cells, beyond) <= delta < delta_lower(cells, guess):
+        return guess
+    low, high = 0.0, LARGEST
+    for _ in range(BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_lower(cells, middle) > delta else (low, middle)
     return low
+
+
+def _guess(cells: Cells, delta: float) -> float:
+    """About where the line through the right two kinks meets delta; only a guess."""
+    kept = (cells.q > 0) & (cells.p > 0)
+    p, q = cells.p[kept], cells.q[kept] * (1 + SLACK)
+    order = np.argsort(q / p)
+    p, q = p[order], q[order]
+    wanted = delta / (1 - SLACK) - float(cells.p[cells.q == 0].sum())
+    with np.errstate(over="ignore", invalid="ignore"):
+        above = np.cumsum(p) - p / q * np.cumsum(q)
+    first = int(np.argmax(above > wanted)) if (above > wanted).any() else len(p)
+    top = float(p[:first].sum()) - wanted
+    return math.log(top / float(q[:first].sum())) if first and top > 0 else 0.0

@@ -22,7 +22,24 @@ def enclose(value: Number, symbols: Mapping[Any, Any] | None = None) -> Any:
     Errors: InvalidParameter for a symbol without a value, or a function without an enclosure.
     """
     with working_precision():
-        return _enclose(value, symbols or {})
+        if not symbols:
+            return _constant(value)
+        symbol, *others = symbols
+        if others or not symbol.is_Symbol or is_rational(value):
+            return _enclose(value, symbols)
+        return _function_of(value, symbol)(symbols[symbol])
+
+
+@lru_cache(maxsize=4096)
+def _constant(value: Number) -> Any:
+    """A number's ball at the working precision."""
+    return _enclose(value, {})
+
+
+@lru_cache(maxsize=256)
+def _function_of(value: Any, symbol: Any) -> Callable[[Any], Any]:
+    """An expression as a function of the ball of its one symbol, at the working precision."""
+    return _as_function(value, symbol, {})
 
 
 def working_precision() -> Any:
@@ -44,6 +61,8 @@ def largest(items: list[Any]) -> list[Any]:
     import flint
 
     for bits in COMPARING_BITS:
+        if len(items) == 1:
+            break
         with flint.ctx.workprec(bits):
             balls = {v: _enclose(v, {}) for v in items}
         items = [v for v in items if not any(ball > balls[v] for ball in balls.values())]
@@ -167,6 +186,12 @@ def _as_function(part: Any, index: Any, symbols: Mapping[Any, Any]) -> Callable[
         return lambda k: _enclose(part, {**symbols, index: k})
     operation = ENCLOSURES[name]
     inside = [_as_function(argument, index, symbols) for argument in part.args]
+    if len(inside) == 1:
+        only = inside[0]
+        return lambda k: operation([only(k)])
+    if len(inside) == 2:
+        first, second = inside
+        return lambda k: operation([first(k), second(k)])
     return lambda k: operation([f(k) for f in inside])
 
 

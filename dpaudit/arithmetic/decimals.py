@@ -7,6 +7,7 @@ import numbers
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from dpaudit.arithmetic.arb import enclose, working_precision
@@ -92,6 +93,7 @@ def plain(value: Decimal) -> str:
     return format(value, "e").replace("e+", "e")
 
 
+@lru_cache(maxsize=4096)
 def readable(value: Number) -> str:
     """A number for people: a terminating decimal where there is a short one, else exact."""
     if not is_printable(value):

@@ -5,9 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from typing import Any
 
 from dpaudit.arithmetic.arb import as_ball, largest
-from dpaudit.arithmetic.forms import Number, canonical, is_arb, is_rational, sympify, unknowns
+from dpaudit.arithmetic.forms import (
+    Number,
+    canonical,
+    is_arb,
+    is_rational,
+    is_symbolic,
+    sympify,
+    unknowns,
+)
 from dpaudit.arithmetic.operations import folded
 
 FACTORED = 10**40
@@ -41,7 +50,14 @@ def exp(value: Number) -> Number:
 
 
 def log(value: Number) -> Number:
-    """Natural logarithm, of the same kind as its argument."""
+    """Natural logarithm, of the same kind as its argument.
+
+    SymPy finds nothing to simplify in the logarithm of a sum or a product, and takes long to see.
+    """
+    if is_symbolic(value) and (value.is_Add or value.is_Mul):
+        import sympy
+
+        return sympy.log(value, evaluate=False)
     return _apply("log", math.log, value)
 
 
@@ -77,7 +93,25 @@ def maximum(values: Iterable[Number]) -> Number:
     items = list(dict.fromkeys(map(sympify, items)))
     if not any(map(unknowns, items)):
         items = largest(items)
-    return canonical(items[0] if len(items) == 1 else sympy.Max(*items))
+    if len(items) == 1:
+        return canonical(items[0])
+    if any(map(_is_opaque, items)):
+        return sympy.Max(*_flat(items), evaluate=False)
+    return canonical(sympy.Max(*items))
+
+
+def _is_opaque(item: Any) -> bool:
+    """Whether a symbol is inside a function: SymPy would factor long to compare two of them."""
+    import sympy
+
+    return any(part.free_symbols for part in item.atoms(sympy.log, sympy.exp, sympy.Sum))
+
+
+def _flat(items: list[Any]) -> list[Any]:
+    """The items, those of a largest instead of it."""
+    import sympy
+
+    return [i for item in items for i in (item.args if isinstance(item, sympy.Max) else (item,))]
 
 
 def smaller(first: Number, second: Number) -> Number:

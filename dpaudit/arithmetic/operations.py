@@ -8,6 +8,7 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 
 MAXIMUM_CHOICE = 10_000
+LARGEST_POWER = 2**60
 
 
 def ball(text: str) -> Any:
@@ -31,8 +32,10 @@ def folded(operation: Callable[[Any, Any], Any]) -> Callable[[list[Any]], Any]:
 
 def _power(arguments: list[Any]) -> Any:
     base, exponent = arguments
-    if exponent.is_exact() and exponent.is_integer() and abs(exponent) < 2**60:
-        return base ** int(exponent.unique_fmpz())
+    if exponent.is_exact() and -LARGEST_POWER < exponent < LARGEST_POWER:
+        whole = exponent.unique_fmpz()
+        if whole is not None:
+            return base ** int(whole)
     return base.sqrt() if exponent == ball("0.5") else base**exponent
 
 

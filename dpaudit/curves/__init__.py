@@ -9,8 +9,9 @@ for a pair without a known profile.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from dpaudit.arithmetic import exact, is_infinite, unknowns
@@ -23,6 +24,7 @@ from dpaudit.curves.engine import (
     epsilon_composed,
     parts_of,
 )
+from dpaudit.curves.engine import epsilon_outline as _outline
 from dpaudit.curves.interval import Interval, rounded_down, rounded_up
 from dpaudit.curves.profile import Profile, profile_of
 from dpaudit.curves.pure import largest_loss
@@ -39,6 +41,7 @@ __all__ = [
     "delta_curve",
     "delta_interval",
     "epsilon_interval",
+    "epsilon_outline",
     "tradeoff_interval",
 ]
 
@@ -48,12 +51,26 @@ FAR = 60
 _REGISTERED = (_onestep.__name__, _allocated.__name__, _scores.__name__)
 
 
-def epsilon_interval(pair: Pair, delta: Any, width: float = WIDTH) -> Interval:
+def epsilon_interval(
+    pair: Pair, delta: Any, width: float = WIDTH, near: Interval | None = None
+) -> Interval:
     """Smallest epsilon >= 0 at which the pair's delta is at most the given one.
 
     ``width``: how far apart the ends may be; where that costs too much they stay wider, and sound.
+    ``near``: an interval of the same by :func:`epsilon_outline`, which saves a search.
     delta = 0 is answered by the largest loss, which may be infinite.
     """
+    return _epsilon(pair, delta, width, partial(epsilon_composed, near=near))
+
+
+def epsilon_outline(pair: Pair, delta: Any, width: float) -> Interval:
+    """As :func:`epsilon_interval`, and fast: the ends may be further apart than ``width``."""
+    return _epsilon(pair, delta, width, _outline)
+
+
+def _epsilon(
+    pair: Pair, delta: Any, width: float, composed: Callable[[Pair, Fraction, float], Interval]
+) -> Interval:
     wanted = _number(delta, "delta")
     probability(wanted, "delta")
     _settled(pair, width)
@@ -62,7 +79,7 @@ def epsilon_interval(pair: Pair, delta: Any, width: float = WIDTH) -> Interval:
     if has_form(pair):
         return epsilon_single(pair, wanted)
     found = epsilon_smooth(parts_of(pair), wanted)
-    return epsilon_composed(pair, wanted, width) if found is None else found
+    return composed(pair, wanted, width) if found is None else found
 
 
 def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> Interval:

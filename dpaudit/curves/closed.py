@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,7 @@ def closed(pair: Pair, tail: float) -> Closed | None:
     return None if maker is None else maker(pair, tail)
 
 
+@lru_cache(maxsize=4096)
 def as_float(value: Number, place: str) -> float:
     """The nearest float (within one rounding) of an exact number."""
     result = float(enclose(value).mid())

@@ -62,8 +62,34 @@ class Attempt:
         return max((max(pair) for pair in sizes), default=0)
 
 
-def epsilon_composed(pair: Pair, delta: Fraction, width: float) -> Interval:
-    """Epsilon of a composition by Fourier sums, refined until it is ``width`` wide."""
+def epsilon_composed(
+    pair: Pair, delta: Fraction, width: float, near: Interval | None = None
+) -> Interval:
+    """Epsilon of a composition by Fourier sums, refined until it is ``width`` wide.
+
+    ``near``: a wider interval of the same, whose step and width say which step to begin with.
+    """
+    parts = parts_of(pair)
+    step = first_step(parts, width)
+    if near is not None:
+        step = aligned(parts, min(max(_predicted(near, width), step / 4), 2 * step))
+    return _attempted(pair, delta, width, step, ATTEMPTS)
+
+
+def epsilon_outline(pair: Pair, delta: Fraction, width: float) -> Interval:
+    """As :func:`epsilon_composed`, of one attempt: as narrow as it happens to be."""
+    return _attempted(pair, delta, width, first_step(parts_of(pair), width), 1)
+
+
+def _predicted(near: Interval, width: float) -> float:
+    """The step at which the width would be the one asked for, as it grows with its square."""
+    if "step" not in near.upper_witness or is_infinite(near.upper):
+        return math.inf
+    gap = float(near.upper - near.lower)
+    return float(Fraction(near.upper_witness["step"])) * math.sqrt(0.8 * width / max(gap, 1e-300))
+
+
+def _attempted(pair: Pair, delta: Fraction, width: float, first: float, most: int) -> Interval:
     parts, at = parts_of(pair), float(delta)
     total = sum(times for _, times in parts)
     cap = largest_loss(pair)
@@ -71,8 +97,8 @@ def epsilon_composed(pair: Pair, delta: Fraction, width: float) -> Interval:
         return _capped(Interval(Fraction(0), rounded_up(math.inf)), cap)
     tolerance = width * ROUNDING_PARTS
     attempts: list[Attempt] = []
-    step: float | None = first_step(parts, width)
-    while step is not None and len(attempts) < ATTEMPTS:
+    step: float | None = first
+    while step is not None and len(attempts) < most:
         try:
             attempts.append(_attempt(parts, at, step, tolerance))
         except TooFine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
@@ -140,6 +141,7 @@ def _atoms(pair: Atoms, tail: float) -> Closed:
     return finite(Outcomes(losses, p, q), 4 * UNIT)
 
 
+@lru_cache(maxsize=4096)
 def atom_loss(p: Number, q: Number) -> float:
     """log(p / q) within one rounding; plus or minus infinity where one mass is 0."""
     p_ball, q_ball = enclose(p), enclose(q)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from dpaudit.arithmetic import (
@@ -35,6 +36,7 @@ Extremes = tuple[Number, Number]
 _EXTREMES: dict[type[Pair], Callable[[Any], Extremes]] = {}
 
 
+@lru_cache(maxsize=256)
 def largest_loss(pair: Pair) -> Number:
     """The essential supremum of the loss under P: the epsilon at delta = 0; may be infinite."""
     return extremes(pair)[1]

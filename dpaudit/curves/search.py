@@ -22,6 +22,7 @@ CUT = 1e-7
 SMALLEST_TAIL = 1e-300
 TILTS = (-7.0, 11.0)
 SMALL_TILT = 0.1
+CHECKER_ROOM = 12
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,10 @@ def _outward(
     tolerance: float,
     bracket: tuple[float, float],
 ) -> Solved | None:
-    """The first epsilon beyond the root at which the bound holds for certain."""
+    """The first epsilon beyond the root at which the bound holds for certain, with some room.
+
+    The room is for a checker whose own round-off bound may be larger than ours.
+    """
     sign = 1 if composition.side is Side.UPPER else -1
     step = tolerance
     for _ in range(40):
@@ -155,7 +159,7 @@ def _outward(
         if not bracket[0] <= epsilon <= bracket[1]:
             break
         found = delta_at(composition, epsilon)
-        if sign * (delta - found.value) >= 0:
+        if sign * (delta - found.value) >= CHECKER_ROOM * found.round_off:
             return Solved(epsilon, found, composition)
         step *= 2
     epsilon = bracket[1] if sign > 0 else bracket[0]

@@ -13,8 +13,11 @@ delta(x) of the pair (P, Q) at x = exp(epsilon), epsilon of either sign:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from dpaudit.arithmetic import enclose, lower_fraction, upper_fraction
@@ -36,8 +39,11 @@ Ball = Any
 PRECISIONS = (200, 500, 1500, 5000)
 LARGEST = 40
 SMALLEST = 200
-BISECTIONS = 60
+BISECTIONS = 52
 RELATIVE = Fraction(1, 10**14)
+ROOT = 2.0**-50
+FLAT = -1e4
+CLOSE = Fraction(1, 2**49)
 
 _FORMS: dict[type[Pair], Callable[[Any, Ball], Ball]] = {}
 
@@ -88,12 +94,27 @@ def _laplace(pair: LaplaceShift, x: Ball) -> Ball:
 
 @_form(Atoms)
 def _atoms(pair: Atoms, x: Ball) -> Ball:
-    return sum((_positive(_number(p) - x * _number(q)) for p, q in pair.outcomes), _number(0))
+    return _total(_outcomes_of_atoms(pair, _bits()), x)
+
+
+@lru_cache(maxsize=256)
+def _outcomes_of_atoms(pair: Atoms, bits: int) -> list[tuple[Ball, Ball]]:
+    return [(_number(p), _number(q)) for p, q in pair.outcomes]
+
+
+def _total(outcomes: list[tuple[Ball, Ball]], x: Ball) -> Ball:
+    return sum((_positive(p - x * q) for p, q in outcomes), _number(0))
 
 
 @_form(Product)
 def _product(pair: Product, x: Ball) -> Ball:
-    return sum((_positive(p - x * q) for p, q in outcomes_of(pair, _number)), _number(0))
+    return _total(_outcomes(pair, _bits()), x)
+
+
+@lru_cache(maxsize=64)
+def _outcomes(pair: Product, bits: int) -> list[tuple[Ball, Ball]]:
+    """All outcomes at the current precision, which is ``bits``."""
+    return outcomes_of(pair, _number)
 
 
 @_form(Mixed)
@@ -126,15 +147,22 @@ def _largest(pair: Largest, x: Ball) -> Ball:
 
 def _number(value: Any) -> Ball:
     """A ball at the current precision (arithmetic.enclose has a precision of its own)."""
+    return _known(value, _bits())
+
+
+def _bits() -> int:
     import flint
 
-    if isinstance(value, (int, Fraction)):
-        return flint.arb(value.numerator) / flint.arb(value.denominator)
-    return enclose(value)
+    return int(flint.ctx.prec)
+
+
+@lru_cache(maxsize=4096)
+def _known(value: Any, bits: int) -> Ball:
+    return _ball_of(value) if isinstance(value, (int, Fraction)) else enclose(value)
 
 
 def _positive(ball: Ball) -> Ball:
-    return ball.max(_number(0))
+    return ball.max(0)
 
 
 def _phi(x: Ball) -> Ball:
@@ -146,23 +174,30 @@ def _phi(x: Ball) -> Ball:
 # --- solving -------------------------------------------------------------------------------------
 
 
-def _balls(pair: Pair, epsilon: Fraction) -> Iterator[Ball]:
-    """delta at exp(epsilon) at rising precision."""
+def _precisions() -> Generator[None, None, None]:
+    """Rising working precisions, each until the next is asked for; close it afterwards."""
     import flint
 
     for bits in PRECISIONS:
         with flint.ctx.workprec(bits):
-            ball = delta_ball(pair, _number(epsilon).exp())
-        yield ball
+            yield
+
+
+def _ball_of(value: int | Fraction) -> Ball:
+    """A ball around a number that is met once."""
+    import flint
+
+    return flint.arb(value.numerator) / flint.arb(value.denominator)
 
 
 def delta_single(pair: Pair, epsilon: Fraction) -> Interval:
     """delta at epsilon, to 12 digits."""
     low, high = Fraction(0), Fraction(1)
-    for ball in _balls(pair, epsilon):
-        low, high = _ends(ball)
-        if high - low <= RELATIVE * high:
-            break
+    with closing(_precisions()) as precisions:
+        for _ in precisions:
+            low, high = _ends(delta_ball(pair, _ball_of(epsilon).exp()))
+            if high - low <= RELATIVE * high:
+                break
     shown = {"form": "closed", "epsilon": str(epsilon)}
     return Interval(rounded_down(low), rounded_up(high), shown, shown, "closed form")
 
@@ -178,14 +213,13 @@ def epsilon_single(pair: Pair, delta: Fraction) -> Interval:
     """The smallest epsilon >= 0 with delta(epsilon) <= delta, between ends of 12 digits."""
     from dpaudit.arithmetic import infinity
 
-    at_zero = _compare(pair, Fraction(0), delta)
-    if at_zero <= 0:
+    if _compare(pair, Fraction(0), delta) == -1:
         shown = {"form": "closed", "epsilon": "0"}
         return Interval(Fraction(0), Fraction(0), {}, shown, "closed form")
-    bracket = _crossing(lambda epsilon: _compare(pair, epsilon, delta) <= 0)
+    bracket = _bracket(lambda epsilon: _compare(pair, epsilon, delta) == -1)
     if bracket is None:
         return Interval(Fraction(0), infinity(), method="closed form")
-    low, high = _certain(pair, bracket, delta)
+    low, high = _certain(pair, _narrowed(pair, bracket, delta), delta)
     lower, upper = rounded_down(low), rounded_up(high)
     return Interval(lower, upper, _shown(lower), _shown(upper), "closed form")
 
@@ -195,13 +229,14 @@ def _shown(epsilon: Fraction) -> dict[str, str]:
 
 
 def _compare(pair: Pair, epsilon: Fraction, delta: Fraction) -> int:
-    """-1 or 0 where delta(epsilon) <= delta for certain, 1 where not for certain, 2 where open."""
-    for ball in _balls(pair, epsilon):
-        low, high = _ends(ball)
-        if high <= delta:
-            return -1
-        if low > delta:
-            return 1
+    """-1 where delta(epsilon) <= delta for certain, 1 where not for certain, 2 where open."""
+    with closing(_precisions()) as precisions:
+        for _ in precisions:
+            ball, wanted = delta_ball(pair, _ball_of(epsilon).exp()), _number(delta)
+            if ball <= wanted:
+                return -1
+            if ball > wanted:
+                return 1
     return 2
 
 
@@ -216,8 +251,8 @@ def _certain(
     return low, high
 
 
-def _crossing(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction] | None:
-    """Positive ends between which a predicate turns true; None where it never does."""
+def _bracket(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction] | None:
+    """Neighbouring powers of two between which a predicate turns true; None where it never does."""
     powers = (Fraction(2) ** k for k in range(LARGEST))
     high = next(filter(holds, powers), None)
     if high is None:
@@ -226,8 +261,58 @@ def _crossing(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction] | 
         if not holds(high / 2):
             break
         high /= 2
-    low = high / 2
-    for _ in range(BISECTIONS):
+    return high / 2, high
+
+
+def _narrowed(
+    pair: Pair, bracket: tuple[Fraction, Fraction], delta: Fraction
+) -> tuple[Fraction, Fraction]:
+    """Ends close together between which delta crosses, the right one certain.
+
+    Guesses first, around each of which both ends are tried; then what is left is bisected.
+    """
+    low, high = bracket
+    for guess in _guesses(pair, bracket, delta):
+        left, right = guess * (1 - CLOSE), guess * (1 + CLOSE)
+        if low < left and right < high and _compare(pair, right, delta) == -1:
+            high = right
+            if _compare(pair, left, delta) != -1:
+                low = left
+                break
+    while high - low > high / 2**BISECTIONS:
         middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        low, high = (low, middle) if _compare(pair, middle, delta) == -1 else (middle, high)
     return low, high
+
+
+def _guesses(pair: Pair, bracket: tuple[Fraction, Fraction], delta: Fraction) -> Iterator[Fraction]:
+    """The largest loss, just below which a small delta is met; a root in floats."""
+    from scipy.optimize import brentq
+
+    largest = _largest_loss(pair)
+    if largest is not None:
+        yield largest
+
+    def excess(epsilon: float) -> float:
+        ball = delta_ball(pair, _ball_of(Fraction(epsilon)).exp()).mid()
+        return max(float((ball / _number(delta)).log()), FLAT) if ball > 0 else FLAT
+
+    low, high = map(float, bracket)
+    with closing(_precisions()) as precisions:
+        next(precisions)
+        if excess(low) > 0 > excess(high):
+            yield Fraction(float(brentq(excess, low, high, xtol=low * ROOT, rtol=ROOT)))
+
+
+def _largest_loss(pair: Pair) -> Fraction | None:
+    """About the largest loss, where it is known at once."""
+    if isinstance(pair, LaplaceShift):
+        return Fraction(float(_number(pair.epsilon).mid()))
+    if isinstance(pair, Atoms) and all(q != 0 or p == 0 for p, q in pair.outcomes):
+        ratios = [p / q for p, q in _outcomes_of_atoms(pair, _bits()) if q > 0]
+        return Fraction(float(max(map(_log, ratios))))
+    return None
+
+
+def _log(ratio: Ball) -> float:
+    return float(ratio.log().mid()) if ratio > 0 else -math.inf

@@ -134,9 +134,10 @@ def _intervals(
 
 def _settled_angle(stack: Stack, variation: Reals) -> tuple[float, float]:
     """Smallest angle (or pi) from which the variation alone makes |Phi| small, and that bound."""
-    for angle in np.geomspace(1e-4, math.pi, 200):
-        size = np.minimum(variation / (2 * math.sin(angle / 2)) * (1 + 1e-12), 1.0)
-        bound = float(stack.times @ np.log(size))
-        if bound < -COVER_EXPONENT:
-            return float(angle), bound
+    angles = np.geomspace(1e-4, math.pi, 200)
+    size = np.outer(variation, 1 / (2 * np.sin(angles / 2))) * (1 + 1e-12)
+    bounds = stack.times @ np.log(np.minimum(size, 1.0))
+    small = np.flatnonzero(bounds < -COVER_EXPONENT)
+    if len(small):
+        return float(angles[small[0]]), float(bounds[small[0]])
     return math.pi, -math.inf

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from html import escape
 from itertools import islice
 from reprlib import repr as short
@@ -85,7 +85,7 @@ class Node:
                 text(value, f"{type(self).__name__}.{f.name}")
 
     def _fields(self) -> tuple[Any, ...]:
-        return fields(self)  # type: ignore[arg-type]
+        return _fields_of(type(self))  # type: ignore[arg-type]
 
     @property
     def name(self) -> str:
@@ -164,6 +164,11 @@ class Node:
 
     def _repr_html_(self) -> str:
         return _html(self, iter(range(SHOWN)), 0)
+
+
+@cache
+def _fields_of(kind: type[Any]) -> tuple[Any, ...]:
+    return fields(kind)
 
 
 def _lines(node: Node, depth: int) -> Iterator[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 from dpaudit.arithmetic import (
@@ -22,12 +21,20 @@ from dpaudit.arithmetic import (
     working_precision,
 )
 from dpaudit.calculus import Step
-from dpaudit.curves import RELATIVE_WIDTH, WIDTH, Interval, delta_interval, epsilon_interval
+from dpaudit.curves import (
+    RELATIVE_WIDTH,
+    WIDTH,
+    Interval,
+    delta_interval,
+    epsilon_interval,
+    epsilon_outline,
+)
 from dpaudit.errors import Unsupported
 from dpaudit.pairs import Losses, Pair, numbers_in
 
 CORRECTIONS = 60
 COARSER = 100
+SEPARATING = Fraction(1, 50)
 NEXT = Fraction(1, 10**12)
 
 
@@ -66,35 +73,52 @@ def epsilon_two_sided(step: Step, delta: Fraction, width: float = WIDTH) -> TwoS
     losses = losses_of(step)
     if losses.slack != 0:
         return _with_slack(losses, delta, width)
-    return _collected(losses, partial(_epsilon, delta), width)
+    return _collected(losses, _epsilon(delta), width)
 
 
 def delta_two_sided(step: Step, epsilon: Fraction) -> TwoSided:
     """The largest delta at ``epsilon``, from above and from below."""
     losses = losses_of(step)
-    found = _collected(losses, partial(_delta, epsilon), RELATIVE_WIDTH)
+    found = _collected(losses, _delta(epsilon), RELATIVE_WIDTH)
     if losses.slack == 0 or is_infinite(found.upper):
         return found
     upper = min(Fraction(1), found.upper + _cost(losses, epsilon))
     return TwoSided(Fraction(decimal_upper(upper)), None, found.upper_rows, (), found.method)
 
 
-def _epsilon(delta: Fraction, pair: Pair, width: float) -> Interval:
-    return epsilon_interval(pair, delta, width)
+@dataclass(frozen=True)
+class Asked:
+    """A pair's interval: a rough one, and one of a width from a rough one."""
+
+    rough: Callable[[Pair, float], Interval]
+    fine: Callable[[Pair, float, Interval | None], Interval]
 
 
-def _delta(epsilon: Fraction, pair: Pair, width: float) -> Interval:
-    return delta_interval(pair, epsilon, width)
+def _epsilon(delta: Fraction) -> Asked:
+    return Asked(
+        lambda pair, width: epsilon_outline(pair, delta, _separating(width)),
+        lambda pair, width, near: epsilon_interval(pair, delta, width, near),
+    )
 
 
-def _refined(
-    losses: Losses, interval: Callable[[Pair, float], Interval], width: float
-) -> dict[Pair, Interval]:
-    """Every pair's interval: those that decide the largest ends at ``width``, others coarser."""
+def _separating(width: float) -> float:
+    """A width at which to tell which pairs are the largest."""
+    return min(COARSER * width, max(width, float(SEPARATING)))
+
+
+def _delta(epsilon: Fraction) -> Asked:
+    return Asked(
+        lambda pair, width: delta_interval(pair, epsilon, COARSER * width),
+        lambda pair, width, near: delta_interval(pair, epsilon, width),
+    )
+
+
+def _refined(losses: Losses, asked: Asked, width: float) -> dict[Pair, Interval]:
+    """Every pair's interval: those that decide the largest ends at ``width``, others rough."""
     pairs = list(dict.fromkeys((*losses.pairs, *losses.reached)))
     if len(pairs) == 1:
-        return {pair: interval(pair, width) for pair in pairs}
-    known = {pair: interval(pair, COARSER * width) for pair in pairs}
+        return {pair: asked.fine(pair, width, None) for pair in pairs}
+    known = {pair: asked.rough(pair, width) for pair in pairs}
     fine = set[Pair]()
     while True:
         deciding = {max(losses.pairs, key=lambda pair: _size(known[pair]))}
@@ -103,8 +127,16 @@ def _refined(
         if deciding <= fine:
             return known
         for pair in deciding - fine:
-            known[pair] = interval(pair, width)
+            if not _is_narrow(known[pair], width):
+                known[pair] = asked.fine(pair, width, known[pair])
         fine |= deciding
+
+
+def _is_narrow(found: Interval, width: float) -> bool:
+    """Whether an interval is as narrow as was asked for, absolutely and relative to its end."""
+    if is_infinite(found.upper):
+        return False
+    return bool(found.upper - found.lower <= Fraction(width) * min(Fraction(1), found.upper))
 
 
 def _size(found: Interval) -> tuple[bool, Number]:
@@ -112,11 +144,9 @@ def _size(found: Interval) -> tuple[bool, Number]:
     return unbounded, Fraction(0) if unbounded else found.upper
 
 
-def _collected(
-    losses: Losses, interval: Callable[[Pair, float], Interval], width: float
-) -> TwoSided:
+def _collected(losses: Losses, asked: Asked, width: float) -> TwoSided:
     """The largest upper end over all pairs, and the largest lower end over those reached."""
-    known = _refined(losses, interval, width)
+    known = _refined(losses, asked, width)
     uppers = [known[pair] for pair in losses.pairs]
     upper = (
         infinity() if any(is_infinite(i.upper) for i in uppers) else max(i.upper for i in uppers)
@@ -151,7 +181,7 @@ def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:
         left = delta - _cost(losses, epsilon)
         if left < 0:
             break
-        found = _collected(losses, partial(_epsilon, left), width)
+        found = _collected(losses, _epsilon(left), width)
         if is_infinite(found.upper):
             break
         if found.upper <= epsilon:

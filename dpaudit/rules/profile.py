@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
 from itertools import pairwise
 from itertools import product as combinations
 from math import prod
@@ -209,7 +208,13 @@ def composition(node: Compose, *premises: Losses) -> Losses:
     """Products of the premises' pairs; one part of at most one partition counts as reached."""
     everywhere = [p for p in premises if not p.in_one_part]
     parted = [p for p in premises if p.in_one_part]
-    multiplied = cache(_multiplied)
+    known: dict[tuple[Pair, ...], Pair] = {}
+
+    def multiplied(pairs: tuple[Pair, ...]) -> Pair:
+        found = known.get(pairs)
+        if found is None:
+            found = known[pairs] = _multiplied(pairs)
+        return found
 
     def upper(side: Side) -> tuple[Pair, ...]:
         alternatives = [side(p) for p in premises]

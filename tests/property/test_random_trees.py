@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from tests.trees import violations
@@ -15,4 +13,4 @@ PARTS = 10
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_upper_bound_is_below_an_independent_lower_bound(part: int) -> None:
     """Deterministic: every inequality holds or there is a bug."""
-    assert violations(random.Random(part), TREES // PARTS) == []
+    assert violations(part, TREES // PARTS) == []

@@ -12,14 +12,18 @@ from typing import Any
 import mpmath
 import pytest
 
+from dpaudit.accounting import Account
+from dpaudit.arithmetic import decimal_upper
 from dpaudit.check import profile
-from dpaudit.check.profile import confirm_lower, confirm_upper
+from dpaudit.check.profile import confirm_conversion, confirm_lower, confirm_upper
 from dpaudit.check.profile_cells import Grid
 from dpaudit.check.profile_fourier import delta_bound
 from dpaudit.check.profile_nodes import lower_nodes, upper_nodes
 from dpaudit.check.profile_onestep import cells
 from dpaudit.curves import epsilon_interval
+from dpaudit.nodes import Laplace, Repeat
 from dpaudit.pairs import LaplaceShift, Mixed, Normal, Pair, Spliced, product
+from dpaudit.scope import central
 
 F = Fraction
 STEP_OF_SGD = Mixed(Normal(F(1)), F(1, 100))
@@ -121,3 +125,11 @@ def test_the_checker_does_not_take_the_accountants_grid(monkeypatch: pytest.Monk
     monkeypatch.setattr(profile, "_cells", spy)
     assert confirm_upper(pair, found.upper, delta, found.upper_witness)
     assert [grid.step * 2 for grid in used] == [F(found.upper_witness["step"])]
+
+
+def test_many_losses_are_confirmed_with_room_for_the_checker_s_own_round_off() -> None:
+    """1,000 Laplace(1) at 1e-3: the last place of either end must hold up to another round-off."""
+    opened = Account(Repeat(Laplace("noise", 1), 1000), central("add_remove"))
+    step = opened.converted("profile", Fraction(1, 1000))
+    losses, text = opened.step("profile").value, decimal_upper(step.value[0])
+    assert confirm_conversion(losses, Fraction(1, 1000), text, step.witness) is not None
