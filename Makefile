@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify test quality quality-trees bench bench-account corpus lint lock clean help
+.PHONY: certify test quality quality-trees coverage bench bench-account bench-audit corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -43,8 +43,8 @@ quality: $(READY)  ## power and coverage of the audits (minutes)
 	$(BIN)/python -m pytest -n $(WORKERS) -m quality $(ARGS)
 
 quality-trees: export DPAUDIT_TREES ?= 100000
-quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower ones (hours)
-	$(BIN)/python -m pytest -n $(WORKERS) -m quality tests/quality/test_random_trees.py $(ARGS)
+quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower ones (an hour; resumable)
+	$(BIN)/python -m tests.tree_blocks --jobs $(WORKERS) $(ARGS)
 
 bench: $(READY)  ## time the audits
 	$(BIN)/python -m benchmarks.audit $(ARGS)
@@ -59,6 +59,9 @@ PRV := build/prv
 bench-account: $(READY)  ## the accountant beside dp-accounting and prv_accountant
 	test -x $(PRV)/bin/python || { $(PYTHON) -m venv $(PRV) && $(PRV)/bin/python -m pip install --quiet prv_accountant==0.2.0; }
 	$(BIN)/python -m benchmarks.account --prv $(PRV)/bin/python $(ARGS)
+
+bench-audit: $(READY)  ## bounds and detection beside jax-privacy and privacy-estimates
+	$(BIN)/python -m benchmarks.bounds $(ARGS)
 
 corpus: $(READY)  ## the corpus of certified intervals, and the page of rules, anew
 	$(BIN)/dpaudit corpus --out dpaudit/corpus/corpus.jsonl

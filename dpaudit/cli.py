@@ -22,6 +22,7 @@ import click
 from dpaudit import __version__
 from dpaudit.commands import COMMANDS
 from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.mutate.command import mutate_command
 
 if TYPE_CHECKING:
     from dpaudit.certify import Certified, Order
@@ -281,7 +282,7 @@ def init(folder: Path, *, copied: str | None, as_json: bool) -> None:
         click.echo("\n".join([*written, f"next: {enter}dpaudit list"]))
 
 
-for command in COMMANDS:
+for command in (*COMMANDS, mutate_command):
     main.add_command(command)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import dpaudit.noise  # noqa: F401  (registers the kernels of discrete leaves)
 from dpaudit.arithmetic import enclose, is_symbolic
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.kernels import Kernel, kernel_of
