@@ -404,9 +404,9 @@ def tight_pair(data: float, rng: Generator, size: int) -> Any:
 def test_claims_that_hold_with_nothing_to_spare_are_seldom_refuted(
     mechanism: Any, claim: Any
 ) -> None:
-    """30 audits each at 5%: 7 false alarms or more have probability below 2e-3 in each case."""
+    """20 audits each at 5%: 6 false alarms or more have probability below 4e-4 in each case."""
     results = [
-        audit(mechanism, claim, trials=1_000, refute_at=0.05, seed=seed) for seed in range(30)
+        audit(mechanism, claim, trials=1_000, refute_at=0.05, seed=seed) for seed in range(20)
     ]
-    assert sum(r.verdict is Verdict.REFUTED for r in results) < 7
-    assert sum(r.lower > r.claimed for r in results) < 7
+    assert sum(r.verdict is Verdict.REFUTED for r in results) < 6
+    assert sum(r.lower > r.claimed for r in results) < 6
