@@ -1,7 +1,8 @@
 """Black-box audits: only a function that draws, two data sets (or a domain) and a claim are given.
 
 Modules, from the lowest: draws (typed outputs), bits, features (functions of one output), events,
-canonical (events fixed beforehand), sampler (calls and what is wrong with them), claims, cells and
-learned (events and scores made on training draws), choice (which events, at what share of the
-error), entry (`audit_function`), search (`audit_domain`), reproduce.
+canonical (events fixed beforehand), sampler and findings (calls, and what is wrong with them),
+evidence (ranking on training draws), claims (p-values and bounds), mirror (two events at once),
+cells and learned (candidate events), choice (which events, at what share of the error), terms,
+judge, entry (`audit_function`); domains, search (`audit_domain`); result, reproduce.
 """

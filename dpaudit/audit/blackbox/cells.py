@@ -195,28 +195,41 @@ def _in_cells(edges: Array, values: Array) -> Array:
 
 
 def _seen(sides: Sides, penalty: float, name: str) -> Iterator[Batch]:
-    """Values that one side's training draws took and the other's did not, and values neither took.
+    """Values that one side's training draws took and the other's did not, and values not taken.
 
-    Predicted on halves, made of all training draws: a set of values seen on one side only shows
-    noise of few bits and supports that depend on the data.
+    Predicted on each half by the other, made of all training draws: a set of values seen on one
+    side only shows noise of few bits and supports that depend on the data.
     """
-    fit, judge = sides.half(0), sides.half(1)
+    halves = sides.half(0), sides.half(1)
+    folds = (halves, halves[::-1])
     for side in (0, 1):
-        alone, known = (_alone(part, side) for part in (fit, sides))
-        counts = [np.array([np.isin(x, alone).sum()]) for x in (judge.first, judge.second)]
-        event = Member(sides.measurement, Relation.AMONG, known)
-        if counts[side][0] > counts[1 - side][0]:
-            make = partial(_constant, event)
-            yield Batch(make, counts[0], counts[1], judge.trials, penalty, f"{name} seen {side}")
-        seen = [np.unique((x.first, x.second)[side]) for x in (fit, sides)]
-        out = [
-            np.array([np.count_nonzero(~np.isin(x, seen[0]) & ~_nan(x))])
-            for x in (judge.first, judge.second)
-        ]
-        if out[side][0] < 0.05 * judge.trials[side]:
-            event = Member(sides.measurement, Relation.NOT_AMONG, seen[1])
-            make = partial(_constant, event)
-            yield Batch(make, out[0], out[1], judge.trials, penalty, f"{name} unseen {side}")
+        counts = np.sum([_among(judge, _alone(fit, side)) for fit, judge in folds], axis=0)
+        if counts[side] > counts[1 - side]:
+            event = Member(sides.measurement, Relation.AMONG, _alone(sides, side))
+            yield _single(event, counts, sides, penalty, f"{name} seen {side}")
+        out = np.sum([_not_among(judge, _taken(fit, side)) for fit, judge in folds], axis=0)
+        if out[side] < 0.05 * sides.trials[side]:
+            event = Member(sides.measurement, Relation.NOT_AMONG, _taken(sides, side))
+            yield _single(event, out, sides, penalty, f"{name} unseen {side}")
+
+
+def _single(event: Event, counts: Array, sides: Sides, penalty: float, name: str) -> Batch:
+    make = partial(_constant, event)
+    return Batch(make, counts[:1], counts[1:], sides.trials, penalty, name)
+
+
+def _among(sides: Sides, values: Array) -> Array:
+    return np.array([np.isin(x, values).sum() for x in (sides.first, sides.second)])
+
+
+def _not_among(sides: Sides, values: Array) -> Array:
+    both = (sides.first, sides.second)
+    return np.array([np.count_nonzero(~np.isin(x, values) & ~_nan(x)) for x in both])
+
+
+def _taken(sides: Sides, side: int) -> Array:
+    values = (sides.first, sides.second)[side]
+    return np.unique(values[~_nan(values)])
 
 
 def _constant(event: Event, _: int) -> Event:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpaudit.arithmetic import exact
 from dpaudit.audit.blackbox.choice import Question
-from dpaudit.audit.blackbox.claims import Tally
+from dpaudit.audit.blackbox.claims import ROOM, Tally
 from dpaudit.audit.blackbox.events import EventOnOutputs
 from dpaudit.audit.blackbox.evidence import Edge
 from dpaudit.audit.blackbox.findings import BROKEN, EXPLANATIONS, Finding

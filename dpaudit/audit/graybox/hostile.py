@@ -77,7 +77,7 @@ def probe(
     try:
         for base in (asked.records, _crowd(asked.records, row)):
             variants = _variants(base, adjacency, row, hostile)
-            values = [_value(asked, records) for records in variants]
+            values = [_value(asked, records, row) for records in variants]
             problem = problem or _compared(asked, adjacency, values, hostile)
             seen += values
     except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
@@ -139,9 +139,12 @@ def _variants(
         yield Records(changed, present)
 
 
-def _value(asked: Asked, records: Records) -> Array:
+def _value(asked: Asked, records: Records, row: int) -> Array:
+    """The value on all rows, or on a batch that could be drawn and holds the row."""
     trials = len(asked.on)
-    chosen = np.ones((trials, len(records)), dtype=bool) if asked.batched else None
+    first = np.arange(len(records)) < (asked.members - 1 if asked.members else len(records))
+    held = first | (np.arange(len(records)) == row)
+    chosen = np.broadcast_to(held, (trials, len(records))) if asked.batched else None
     with np.errstate(all="ignore"):
         value = np.asarray(asked.query.value(records, chosen), dtype=np.float64)
     return np.broadcast_to(value, (trials, value.shape[-1]))

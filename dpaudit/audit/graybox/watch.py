@@ -10,7 +10,8 @@ import numpy as np
 
 from dpaudit.audit.graybox.frequencies import Frequencies
 from dpaudit.curator import Batch, Part, Request, Sampler
-from dpaudit.entitlement import Mask
+from dpaudit.entitlement import Mask, sampling_numbers
+from dpaudit.nodes import PoissonSampled
 from dpaudit.places import at, is_program, program_line
 from dpaudit.query import Array, Query, Records
 
@@ -19,7 +20,8 @@ from dpaudit.query import Array, Query, Records
 class Asked:
     """One release as the program asked for it; for audits' eyes alone: it holds records.
 
-    ``batched``: whether it was made on a secret batch.
+    ``batched``: whether it was made on a secret batch; ``members``: how many rows such a batch
+    can hold, 0 for all.
     """
 
     label: str
@@ -29,6 +31,7 @@ class Asked:
     batched: bool
     sensitivity: Array
     on: Mask
+    members: int = 0
 
 
 class Watched(Sampler):
@@ -87,6 +90,7 @@ class Watched(Sampler):
                 batched=batch is not None,
                 sensitivity=np.array(request.sensitivity),
                 on=request.mask,
+                members=self._members(),
             )
         )
         if batch is not None and self._open is not None and self._open is not self._counted:
@@ -95,6 +99,10 @@ class Watched(Sampler):
         released = super()._answer(request)
         self._residual(request, self._latest, released)
         return released
+
+    def _members(self) -> int:
+        fixed = self._open is not None and not isinstance(self._open.sampling, PoissonSampled)
+        return int(sampling_numbers(self._open.sampling)[0]) if fixed and self._open else 0
 
     def _residual(self, request: Request, value: Array, released: Array) -> None:
         on = request.mask[:, None]
