@@ -288,6 +288,7 @@ class Audited:
         found = audit_function(
             case.mechanism, case.d0, case.d1,
             claim=case.claim, trials=self.trials, refute_at=ERROR, seed=self.seed,
+            attack=case.attack,
         )  # fmt: skip
         return str(found.verdict) in ("refuted", "alarm")
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpaudit import __version__
+from dpaudit.audit.blackbox.command import attack as attack_command
 from dpaudit.commands import COMMANDS
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.mutate.command import mutate_command
@@ -282,7 +283,7 @@ def init(folder: Path, *, copied: str | None, as_json: bool) -> None:
         click.echo("\n".join([*written, f"next: {enter}dpaudit list"]))
 
 
-for command in (*COMMANDS, mutate_command):
+for command in (*COMMANDS, attack_command, mutate_command):
     main.add_command(command)
 
 

@@ -103,6 +103,11 @@ class Case:
     chances: tuple[float, float] | None = None
 
     @property
+    def attack(self) -> str | None:
+        """How to audit it: bugs of floating point lie in digits that other audits leave out."""
+        return "bits" if self.family == "floating point" else None
+
+    @property
     def text(self) -> str:
         """What is wrong with it, or why it is right: the mechanism's docstring."""
         written = getattr(self.mechanism, "mechanism", self.mechanism)

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from dpaudit.audit.blackbox.entry import audit_function
     from dpaudit.audit.blackbox.result import FunctionAudit
     from dpaudit.audit.blackbox.search import DomainAudit, audit_domain
+    from dpaudit.audit.canaries import audit_one_run, audit_scores
+    from dpaudit.audit.commitment import commit, load_labels
+    from dpaudit.audit.floating import audit_arithmetic
+    from dpaudit.audit.graybox import inspect_program
     from dpaudit.audit.verdict import Verdict
     from dpaudit.nodes import RenyiDP as RDP
 
@@ -20,8 +24,14 @@ __all__ = [
     "DomainAudit",
     "FunctionAudit",
     "Verdict",
+    "audit_arithmetic",
     "audit_domain",
     "audit_function",
+    "audit_one_run",
+    "audit_scores",
+    "commit",
+    "inspect_program",
+    "load_labels",
 ]
 
 _HOMES = {
@@ -29,6 +39,12 @@ _HOMES = {
     "DomainAudit": ("dpaudit.audit.blackbox.search", "DomainAudit"),
     "FunctionAudit": ("dpaudit.audit.blackbox.result", "FunctionAudit"),
     "Verdict": ("dpaudit.audit.verdict", "Verdict"),
+    "audit_arithmetic": ("dpaudit.audit.floating", "audit_arithmetic"),
+    "audit_one_run": ("dpaudit.audit.canaries", "audit_one_run"),
+    "audit_scores": ("dpaudit.audit.canaries", "audit_scores"),
+    "commit": ("dpaudit.audit.commitment", "commit"),
+    "inspect_program": ("dpaudit.audit.graybox", "inspect_program"),
+    "load_labels": ("dpaudit.audit.commitment", "load_labels"),
     "audit_domain": ("dpaudit.audit.blackbox.search", "audit_domain"),
     "audit_function": ("dpaudit.audit.blackbox.entry", "audit_function"),
 }

@@ -67,6 +67,7 @@ MEASURES = {
     "rdp": "Rényi differential privacy",
     "profile": "privacy profile δ(ε)",
     "tradeoff": "trade-off curve",
+    "pairs": "dominating pair of distributions",
 }
 
 _RELATIONS = {
@@ -120,7 +121,8 @@ def guarantee(value: Json, side: str) -> str:
 def _formula(value: Json, relation: str, shown: Callable[[str], str]) -> str:
     measure = value["measure"]
     if measure not in _PARAMETERS:
-        return f"{MEASURES[measure]}, {len(value['curve'])} points"
+        points = f", {len(value['curve'])} points" if "curve" in value else ""
+        return f"{MEASURES[measure]}{points}"
     letter, key = _PARAMETERS[measure]
     formula = f"{letter} {relation} {shown(value[key])}".replace(" ", "\u00a0")
     delta = {"approx_dp": value.get("delta"), "pure_dp": "0"}.get(measure)

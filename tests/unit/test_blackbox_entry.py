@@ -12,12 +12,14 @@ import pytest
 
 import dpaudit.audit
 from dpaudit.audit import RDP, FunctionAudit, Verdict, audit_function
-from dpaudit.audit.blackbox import learned
+from dpaudit.audit.blackbox import entry, learned
+from dpaudit.audit.blackbox.choice import chosen
 from dpaudit.audit.blackbox.claims import Tally, renyi_lower, target_of
 from dpaudit.audit.blackbox.draws import read_output
 from dpaudit.audit.blackbox.findings import Finding, is_dependent, stream_findings
+from dpaudit.audit.budget import ErrorBudget
 from dpaudit.claim import Claim
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import BudgetExceeded, InvalidParameter
 from dpaudit.nodes import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 
 Generator = np.random.Generator
@@ -141,14 +143,14 @@ def test_without_scikit_learn_built_in_scores_are_used(monkeypatch: pytest.Monke
     assert audit(vector, PureDP(1), trials=20_000).verdict is Verdict.REFUTED
 
 
-def test_low_bits_of_plain_samplers_are_seen_unless_rounded_outputs_are_meant() -> None:
+def test_low_bits_of_plain_samplers_are_seen_where_bits_are_asked_for() -> None:
     def plain(data: float, rng: Generator, size: int) -> Any:
         return data + rng.laplace(0, 1, size)
 
-    result = audit(plain)
+    result = audit(plain, attack="bits")
     assert result.verdict is Verdict.REFUTED
     assert "bit" in result.event.text
-    assert audit(plain, attack="rounded").verdict is Verdict.INCONCLUSIVE
+    assert audit(plain).verdict is Verdict.INCONCLUSIVE
 
 
 def test_an_own_attack_is_used() -> None:
@@ -410,3 +412,20 @@ def test_claims_that_hold_with_nothing_to_spare_are_seldom_refuted(
     ]
     assert sum(r.verdict is Verdict.REFUTED for r in results) < 6
     assert sum(r.lower > r.claimed for r in results) < 6
+
+
+def test_the_error_budget_is_never_overspent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every event of an audit takes its share of one budget; a share too many stops the audit."""
+    spent: list[float] = []
+    spend = ErrorBudget.spend
+
+    def noted(budget: ErrorBudget, share: float, what: str) -> float:
+        spent.append(share)
+        return spend(budget, share, what)
+
+    monkeypatch.setattr(ErrorBudget, "spend", noted)
+    audit(laplace(0.5))
+    assert 0.99 < sum(spent) <= 1
+    monkeypatch.setattr(entry, "chosen", lambda found, total: chosen(found, 2 * total))
+    with pytest.raises(BudgetExceeded, match="audit_function"):
+        audit(laplace(0.5))

@@ -395,3 +395,9 @@ def test_the_index_links_pages_by_file_name(example: Json) -> None:
     assert "2 reports, 6 claims" in outline.text
     assert "Another & <algorithm>" in outline.text
     assert "No certificate was given" in render_index({})
+
+
+def test_a_step_of_dominating_pairs_has_words() -> None:
+    assert words.guarantee({"measure": "pairs"}, "upper") == "dominating pair of distributions"
+    curve = {"measure": "tradeoff", "curve": [["0", "1"], ["1", "0"]]}
+    assert words.guarantee(curve, "upper") == "trade-off curve, 2 points"

@@ -28,6 +28,8 @@ PLAIN_PENALTY = 0.0
 FEATURE_PENALTY = 1.5
 FAVOUR = 0.8
 MIRRORED = 0.9
+ROUNDING = 1e-12
+LEAST_SHARE = 1e-9
 SETTLED = 6.0
 SCORED_FEATURES = 24
 MOST_SEEN_VALUES = 2_000
@@ -116,10 +118,11 @@ def chosen(found: Sequence[Candidate], total: float = CHOSEN_SHARE) -> list[Ques
     if not few:
         return []
     weights = np.exp([FAVOUR * min(c.evidence - few[0].evidence, 0.0) for c in few])
-    shares = total * weights / weights.sum()
+    shares = total * (1 - ROUNDING) * weights / weights.sum()
     return [
         Question(c.event, c.favours, float(share), "training", c.mirror)
         for c, share in zip(few, shares, strict=True)
+        if share >= LEAST_SHARE
     ]
 
 

@@ -45,6 +45,7 @@ from dpaudit.audit.blackbox.sampler import (
     pieces_for,
 )
 from dpaudit.audit.blackbox.terms import Attack, Terms, checked_terms
+from dpaudit.audit.budget import ErrorBudget
 from dpaudit.errors import InvalidParameter
 
 Array = npt.NDArray[Any]
@@ -77,10 +78,11 @@ def audit_function(
     all.  One error budget is split over all events and both directions (Bonferroni, with weights
     that no test draw has influenced), each tested exactly against the claim's region.
 
-    ``attack``: None for all events; "rounded" for those that outlive rounding outputs to 36 bits
-    (plain samplers of doubles leak below that, and are refuted otherwise); or a function of the
-    outputs that returns one score each, large where it looks like ``d0``: then its thresholds are
-    the only events chosen on training draws.
+    ``attack``: None for events that outlive rounding outputs to 36 bits, so that a plain sampler
+    of doubles is taken for the real-valued noise it stands for; "bits" for all digits, which
+    refutes pure claims of nearly every plain sampler, truly; or a function of the outputs that
+    returns one score each, large where it looks like ``d0``: then its thresholds are the only
+    events chosen on training draws.
 
     Errors: InvalidParameter for bad arguments, and for a mechanism that always raises or returns
     wrong shapes; the message names the call.
@@ -131,9 +133,17 @@ def _train_and_test(sampler: Sampler, terms: Terms, trials: int) -> Examined:
         found = sorted([*found, *mirrored(found)], key=lambda c: -c.evidence)
     share = 1 - NOVEL_SHARE - sum(question.share for question in fixed)
     asked = chosen(found, share) + novel(first, second)
+    _spend(terms, [*asked, *fixed])
     counted, dependent = _test(sampler, asked, fixed, (first, second), trials - first.trials)
     findings += [Finding.DEPENDENT] if dependent else []
     return Examined(tuple(counted), tuple(findings), trials, first.trials)
+
+
+def _spend(terms: Terms, questions: Sequence[Question]) -> None:
+    """Each question's share, out of one budget; errors: BudgetExceeded before any test draw."""
+    budget = ErrorBudget(terms.refute_at, "audit_function")
+    for question in questions:
+        budget.spend(question.share, f"{question.event.words}, favouring d{question.favours}")
 
 
 def _first_part(trials: int) -> int:

@@ -39,7 +39,7 @@ class Terms:
         """Events chosen on training draws, by the attack that was asked for."""
         if callable(self.attack):
             return scored_candidates(OwnScore(self.attack), first, second, edge, test_trials)
-        depth = Depth.ROUNDED if self.attack else Depth.BITS
+        depth = Depth.BITS if self.attack == "bits" else Depth.ROUNDED
         return candidates(first, second, edge, test_trials, depth)
 
 
@@ -58,6 +58,6 @@ def checked_terms(
         raise InvalidParameter(f"refute_at = {refute_at!r}: expected in [1e-12, 0.5]")
     if type(seed) is not int or not 0 <= seed < 2**128:
         raise InvalidParameter(f"seed = {seed!r}: expected an integer >= 0 and < 2^128")
-    if attack is not None and attack != "rounded" and not callable(attack):
-        raise InvalidParameter(f"attack = {attack!r}: expected None, 'rounded' or a function")
+    if attack is not None and attack != "bits" and not callable(attack):
+        raise InvalidParameter(f"attack = {attack!r}: expected None, 'bits' or a function")
     return Terms(target_of(claim), trials, float(confidence), float(refute_at), seed, attack)
