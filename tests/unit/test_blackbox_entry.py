@@ -426,6 +426,6 @@ def test_the_error_budget_is_never_overspent(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(ErrorBudget, "spend", noted)
     audit(laplace(0.5))
     assert 0.99 < sum(spent) <= 1
-    monkeypatch.setattr(entry, "chosen", lambda found, total: chosen(found, 2 * total))
+    monkeypatch.setattr(entry, "chosen", lambda found, total: chosen(found, 1.2 * total))
     with pytest.raises(BudgetExceeded, match="audit_function"):
         audit(laplace(0.5))
