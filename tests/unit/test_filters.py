@@ -14,13 +14,10 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose
 from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
 from dpaudit.filters import (
     ORDERS,
     Method,
-    Odometer,
     OpenFilter,
     open_filter,
     open_odometer,
@@ -46,7 +43,6 @@ from dpaudit.nodes import (
     Repeat,
     Status,
 )
-from dpaudit.rules.convert import to_approx
 from dpaudit.rules.rdp import order
 from dpaudit.scope import Scope
 
@@ -190,90 +186,6 @@ def test_what_a_charge_rests_on_is_kept() -> None:
     assert read_odometer(json.loads(json.dumps(meter.to_json()))) == meter
 
 
-# --- caps of (epsilon, delta) budgets, by method -------------------------------------------------
-
-
-def number(value: Any) -> float:
-    return float(enclose(value).mid())
-
-
-def test_the_advanced_cap_is_the_theorem_solved_for_the_sum() -> None:
-    """sqrt(2 log(1/d') S) + S/2 = epsilon, at d' = delta / 2 and at all of delta."""
-    for share in (Fraction(1, 2), Fraction(1)):
-        opened = open_filter(ApproxDP(2, 1e-6), SCOPE, "advanced", share=share)
-        total = float(opened.caps[0])
-        wanted = math.sqrt(2 * math.log(1 / (1e-6 * float(share))) * total) + total / 2
-        assert wanted == pytest.approx(2, rel=1e-12)
-        assert opened.caps[1] == Fraction(1, 10**6) * (1 - share)
-    small = open_filter(ApproxDP(1, 1e-6), SCOPE, Method.ADVANCED)
-    assert spent(small, 0.01, 333).count == 333
-    assert not spent(small, 0.01, 333).admits(0.01)
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(1, 1e-6), (0.1, 1e-3), (8, 1e-10)])
-def test_concentrated_and_gaussian_caps_convert_back_to_the_budget(
-    epsilon: float, delta: float
-) -> None:
-    budget = ApproxDP(epsilon, delta)
-    rho = open_filter(budget, SCOPE, "zcdp").caps[0]
-    mu = sympy.sqrt(sympy.Rational(*open_filter(budget, SCOPE, "gdp").caps[0].as_integer_ratio()))
-    for cap, kept in ((ZCDP(rho), 0.995), (GDP(mu), 1 - 1e-9)):
-        step = Account(cap, SCOPE).step("zcdp" if isinstance(cap, ZCDP) else "gdp")
-        found = float(to_approx(step, Fraction(str(delta))).value[0])
-        assert kept * epsilon <= found <= epsilon * (1 + 1e-12)
-
-
-def test_a_renyi_cap_is_that_of_its_one_order() -> None:
-    opened = open_filter(ApproxDP(1, 1e-6), SCOPE, "rdp", orders=[16])
-    cost = math.log(1 - 1 / 16) - (math.log(1e-6) + math.log(16)) / 15
-    assert float(opened.caps[0]) == pytest.approx(1 - cost, rel=1e-12)
-    assert opened.units == ("divergence of order 16",)
-    default = open_filter(ApproxDP(1, 1e-6), SCOPE, "rdp")
-    rate = [open_filter(ApproxDP(1, 1e-6), SCOPE, "rdp", orders=[n]).caps[0] / n for n in (20, 24)]
-    assert default.caps[0] / default.orders[0] >= max(rate)
-    with pytest.raises(Unsupported, match="leaves nothing to spend"):
-        open_filter(ApproxDP(0.1, 1e-6), SCOPE, "rdp", orders=[2])
-
-
-def test_every_order_of_a_curve_must_fit() -> None:
-    """Laplace noise is cheap at high orders, and dearest, against a line, at low ones."""
-    opened = open_filter(RenyiCurve(ALPHA / 8), SCOPE, orders=[2, 64])
-    while opened.admits(Laplace("a", 4)):
-        opened = opened.spend(Laplace("a", 4))
-    assert opened.count == 4
-    assert opened.remaining[1] > 4
-    assert opened.remaining[0] < Fraction(1, 10)
-
-
-def test_methods_order_as_they_should() -> None:
-    """How many Gaussians of noise 100 fit into (1, 1e-6): zcdp and rdp nearly gdp."""
-    leaf, counts = Gaussian("a", 100), {}
-    for method in ("zcdp", "rdp", "gdp"):
-        opened = open_filter(ApproxDP(1, 1e-6), SCOPE, method)
-        charge = opened.charge(leaf)
-        assert charge is not None
-        counts[method] = int(opened.caps[0] // charge[0])
-    assert counts["rdp"] == counts["zcdp"] == 487
-    assert counts["gdp"] == 560
-
-
-@pytest.mark.parametrize(
-    ("budget", "method", "error"),
-    [
-        (PureDP(1), "zcdp", "only method basic keeps"),
-        (ZCDP(1), "gdp", "only method zcdp keeps"),
-        (GDP(1), "basic", "only method gdp keeps"),
-        (ApproxDP(1, 0), "advanced", "needs a positive delta"),
-        (ApproxDP(1, 0), "gdp", "needs a positive delta"),
-        (ApproxDP(1, 0), "rdp", "needs a positive delta"),
-        (ApproxDP(1, 0), "zcdp", "needs a positive delta"),
-    ],
-)
-def test_a_method_that_cannot_keep_a_budget_says_so(budget: Node, method: str, error: str) -> None:
-    with pytest.raises(Unsupported, match=error):
-        open_filter(budget, SCOPE, method)
-
-
 # --- bad input -----------------------------------------------------------------------------------
 
 BAD_CHARGES = [
@@ -406,109 +318,3 @@ def _changed(**values: Any) -> Any:
 def test_malformed_json_is_refused(table: Any) -> None:
     with pytest.raises(InvalidParameter):
         read_filter(table)
-
-
-# --- odometers -----------------------------------------------------------------------------------
-
-
-def test_a_pure_odometer_is_the_sum() -> None:
-    meter = open_odometer("pure", SCOPE)
-    assert meter.epsilon_upper == 0
-    for _ in range(10):
-        meter = meter.spend(0.1)
-    assert meter.epsilon_upper == 1
-    assert meter.spend(Laplace("a", 2)).epsilon_upper == Fraction(3, 2)
-
-
-def test_an_approximate_odometer_is_infinite_once_its_delta_is_gone() -> None:
-    meter = open_odometer("approx", SCOPE, 1e-6)
-    for _ in range(10):
-        meter = meter.spend((0.1, 1e-7))
-    assert meter.epsilon_upper == 1
-    assert meter.spend(0.1).epsilon_upper == Fraction(11, 10)
-    assert meter.spend((0, 1e-30)).epsilon_upper == sympy.oo
-
-
-def test_a_concentrated_odometer_is_near_the_line_that_is_best() -> None:
-    """Within a few percent of R + 2 sqrt(R log(41/delta)), never below; and never decreasing."""
-    meter, before = open_odometer("zcdp", SCOPE, 1e-6), Fraction(0)
-    for n in range(60):
-        meter = meter.spend(Fraction(1, 1000) * Fraction(11, 10) ** n)
-        total = float(meter.spent[0])
-        best = total + 2 * math.sqrt(total * math.log(41e6))
-        assert best * (1 - 1e-12) <= meter.epsilon_upper <= 1.07 * best
-        assert meter.epsilon_upper >= before
-        before = meter.epsilon_upper
-
-
-def test_a_concentrated_odometer_holds_at_a_stopping_time_chosen_to_break_it() -> None:
-    """Gaussian releases of rho 1/50, stopped as soon as the loss passes the bound, 300 at most.
-
-    20,000 runs; the bound fails with probability at most 0.05 each.  False-alarm rate: by
-    Hoeffding, a frequency above 0.05 + 0.03 has probability below exp(-2 * 20000 * 0.03^2) < 1e-15.
-    """
-    meter, bounds = open_odometer("zcdp", SCOPE, 0.05), []
-    for _ in range(300):
-        meter = meter.spend(Gaussian("a", 5))
-        bounds.append(float(meter.epsilon_upper))
-    mu = 0.2
-    noise = np.random.default_rng(5).standard_normal((20_000, 300))
-    losses = np.cumsum(mu * noise + mu * mu / 2, axis=1)
-    failed = (losses > np.array(bounds)).any(axis=1).mean()
-    assert failed <= 0.08
-    assert (losses[:, -1] > 0).mean() > 0.9
-
-
-def test_odometers_round_trip() -> None:
-    for meter in (
-        open_odometer("pure", SCOPE).spend(0.3),
-        open_odometer("approx", SCOPE, 1e-6).spend((0.3, 1e-9)),
-        open_odometer("zcdp", SCOPE, 1e-6).spend(Gaussian("a", 3)),
-    ):
-        found = read_odometer(json.loads(json.dumps(meter.to_json())))
-        assert found == meter
-        assert found.epsilon_upper == meter.epsilon_upper
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda: open_odometer("gdp", SCOPE, 1e-6),
-        lambda: open_odometer("rdp", SCOPE, 1e-6),
-        lambda: open_odometer("pure", SCOPE).spend(NonPrivate("all")),
-    ],
-)
-def test_what_has_no_odometer_says_so(build: Any) -> None:
-    with pytest.raises(Unsupported, match="odometer"):
-        build()
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda: open_odometer("sum", SCOPE),
-        lambda: open_odometer("pure", SCOPE, 1e-6),
-        lambda: open_odometer("zcdp", SCOPE, 0),
-        lambda: open_odometer("approx", SCOPE),
-        lambda: open_odometer("zcdp", SCOPE, 1),
-        lambda: open_odometer("zcdp", SCOPE, math.nan),
-        lambda: open_odometer("zcdp", SCOPE, x / (1 + x)),
-        lambda: open_odometer("pure", None),  # type: ignore[arg-type]
-        lambda: open_odometer("pure", SCOPE).spend(-1),
-        lambda: open_odometer("pure", SCOPE).spend(math.nan),
-        lambda: open_odometer("pure", SCOPE).spend((1, 2)),
-        lambda: read_odometer({}),
-        lambda: read_odometer(None),
-        lambda: read_odometer({**open_odometer("pure", SCOPE).to_json(), "spent": []}),
-        lambda: read_odometer({**open_odometer("pure", SCOPE).to_json(), "count": None}),
-    ],
-)
-def test_bad_odometers_are_refused(build: Any) -> None:
-    with pytest.raises(InvalidParameter):
-        build()
-
-
-def test_odometers_are_values() -> None:
-    meter = open_odometer("pure", SCOPE)
-    assert meter.spend(1) == Odometer(meter.measure, SCOPE, Fraction(0), (Fraction(1),), 1)
-    assert meter.count == 0

@@ -20,7 +20,6 @@ from dpaudit.audit.graybox import (
     HOSTILE,
     Asked,
     Inspection,
-    check_frequencies,
     inspect_program,
     probe,
 )
@@ -28,7 +27,6 @@ from dpaudit.audit.graybox.checks import ACCESS, CONTROL, EXECUTED, PAIR, RECORD
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.claim import Claim
-from dpaudit.coins import draw_batch
 from dpaudit.curator import Curator
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels import GaussianKernel
@@ -38,9 +36,7 @@ from dpaudit.nodes import (
     Compose,
     Gaussian,
     Node,
-    PoissonSampled,
     Repeat,
-    SampledWithoutReplacement,
 )
 from dpaudit.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency, Scope
@@ -299,64 +295,6 @@ class Half(GaussianKernel):
 def test_wrong_noise_is_named_with_the_line_of_its_label() -> None:
     found = inspected(BOTH, honest, kernels={Gaussian: Half}, trials=400)
     assert broken(found)["variance of a"][1] == line(honest, 'curator.release("a"')
-
-
-# --- secret batches ------------------------------------------------------------------------------
-
-POISSON = Repeat(PoissonSampled(Gaussian("a", 1), 0.3), 6)
-FIXED = Repeat(SampledWithoutReplacement(Gaussian("a", 1), 2, 4), 6)
-
-
-def steps(curator: Curator) -> Array:
-    released = np.zeros((curator.trials, 1))
-    for _ in range(6):
-        with curator.batch("a") as batch:
-            released = curator.release("a", clipped(), rows=batch)
-    return released
-
-
-CHECK = "sampling frequencies"
-
-
-@pytest.mark.parametrize("node", [POISSON, FIXED], ids=["poisson", "fixed"])
-def test_batches_drawn_as_declared_hold(node: Node) -> None:
-    found = inspected(node, steps, "zero_out", trials=64)
-    assert found.broken == ()
-    assert {f.status for f in found.findings if f.check == CHECK} == {"held"}
-
-
-def drawn(node: Any, change: Callable[[list[Array]], list[Array]], seed: int = 0) -> Any:
-    rng = np.random.default_rng(seed)
-    masks: list[Any] = [draw_batch(node, 50, 4, rng) for _ in range(6)]
-    return [(node, mask) for mask in change(masks)]
-
-
-SAMPLINGS: tuple[Any, ...] = (POISSON.child, FIXED.child)  # type: ignore[attr-defined]
-WRONG: dict[str, Callable[[list[Any]], list[Any]]] = {
-    "one batch in all steps": lambda masks: [masks[0]] * 6,
-    "one batch in all trials": lambda masks: [np.repeat(m[:1], 50, axis=0) for m in masks],
-    "one record always": lambda masks: [m | (np.arange(4) == 0) for m in masks],
-    "one record never": lambda masks: [m & (np.arange(4) != 0) for m in masks],
-}
-
-
-@pytest.mark.parametrize("node", SAMPLINGS, ids=["poisson", "fixed"])
-@pytest.mark.parametrize("name", WRONG)
-def test_batches_drawn_otherwise_are_found(node: Any, name: str) -> None:
-    assert check_frequencies(drawn(node, WRONG[name]), ERROR).status == "broken"
-
-
-@pytest.mark.parametrize("node", SAMPLINGS, ids=["poisson", "fixed"])
-def test_the_rate_of_false_alarms_of_frequencies(node: Any) -> None:
-    """500 nulls at 5%: 25 expected at most; 47 or more happen with probability below 3e-5."""
-    flagged = [check_frequencies(drawn(node, list, seed), 0.05) for seed in range(500)]
-    assert sum(f.status == "broken" for f in flagged) < 47
-
-
-def test_frequencies_need_batches_and_an_error_rate() -> None:
-    assert check_frequencies([], ERROR).status == "not_run"
-    with pytest.raises(InvalidParameter, match="error"):
-        check_frequencies([], 0.0)
 
 
 # --- bad input -----------------------------------------------------------------------------------

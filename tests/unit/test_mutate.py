@@ -5,7 +5,6 @@ A mutant without a bug is killed with probability at most 1e-4.
 
 from __future__ import annotations
 
-import ast
 import json
 import time
 from collections.abc import Iterator
@@ -24,7 +23,6 @@ from dpaudit.curator import Curator
 from dpaudit.errors import InvalidParameter
 from dpaudit.mechanism import Mechanism, Setting
 from dpaudit.mutate import ladder
-from dpaudit.mutate.changes import CONTROL, EVERY, changes_of
 from dpaudit.mutate.ladder import (
     EQUIVALENT,
     HARMLESS,
@@ -40,7 +38,6 @@ from dpaudit.mutate.mutant import FAMILIES, Mutant, Planted, ready, survey
 from dpaudit.mutate.operators import chosen, mutants
 from dpaudit.mutate.report import as_json, counts, exit_code, kill_rate, lines
 from dpaudit.mutate.run import Order, Ran, _Store
-from dpaudit.mutate.source import source_mutants
 from dpaudit.nodes import (
     GDP,
     ApproxDP,
@@ -267,70 +264,6 @@ def test_a_crash_is_named_without_its_text() -> None:
     base, _ = opened("walk")
     result = run_mutant(base, nothing(base, plant=crashing))
     assert (result.check, result.detail) == ("crash", "ZeroDivisionError")
-
-
-# --- source text ---------------------------------------------------------------------------------
-
-
-def test_a_source_mutant_leaves_no_trace() -> None:
-    right = Walk.declaration.__code__
-    node = Walk().declaration(TARGETS["walk"].mechanism.scope)
-    found = survey(*TARGETS["walk"], SEED, 2.5e-5)
-    for mutant in source_mutants(found):
-        with pytest.raises(KeyError, match="inside"), mutant.plant():
-            raise KeyError("inside")
-        assert Walk.declaration.__code__ is right
-    assert Walk().declaration(TARGETS["walk"].mechanism.scope) == node
-
-
-def test_a_source_mutant_changes_what_runs() -> None:
-    scope = TARGETS["walk"].mechanism.scope
-    found = survey(*TARGETS["walk"], SEED, 2.5e-5)
-    changed = set()
-    for mutant in source_mutants(found):
-        if "Walk.declaration" in mutant.what:
-            with mutant.plant():
-                changed.add(Walk().declaration(scope))
-    assert len(changed) >= 3
-    assert Walk().declaration(scope) not in changed
-
-
-CHANGES: dict[str, set[str]] = {
-    "a < b": {"a <= b", "a >= b"},
-    "a == b": {"a != b"},
-    "a + b": {"a - b"},
-    "a - b - c": {"a + b - c", "a - b + c"},
-    "a // b": {"a * b"},
-    "a ** 2": {"a * 2", "a ** 3", "a ** 1"},
-    "0.5": {"1.0", "0.25"},
-    "min(a, b)": {"max(a, b)", "a"},
-    "np.clip(a, 0.0, b)": {"a"},
-    "x if c else y": {"x if not c else y"},
-    "'text'": set(),
-    "True": set(),
-    "f(a)": set(),
-}
-
-
-@pytest.mark.parametrize("text", CHANGES)
-def test_the_changes_of_an_expression(text: str) -> None:
-    made = set()
-    for change in changes_of(ast.parse(text), EVERY):
-        tree = ast.parse(text)
-        change.apply(tree)
-        made.add(ast.unparse(ast.fix_missing_locations(tree)))
-    assert made == CHANGES[text]
-
-
-def test_public_code_keeps_its_arithmetic() -> None:
-    text = "if a < 1:\n    b = a * 0.5 + min(a, b)\n"
-    names = {c.name for c in changes_of(ast.parse(text), CONTROL)}
-    assert names == {"Lt_to_LtE", "Lt_to_GtE", "negated", "one_more", "one_less"}
-
-
-def test_checks_annotations_and_messages_are_left_alone() -> None:
-    text = "def f(a: int = 3) -> int:\n    if a < 1:\n        raise ValueError(7)\n    return a\n"
-    assert list(changes_of(ast.parse(text), EVERY)) == []
 
 
 # --- limits, orders, reports ---------------------------------------------------------------------

@@ -1,0 +1,244 @@
+"""Rows of a witness: confirmed where honest, refused where anything was moved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpaudit.check.profile import (
+    OWN_PARAMETERS,
+    confirm_conversion,
+    confirm_lower,
+    confirm_upper,
+    on_trust,
+)
+from dpaudit.check.profile_cells import Cells, Grid, NotConfirmed
+from dpaudit.check.profile_nodes import Nodes
+from dpaudit.check.profile_onestep import cells
+from dpaudit.curves import epsilon_interval
+from dpaudit.errors import CertificateRejected
+from dpaudit.pairs import (
+    Allocated,
+    Atoms,
+    LaplaceShift,
+    Losses,
+    Mixed,
+    Normal,
+    Pair,
+    Spliced,
+    largest,
+    opaque,
+    product,
+)
+
+F = Fraction
+
+
+SUBSAMPLED = Mixed(Normal(F(1)), F(1, 100))
+
+
+COIN = Atoms(((F(3, 4), F(1, 4)), (F(1, 4), F(3, 4))))
+
+
+TELLING = Atoms(((F(1, 1000), F(0)), (F(0), F(1, 1000)), (F(999, 1000), F(999, 1000))))
+
+
+PAIRS: dict[str, Pair] = {
+    "normal": Normal(F(1, 3)),
+    "large normal": Normal(F(2)),
+    "subsampled": SUBSAMPLED,
+    "subsampled away": SUBSAMPLED.swapped,
+    "rarely sampled": Mixed(Normal(F(5, 3)), F(1, 1000)),
+    "often sampled": Mixed(Normal(F(1, 2)), F(9, 10)),
+    "Laplace": LaplaceShift(F(1, 2)),
+    "subsampled Laplace": Mixed(LaplaceShift(F(1)), F(1, 7)),
+    "subsampled Laplace away": Mixed(LaplaceShift(F(1)), F(1, 7)).swapped,
+    "coin": COIN,
+    "subsampled coin": Mixed(COIN, F(1, 3)),
+    "telling": TELLING,
+    "a batch": Spliced(SUBSAMPLED, SUBSAMPLED.swapped),
+}
+
+
+STEP = F(1, 2048)
+
+
+def value(nodes: Nodes, epsilon: float) -> float:
+    losses = (nodes.first + np.arange(len(nodes.masses))) * float(STEP)
+    return float(nodes.infinite + nodes.masses @ np.maximum(0, -np.expm1(epsilon - losses)))
+
+
+# --- rows of a witness ---------------------------------------------------------------------------
+
+COMPOSED = product([(SUBSAMPLED, F(100))])
+DELTA = F(1, 10**5)
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[dict[str, str], dict[str, str]]:
+    """Honest rows of a subsampled normal pair, 100 times, from the accountant."""
+    found = epsilon_interval(COMPOSED, DELTA)
+    upper = {"pair": "0", "value": str(float(found.upper)), **found.upper_witness}
+    lower = {"pair": "0", "value": str(float(found.lower)), **found.lower_witness}
+    return upper, lower
+
+
+def test_honest_rows_are_confirmed_and_shaved_ones_are_not(rows: Any) -> None:
+    upper, lower = rows
+    top, bottom = F(upper["value"]), F(lower["value"])
+    assert confirm_upper(COMPOSED, top, DELTA, upper)
+    assert confirm_lower(COMPOSED, bottom, DELTA, lower)
+    assert not confirm_upper(COMPOSED, top - F(1, 10**4), DELTA, upper)
+    assert not confirm_lower(COMPOSED, bottom + F(1, 10**4), DELTA, lower)
+    assert not confirm_upper(COMPOSED, top, DELTA * F(999, 1000), upper)
+    assert not confirm_lower(COMPOSED, bottom, DELTA * F(1001, 1000), lower)
+
+
+def test_the_errors_that_a_witness_states_do_not_matter(rows: Any) -> None:
+    """The checker finds its own: stating none makes no epsilon smaller."""
+    shaved = F(rows[0]["value"]) - F(1, 10**4)
+    stated = dict.fromkeys(("round_off", "aliasing", "truncation", "masses", "infinite"), "0")
+    assert not confirm_upper(COMPOSED, shaved, DELTA, {**rows[0], **stated})
+
+
+@pytest.mark.parametrize("field", ["step", "tilt"])
+@pytest.mark.parametrize("factor", ["1e-12", "0.2", "10", "1e12"])
+def test_no_step_or_tilt_makes_an_epsilon_smaller(rows: Any, field: str, factor: str) -> None:
+    shaved = F(rows[0]["value"]) - F(1, 10**4)
+    tampered = {**rows[0], field: str(F(rows[0][field]) * F(factor))}
+    assert not confirm_upper(COMPOSED, shaved, DELTA, tampered)
+    raised = F(rows[1]["value"]) + F(1, 10**4)
+    tampered = {**rows[1], field: str(F(rows[1][field]) * F(factor))}
+    assert not confirm_lower(COMPOSED, raised, DELTA, tampered)
+
+
+@pytest.mark.parametrize("tampered", ["0", "-1", "-0.001"])
+@pytest.mark.parametrize("field", ["step", "tilt"])
+def test_a_step_or_tilt_that_is_no_positive_number_is_refused(
+    rows: Any, field: str, tampered: str
+) -> None:
+    assert not confirm_upper(COMPOSED, F(5), DELTA, {**rows[0], field: tampered})
+
+
+@pytest.mark.parametrize("form", ["closed", "largest loss", "anything"])
+def test_the_form_does_not_make_an_epsilon_smaller(rows: Any, form: str) -> None:
+    shaved = F(rows[0]["value"]) - F(1, 10**4)
+    assert not confirm_upper(COMPOSED, shaved, DELTA, {**rows[0], "form": form})
+
+
+def test_a_number_without_end_is_refused(rows: Any) -> None:
+    with pytest.raises(CertificateRejected, match="too long"):
+        confirm_upper(COMPOSED, F(5), DELTA, {**rows[0], "step": "1" * 10_000})
+
+
+def witness(rows: Any) -> dict[str, Any]:
+    return {"upper": [rows[0]], "lower": [rows[1]]}
+
+
+LOSSES = Losses((COMPOSED,), (COMPOSED,), (COMPOSED,), (COMPOSED,))
+
+
+def test_a_conversion_is_what_its_rows_show(rows: Any) -> None:
+    text = rows[0]["value"]
+    found = confirm_conversion(LOSSES, DELTA, text, witness(rows))
+    assert found is not None
+    assert (found.epsilon, found.reached) == (F(text), F(rows[1]["value"]))
+    assert found.trusted == (OWN_PARAMETERS,)
+    assert confirm_conversion(LOSSES, DELTA, str(float(text) * 0.9), witness(rows)) is None
+    assert confirm_conversion(LOSSES, DELTA, text, {**witness(rows), "upper": []}) is None
+    other = [{**rows[0], "pair": "1"}]
+    assert confirm_conversion(LOSSES, DELTA, text, {**witness(rows), "upper": other}) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"side": "lower"},
+        {"form": "closed"},
+        {"form": "somehow"},
+        {"form": ""},
+        {"epsilon": "99"},
+        {"pair": "1"},
+        {"surprise": "1"},
+    ],
+    ids=str,
+)
+def test_a_row_that_does_not_say_one_thing_is_refused(rows: Any, change: dict[str, str]) -> None:
+    shown = {"upper": [{**rows[0], **change}], "lower": []}
+    assert confirm_conversion(LOSSES, DELTA, rows[0]["value"], shown) is None
+    shown = {"upper": [{k: v for k, v in rows[0].items() if k != "window_first"}], "lower": []}
+    assert confirm_conversion(LOSSES, DELTA, rows[0]["value"], shown) is None
+
+
+def test_every_pair_needs_its_row(rows: Any) -> None:
+    both = replace(LOSSES, add=(COMPOSED.swapped,))
+    assert confirm_conversion(both, DELTA, rows[0]["value"], witness(rows)) is None
+
+
+def test_a_slack_is_paid_for(rows: Any) -> None:
+    """A slack of 1e-6 takes (1 + e^epsilon) 1e-6 off delta, and nothing is known to be reached."""
+    slack = replace(LOSSES, slack=F(1, 10**6))
+    shown = {"upper": [rows[0]], "lower": []}
+    assert confirm_conversion(slack, DELTA, rows[0]["value"], shown) is None
+    later = {**rows[0], "value": "1"}
+    found = confirm_conversion(slack, DELTA, "1", {"upper": [later], "lower": []})
+    assert found is not None
+    assert found.reached is None
+    assert confirm_conversion(slack, DELTA, "1", {"upper": [later], "lower": [rows[1]]}) is None
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [Allocated(F(1), F(100)), largest([Allocated(F(1), F(9)), COIN]), Mixed(COMPOSED, F(1, 2))],
+    ids=str,
+)
+def test_what_cannot_be_confirmed_is_listed_and_nothing_else(pair: Pair, rows: Any) -> None:
+    row = {**rows[0], "value": "7", "epsilon": "6.9"}
+    assert on_trust(pair)
+    assert not confirm_upper(pair, F(7), DELTA, row)
+    found = confirm_conversion(Losses((pair,), (pair,)), DELTA, "7", {"upper": [row], "lower": []})
+    assert found is not None
+    assert "only the accountant" in found.trusted[0]
+    assert found.trusted[1:] == (OWN_PARAMETERS,)
+    for name, known in PAIRS.items():
+        assert not on_trust(known), name
+
+
+def test_delta_zero_is_the_largest_loss() -> None:
+    pair = product([(LaplaceShift(F(1, 10)), F(100))])
+    assert confirm_upper(pair, F(10), F(0), {"form": "largest loss"})
+    assert not confirm_upper(pair, F(10) - F(1, 10**12), F(0), {"form": "largest loss"})
+    assert confirm_lower(pair, F(10), F(0), {})
+    assert not confirm_lower(pair, F(10) + F(1, 10**12), F(0), {})
+    assert not confirm_upper(COMPOSED, F(50), F(0), {"form": "largest loss"})
+
+
+def test_one_pair_is_confirmed_in_closed_form() -> None:
+    """delta of Normal(1) at 4.377178 is 1e-5 to seven digits (50-digit arithmetic)."""
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(50):
+        root = mpmath.findroot(
+            lambda e: (
+                mpmath.ncdf(mpmath.mpf(1) / 2 - e)
+                - mpmath.exp(e) * mpmath.ncdf(-mpmath.mpf(1) / 2 - e)
+                - mpmath.mpf(10) ** -5
+            ),
+            4.4,
+        )
+    losses = opaque(Normal(F(1)))
+    for shift, holds in (("1e-12", True), ("-1e-12", False)):
+        text = str(mpmath.nstr(root + mpmath.mpf(shift), 20))
+        row = {"pair": "0", "value": text, "form": "closed", "epsilon": text}
+        found = confirm_conversion(losses, DELTA, text, {"upper": [row], "lower": []})
+        assert (found is not None) == holds
+
+
+def test_cells_of_absurd_sizes_are_refused() -> None:
+    for pair, step in ((Normal(F(10**6)), F(1, 10)), (SUBSAMPLED, F(1, 10**9))):
+        with pytest.raises(NotConfirmed):
+            cells(pair, Grid(step, 1e-20))
+    assert isinstance(cells(SUBSAMPLED, Grid(F(1, 10), 1e-20)), Cells)

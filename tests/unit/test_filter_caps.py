@@ -1,0 +1,127 @@
+"""Caps of (epsilon, delta) budgets, by method."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import sympy
+
+from dpaudit.account import Account
+from dpaudit.arithmetic import enclose
+from dpaudit.errors import Unsupported
+from dpaudit.filters import (
+    Method,
+    OpenFilter,
+    open_filter,
+)
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Gaussian,
+    Laplace,
+    Node,
+    PureDP,
+    RenyiCurve,
+)
+from dpaudit.rules.convert import to_approx
+from dpaudit.rules.rdp import order
+from dpaudit.scope import Scope
+
+SCOPE = Scope("add_remove", "record", "central", "transcript")
+
+
+ALPHA = order()
+
+
+def spent(opened: OpenFilter, charge: object, times: int) -> OpenFilter:
+    for _ in range(times):
+        opened = opened.spend(charge)
+    return opened
+
+
+# --- caps of (epsilon, delta) budgets, by method -------------------------------------------------
+
+
+def number(value: Any) -> float:
+    return float(enclose(value).mid())
+
+
+def test_the_advanced_cap_is_the_theorem_solved_for_the_sum() -> None:
+    """sqrt(2 log(1/d') S) + S/2 = epsilon, at d' = delta / 2 and at all of delta."""
+    for share in (Fraction(1, 2), Fraction(1)):
+        opened = open_filter(ApproxDP(2, 1e-6), SCOPE, "advanced", share=share)
+        total = float(opened.caps[0])
+        wanted = math.sqrt(2 * math.log(1 / (1e-6 * float(share))) * total) + total / 2
+        assert wanted == pytest.approx(2, rel=1e-12)
+        assert opened.caps[1] == Fraction(1, 10**6) * (1 - share)
+    small = open_filter(ApproxDP(1, 1e-6), SCOPE, Method.ADVANCED)
+    assert spent(small, 0.01, 333).count == 333
+    assert not spent(small, 0.01, 333).admits(0.01)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1, 1e-6), (0.1, 1e-3), (8, 1e-10)])
+def test_concentrated_and_gaussian_caps_convert_back_to_the_budget(
+    epsilon: float, delta: float
+) -> None:
+    budget = ApproxDP(epsilon, delta)
+    rho = open_filter(budget, SCOPE, "zcdp").caps[0]
+    mu = sympy.sqrt(sympy.Rational(*open_filter(budget, SCOPE, "gdp").caps[0].as_integer_ratio()))
+    for cap, kept in ((ZCDP(rho), 0.995), (GDP(mu), 1 - 1e-9)):
+        step = Account(cap, SCOPE).step("zcdp" if isinstance(cap, ZCDP) else "gdp")
+        found = float(to_approx(step, Fraction(str(delta))).value[0])
+        assert kept * epsilon <= found <= epsilon * (1 + 1e-12)
+
+
+def test_a_renyi_cap_is_that_of_its_one_order() -> None:
+    opened = open_filter(ApproxDP(1, 1e-6), SCOPE, "rdp", orders=[16])
+    cost = math.log(1 - 1 / 16) - (math.log(1e-6) + math.log(16)) / 15
+    assert float(opened.caps[0]) == pytest.approx(1 - cost, rel=1e-12)
+    assert opened.units == ("divergence of order 16",)
+    default = open_filter(ApproxDP(1, 1e-6), SCOPE, "rdp")
+    rate = [open_filter(ApproxDP(1, 1e-6), SCOPE, "rdp", orders=[n]).caps[0] / n for n in (20, 24)]
+    assert default.caps[0] / default.orders[0] >= max(rate)
+    with pytest.raises(Unsupported, match="leaves nothing to spend"):
+        open_filter(ApproxDP(0.1, 1e-6), SCOPE, "rdp", orders=[2])
+
+
+def test_every_order_of_a_curve_must_fit() -> None:
+    """Laplace noise is cheap at high orders, and dearest, against a line, at low ones."""
+    opened = open_filter(RenyiCurve(ALPHA / 8), SCOPE, orders=[2, 64])
+    while opened.admits(Laplace("a", 4)):
+        opened = opened.spend(Laplace("a", 4))
+    assert opened.count == 4
+    assert opened.remaining[1] > 4
+    assert opened.remaining[0] < Fraction(1, 10)
+
+
+def test_methods_order_as_they_should() -> None:
+    """How many Gaussians of noise 100 fit into (1, 1e-6): zcdp and rdp nearly gdp."""
+    leaf, counts = Gaussian("a", 100), {}
+    for method in ("zcdp", "rdp", "gdp"):
+        opened = open_filter(ApproxDP(1, 1e-6), SCOPE, method)
+        charge = opened.charge(leaf)
+        assert charge is not None
+        counts[method] = int(opened.caps[0] // charge[0])
+    assert counts["rdp"] == counts["zcdp"] == 487
+    assert counts["gdp"] == 560
+
+
+@pytest.mark.parametrize(
+    ("budget", "method", "error"),
+    [
+        (PureDP(1), "zcdp", "only method basic keeps"),
+        (ZCDP(1), "gdp", "only method zcdp keeps"),
+        (GDP(1), "basic", "only method gdp keeps"),
+        (ApproxDP(1, 0), "advanced", "needs a positive delta"),
+        (ApproxDP(1, 0), "gdp", "needs a positive delta"),
+        (ApproxDP(1, 0), "rdp", "needs a positive delta"),
+        (ApproxDP(1, 0), "zcdp", "needs a positive delta"),
+    ],
+)
+def test_a_method_that_cannot_keep_a_budget_says_so(budget: Node, method: str, error: str) -> None:
+    with pytest.raises(Unsupported, match=error):
+        open_filter(budget, SCOPE, method)
