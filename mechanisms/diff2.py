@@ -100,6 +100,10 @@ def evaluate(loss: Loss, target: str, intercept: str, trained: Trained) -> tuple
     return (*metrics, Metric("squared gradient norm of the output", gradient, False, note))
 
 
+def _algorithms(program: Diff2) -> str:
+    return "1, 2 and 4" if isinstance(program.routine, LocalDescent) else "1 to 3"
+
+
 def _covered(program: Diff2) -> tuple[str, ...]:
     server = f"{program.rounds} noisy gradient or gradient-difference releases"
     if not isinstance(program.routine, LocalDescent):
@@ -124,7 +128,7 @@ def _mechanism(
     return Mechanism(
         name=name,
         title=title,
-        source=f"{PAPER}, Algorithms 1 to 3",
+        source=f"{PAPER}, Algorithms {_algorithms(program)}",
         program=program,
         scope=REPLACE_ONE,
         claims=claims,

@@ -56,8 +56,11 @@ from dpaudit.nodes.selection import (
 )
 from dpaudit.nodes.stability import CoupledGaussian, Distance, StableRelease
 
+RDP = RenyiDP
+
 __all__ = [
     "GDP",
+    "RDP",
     "SINGLE",
     "VALUES",
     "ZCDP",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpaudit.audit
-from dpaudit.audit import RDP, FunctionAudit, Verdict, audit_function
+from dpaudit.audit import FunctionAudit, Verdict, audit_function
 from dpaudit.audit.blackbox import entry, learned
 from dpaudit.audit.blackbox.choice import chosen
 from dpaudit.audit.blackbox.claims import Tally, renyi_lower, target_of
@@ -20,7 +20,7 @@ from dpaudit.audit.blackbox.findings import Finding, is_dependent, stream_findin
 from dpaudit.audit.budget import ErrorBudget
 from dpaudit.claim import Claim
 from dpaudit.errors import BudgetExceeded, InvalidParameter
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
+from dpaudit.nodes import GDP, RDP, ZCDP, ApproxDP, PureDP, RenyiDP
 
 Generator = np.random.Generator
 GRID = 2.0**-30
