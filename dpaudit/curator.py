@@ -326,12 +326,13 @@ class Sampler(Curator):
         return value
 
     def _rehearse(self, request: Request) -> None:
-        """Errors of the query itself show on rows of zeros, once a label, and are raised there."""
+        """Errors of the query show on rows of zeros, once a label; then the kernel is asked."""
         if request.label not in self._dimensions:
             records = request.records.placeholder()
             nobody = np.broadcast_to(np.False_, (self.trials, len(records)))
             value = self._value(request, nobody if request.draws else None, records)
             self._dimensions[request.label] = value.shape[1]
+        request.session.admit(request.scale, self._dimensions[request.label])
 
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
         return [draw_batch(sampling, self.trials, size, self._rng)]

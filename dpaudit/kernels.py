@@ -28,6 +28,9 @@ class Session(Protocol):
     asked for before the ``log_density`` of the same release.
     """
 
+    def admit(self, scale: Array, dimension: int) -> None:
+        """Errors: InvalidParameter for what it cannot release; asked before data is touched."""
+
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         """Draw what is released around the noise-free values."""
 
@@ -47,6 +50,9 @@ class Kernel:
     def __init__(self, leaf: Any, trials: int) -> None:
         self.leaf = leaf
         self.trials = trials
+
+    def admit(self, scale: Array, dimension: int) -> None:
+        """Any scale and dimension, unless a kernel says otherwise."""
 
     @staticmethod
     def multiplier(leaf: Any) -> float:

@@ -242,6 +242,24 @@ def test_a_query_of_larger_sensitivity_is_refused(leaf: Node, norm: str) -> None
     assert _released(leaf, norm, 3, bound=0.5).shape == (3, 1)
 
 
+@pytest.mark.parametrize(("length", "bound"), [(2, 1.0), (1, 2.0)])
+def test_what_a_kernel_cannot_release_is_refused_before_data_is_touched(
+    length: int, bound: float
+) -> None:
+    """The query sees rows of zeros alone, and the release stays to be made."""
+    seen: list[float] = []
+
+    def asked(records: Records) -> Any:
+        seen.append(float(records.values.sum()))
+        return np.zeros((1, length))
+
+    curator = Sampler(LAPLACE, SCOPE, Records(np.ones((5, 1))), rng=generator(3))
+    with pytest.raises(InvalidParameter, match=r"one by one|above the leaf's"):
+        curator.release("count", Stated(asked, bound=bound, norm="l1"))
+    assert seen == [0.0]
+    assert curator.entitlements.counts() == {"count": (1, 0, 0)}
+
+
 def present(records: Records) -> Any:
     return np.full((1, 1), float(records.present.sum()))
 
