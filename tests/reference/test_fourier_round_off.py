@@ -1,0 +1,61 @@
+"""The Fourier sum's stated round-off against the same sum in 300-bit arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import acb, arb, ctx
+
+from dpaudit.curves.compose import Composition, _summed, compose
+from dpaudit.curves.discrete import Side
+from dpaudit.curves.search import Parts, stack_of, tilt_for_delta
+from dpaudit.pairs import LaplaceShift, Mixed, Normal
+
+SGD: Parts = ((Mixed(Normal(Fraction(1)), Fraction(1, 100)), 10_000),)
+NOISES: Parts = ((LaplaceShift(Fraction(1)), 1_000),)
+BOTH: Parts = ((Normal(Fraction(1, 10)), 50), (LaplaceShift(Fraction(1, 5)), 20))
+
+
+def reference(found: Composition, kappa: int, terms: int, beyond: float) -> arb:
+    """sum_j scale_j Re(Phi_j exp(i theta_j kappa) (S(t) - beyond S(t + 1))), Phi as computed."""
+    period, count = found.window.period, len(found.transform)
+    total = arb(0)
+    for j, value in enumerate(found.transform):
+        theta = 2 * arb.pi() * j / period
+        sums = []
+        for rate in (found.tilt, found.tilt + 1):
+            step = acb(-arb(rate) * arb(found.stack.width), theta)
+            sums.append(step.exp() * (1 - (step * terms).exp()) / (1 - step.exp()))
+        own = j == 0 or (j == count - 1 and count == period // 2 + 1 and period % 2 == 0)
+        phase = acb(arb(0), theta * kappa).exp()
+        term = acb(value.real, value.imag) * phase * (sums[0] - arb(beyond) * sums[1])
+        total += term.real * (1 if own else 2) / period
+    return total
+
+
+@pytest.mark.parametrize("side", list(Side))
+@pytest.mark.parametrize(
+    ("parts", "delta", "step"),
+    [(SGD, 1e-5, 2.0**-12), (SGD, 1e-30, 2.0**-11),
+     (NOISES, 1e-3, 2.0**-10), (BOTH, 1e-9, 2.0**-9)],
+)  # fmt: skip
+def test_it_covers_the_sum_s_own_rounding(
+    parts: Parts, delta: float, step: float, side: Side
+) -> None:
+    """Transform errors aside, which are bounded apart; at most a quarter of the room is used."""
+    stack = stack_of(parts, Fraction(step), delta, side)
+    assert stack is not None
+    found = compose(stack, tilt_for_delta(stack, delta - stack.infinite)[0])
+    exact = replace(found, rounding=np.zeros_like(found.rounding))
+    window = found.window
+    with ctx.workprec(300):
+        for share, beyond in ((0.1, 1.0), (0.5, math.exp(-step / 3)), (0.9, math.exp(step / 2))):
+            kappa = window.first + int(share * window.period)
+            terms = window.first + window.period - 1 - kappa
+            value, room = _summed(exact, kappa, terms, beyond)
+            assert abs(arb(value) - reference(found, kappa, terms, beyond)) <= arb(room) / 4
+            assert room > 0
