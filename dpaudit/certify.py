@@ -22,7 +22,7 @@ from dpaudit.arithmetic import decimal_lower, decimal_upper, is_infinite, unknow
 from dpaudit.audit.attack import Attacked, attack, program_text
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
-    ErrorBudget,
+    DecisionBudget,
     Judged,
     Lower,
     Verdict,
@@ -99,7 +99,7 @@ class Certified:
 def certify(orders: Sequence[Order], options: Options) -> list[Certified]:
     """Certify several mechanisms in one run, which shares one decision error."""
     audited = [o for o in orders if o.suite is not None]
-    budget = ErrorBudget(sum(bounds_of(o.mechanism.claims) for o in audited), len(audited))
+    budget = DecisionBudget(sum(bounds_of(o.mechanism.claims) for o in audited), len(audited))
     seed = secrets.randbits(128) if options.seed is None else options.seed
     command = _command(options.targets or [o.mechanism.name for o in orders], options, seed)
     reproduce = {"command": command, "root_seed": f"{seed:032x}"}
@@ -107,7 +107,7 @@ def certify(orders: Sequence[Order], options: Options) -> list[Certified]:
 
 
 def _certify(
-    index: int, order: Order, options: Options, budget: ErrorBudget, reproduce: Mapping[str, str]
+    index: int, order: Order, options: Options, budget: DecisionBudget, reproduce: Mapping[str, str]
 ) -> Certified:
     mechanism = order.mechanism
     _check_claims(mechanism)
@@ -174,7 +174,9 @@ def _check_steps(steps: Sequence[Step]) -> None:
             )
 
 
-def _attack(index: int, order: Order, options: Options, budget: ErrorBudget, seed: int) -> Attacked:
+def _attack(
+    index: int, order: Order, options: Options, budget: DecisionBudget, seed: int
+) -> Attacked:
     assert order.suite is not None  # noqa: S101  (the caller checked)
     name = order.mechanism.name
     report = options.progress
@@ -193,7 +195,7 @@ def _attack(index: int, order: Order, options: Options, budget: ErrorBudget, see
 
 
 def _raws(
-    mechanism: Mechanism, attacked: Attacked, budget: ErrorBudget
+    mechanism: Mechanism, attacked: Attacked, budget: DecisionBudget
 ) -> dict[Fraction | None, Lower | None]:
     return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
 

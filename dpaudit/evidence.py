@@ -14,7 +14,7 @@ from dpaudit.audit.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
     SHOWN_ERROR,
-    ErrorBudget,
+    DecisionBudget,
     Judged,
     Lower,
     exceeds,
@@ -29,7 +29,7 @@ def audit_rows(
     lens_bound: Lower | None,
     raws: Mapping[Fraction | None, Lower | None],
     judged: Sequence[Judged],
-    budget: ErrorBudget,
+    budget: DecisionBudget,
 ) -> list[Json]:
     """One row a lower bound: what was attacked, how often it erred, and what follows."""
     if attacked is None:
@@ -38,7 +38,9 @@ def audit_rows(
     return [_audit(attacked, bound, judged, budget) for bound in found]
 
 
-def _audit(attacked: Attacked, bound: Lower, judged: Sequence[Judged], budget: ErrorBudget) -> Json:
+def _audit(
+    attacked: Attacked, bound: Lower, judged: Sequence[Judged], budget: DecisionBudget
+) -> Json:
     suite, identity = attacked.suite, audit_id(bound)
     kind = attacked.attack.partition("(")[0]
     is_lens = identity == "lens"
@@ -78,7 +80,7 @@ def _audit(attacked: Attacked, bound: Lower, judged: Sequence[Judged], budget: E
     }
 
 
-def _witness(bound: Lower, budget: ErrorBudget) -> dict[str, str]:
+def _witness(bound: Lower, budget: DecisionBudget) -> dict[str, str]:
     shown, decisive = bound.rates_upper, bound.decisive_rates_upper
     return {
         "false_positive_rate_upper": decimal_upper(shown[0], 17),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -11,7 +12,7 @@ from dpaudit.audit.verdict import Verdict
 
 
 @dataclass(frozen=True)
-class CanaryAudit:
+class CanaryAudit(ABC):
     """The verdict on a claim about ``measure`` (epsilon, mu, rho or renyi_epsilon).
 
     ``verdict``: refuted (false, at error rate ``refute_at``) or inconclusive; never passed.
@@ -52,9 +53,9 @@ class CanaryAudit:
         )
 
     @property
+    @abstractmethod
     def counted(self) -> str:
         """What was counted, in words."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

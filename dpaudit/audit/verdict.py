@@ -88,8 +88,8 @@ class Lower:
 
 
 @dataclass(frozen=True)
-class ErrorBudget:
-    """The decision error of one run, spent once: over all bounds and all audits' checks.
+class DecisionBudget:
+    """The decision error of one certified run in equal shares: over all bounds, all audits' checks.
 
     ``bounds``: number of lower bounds the run makes; ``audits``: number of audits it runs.
     """
@@ -127,7 +127,7 @@ def bounds_of(claims: Sequence[Claim]) -> int:
     return 1 + len(deltas(claims))
 
 
-def lens(attacked: Attacked, budget: ErrorBudget) -> Lower | None:
+def lens(attacked: Attacked, budget: DecisionBudget) -> Lower | None:
     """The GDP lens at the suite's fixed threshold; None if the implementation stopped."""
     if attacked.test is None:
         return None
@@ -147,7 +147,7 @@ def lens(attacked: Attacked, budget: ErrorBudget) -> Lower | None:
     )
 
 
-def raw(attacked: Attacked, budget: ErrorBudget, delta: Fraction) -> Lower | None:
+def raw(attacked: Attacked, budget: DecisionBudget, delta: Fraction) -> Lower | None:
     """The (epsilon, delta) bound at a threshold chosen on the training trials."""
     if attacked.test is None or attacked.training is None:
         return None

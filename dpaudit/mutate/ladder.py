@@ -19,7 +19,7 @@ from dpaudit.audit.graybox import Inspection, first_problem, inspect_program
 from dpaudit.audit.graybox.checks import EXECUTED
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
-    ErrorBudget,
+    DecisionBudget,
     Judged,
     Verdict,
     bounds_of,
@@ -230,7 +230,7 @@ def _attacked(
 ) -> _Found | None:
     """Who finds something with so many trials; stages share the error rate of a run."""
     mechanism, suite = planted
-    budget = ErrorBudget(4 * bounds_of(mechanism.claims), 4)
+    budget = DecisionBudget(4 * bounds_of(mechanism.claims), 4)
     found = attack(
         mechanism,
         suite,
@@ -256,7 +256,7 @@ def _attacked(
 
 
 def _verdicts(
-    found: Attacked, account: Account, checks: tuple[Checked, ...], budget: ErrorBudget
+    found: Attacked, account: Account, checks: tuple[Checked, ...], budget: DecisionBudget
 ) -> list[Judged]:
     bound = lens(found, budget)
     raws = {d: raw(found, budget, d) for d in deltas([c.claim for c in checks])}

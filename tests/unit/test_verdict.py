@@ -19,7 +19,7 @@ from dpaudit.audit.residuals import Finding, check_residuals
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
     EXIT_CODES,
-    ErrorBudget,
+    DecisionBudget,
     Judged,
     Lower,
     Verdict,
@@ -301,7 +301,7 @@ def test_exit_codes() -> None:
 )
 def test_the_decision_error_is_spent_once(audits: int, claims: tuple[Node, ...]) -> None:
     stated = [Claim(claim, by="a test") for claim in claims]
-    budget = ErrorBudget(audits * bounds_of(stated), audits)
+    budget = DecisionBudget(audits * bounds_of(stated), audits)
     findings = check_residuals(
         {"a": np.random.default_rng(1).normal(size=(50, 2, 3))}, budget.conformance
     )
@@ -325,7 +325,7 @@ def test_deltas_of_claims_are_counted_once() -> None:
 def test_bounds_are_made_at_both_error_rates_from_the_same_counts() -> None:
     rng = np.random.default_rng(5)
     seen = attacked(scores=(rng.normal(0.5, 1, 4000), rng.normal(-0.5, 1, 4000)))
-    budget = ErrorBudget(2, 1)
+    budget = DecisionBudget(2, 1)
     for bound in (lens(seen, budget), raw(seen, budget, TINY)):
         assert bound is not None
         assert 0 < bound.decisive < bound.shown
@@ -339,14 +339,14 @@ def test_a_raw_bound_is_made_at_the_printed_delta() -> None:
     """1/3 is printed as 0.333333333334, which is larger: the bound holds at both."""
     rng = np.random.default_rng(5)
     seen = attacked(scores=(rng.normal(2, 1, 4000), rng.normal(-2, 1, 4000)))
-    bound = raw(seen, ErrorBudget(1, 1), Fraction(1, 3))
+    bound = raw(seen, DecisionBudget(1, 1), Fraction(1, 3))
     assert bound is not None
     assert bound.delta == "0.333333333334"
 
 
 def test_no_bound_where_the_implementation_stopped() -> None:
     stopped = replace(attacked(), training=None, test=None)
-    budget = ErrorBudget(2, 1)
+    budget = DecisionBudget(2, 1)
     assert lens(stopped, budget) is None
     assert raw(stopped, budget, TINY) is None
 
