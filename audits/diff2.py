@@ -14,6 +14,7 @@ import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
+from dpaudit.mechanism import Mechanism
 from dpaudit.query import Records
 from dpaudit.scope import Adjacency
 from mechanisms import diff2
@@ -65,12 +66,15 @@ def neighbours(client_sizes: tuple[int, ...]) -> Neighbours:
     )
 
 
-def suite(name: str, program: Diff2) -> Suite:
-    """White-box audit of a DIFF2 program under replace_one."""
+def suite(mechanism: Mechanism) -> Suite:
+    """White-box audit of a DIFF2 program under replace_one; errors: TypeError for another one."""
+    program = mechanism.program
+    if not isinstance(program, Diff2):
+        raise TypeError(f"{mechanism.name}: its program is no Diff2")
     local = isinstance(program.routine, LocalDescent)
     pair = opposed if local else neighbours
     return Suite(
-        mechanism=name,
+        mechanism=mechanism.name,
         program=worst_case(program),
         neighbours=pair(program.client_sizes),
         trials=LOCAL_TRIALS if local else TRIALS,
@@ -78,7 +82,7 @@ def suite(name: str, program: Diff2) -> Suite:
 
 
 suites = [
-    suite(mechanism.name, mechanism.program)  # type: ignore[arg-type]
+    suite(mechanism)
     for mechanism in (
         diff2.diff2_gd,
         diff2.diff2_gd_tight,
