@@ -17,8 +17,8 @@ from dpaudit.audit.suite import Suite
 from dpaudit.mechanism import Mechanism
 from dpaudit.query import Records
 from dpaudit.scope import Adjacency
-from mechanisms import diff2
-from mechanisms.diff2_framework import Diff2, LocalDescent
+from mechanisms.diff2 import catalogue as diff2
+from mechanisms.diff2.framework import Diff2, LocalDescent
 from mechanisms.losses import WorstCase
 
 DIMENSION = 5

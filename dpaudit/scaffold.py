@@ -116,10 +116,11 @@ def _shipped(name: str) -> dict[str, str]:
     if not name.isidentifier():
         raise UnknownTarget(f"--with {name!r}: give the name of a shipped file, such as diff2")
     root = catalogue_root()
-    pending = [f"mechanisms/{name}.py", f"audits/{name}.py"]
-    if not (root / pending[0]).is_file():
-        known = sorted(p.stem for p in (root / "mechanisms").glob("[a-z]*.py"))
-        raise UnknownTarget(f"--with {name}: no such shipped file; there are {', '.join(known)}")
+    pending = [path for package in PACKAGES for path in _modules(root, f"{package}/{name}")]
+    if not pending:
+        held = {p.stem for p in (root / "mechanisms").glob("[a-z]*") if not p.stem.startswith("_")}
+        known = ", ".join(sorted(held))
+        raise UnknownTarget(f"--with {name}: no such shipped file; there are {known}")
     files: dict[str, str] = {}
     while pending:
         path = pending.pop()
@@ -129,6 +130,12 @@ def _shipped(name: str) -> dict[str, str]:
     return files
 
 
+def _modules(root: Path, name: str) -> list[str]:
+    """A module or every module of a package, as paths below the root."""
+    found = sorted((root / name).glob("*.py")) or [root / f"{name}.py"]
+    return [path.relative_to(root).as_posix() for path in found if path.is_file()]
+
+
 def _imported(text: str) -> list[str]:
     """Files of the catalogue that a source text imports."""
     found = []
@@ -136,5 +143,7 @@ def _imported(text: str) -> list[str]:
         if isinstance(statement, ast.ImportFrom) and statement.module:
             base = statement.module.replace(".", "/")
             if base.partition("/")[0] in PACKAGES:
-                found += [f"{base}.py", *(f"{base}/{a.name}.py" for a in statement.names)]
+                inside = [f"{base}/{a.name}.py" for a in statement.names]
+                parents = [above for above in (Path(base), Path(base).parent) if above.parts[1:]]
+                found += [f"{base}.py", *(f"{p.as_posix()}/__init__.py" for p in parents), *inside]
     return found

@@ -23,9 +23,9 @@ from dpaudit.mechanism import Mechanism, Setting
 from dpaudit.nodes import Gaussian
 from dpaudit.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency
-from mechanisms.diff2 import PAPER_MU, REPLACE_ONE, STATED, diff2_gd_program
-from mechanisms.diff2_framework import Diff2, Trained
-from mechanisms.diff2_noise import Noise
+from mechanisms.diff2.catalogue import PAPER_MU, REPLACE_ONE, STATED, diff2_gd_program
+from mechanisms.diff2.framework import Diff2, Trained
+from mechanisms.diff2.noise import Noise
 from mechanisms.losses import WorstCase
 
 SIZES = (20, 20)

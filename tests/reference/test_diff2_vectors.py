@@ -12,8 +12,8 @@ import pytest
 from dpaudit.account import account
 from dpaudit.arithmetic import enclose
 from dpaudit.scope import Scope
-from mechanisms.diff2 import Diff2, diff2_gd_program
-from mechanisms.diff2_noise import diff2_noise_paper
+from mechanisms.diff2.catalogue import Diff2, diff2_gd_program
+from mechanisms.diff2.noise import diff2_noise_paper
 from mechanisms.losses import Logistic
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")  # type: ignore[arg-type]

@@ -17,8 +17,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Compose, Gaussian, NonPrivate, Repeat
 from dpaudit.query import Array, Records
 from dpaudit.scope import Adjacency, Scope
-from mechanisms.diff2 import Diff2, diff2_gd, diff2_gd_program
-from mechanisms.diff2_noise import Noise, diff2_noise_paper, diff2_noise_tight
+from mechanisms.diff2.catalogue import Diff2, diff2_gd, diff2_gd_program
+from mechanisms.diff2.noise import Noise, diff2_noise_paper, diff2_noise_tight
 from mechanisms.losses import LeastSquares, Logistic, WorstCase
 from tests.kernels_for_tests import ADD_REMOVE, REPLACE_ONE, ZERO_OUT, NoNoise, replayer, sampled
 

@@ -21,16 +21,16 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Gaussian, Parallel, Repeat, SampledWithoutReplacement
 from dpaudit.query import Records
 from dpaudit.scope import central
-from mechanisms.diff2 import diff2_bvr_local_sgd
-from mechanisms.diff2_bvr_noise import (
+from mechanisms.diff2.bvr_noise import (
     InfeasibleBatchSize,
     Plan,
     diff2_bvr_noise_numeric,
     diff2_bvr_noise_paper,
     largest_batch,
 )
-from mechanisms.diff2_framework import Diff2, LocalDescent, turns
-from mechanisms.diff2_noise import Noise
+from mechanisms.diff2.catalogue import diff2_bvr_local_sgd
+from mechanisms.diff2.framework import Diff2, LocalDescent, turns
+from mechanisms.diff2.noise import Noise
 from mechanisms.losses import LeastSquares
 from tests.kernels_for_tests import NoNoise, replayer, sampled
 

@@ -21,9 +21,9 @@ from dpaudit.query import Array, Records
 from dpaudit.rules.convert import gaussian_mu
 from dpaudit.scope import central
 from mechanisms import randhie
-from mechanisms.diff2_bvr_noise import Plan, diff2_bvr_noise_paper
-from mechanisms.diff2_framework import Diff2, LocalDescent, Trained, schedule, smallest_total
-from mechanisms.diff2_noise import CALIBRATIONS
+from mechanisms.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
+from mechanisms.diff2.framework import Diff2, LocalDescent, Trained, schedule, smallest_total
+from mechanisms.diff2.noise import CALIBRATIONS
 from mechanisms.losses import Logistic, Loss, SoftplusNetwork, mean_value, squared_gradient_norm
 
 PAPER = "Murata and Suzuki 2023"

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from audits.diff2 import opposed
-from audits.dp_sgd import worst_case
+from audits.diff2_baselines import worst_case
 from dpaudit.claim import Claim, Outcome
 from dpaudit.curator import Sampler
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import ApproxDP, Gaussian, Repeat, SampledWithoutReplacement
 from dpaudit.query import Records
 from dpaudit.scope import central
-from mechanisms.dp_sgd import NOISE_MULTIPLIER, SGD, SRM, DpSrm, dp_sgd
+from mechanisms.diff2.baselines import NOISE_MULTIPLIER, SGD, SRM, DpSrm, dp_sgd
 from mechanisms.losses import LeastSquares
 from tests.kernels_for_tests import NoNoise, replayer, sampled
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from audits.diff2 import DIMENSION, opposed
 from dpaudit.audit.suite import Suite
-from mechanisms import dp_sgd as catalogue
-from mechanisms.dp_sgd import DpSrm
+from mechanisms.diff2 import baselines as catalogue
+from mechanisms.diff2.baselines import DpSrm
 from mechanisms.losses import WorstCase
 
 TRIALS = 400  # each draws 200 batches of 500 of 16,150 records

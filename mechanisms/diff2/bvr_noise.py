@@ -11,7 +11,7 @@ from dpaudit.calibrate import calibrate
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import ApproxDP, Compose, Gaussian, Node, Repeat, SampledWithoutReplacement
 from dpaudit.scope import central
-from mechanisms.diff2_noise import Noise
+from mechanisms.diff2.noise import Noise
 
 
 class InfeasibleBatchSize(InvalidParameter):

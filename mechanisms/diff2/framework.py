@@ -27,7 +27,7 @@ from dpaudit.nodes import (
 )
 from dpaudit.query import Array, ClippedMean, client_weights, clipped_difference_mean
 from dpaudit.scope import Adjacency, Scope, Trust, Unit
-from mechanisms.diff2_noise import Noise
+from mechanisms.diff2.noise import Noise
 from mechanisms.losses import Loss
 
 

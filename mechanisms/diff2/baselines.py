@@ -23,8 +23,9 @@ from dpaudit.mechanism import Mechanism, Setting
 from dpaudit.nodes import ApproxDP, Gaussian, Node, Repeat, SampledWithoutReplacement
 from dpaudit.query import Array, ClippedMean, clip_rows
 from dpaudit.scope import Adjacency, Scope, Trust, Unit, central
-from mechanisms import diff2, randhie
-from mechanisms.diff2_framework import Trained
+from mechanisms import randhie
+from mechanisms.diff2 import catalogue as diff2
+from mechanisms.diff2.framework import Trained
 from mechanisms.losses import Logistic, Loss
 
 
