@@ -203,17 +203,16 @@ class Calculus:
         Errors: Unsupported before any number is made, naming the node's path and the calculi that
         have a rule for it.
         """
-        self._check(root, scope)
-        done: dict[str, Step] = {}
-        for node in postorder(root):
-            if node.digest not in done:
-                done[node.digest] = self._step(node, [done[c.digest] for c in node.children])
-        return done[root.digest]
-
-    def _check(self, root: Node, scope: Scope) -> None:
-        for node in postorder(root):
+        nodes = list(postorder(root))
+        for node in nodes:
             if not self.has(node, scope):
                 raise Unsupported(self._missing(root, node, scope))
+        done: dict[str, Step] = {}
+        digest = root.digest  # asked first: one pass makes those of all nodes
+        for node in nodes:
+            if node.digest not in done:
+                done[node.digest] = self._step(node, [done[c.digest] for c in node.children])
+        return done[digest]
 
     def _missing(self, root: Node, node: Node, scope: Scope) -> str:
         others = [c.name for c in CALCULI.values() if c.has(node, scope)]

@@ -241,19 +241,27 @@ def product(factors: Iterable[Factor]) -> Pair:
     Normal(a) x Normal(b) has the profile of Normal(sqrt(a^2 + b^2)) exactly.
     Source: Dong, Roth, Su 2022, Corollary 3.3 (composition of Gaussian trade-off curves).
     """
-    flat = [(pair, inner * times) for base, times in factors for pair, inner in base.factors]
+    return _collected([(p, inner * times) for base, times in factors for p, inner in base.factors])
+
+
+def joined(pairs: Iterable[Pair]) -> Pair:
+    """The product of several pairs, each once."""
+    return _collected([factor for pair in pairs for factor in pair.factors])
+
+
+def _collected(factors: list[Factor]) -> Pair:
     counts: dict[Pair, list[Number]] = {}
     squares: list[Number] = []
-    for pair, times in flat:
+    for pair, times in factors:
         if isinstance(pair, Normal):
             squares.append(pair.mu**2 * times)
         else:
             counts.setdefault(pair, []).append(times)
-    merged = [(pair, total(times)) for pair, times in counts.items()]
-    mu = sqrt(total(squares)) if squares else Fraction(0)
-    if mu != 0 or not merged:
+    merged = [(pair, n) for pair, parts in counts.items() if (n := total(parts)) != 0]
+    if squares and (mu := sqrt(total(squares))) != 0:
         merged.append((Normal(mu), Fraction(1)))
-    merged = [(pair, times) for pair, times in merged if times != 0] or [(Normal(0), Fraction(1))]
+    if not merged:
+        return Normal(Fraction(0))
     return merged[0][0] if len(merged) == 1 and merged[0][1] == 1 else Product(_sorted(merged))
 
 
@@ -353,7 +361,9 @@ def _listed(pairs: tuple[Pair, ...]) -> str:
 
 def one(pair: Pair) -> Losses:
     """A pair that dominates and is reached, in both directions."""
-    return Losses((pair,), (pair.swapped,), (pair,), (pair.swapped,))
+    forth = (pair,)
+    back = forth if pair.swapped is pair else (pair.swapped,)
+    return Losses(forth, back, forth, back)
 
 
 def opaque(pair: Pair) -> Losses:

@@ -68,9 +68,16 @@ def _is_plain(value: Any) -> bool:
     """Whether Python's own encoder writes a value as RFC 8785 does: no numbers, keys in ASCII."""
     kind = type(value)
     if kind is dict:
-        keys = all(type(key) is str and key.isascii() for key in value)
-        return keys and all(map(_is_plain, value.values()))
-    return kind in (str, bool) or value is None or (kind is list and all(map(_is_plain, value)))
+        for key in value:
+            if type(key) is not str or not key.isascii():
+                return False
+        value = value.values()
+    elif kind is not list:
+        return kind is str or kind is bool or value is None
+    for item in value:  # noqa: SIM110  (this is asked of every node)
+        if type(item) is not str and not _is_plain(item):
+            return False
+    return True
 
 
 def digest(value: Any) -> str:
@@ -154,7 +161,9 @@ def _decode(table: Any, depth: int) -> Number:
     if isinstance(table, str):
         return _decode_fraction(table)
     if not isinstance(table, list) or not table or not isinstance(table[0], str):
-        raise InvalidParameter(f"{reprlib.repr(table)}: expected 'p/q' or [head, arguments...]")
+        raise InvalidParameter(
+            f"{reprlib.repr(table)[:200]}: expected 'p/q' or [head, arguments...]"
+        )
     name, arguments = table[0], table[1:]
     if name in ("Symbol", "Function"):
         return _decode_symbol(name, arguments, depth)

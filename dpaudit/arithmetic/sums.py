@@ -22,13 +22,18 @@ from dpaudit.arithmetic.forms import (
 from dpaudit.arithmetic.operations import folded
 
 EXPLICIT_TERMS = 100
+_RATIONAL = {int, Fraction}
+_NOTHING = Fraction(0)
 
 
 def total(values: Iterable[Number]) -> Number:
     """Sum of the values; symbolic terms go through one ``sympy.Add`` (linear, not quadratic)."""
     items = list(values)
-    if all(is_rational(v) for v in items):
-        return sum(items, Fraction(0))
+    if not items:
+        return _NOTHING
+    if set(map(type, items)) <= _RATIONAL or all(map(is_rational, items)):
+        start = items.pop() if type(items[-1]) is Fraction else _NOTHING
+        return sum(items, start)
     if all(isinstance(v, float) for v in items):
         return math.fsum(items)
     if any(map(is_arb, items)):

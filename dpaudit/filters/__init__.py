@@ -16,8 +16,9 @@ Which sums are filters, by method:
 * gdp: sums of mu^2 (Smith, Thakurta 2022; for Gaussian noise Koskela, Tobaben, Honkela 2022).
 
 No filter adds whole privacy profiles: stopping where their product passes a given curve is not
-private in general (Tran, Koskela, Raisa, Honkela 2026).  An (epsilon, delta) budget is kept by one
-of the methods above, chosen in advance.
+private in general (Tran, Koskela, Raisa, Honkela 2026).  An (epsilon, delta) budget, or a profile
+given by its points, is kept by one of the methods above, chosen in advance, with the largest cap
+that keeps every point.
 """
 
 from __future__ import annotations

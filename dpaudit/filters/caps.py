@@ -12,7 +12,7 @@ from dpaudit.arithmetic import Number, enclose, exact, is_symbolic, unknowns, wo
 from dpaudit.domains import above_one
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.filters.charges import Amounts, at_orders, floor
-from dpaudit.nodes import Measure
+from dpaudit.nodes import Measure, ProfilePoints
 from dpaudit.rules.convert import gaussian_mu
 from dpaudit.rules.rdp import order
 
@@ -50,7 +50,7 @@ def orders_of(
     """The orders at which method rdp adds curves; none for any other method.
 
     Errors: InvalidParameter for orders that are not rational numbers above 1, for more than one
-    where the budget is an ApproxDP, or for any where the method is another.
+    where the budget is an ApproxDP or a profile, or for any where the method is another.
     """
     if method is not Method.RDP:
         if asked is not None:
@@ -64,7 +64,9 @@ def orders_of(
     if not found or any(is_symbolic(a) for a in found):
         raise InvalidParameter("orders: expected one or more rational numbers above 1")
     if measure is Measure.APPROX and len(found) > 1:
-        raise InvalidParameter("orders: expected one order, chosen in advance, for an ApproxDP")
+        raise InvalidParameter(
+            "orders: expected one order, chosen in advance, for an ApproxDP"
+        )
     return found
 
 
@@ -101,7 +103,7 @@ def _zcdp_caps(budget: Any, orders: Amounts, share: Fraction) -> Sequence[Any]:
     if hasattr(budget, "rho"):
         return (budget.rho,)
     alpha = _best_order(budget)
-    return (_renyi_cap(budget, alpha) / enclose(alpha),)
+    return (_renyi_cap(budget, alpha) / alpha,)
 
 
 def _renyi_caps(budget: Any, orders: Amounts, share: Fraction) -> Sequence[Any]:
@@ -114,32 +116,42 @@ def _gdp_caps(budget: Any, orders: Amounts, share: Fraction) -> Sequence[Number]
     if hasattr(budget, "mu"):
         return (budget.mu**2,)
     _needs_delta(budget, Method.GDP)
-    return (gaussian_mu(budget.epsilon, budget.delta) ** 2,)
+    return (min(floor(gaussian_mu(*point) ** 2) for point in _points(budget)),)
 
 
-def _renyi_cap(budget: Any, alpha: Fraction) -> Any:
-    """The divergence of order alpha that still gives (epsilon, delta).
+def _renyi_cap(budget: Any, alpha: Fraction) -> Fraction:
+    """The divergence of order alpha, rounded down, that still gives every (epsilon, delta).
 
     epsilon - log(1 - 1/alpha) + (log delta + log alpha) / (alpha - 1).
     Source: Canonne, Kamath, Steinke 2020, Proposition 12.
     """
     _needs_delta(budget, Method.RDP)
-    a, delta = enclose(alpha), enclose(budget.delta)
-    cost = (1 - 1 / a).log() - (delta.log() + a.log()) / (a - 1)
-    return enclose(budget.epsilon) - cost
+    a = enclose(alpha)
+    kept = []
+    for epsilon, delta in _points(budget):
+        cost = (1 - 1 / a).log() - (enclose(delta).log() + a.log()) / (a - 1)
+        kept.append(floor(enclose(epsilon) - cost))
+    return min(kept)
+
+
+def _points(budget: Any) -> Sequence[tuple[Number, Number]]:
+    """What a budget promises: (epsilon, delta), at one point or at several."""
+    if isinstance(budget, ProfilePoints):
+        return budget.points
+    return ((budget.epsilon, budget.delta),)
 
 
 def _best_order(budget: Any) -> Fraction:
     """The order of a fixed list that lets a charge rho * order be largest."""
     with working_precision():
-        return max(_GRID, key=lambda a: float((_renyi_cap(budget, a) / enclose(a)).mid()))
+        return max(_GRID, key=lambda a: _renyi_cap(budget, a) / a)
 
 
 _GRID = tuple(1 + Fraction(round(2 ** (k / 16 + 20)), 2**20) for k in range(-80, 241))
 
 
 def _needs_delta(budget: Any, method: Method) -> None:
-    if budget.delta == 0:
+    if any(delta == 0 for _, delta in _points(budget)):
         raise Unsupported(f"{budget.head}: method {method} needs a positive delta; use basic")
 
 

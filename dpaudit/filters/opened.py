@@ -27,7 +27,7 @@ from dpaudit.filters.charges import (
     shortened,
     shown,
 )
-from dpaudit.nodes import Filter, Measure, Node
+from dpaudit.nodes import Filter, Measure, Node, ProfilePoints
 from dpaudit.nodes.adaptive import measure_of
 from dpaudit.scope import Scope, choose
 from dpaudit.tables import from_table, to_table
@@ -160,24 +160,30 @@ def open_filter(
 ) -> OpenFilter:
     """A filter that has spent nothing.
 
-    ``budget``: PureDP, ApproxDP, ZCDP, RenyiCurve or GDP, or the Filter node that declares it.
-    ``method``: the budget's own by default; an ApproxDP budget can be kept by any of them.
+    ``budget``: PureDP, ApproxDP, ZCDP, RenyiCurve or GDP, or the Filter node that declares it; or a
+    whole privacy profile, as ProfilePoints: (epsilon, delta)-DP at each of its points.
+    ``method``: the budget's own by default; an ApproxDP budget can be kept by any of them, a
+    profile by gdp (its default), zcdp or rdp: the largest cap that keeps every point.
     ``orders``: for method rdp: where a curve is kept, or the one order for an ApproxDP budget.
     Errors: InvalidParameter for anything else, or a budget with symbols; Unsupported where a method
     cannot keep a budget.
     """
     asked = budget.budget if isinstance(budget, Filter) else budget
-    measure = measure_of(asked)
-    chosen = choose(Method, method, "method") if method is not None else OWN[measure]
-    if measure is not Measure.APPROX and chosen is not OWN[measure]:
-        raise Unsupported(f"{asked.head}: only method {OWN[measure]} keeps this budget")
+    whole = isinstance(asked, ProfilePoints)
+    measure = Measure.APPROX if whole else measure_of(asked)
+    own = Method.GDP if whole else OWN[measure]
+    chosen = choose(Method, method, "method") if method is not None else own
+    if measure is not Measure.APPROX and chosen is not own:
+        raise Unsupported(f"{asked.head}: only method {own} keeps this budget")
+    if whole and chosen in (Method.BASIC, Method.ADVANCED):
+        raise Unsupported(f"{asked.head}: method {chosen} keeps one point; use gdp, zcdp or rdp")
     if not isinstance(scope, Scope):
         raise InvalidParameter(f"open_filter: scope is a {type(scope).__name__}, expected a Scope")
     kept = exact(share, "share")
     rate(kept, "share")
-    own = orders_of(asked, measure, chosen, orders)
-    nothing = tuple(Fraction(0) for _ in caps_of(asked, chosen, own, kept))
-    return OpenFilter(asked, scope, chosen, own, kept, nothing, 0)
+    fixed = orders_of(asked, measure, chosen, orders)
+    nothing = tuple(Fraction(0) for _ in caps_of(asked, chosen, fixed, kept))
+    return OpenFilter(asked, scope, chosen, fixed, kept, nothing, 0)
 
 
 def read_filter(table: Any) -> OpenFilter:

@@ -6,12 +6,12 @@ one.  A part of a partition is an alternative; the guarantee is the largest over
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from itertools import product as combinations
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 from dpaudit.arithmetic import (
@@ -53,6 +53,7 @@ from dpaudit.pairs import (
     Pair,
     Renyi,
     distinct,
+    joined,
     largest,
     mapped,
     numbers_in,
@@ -66,6 +67,8 @@ PROFILE = register(Calculus("profile", "pairs of distributions that dominate the
 
 Point = tuple[Number, Number]
 Side = Callable[[Losses], tuple[Pair, ...]]
+REMOVE, ADD = attrgetter("remove"), attrgetter("add")
+REACHED_REMOVE, REACHED_ADD = attrgetter("reached_remove"), attrgetter("reached_add")
 ALTERNATIVES = 64
 ROUNDS = 100_000
 
@@ -208,40 +211,42 @@ def composition(node: Compose, *premises: Losses) -> Losses:
     """Products of the premises' pairs; one part of at most one partition counts as reached."""
     everywhere = [p for p in premises if not p.in_one_part]
     parted = [p for p in premises if p.in_one_part]
-    known: dict[tuple[Pair, ...], Pair] = {}
-
-    def multiplied(pairs: tuple[Pair, ...]) -> Pair:
-        found = known.get(pairs)
-        if found is None:
-            found = known[pairs] = _multiplied(pairs)
-        return found
+    # By identity, since large fractions are slow to hash; the tuples live in the premises.
+    known: dict[tuple[int, ...], tuple[Pair, ...]] = {}
 
     def upper(side: Side) -> tuple[Pair, ...]:
-        alternatives = [side(p) for p in premises]
-        if prod(map(len, alternatives)) > ALTERNATIVES:
-            alternatives = [(largest(pairs),) for pairs in alternatives]
-        return tuple(dict.fromkeys(map(multiplied, combinations(*alternatives))))
+        alternatives = tuple(map(side, premises))
+        key = tuple(map(id, alternatives))
+        found = known.get(key)
+        if found is None:
+            found = known[key] = _all_products(alternatives)
+        return found
 
     def reached(side: Side) -> tuple[Pair, ...]:
-        firsts = tuple(pair for p in everywhere for pair in side(p)[:1])
+        if not parted and set(map(len, map(side, premises))) == {1}:
+            return upper(side)
+        firsts = [pair for p in everywhere for pair in side(p)[:1]]
         in_a_part = [pair for p in parted for pair in side(p)][:ALTERNATIVES]
         if in_a_part:
-            return tuple(multiplied((*firsts, pair)) for pair in in_a_part)
-        return (multiplied(firsts),) if firsts else ()
+            return tuple(joined([*firsts, pair]) for pair in in_a_part)
+        return (joined(firsts),) if firsts else ()
 
     return Losses(
-        upper(lambda p: p.remove),
-        upper(lambda p: p.add),
-        reached(lambda p: p.reached_remove),
-        reached(lambda p: p.reached_add),
-        total(p.slack for p in premises),
+        upper(REMOVE),
+        upper(ADD),
+        reached(REACHED_REMOVE),
+        reached(REACHED_ADD),
+        total(p.slack for p in premises if p.slack != 0),
         in_one_part=bool(parted),
     )
 
 
-def _multiplied(pairs: tuple[Pair, ...]) -> Pair:
-    """The product of several pairs, equal ones counted together."""
-    return product((pair, Fraction(times)) for pair, times in Counter(pairs).items())
+def _all_products(alternatives: tuple[tuple[Pair, ...], ...]) -> tuple[Pair, ...]:
+    """One product for each choice of an alternative a premise; of too many, their largest."""
+    if prod(map(len, alternatives)) > ALTERNATIVES:
+        alternatives = tuple((largest(pairs),) for pairs in alternatives)
+    found = [joined(chosen) for chosen in combinations(*alternatives)]
+    return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
 def _few(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:

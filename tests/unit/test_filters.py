@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import sympy
 
+from dpaudit.account import Account
 from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
 from dpaudit.filters import (
     ORDERS,
@@ -38,6 +39,7 @@ from dpaudit.nodes import (
     Node,
     NonPrivate,
     PoissonSampled,
+    ProfilePoints,
     PureDP,
     RenyiCurve,
     Repeat,
@@ -152,6 +154,35 @@ def test_spending_returns_a_new_filter() -> None:
 def test_a_filter_node_opens_its_own_budget() -> None:
     node = Filter(Gaussian("g", x), "zcdp", 0.5)
     assert open_filter(node, SCOPE) == open_filter(ZCDP(0.5), SCOPE)
+
+
+# The profile of N(1, 1) against N(0, 1), rounded up in the sixth digit.
+POINTS = ((0.5, "0.238422"), (1, "0.126937"), (2, "0.0209237"), (4, "0.0000471225"))
+PROFILE = ProfilePoints(tuple((e, Fraction(d)) for e, d in POINTS))
+
+
+@pytest.mark.parametrize(("method", "admitted"), [(None, 16), ("zcdp", 7), ("rdp", 7)])
+def test_a_profile_is_a_budget(method: str | None, admitted: int) -> None:
+    opened, release = open_filter(PROFILE, SCOPE, method), Gaussian("a", 4)
+    while opened.admits(release):
+        opened = opened.spend(release)
+    assert opened.count == admitted
+    account = Account(Repeat(release, opened.count), SCOPE)
+    for epsilon, delta in PROFILE.points:
+        assert account.delta(epsilon).upper <= delta
+    beyond = Account(Repeat(release, 17), SCOPE)
+    assert any(beyond.delta(epsilon).lower > delta for epsilon, delta in PROFILE.points)
+
+
+def test_the_cap_of_a_profile_keeps_its_hardest_point() -> None:
+    single = [open_filter(ApproxDP(e, d), SCOPE, "gdp").caps[0] for e, d in PROFILE.points]
+    assert open_filter(PROFILE, SCOPE).caps == (min(single),)
+    assert float(min(single)) == pytest.approx(1, abs=1e-3)
+    for method in ("basic", "advanced"):
+        with pytest.raises(Unsupported, match="keeps one point; use gdp, zcdp or rdp"):
+            open_filter(PROFILE, SCOPE, method)
+    with pytest.raises(Unsupported, match="needs a positive delta"):
+        open_filter(ProfilePoints(((1, 0.1), (2, 0))), SCOPE)
 
 
 def test_a_message_names_what_is_spent_and_the_way_out() -> None:
@@ -271,6 +302,8 @@ OPENED = [
     open_filter(ApproxDP(1, 1e-6), SCOPE, "rdp").spend(Gaussian("a", 90)),
     open_filter(RenyiCurve(ALPHA / 2), SCOPE, orders=[2, 5]).spend(Laplace("a", 9)),
     open_filter(GDP(1), SCOPE).spend(Gaussian("a", 9)).spend(0.5),
+    open_filter(PROFILE, SCOPE).spend(Gaussian("a", 9)),
+    open_filter(PROFILE, SCOPE, "rdp", orders=[7]).spend(Laplace("a", 9)),
 ]
 
 
