@@ -266,12 +266,11 @@ class Curator(ABC):
 
     def _session(self, label: str, grant: Grant, mask: Mask) -> Session:
         kernel = grant.entitlement.kernel
-        if kernel.releases(grant.leaf) > 1 and (grant.sampling or not mask.all()):
+        if kernel.memory and (grant.sampling or not mask.all()):
             raise InvalidParameter(
-                f"release {label!r}: a kernel with memory needs every trial on, and all rows"
+                f"release {label!r}: a kernel with memory needs every trial on, and no secret batch"
             )
-        reopened = kernel.releases(grant.leaf) > 1 and grant.first_use
-        if label not in self._sessions or reopened:
+        if label not in self._sessions or (kernel.memory and grant.first_use):
             self._sessions[label] = self._open_session(grant)
         return self._sessions[label]
 
@@ -357,6 +356,7 @@ class Sampler(Curator):
             value = self._value(request, request.first_draw)
             if value.shape[1] == self._dimensions[request.label]:
                 return value
+        self.entitlements.forfeit(request.label)
         raise InvalidParameter(
             f"release {request.label!r}: its query failed, though not on rows of zeros; it must "
             "give one vector of the same length for any records"
@@ -380,7 +380,11 @@ class Tracer(Curator):
     def _answer(self, request: Request) -> Array:
         row = (request.label, float(request.sensitivity[0]), float(request.scale[0]))
         self.trace.append(row)
-        return self._value(request, request.first_draw)
+        value = self._value(request, request.first_draw)
+        request.session.admit(request.scale, value.shape[1])
+        released = request.session.centre(value)
+        request.session.advance(value, request.scale)
+        return released
 
 
 def system_generator() -> Generator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 import dpaudit.noise  # noqa: F401  (registers the kernels of discrete leaves)
 from dpaudit.arithmetic import enclose, is_symbolic
+from dpaudit.attendance import Attendance, Round
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.kernels import Kernel, kernel_of
 from dpaudit.nodes import (
     Assuming,
     Compose,
+    CorrelatedGaussian,
+    EventSlack,
     Leaf,
     Node,
     NonPrivate,
@@ -67,7 +70,7 @@ def runs(node: Node, part: int | None = None) -> Iterator[Run]:
             raise InvalidParameter(f"{node.head} inside a Parallel: flatten the parts to run it")
         for i, child in enumerate(node.children):
             yield from runs(child, i)
-    elif isinstance(node, (Compose, Assuming)):
+    elif isinstance(node, (Compose, Assuming, EventSlack)):
         for child in node.children:
             yield from runs(child, part)
     else:
@@ -140,6 +143,7 @@ class Entitlement:
     made: Counts
     position: Counts
     limit: int
+    attendance: Attendance = field(default_factory=Attendance)
 
     @property
     def total(self) -> int:
@@ -166,6 +170,7 @@ class Grant:
     leaf: Node
     sampling: Node | None
     first_use: bool
+    round: Round
 
 
 class Entitlements:
@@ -184,7 +189,8 @@ class Entitlements:
     def grant(self, label: str, on: Mask, part: int | None, sampling: Node | None) -> Grant:
         """Permission for one release; nothing is used up until :meth:`spend`.
 
-        Errors: Undeclared for a label, part or batch that was not declared, or is used up.
+        Errors: Undeclared for a label, part or batch that was not declared, or is used up; for
+        rows that took part in more rounds than was declared, or in one too close.
         """
         entitlement = self._find(label)
         _same_rows(label, entitlement.runs[0], part, sampling)
@@ -195,12 +201,22 @@ class Entitlements:
         first = int(np.argmax(on))
         run, start = entitlement.runs[index[first]], entitlement.starts[index[first]]
         into = int(position[first] - start) % entitlement.kernel.releases(run.leaf)
-        return Grant(entitlement, entitlement.multipliers[index], run.leaf, sampling, into == 0)
+        asked = Round(label, into + 1, part)
+        entitlement.attendance.check(run.leaf, asked)
+        multipliers = entitlement.multipliers[index]
+        return Grant(entitlement, multipliers, run.leaf, sampling, into == 0, asked)
 
     def spend(self, grant: Grant, on: Mask) -> None:
         """Count one use in the trials that are on."""
         grant.entitlement.position += on
         grant.entitlement.made += on
+        grant.entitlement.attendance.add(grant.round)
+
+    def forfeit(self, label: str) -> None:
+        """Give up the uses left, where a kernel's memory has a hole: its query gave no value."""
+        entitlement = self._find(label)
+        if entitlement.kernel.memory:
+            entitlement.position[:] = entitlement.limit
 
     def counts(self) -> Mapping[str, tuple[int, int, int]]:
         """Per label: declared uses, and the fewest and most made by a trial."""
@@ -313,7 +329,9 @@ def _rows(run: Run) -> tuple[int | None, Node | None, int]:
 
 
 def _same_rows(label: str, run: Run, part: int | None, sampling: Node | None) -> None:
-    if run.part != part:
+    # Rounds of correlated noise may be on rows of their own: Attendance counts them.
+    anywhere = isinstance(run.leaf, CorrelatedGaussian) and run.part is None
+    if run.part != part and not anywhere:
         declared = "all records" if run.part is None else f"part {run.part}"
         asked = "all records" if part is None else f"part {part}"
         raise Undeclared(f"release {label!r} on {asked}: it was declared on {declared}")

@@ -24,9 +24,11 @@ Generator = np.random.Generator
 class Session(Protocol):
     """One run of one kernel, for all trials at once; arrays are (trials, d).
 
-    ``sample`` and ``log_density`` advance a session that keeps state; ``residual`` does not, and is
-    asked for before the ``log_density`` of the same release.
+    ``sample``, ``log_density`` and ``advance`` advance a session that keeps state; ``centre`` and
+    ``residual`` do not, and are asked for before the ``log_density`` of the same release.
     """
+
+    norm: ClassVar[Norm]
 
     def admit(self, scale: Array, dimension: int) -> None:
         """Errors: InvalidParameter for what it cannot release; asked before data is touched."""
@@ -40,12 +42,26 @@ class Session(Protocol):
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """The noise mapped to i.i.d. N(0, 1) if it was drawn as declared, shape (trials, d)."""
 
+    def centre(self, values: Array) -> Array:
+        """What would be released without noise."""
+
+    def advance(self, values: Array, scale: Array) -> None:
+        """Take a release without noise for made."""
+
+    def apart(self, values: Array, others: Array, stated: Array) -> Array:
+        """How far apart two values are, (trials,), to be held against a stated sensitivity."""
+
 
 class Kernel:
-    """Base of kernels: local facts about a leaf type."""
+    """Base of kernels: local facts about a leaf type.
+
+    ``memory``: whether a session keeps state from one release of a use to the next; it then needs
+    every trial on, and every use opens a session of its own.
+    """
 
     norm: ClassVar[Norm] = "l2"
     continuous: ClassVar[bool] = True
+    memory: ClassVar[bool] = False
 
     def __init__(self, leaf: Any, trials: int) -> None:
         self.leaf = leaf
@@ -53,6 +69,18 @@ class Kernel:
 
     def admit(self, scale: Array, dimension: int) -> None:
         """Any scale and dimension, unless a kernel says otherwise."""
+
+    def centre(self, values: Array) -> Array:
+        """The values, unless a kernel keeps a sum of them."""
+        return values
+
+    def advance(self, values: Array, scale: Array) -> None:
+        """Nothing, unless a kernel keeps state."""
+
+    def apart(self, values: Array, others: Array, stated: Array) -> Array:
+        """Their distance in the kernel's norm, unless a release has parts of several kinds."""
+        difference = values - others
+        return np.asarray(np.linalg.norm(difference, ord=1 if self.norm == "l1" else 2, axis=-1))
 
     @staticmethod
     def multiplier(leaf: Any) -> float:
@@ -110,7 +138,7 @@ class GaussianKernel(Kernel):
         return np.where(scale > 0, -0.5 * squares - normaliser, exact_match(released, values))
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
-        return _standardised(released, values, scale)
+        return standardised(released, values, scale)
 
 
 @kernel(Laplace)
@@ -129,12 +157,12 @@ class LaplaceKernel(Kernel):
         return np.where(scale > 0, -distance - normaliser, exact_match(released, values))
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
-        noise = _standardised(released, values, scale)
+        noise = standardised(released, values, scale)
         tail = np.clip(0.5 * np.exp(-np.abs(noise)), 1e-300, 0.5)
         return np.where(noise < 0, ndtri(tail), -ndtri(tail))
 
 
-def _standardised(released: Array, values: Array, scale: Array) -> Array:
-    """Noise over scale; NaN where the scale is zero, since nothing was drawn there."""
+def standardised(released: Array, values: Array, scale: Array) -> Array:
+    """(released - values) / scale; NaN where the scale is zero, since nothing was drawn there."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(scale[:, None] > 0, (released - values) / scale[:, None], np.nan)

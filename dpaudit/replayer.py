@@ -26,10 +26,11 @@ from dpaudit.curator import (
 )
 from dpaudit.entitlement import PUBLIC_COIN, Mask
 from dpaudit.errors import Diverged, SensitivityExceeded
+from dpaudit.kernels import Session
 from dpaudit.latent import Outcomes, drawn, enumerated
 from dpaudit.nodes import Node
 from dpaudit.places import at, program_line
-from dpaudit.query import Array, Norm, Query, Records
+from dpaudit.query import Array, Query, Records
 from dpaudit.scope import Scope
 
 Generator = np.random.Generator
@@ -50,7 +51,7 @@ class Visit:
     value: Array
     scale: Array
     sensitivity: Array
-    norm: Norm
+    session: Session
     on: Mask
     matches: NDArray[np.bool_]
     mixes: bool
@@ -183,10 +184,11 @@ class Walk(Curator):
     def _answer(self, request: Request) -> Array:
         value = self._value(request, request.first_draw)
         released = self._next(request.label, request.mask).released
-        if released.shape != value.shape:
+        shape = request.session.centre(value).shape
+        if released.shape != shape:
             raise Diverged(
                 f"release {self._position - 1} ({request.label!r}): the program releases shape "
-                f"{value.shape}, recorded {released.shape}{at(self._place)}"
+                f"{shape}, recorded {released.shape}{at(self._place)}"
             )
         self._visit(request, value, released)
         if request.draws:
@@ -198,13 +200,14 @@ class Walk(Curator):
     def _visit(self, request: Request, value: Array, released: Array) -> None:
         continuous = bool(getattr(request.session, "continuous", True))
         noisy = request.mask & (request.scale > 0) & continuous
-        same = (released == value) | (~np.isfinite(released) & ~np.isfinite(value))
+        centre = request.session.centre(value)
+        same = (released == centre) | (~np.isfinite(released) & ~np.isfinite(centre))
         visit = Visit(
             label=request.label,
             value=value,
             scale=request.scale,
             sensitivity=request.sensitivity,
-            norm=request.query.norm,
+            session=request.session,
             on=request.mask,
             matches=noisy[:, None] & same,
             mixes=self._mixes(request),
@@ -221,7 +224,7 @@ class Walk(Curator):
     def _exact(self, request: Request, value: Array, released: Array) -> None:
         on, scale = request.mask, request.scale
         with np.errstate(all="ignore"):
-            shown = np.where(on[:, None], released, value)
+            shown = np.where(on[:, None], released, request.session.centre(value))
             noise = np.where(on[:, None], request.session.residual(shown, value, scale), np.nan)
             density = request.session.log_density(shown, value, scale)
         self.residuals.setdefault(request.label, []).append(noise)
@@ -358,22 +361,21 @@ def _violations(first: Sequence[Visit], second: Sequence[Visit]) -> tuple[str, .
         if a.mixes or b.mixes:
             found[f"release {a.label!r}: a record changes another record's vector{where}"] = None
         stated = np.minimum(a.sensitivity, b.sensitivity)
-        if moved_too_far((a.value, b.value), stated, a.norm, a.on):
+        if moved_too_far((a.value, b.value), stated, a.session, a.on):
             found[
                 f"release {a.label!r}: the two data sets move the query by more than its stated "
-                f"{a.norm} sensitivity{where}"
+                f"{a.session.norm} sensitivity{where}"
             ] = None
     return tuple(found)
 
 
-def moved_too_far(values: tuple[Array, Array], stated: Array, norm: Norm, on: Mask) -> bool:
+def moved_too_far(values: tuple[Array, Array], stated: Array, session: Session, on: Mask) -> bool:
     """Whether two values, (trials, d), are further apart than ``stated`` (trials,) in some trial.
 
     Rounding of the values' own size is allowed; a value that is not a number is too far.
     """
-    order = 1 if norm == "l1" else 2
     with np.errstate(all="ignore"):
-        distance = np.linalg.norm(values[0] - values[1], ord=order, axis=-1)
+        distance = session.apart(*values, stated)
         size = sum(np.abs(value).max(-1, initial=0.0) for value in values)
         allowed = stated * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
     # A value that is not a number has moved by no finite distance.

@@ -45,6 +45,8 @@ class TreeGaussian(Leaf):
 class TreeKernel(Kernel):
     """The tree; the noise of prefix t is that of prefix t - lowbit(t) plus a fresh node."""
 
+    memory = True
+
     def __init__(self, leaf: Any, trials: int) -> None:
         super().__init__(leaf, trials)
         self._nodes: dict[int, Array] = {}

@@ -24,6 +24,7 @@ from dpaudit.nodes import Node
 from dpaudit.places import at, line_of_error
 from dpaudit.query import Array, Records
 from dpaudit.replayer import Replayer
+from dpaudit.roots import code_digest
 from dpaudit.scope import Scope
 from dpaudit.store import AuditStore
 from dpaudit.wire import digest
@@ -244,7 +245,7 @@ def _identity(
         "declaration": mechanism.declaration.digest,
         "program": program_text(suite.program),
         "implementation": dict(implementation),
-        "dpaudit": __version__,
+        "dpaudit": [__version__, code_digest()],
         "neighbours": list(suite.neighbours.digests),
         "kernels": kernels,
         "scope": str(mechanism.scope),

@@ -1,23 +1,42 @@
-"""Noise whose draws are exact: discrete Laplace and Gaussian, also on a grid for real values."""
+"""Noise beyond Gaussian and Laplace: exact discrete draws, and noise correlated over rounds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from dpaudit.nodes import Node, StableRelease
+from dpaudit.noise.correlated import CorrelatedGaussianKernel
 from dpaudit.noise.discrete import discrete_gaussian, discrete_laplace
+from dpaudit.noise.kernels import EXACT as EXACT_ADDITIVE
 from dpaudit.noise.kernels import (
-    EXACT,
     DiscreteGaussianKernel,
     DiscreteLaplaceKernel,
     GridGaussianKernel,
     GridLaplaceKernel,
     arithmetic_of,
 )
+from dpaudit.noise.stable import (
+    GridStableReleaseKernel,
+    StableReleaseKernel,
+    TruncatedDiscreteLaplaceLaw,
+)
+
+EXACT: Mapping[type[Node], type[Any]] = {
+    **EXACT_ADDITIVE,
+    StableRelease: GridStableReleaseKernel,
+}
 
 __all__ = [
     "EXACT",
+    "CorrelatedGaussianKernel",
     "DiscreteGaussianKernel",
     "DiscreteLaplaceKernel",
     "GridGaussianKernel",
     "GridLaplaceKernel",
+    "GridStableReleaseKernel",
+    "StableReleaseKernel",
+    "TruncatedDiscreteLaplaceLaw",
     "arithmetic_of",
     "discrete_gaussian",
     "discrete_laplace",

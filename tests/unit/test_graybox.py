@@ -29,7 +29,7 @@ from dpaudit.audit.suite import Suite
 from dpaudit.claim import Claim
 from dpaudit.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.kernels import GaussianKernel
+from dpaudit.kernels import GaussianKernel, LaplaceKernel
 from dpaudit.mechanism import Mechanism, Setting
 from dpaudit.nodes import (
     GDP,
@@ -272,7 +272,8 @@ def test_a_clipped_mean_withstands_every_hostile_record(adjacency: Adjacency, no
         bound = np.broadcast_to(query.sensitivity(adjacency, 7), (2,))
         on = np.ones(2, dtype=bool)
         for batched in (False, True):
-            asked = Asked("a", "x.py:1", query, records, batched, bound, on)
+            session = (GaussianKernel if norm == "l2" else LaplaceKernel)(None, 2)
+            asked = Asked("a", "x.py:1", query, records, batched, bound, on, session)
             assert probe(asked, adjacency, 6).problem == ""
 
 

@@ -94,7 +94,7 @@ def _compared(
     pairs = combinations(range(count), 2) if replaced else ((0, k) for k in range(1, count))
     names = list(hostile) if replaced else ["taken out", *hostile]
     for i, j in pairs:
-        if moved_too_far((values[i], values[j]), asked.sensitivity, asked.query.norm, asked.on):
+        if moved_too_far((values[i], values[j]), asked.sensitivity, asked.session, asked.on):
             return (
                 "hostile records move the query by more than its stated "
                 f"{asked.query.norm} sensitivity (a row {names[i]!r} against {names[j]!r})"

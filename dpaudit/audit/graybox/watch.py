@@ -11,6 +11,7 @@ import numpy as np
 from dpaudit.audit.graybox.frequencies import Frequencies
 from dpaudit.curator import Batch, Part, Request, Sampler
 from dpaudit.entitlement import Mask, sampling_numbers
+from dpaudit.kernels import Session
 from dpaudit.nodes import PoissonSampled
 from dpaudit.places import at, is_program, program_line
 from dpaudit.query import Array, Query, Records
@@ -31,6 +32,7 @@ class Asked:
     batched: bool
     sensitivity: Array
     on: Mask
+    session: Session
     members: int = 0
 
 
@@ -90,6 +92,7 @@ class Watched(Sampler):
                 batched=batch is not None,
                 sensitivity=np.array(request.sensitivity),
                 on=request.mask,
+                session=self._session_of(request.label),
                 members=self._members(),
             )
         )
@@ -107,7 +110,7 @@ class Watched(Sampler):
     def _residual(self, request: Request, value: Array, released: Array) -> None:
         on = request.mask[:, None]
         declared = self._session_of(request.label)
-        shown = np.where(on, released, value)
+        shown = np.where(on, released, declared.centre(value))
         with np.errstate(all="ignore"):
             noise = declared.residual(shown, value, request.scale)
             # A kernel with memory keeps what was released from one use to the next.
