@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify test quality quality-trees bench bench-account bench-audit corpus lint lock clean help
+.PHONY: certify certify-all experiments test quality quality-trees bench bench-account bench-audit corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -32,8 +32,16 @@ $(READY): pyproject.toml $(LOCK)
 
 # Seeded and dated, so that the committed reports come out again byte for byte; a release has no seed.
 certify: export SOURCE_DATE_EPOCH ?= 1795219200
-certify: $(READY)  ## certify TARGETS (the whole catalogue) into OUT (reports)
+certify: $(READY)  ## certify TARGETS into OUT (reports)
 	$(BIN)/dpaudit certify $(TARGETS) --seed 1 --jobs $(WORKERS) --out $(OUT) $(ARGS)
+
+certify-all: export SOURCE_DATE_EPOCH ?= 1795219200
+certify-all: OUT := reports/catalogue
+certify-all: $(READY)  ## certify every mechanism of the catalogue into OUT (reports/catalogue); resumes
+	$(BIN)/dpaudit certify --all --seed 1 --jobs $(WORKERS) --out $(OUT) $(ARGS)
+
+experiments: $(READY)  ## the utility experiments, tables and plots into docs/utility (an hour of one core; resumes)
+	$(BIN)/dpaudit experiment --all --jobs $(WORKERS) --out docs/utility $(ARGS)
 
 test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)
 	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"

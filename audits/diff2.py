@@ -1,8 +1,9 @@
-"""Audits of DIFF2-GD and DP-GD: worst-case neighbours of replace_one, white box.
+"""Audits of DIFF2 and DP-GD: worst-case neighbours of replace_one, white box.
 
 One record of the smallest client is s = +1 in one data set and s = -1 in the other; all other
 records have zero gradient.  The loss s (B u.x + C2/2 ||x||^2) saturates every clip: its gradient is
 clipped to s C1 times a unit vector, its gradient difference is exactly s C2 (x_{r-1} - x_{r-2}).
+With clients as units all records of one client are such records.
 Source: the loss is ours; Murata and Suzuki 2023, Lemma C.1 is the bound it attains.
 """
 
@@ -19,6 +20,7 @@ from dpaudit.query import Records
 from dpaudit.scope import Adjacency
 from mechanisms.diff2 import catalogue as diff2
 from mechanisms.diff2.framework import Diff2, LocalDescent
+from mechanisms.diff2.units import by_client, equal_size
 from mechanisms.losses import WorstCase
 
 DIMENSION = 5
@@ -66,6 +68,19 @@ def neighbours(client_sizes: tuple[int, ...]) -> Neighbours:
     )
 
 
+def client_neighbours(client_sizes: tuple[int, ...]) -> Neighbours:
+    """One client's records are all +1 or all -1; rows are clients, (clients, n, 1)."""
+    first = np.zeros((len(client_sizes), equal_size(client_sizes), 1))
+    first[0] = 1.0
+    return Neighbours(
+        Records(first),
+        Records(-first),
+        Adjacency.REPLACE_ONE,
+        "all records of one client saturate every clip, with either sign; all other clients have "
+        "zero gradient",
+    )
+
+
 def suite(mechanism: Mechanism) -> Suite:
     """White-box audit of a DIFF2 program under replace_one; errors: TypeError for another one."""
     program = mechanism.program
@@ -73,6 +88,8 @@ def suite(mechanism: Mechanism) -> Suite:
         raise TypeError(f"{mechanism.name}: its program is no Diff2")
     local = isinstance(program.routine, LocalDescent)
     pair = opposed if local else neighbours
+    if by_client(mechanism.scope):
+        pair = client_neighbours
     return Suite(
         mechanism=mechanism.name,
         program=worst_case(program),
@@ -90,6 +107,15 @@ suites = [
         diff2.dp_gd_tight,
         diff2.diff2_gd_network,
         diff2.diff2_bvr_local_sgd,
+        diff2.diff2_gd_client,
     )
 ]
-diff2_gd, diff2_gd_tight, dp_gd, dp_gd_tight, diff2_gd_network, diff2_bvr_local_sgd = suites
+(
+    diff2_gd,
+    diff2_gd_tight,
+    dp_gd,
+    dp_gd_tight,
+    diff2_gd_network,
+    diff2_bvr_local_sgd,
+    diff2_gd_client,
+) = suites

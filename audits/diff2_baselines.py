@@ -14,7 +14,7 @@ from mechanisms.diff2 import baselines as catalogue
 from mechanisms.diff2.baselines import DpSrm
 from mechanisms.losses import WorstCase
 
-TRIALS = 400  # each draws 200 batches of 500 of 16,150 records
+TRIALS = 400  # each draws 50 batches of 500 of 16,150 records, thrice
 
 
 def worst_case(program: DpSrm, dimension: int = DIMENSION) -> DpSrm:

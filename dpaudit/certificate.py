@@ -14,10 +14,18 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dpaudit.arithmetic import decimal_lower, decimal_upper, is_symbolic, readable, unknowns
-from dpaudit.audit.verdict import Judged, Lower
+from dpaudit.account import Account
+from dpaudit.arithmetic import (
+    decimal_lower,
+    decimal_upper,
+    is_infinite,
+    is_symbolic,
+    readable,
+    unknowns,
+)
+from dpaudit.audit.verdict import Judged, Lower, Verdict
 from dpaudit.calculus import Step
-from dpaudit.claim import Claim
+from dpaudit.claim import Claim, Outcome
 from dpaudit.errors import CertificateRejected
 from dpaudit.files import write_atomically
 from dpaudit.nodes import Assumption
@@ -28,7 +36,14 @@ from dpaudit.wire import canonical_bytes, digest, encode_number
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://dpaudit.dev/certificate/v1"
 LARGEST_FILE = 64 * 2**20
+VERDICTS_OF = {
+    Outcome.PROVED: (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS),
+    Outcome.UNPROVED: (Verdict.INCONCLUSIVE,),
+    Outcome.UNSUPPORTED: (Verdict.UNSUPPORTED,),
+}
 RENYI_ORDERS = (2, 4, 8, 16, 32, 64)
+PROFILE_POINTS = 61
+TRADEOFF_POINTS = 61
 MEASURES = {"pure": ("pure_dp", "epsilon"), "zcdp": ("zcdp", "rho"), "gdp": ("gdp", "mu")}
 
 Json = dict[str, Any]
@@ -112,6 +127,35 @@ def save(certificate: Mapping[str, Any], path: Path) -> None:
     write_atomically(path, canonical_bytes(certificate) + b"\n")
 
 
+def surprises(certificate: Mapping[str, Any], expected: Sequence[Outcome]) -> tuple[str, ...]:
+    """Where a claim's verdict is not the one that is expected of it, one line a claim."""
+    rows = certificate["predicate"]["claims"]
+    return tuple(
+        f"{row['stated_text']}{_read(row)}: expected {wanted}, is {_found(row)}: {row['reason']}"
+        for row, wanted in zip(rows, expected, strict=True)
+        if not _as_expected(row, wanted)
+    )
+
+
+def _as_expected(row: Mapping[str, Any], wanted: Outcome) -> bool:
+    """A claim that is expected to fail may fail by the account or, where that is open, the attack.
+
+    Neither an alarm nor a proof that an attack breaks is ever expected.
+    """
+    if wanted is Outcome.REFUTED:
+        return bool(row["verdict"] == "refuted" and row["check"] != Outcome.PROVED)
+    return bool(row["check"] == wanted and row["verdict"] in VERDICTS_OF[wanted])
+
+
+def _read(row: Mapping[str, Any]) -> str:
+    return f" ({row['reading']})" if row["reading"] else ""
+
+
+def _found(row: Mapping[str, Any]) -> str:
+    verdict = row["verdict"].replace("_", " ")
+    return verdict if verdict == row["check"] else f"{row['check']}, the verdict {verdict}"
+
+
 # --- derivations ---------------------------------------------------------------------------------
 
 
@@ -166,6 +210,37 @@ def conclusion(step: Step) -> Json:
         return {"measure": "pairs"}
     measure, name = MEASURES[step.calculus]
     return {"measure": measure, name: _rounded(step.value)}
+
+
+def curve_rows(account: Account, roots: Sequence[Step]) -> list[Json]:
+    """Privacy profile (upper) and trade-off curve (lower) for the figures."""
+    largest = max((_epsilon(step) for step in roots), default=Fraction(0)) or _typical(account)
+    shares = [Fraction(3 * k, 2 * (PROFILE_POINTS - 1)) for k in range(PROFILE_POINTS)]
+    # At the printed abscissae, so that the printed ordinates are theirs.
+    epsilons = [Fraction(decimal_upper(largest * share)) for share in shares]
+    alphas = [Fraction(decimal_lower(alpha)) for alpha in _alphas()]
+    rows = {
+        "profile": [[decimal_upper(e), d] for e, d in account.profile_curve(epsilons)],
+        "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff_curve(alphas)],
+    }
+    return [{"measure": k, "curve": v} for k, v in rows.items() if v]
+
+
+def _epsilon(step: Step) -> Fraction:
+    value = step.value[0] if isinstance(step.value, tuple) else Fraction(0)
+    return Fraction(0) if is_infinite(value) else Fraction(value)
+
+
+def _typical(account: Account) -> Fraction:
+    """An epsilon that shows the profile where no claim names one: delta is 3e-7 or less there."""
+    mu = account.step("gdp").value if "gdp" in account.routes() else Fraction(0)
+    end = Fraction(0) if is_infinite(mu) else Fraction(decimal_upper(mu))
+    return end * (end / 2 + 5) or Fraction(1)
+
+
+def _alphas() -> list[Fraction]:
+    tail = [Fraction(k, 10**p) for p in (6, 5, 4, 3) for k in (1, 2, 5)]
+    return [*tail, *(Fraction(k, TRADEOFF_POINTS - 1) for k in range(1, TRADEOFF_POINTS - 1))]
 
 
 def _rounded(value: Any) -> str:

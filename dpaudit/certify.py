@@ -18,7 +18,7 @@ import numpy as np
 
 from dpaudit import __version__
 from dpaudit.account import Account
-from dpaudit.arithmetic import decimal_lower, decimal_upper, is_infinite, unknowns
+from dpaudit.arithmetic import decimal_lower, unknowns
 from dpaudit.audit.attack import Attacked, attack, program_text
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
@@ -40,6 +40,7 @@ from dpaudit.certificate import (
     assumption_row,
     claim_row,
     conclusion,
+    curve_rows,
     statement,
     step_rows,
     steps_of,
@@ -56,8 +57,6 @@ from dpaudit.scope import Adjacency
 from dpaudit.tables import to_table
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
-PROFILE_POINTS = 61
-TRADEOFF_POINTS = 61
 
 
 @dataclass(frozen=True)
@@ -98,24 +97,46 @@ class Certified:
 
 def certify(orders: Sequence[Order], options: Options) -> list[Certified]:
     """Certify several mechanisms in one run, which shares one decision error."""
+    run = plan(orders, options)
+    return [run.certify(index) for index in range(len(run.orders))]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Mechanisms certified together: one seed, one command, one decision error.
+
+    Certificate by certificate, in any order: what one says does not depend on which others were
+    made, now or before.
+    """
+
+    orders: tuple[Order, ...]
+    options: Options
+    budget: DecisionBudget
+    seed: int
+    command: str
+
+    def certify(self, index: int) -> Certified:
+        """Account, attack, run and judge the mechanism at a place of the run."""
+        return _certify(self, index)
+
+
+def plan(orders: Sequence[Order], options: Options) -> Run:
+    """A run over all orders; its decision error is shared by all that have a suite."""
     audited = [o for o in orders if o.suite is not None]
     budget = DecisionBudget(sum(bounds_of(o.mechanism.claims) for o in audited), len(audited))
     seed = secrets.randbits(128) if options.seed is None else options.seed
     command = _command(options.targets or [o.mechanism.name for o in orders], options, seed)
-    reproduce = {"command": command, "root_seed": f"{seed:032x}"}
-    return [_certify(i, order, options, budget, reproduce) for i, order in enumerate(orders)]
+    return Run(tuple(orders), options, budget, seed, command)
 
 
-def _certify(
-    index: int, order: Order, options: Options, budget: DecisionBudget, reproduce: Mapping[str, str]
-) -> Certified:
+def _certify(run: Run, index: int) -> Certified:
+    order, options, budget = run.orders[index], run.options, run.budget
     mechanism = order.mechanism
     _check_claims(mechanism)
     account = Account(mechanism.declaration, mechanism.scope)
     checks = [claim.check_account(account) for claim in mechanism.claims]
     _check_steps([check.step for check in checks if check.step is not None])
-    seed = int(reproduce["root_seed"], 16)
-    attacked = None if order.suite is None else _attack(index, order, options, budget, seed)
+    attacked = None if order.suite is None else _attack(run, index)
     lens_bound = None if attacked is None else lens(attacked, budget)
     raws = {} if attacked is None else _raws(mechanism, attacked, budget)
     standing = standing_assumptions(attacked)
@@ -132,11 +153,11 @@ def _certify(
         "assumptions": _assumptions(standing, judged),
         "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
         "conformance": conformance_rows(attacked),
-        "run": _run(mechanism, attacked, options),
+        "run": _run_once(mechanism, attacked, options),
         "in_plain_words": in_plain_words(account),
         "verdict": _verdict(verdict, judged),
-        "environment": _environment(),
-        "reproduce": dict(reproduce),
+        "environment": environment(),
+        "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
     }
     certificate = statement(predicate)
     validate(certificate)
@@ -174,19 +195,17 @@ def _check_steps(steps: Sequence[Step]) -> None:
             )
 
 
-def _attack(
-    index: int, order: Order, options: Options, budget: DecisionBudget, seed: int
-) -> Attacked:
+def _attack(run: Run, index: int) -> Attacked:
+    order, options = run.orders[index], run.options
     assert order.suite is not None  # noqa: S101  (the caller checked)
-    name = order.mechanism.name
-    report = options.progress
+    name, report = order.mechanism.name, options.progress
     return attack(
         order.mechanism,
         order.suite,
-        seed=seed,
+        seed=run.seed,
         index=index,
         trials=options.trials,
-        error=budget.conformance,
+        error=run.budget.conformance,
         implementation=order.implementation,
         jobs=options.jobs,
         store=options.store,
@@ -266,7 +285,7 @@ def _claims_and_derivation(account: Account, judged: Sequence[Judged]) -> Json:
         step = one.checked.step
         rows.append(claim_row(i, one, None if step is None else number[id(step)]))
     derivation = {
-        "upper_bounds": [*_distinct([conclusion(s) for s in roots]), *_curves(account, roots)],
+        "upper_bounds": [*_distinct([conclusion(s) for s in roots]), *curve_rows(account, roots)],
         "steps": step_rows(steps),
         "arithmetic": "interval",
         "accountant": f"dpaudit {__version__}",
@@ -278,37 +297,6 @@ def _distinct(rows: list[Json]) -> list[Json]:
     return [row for i, row in enumerate(rows) if row not in rows[:i]]
 
 
-def _curves(account: Account, roots: Sequence[Step]) -> list[Json]:
-    """Privacy profile (upper) and trade-off curve (lower) for the figures."""
-    largest = max((_epsilon(step) for step in roots), default=Fraction(0)) or _typical(account)
-    shares = [Fraction(3 * k, 2 * (PROFILE_POINTS - 1)) for k in range(PROFILE_POINTS)]
-    # At the printed abscissae, so that the printed ordinates are theirs.
-    epsilons = [Fraction(decimal_upper(largest * share)) for share in shares]
-    alphas = [Fraction(decimal_lower(alpha)) for alpha in _alphas()]
-    rows = {
-        "profile": [[decimal_upper(e), d] for e, d in account.profile_curve(epsilons)],
-        "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff_curve(alphas)],
-    }
-    return [{"measure": k, "curve": v} for k, v in rows.items() if v]
-
-
-def _epsilon(step: Step) -> Fraction:
-    value = step.value[0] if isinstance(step.value, tuple) else Fraction(0)
-    return Fraction(0) if is_infinite(value) else Fraction(value)
-
-
-def _typical(account: Account) -> Fraction:
-    """An epsilon that shows the profile where no claim names one: delta is 3e-7 or less there."""
-    mu = account.step("gdp").value if "gdp" in account.routes() else Fraction(0)
-    end = Fraction(0) if is_infinite(mu) else Fraction(decimal_upper(mu))
-    return end * (end / 2 + 5) or Fraction(1)
-
-
-def _alphas() -> list[Fraction]:
-    tail = [Fraction(k, 10**p) for p in (6, 5, 4, 3) for k in (1, 2, 5)]
-    return [*tail, *(Fraction(k, TRADEOFF_POINTS - 1) for k in range(1, TRADEOFF_POINTS - 1))]
-
-
 def _assumptions(standing: Sequence[Assumption], judged: Sequence[Judged]) -> list[Json]:
     found = {a.id: a for a in standing}
     for one in judged:
@@ -317,7 +305,7 @@ def _assumptions(standing: Sequence[Assumption], judged: Sequence[Judged]) -> li
     return [assumption_row(a) for a in found.values()]
 
 
-def _run(mechanism: Mechanism, attacked: Attacked | None, options: Options) -> Json | None:
+def _run_once(mechanism: Mechanism, attacked: Attacked | None, options: Options) -> Json | None:
     """Run the program once on its own data; only released values and declared metrics leave.
 
     An implementation whose audit broke a conformance check never gets to see the data.
@@ -366,7 +354,8 @@ def _margin(judged: Sequence[Judged]) -> str:
     return ""
 
 
-def _environment() -> Json:
+def environment() -> Json:
+    """The versions that a certificate names."""
     return {
         "dpaudit": __version__,
         "python": platform.python_version(),

@@ -1,8 +1,13 @@
-"""Commands about declarations alone: rules, calibrate, corpus and score."""
+"""Commands about declarations alone: rules, calibrate, corpus and score.
+
+What other commands share is here too.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +19,7 @@ from dpaudit.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from dpaudit.nodes import Node
+    from dpaudit.project import Target
 
 ADJACENCIES = ("add_remove", "replace_one", "zero_out")
 as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
@@ -22,8 +28,22 @@ adjacency_option = click.option(
 )
 
 
-def _echo(value: Any) -> None:
+def echo_json(value: Any) -> None:
+    """A value as JSON on standard output."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def quiet() -> contextlib.AbstractContextManager[Any]:
+    """What a project's own modules print goes to standard error."""
+    return contextlib.redirect_stdout(sys.stderr)
+
+
+def resolve_target(target: str) -> Target:
+    """The mechanism that a TARGET names, seen from the working folder."""
+    from dpaudit.project import resolve
+
+    with quiet():
+        return resolve(target, Path.cwd())
 
 
 @click.command()
@@ -34,7 +54,7 @@ def rules(*, markdown: bool, as_json: bool) -> None:
     from dpaudit.rules import table
 
     if as_json:
-        _echo([vars(cell) for cell in table.cells()])
+        echo_json([vars(cell) for cell in table.cells()])
     elif markdown:
         click.echo(table.markdown(), nl=False)
     else:
@@ -70,7 +90,7 @@ def calibrate(
     wanted = _guarantee(epsilon, delta, rho, mu)
     found = solve(load_declaration(file), central(adjacency), wanted)
     if as_json:
-        _echo(
+        echo_json(
             {
                 "symbol": str(found.symbol),
                 "value": readable(found.value),
@@ -116,7 +136,7 @@ def corpus(*, out: Path, as_json: bool) -> None:
     total = sum(1 for _ in questions())
     rows = list(generate(lambda done: _progress("corpus", done, total)))
     write(rows, out)
-    _echo({"rows": len(rows), "file": str(out)}) if as_json else click.echo(f"{len(rows)} rows")
+    echo_json({"rows": len(rows), "file": str(out)}) if as_json else click.echo(f"{len(rows)} rows")
 
 
 @click.command()
@@ -135,7 +155,7 @@ def score(file: Path | None, *, as_json: bool) -> None:
             found.append(scored(name, accountant, rows).table())
         _progress("score", done, len(ACCOUNTANTS))
     if as_json:
-        _echo(found)
+        echo_json(found)
         return
     for row in found:
         click.echo(

@@ -28,10 +28,11 @@ from dpaudit.errors import InvalidParameter, Undeclared
 from dpaudit.kernels import Session
 from dpaudit.nodes import Node, PoissonSampled
 from dpaudit.query import Array, Query, Records
+from dpaudit.scales import scaled
 from dpaudit.scope import Adjacency, Scope
+from dpaudit.spending import chosen_multipliers
 
 Generator = np.random.Generator
-SMALLEST_SCALE = 1e-280
 
 
 class Program(Protocol):
@@ -145,13 +146,16 @@ class Curator(ABC):
         *,
         on: Mask | None = None,
         rows: Part | Batch | None = None,
+        noise_multiplier: Any = None,
     ) -> Array:
         """The query's value with the noise declared under ``label``, shape (trials, d).
 
         ``on`` (trials,) is public: trials that are off hold NaN and are not charged.
+        ``noise_multiplier`` (trials,), or a number: under a Filter and only there; public too.
         Errors, all before data is touched and with nothing spent: Undeclared for a release that
-        was not declared or is used up; InvalidParameter for a norm, a shape or a sensitivity that
-        does not fit.  A query that fails on the data is charged, and says no more than that.
+        was not declared, is used up or passes its cap; InvalidParameter for a norm, a shape or a
+        sensitivity that does not fit.  A query that fails on the data is charged, and says no more
+        than that.
         """
         mask = self._mask(on)
         if not mask.any():
@@ -160,13 +164,23 @@ class Curator(ABC):
         block = rows.part if isinstance(rows, Batch) else rows
         part = None if block is None else block.index
         sampling = rows.sampling if isinstance(rows, Batch) else None
-        grant = self.entitlements.grant(label, mask, part, sampling)
-        scale, sensitivity = self._scale(label, query, grant, len(records), mask)
+        asked = noise_multiplier
+        chosen = None if asked is None else chosen_multipliers(asked, self.trials, label)
+        grant = self.entitlements.grant(label, mask, part, sampling, chosen)
+        scale, sensitivity = scaled(label, query, grant, (self.scope, len(records)), mask)
         session = self._session(label, grant, mask)
         request = Request(label, query, records, draws, session, scale, sensitivity, mask)
         self._rehearse(request)
         self.entitlements.spend(grant, mask)
         return self._answer(request)
+
+    def admits(self, label: str, noise_multiplier: Any, *, on: Mask | None = None) -> Mask:
+        """The trials that are on in which a release with this noise would fit its filter's cap.
+
+        Nothing is spent.  Errors: Undeclared or InvalidParameter for a label under no Filter.
+        """
+        chosen = chosen_multipliers(noise_multiplier, self.trials, label)
+        return self.entitlements.admits(label, chosen, self._mask(on))
 
     @abstractmethod
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
@@ -239,31 +253,6 @@ class Curator(ABC):
         if sampling_numbers(sampling)[1] != size:
             raise InvalidParameter(f"{sampling.head}: declared for another number of records")
 
-    def _scale(
-        self, label: str, query: Query, grant: Grant, size: int, mask: Mask
-    ) -> tuple[Array, Array]:
-        kernel = grant.entitlement.kernel
-        if query.norm != kernel.norm:
-            raise InvalidParameter(
-                f"release {label!r}: {kernel.__name__} needs a query bounded in {kernel.norm}, "
-                f"not {query.norm}"
-            )
-        bound = np.asarray(query.sensitivity(self.scope.adjacency, size), dtype=np.float64)
-        if bound.shape not in ((), (1,), (self.trials,)):
-            raise InvalidParameter(
-                f"release {label!r}: its sensitivity has shape {bound.shape}, not ({self.trials},)"
-            )
-        sensitivity = np.broadcast_to(bound, (self.trials,))
-        with np.errstate(all="ignore"):
-            scale = np.where(mask, grant.multipliers * sensitivity, 1.0)
-        if not (np.isfinite(scale).all() and (sensitivity[mask] >= 0).all()):
-            raise InvalidParameter(
-                f"release {label!r}: its sensitivity is not a finite number in a trial that is on"
-            )
-        if ((scale < SMALLEST_SCALE) & (sensitivity > 0)).any():
-            raise InvalidParameter(f"release {label!r}: its noise is too small for float64")
-        return scale, sensitivity
-
     def _session(self, label: str, grant: Grant, mask: Mask) -> Session:
         kernel = grant.entitlement.kernel
         if kernel.memory and (grant.sampling or not mask.all()):
@@ -298,7 +287,8 @@ class Sampler(Curator):
 
     ``rng``: seeded for audits and tests, the operating system's entropy for releases.  Public
     coins come from a generator of their own: who draws them learns nothing of the noise's.
-    ``kernels`` replaces kernels by leaf type: only audits of wrong implementations do that.
+    ``kernels`` replaces kernels by leaf type, and the draw of batches by the type of sampling (by a
+    class whose ``draw(size, rng)`` gives membership): only audits of wrong implementations do that.
     """
 
     def __init__(
@@ -316,6 +306,7 @@ class Sampler(Curator):
         seed = int.from_bytes(sha256(rng.bytes(32)).digest(), "big")
         self._public = np.random.default_rng(seed)
         self._kernels = dict(kernels or {})
+        self._drawers: dict[Node, Any] = {}
         self._dimensions: dict[str, int] = {}
         self.transcript: list[Event] = []
 
@@ -334,7 +325,11 @@ class Sampler(Curator):
         request.session.admit(request.scale, self._dimensions[request.label])
 
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
-        return [draw_batch(sampling, self.trials, size, self._rng)]
+        wrong = self._kernels.get(type(sampling))
+        if wrong is None:
+            return [draw_batch(sampling, self.trials, size, self._rng)]
+        drawer = self._drawers.setdefault(sampling, wrong(sampling, self.trials))
+        return [drawer.draw(size, self._rng)]
 
     def _open_session(self, grant: Grant) -> Session:
         kernel = self._kernels.get(type(grant.leaf), grant.entitlement.kernel)

@@ -2,128 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import dpaudit.noise  # noqa: F401  (registers the kernels of discrete leaves)
-from dpaudit.arithmetic import enclose, is_symbolic
 from dpaudit.attendance import Attendance, Round
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.kernels import Kernel, kernel_of
-from dpaudit.nodes import (
-    Assuming,
-    Compose,
-    CorrelatedGaussian,
-    EventSlack,
-    Leaf,
-    Node,
-    NonPrivate,
-    Parallel,
-    PoissonSampled,
-    Repeat,
-    SampledWithoutReplacement,
-)
+from dpaudit.nodes import CorrelatedGaussian, Node
+from dpaudit.spending import Mask, Spending
+from dpaudit.uses import MAXIMUM_USES, PUBLIC_COIN, Run, label_of, limited, runs, sampling_numbers
 
-Mask = NDArray[np.bool_]
+__all__ = ["PUBLIC_COIN", "Entitlements", "Grant", "Mask", "runs", "sampling_numbers"]
+
 Counts = NDArray[np.int64]
-MAXIMUM_RUNS = 1_000_000
-MAXIMUM_USES = 2**62
-PUBLIC_COIN = "public coin"
-SAMPLINGS = (PoissonSampled, SampledWithoutReplacement)
-
-
-@dataclass(frozen=True)
-class Run:
-    """``times`` consecutive uses of one leaf: on all records or a part, or in secret batches of it.
-
-    ``each``: how many uses of the leaf's label one batch covers.
-    """
-
-    leaf: Node
-    times: int
-    part: int | None = None
-    sampling: Node | None = None
-    each: int = 0
-
-
-def runs(node: Node, part: int | None = None) -> Iterator[Run]:
-    """The declared uses of every leaf, in declared order.
-
-    Errors: InvalidParameter where a count is still symbolic, or a structure cannot be run;
-    Unsupported for a combinator of which not every child may run.
-    """
-    if isinstance(node, NonPrivate):
-        return
-    if isinstance(node, Leaf):
-        yield Run(node, 1, part)
-    elif isinstance(node, Repeat):
-        yield from _repeated(node, part)
-    elif isinstance(node, SAMPLINGS):
-        yield from _sampled(node, part)
-    elif isinstance(node, Parallel):
-        if part is not None:
-            raise InvalidParameter(f"{node.head} inside a Parallel: flatten the parts to run it")
-        for i, child in enumerate(node.children):
-            yield from runs(child, i)
-    elif isinstance(node, (Compose, Assuming, EventSlack)):
-        for child in node.children:
-            yield from runs(child, part)
-    else:
-        raise Unsupported(f"{node.head} cannot be run: curators know no such combinator")
-
-
-def _repeated(node: Repeat, part: int | None) -> Iterator[Run]:
-    if is_symbolic(node.times):
-        raise InvalidParameter(f"{node.head}: bind its symbols to numbers before a run")
-    times = int(node.times)
-    if node.index is not None:
-        _countable(times)
-        for k in range(1, times + 1):
-            yield from runs(node.child.bind({node.index: k}), part)
-        return
-    body = _limited(runs(node.child, part))
-    if len({_label(run.leaf) for run in body}) == len(body):
-        yield from (replace(run, times=run.times * times) for run in body)
-    else:
-        _countable(times * len(body))
-        for _ in range(times):
-            yield from body
-
-
-def _sampled(node: Node, part: int | None) -> Iterator[Run]:
-    body = _limited(runs(node.children[0]))
-    if any(run.part is not None or run.sampling for run in body):
-        raise InvalidParameter(f"{node.head}: parts or batches inside a batch cannot be run")
-    sampling_numbers(node)
-    for run in body:
-        each = sum(other.times for other in body if _label(other.leaf) == _label(run.leaf))
-        yield replace(run, part=part, sampling=node, each=each)
-
-
-def _limited(found: Iterable[Run]) -> list[Run]:
-    body = list(islice(found, MAXIMUM_RUNS + 1))
-    _countable(len(body))
-    return body
-
-
-def _countable(count: int) -> None:
-    if count > MAXIMUM_RUNS:
-        raise InvalidParameter(f"the declaration unrolls to over {MAXIMUM_RUNS} runs")
-
-
-def sampling_numbers(sampling: Any) -> tuple[float, ...]:
-    """The rate of a Poisson sampling, or the batch size and the population, as floats.
-
-    Errors: InvalidParameter where they are still symbolic.
-    """
-    if isinstance(sampling, PoissonSampled):
-        return (float(enclose(sampling.rate).mid()),)
-    return tuple(float(enclose(n).mid()) for n in (sampling.batch_size, sampling.population))
 
 
 @dataclass
@@ -171,6 +67,7 @@ class Grant:
     sampling: Node | None
     first_use: bool
     round: Round
+    spending: Spending | None = None
 
 
 class Entitlements:
@@ -178,22 +75,34 @@ class Entitlements:
 
     def __init__(self, declaration: Node, trials: int) -> None:
         by_label: dict[str, list[Run]] = {}
-        for run in _limited(runs(declaration)):
-            by_label.setdefault(_label(run.leaf), []).append(run)
+        for run in limited(runs(declaration)):
+            by_label.setdefault(label_of(run.leaf), []).append(run)
         self._labels = {k: _entitlement(k, v, trials) for k, v in by_label.items()}
         self._batches: dict[tuple[Node, int | None], int] = {}
+        filters = {run.under: None for e in self for run in e.runs if run.under is not None}
+        self._spending = {node: Spending(node, trials) for node in filters}
 
     def __iter__(self) -> Iterator[Entitlement]:
         return iter(self._labels.values())
 
-    def grant(self, label: str, on: Mask, part: int | None, sampling: Node | None) -> Grant:
+    def grant(
+        self,
+        label: str,
+        on: Mask,
+        part: int | None,
+        sampling: Node | None,
+        chosen: NDArray[np.float64] | None = None,
+    ) -> Grant:
         """Permission for one release; nothing is used up until :meth:`spend`.
 
+        ``chosen``: the noise multiplier of each trial, under a filter and only there.
         Errors: Undeclared for a label, part or batch that was not declared, or is used up; for
-        rows that took part in more rounds than was declared, or in one too close.
+        rows that took part in more rounds than was declared, or in one too close; InvalidParameter
+        for a noise that is chosen and must not be, or is not and must.
         """
         entitlement = self._find(label)
         _same_rows(label, entitlement.runs[0], part, sampling)
+        _chosen_where_it_must_be(entitlement, chosen, on)
         position = entitlement.position
         if (position >= entitlement.limit)[on].any():
             raise Undeclared(_spent(entitlement))
@@ -203,11 +112,28 @@ class Entitlements:
         into = int(position[first] - start) % entitlement.kernel.releases(run.leaf)
         asked = Round(label, into + 1, part)
         entitlement.attendance.check(run.leaf, asked)
-        multipliers = entitlement.multipliers[index]
-        return Grant(entitlement, multipliers, run.leaf, sampling, into == 0, asked)
+        multipliers = entitlement.multipliers[index] if chosen is None else chosen
+        spending = None if run.under is None else self._spending[run.under]
+        return Grant(entitlement, multipliers, run.leaf, sampling, into == 0, asked, spending)
+
+    def admits(self, label: str, multipliers: NDArray[np.float64], on: Mask) -> Mask:
+        """The trials in which a release under a filter would fit; nothing is spent.
+
+        Errors: Undeclared for a label that is not declared; InvalidParameter for one that is under
+        no filter.
+        """
+        run = self._find(label).runs[0]
+        if run.under is None:
+            raise InvalidParameter(f"{label!r} is declared under no Filter: it has no cap to ask")
+        return self._spending[run.under].admits(run.leaf, multipliers, on)
 
     def spend(self, grant: Grant, on: Mask) -> None:
-        """Count one use in the trials that are on."""
+        """Count one use in the trials that are on, and charge it to its filter.
+
+        Errors: Undeclared where a filter has not enough left in some trial; then nothing is spent.
+        """
+        if grant.spending is not None:
+            grant.spending.spend(grant.round.label, grant.leaf, grant.multipliers, on)
         grant.entitlement.position += on
         grant.entitlement.made += on
         grant.entitlement.attendance.add(grant.round)
@@ -218,9 +144,12 @@ class Entitlements:
         if entitlement.kernel.memory:
             entitlement.position[:] = entitlement.limit
 
-    def counts(self) -> Mapping[str, tuple[int, int, int]]:
-        """Per label: declared uses, and the fewest and most made by a trial."""
-        return {e.label: (e.total, int(e.made.min()), int(e.made.max())) for e in self}
+    def counts(self) -> Mapping[str, tuple[int | None, int, int]]:
+        """Per label: declared uses (None under a filter), the fewest and most made by a trial."""
+        return {
+            e.label: (None if e.runs[0].under else e.total, int(e.made.min()), int(e.made.max()))
+            for e in self
+        }
 
     def samplings(self) -> set[Node]:
         """The samplings of all labels that are released on secret batches of all records."""
@@ -273,19 +202,14 @@ def _spent(entitlement: Entitlement) -> str:
     )
 
 
-def _label(leaf: Node) -> str:
-    label: Any = leaf.parameters.get("label")
-    if not label:
-        raise InvalidParameter(f"{leaf.head} has no label: a run needs one to release it by")
-    if label == PUBLIC_COIN:
-        raise InvalidParameter(f"label {label!r} is kept for public coins: rename the release")
-    return str(label)
-
-
 def _entitlement(label: str, found: list[Run], trials: int) -> Entitlement:
     kernel = kernel_of(found[0].leaf)
     if any(type(run.leaf) is not type(found[0].leaf) for run in found):
         raise InvalidParameter(f"label {label!r} is declared with different kinds of noise")
+    if len(found) > 1 and any(run.under for run in found):
+        raise InvalidParameter(f"label {label!r} is declared twice, once in a Filter: rename one")
+    if found[0].under and kernel.memory:
+        raise Unsupported(f"{found[0].leaf.head}: correlated noise has no charge of its own")
     if any(_rows(run) != _rows(found[0]) for run in found):
         raise InvalidParameter(f"label {label!r} is declared on different rows: rename one")
     if any(_kept(run.leaf) != _kept(found[0].leaf) for run in found) and any(
@@ -305,18 +229,37 @@ def _entitlement(label: str, found: list[Run], trials: int) -> Entitlement:
         starts=ends - np.array(sizes, dtype=np.int64),
         ends=ends,
         # One more, for trials that are off because their uses are spent.
-        multipliers=np.array([_multiplier(kernel, run.leaf) for run in kept] + [np.nan]),
+        multipliers=np.array([_multiplier(kernel, run) for run in kept] + [np.nan]),
         made=np.zeros(trials, dtype=np.int64),
         position=np.zeros(trials, dtype=np.int64),
         limit=0 if found[0].sampling else int(ends[-1]),
     )
 
 
-def _multiplier(kernel: type[Kernel], leaf: Node) -> float:
-    multiplier = kernel.multiplier(leaf)
+def _multiplier(kernel: type[Kernel], run: Run) -> float:
+    if run.under is not None:
+        return np.nan
+    multiplier = kernel.multiplier(run.leaf)
     if not 0 < multiplier < np.inf:
-        raise InvalidParameter(f"{leaf.head}: its noise is no positive, finite float64")
+        raise InvalidParameter(f"{run.leaf.head}: its noise is no positive, finite float64")
     return multiplier
+
+
+def _chosen_where_it_must_be(
+    entitlement: Entitlement, chosen: NDArray[np.float64] | None, on: Mask
+) -> None:
+    label, filtered = entitlement.label, entitlement.runs[0].under is not None
+    if chosen is None:
+        if filtered:
+            raise InvalidParameter(f"release {label!r}: under a Filter, give noise_multiplier=")
+        return
+    if not filtered:
+        raise InvalidParameter(f"release {label!r}: its noise is declared; give none")
+    if not (np.isfinite(chosen) & (chosen > 0))[on].all():
+        raise InvalidParameter(
+            f"release {label!r}: noise_multiplier is not a positive, finite number in a trial that "
+            "is on"
+        )
 
 
 def _kept(leaf: Node) -> dict[str, Any]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+
+LONGEST_TEXT = 600
+TRACEBACK = "DPAUDIT_TRACEBACK"  # set it to see an unforeseen error whole, private data and all
+
 
 class DpauditError(Exception):
     """Base of every error that dpaudit raises on purpose.
@@ -56,3 +61,15 @@ class CertificateRejected(DpauditError):
 
 class OutputNotWritable(DpauditError):
     """A folder or file that cannot be written."""
+
+
+def described(error: Exception) -> str:
+    """An error in one line: what was raised on purpose says it itself.
+
+    Of any other only kind and place are told, for its message may quote private data.
+    """
+    if isinstance(error, DpauditError):
+        text = " ".join(str(error).split())
+        return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 3]}..."
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {last.filename}:{last.lineno}"

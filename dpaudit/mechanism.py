@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpaudit.claim import Claim
+from dpaudit.claim import Claim, Outcome
 from dpaudit.curator import Program
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Node
 from dpaudit.query import Records
-from dpaudit.scope import Scope
+from dpaudit.scope import Scope, choose
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,11 @@ class Mechanism:
 
     ``program`` declares and runs; ``claims`` are checked against its declaration under ``scope``;
     ``records`` loads the private data; ``evaluate(output)`` gives metrics of a run's output.
-    Errors: InvalidParameter for a name that is not snake_case, or no claim.
+    ``expected`` says what a catalogue expects of each claim in turn (``"proved"``, ``"refuted"``,
+    ``"unproved"`` or ``"unsupported"``), all proved if empty: a printed claim that is known to fail
+    is then no failure of `dpaudit certify --all`.  It changes no check and no verdict.
+    Errors: InvalidParameter for a name that is not snake_case, no claim, or expectations that are
+    unknown or not as many as the claims.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Mechanism:
     setting: Setting
     records: Callable[[], Records] | None = None
     evaluate: Callable[[Any], tuple[Metric, ...]] | None = None
+    expected: tuple[Outcome | str, ...] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
@@ -68,6 +73,18 @@ class Mechanism:
         object.__setattr__(self, "claims", tuple(self.claims))
         if not self.claims:
             raise InvalidParameter(f"Mechanism {self.name!r}: state at least one claim")
+        expected = tuple(choose(Outcome, e, f"{self.name}: expected") for e in self.expected)
+        object.__setattr__(self, "expected", expected)
+        if expected and len(expected) != len(self.claims):
+            raise InvalidParameter(
+                f"Mechanism {self.name!r}: {len(expected)} expected of {len(self.claims)} claims; "
+                "give one outcome for each claim, or none where all are to be proved"
+            )
+
+    @property
+    def expectations(self) -> tuple[Outcome, ...]:
+        """What is expected of each claim; proved unless ``expected`` says otherwise."""
+        return tuple(map(Outcome, self.expected)) or (Outcome.PROVED,) * len(self.claims)
 
     @property
     def declaration(self) -> Node:

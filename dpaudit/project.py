@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpaudit.errors import DpauditError, UnknownTarget
 from dpaudit.roots import (
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Broken",
+    "ClaimRow",
     "Project",
     "Row",
     "Target",
@@ -85,6 +86,16 @@ class Target:
 
 
 @dataclass(frozen=True)
+class ClaimRow:
+    """One claim as text: what, who states it where, how it is read, what is expected of it."""
+
+    claim: str
+    by: str
+    reading: str
+    expected: str
+
+
+@dataclass(frozen=True)
 class Row:
     """One mechanism of a root as text, for a listing."""
 
@@ -92,7 +103,7 @@ class Row:
     title: str
     source: str
     scope: str
-    claims: tuple[str, ...]
+    claims: tuple[ClaimRow, ...]
 
 
 def load(root: Path) -> Project:
@@ -151,7 +162,11 @@ def foreign_catalogue(root: Path) -> tuple[Row, ...]:
     if child.returncode != 0:
         last = (child.stderr.strip().splitlines() or ["no message"])[-1]
         raise UnknownTarget(f"{root} could not be listed: {last}")
-    return tuple(Row(**row | {"claims": tuple(row["claims"])}) for row in json.loads(child.stdout))
+    return tuple(_read_row(row) for row in json.loads(child.stdout))
+
+
+def _read_row(row: dict[str, Any]) -> Row:
+    return Row(**row | {"claims": tuple(ClaimRow(**claim) for claim in row["claims"])})
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -278,7 +293,10 @@ def _held(project: Project, module: ModuleType, name: str) -> Target:
 
 
 def _row(mechanism: Mechanism) -> Row:
-    claims = tuple(claim.text for claim in mechanism.claims)
+    claims = tuple(
+        ClaimRow(claim.text, claim.by, claim.reading, str(expected))
+        for claim, expected in zip(mechanism.claims, mechanism.expectations, strict=True)
+    )
     return Row(mechanism.name, mechanism.title, mechanism.source, str(mechanism.scope), claims)
 
 

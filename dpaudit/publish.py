@@ -5,25 +5,40 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpaudit.certificate import load, save, validate
-from dpaudit.certify import Certified
+from dpaudit.certificate import Json, load, save, surprises, validate
+from dpaudit.certify import Certified, Run
 from dpaudit.check import Confirmed, check
-from dpaudit.errors import CertificateRejected, OutputNotWritable
+from dpaudit.errors import TRACEBACK, CertificateRejected, OutputNotWritable, described
 from dpaudit.files import write_atomically
+from dpaudit.kept import Files, files_of, holds, identity, remember
 from dpaudit.report import render_html, render_index
 
 
 @dataclass(frozen=True)
-class Written:
-    """The two files of one certificate."""
+class Finished:
+    """A certificate of a run over a whole project, made now or ``kept`` from an earlier run.
 
-    certificate: Path
-    page: Path
+    ``surprises``: where a verdict is not the one that the mechanism expects, one line a claim.
+    """
+
+    name: str
+    certificate: Json
+    files: Files
+    kept: bool
+    surprises: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A mechanism of such a run that could not be certified."""
+
+    name: str
+    error: Exception
 
 
 def writable(folder: Path) -> None:
@@ -39,23 +54,24 @@ def writable(folder: Path) -> None:
         raise OutputNotWritable(f"{folder}: cannot be written; choose another with --out")
 
 
-def write(results: Sequence[Certified], out: Path) -> list[Written]:
+def write(results: Sequence[Certified], out: Path) -> list[Files]:
     """Certificate, page, and an index over every certificate in the folder.
 
     Errors: CertificateRejected, before anything is written, where one does not verify.
     """
     for result in results:
         check(result.certificate)
-    written = []
-    for result in results:
-        name = result.mechanism.name
-        files = Written(out / f"{name}.json", out / f"{name}.html")
-        page = render_html(result.certificate)
-        save(result.certificate, files.certificate)
-        write_atomically(files.page, page.encode())
-        written.append(files)
+    written = [_write(result, out) for result in results]
     write_atomically(out / "index.html", _index(out).encode())
     return written
+
+
+def _write(result: Certified, out: Path) -> Files:
+    files = files_of(result.mechanism.name, out)
+    page = render_html(result.certificate)
+    save(result.certificate, files.certificate)
+    write_atomically(files.page, page.encode())
+    return files
 
 
 def _index(out: Path) -> str:
@@ -68,6 +84,67 @@ def _index(out: Path) -> str:
         if path.with_suffix(".html").exists():
             certificates[f"{path.stem}.html"] = certificate
     return render_index(certificates)
+
+
+def certify_each(run: Run, out: Path) -> Iterator[Finished | Failed]:
+    """Every mechanism of a run: first what an earlier run made and still verifies, then the rest.
+
+    Each is written as soon as it is finished, so that a run that was killed goes on where it was;
+    one that fails does not stop the others.
+    Errors: OutputNotWritable.
+    """
+    names = [order.mechanism.name for order in run.orders]
+    made_from = [identity(run, index) for index in range(len(names))]
+    missing = []
+    for index, name in enumerate(names):
+        certificate = _kept(files_of(name, out), made_from[index])
+        if certificate is None:
+            missing.append(index)
+        else:
+            yield _finished(run, index, certificate, out, kept=True)
+    for index in missing:
+        try:
+            yield _make(run, index, out, made_from[index])
+        except OutputNotWritable:
+            raise
+        except Exception as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            yield Failed(names[index], error)
+
+
+def _kept(files: Files, made_from: str) -> Json | None:
+    if not holds(files, made_from):
+        return None
+    try:
+        return verified(files.certificate)[0]
+    except CertificateRejected:
+        return None
+
+
+def _make(run: Run, index: int, out: Path, made_from: str) -> Finished:
+    result = run.certify(index)
+    check(result.certificate)
+    remember(_write(result, out), made_from)
+    if run.options.store is not None:
+        clean([result], run.options.store)
+    return _finished(run, index, result.certificate, out, kept=False)
+
+
+def _finished(run: Run, index: int, certificate: Json, out: Path, *, kept: bool) -> Finished:
+    mechanism = run.orders[index].mechanism
+    surprised = surprises(certificate, mechanism.expectations)
+    return Finished(mechanism.name, certificate, files_of(mechanism.name, out), kept, surprised)
+
+
+def write_index(finished: Iterable[Finished | Failed], out: Path) -> Path:
+    """The index of a run over a whole project: one row a claim, and what could not be certified."""
+    finished = sorted(finished, key=lambda one: one.name)
+    made = {one.files.page.name: one.certificate for one in finished if isinstance(one, Finished)}
+    failed = {one.name: described(one.error) for one in finished if isinstance(one, Failed)}
+    page = out / "index.html"
+    write_atomically(page, render_index(made, failed).encode())
+    return page
 
 
 def clean(results: Sequence[Certified], folder: Path) -> None:

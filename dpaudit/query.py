@@ -17,7 +17,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.scope import Adjacency
 
 Array: TypeAlias = NDArray[np.float64]
-Norm: TypeAlias = Literal["l1", "l2"]
+Norm: TypeAlias = Literal["l1", "l2", "linf"]
 FEW_KINDS = 16
 SMALLEST_RADIUS = 1e-250
 MOST_RECORDS = 2.0**60

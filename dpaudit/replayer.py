@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from dpaudit.coins import draw_batch, public_value
 from dpaudit.curator import (
-    Batch,
     Curator,
     Event,
-    Part,
     Program,
     Request,
     Transcript,
@@ -97,16 +95,9 @@ class Walk(Curator):
         """Whether the likelihood is an average over draws of latent coins."""
         return self._sampled
 
-    def release(
-        self,
-        label: str,
-        query: Query,
-        *,
-        on: Mask | None = None,
-        rows: Part | Batch | None = None,
-    ) -> Array:
+    def release(self, label: str, query: Query, **options: Any) -> Array:
         self._place = program_line()
-        return super().release(label, query, on=on, rows=rows)
+        return super().release(label, query, **options)
 
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
         self._place = program_line()

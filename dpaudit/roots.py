@@ -1,5 +1,7 @@
 """Project roots: folders holding ``mechanisms/`` and ``audits/``, found as pytest finds tests.
 
+A root may hold ``experiments/`` too.
+
 A process serves one root, put first on ``sys.path``; its modules go in by plain import, so that
 worker processes can unpickle whatever they define.
 """
@@ -11,13 +13,15 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 from dpaudit.errors import UnknownTarget
 
 PACKAGES = ("mechanisms", "audits")
+EXPERIMENTS = "experiments"  # a package that a root may have; no certificate depends on it
 
 _served: Path | None = None
 
@@ -32,6 +36,11 @@ def catalogue_root() -> Path:
 def is_root(folder: Path) -> bool:
     """Whether the folder holds both packages; one that cannot be read is no root."""
     return all(os.path.isdir(folder / package) for package in PACKAGES)  # noqa: PTH112
+
+
+def optional(root: Path) -> tuple[str, ...]:
+    """The packages that a root has and need not have."""
+    return (EXPERIMENTS,) if (root / EXPERIMENTS).is_dir() else ()
 
 
 def root_above(folder: Path) -> Path | None:
@@ -59,7 +68,7 @@ def serve(root: Path) -> Path:
         raise UnknownTarget(
             f"{root} cannot be served: this process serves {_served}; run one command for each"
         )
-    for package in PACKAGES:
+    for package in (*PACKAGES, *optional(root)):
         _refuse_missing(root / package)
         _refuse_foreign(root / package)
     sys.path.insert(0, str(root))
@@ -68,9 +77,9 @@ def serve(root: Path) -> Path:
     return root
 
 
-def sources(root: Path) -> tuple[Path, ...]:
+def sources(root: Path, packages: Sequence[str] = PACKAGES) -> tuple[Path, ...]:
     """The source files of a root in order of import; hidden files and folders are left out."""
-    return tuple(_sources(root))
+    return tuple(_sources(root, packages))
 
 
 def module_name(path: Path, root: Path) -> str:
@@ -79,20 +88,33 @@ def module_name(path: Path, root: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def import_all(root: Path) -> tuple[ModuleType, ...]:
-    """Import every module of the root that is served.
+def import_all(root: Path, packages: Sequence[str] = PACKAGES) -> tuple[ModuleType, ...]:
+    """Import every module of these packages of the root that is served.
 
     Errors: UnknownTarget with the file, line and cause of the first that fails.
     """
-    return tuple(_import(module_name(path, root), root) for path in sources(root))
+    return tuple(_import(module_name(path, root), root) for path in sources(root, packages))
 
 
-def digests(root: Path) -> dict[str, str]:
-    """SHA-256 of every source file of a root, as hex by relative POSIX path."""
+def digests(root: Path, packages: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """SHA-256 of every source file of these packages, as hex by relative POSIX path."""
     return {
         path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sources(root)
+        for path in sources(root, packages)
     }
+
+
+@cache
+def code_digest() -> str:
+    """SHA-256 over every file of dpaudit itself, the shipped catalogue left out, as hex."""
+    package = Path(__file__).resolve().parent
+    total = hashlib.sha256()
+    for path in sorted(package.rglob("*")):
+        place = path.relative_to(package)
+        if path.is_file() and not {"catalogue", "__pycache__"} & set(place.parts):
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            total.update(f"{place.as_posix()}\0{content}\n".encode())
+    return total.hexdigest()
 
 
 def _refuse_missing(package: Path) -> None:
@@ -114,8 +136,8 @@ def _refuse_foreign(package: Path) -> None:
         )
 
 
-def _sources(root: Path) -> Iterator[Path]:
-    for package in PACKAGES:
+def _sources(root: Path, packages: Sequence[str]) -> Iterator[Path]:
+    for package in packages:
         for path in sorted((root / package).rglob("*.py"), key=_package_first):
             if not any(part.startswith(".") for part in path.relative_to(root).parts):
                 yield path

@@ -14,9 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from dpaudit.certify import Certified
+    from dpaudit.kept import Files
     from dpaudit.mechanism import Mechanism
-    from dpaudit.publish import Written
 
 STYLES = {
     "certified": "green",
@@ -51,10 +50,16 @@ def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
     """The mechanisms by name, with their claims."""
     table = _table("Mechanisms", "target", "title", "source", "scope", "claims")
     for row in rows:
-        claims = "\n".join(row["claims"])
+        claims = "\n".join(map(_claimed, row["claims"]))
         cells = (row["target"], row["title"], row["paper"], row["scope"], claims)
         table.add_row(*map(escape, cells))
     _print(table)
+
+
+def _claimed(claim: Mapping[str, str]) -> str:
+    notes = [claim["reading"]] if claim["reading"] else []
+    notes += [f"{claim['expected']} is expected"] if claim["expected"] != "proved" else []
+    return claim["claim"] + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def derivation(mechanism: Mechanism, derivations: Mapping[str, str], checks: Sequence[str]) -> None:
@@ -76,30 +81,35 @@ def account(table: Mapping[str, Any]) -> None:
         _console().print(f"{name}: {value}", markup=False, highlight=False)
 
 
-def verdicts(results: Sequence[Certified], written: Sequence[Written] = ()) -> None:
+def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files] = ()) -> None:
     """Claim, accounted, attacked, verdict: one line a claim; then the files."""
     from dpaudit.report import summary_rows
 
     table = _table("Claims", "mechanism", "claim", "accounted", "attacked", "verdict")
-    for result in results:
-        for row, judged in zip(summary_rows([result.certificate]), result.judged, strict=True):
-            style = STYLES[str(judged.verdict)]
+    for certificate in certificates:
+        claims = certificate["predicate"]["claims"]
+        for row, claim in zip(summary_rows([certificate]), claims, strict=True):
+            style = STYLES[claim["verdict"]]
             reading = f" ({row.reading})" if row.reading else ""
             cells = (row.name, row.claim + reading, row.accounted, row.attacked)
             table.add_row(*map(escape, cells), f"[{style}]{escape(row.verdict)}[/]")
     _print(table)
-    for result in results:
-        _broken(result)
+    for certificate in certificates:
+        _broken(certificate["predicate"])
     for one in written:
         files = f"{one.page}  {one.certificate}"
         _console().print(files, markup=False, highlight=False, soft_wrap=True)
 
 
-def _broken(result: Certified) -> None:
-    for finding in result.attacked.findings if result.attacked else ():
-        if finding.status == "broken":
-            text = f"{result.mechanism.name}: {finding.check}: {finding.detail}"
-            _console().print(text, style="red", markup=False, highlight=False)
+def _broken(predicate: Mapping[str, Any]) -> None:
+    for finding in predicate["conformance"]:
+        if finding["status"] == "broken":
+            warn(f"{predicate['mechanism']['name']}: {finding['check']}: {finding['detail']}")
+
+
+def warn(text: str) -> None:
+    """One line that should not be missed."""
+    _console().print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def verified(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from dpaudit.errors import InvalidParameter
+from mechanisms.factors import Factors
 
 Array = NDArray[np.float64]
 Start = Literal["inverse_sqrt_fan_in", "sqrt_fan_in"]
@@ -175,9 +176,7 @@ class SoftplusNetwork:
     def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
         """Return the gradients (trials, n, dimension), packed as the parameters are."""
         theta, x, target = _arguments(self, parameters, records)
-        scores, hidden, prediction = self._forward(theta, x)
-        error = (2.0 * (prediction - target))[..., None]
-        inner = error * self.unpack(theta)[2][:, None, :] * expit(scores)
+        inner, hidden, error = self._backward(theta, x, target)
         trials, n, units = hidden.shape
         gradients = np.empty((trials, n, theta.shape[1]))
         split = units * x.shape[-1]
@@ -188,6 +187,26 @@ class SoftplusNetwork:
         np.multiply(error, hidden, out=gradients[..., split + units : -1])
         gradients[..., -1:] = error
         return gradients
+
+    @_quiet
+    def factors(self, parameters: ArrayLike, records: ArrayLike) -> Factors:
+        """Return the same gradients as (delta) (x) (x, 1), with rest (e h, e)."""
+        theta, x, target = _arguments(self, parameters, records)
+        inner, hidden, error = self._backward(theta, x, target)
+        ones = np.ones((*x.shape[:-1], 1))
+        rest = np.concatenate([error * hidden, error], axis=-1)
+        return Factors(inner, np.concatenate([x, ones], axis=-1), rest)
+
+    def pack(self, outer: Array, rest: Array) -> Array:
+        """Return sums of outer products (trials, hidden, features + 1) and rests, packed."""
+        trials = len(outer)
+        return np.concatenate([outer[..., :-1].reshape(trials, -1), outer[..., -1], rest], axis=1)
+
+    def _backward(self, theta: Array, x: Array, target: Array) -> tuple[Array, Array, Array]:
+        """Return delta and hidden values (trials, n, hidden), and 2 residuals (trials, n, 1)."""
+        scores, hidden, prediction = self._forward(theta, x)
+        error = (2.0 * (prediction - target))[..., None]
+        return error * self.unpack(theta)[2][:, None, :] * expit(scores), hidden, error
 
     def _forward(self, theta: Array, x: Array) -> tuple[Array, Array, Array]:
         """Return scores and hidden values (trials, n, hidden), and predictions (trials, n)."""

@@ -46,7 +46,8 @@ def unserved(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _catalogue_modules() -> list[str]:
-    return [name for name in sys.modules if name.partition(".")[0] in roots.PACKAGES]
+    packages = (*roots.PACKAGES, roots.EXPERIMENTS)
+    return [name for name in sys.modules if name.partition(".")[0] in packages]
 
 
 @pytest.fixture(scope="session")

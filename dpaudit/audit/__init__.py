@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from dpaudit.audit.blackbox.result import FunctionAudit
     from dpaudit.audit.blackbox.search import DomainAudit, audit_domain
     from dpaudit.audit.canaries import audit_one_run, audit_scores
+    from dpaudit.audit.cancelling import cancelling_attack
     from dpaudit.audit.commitment import commit, load_labels
+    from dpaudit.audit.correlation import check_dependence
     from dpaudit.audit.floating import audit_arithmetic
     from dpaudit.audit.graybox import inspect_program
+    from dpaudit.audit.observed import attack_observed
     from dpaudit.audit.verdict import Verdict
     from dpaudit.nodes import RenyiDP as RDP
 
@@ -24,11 +27,14 @@ __all__ = [
     "DomainAudit",
     "FunctionAudit",
     "Verdict",
+    "attack_observed",
     "audit_arithmetic",
     "audit_domain",
     "audit_function",
     "audit_one_run",
     "audit_scores",
+    "cancelling_attack",
+    "check_dependence",
     "commit",
     "inspect_program",
     "load_labels",
@@ -39,9 +45,12 @@ _HOMES = {
     "DomainAudit": ("dpaudit.audit.blackbox.search", "DomainAudit"),
     "FunctionAudit": ("dpaudit.audit.blackbox.result", "FunctionAudit"),
     "Verdict": ("dpaudit.audit.verdict", "Verdict"),
+    "attack_observed": ("dpaudit.audit.observed", "attack_observed"),
     "audit_arithmetic": ("dpaudit.audit.floating", "audit_arithmetic"),
     "audit_one_run": ("dpaudit.audit.canaries", "audit_one_run"),
     "audit_scores": ("dpaudit.audit.canaries", "audit_scores"),
+    "cancelling_attack": ("dpaudit.audit.cancelling", "cancelling_attack"),
+    "check_dependence": ("dpaudit.audit.correlation", "check_dependence"),
     "commit": ("dpaudit.audit.commitment", "commit"),
     "inspect_program": ("dpaudit.audit.graybox", "inspect_program"),
     "load_labels": ("dpaudit.audit.commitment", "load_labels"),

@@ -121,10 +121,14 @@ def _row(
 def unused_releases(sampler: Sampler) -> list[str]:
     """One line for each label of which a trial made fewer releases than are declared."""
     return [
-        f"{label}: {low if low == high else f'{low} to {high}'} of {declared} made"
+        f"{label}: {low if low == high else f'{low} to {high}'} of {_many(declared)} made"
         for label, (declared, low, high) in sampler.entitlements.counts().items()
         if (low, high) != (declared, declared)
     ]
+
+
+def _many(declared: int | None) -> str:
+    return "as many as fit the cap" if declared is None else str(declared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,16 +328,34 @@ def tidy(scores: list[Array]) -> Array:
 
 def _residuals(ordered: list[Mapping[str, Any]]) -> dict[str, Array]:
     """Training residuals by label, as many trials as fit into a fixed amount of memory."""
-    gathered: dict[str, list[Array]] = {}
+    gathered: list[dict[str, Array]] = []
     numbers = 0
     for row in ordered:
-        labels = [str(label) for label in row["labels"][0]]
-        numbers += sum(row[f"residuals_{i}"].size for i in range(len(labels)))
+        found = {str(k): row[f"residuals_{i}"] for i, k in enumerate(row["labels"][0])}
+        numbers += sum(values.size for values in found.values())
         if numbers > RESIDUAL_NUMBERS and gathered:
             break
-        for i, label in enumerate(labels):
-            gathered.setdefault(label, []).append(row[f"residuals_{i}"])
-    return {label: np.concatenate(parts) for label, parts in gathered.items()}
+        gathered.append(found)
+    trials = [len(next(iter(found.values()))) for found in gathered if found]
+    kept = [found for found in gathered if found]
+    labels = dict.fromkeys(label for found in kept for label in found)
+    return {label: _padded([found.get(label) for found in kept], trials) for label in labels}
+
+
+def _padded(parts: Sequence[Array | None], trials: Sequence[int]) -> Array:
+    """Batches of one label, (trials, uses, d) each, as one array: NaN where a batch had fewer uses.
+
+    How many uses there are can depend on what was released, and so differ from batch to batch.
+    """
+    shapes = [part.shape for part in parts if part is not None]
+    uses, width = max(shape[1] for shape in shapes), shapes[0][2]
+    whole = np.full((sum(trials), uses, width), np.nan)
+    start = 0
+    for part, count in zip(parts, trials, strict=True):
+        if part is not None:
+            whole[start : start + count, : part.shape[1]] = part
+        start += count
+    return whole
 
 
 def _deterministic(stopped: list[str], violations: list[str], executed: str) -> list[Finding]:

@@ -144,6 +144,28 @@ def renyi_lower(test: TestScores, witness: RenyiWitness, error: float) -> float:
     Errors: InvalidParameter for scores that are not TestScores, or a bad error rate.
     Source: Birrell et al. (2021), Theorem 3; this module's docstring.
     """
+    bet, gains, lost = _bets(test, witness)
+    reach = -math.log(_error_rate(error))
+    top = witness.high - witness.low + 1e-9  # beyond it no pair of draws gains
+    bound = _last_refuted(lambda r: _peak(bet.won(gains, r), lost) >= reach, top)
+    return max(0.0, bound * witness.order * (1 - 1e-15))
+
+
+def renyi_p_value(test: TestScores, witness: RenyiWitness, claimed: float) -> float:
+    """P-value of D <= ``claimed`` for the Renyi divergence of ``witness.order``, order as above.
+
+    One over the largest wealth of the bet against it, at most 1; rounded up.
+    Errors: InvalidParameter for scores that are not TestScores, or a claim that is no number >= 0.
+    Source: Ville (1939); this module's docstring.
+    """
+    if not 0 <= claimed < math.inf:
+        raise InvalidParameter(f"claimed = {claimed!r}: expected a finite number >= 0")
+    bet, gains, lost = _bets(test, witness)
+    return min(1.0, math.exp(-_peak(bet.won(gains, claimed / witness.order * (1 + 1e-15)), lost)))
+
+
+def _bets(test: TestScores, witness: RenyiWitness) -> tuple[_RenyiBet, FloatArray, FloatArray]:
+    """The bet, the function on one side's draws, and what the other side's draws lose."""
     _of_type(test, TestScores)
     _of_type(witness, RenyiWitness)
     first, second = _paired(*(test.alternative, test.null)[:: witness.sign])
@@ -152,11 +174,7 @@ def renyi_lower(test: TestScores, witness: RenyiWitness, error: float) -> float:
         np.clip(factor * side, witness.low, witness.high) - witness.high for side in (first, second)
     )
     bet = _RenyiBet(witness.order, witness.centre, witness.stake, witness.low - witness.high)
-    lost = bet.lost(prices)
-    reach = -math.log(_error_rate(error))
-    top = witness.high - witness.low + 1e-9  # beyond it no pair of draws gains
-    bound = _last_refuted(lambda r: _peak(bet.won(gains, r), lost) >= reach, top)
-    return max(0.0, bound * witness.order * (1 - 1e-15))
+    return bet, gains, bet.lost(prices)
 
 
 def rho_lower(training: TrainingScores, test: TestScores, error: float) -> float:

@@ -1,4 +1,4 @@
-"""Noise beyond Gaussian and Laplace: exact discrete draws, and noise correlated over rounds."""
+"""Noise beyond Gaussian and Laplace: discrete draws, noise correlated over rounds, selection."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpaudit.nodes import Node, StableRelease
+from dpaudit.noise.choosing import ExponentialMechanismKernel
 from dpaudit.noise.correlated import CorrelatedGaussianKernel
 from dpaudit.noise.discrete import discrete_gaussian, discrete_laplace
 from dpaudit.noise.kernels import EXACT as EXACT_ADDITIVE
@@ -32,6 +33,7 @@ __all__ = [
     "CorrelatedGaussianKernel",
     "DiscreteGaussianKernel",
     "DiscreteLaplaceKernel",
+    "ExponentialMechanismKernel",
     "GridGaussianKernel",
     "GridLaplaceKernel",
     "GridStableReleaseKernel",

@@ -36,7 +36,7 @@ class Past(Protocol):
         """Round t's prefix noise e_t, and z'_t."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Chain:
     """e_t = e_b + z_t for an earlier round b = ``start(t)``, 0 for none.
 
@@ -136,7 +136,6 @@ class CorrelatedGaussianKernel(Kernel):
         self._remember(values, scale, np.zeros_like(values), np.zeros_like(values))
 
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
-        self.admit(scale, values.shape[-1])
         fresh = scale[:, None] * rng.standard_normal(values.shape)
         noise = self._past.known(self._round) + self._past.weight(self._round) * fresh
         released = self.centre(values) + noise
@@ -147,7 +146,6 @@ class CorrelatedGaussianKernel(Kernel):
         return standardised(self._fresh(released, values), np.zeros_like(values), scale)
 
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
-        self.admit(scale, values.shape[-1])
         fresh = self._fresh(released, values)
         safe = np.where(scale > 0, scale, 1.0)
         squares = np.square(fresh / safe[:, None]).sum(axis=-1)

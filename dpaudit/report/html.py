@@ -22,12 +22,16 @@ def render_html(certificate: Mapping[str, Any]) -> str:
     return _environment().get_template("page.html.j2").render(page=page)
 
 
-def render_index(certificates: Mapping[str, Mapping[str, Any]]) -> str:
+def render_index(
+    certificates: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str] | None = None
+) -> str:
     """A page that links to reports: one row a claim; the keys are the reports' file names.
 
+    ``failed``: why a mechanism has no certificate, by its name.
     Raises CertificateRejected if one of them lacks a field the table has to show.
     """
-    return _environment().get_template("index.html.j2").render(index=summary.index(certificates))
+    index = summary.index(certificates, failed)
+    return _environment().get_template("index.html.j2").render(index=index)
 
 
 @cache

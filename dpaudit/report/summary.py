@@ -15,16 +15,21 @@ from dpaudit.report.words import Json
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One claim of one certificate in words; ``attacked`` is free of any family assumption."""
+    """One claim of one certificate in words; ``attacked`` is free of any family assumption.
+
+    ``by`` names who states the claim, and where; ``reason`` why the verdict is what it is.
+    """
 
     name: str
     title: str
     source: str
+    by: str
     claim: str
     reading: str
     accounted: str
     attacked: str
     verdict: str
+    reason: str
     tone: str
 
 
@@ -40,10 +45,11 @@ class Link:
 
 @dataclass(frozen=True)
 class Index:
-    """The index page: a sentence that counts, and one link a claim."""
+    """The index page: a sentence that counts, one link a claim, and what has no certificate."""
 
     count: str
     links: tuple[Link, ...]
+    failed: tuple[str, ...]
 
 
 def summary_rows(certificates: Iterable[Mapping[str, Any]]) -> list[SummaryRow]:
@@ -54,12 +60,19 @@ def summary_rows(certificates: Iterable[Mapping[str, Any]]) -> list[SummaryRow]:
     return [row for certificate in certificates for row in _rows(certificate)]
 
 
-def index(certificates: Mapping[str, Mapping[str, Any]]) -> Index:
-    """The index of pages by file name; file names are quoted and stay in the same folder."""
+def index(
+    certificates: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str] | None = None
+) -> Index:
+    """The index of pages by file name; file names are quoted and stay in the same folder.
+
+    ``failed``: why a mechanism has no certificate, by its name.
+    """
     links = tuple(
         _link(name, row) for name, certificate in certificates.items() for row in _rows(certificate)
     )
-    return Index(f"{_count(certificates, 'report')}, {_count(links, 'claim')}", links)
+    missing = tuple(f"{name}: {reason}" for name, reason in words.tidy(failed or {}).items())
+    count = f"{_count(certificates, 'report')}, {_count(links, 'claim')}"
+    return Index(f"{count}, {len(missing)} not certified" if missing else count, links, missing)
 
 
 def _count(things: Sized, noun: str) -> str:
@@ -84,11 +97,13 @@ def _row(predicate: Json, claim: Json) -> SummaryRow:
         name=mechanism["name"],
         title=mechanism["title"],
         source=mechanism["source"],
+        by=claim["by"],
         claim=words.stated(claim),
         reading=claim["reading"],
         accounted=words.accounted(claim),
         attacked=words.attacked(claim),
         verdict=word,
+        reason=claim["reason"],
         tone=tone,
     )
 
@@ -100,21 +115,33 @@ def _unclaimed(predicate: Json) -> SummaryRow:
         name=mechanism["name"],
         title=mechanism["title"],
         source=mechanism["source"],
+        by="",
         claim="none stated",
         reading="",
         accounted=words.guarantee(bounds[0], "upper") if bounds else "none",
         attacked="none",
         verdict=word,
+        reason="",
         tone=tone,
     )
 
 
 def _link(name: str, row: SummaryRow) -> Link:
+    stated = row.by or row.source or "—"
     cells = (
-        ("Source", Cell(row.source or "—")),
-        ("Claim", formula(row.claim, [row.reading] if row.reading else [])),
+        (
+            "Paper and theorem",
+            Cell(stated, (row.source,) if row.source not in ("", stated) else ()),
+        ),
+        ("Claim", formula(row.claim)),
         ("Accounted (at most)", formula(row.accounted)),
         ("Attacked (at least)", formula(row.attacked)),
-        ("Verdict", Cell(row.verdict, (), row.tone)),
+        ("Verdict", Cell(row.verdict, _why(row), row.tone)),
+        ("Reading", Cell(row.reading or "—")),
     )
     return Link(f"./{quote(name, safe='', errors='replace')}", row.title, row.name, cells)
+
+
+def _why(row: SummaryRow) -> tuple[str, ...]:
+    """The reason of a verdict other than certified; the page of the algorithm has all reasons."""
+    return () if row.tone in ("good", "qualified") or not row.reason else (row.reason,)

@@ -6,6 +6,7 @@ Source: Murata and Suzuki 2023, Algorithms 1 to 4, Propositions 4.1 and 5.1.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
 from typing import Any
@@ -14,16 +15,15 @@ import numpy as np
 
 from dpaudit.arithmetic import sqrt
 from dpaudit.claim import Claim
-from dpaudit.errors import InvalidParameter
 from dpaudit.mechanism import Mechanism, Metric, Setting
 from dpaudit.nodes import GDP, ApproxDP
 from dpaudit.query import Array, Records
 from dpaudit.rules.convert import gaussian_mu
-from dpaudit.scope import central
+from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, central
 from mechanisms import randhie
 from mechanisms.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
 from mechanisms.diff2.framework import Diff2, LocalDescent, Trained, schedule, smallest_total
-from mechanisms.diff2.noise import CALIBRATIONS
+from mechanisms.diff2.noise import calibration_of
 from mechanisms.losses import Logistic, Loss, SoftplusNetwork, mean_value, squared_gradient_norm
 
 PAPER = "Murata and Suzuki 2023"
@@ -46,10 +46,8 @@ def diff2_gd_program(
     non_private: tuple[str, ...] = (),
 ) -> Diff2:
     """DIFF2-GD calibrated to (epsilon, delta) with the ``paper`` or the ``tight`` constants."""
-    if calibration not in CALIBRATIONS:
-        raise InvalidParameter(f"calibration = {calibration!r}: expected paper or tight")
-    counts = schedule(rounds, restart_every)
-    noise = CALIBRATIONS[calibration](epsilon, delta, smallest_total(client_sizes), *counts, u)
+    calibrate, counts = calibration_of(calibration), schedule(rounds, restart_every)
+    noise = calibrate(epsilon, delta, smallest_total(client_sizes), *counts, u)
     return Diff2(
         loss=loss,
         features=features,
@@ -190,6 +188,26 @@ def _bvr() -> Diff2:
     )
 
 
+CROWD, HELD = 1_000, 16  # clients of the client-level entry, and the rows of each
+
+
+def crowd_records() -> Records:
+    """The RAND rows in blocks of 16, one a client: (1,000, 16, columns)."""
+    loaded = randhie.load("any_visit", "public", clients=CROWD, intercept="ones")
+    return Records(loaded.blocks())
+
+
+def _clients_program() -> Diff2:
+    """Noise for a whole client: the printed constants with N = P, the number of clients.
+
+    Source: Murata and Suzuki 2023, footnote 6 (the constants follow from Lemma C.1).
+    """
+    noise = calibration_of("paper")(EPSILON, DELTA, CROWD, 10, 90, Fraction(5, 4))
+    return replace(
+        _logistic(10, "paper", Fraction(5, 4)), client_sizes=(HELD,) * CROWD, noise=noise
+    )
+
+
 STATED = Claim(ApproxDP(EPSILON, DELTA), by=f"{PAPER}, Proposition 4.1")
 PAPER_MU = Claim(
     GDP(sqrt(Fraction(EPSILON, 9))),
@@ -250,10 +268,38 @@ diff2_bvr_local_sgd = _mechanism(
     "ones",
 )
 
+diff2_gd_client = _mechanism(
+    "diff2_gd_client",
+    "DIFF2-GD with clients as units, logistic regression, constants as printed",
+    _clients_program(),
+    (
+        Claim(ApproxDP(EPSILON, DELTA), by=f"{PAPER}, footnote 6 with Proposition 4.1, N = P"),
+        PAPER_MU,
+    ),
+    "any_visit",
+    "ones",
+)
+diff2_gd_client = replace(
+    diff2_gd_client,
+    scope=Scope(Adjacency.REPLACE_ONE, Unit.CLIENT, Trust.CENTRAL, Released.TRANSCRIPT),
+    records=crowd_records,
+    setting=replace(
+        diff2_gd_client.setting,
+        unit_entity=f"client ({HELD} rows of the data)",
+        unit_bound=f"all {HELD} rows of one client",
+        notes=(
+            f"the rows are cut into {CROWD} blocks of {HELD} that stand for clients; a person's "
+            "rows lie in up to 5 of them, and in the hold-out",
+            *(note for note in diff2_gd_client.setting.notes if note != randhie.CAVEATS[0]),
+        ),
+    ),
+)
+
 __all__ = [
     "Diff2",
     "diff2_bvr_local_sgd",
     "diff2_gd",
+    "diff2_gd_client",
     "diff2_gd_network",
     "diff2_gd_program",
     "diff2_gd_tight",

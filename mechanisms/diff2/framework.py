@@ -6,29 +6,40 @@ Source: Murata and Suzuki 2023, Algorithms 1 to 4.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, exact
 from dpaudit.curator import Curator
-from dpaudit.domains import non_negative
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    Compose,
-    Gaussian,
-    Node,
-    NonPrivate,
-    Parallel,
-    Repeat,
-    SampledWithoutReplacement,
-)
+from dpaudit.nodes import Compose, Gaussian, Node, NonPrivate, Repeat
 from dpaudit.query import Array, ClippedMean, client_weights, clipped_difference_mean
-from dpaudit.scope import Adjacency, Scope, Trust, Unit
+from dpaudit.scope import Scope
+from mechanisms.diff2.ghost import GhostClippedMean, is_ghost
 from mechanisms.diff2.noise import Noise
+from mechanisms.diff2.routines import (
+    GradientDescent,
+    LocalDescent,
+    NormalizedDescent,
+    Routine,
+    turns,
+)
+from mechanisms.diff2.units import by_client, client_query, radii_moved
 from mechanisms.losses import Loss
+
+__all__ = [
+    "Diff2",
+    "GradientDescent",
+    "LocalDescent",
+    "NormalizedDescent",
+    "Routine",
+    "Trained",
+    "schedule",
+    "smallest_total",
+    "turns",
+]
 
 
 @dataclass(frozen=True)
@@ -37,119 +48,6 @@ class Trained:
 
     output: Array
     last: Array
-
-
-class Routine(Protocol):
-    """How one round uses the released estimate; what it reads of the data, it declares."""
-
-    def declaration(self, program: Diff2, scope: Scope) -> list[Node]:
-        """The noise of the routine's own releases over all rounds; empty for post-processing."""
-
-    def step(
-        self, curator: Curator, program: Diff2, x: Array, estimate: Array, turn: int
-    ) -> tuple[Array, Array]:
-        """The next iterate, and the point visited before the round's last update."""
-
-
-@dataclass(frozen=True)
-class GradientDescent:
-    """One step along the estimate: post-processing.
-
-    Source: Murata and Suzuki 2023, Algorithm 3, with x_{r-1} as the output of round r.
-    """
-
-    def declaration(self, program: Diff2, scope: Scope) -> list[Node]:
-        return []
-
-    def step(
-        self, curator: Curator, program: Diff2, x: Array, estimate: Array, turn: int
-    ) -> tuple[Array, Array]:
-        return x - program.step_size * estimate, x
-
-
-@dataclass(frozen=True)
-class LocalDescent:
-    """One client's noisy variance-reduced steps on secret batches: BVR-L-SGD's routine.
-
-    In round r client 1 + (r mod P) makes ``steps`` steps.  The first uses the released estimate;
-    each later one adds the mean of clipped gradient differences over a fresh batch of
-    ``batch_size`` of the client's records, drawn without replacement, with radius C_k =
-    ``radius`` ||x_{k-1} - x_{k-2}|| and noise ``sigma`` C_k per coordinate.
-    ``sigma`` is a multiple of the radius, not of the sensitivity 2 C_k / batch_size.
-    Errors: InvalidParameter for counts that are not positive, a radius that is negative.
-    Source: Murata and Suzuki 2023, Algorithm 4, with x_{k_hat - 1} as the output: the point of
-    line 12 and of the proof (line 13 prints x_{k_hat}).
-    """
-
-    steps: int
-    batch_size: int
-    sigma: Number
-    radius: float
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "batch_size"):
-            value = getattr(self, name)
-            if not (hasattr(value, "__index__") and value > 0):
-                raise InvalidParameter(f"LocalDescent.{name} = {value}: expected a positive count")
-        if not (math.isfinite(self.radius) and self.radius >= 0):
-            raise InvalidParameter(f"LocalDescent.radius = {self.radius}: expected a finite number")
-        sigma = exact(self.sigma, "LocalDescent.sigma")
-        non_negative(sigma, "LocalDescent.sigma")
-        object.__setattr__(self, "sigma", sigma)
-
-    def declaration(self, program: Diff2, scope: Scope) -> list[Node]:
-        """One ledger a client: its own steps alone read its records."""
-        if self.steps == 1:
-            return []
-        self._check(program)
-        return [Parallel(*(self.ledger(program, scope, k) for k in range(program.clients)))]
-
-    def ledger(self, program: Diff2, scope: Scope, client: int) -> Node:
-        """The local releases of one client: (steps - 1) for each of its turns."""
-        noise = Gaussian(f"local {client}", self.sigma * self.batch_size / _factor(scope))
-        size = program.client_sizes[client]
-        sampled = SampledWithoutReplacement(noise, self.batch_size, size)
-        return Repeat(sampled, (self.steps - 1) * turns(program.rounds, program.clients, client))
-
-    def step(
-        self, curator: Curator, program: Diff2, x: Array, estimate: Array, turn: int
-    ) -> tuple[Array, Array]:
-        client = (turn + 1) % program.clients
-        chosen = curator.coin(lambda rng: rng.integers(0, self.steps, size=curator.trials))
-        out, previous, x = x, x, x - program.step_size * estimate
-        for k in range(1, self.steps):
-            out = np.where((chosen >= k)[:, None], x, out)
-            rows = curator.part(client, program.client_sizes)
-            with curator.batch(f"local {client}", rows) as batch:
-                difference = self.query(program, x, previous)
-                released = curator.release(f"local {client}", difference, rows=batch)
-            estimate = estimate + released
-            previous, x = x, x - program.step_size * estimate
-        return x, out
-
-    def query(self, program: Diff2, x: Array, previous: Array) -> ClippedMean:
-        """The mean over the batch of clipped gradient differences, radius C3 ||x - previous||."""
-        return ClippedMean(
-            partial(_differences, program.loss, x, previous),
-            self.radius * np.linalg.norm(x - previous, axis=-1),
-            divisor=float(self.batch_size),
-        )
-
-    def _check(self, program: Diff2) -> None:
-        if self.batch_size > min(program.client_sizes):
-            raise InvalidParameter(
-                f"LocalDescent.batch_size = {self.batch_size}: the smallest client has "
-                f"{min(program.client_sizes)} records"
-            )
-
-
-def _differences(loss: Loss, x: Array, previous: Array, records: Array) -> Array:
-    return loss.gradients(x, records) - loss.gradients(previous, records)
-
-
-def turns(rounds: int, clients: int, client: int) -> int:
-    """In how many of the rounds 1..R it is this client's turn: #{r : r mod P = client}."""
-    return sum(1 for r in range(1, rounds + 1) if r % clients == client)
 
 
 @dataclass(frozen=True)
@@ -208,16 +106,18 @@ class Diff2:
     def declaration(self, scope: Scope) -> Node:
         """Gaussian leaves: sigma_i over the sensitivity per unit of radius, N_i times each.
 
-        One record moves a release by at most factor * C / (n_min P): factor 2 under replace_one,
-        1 under zero_out.  (Murata and Suzuki 2023, Lemma C.1.)  The routine's own come after.
+        One record moves a release by at most factor * C / (n_min P), one client by factor * C / P:
+        factor 2 under replace_one, 1 under zero_out.  (Murata and Suzuki 2023, Lemma C.1 and
+        footnote 6.)  The routine's own come after.
         """
         parts: list[Node] = [NonPrivate(reason) for reason in self.non_private]
-        parts += self.server(scope, smallest_total(self.client_sizes))
+        total = self.clients if by_client(scope) else smallest_total(self.client_sizes)
+        parts += self.server(scope, total)
         return Compose(*parts, *self.routine.declaration(self, scope))
 
     def server(self, scope: Scope, total: int) -> list[Node]:
-        """The full-batch releases, where one record's weight is 1 / ``total``."""
-        factor = _factor(scope)
+        """The full-batch releases, where one unit's weight is 1 / ``total``."""
+        factor = radii_moved(scope)
         first = Gaussian("gradient", self.noise.sigma_1 * total / factor)
         parts: list[Node] = [Repeat(first, self.restarts)]
         if self.rounds > self.restarts:
@@ -226,43 +126,75 @@ class Diff2:
         return parts
 
     def client_declaration(self, scope: Scope, client: int) -> Node:
-        """What the run tells of a record of one client; the guarantee is the largest of these.
+        """What the run tells of one client, or of its records; the guarantee is the largest.
 
-        Larger clients weigh less in a mean, and some clients have a turn less.
+        Records of larger clients weigh less in a mean, and some clients have a turn less.
         """
-        server = self.server(scope, self.client_sizes[client] * self.clients)
+        held = 1 if by_client(scope) else self.client_sizes[client]
+        server = self.server(scope, held * self.clients)
         if isinstance(self.routine, LocalDescent) and self.routine.steps > 1:
             return Compose(*server, self.routine.ledger(self, scope, client))
         return Compose(*server)
 
     def run(self, curator: Curator) -> Trained:
-        """Run on a curator; iterates are (trials, dimension)."""
-        x = previous = self.loss.initial(self.features, curator.trials, self.start_seed)
+        """Run on a curator; iterates are (trials, dimension).
+
+        With clients as units its records are (clients, n, columns), one row a client.
+        """
         chosen = curator.coin(lambda rng: rng.integers(0, self.rounds, size=curator.trials))
-        output = estimate = np.zeros_like(x)
-        for r in range(self.rounds):
-            if r % self.restart_every == 0:
-                estimate = curator.release("gradient", self.gradient_query(x))
-            else:
-                difference = self.difference_query(x, previous)
-                estimate = estimate + curator.release("difference", difference)
-            after, visited = self.routine.step(curator, self, x, estimate, r)
+        output = x = np.zeros((curator.trials, 1))
+        for r, (visited, after) in enumerate(self.iterates(curator)):
             output = np.where((chosen == r)[:, None], visited, output)
-            previous, x = x, after
+            x = after
         return Trained(output, x)
+
+    def iterates(self, curator: Curator) -> Iterator[tuple[Array, Array]]:
+        """Round by round, the point visited before its last update, and the iterate after it."""
+        x = previous = self.loss.initial(self.features, curator.trials, self.start_seed)
+        estimate = np.zeros_like(x)
+        for r in range(self.rounds):
+            restart = r % self.restart_every == 0
+            query = self.gradient_query(x) if restart else self.difference_query(x, previous)
+            if by_client(curator.scope):
+                query = client_query(query, self.client_sizes)
+            released = curator.release("gradient" if restart else "difference", query)
+            estimate = released if restart else estimate + released
+            after, visited = self.routine.step(curator, self, x, estimate, r)
+            previous, x = x, after
+            yield visited, x
 
     def gradient_query(self, x: Array) -> ClippedMean:
         """The mean over clients of clipped gradients at x, radius C1."""
         weights = client_weights(self.client_sizes)
-        return ClippedMean(partial(self.loss.gradients, x), self.gradient_radius, weights)
+        rows = partial(self.loss.gradients, x)
+        if is_ghost(self.loss):
+            return GhostClippedMean(
+                rows,
+                self.gradient_radius,
+                weights,
+                factors=partial(self.loss.factors, x),
+                pack=self.loss.pack,
+            )
+        return ClippedMean(rows, self.gradient_radius, weights)
 
     def difference_query(self, x: Array, previous: Array) -> ClippedMean:
         """The mean over clients of clipped gradient differences, radius C2 ||x - previous||."""
-        return clipped_difference_mean(
+        radius = self.difference_radius * np.linalg.norm(x - previous, axis=-1)
+        plain = clipped_difference_mean(
             partial(self.loss.gradients, x),
             partial(self.loss.gradients, previous),
-            self.difference_radius * np.linalg.norm(x - previous, axis=-1),
+            radius,
             client_weights(self.client_sizes),
+        )
+        if not is_ghost(self.loss):
+            return plain
+        now, before = partial(self.loss.factors, x), partial(self.loss.factors, previous)
+        return GhostClippedMean(
+            plain.per_record,
+            radius,
+            plain.weights,
+            factors=lambda rows: now(rows) - before(rows),
+            pack=self.loss.pack,
         )
 
 
@@ -283,18 +215,3 @@ def smallest_total(client_sizes: tuple[int, ...]) -> int:
     if not client_sizes or min(client_sizes) < 1:
         raise InvalidParameter("Diff2.client_sizes: every client needs at least one record")
     return min(client_sizes) * len(client_sizes)
-
-
-def _factor(scope: Scope) -> int:
-    """How many clipping radii one changed record can move a clipped row by.
-
-    Errors: InvalidParameter under add_remove, where a mean over n records has no sensitivity; for
-    another unit than a record, which moves more than one row; where no curator is trusted.
-    """
-    if scope.adjacency is Adjacency.ADD_REMOVE:
-        raise InvalidParameter("DIFF2 divides by the number of records: use zero_out, replace_one")
-    if (scope.unit, scope.trust) != (Unit.RECORD, Trust.CENTRAL):
-        raise InvalidParameter(
-            f"DIFF2 declares its noise for a record and a trusted curator: {scope}"
-        )
-    return 2 if scope.adjacency is Adjacency.REPLACE_ONE else 1

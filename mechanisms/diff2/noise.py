@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 from dpaudit.arithmetic import Number, enclose, exact, log, sqrt, upper_fraction
 from dpaudit.domains import non_negative
@@ -58,7 +60,15 @@ def diff2_noise_tight(
     return Noise(sqrt(unit * share * restarts), sqrt(unit * _rest(share) * differences))
 
 
-CALIBRATIONS = {"paper": diff2_noise_paper, "tight": diff2_noise_tight}
+Calibration: TypeAlias = Callable[[object, object, int, int, int, object], Noise]
+CALIBRATIONS: Mapping[str, Calibration] = {"paper": diff2_noise_paper, "tight": diff2_noise_tight}
+
+
+def calibration_of(name: str) -> Calibration:
+    """The calibration of this name; errors: InvalidParameter for one that is not there."""
+    if name not in CALIBRATIONS:
+        raise InvalidParameter(f"calibration = {name!r}: expected {' or '.join(CALIBRATIONS)}")
+    return CALIBRATIONS[name]
 
 
 def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:

@@ -29,7 +29,11 @@ def test_list_names_the_project_and_the_catalogue(dpaudit: Invoke, project: Path
     assert {"held", "slack", "catalogue:diff2_gd", "catalogue:dp_gd"} <= set(rows)
     assert rows["held"]["root"] == "project"
     assert rows["catalogue:diff2_gd"]["root"] == "catalogue"
-    assert rows["held"]["claims"] == ["GDP(mu=0.5)", "ApproxDP(epsilon=2, delta=0.00001)"]
+    text = ["GDP(mu=0.5)", "ApproxDP(epsilon=2, delta=0.00001)"]
+    assert [claim["claim"] for claim in rows["held"]["claims"]] == text
+    assert rows["refuted"]["claims"] == [
+        {"claim": "GDP(mu=0.4)", "by": "a test", "reading": "", "expected": "refuted"}
+    ]
 
 
 def test_list_as_a_table_keeps_brackets(dpaudit: Invoke, project: Path) -> None:

@@ -25,7 +25,7 @@ def test_the_wheel_installs_no_other_top_level_name(
 ) -> None:
     result = from_wheel.python("-c", PROVIDERS, cwd=tmp_path)
     assert json.loads(result.stdout) == ["dpaudit"]
-    for name in ("mechanisms", "audits", "tests", "hatch_build"):
+    for name in ("mechanisms", "audits", "experiments", "tests", "hatch_build"):
         result = from_wheel.python("-c", f"import {name}", cwd=tmp_path)
         assert f"No module named '{name}'" in result.stderr
 
@@ -41,7 +41,7 @@ def test_the_environment_cannot_see_the_checkout(
 
 def test_an_editable_install_holds_no_copy(from_checkout: Installation) -> None:
     names = {path.name for path in from_checkout.site_packages.iterdir() if not path.is_symlink()}
-    assert not {"dpaudit", "mechanisms", "audits"} & names
+    assert not {"dpaudit", "mechanisms", "audits", "experiments"} & names
     assert "_dpaudit.pth" in names
 
 

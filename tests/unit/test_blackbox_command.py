@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,15 @@ from dpaudit.errors import InvalidParameter, UnknownTarget
 SOURCE = """
 def flip(data, rng, size):
     return rng.random(size) < (0.95 if data else 0.05)
+
+def laplace(data, rng, size):
+    return data + rng.laplace(0, 1, size)
+
+def score(outputs):
+    return -outputs
+
+def scoreless(outputs):
+    return outputs.sum()
 """
 
 
@@ -25,6 +35,61 @@ def test_a_function_is_audited_by_name(tmp_path: Path, monkeypatch: pytest.Monke
     assert done.exit_code == 1
     assert json.loads(done.stdout)["verdict"] == "refuted"
     assert "refuted" in CliRunner().invoke(attack, given).stdout
+
+
+@pytest.fixture
+def flipping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    (tmp_path / "flipping.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    sys.modules.pop("flipping", None)
+    return ["--trials", "20000", "--seed", "1", "--json"]
+
+
+def test_all_digits_or_a_score_of_ones_own(flipping: list[str]) -> None:
+    """A plain sampler's low bits refute a true claim; the score refutes a false one only."""
+    drawn = ["flipping:laplace", "0", "1", *flipping]
+    by_default = CliRunner().invoke(attack, [*drawn, "--epsilon", "1.05"])
+    assert by_default.exit_code == 3
+    assert "--attack bits" in json.loads(by_default.stdout)["findings"]["low_bits"]
+    bits = CliRunner().invoke(attack, [*drawn, "--epsilon", "1.05", "--attack", "bits"])
+    assert bits.exit_code == 1
+    assert "low_bits" not in json.loads(bits.stdout)["findings"]
+    for epsilon, code in (("0.5", 1), ("1.05", 3)):
+        given = [*drawn, "--epsilon", epsilon, "--attack", "flipping:score"]
+        assert CliRunner().invoke(attack, given).exit_code == code
+
+
+def test_confidence_and_error_rate_reach_the_audit(flipping: list[str]) -> None:
+    given = ["flipping:flip", "0", "1", "--epsilon", "1", *flipping]
+    sure, surer = (
+        json.loads(CliRunner().invoke(attack, [*given, "--confidence", c]).stdout)
+        for c in ("0.9", "0.999")
+    )
+    assert (sure["confidence"], surer["confidence"]) == (0.9, 0.999)
+    assert sure["epsilon_lower"] > surer["epsilon_lower"]
+    found = json.loads(CliRunner().invoke(attack, [*given, "--refute-at", "0.01"]).stdout)
+    assert found["refute_at"] == 0.01
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        (["--attack", "flipping:nothing"], UnknownTarget, "expected MODULE:FUNCTION"),
+        (["--attack", "digits"], UnknownTarget, "expected MODULE:FUNCTION"),
+        (["--attack", "flipping:SOURCELESS"], UnknownTarget, "expected MODULE:FUNCTION"),
+        (["--attack", "flipping:scoreless"], InvalidParameter, "attack"),
+        (["--confidence", "1"], InvalidParameter, "confidence = 1.0"),
+        (["--confidence", "nan"], InvalidParameter, "confidence = nan"),
+        (["--refute-at", "0"], InvalidParameter, "refute_at = 0.0"),
+    ],
+)
+def test_bad_options(
+    arguments: list[str], error: type[Exception], said: str, flipping: list[str]
+) -> None:
+    given = ["flipping:laplace", "0", "1", "--epsilon", "1", *flipping]
+    done = CliRunner().invoke(attack, [*given, *arguments])
+    assert isinstance(done.exception, error)
+    assert said in str(done.exception)
 
 
 @pytest.mark.parametrize(

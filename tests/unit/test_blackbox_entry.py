@@ -150,7 +150,28 @@ def test_low_bits_of_plain_samplers_are_seen_where_bits_are_asked_for() -> None:
     result = audit(plain, attack="bits")
     assert result.verdict is Verdict.REFUTED
     assert "bit" in result.event.text
+    assert Finding.LOW_BITS not in result.findings
     assert audit(plain).verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_low_bits_would_refute_is_a_note_without_a_verdict() -> None:
+    def plain(data: float, rng: Generator, size: int) -> Any:
+        return data + rng.laplace(0, 1, size)
+
+    noted, rounded = audit(plain, PureDP(1.05)), audit(laplace(1.0), PureDP(1.05))
+    assert noted.findings == (Finding.LOW_BITS,)
+    assert noted.verdict is rounded.verdict is Verdict.INCONCLUSIVE
+    assert "this verdict does not read them, attack='bits'" in str(noted)
+    assert noted.to_json()["findings"].keys() == {"low_bits"}
+    assert noted.p_value == 1
+    assert rounded.findings == ()
+    assert audit(plain, PureDP(1.05), attack=lambda x: -x).findings == ()
+
+
+def test_low_bits_are_not_noted_where_they_show_nothing() -> None:
+    """Twenty samplers on one grid; a note needs six standard errors beyond the claim: < 1e-6."""
+    noted = [audit(laplace(1.0), PureDP(1.0), trials=10_000, seed=s).findings for s in range(20)]
+    assert noted == [()] * 20
 
 
 def test_an_own_attack_is_used() -> None:

@@ -120,7 +120,7 @@ def test_noise_is_sigma_times_the_radius_under_either_adjacency() -> None:
     "scope",
     [
         ADD_REMOVE,
-        Scope("replace_one", "client", "central", "transcript"),  # type: ignore[arg-type]
+        Scope("replace_one", "client", "local", "transcript"),  # type: ignore[arg-type]
         Scope("replace_one", "user", "central", "transcript"),  # type: ignore[arg-type]
         Scope("replace_one", "record", "local", "transcript"),  # type: ignore[arg-type]
     ],

@@ -44,7 +44,7 @@ HEAVY = ("dp_accounting", "matplotlib", "scipy.stats", "statsmodels", "sympy")
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
     """Every import in the project, found in the source text."""
-    return grimp.build_graph("dpaudit", "mechanisms", "audits", cache_dir=None)
+    return grimp.build_graph("dpaudit", "mechanisms", "audits", "experiments", cache_dir=None)
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -67,6 +67,8 @@ def test_contracts_hold(checkout: Path) -> None:
         ("dpaudit/stranger", "", ROOMS),
         ("dpaudit/project", "import mechanisms\n", CATALOGUE),
         ("mechanisms", "import audits\n", CATALOGUE),
+        ("mechanisms", "import experiments\n", CATALOGUE),
+        ("dpaudit/project", "import experiments\n", CATALOGUE),
     ],
 )
 def test_contracts_can_break(
@@ -110,7 +112,7 @@ def test_the_checker_needs_no_accountant(graph: grimp.ImportGraph) -> None:
 
 
 def test_every_library_used_is_declared(checkout: Path) -> None:
-    ours = ("dpaudit", "mechanisms", "audits")
+    ours = ("dpaudit", "mechanisms", "audits", "experiments")
     graph = grimp.build_graph(*ours, include_external_packages=True, cache_dir=None)
     used = {name for name in graph.modules if graph.is_module_squashed(name)}
     declared = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["dependencies"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpaudit.claim import Claim
+from dpaudit.claim import Claim, Outcome
 from dpaudit.errors import InvalidParameter
 from dpaudit.mechanism import Mechanism, Metric, Setting
 from dpaudit.nodes import GDP, Gaussian
@@ -47,3 +47,23 @@ def test_names_are_snake_case(name: str) -> None:
 def test_a_mechanism_states_a_claim() -> None:
     with pytest.raises(InvalidParameter, match="at least one claim"):
         mechanism(claims=())
+
+
+def test_all_claims_are_expected_to_be_proved_unless_it_says_otherwise() -> None:
+    assert mechanism(claims=[CLAIM] * 2).expectations == (Outcome.PROVED, Outcome.PROVED)
+    found = mechanism(claims=[CLAIM] * 2, expected=["refuted", Outcome.UNPROVED])
+    assert found.expectations == found.expected == (Outcome.REFUTED, Outcome.UNPROVED)
+
+
+@pytest.mark.parametrize(
+    ("expected", "said"),
+    [
+        (["certified"], "expected one of proved, refuted, unproved, unsupported"),
+        (["alarm"], "expected one of"),
+        ("refuted", "expected one of"),
+        (["refuted"] * 2, "2 expected of 1 claims"),
+    ],
+)
+def test_an_expectation_is_an_outcome_of_each_claim(expected: Any, said: str) -> None:
+    with pytest.raises(InvalidParameter, match=said):
+        mechanism(expected=expected)

@@ -237,7 +237,7 @@ def test_another_root_is_listed_without_being_served(scratch: Path) -> None:
             title="A noisy mean",
             source="dpaudit's tests",
             scope="replace_one of one record, central model, transcript released",
-            claims=("GDP(mu=0.5)",),
+            claims=(project.ClaimRow("GDP(mu=0.5)", "dpaudit's tests", "", "proved"),),
         ),
     )
     assert sys.path == before

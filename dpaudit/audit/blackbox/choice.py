@@ -65,6 +65,19 @@ def candidates(
     return sorted([*found, *learned], key=lambda c: -c.evidence)
 
 
+def low_bits_evidence(first: TrainingDraws, second: TrainingDraws, edge: Edge) -> float:
+    """What digits below those of :attr:`Depth.ROUNDED` show against the claim, in training.
+
+    In standard errors beyond the claim, less what the best of a family shows by chance; it tells a
+    reader what a verdict leaves out, and is part of none.
+    """
+    rounded = features_of(first, Depth.ROUNDED)
+    deep = [feature for feature in features_of(first, Depth.BITS) if feature not in rounded]
+    batches = [batch for feature in deep for batch in _batches(feature, first, second)]
+    found = ranked(batches, edge, first.trials, 1)
+    return found[0].evidence if found else 0.0
+
+
 def scored_candidates(
     score: Measurement, first: TrainingDraws, second: TrainingDraws, edge: Edge, test_trials: int
 ) -> list[Candidate]:

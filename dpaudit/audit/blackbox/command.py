@@ -22,7 +22,18 @@ from dpaudit.errors import InvalidParameter, UnknownTarget
 @click.option("--rho", type=float, help="zCDP.")
 @click.option("--mu", type=float, help="Gaussian DP.")
 @click.option("--trials", type=click.IntRange(8, 10**8), default=100_000, show_default=True)
-@click.option("--refute-at", type=float, default=1e-4, show_default=True)
+@click.option(
+    "--attack",
+    "own",
+    metavar="bits|MODULE:FUNCTION",
+    help="All digits of the outputs, or the thresholds of a score that FUNCTION gives them.",
+)
+@click.option(
+    "--confidence", type=float, default=0.95, show_default=True, help="Of the lower bounds shown."
+)
+@click.option(
+    "--refute-at", type=float, default=1e-4, show_default=True, help="Error rate of a refutation."
+)
 @click.option("--seed", type=click.IntRange(0, 2**128 - 1), required=True)
 @click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 def attack(function: str, d0: str, d1: str, *, as_json: bool, **given: Any) -> None:
@@ -36,8 +47,10 @@ def attack(function: str, d0: str, d1: str, *, as_json: bool, **given: Any) -> N
         _data(d1, "D1"),
         claim=_claim(given),
         trials=given["trials"],
+        confidence=given["confidence"],
         refute_at=given["refute_at"],
         seed=given["seed"],
+        attack=given["own"] if given["own"] in (None, "bits") else _function(given["own"]),
     )
     click.echo(json.dumps(result.to_json(), indent=2) if as_json else f"{result}")
     click.get_current_context().exit(EXIT_CODES[result.verdict])

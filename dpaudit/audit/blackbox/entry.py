@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -19,12 +19,14 @@ from dpaudit.audit.blackbox.choice import (
     SETTLED,
     Question,
     chosen,
+    low_bits_evidence,
     mirrored,
     novel,
 )
 from dpaudit.audit.blackbox.claims import Tally
+from dpaudit.audit.blackbox.divergence import MOST_SCORES, SHARE, Asked, Divergence, scores_of
 from dpaudit.audit.blackbox.draws import Draws, TestDraws, TrainingDraws, alike, fitted, joined
-from dpaudit.audit.blackbox.events import Event
+from dpaudit.audit.blackbox.events import Event, Measurement
 from dpaudit.audit.blackbox.findings import (
     SINGLE,
     Finding,
@@ -46,6 +48,7 @@ from dpaudit.audit.blackbox.sampler import (
 )
 from dpaudit.audit.blackbox.terms import Attack, Terms, checked_terms
 from dpaudit.audit.budget import ErrorBudget
+from dpaudit.audit.estimators import TestScores
 from dpaudit.errors import InvalidParameter
 
 Array = npt.NDArray[Any]
@@ -76,12 +79,14 @@ def audit_function(
     for no output.  ``claim``: PureDP, ApproxDP, ZCDP, RenyiDP or GDP.  ``trials``: draws a side in
     all.  Events are chosen on training draws and counted on test draws; those fixed beforehand on
     all.  One error budget is split over all events and both directions (Bonferroni, with weights
-    that no test draw has influenced), each tested exactly against the claim's region.
+    that no test draw has influenced), each tested exactly against the claim's region.  Claims of
+    ZCDP and RenyiDP are tested on means of an estimated log density ratio as well.
 
     ``attack``: None for events that outlive rounding outputs to 36 bits, so that a plain sampler
-    of doubles is taken for the real-valued noise it stands for; "bits" for all digits, which
-    refutes pure claims of nearly every plain sampler, truly; or a function of the outputs that
-    returns one score each, large where it looks like ``d0``: then its thresholds are the only
+    of doubles is taken for the real-valued noise it stands for (the finding ``low_bits`` says where
+    training draws show that the digits left out would refute the claim); "bits" for all digits,
+    which refutes pure claims of nearly every plain sampler, truly; or a function of the outputs
+    that returns one score each, large where it looks like ``d0``: then its thresholds are the only
     events chosen on training draws.
 
     Errors: InvalidParameter for bad arguments, and for a mechanism that always raises or returns
@@ -128,22 +133,30 @@ def _train_and_test(sampler: Sampler, terms: Terms, trials: int) -> Examined:
         parts = [joined([*a, *b], TrainingDraws) for a, b in zip(calls, extra, strict=True)]
         first, second = alike(*parts)
         found = terms.candidates(first, second, edge, trials - first.trials)
+    settled = bool(found) and found[0].evidence >= SETTLED
+    if terms.attack is None and not settled and low_bits_evidence(first, second, edge) >= SETTLED:
+        findings.append(Finding.LOW_BITS)
     fixed = _fixed(first, sampler.data, terms)
     if terms.target.measure == "epsilon":
         found = sorted([*found, *mirrored(found)], key=lambda c: -c.evidence)
-    share = 1 - NOVEL_SHARE - sum(question.share for question in fixed)
+    mean = terms.divergence(first, second, trials - first.trials)
+    share = 1 - NOVEL_SHARE - sum(question.share for question in fixed) - (SHARE if mean else 0)
     asked = chosen(found, share) + novel(first, second)
-    _spend(terms, [*asked, *fixed])
-    counted, dependent = _test(sampler, asked, fixed, (first, second), trials - first.trials)
+    _spend(terms, [*asked, *fixed], mean)
+    counted, dependent, asked_mean = _test(
+        sampler, asked, fixed, mean, (first, second), trials - first.trials
+    )
     findings += [Finding.DEPENDENT] if dependent else []
-    return Examined(tuple(counted), tuple(findings), trials, first.trials)
+    return Examined(tuple(counted), tuple(findings), trials, first.trials, asked_mean)
 
 
-def _spend(terms: Terms, questions: Sequence[Question]) -> None:
+def _spend(terms: Terms, questions: Sequence[Question], mean: Divergence | None) -> None:
     """Each question's share, out of one budget; errors: BudgetExceeded before any test draw."""
     budget = ErrorBudget(terms.refute_at, "audit_function")
     for question in questions:
         budget.spend(question.share, f"{question.event.words}, favouring d{question.favours}")
+    if mean is not None:
+        budget.spend(SHARE, f"means of {mean.score.words}")
 
 
 def _first_part(trials: int) -> int:
@@ -184,15 +197,18 @@ def _test(
     sampler: Sampler,
     asked: Sequence[Question],
     fixed: Sequence[Question],
+    mean: Divergence | None,
     training: tuple[TrainingDraws, TrainingDraws],
     trials: int,
-) -> tuple[list[Counted], bool]:
+) -> tuple[list[Counted], bool, Asked | None]:
     """Counts of chosen events on test draws, of fixed ones on training and test draws together."""
     late, early = _events(asked), _events(fixed)
+    score = None if mean is None else mean.score
     sides = [
-        _side_counts(sampler, side, [*late, *early], training[side], trials) for side in (0, 1)
+        _side_counts(sampler, side, [*late, *early], score, training[side], trials)
+        for side in (0, 1)
     ]
-    totals = [counts.sum(axis=0) for counts, _ in sides]
+    totals = [counts.sum(axis=0) for counts, *_ in sides]
     for side, draws in enumerate(training):
         totals[side][len(late) :] += _counts(early, draws)
     split = [{id(e): c for e, c in zip(late, t[: len(late)], strict=True)} for t in totals]
@@ -200,9 +216,10 @@ def _test(
     counted = [_counted(q, split, trials) for q in asked]
     counted += [_counted(q, whole, trials + training[0].trials) for q in fixed]
     dependent = sampler.calls is Calls.MANY and any(
-        is_dependent(counts[:, i], sizes) for counts, sizes in sides for i in range(len(late))
+        is_dependent(counts[:, i], sizes) for counts, sizes, _ in sides for i in range(len(late))
     )
-    return counted, dependent
+    scored = None if mean is None else Asked(mean, TestScores(sides[0][2], sides[1][2]))
+    return counted, dependent, scored
 
 
 def _events(questions: Sequence[Question]) -> list[Event]:
@@ -223,18 +240,31 @@ def _counted(question: Question, counts: Sequence[dict[int, Any]], trials: int) 
 
 
 def _side_counts(
-    sampler: Sampler, side: int, events: Sequence[Event], like: Draws, trials: int
-) -> tuple[Array, Array]:
-    """Counts (calls, questions) and sizes (calls,); draws are dropped once counted."""
+    sampler: Sampler,
+    side: int,
+    events: Sequence[Event],
+    score: Measurement | None,
+    like: Draws,
+    trials: int,
+) -> tuple[Array, Array, Array]:
+    """Counts (calls, questions), sizes (calls,) and scores; draws are dropped once counted."""
+    rows, sizes, scores = [], [], [np.empty(0)]
+    for draws in _test_draws(sampler, side, like, trials):
+        chunk = fitted(draws, like, TestDraws)
+        rows.append(_counts(events, chunk))
+        sizes.append(chunk.trials)
+        if score is not None:
+            scores.append(scores_of(score, chunk, MOST_SCORES - sum(s.size for s in scores)))
+    return np.array(rows), np.array(sizes), np.concatenate(scores)
+
+
+def _test_draws(sampler: Sampler, side: int, like: Draws, trials: int) -> Iterator[Draws]:
+    """Call by call; single calls all together."""
     pieces = pieces_for(trials, like.columns, TEST_CALLS)
     if sampler.calls is Calls.SINGLE:
-        draws = sampler.draw(side, Part.TEST, trials, TestDraws, pieces)
-        return _counts(events, fitted(draws, like, TestDraws))[None], np.array([trials])
-    rows, sizes = [], []
-    for chunk in sampler.chunks(side, Part.TEST, trials, pieces):
-        rows.append(_counts(events, fitted(chunk, like, TestDraws)))
-        sizes.append(chunk.trials)
-    return np.array(rows), np.array(sizes)
+        yield sampler.draw(side, Part.TEST, trials, TestDraws, pieces)
+    else:
+        yield from sampler.chunks(side, Part.TEST, trials, pieces)
 
 
 def _counts(events: Sequence[Event], draws: Draws) -> Array:

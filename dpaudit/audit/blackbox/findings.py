@@ -35,6 +35,7 @@ class Finding(StrEnum):
     REPEATED_STREAM = "repeated_stream"
     DEPENDENT = "dependent"
     IRREPRODUCIBLE = "irreproducible"
+    LOW_BITS = "low_bits"
 
 
 EXPLANATIONS = {
@@ -46,6 +47,11 @@ EXPLANATIONS = {
     Finding.REPEATED_STREAM: "the draws of a call repeat themselves: they are not independent",
     Finding.DEPENDENT: "counts differ between calls far more than independent draws allow",
     Finding.IRREPRODUCIBLE: "the same generator gives different draws: other randomness is used",
+    Finding.LOW_BITS: (
+        "the last binary digits of the outputs tell the data sets apart by more than the claim "
+        "allows, as training draws show; this verdict does not read them, attack='bits' "
+        "(--attack bits) does"
+    ),
 }
 SINGLE = {
     Finding.RAISES,

@@ -12,6 +12,7 @@ import numpy as np
 from dpaudit.arithmetic import exact
 from dpaudit.audit.blackbox.choice import Question
 from dpaudit.audit.blackbox.claims import ROOM, Tally
+from dpaudit.audit.blackbox.divergence import Asked
 from dpaudit.audit.blackbox.events import EventOnOutputs
 from dpaudit.audit.blackbox.evidence import Edge
 from dpaudit.audit.blackbox.findings import BROKEN, EXPLANATIONS, Finding
@@ -43,6 +44,7 @@ class Examined:
     findings: tuple[Finding, ...]
     trials: int
     training: int
+    mean: Asked | None = None
 
 
 def report(sampler: Sampler, terms: Terms, examined: Examined, seconds: float) -> FunctionAudit:
@@ -51,11 +53,12 @@ def report(sampler: Sampler, terms: Terms, examined: Examined, seconds: float) -
     best = _most_telling(examined.counted, target.edge)
     weighted = [_weighted_p(c, terms) for c in best]
     best = [best[i] for i in np.argsort(weighted, kind="stable")]
-    p_value = min(1.0, *weighted)
+    of_mean = examined.mean.weighted_p(target.claimed) if examined.mean else 1.0
+    p_value = min(1.0, of_mean, *weighted)
     refuting = [c for c, p in zip(best, sorted(weighted), strict=True) if p <= terms.refute_at]
     shown = max(refuting, key=lambda c: target.quick_lower(c.tally, 1e-3)) if refuting else best[0]
-    lower, epsilon_lower = _lowers(terms, examined.counted)
-    verdict, reason = _decide(terms, examined, p_value)
+    lower, epsilon_lower = _lowers(terms, examined)
+    verdict, reason = _decide(terms, examined, p_value, by_mean=of_mean < min(weighted))
     largest_share = max(c.question.share for c in examined.counted)
     return FunctionAudit(
         verdict=verdict,
@@ -114,13 +117,15 @@ def _weighted_p(counted: Counted, terms: Terms) -> float:
     return p_value / share
 
 
-def _lowers(terms: Terms, counted: Sequence[Counted]) -> tuple[float, float]:
-    """Lower bounds in the claim's measure and on epsilon; each event has its share of the error."""
-    target, total = terms.target, 1 - terms.confidence
+def _lowers(terms: Terms, examined: Examined) -> tuple[float, float]:
+    """Lower bounds in the claim's measure and on epsilon; each question has its share of error."""
+    target, total, counted = terms.target, 1 - terms.confidence, examined.counted
     plain = [c for c in counted if c.mirror is None]
     tallies, errors = [c.tally for c in plain], [total * c.question.share for c in plain]
     found = target.lower(tallies, errors)
     if target.measure != "epsilon":
+        if examined.mean is not None:
+            found = max(found, examined.mean.lower(total))
         return found, target.epsilon_lower(tallies, errors)
     if found > ROOM * target.claimed:
         return found, found
@@ -132,10 +137,13 @@ def _lowers(terms: Terms, counted: Sequence[Counted]) -> tuple[float, float]:
     return max(found, *mirrored, 0.0), max(found, *mirrored, 0.0)
 
 
-def _decide(terms: Terms, examined: Examined, p_value: float) -> tuple[Verdict, str]:
+def _decide(
+    terms: Terms, examined: Examined, p_value: float, *, by_mean: bool
+) -> tuple[Verdict, str]:
     if p_value <= terms.refute_at:
+        shown = examined.mean.words if by_mean and examined.mean else "an event is likelier than"
         return Verdict.REFUTED, (
-            f"an event is likelier than {terms.target.words} allows "
+            f"{shown} {terms.target.words} allows "
             f"(p-value {p_value:.2g}, at most {terms.refute_at:g})"
         )
     broken = [finding for finding in examined.findings if finding in BROKEN]

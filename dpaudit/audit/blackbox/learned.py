@@ -41,6 +41,8 @@ class SummedRatios:
 
     @property
     def words(self) -> str:
+        if len(self.measurements) == 1:
+            return f"the log density ratio of {self.measurements[0].words}"
         return f"the sum of log density ratios of {len(self.measurements)} measurements"
 
     def __call__(self, draws: Draws) -> Array:
@@ -131,9 +133,16 @@ def _scores(
     if len(columns) > 1:
         for cells in SUM_CELLS:
             yield _summed(measurements[: len(columns)], values[: len(columns)], cells)
-        yield _linear(first, second, columns)
+        yield linear_score(first, second, columns)
     if has_trees() and any(_varies(np.concatenate(pair)) for pair in values):
         yield _boosted(measurements, values)
+
+
+def summed_ratios(
+    measurements: Sequence[Measurement], first: TrainingDraws, second: TrainingDraws, cells: int
+) -> SummedRatios:
+    """The sum of log ratios of the cells, quantiles of both sides, that measurements fall into."""
+    return _summed(measurements, [(m(first), m(second)) for m in measurements], cells)
 
 
 def _summed(
@@ -167,7 +176,7 @@ def _ratios(edges: Array, first: Array, second: Array) -> Array:
     return np.asarray(np.log((counts[0] + 1.0) / (counts[1] + 1.0)))
 
 
-def _linear(first: TrainingDraws, second: TrainingDraws, columns: tuple[int, ...]) -> Linear:
+def linear_score(first: TrainingDraws, second: TrainingDraws, columns: tuple[int, ...]) -> Linear:
     """Fisher's discriminant, with a ridge."""
     both = [draws.values[:, columns].astype(float) for draws in (first, second)]
     with warnings.catch_warnings():

@@ -21,7 +21,8 @@ class FunctionAudit:
     mechanism are broken in a way that no trial can be trusted), else inconclusive; never passed.
     ``lower`` bounds ``measure`` (epsilon, mu, rho or renyi_epsilon, as claimed) and
     ``epsilon_lower`` epsilon at ``delta``, both at ``confidence``.  ``event`` favours the data set
-    ``favours`` (0 or 1).  ``smallest_showable``: the smallest true value of ``measure`` that these
+    ``favours`` (0 or 1); a claim on divergences may be refuted by means of a score instead, which
+    ``reason`` then says.  ``smallest_showable``: the smallest true value of ``measure`` that these
     trials would have refuted the claim with, half the time, at the best event.
     """
 

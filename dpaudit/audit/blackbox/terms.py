@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dpaudit.audit.blackbox.choice import candidates, scored_candidates
 from dpaudit.audit.blackbox.claims import Target, target_of
+from dpaudit.audit.blackbox.divergence import SHARE, Divergence, divergence
 from dpaudit.audit.blackbox.draws import TrainingDraws
 from dpaudit.audit.blackbox.events import OwnScore
 from dpaudit.audit.blackbox.evidence import Candidate, Edge
@@ -33,12 +34,24 @@ class Terms:
     seed: int
     attack: Attack = None
 
+    @property
+    def own_score(self) -> OwnScore | None:
+        """The caller's attack, where it is a function."""
+        return OwnScore(self.attack) if callable(self.attack) else None
+
+    def divergence(
+        self, first: TrainingDraws, second: TrainingDraws, pairs: int
+    ) -> Divergence | None:
+        """What is asked about means, where the claim bounds a divergence."""
+        error = self.refute_at * SHARE
+        return divergence(self.own_score, first, second, self.target, pairs, error)
+
     def candidates(
         self, first: TrainingDraws, second: TrainingDraws, edge: Edge, test_trials: int
     ) -> list[Candidate]:
         """Events chosen on training draws, by the attack that was asked for."""
-        if callable(self.attack):
-            return scored_candidates(OwnScore(self.attack), first, second, edge, test_trials)
+        if self.own_score is not None:
+            return scored_candidates(self.own_score, first, second, edge, test_trials)
         depth = Depth.BITS if self.attack == "bits" else Depth.ROUNDED
         return candidates(first, second, edge, test_trials, depth)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.graybox.frequencies import Frequencies
-from dpaudit.curator import Batch, Part, Request, Sampler
+from dpaudit.curator import Batch, Request, Sampler
 from dpaudit.entitlement import Mask, sampling_numbers
 from dpaudit.kernels import Session
 from dpaudit.nodes import PoissonSampled
@@ -64,16 +64,9 @@ class Watched(Sampler):
                 self.touched[f"the program reads the curator's private {name!r}{place}"] = None
         return super().__getattribute__(name)
 
-    def release(
-        self,
-        label: str,
-        query: Query,
-        *,
-        on: Mask | None = None,
-        rows: Part | Batch | None = None,
-    ) -> Array:
+    def release(self, label: str, query: Query, **options: Any) -> Array:
         self._place = program_line()
-        return super().release(label, query, on=on, rows=rows)
+        return super().release(label, query, **options)
 
     def _value(
         self, request: Request, chosen: Mask | None = None, records: Records | None = None

@@ -51,18 +51,22 @@ def records() -> Records:
     return Records(np.array([[SECRET], [0.25]]))
 
 
-def case(name: str, program: Any, *claims: Node, loads: Any = None) -> Mechanism:
+def case(
+    name: str, program: Any, *claims: Node, loads: Any = None, expected: Any = ()
+) -> Mechanism:
     stated = tuple(Claim(claim, by="a test") for claim in claims)
     title = f"Case [{name}] of the tests"
-    return Mechanism(name, title, "a test", program, SCOPE, stated, SETTING, records=loads)
+    return Mechanism(
+        name, title, "a test", program, SCOPE, stated, SETTING, records=loads, expected=expected
+    )
 
 
 OPAQUE = Mean(PureDP(1, source="somebody"))
 
 held = case("held", Mean(), GDP(0.5), ApproxDP(2, 1e-5), loads=records)
-refuted = case("refuted", Mean(), GDP(0.4))
-inconclusive = case("inconclusive", OPAQUE, ZCDP(0.1))
-unsupported = case("unsupported", Mean(), PureDP(1))
+refuted = case("refuted", Mean(), GDP(0.4), expected=["refuted"])
+inconclusive = case("inconclusive", OPAQUE, ZCDP(0.1), expected=["unproved"])
+unsupported = case("unsupported", Mean(), PureDP(1), expected=["unsupported"])
 slack = case("slack", Mean(), ApproxDP(9, 1e-5))
 slow = case("slow", Mean(seconds=0.12), GDP(0.5))
 failing = case("failing", Failing(), GDP(0.5), loads=records)

@@ -1,0 +1,570 @@
+"""Planted bugs in stable releases: in a search, a statistic, a kernel, a program, a declaration.
+
+Numbers B1 to B18 are those of the project's audit plan for this paper.  Benches: ``printed`` is
+Algorithm 1 at (1, 1e-6) with constants as printed, on the adversarial function; ``one`` and
+``two`` are enumerated, (4, 0.2) at kappa = 1 and (4, 0.05) at kappa = 2; ``phases`` is PhasedERM,
+four phases of (1/4, 1e-6 / 4); ``batches`` is PhasedSCO, two batches.  Twins are correct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from audits.stable_erm import attacked, first_batch, whole
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.suite import Suite
+from dpaudit.claim import Claim
+from dpaudit.curator import Curator, Program
+from dpaudit.mechanism import Mechanism, Setting
+from dpaudit.nodes import ApproxDP, Distance, Node, Repeat, StableRelease
+from dpaudit.noise import StableReleaseKernel
+from dpaudit.query import Array, Records
+from dpaudit.scope import Adjacency, Scope
+from mechanisms.stable_erm.adversarial import Adversarial, Oracle
+from mechanisms.stable_erm.calibration import (
+    USERS,
+    Constants,
+    del_output_pert_paper,
+    printed_constants,
+)
+from mechanisms.stable_erm.certificate import Certified, GradientCertificate
+from mechanisms.stable_erm.domains import Box
+from mechanisms.stable_erm.phased import Optimised, PhasedERM, PhasedSCO
+from mechanisms.stable_erm.problem import Problem
+from mechanisms.stable_erm.release import (
+    RELEASE,
+    DeletionStableOutputPerturbation,
+    StableQuery,
+    check_scope,
+    stable_release,
+)
+from mechanisms.stable_erm.solver import Minimiser, Quadratic
+from mechanisms.stable_erm.stable import (
+    Enumeration,
+    Flags,
+    Found,
+    Search,
+    Statistic,
+    UserMean,
+    lattice_of,
+    smallest,
+    steps,
+    tabulated,
+    user_means,
+)
+
+DELTA = Fraction(1, 10**6)
+PRINTED = del_output_pert_paper(1, DELTA)
+ONE = Constants(2, 1, Fraction("2.991106"))
+TWO = Constants(Fraction(7, 5), 2, Fraction("4.907907"))
+QUARTER = del_output_pert_paper(Fraction(1, 4), DELTA / 4)
+SETTING = Setting("the test bench", "user", "one row", ("stable releases",))
+
+
+def bench(name: str, program: Program, epsilon: object, delta: object) -> Mechanism:
+    """A mechanism of the bench with one claim."""
+    claim = Claim(ApproxDP(epsilon, delta), by="Ghazi et al. 2023, or the exact profile")
+    source = "Ghazi et al. 2023, Algorithms 1, 3 and 4; wrong on purpose unless it says correct"
+    return Mechanism(name, name.replace("_", " "), source, program, USERS, (claim,), SETTING)
+
+
+def pair(first: Any, second: Any, text: str) -> Neighbours:
+    """Two data sets of one number a user, or (users, items)."""
+    data = [np.asarray(rows, dtype=np.float64) for rows in (first, second)]
+    shaped = [rows.reshape(len(rows), -1, 1) for rows in data]
+    return Neighbours(Records(shaped[0]), Records(shaped[1]), Adjacency.REPLACE_ONE, text)
+
+
+def outlier(users: int, value: float, items: int = 1) -> Neighbours:
+    """All users are 0; the last one is an outlier in the second data set."""
+    first = np.zeros((users, items))
+    second = first.copy()
+    second[-1] = value
+    return pair(first, second, f"the last of {users} users is 0, or {value}")
+
+
+PROBLEM = Problem(Quadratic(), Box(1.0, 1), 8 * QUARTER.kappa + 2, 1, 1, 1.0, 1.0)
+BATCHED = replace(PROBLEM, users=4 * (4 * PRINTED.kappa + 2))
+
+stable_bench_printed = bench(
+    "stable_bench_printed", DeletionStableOutputPerturbation(300, 1.0, PRINTED), 1, DELTA
+)
+stable_bench_one = bench(
+    "stable_bench_one", DeletionStableOutputPerturbation(7, 1.0, ONE), 4, Fraction(1, 5)
+)
+stable_bench_two = bench(
+    "stable_bench_two", DeletionStableOutputPerturbation(10, 1.0, TWO), 4, Fraction(1, 20)
+)
+stable_bench_phases = bench("stable_bench_phases", PhasedERM(PROBLEM, QUARTER, 4, 1.0), 1, DELTA)
+stable_bench_batches = bench("stable_bench_batches", PhasedSCO(BATCHED, PRINTED, 2, 1.0), 1, DELTA)
+
+
+def planted(
+    mechanism: Mechanism,
+    bug: str,
+    *caught_by: str,
+    program: Program | None = None,
+    neighbours: Neighbours | None = None,
+    kernel: type[StableReleaseKernel] | None = None,
+) -> Suite:
+    """An audit of a bench with one wrong part; the adversarial function unless data are given."""
+    right = whole(mechanism, _users(mechanism.program))
+    return Suite(
+        mechanism=mechanism.name,
+        program=program or right.program,
+        neighbours=neighbours or right.neighbours,
+        kernels={} if kernel is None else {StableRelease: kernel},
+        caught_by=caught_by,
+        bug=bug,
+    )
+
+
+def _users(program: Any) -> int:
+    return int(program.users if hasattr(program, "users") else program.problem.users)
+
+
+def enumerated(
+    constants: Constants, users: int, unit: float, search: Search, statistic: Statistic
+) -> DeletionStableOutputPerturbation:
+    """A release with a search or a statistic of its own."""
+    return DeletionStableOutputPerturbation(users, unit, constants, statistic, search)
+
+
+twin_printed = planted(stable_bench_printed, "none: Algorithm 1, correct")
+twin_two = planted(
+    stable_bench_two,
+    "none: enumerated, correct, an outlier",
+    program=enumerated(TWO, 10, 1.0, Enumeration(), UserMean()),
+    neighbours=outlier(10, 1e4),
+)
+twin_phases = planted(stable_bench_phases, "none: PhasedERM, correct")
+twin_batches = replace(
+    first_batch(stable_bench_batches), bug="none: PhasedSCO, correct, a user on a border"
+)
+
+# --- a search -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Wrapped:
+    """The exact search, to be changed."""
+
+    inner: Enumeration = Enumeration()
+
+    @property
+    def distance(self) -> Distance:
+        return self.inner.distance
+
+    def check(self, users: int, kappa: int) -> None:
+        """Few enough users."""
+
+
+class ReleasesAll(_Wrapped):
+    """Releases f(x) of all users after the test has passed (B4)."""
+
+    def find(self, statistic: Statistic, users: Array, unit: Array | float, kappa: int) -> Found:
+        found = self.inner.find(statistic, users, unit, kappa)
+        return Found(found.scores, statistic.at(users, np.ones((1, len(users)), dtype=bool))[:, 0])
+
+
+class LevelZero(_Wrapped):
+    """A set is stable if one more deletion moves little; supersets are not looked at (B6)."""
+
+    def find(self, statistic: Statistic, users: Array, unit: Array | float, kappa: int) -> Found:
+        lattice = lattice_of(len(users), 4 * kappa + 1)
+        table = tabulated(statistic, users, lattice.kept)
+        return smallest(table, steps(table, lattice, 4 * kappa) <= unit, lattice, kappa)
+
+
+class FixedLevel(_Wrapped):
+    """Looks 4 kappa deletions beyond every set, not up to 4 kappa in all (B8)."""
+
+    def find(self, statistic: Statistic, users: Array, unit: Array | float, kappa: int) -> Found:
+        lattice = lattice_of(len(users), 6 * kappa + 1)
+        table = tabulated(statistic, users, lattice.kept)
+        longest = steps(table, lattice, 6 * kappa)
+        stable = np.zeros(longest.shape, dtype=bool)
+        for size in range(2 * kappa + 1):
+            near = np.where(lattice.sizes <= size + 4 * kappa, longest, -np.inf)
+            here = lattice.sizes == size
+            stable[:, here] = lattice.spread(near)[:, here] <= unit
+        return smallest(table, stable, lattice, kappa)
+
+
+@dataclass(frozen=True)
+class UncertifiedIsBottom:
+    """Where the certificate fails nothing is released (B7)."""
+
+    certified: Certified = Certified(GradientCertificate("quadratic"))
+
+    @property
+    def distance(self) -> Distance:
+        return Distance.PATH
+
+    def check(self, users: int, kappa: int) -> None:
+        """One solve."""
+
+    def find(self, statistic: Statistic, users: Array, unit: Array | float, kappa: int) -> Found:
+        silent = replace(self.certified, fallback=_Silent())
+        return silent.find(statistic, users, unit, kappa)
+
+
+@dataclass(frozen=True)
+class _Silent:
+    """Never stable."""
+
+    @property
+    def distance(self) -> Distance:
+        return Distance.PATH
+
+    def check(self, users: int, kappa: int) -> None:
+        """Nothing to do."""
+
+    def find(self, statistic: Statistic, users: Array, unit: Array | float, kappa: int) -> Found:
+        vectors = statistic.at(users, np.ones((1, len(users)), dtype=bool))[:, 0]
+        return Found(np.full(len(vectors), 2.0 * kappa + 1), vectors)
+
+
+@dataclass(frozen=True)
+class Overstated(Minimiser):
+    """Says that the objective is a million times as convex as it is (B18)."""
+
+    @property
+    def modulus(self) -> Array:
+        return super().modulus * 1e6
+
+
+class ItemByItem(_Wrapped):
+    """Deletes items, not users (B13)."""
+
+    def find(self, statistic: Statistic, users: Array, unit: Array | float, kappa: int) -> Found:
+        items = users.reshape(-1, 1, users.shape[-1])
+        return self.inner.find(statistic, items, unit, kappa)
+
+
+b4_releases_all = planted(
+    stable_bench_two,
+    "B4: releases f(x), not f of the stable users",
+    "refuted",
+    "conformance",
+    program=enumerated(TWO, 10, 1.0, ReleasesAll(), UserMean()),
+    neighbours=outlier(10, 1e4),
+)
+LEVEL_ZERO = (-1.12, 1.4, 0.26, 2.48, -1.6, -0.07, -0.14, 1.61, -5.3, 0.0)
+b6_level_zero = planted(
+    stable_bench_one,
+    "B6: stability tested at one level only",
+    "refuted",
+    "conformance",
+    program=enumerated(ONE, 10, 0.293, LevelZero(), UserMean()),
+    neighbours=pair(LEVEL_ZERO, (*LEVEL_ZERO[:-1], 4.7), "a pair whose score jumps from 1 to 3"),
+)
+CERTIFIED = Minimiser(Quadratic())
+b7_uncertified_is_bottom = planted(
+    stable_bench_two,
+    "B7: a failed certificate is a bottom",
+    "refuted",
+    "conformance",
+    program=enumerated(TWO, 10, 1.0, UncertifiedIsBottom(), CERTIFIED),
+    neighbours=outlier(10, 1e4),
+)
+FIXED = (-0.52, -0.18, -1.44, 3.17, 1.35, 1.24, -1.0, 0.0, -0.3, -1.87, 0.26, -0.94, -1.31)
+b8_fixed_level = planted(
+    stable_bench_one,
+    "B8: level 4 kappa for every set",
+    "refuted",
+    "conformance",
+    program=enumerated(ONE, 13, 0.33, FixedLevel(), UserMean()),
+    neighbours=pair(FIXED, (*FIXED[:-1], -6.0), "a pair whose score jumps from 1 to 3"),
+)
+b13_item_by_item = planted(
+    stable_bench_one,
+    "B13: deletes one item, not one user",
+    "refuted",
+    "conformance",
+    program=enumerated(ONE, 6, 1.0, ItemByItem(), UserMean()),
+    neighbours=outlier(6, 1e3, items=4),
+)
+b18_overstated_modulus = planted(
+    stable_bench_two,
+    "B18: a certificate with an overstated modulus",
+    "refuted",
+    "conformance",
+    program=enumerated(TWO, 10, 1.0, Certified(GradientCertificate("c1")), Overstated(Quadratic())),
+    neighbours=outlier(10, 1e4),
+)
+
+# --- a statistic ----------------------------------------------------------------------------------
+
+
+class TotalMinusDeleted(UserMean):
+    """Takes a mean as (total - deleted) / count: its last bits tell what was deleted (B17)."""
+
+    def at(self, users: Array, kept: Flags) -> Array:
+        means = user_means(users)
+        deleted = np.zeros((len(kept), means.shape[1]))
+        for i in range(len(means)):
+            deleted += np.where(~kept[:, i, None], means[i], 0.0)
+        return np.asarray(((means.sum(axis=0) - deleted) / kept.sum(axis=1)[:, None])[None])
+
+
+class WarmStarted(UserMean):
+    """Stops half-way from the mean of all users (B14)."""
+
+    def at(self, users: Array, kept: Flags) -> Array:
+        start = user_means(users).mean(axis=0)
+        return 0.5 * super().at(users, kept) + 0.5 * start
+
+
+def tie() -> tuple[Array, float]:
+    """Users among which the longest step of all equals the unit, bit by bit."""
+    users = np.random.default_rng(58).choice([0, 0.1, 0.2, 0.3, 0.7, 1.0], size=7)
+    lattice = lattice_of(7, 5)
+    table = tabulated(UserMean(), users.reshape(7, 1, 1), lattice.kept)
+    return users, float(steps(table, lattice, 4).max())
+
+
+TIED, TIE = tie()
+b17_total_minus_deleted = planted(
+    stable_bench_one,
+    "B17: subset means as total minus deleted",
+    "refuted",
+    "conformance",
+    program=enumerated(ONE, 7, TIE, Enumeration(), TotalMinusDeleted()),
+    neighbours=pair(TIED, (*TIED[:-1], 1e7 / 3), "a unit that a step attains, and a large user"),
+)
+b14_warm_start = planted(
+    stable_bench_two,
+    "B14: subset solves start at f(x)",
+    "refuted",
+    "conformance",
+    program=enumerated(TWO, 10, 1.0, Enumeration(), WarmStarted()),
+    neighbours=outlier(10, 1e4),
+)
+
+# --- a sampler kernel -----------------------------------------------------------------------------
+
+
+class FixedThreshold(StableReleaseKernel):
+    """The threshold is kappa, always (B3)."""
+
+    def thresholds(self, rng: np.random.Generator) -> Any:
+        return np.full(self.trials, self._law.kappa)
+
+
+class UnshiftedThreshold(StableReleaseKernel):
+    """A discrete Laplace threshold around 0 (B15)."""
+
+    def thresholds(self, rng: np.random.Generator) -> Any:
+        drawn = super().thresholds(rng)
+        return drawn - self._law.kappa
+
+
+class UntruncatedThreshold(StableReleaseKernel):
+    """A threshold with tails beyond 2 kappa: twice as wide (B15)."""
+
+    def thresholds(self, rng: np.random.Generator) -> Any:
+        around = super().thresholds(rng) - self._law.kappa
+        return self._law.kappa + 2 * around
+
+
+class TooLittle(StableReleaseKernel):
+    """Standard deviation divided by ``divisor``."""
+
+    divisor = 1.0
+
+    def sample(self, values: Array, scale: Array, rng: np.random.Generator) -> Array:
+        return super().sample(values, scale / self.divisor, rng)
+
+
+class RootTwo(TooLittle):
+    """Hidden by the slack of the printed constants: exact epsilon .617 of a claim of 1."""
+
+    divisor = 2**0.5
+
+
+class Eighth(TooLittle):
+    """Exact epsilon 1.255 of a claim of 1."""
+
+    divisor = 8.0
+
+
+class Squared(StableReleaseKernel):
+    """The variance passed for a standard deviation (B16): too much noise."""
+
+    def sample(self, values: Array, scale: Array, rng: np.random.Generator) -> Array:
+        return super().sample(values, scale**2, rng)
+
+
+class Reused(StableReleaseKernel):
+    """One draw of noise for all phases (B12)."""
+
+    def sample(self, values: Array, scale: Array, rng: np.random.Generator) -> Array:
+        seed = self.__dict__.setdefault("seed", int(rng.integers(2**63)))
+        return super().sample(values, scale, np.random.default_rng(seed))
+
+
+b3_fixed_threshold = planted(
+    stable_bench_printed,
+    "B3: a deterministic threshold",
+    "refuted",
+    "conformance",
+    kernel=FixedThreshold,
+)
+b12_reused_noise = planted(
+    stable_bench_phases, "B12: one draw of noise for all phases", "conformance", kernel=Reused
+)
+b15_unshifted = planted(
+    stable_bench_printed, "B15: a threshold around 0", "conformance", kernel=UnshiftedThreshold
+)
+b15_untruncated = planted(
+    stable_bench_printed, "B15: a threshold twice as wide", "conformance",
+    kernel=UntruncatedThreshold,
+)  # fmt: skip
+b16_squared = planted(
+    stable_bench_printed, "B16: variance as standard deviation", "conformance", kernel=Squared
+)
+eighth = planted(stable_bench_printed, "sigma / 8", "conformance", kernel=Eighth)
+root_two = planted(
+    stable_bench_printed, "sigma / sqrt(2), which slack hides", "conformance", kernel=RootTwo
+)
+
+# --- a program ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _UnitFromData(PhasedERM):
+    """Takes the unit of a phase from what an earlier one saw of the data (B9)."""
+
+    def run(self, curator: Curator) -> Optimised:
+        seen = [1.0]
+        point = self.problem.start(curator.trials)
+        failed = []
+        for _ in range(self.count):
+            statistic = _Watching(345, 346, 1.0, seen)
+            search = Oracle(self.constants.kappa, self.constants.kappa + 1)
+            query = StableQuery(statistic, _Seeing(search, seen), seen[-1], self.constants.kappa)
+            _, bottom = stable_release(curator, "phase", query)
+            failed.append(bottom)
+        return Optimised(point, np.stack(failed, axis=1))
+
+
+@dataclass(frozen=True)
+class _Watching(Adversarial):
+    seen: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Seeing:
+    """Notes the largest user, for the next unit."""
+
+    inner: Oracle
+    seen: list[float]
+
+    @property
+    def distance(self) -> Distance:
+        return Distance.PATH
+
+    def check(self, users: int, kappa: int) -> None:
+        """As the oracle."""
+
+    def find(self, statistic: Statistic, users: Array, unit: Array | float, kappa: int) -> Found:
+        self.seen.append(1.0 + float(users.max()))
+        return self.inner.find(statistic, users, unit, kappa)
+
+
+@dataclass(frozen=True)
+class _AllUsersEachPhase(PhasedSCO):
+    """Runs every phase on all users, not on its batch (B11)."""
+
+    def run(self, curator: Curator) -> Optimised:
+        start = self.problem.start(curator.trials)
+        made: Callable[[Minimiser], Statistic] = self.make or _itself
+        for label in self.labels():
+            statistic = made(Minimiser(self.problem.loss, self.problem.domain))
+            query = StableQuery(statistic, self.search, 1.0, self.constants.kappa)
+            curator.release(label, query)
+        return Optimised(start, np.zeros((curator.trials, self.count), dtype=bool))
+
+
+def _itself(minimiser: Minimiser) -> Statistic:
+    return minimiser
+
+
+def _as(kind: type[Any], program: Any) -> Any:
+    """The same fields in another class."""
+    return kind(**program.__dict__)
+
+
+b9_unit_from_data = planted(
+    stable_bench_phases,
+    "B9: a unit made of private records",
+    "conformance",
+    program=_as(_UnitFromData, attacked(stable_bench_phases.program)),
+)
+b11_all_users_each_phase = planted(
+    stable_bench_batches,
+    "B11: every phase on all users",
+    "conformance",
+    program=_as(_AllUsersEachPhase, attacked(stable_bench_batches.program)),
+)
+
+# --- a declaration --------------------------------------------------------------------------------
+
+
+def _declared(
+    name: str,
+    bug: str,
+    program: Program,
+    *caught_by: str,
+    claim: tuple[object, object] = (1, DELTA),
+) -> tuple[Mechanism, Suite]:
+    """A mechanism whose own declaration is wrong, under the paper's claim, and its audit."""
+    mechanism = bench(name, program, *claim)
+    return mechanism, planted(mechanism, bug, *caught_by)
+
+
+def _with_noise(divisor: int) -> DeletionStableOutputPerturbation:
+    noise = PRINTED.noise_multiplier / divisor
+    return DeletionStableOutputPerturbation(300, 1.0, replace(PRINTED, noise_multiplier=noise))
+
+
+@dataclass(frozen=True)
+class ClosedRanges(DeletionStableOutputPerturbation):
+    """What a user on the border of two closed ranges takes part in: two releases (B11)."""
+
+    def declaration(self, scope: Scope) -> Node:
+        check_scope(scope, type(self).__name__)
+        return Repeat(self.constants.leaf(RELEASE), 2)
+
+    def run(self, curator: Curator) -> Array:
+        curator.release(RELEASE, self.query())
+        return curator.release(RELEASE, self.query())
+
+
+stable_b1, b1_sigma_of_one_unit = _declared(
+    "stable_b1", "B1: sigma for Delta, not 8 kappa Delta", _with_noise(8 * 32),
+    "accountant", "refuted",
+)  # fmt: skip
+stable_b2, b2_sigma_of_two_units = _declared(
+    "stable_b2", "B2: sigma for 2 Delta", _with_noise(4 * 32), "accountant", "refuted"
+)
+SHORT = Constants(Fraction(1, 2), 15, printed_constants(Fraction(1), DELTA).noise_multiplier)
+stable_b5, b5_kappa_of_the_whole_budget = _declared(
+    "stable_b5", "B5: kappa from (epsilon, delta)",
+    DeletionStableOutputPerturbation(300, 1.0, SHORT), "accountant",
+)  # fmt: skip
+stable_b10, b10_whole_budget_each_phase = _declared(
+    "stable_b10", "B10: (epsilon, delta) in each of 20 phases",
+    PhasedERM(replace(PROBLEM, users=8 * PRINTED.kappa + 2), PRINTED, 20, 1.0),
+    "accountant", "refuted", claim=(1, 20 * DELTA),
+)  # fmt: skip
+stable_b11, b11_closed_ranges = _declared(
+    "stable_b11", "B11: closed ranges, a user in two batches",
+    ClosedRanges(300, 1.0, PRINTED), "accountant", claim=(1, DELTA),
+)  # fmt: skip

@@ -1,0 +1,35 @@
+"""Audits of the baselines under the KL condition: the canaries of ``audits.kl``, white box."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from audits.kl import REPLACED, Turning, linear
+from dpaudit.audit.suite import Suite
+from mechanisms.kl import baselines_catalogue as catalogue
+from mechanisms.kl.baselines import PrivateSpider
+
+TRIALS = 3_000
+
+
+def on_the_canary(program: Any) -> Any:
+    """The same program and noise on a canary that saturates every clip."""
+    own = program.problem
+    if isinstance(program, PrivateSpider):
+        turning = Turning(own.lipschitz, 2 * program.smoothness / own.lipschitz)
+        return replace(program, problem=replace(own, loss=turning, features=0, start=()))
+    return replace(program, problem=linear(own, 2))
+
+
+def suite(name: str, program: Any) -> Suite:
+    """White-box audit under replace_one."""
+    return Suite(name, on_the_canary(program), REPLACED, trials=TRIALS)
+
+
+noisy_gd_pl = suite("noisy_gd_pl", catalogue.GD_PL)
+noisy_gd_stationary = suite("noisy_gd_stationary", catalogue.GD_STATIONARY)
+convex_noisy_gd = suite("convex_noisy_gd", catalogue.GD_CONVEX)
+private_spider = suite("private_spider", catalogue.SPIDER)
+epoch_localized_erm = suite("epoch_localized_erm", catalogue.EPOCHS)
+suites = [noisy_gd_pl, noisy_gd_stationary, convex_noisy_gd, private_spider, epoch_localized_erm]

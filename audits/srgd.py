@@ -1,0 +1,112 @@
+"""Audits of Accelerated-DP-SRGD and DP-SRGD: one record of a linear loss, white box.
+
+The loss of a record s is s C u.x, u the first unit vector: its gradient is s C u everywhere, and
+its weighted difference (eta_t - eta_(t-1)) s C u = s C u in whichever round reads it, which
+saturates the clip.  It lies in the round that the noise protects least, the first for the tree;
+all other records have zero gradient.  Where nothing is clipped, C is the Lipschitz constant: the
+loss is one of those that the bound is stated for, and moves a row by less than that bound.
+Source: ours; for linear losses Choquette-Choo, Ganesh, Thakurta 2024, Section 4.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.suite import Suite
+from dpaudit.mechanism import Mechanism
+from dpaudit.nodes.correlated import Factorisation, Strategy
+from dpaudit.noise.strategies import prefix_root
+from dpaudit.query import Records
+from dpaudit.scope import Adjacency
+from mechanisms.losses import WorstCase as SignedLoss
+from mechanisms.srgd import catalogue, printed
+from mechanisms.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
+from mechanisms.srgd.constants import as_float
+from mechanisms.srgd.entries import LIPSCHITZ
+from mechanisms.srgd.gradient import StochasticRecursiveGradient
+from mechanisms.srgd.rows import WorstCase
+
+Program: TypeAlias = AcceleratedDPSRGD | DPSRGD
+
+TRIALS = 10_000
+DIMENSION = 2
+# Strategies whose first round is the one least protected, in any number of rounds.
+FALLING = {
+    Factorisation.IDENTITY,
+    Factorisation.INDEPENDENT_PREFIX,
+    Factorisation.TREE,
+    Factorisation.SQRT_TOEPLITZ,
+}
+
+
+def exposed_round(strategy: Strategy, rounds: int) -> int:
+    """The round, from 0, that moves the releases the most: the longest column of K^-1 A."""
+    if strategy in FALLING:
+        return 0
+    moves = np.linalg.solve(prefix_root(strategy, rounds), np.tri(rounds))
+    return int(np.square(moves).sum(axis=0).argmax())
+
+
+def linear(program: Program, slope: float | None = None) -> Program:
+    """The same program and noise on the loss s C u.x; ``slope``: C, or else the clipping norm."""
+    largest = as_float(program.gradient.rows.largest) if slope is None else slope
+    return program.on_loss(SignedLoss(size=DIMENSION, curvature=0.0, slope=largest), 0)
+
+
+def neighbours(
+    gradient: StochasticRecursiveGradient, adjacency: Adjacency = Adjacency.ZERO_OUT
+) -> Neighbours:
+    """One record is +1, in the most exposed round, and zeroed out or of the other sign."""
+    first = np.zeros((gradient.size, 1))
+    strategy = gradient.rows.strategy(gradient.strategy, gradient.rounds)
+    canary = exposed_round(strategy, gradient.rounds) * gradient.batch
+    first[canary] = 1.0
+    opposite = adjacency is Adjacency.REPLACE_ONE
+    second = Records(-first) if opposite else Records(first, np.arange(len(first)) != canary)
+    return Neighbours(
+        Records(first),
+        second,
+        adjacency,
+        "one record of a linear loss, in the round that is protected least; all others have none",
+    )
+
+
+def suite(mechanism: Mechanism) -> Suite:
+    """White-box audit of a program of the paper; errors: TypeError for another one."""
+    program = mechanism.program
+    if not isinstance(program, (AcceleratedDPSRGD, DPSRGD)):
+        raise TypeError(f"{mechanism.name}: its program is no AcceleratedDPSRGD or DPSRGD")
+    unclipped = isinstance(program.gradient.rows, WorstCase)
+    attacked = linear(program, as_float(LIPSCHITZ) if unclipped else None)
+    return Suite(
+        mechanism=mechanism.name,
+        program=attacked,
+        neighbours=neighbours(attacked.gradient, mechanism.scope.adjacency),
+        trials=TRIALS,
+    )
+
+
+suites = [
+    suite(mechanism)
+    for mechanism in (
+        catalogue.accelerated_dp_srgd,
+        catalogue.accelerated_dp_srgd_sqrt_toeplitz,
+        catalogue.dp_srgd,
+        catalogue.accelerated_dp_srgd_unclipped,
+        printed.accelerated_dp_srgd_corollary_5_7,
+        printed.accelerated_dp_srgd_theorem_5_12,
+        printed.accelerated_dp_srgd_theorem_5_12_unclipped,
+    )
+]
+(
+    accelerated_dp_srgd,
+    accelerated_dp_srgd_sqrt_toeplitz,
+    dp_srgd,
+    accelerated_dp_srgd_unclipped,
+    accelerated_dp_srgd_corollary_5_7,
+    accelerated_dp_srgd_theorem_5_12,
+    accelerated_dp_srgd_theorem_5_12_unclipped,
+) = suites

@@ -1,0 +1,87 @@
+"""Audits of the baselines: one record of a linear loss, of the largest norm, white box.
+
+The loss of a record s is s C u.x, u the first unit vector: its gradient is s C u everywhere, which
+saturates the clip in whichever step reads it, and is convex, C-Lipschitz and smooth, as the
+algorithms in phases assume.  All other records have zero gradient.  Records lie in the first block,
+which no noise protects better than another.  A run reads far fewer records than the catalogue's:
+no declaration depends on their number.
+Source: ours; for linear losses Choquette-Choo, Ganesh, Thakurta 2024, Section 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.suite import Suite
+from dpaudit.curator import Program
+from dpaudit.mechanism import Mechanism
+from dpaudit.query import Records
+from dpaudit.scope import Adjacency
+from mechanisms.losses import WorstCase
+from mechanisms.srgd import baselines_catalogue as catalogue
+from mechanisms.srgd.problem import Problem
+
+WIDE = 1e6  # no projection binds, so that the last release is seen whole
+
+
+def linear(problem: Problem, size: int, slope: float) -> Problem:
+    """The loss s ``slope`` u.x on ``size`` records, in one parameter and unconstrained."""
+    loss = WorstCase(size=1, curvature=0.0, slope=slope)
+    return replace(problem, loss=loss, features=0, size=size, radius=WIDE)
+
+
+def neighbours(size: int, adjacency: Adjacency) -> Neighbours:
+    """One record of full norm: zeroed out, with the other sign, or left out (then it is last)."""
+    first = np.zeros((size, 1))
+    canary = size - 1 if adjacency is Adjacency.ADD_REMOVE else 0
+    first[canary] = 1.0
+    if adjacency is Adjacency.REPLACE_ONE:
+        second = Records(-first)
+    elif adjacency is Adjacency.ZERO_OUT:
+        second = Records(first, np.arange(size) != canary)
+    else:
+        second = Records(first[:canary])
+    return Neighbours(
+        Records(first), second, adjacency, "one record of a linear loss; all others have none"
+    )
+
+
+def suite(mechanism: Mechanism, size: int, trials: int = 20_000) -> Suite:
+    """White-box audit of a mechanism whose program has a ``problem``, on ``size`` records."""
+    return Suite(
+        mechanism=mechanism.name,
+        program=worst_case(mechanism.program, size),
+        neighbours=neighbours(size, mechanism.scope.adjacency),
+        trials=trials,
+    )
+
+
+def worst_case(program: Any, size: int) -> Program:
+    """The same program and declaration on the linear loss, as steep as its clip allows."""
+    slope = getattr(program, "clip", program.problem.clip)
+    attacked: Program = replace(program, problem=linear(program.problem, size, slope))
+    return attacked
+
+
+accelerated_dp_sgd = suite(catalogue.accelerated_dp_sgd, 20)
+dp_sgd_one_pass = suite(catalogue.dp_sgd_one_pass, 20)
+dp_sgd_poisson = suite(catalogue.dp_sgd_poisson, 2, trials=12_000)
+dp_ftrl = suite(catalogue.dp_ftrl, 32)
+dp_online_to_batch = suite(catalogue.dp_online_to_batch, 32)
+phased_sgd = suite(catalogue.phased_sgd, 2**6)
+phased_erm = suite(catalogue.phased_erm, 2**6)
+localized_accelerated_dp_sgd = suite(catalogue.localized_accelerated_dp_sgd, 8, trials=16_000)
+suites = [
+    accelerated_dp_sgd,
+    dp_sgd_one_pass,
+    dp_sgd_poisson,
+    dp_ftrl,
+    dp_online_to_batch,
+    phased_sgd,
+    phased_erm,
+    localized_accelerated_dp_sgd,
+]

@@ -1,0 +1,111 @@
+"""Audits of stable releases at user level: the function that attains the exact profile, white box.
+
+The statistic is replaced by :class:`Adversarial`, whose score and vector are known in closed form,
+so that kappas at which no enumeration ends are attacked; scores are kappa and kappa + 1, the worst
+pair.  One user, the last of the batch that holds it, differs.
+Source: the function is ours (dpaudit 2026); Ghazi et al. 2023, Theorem 3.3 is the claim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.suite import Suite
+from dpaudit.curator import Program
+from dpaudit.mechanism import Mechanism
+from dpaudit.query import Records
+from dpaudit.scope import Adjacency
+from mechanisms.stable_erm import catalogue as stable
+from mechanisms.stable_erm.adversarial import Adversarial, Oracle
+from mechanisms.stable_erm.calibration import Constants
+from mechanisms.stable_erm.localised import Localised
+from mechanisms.stable_erm.phased import PhasedERM, PhasedSCO
+from mechanisms.stable_erm.release import (
+    DeletionStableOutputPerturbation,
+    StronglyConvexOutputPerturbation,
+)
+from mechanisms.stable_erm.solver import Minimiser
+
+TRIALS = 20_000
+PHASE_TRIALS = 4_000
+
+
+def adversary(score: int, other: int, minimiser: Minimiser) -> Adversarial:
+    """The adversarial function in place of a minimiser."""
+    return Adversarial(score, other)
+
+
+def oracle(constants: Constants) -> Oracle:
+    """Scores kappa and kappa + 1."""
+    return Oracle(constants.kappa, constants.kappa + 1, constants.distance)
+
+
+def attacked(program: Any) -> Program:
+    """The same program and noise on the adversarial function.
+
+    Errors: TypeError for a program that is none of this paper's.
+    """
+    if isinstance(program, Localised):
+        first, phases = attacked(program.first), attacked(program.phases)
+        return replace(program, first=first, phases=phases)  # type: ignore[arg-type]
+    search = oracle(program.constants)
+    made = partial(adversary, search.score, search.other)
+    if isinstance(program, DeletionStableOutputPerturbation):
+        statistic = Adversarial(search.score, search.other)
+        return replace(program, statistic=statistic, search=search)
+    if isinstance(program, (StronglyConvexOutputPerturbation, PhasedERM, PhasedSCO)):
+        return replace(program, search=search, make=made)
+    raise TypeError(f"{type(program).__name__}: no program of this paper")
+
+
+def neighbours(users: int, changed: int, text: str) -> Neighbours:
+    """All users are 0; user ``changed`` is 1 in the second data set."""
+    first = np.zeros((users, 1, 1))
+    second = first.copy()
+    second[changed] = 1.0
+    return Neighbours(Records(first), Records(second), Adjacency.REPLACE_ONE, text)
+
+
+def suite(mechanism: Mechanism, users: int, changed: int, trials: int = TRIALS) -> Suite:
+    """White-box audit: the changed user decides which of two groups a function rests on."""
+    text = f"user {changed} decides which group of users the function is stable without"
+    return Suite(
+        mechanism=mechanism.name,
+        program=attacked(mechanism.program),
+        neighbours=neighbours(users, changed, text),
+        trials=trials,
+    )
+
+
+def whole(mechanism: Mechanism, users: int, trials: int = TRIALS) -> Suite:
+    """The changed user is the last of all."""
+    return suite(mechanism, users, users - 1, trials)
+
+
+def first_batch(mechanism: Mechanism) -> Suite:
+    """The changed user is the last of batch 1, on the border of two batches."""
+    program: Any = mechanism.program
+    phases: Any = program.phases if isinstance(program, Localised) else program
+    return suite(mechanism, phases.problem.users, phases.sizes[0] - 1, PHASE_TRIALS)
+
+
+deletion_stable_output_perturbation = whole(stable.deletion_stable_output_perturbation, 300)
+deletion_stable_output_perturbation_calibrated = whole(
+    stable.deletion_stable_output_perturbation_calibrated, 300
+)
+strongly_convex_output_perturbation = whole(
+    stable.strongly_convex_output_perturbation, stable.MEAN_USERS
+)
+window_mean_score = whole(stable.window_mean_score, stable.WINDOW_USERS)
+ladder_stable_output_perturbation = whole(
+    stable.ladder_stable_output_perturbation, stable.WINDOW_USERS
+)
+stable_phased_erm = whole(stable.stable_phased_erm, stable.ERM_PROBLEM.users, PHASE_TRIALS)
+stable_phased_sco = first_batch(stable.stable_phased_sco)
+strongly_convex_erm = whole(stable.strongly_convex_erm, stable.LOCALISED_USERS, PHASE_TRIALS)
+strongly_convex_sco = first_batch(stable.strongly_convex_sco)

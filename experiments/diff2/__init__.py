@@ -1,0 +1,1 @@
+"""Experiments on DIFF2 (Murata and Suzuki 2023)."""

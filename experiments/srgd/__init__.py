@@ -1,0 +1,1 @@
+"""Experiments on accelerated DP-SRGD (Choquette-Choo, Ganesh and Thakurta 2024)."""

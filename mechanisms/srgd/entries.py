@@ -1,0 +1,136 @@
+"""The problem of the catalogue's entries, and how an entry is made: RAND data, or declared only."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from dpaudit.arithmetic import sqrt
+from dpaudit.claim import Claim
+from dpaudit.curator import Program
+from dpaudit.mechanism import Mechanism, Metric, Setting
+from dpaudit.nodes import ApproxDP
+from dpaudit.query import Array, Records
+from dpaudit.scope import central
+from mechanisms import randhie
+from mechanisms.losses import mean_value
+from mechanisms.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
+from mechanisms.srgd.constants import Constants
+from mechanisms.srgd.gradient import StochasticRecursiveGradient, of_constants
+from mechanisms.srgd.problem import BoundedLogistic, Solution
+
+PAPER = "Choquette-Choo, Ganesh and Thakurta 2024"
+EPSILON, DELTA = 1, Fraction(1, 10**6)
+SIZE = 16_150
+FEATURES = 10
+RADIUS = 2
+# Ten features in [-1, 1]: logistic loss is sqrt(10)-Lipschitz and 10/4 smooth.
+LIPSCHITZ, SMOOTHNESS = sqrt(Fraction(FEATURES)), Fraction(FEATURES, 4)
+ZERO_OUT = central("zero_out")
+# Below sqrt(10), so that no rounding leads above it.
+LOSS = BoundedLogistic(norm=3.1622776)
+REGULAR = "the loss scales every row to norm sqrt(10) at most and cuts targets to [0, 1]"
+
+
+def gradient(constants: Constants, **options: Any) -> StochasticRecursiveGradient:
+    """The estimator on the training rows."""
+    return of_constants(constants, LOSS, FEATURES, SIZE, **options)
+
+
+def accelerated(constants: Constants, **options: Any) -> AcceleratedDPSRGD:
+    """Algorithm 1 on the training rows, over the ball of radius 2."""
+    return AcceleratedDPSRGD(gradient(constants, **options), radius=float(RADIUS))
+
+
+def stated(by: str, reading: str = "", epsilon: Any = EPSILON, delta: Any = DELTA) -> Claim:
+    """An (epsilon, delta) claim of the paper, by default (1, 1e-6)."""
+    return Claim(ApproxDP(epsilon, delta), by=f"{PAPER}, {by}", reading=reading)
+
+
+def entry(
+    name: str,
+    title: str,
+    program: AcceleratedDPSRGD | DPSRGD,
+    claims: tuple[Claim, ...],
+    source: str = "Algorithm 1",
+    expected: tuple[str, ...] = (),
+) -> Mechanism:
+    """One entry that runs on the RAND data."""
+    return Mechanism(
+        name=name,
+        title=title,
+        source=f"{PAPER}, {source}",
+        program=program,
+        scope=ZERO_OUT,
+        claims=claims,
+        setting=_setting(program.gradient),
+        records=_records,
+        evaluate=_evaluate,
+        expected=expected,
+    )
+
+
+def declared_only(
+    name: str,
+    title: str,
+    program: Program,
+    claims: tuple[Claim, ...],
+    source: str,
+    expected: tuple[str, ...] = (),
+) -> Mechanism:
+    """One entry that is accounted for and not run: of constants for data that nobody has."""
+    setting = Setting(
+        controller="nobody: accounted for, not run",
+        unit_entity="record",
+        unit_bound="one record in one batch",
+        covered=("all noisy prefix sums",),
+        invariants=("the number of records and the order of the batches",),
+    )
+    return Mechanism(
+        name, title, f"{PAPER}, {source}", program, ZERO_OUT, claims, setting, expected=expected
+    )
+
+
+def _load() -> randhie.RandHie:
+    """Public preprocessing, an intercept, and blocks that leave 16,150 training rows."""
+    return randhie.load(target="any_visit", preprocessing="public", clients=10, intercept="ones")
+
+
+def _records() -> Records:
+    return Records(_load().train)
+
+
+@cache
+def _holdout() -> Array:
+    return np.asarray(_load().holdout)
+
+
+def _evaluate(found: Solution) -> tuple[Metric, ...]:
+    """Loss of the released model on the hold-out rows, which are treated as public."""
+    note = "on hold-out rows, which the guarantee does not cover"
+    shown = {"at the start": np.zeros((1, FEATURES)), "of the output": found.output}
+    return tuple(
+        Metric(f"mean loss {name}", float(mean_value(LOSS, x, _holdout())[0]), False, note)
+        for name, x in shown.items()
+    )
+
+
+def _setting(estimator: StochasticRecursiveGradient) -> Setting:
+    batch, rounds = estimator.batch, estimator.rounds
+    return Setting(
+        controller="the person who runs this command",
+        unit_entity="row of the data (a person-year)",
+        data="RAND Health Insurance Experiment",
+        unit_bound=f"one row; a person contributes up to {randhie.ROWS_PER_PERSON_AT_MOST} rows",
+        covered=(f"{rounds} noisy prefix sums over batches of {batch} rows, each row in one",),
+        uncovered=("evaluation on 4,038 hold-out rows, treated as public",),
+        invariants=("the number of records and the order of the batches",),
+        notes=(
+            *randhie.CAVEATS,
+            f"{estimator.size - batch * rounds} of {estimator.size} rows are never read",
+            "radius, rounds, batches, norms and beta were chosen without the data",
+        ),
+    )

@@ -1,0 +1,114 @@
+"""What is optimised, and how large the unit of a stable release of its minimiser is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.query import Array
+from mechanisms.stable_erm.bounds import (
+    Size,
+    erm_deletion_sensitivity_bound,
+    erm_population_distance_bound,
+)
+from mechanisms.stable_erm.calibration import Constants
+from mechanisms.stable_erm.certificate import unit_of_radius
+from mechanisms.stable_erm.domains import Domain
+from mechanisms.stable_erm.solver import Loss
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A convex loss over a domain, for so many users of so many items of so many features.
+
+    ``lipschitz`` G and ``radius`` R are what lambda and the units are made of; no guarantee of
+    privacy rests on them.
+    Errors: InvalidParameter for counts or constants that are not positive.
+    """
+
+    loss: Loss
+    domain: Domain
+    users: int
+    items: int
+    features: int
+    lipschitz: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        Size(self.users, self.items, 0.01)
+        Size(self.features, 1, 0.01)
+        for name in ("lipschitz", "radius"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidParameter(f"Problem.{name} = {value}: expected a positive number")
+
+    @property
+    def dimension(self) -> int:
+        """Parameters."""
+        return self.loss.dimension(self.features)
+
+    def start(self, trials: int) -> Array:
+        """The projection of 0, (trials, d)."""
+        return self.domain.project(np.zeros((trials, self.dimension)))
+
+
+@dataclass(frozen=True)
+class DeltaRule:
+    """How a unit (Delta, or D) is set: by a bound of the paper, or a certificate's at gamma.
+
+    ``rule``: line3, paper or tight at a Lipschitz constant and ``beta``; or c1, c2, c2c, quadratic,
+    diameter at gradient radius ``gamma``.  ``slack`` leaves room for residuals and the solver's
+    error.  A unit that is too small costs bottoms, never privacy.
+    """
+
+    rule: str = "tight"
+    beta: float = 1e-3
+    gamma: float = 0.0
+    slack: float = 0.0
+
+    def unit(
+        self, problem: Problem, lipschitz: float, modulus: Array | float, users: int, kappa: int
+    ) -> Array:
+        """The unit of the minimiser of so many users, shaped like the modulus."""
+        if self.gamma > 0:
+            smooth = problem.loss.smoothness
+            found = unit_of_radius(self.rule, self.gamma, modulus, smooth, users, kappa)
+            root = math.sqrt(problem.dimension) if self.rule == "diameter" else 1.0
+            return np.asarray(found * root + self.slack)
+        size = Size(users, problem.items, self.beta)
+        bound = erm_deletion_sensitivity_bound(lipschitz, 1.0, size, kappa, self.rule)
+        return np.asarray(bound / np.asarray(modulus) + self.slack)
+
+
+def erm_phases(users: int, items: int) -> int:
+    """T = ceil(log2(n m))."""
+    return math.ceil(math.log2(users * items))
+
+
+def sco_phases(users: int, constants: Constants) -> int:
+    """T = floor(log2(n / N0)), N0 = 8 kappa + 2, or 0."""
+    return max(0, math.floor(math.log2(users / (8 * constants.kappa + 2))))
+
+
+def erm_weight(problem: Problem) -> float:
+    """lambda = G sqrt(d) / (R n sqrt(m)).  Source: Theorem 4.1."""
+    root = problem.users * math.sqrt(problem.items)
+    return problem.lipschitz * math.sqrt(problem.dimension) / (problem.radius * root)
+
+
+def sco_weight(problem: Problem) -> float:
+    """lambda = (G/R) (sqrt(d) / (n sqrt(m)) + 1 / sqrt(n m)); the second term is not printed.
+
+    Without it the bound of Theorem 5.1 keeps a term R G / sqrt(d m) that does not fall with n.
+    """
+    sampled = 1 / math.sqrt(problem.users * problem.items)
+    return erm_weight(problem) + problem.lipschitz / problem.radius * sampled
+
+
+def sampling_distance(problem: Problem, beta: float) -> float:
+    """What Algorithm 6 adds to the radius: Proposition B.1 at the loss's own modulus."""
+    size = Size(problem.users, problem.items, beta)
+    return erm_population_distance_bound(problem.lipschitz, problem.loss.modulus, size)

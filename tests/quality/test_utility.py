@@ -1,0 +1,94 @@
+"""The utility checks of the catalogue's experiments: a corner of each grid, and all of it.
+
+Seeds are fixed, so that a run gives the same values every time.  Over seeds, a check of a random
+value near its band is outside it now and then: at most by its margin of two standard errors it
+is inconclusive, beyond it missed, which a value on the band's edge is in 2.3% of the runs.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
+
+from dpaudit.experiment.model import Experiment, Findings, Result, Results, Size, Status, judge
+from dpaudit.experiment.pages import lines
+from dpaudit.experiment.plots import svg
+from dpaudit.experiment.running import distinct, measured
+from dpaudit.nodes.correlated import Factorisation
+from experiments.diff2.blocks import diff2_blocks
+from experiments.diff2.bounds import diff2_bounds
+from experiments.diff2.costs import diff2_costs
+from experiments.diff2.identity import diff2_identity
+from experiments.diff2.local import diff2_local
+from experiments.diff2.network import diff2_network
+from experiments.diff2.slopes import diff2_slopes
+from experiments.srgd.acceleration import srgd_acceleration
+from experiments.srgd.costs import srgd_costs
+from experiments.srgd.digits import srgd_digits
+from experiments.srgd.estimator import srgd_estimator
+from experiments.srgd.risk import srgd_risk
+from mechanisms.srgd.constants import as_float, least_multiplier
+
+EXPERIMENTS = (
+    diff2_blocks, diff2_bounds, diff2_costs, diff2_identity, diff2_local, diff2_network,
+    diff2_slopes, srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_risk,
+)  # fmt: skip
+IN_SECONDS = (diff2_bounds, diff2_identity, diff2_local, srgd_acceleration, srgd_digits)
+
+
+def findings(experiment: Experiment, size: Size) -> Findings:
+    cells = distinct(experiment.cells(size))
+    return experiment.read(Results(tuple(Result(c, measured(experiment, c, 1)) for c in cells)))
+
+
+def assert_held(experiment: Experiment, found: Findings) -> None:
+    said = "\n".join(lines(experiment, found))
+    assert judge(found.checks) is Status.HELD, said
+    assert svg(found.panels)
+
+
+@pytest.mark.parametrize("experiment", IN_SECONDS, ids=lambda e: e.name)
+def test_a_corner_of_the_grid(experiment: Experiment) -> None:
+    assert_held(experiment, findings(experiment, Size.QUICK))
+
+
+@pytest.mark.quality
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
+def test_a_corner_of_every_grid(experiment: Experiment) -> None:
+    assert_held(experiment, findings(experiment, Size.QUICK))
+
+
+@pytest.mark.quality
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
+def test_all_of_every_grid(experiment: Experiment) -> None:
+    assert_held(experiment, findings(experiment, Size.FULL))
+
+
+@pytest.mark.parametrize("rounds", [1, 7, 36])
+def test_noise_scales_with_the_gaussian_curve(rounds: int) -> None:
+    """Acceptance 11: halving epsilon scales sigma by mu(eps)/mu(eps/2), roots of the exact curve."""
+    for epsilon in (0.5, 1.0, 4.0):
+        wide, narrow = (
+            float(sqrt_multiplier(e, rounds)) for e in (Fraction(epsilon), Fraction(epsilon) / 2)
+        )
+        expected = gaussian_root(epsilon) / gaussian_root(epsilon / 2)
+        assert narrow / wide == pytest.approx(expected, rel=1e-6)
+
+
+def sqrt_multiplier(epsilon: Fraction, rounds: int) -> float:
+    made = least_multiplier(epsilon, Fraction(1, 10**6), rounds, Factorisation.SQRT_TOEPLITZ)
+    return as_float(made)
+
+
+def gaussian_root(epsilon: float) -> float:
+    """The mu at which Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu) is 1e-6."""
+
+    def beyond(mu: float) -> float:
+        first = ndtr(mu / 2 - epsilon / mu)
+        return float(first - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)) - 1e-6)
+
+    return float(brentq(beyond, 1e-3, 20.0, xtol=1e-13))

@@ -1,0 +1,82 @@
+"""Small programs and data for the tests of Accelerated-DP-SRGD's baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from audits import srgd_baselines as audits
+from dpaudit.curator import Sampler
+from dpaudit.mechanism import Mechanism
+from dpaudit.query import Array, Records
+from dpaudit.scope import Scope, central
+from mechanisms.losses import LeastSquares
+from mechanisms.srgd import baselines_catalogue as catalogue
+from mechanisms.srgd.baselines import (
+    AcceleratedDPSGD,
+    DPSGDOnePass,
+    DPSGDPoisson,
+)
+from mechanisms.srgd.localized import LocalizedAcceleratedDPSGD
+from mechanisms.srgd.online import DPFTRL, DPOnlineToBatch
+from mechanisms.srgd.phased_erm import PhasedERM
+from mechanisms.srgd.phased_sgd import PhasedSGD
+from mechanisms.srgd.problem import Problem
+
+ZERO_OUT, REPLACE_ONE, ADD_REMOVE = map(central, ("zero_out", "replace_one", "add_remove"))
+TINY = Fraction(1, 10**9)
+CATALOGUE = {m.name: m for m in vars(catalogue).values() if isinstance(m, Mechanism)}
+SUITES = {s.mechanism: s for s in audits.suites}
+HOSTILE = [1e300, -1e12, np.inf, np.nan]
+
+
+def problem(size: int = 24, **changes: Any) -> Problem:
+    """Least squares with room: neither the ball nor the clip acts unless a test asks for it."""
+    return replace(Problem(LeastSquares(), 2, size, radius=50.0, clip=1e6), **changes)
+
+
+def regression(blocks_of_equal_rows: int = 1, rows: int = 24) -> Array:
+    """Rows (x1, x2, target), the same in every block."""
+    rng = np.random.default_rng(0)
+    block = rng.uniform(-1, 1, size=(rows // blocks_of_equal_rows, 3))
+    return np.tile(block, (blocks_of_equal_rows, 1))
+
+
+def logistic_rows(n: int, seed: int = 0) -> Array:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, 2))
+    return np.column_stack([x, rng.random(n) < 0.6])
+
+
+def run(program: Any, rows: Array, scope: Scope = ZERO_OUT, seed: int = 0, trials: int = 1) -> Any:
+    sampler = Sampler(
+        program.declaration(scope),
+        scope,
+        Records(rows),
+        rng=np.random.default_rng(seed),
+        trials=trials,
+    )
+    return program.run(sampler)
+
+
+def least_squares_gradient(x: Array, rows: Array) -> Array:
+    """Of the mean of (x.w - y)^2, written out."""
+    return np.asarray(2 * (rows[:, :2] @ x - rows[:, 2]) @ rows[:, :2] / len(rows))
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "accelerated": lambda z=1, **p: AcceleratedDPSGD(problem(**p), 4, 8.0, z),
+    "one_pass": lambda z=1, **p: DPSGDOnePass(problem(**p), 4, 0.1, z),
+    "poisson": lambda z=1, **p: DPSGDPoisson(problem(**p), 4, Fraction(1, 2), 0.1, z),
+    "ftrl": lambda z=1, **p: DPFTRL(problem(**p), 4, 0.1, z),
+    "online": lambda z=1, **p: DPOnlineToBatch(problem(**p), 4, 0.02, z, clip=1e6),
+    "phased_sgd": lambda z=1, **p: PhasedSGD(problem(**p), 3, 0.1, 10.0, z),
+    "phased_erm": lambda z=1, **p: PhasedERM(problem(**p), 3, 0.1, 10.0, z),
+    "localized": lambda z=1, **p: LocalizedAcceleratedDPSGD(
+        problem(**p), 2, 3, Fraction(1, 2), 0.1, 10.0, z
+    ),
+}

@@ -1,0 +1,216 @@
+"""Ghost clipping against explicit per-record gradients, and the network's two starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpaudit.curator import Sampler
+from dpaudit.query import Array, ClippedMean, Records, clip_rows
+from dpaudit.scope import Adjacency, central
+from mechanisms.diff2.framework import Diff2
+from mechanisms.diff2.ghost import GhostClippedMean, is_ghost
+from mechanisms.diff2.noise import Noise
+from mechanisms.factors import Factors, clipped_sums, ghost_norms
+from mechanisms.losses import Logistic, SoftplusNetwork
+
+SCOPE = central("replace_one")
+NETWORK = SoftplusNetwork(hidden=4)
+FEATURES, TRIALS = 3, 5
+SIZE = NETWORK.dimension(FEATURES)
+
+
+def parameters(seed: int, scale: float = 1.0) -> Array:
+    return scale * np.random.default_rng(seed).normal(size=(TRIALS, SIZE))
+
+
+def rows(n: int = 30, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).uniform(-2, 2, (n, FEATURES + 1))
+
+
+def norms(gradients: Array) -> Array:
+    return np.asarray(np.linalg.norm(gradients, axis=-1))
+
+
+# --- norms ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 30.0])
+def test_ghost_norms_are_those_of_explicit_gradients(scale: float) -> None:
+    """To 1e-10, of gradients and of differences of two."""
+    x, y, data = parameters(1, scale), parameters(2, scale), rows()
+    one, other = NETWORK.factors(x, data), NETWORK.factors(y, data)
+    explicit = NETWORK.gradients(x, data)
+    np.testing.assert_allclose(ghost_norms(one), norms(explicit), rtol=1e-10)
+    difference = explicit - NETWORK.gradients(y, data)
+    np.testing.assert_allclose(ghost_norms(one - other), norms(difference), rtol=1e-10)
+
+
+def test_the_formula_of_the_norm() -> None:
+    """||delta||^2 (||x||^2 + 1) + ||e h||^2 + e^2, from the network's own parts."""
+    x, data = parameters(3), rows(6)
+    factors = NETWORK.factors(x, data)
+    squares = np.square(factors.left).sum(-1) * (np.square(data[:, :3]).sum(-1) + 1)
+    squares += np.square(factors.rest).sum(-1)
+    np.testing.assert_allclose(ghost_norms(factors) ** 2, squares, rtol=1e-12)
+    assert factors.left.shape == (TRIALS, 6, 4)
+    assert factors.rest.shape == (TRIALS, 6, 5)
+
+
+def test_norms_neither_overflow_nor_underflow() -> None:
+    for scale in (1e-180, 1e150):
+        left, right, rest = (np.full((1, 2, k), scale) for k in (4, 9, 1))
+        found = ghost_norms(Factors(left, np.ones((2, 9)), rest))
+        assert found == pytest.approx(scale * 37**0.5)
+        assert ghost_norms(Factors(rest, np.ones((2, 1)), right)) == pytest.approx(scale * 10**0.5)
+
+
+# --- clipped means -------------------------------------------------------------------------------
+
+
+def queries(radius: Any, weights: Any = None) -> tuple[ClippedMean, GhostClippedMean]:
+    x, y = parameters(1), parameters(2)
+
+    def per_record(values: Array) -> Array:
+        return NETWORK.gradients(x, values) - NETWORK.gradients(y, values)
+
+    ghost = GhostClippedMean(
+        per_record,
+        radius,
+        weights,
+        factors=lambda v: NETWORK.factors(x, v) - NETWORK.factors(y, v),
+        pack=NETWORK.pack,
+    )
+    return ClippedMean(per_record, radius, weights), ghost
+
+
+@pytest.mark.parametrize("radius", [0.0, 1e-6, 0.5, 1e9, np.array([0.0, 0.1, 1.0, 5.0, 1e9])])
+def test_the_clipped_mean_is_the_explicit_one(radius: Any) -> None:
+    weights = np.random.default_rng(4).uniform(0, 1, 30)
+    present = np.arange(30) % 7 != 0
+    for records in (Records(rows()), Records(rows(), present)):
+        for stated in (None, weights):
+            plain, ghost = queries(radius, stated)
+            expected, found = plain.value(records), ghost.value(records)
+            np.testing.assert_allclose(found, expected, atol=1e-12 * (1 + np.abs(expected).max()))
+            for adjacency in (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT):
+                one, two = (q.sensitivity(adjacency, 30) for q in (plain, ghost))
+                assert (one == two).all()
+
+
+def test_repeated_records_and_secret_batches() -> None:
+    data = np.repeat(rows(3), 10, axis=0)
+    plain, ghost = queries(0.5)
+    np.testing.assert_allclose(ghost.value(Records(data)), plain.value(Records(data)), atol=1e-13)
+    chosen = np.random.default_rng(0).random((TRIALS, 30)) < 0.3
+    records = Records(rows())
+    assert (ghost.value(records, chosen) == plain.value(records, chosen)).all()
+
+
+HOSTILE = {
+    "not a number": [np.nan] * 4,
+    "a feature not a number": [np.nan, 0.0, 0.0, 0.0],
+    "a target not a number": [0.0, 0.0, 0.0, np.nan],
+    "infinite": [np.inf, -np.inf, np.inf, 1.0],
+    "an infinite target": [0.0, 1.0, 0.0, np.inf],
+    "huge": [1e300, -1e300, 1e300, 1.0],
+    "a huge target": [1.0, 1.0, 1.0, 1e300],
+    "large": [1e6, -1e6, 1e6, -1e6],
+    "tiny": [1e-300, 1e-300, 1e-300, 1e-300],
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=list(HOSTILE))
+def test_hostile_records_move_the_mean_by_no_more_than_its_sensitivity(hostile: Any) -> None:
+    """And touch no other record: the rest of the mean is what it is with a row of zeros there."""
+    data = rows()
+    others = data.copy()
+    others[4] = hostile
+    for radius in (1e-3, 1.0):
+        plain, ghost = queries(radius)
+        moved = ghost.value(Records(others)) - ghost.value(Records(data))
+        assert np.isfinite(moved).all()
+        stated = ghost.sensitivity(Adjacency.REPLACE_ONE, 30)
+        assert (norms(moved) <= stated * (1 + 1e-9)).all()
+        expected = plain.value(Records(others))
+        if np.isfinite(NETWORK.gradients(parameters(1), others)).all() and max(hostile) < 1e100:
+            np.testing.assert_allclose(ghost.value(Records(others)), expected, atol=1e-9 * radius)
+        elif not np.isfinite(hostile).all():
+            np.testing.assert_allclose(ghost.value(Records(others)), expected, atol=1e-12)
+
+
+def test_rows_that_are_not_finite_count_as_zero() -> None:
+    factors = NETWORK.factors(parameters(1), np.full((2, 4), np.nan))
+    outer, rest = clipped_sums(factors, np.ones(2), 1.0)
+    assert not outer.any()
+    assert not rest.any()
+
+
+# --- in DIFF2 ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """The same network without factors: DIFF2 then makes a gradient per record."""
+
+    network: SoftplusNetwork = NETWORK
+
+    def dimension(self, features: int) -> int:
+        return self.network.dimension(features)
+
+    def initial(self, features: int, trials: int, seed: int) -> Array:
+        return self.network.initial(features, trials, seed)
+
+    def values(self, parameters: Any, records: Any) -> Array:
+        return self.network.values(parameters, records)
+
+    def gradients(self, parameters: Any, records: Any) -> Array:
+        return self.network.gradients(parameters, records)
+
+
+def last(loss: Any, data: Array) -> Array:
+    made = Diff2(loss, FEATURES, (15, 15), 20, 4, 0.5, 1.0, 0.05, Noise(0.05, 0.1), start_seed=2)
+    curator = Sampler(
+        made.declaration(SCOPE), SCOPE, Records(data), rng=np.random.default_rng(1), trials=TRIALS
+    )
+    return np.asarray(made.run(curator).last)
+
+
+def test_a_run_of_diff2_is_the_same_with_either() -> None:
+    assert is_ghost(NETWORK)
+    assert not is_ghost(Explicit())
+    assert not is_ghost(Logistic())
+    data = rows()
+    data[3] = np.nan
+    found = last(NETWORK, data)
+    np.testing.assert_allclose(found, last(Explicit(), data), atol=1e-10)
+    assert np.abs(found - NETWORK.initial(FEATURES, TRIALS, 2)).max() > 0.01
+
+
+def test_no_gradient_per_record_is_made() -> None:
+    """A run on all records asks for factors only."""
+
+    @dataclass(frozen=True)
+    class Refusing(SoftplusNetwork):
+        def gradients(self, parameters: Any, records: Any) -> Array:
+            raise AssertionError("a gradient per record")
+
+    assert np.isfinite(last(Refusing(hidden=4), rows())).all()
+
+
+# --- starts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("start", "power"), [("inverse_sqrt_fan_in", -0.5), ("sqrt_fan_in", 0.5)])
+def test_the_two_starts(start: Any, power: float) -> None:
+    """Uniform in plus or minus w^(-1/2), or as printed w^(1/2), w the inputs of the layer."""
+    network = SoftplusNetwork(hidden=50, start=start)
+    weights, bias, outer, shift = network.unpack(network.initial(9, 2, seed=3))
+    for values, width in ((weights, 9), (bias, 9), (outer, 50), (shift, 50)):
+        assert np.abs(values).max() <= width**power
+    assert np.abs(weights).max() > 0.97 * 9**power
+    assert np.abs(outer).max() > 0.9 * 50**power
+    assert clip_rows(weights, np.ones(2)).shape == weights.shape
