@@ -26,6 +26,7 @@ from mechanisms.losses import WorstCase
 DIMENSION = 5
 TRIALS = 20_000
 LOCAL_TRIALS = 3_000  # each draws secret batches, and costs more
+CLIENT_TRIALS = 10_000  # each clips records, and then clients
 
 
 def worst_case(program: Diff2, dimension: int = DIMENSION) -> Diff2:
@@ -86,15 +87,16 @@ def suite(mechanism: Mechanism) -> Suite:
     program = mechanism.program
     if not isinstance(program, Diff2):
         raise TypeError(f"{mechanism.name}: its program is no Diff2")
-    local = isinstance(program.routine, LocalDescent)
-    pair = opposed if local else neighbours
+    pair, trials = neighbours, TRIALS
     if by_client(mechanism.scope):
-        pair = client_neighbours
+        pair, trials = client_neighbours, CLIENT_TRIALS
+    elif isinstance(program.routine, LocalDescent):
+        pair, trials = opposed, LOCAL_TRIALS
     return Suite(
         mechanism=mechanism.name,
         program=worst_case(program),
         neighbours=pair(program.client_sizes),
-        trials=LOCAL_TRIALS if local else TRIALS,
+        trials=trials,
     )
 
 

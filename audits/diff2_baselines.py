@@ -1,4 +1,4 @@
-"""Audits of DP-SGD and DP-SRM: worst-case neighbours of replace_one, white box.
+"""Audits of DP-SGD, DP-SRM and SRN-SGD: worst-case neighbours of replace_one, white box.
 
 One record is s = +1 or -1 and all others are -1, on the loss that saturates every clip: the mean
 over a batch moves by its whole sensitivity if the batch holds the record.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from audits.diff2 import DIMENSION, opposed
+from audits.diff2 import DIMENSION, neighbours, opposed
 from dpaudit.audit.suite import Suite
 from mechanisms.diff2 import baselines as catalogue
 from mechanisms.diff2.baselines import DpSrm
+from mechanisms.diff2.srn import SrnSgd
 from mechanisms.losses import WorstCase
 
 TRIALS = 400  # each draws 50 batches of 500 of 16,150 records, thrice
+PREFIX_TRIALS = 10_000
 
 
 def worst_case(program: DpSrm, dimension: int = DIMENSION) -> DpSrm:
@@ -33,6 +35,21 @@ def suite(name: str, program: DpSrm) -> Suite:
     )
 
 
+def prefix_suite(name: str, program: SrnSgd) -> Suite:
+    """White-box audit under replace_one of a record in the first block, which most nodes hold.
+
+    All other records have zero gradient; a curvature far above C2 saturates the differences.
+    """
+    loss = WorstCase(size=DIMENSION, curvature=1e3 * program.difference_radius)
+    return Suite(
+        mechanism=name,
+        program=replace(program, loss=loss, features=0),
+        neighbours=neighbours((program.size,)),
+        trials=PREFIX_TRIALS,
+    )
+
+
 dp_sgd = suite("dp_sgd", catalogue.SGD)
 dp_srm = suite("dp_srm", catalogue.SRM)
-suites = [dp_sgd, dp_srm]
+srn_sgd = prefix_suite("srn_sgd", catalogue.SRN)
+suites = [dp_sgd, dp_srm, srn_sgd]

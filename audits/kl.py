@@ -22,7 +22,7 @@ from mechanisms.kl.schedule import KLSpiderSchedule
 from mechanisms.kl.spider import KLSpider
 from mechanisms.losses import WorstCase
 
-TRIALS = 4_000
+TRIALS = 3_000
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from audits.kl import REPLACED, turned_round, zeroed_out
+from audits.kl import REPLACED, turned_round
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.query import Array
@@ -82,15 +82,10 @@ def norm(program: GradientNormAtStart) -> GradientNormAtStart:
 adaptive_noisy_gd = _suite("adaptive_noisy_gd", steady(catalogue.CORRECTED))
 adaptive_noisy_gd_filter = _suite("adaptive_noisy_gd_filter", steady(catalogue.FILTERED))
 adaptive_noisy_gd_paper = _suite(
-    "adaptive_noisy_gd_paper", silent(catalogue.SIGNED), turned_round(30_000), MANY
-)
-adaptive_noisy_gd_paper_zero_out = _suite(
-    "adaptive_noisy_gd_paper_zero_out",
-    silent(catalogue.adaptive_noisy_gd_paper_zero_out.program),  # type: ignore[arg-type]
-    zeroed_out(100_000),
+    "adaptive_noisy_gd_paper", silent(catalogue.SIGNED), turned_round(100_000), MANY
 )
 adaptive_noisy_gd_paper_clipped = _suite(
-    "adaptive_noisy_gd_paper_clipped", silent(catalogue.CLIPPED), turned_round(30_000)
+    "adaptive_noisy_gd_paper_clipped", silent(catalogue.CLIPPED), turned_round(100_000)
 )
 select_stationary_iterate = _suite(
     "select_stationary_iterate", SelectStationaryIterate(steady(catalogue.CORRECTED))
@@ -104,7 +99,6 @@ suites = [
     adaptive_noisy_gd,
     adaptive_noisy_gd_filter,
     adaptive_noisy_gd_paper,
-    adaptive_noisy_gd_paper_zero_out,
     adaptive_noisy_gd_paper_clipped,
     select_stationary_iterate,
     select_noisy_argmin,

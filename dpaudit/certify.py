@@ -339,8 +339,13 @@ def _run_once(mechanism: Mechanism, attacked: Attacked | None, options: Options)
 
 
 def _verdict(verdict: Verdict, judged: Sequence[Judged]) -> Json:
-    reasons = [f"{j.claim.text} is {j.verdict.replace('_', ' ')}: {j.reason}" for j in judged]
+    reasons = list(map(_reason, judged))
     return {"status": str(verdict), "reasons": reasons, "margin": _margin(judged)}
+
+
+def _reason(one: Judged) -> str:
+    reading = f" ({one.claim.reading})" if one.claim.reading else ""
+    return f"{one.claim.text}{reading} is {one.verdict.replace('_', ' ')}: {one.reason}"
 
 
 def _margin(judged: Sequence[Judged]) -> str:

@@ -15,9 +15,26 @@ from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.kernels import Kernel, kernel_of
 from dpaudit.nodes import CorrelatedGaussian, Node
 from dpaudit.spending import Mask, Spending
-from dpaudit.uses import MAXIMUM_USES, PUBLIC_COIN, Run, label_of, limited, runs, sampling_numbers
+from dpaudit.uses import (
+    MAXIMUM_USES,
+    PUBLIC_COIN,
+    SAMPLINGS,
+    Run,
+    label_of,
+    limited,
+    runs,
+    sampling_numbers,
+)
 
-__all__ = ["PUBLIC_COIN", "Entitlements", "Grant", "Mask", "runs", "sampling_numbers"]
+__all__ = [
+    "PUBLIC_COIN",
+    "SAMPLINGS",
+    "Entitlements",
+    "Grant",
+    "Mask",
+    "runs",
+    "sampling_numbers",
+]
 
 Counts = NDArray[np.int64]
 
@@ -45,6 +62,13 @@ class Entitlement:
     def total(self) -> int:
         """Releases the declaration allows under this label."""
         return int(self.ends[-1])
+
+    @property
+    def declared_uses(self) -> int | None:
+        """Uses declared; None under a filter; those made, where answers cost nothing."""
+        if self.runs[0].under:
+            return None
+        return int(self.made.max()) if getattr(self.kernel, "endless", False) else self.total
 
     @property
     def each(self) -> int:
@@ -146,10 +170,7 @@ class Entitlements:
 
     def counts(self) -> Mapping[str, tuple[int | None, int, int]]:
         """Per label: declared uses (None under a filter), the fewest and most made by a trial."""
-        return {
-            e.label: (None if e.runs[0].under else e.total, int(e.made.min()), int(e.made.max()))
-            for e in self
-        }
+        return {e.label: (e.declared_uses, int(e.made.min()), int(e.made.max())) for e in self}
 
     def samplings(self) -> set[Node]:
         """The samplings of all labels that are released on secret batches of all records."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dpaudit.certificate import Json, load, save, surprises, validate
 from dpaudit.certify import Certified, Run
@@ -17,6 +17,8 @@ from dpaudit.errors import TRACEBACK, CertificateRejected, OutputNotWritable, de
 from dpaudit.files import write_atomically
 from dpaudit.kept import Files, files_of, holds, identity, remember
 from dpaudit.report import render_html, render_index
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -93,36 +95,45 @@ def certify_each(run: Run, out: Path) -> Iterator[Finished | Failed]:
     one that fails does not stop the others.
     Errors: OutputNotWritable.
     """
-    names = [order.mechanism.name for order in run.orders]
-    made_from = [identity(run, index) for index in range(len(names))]
     missing = []
-    for index, name in enumerate(names):
-        certificate = _kept(files_of(name, out), made_from[index])
-        if certificate is None:
+    for index in range(len(run.orders)):
+        found = _guarded(_find, run, index, out)
+        if found is None:
             missing.append(index)
         else:
-            yield _finished(run, index, certificate, out, kept=True)
+            yield found
     for index in missing:
-        try:
-            yield _make(run, index, out, made_from[index])
-        except OutputNotWritable:
+        yield _guarded(_make, run, index, out)
+
+
+def _guarded(
+    call: Callable[[Run, int, Path], Result], run: Run, index: int, out: Path
+) -> Result | Failed:
+    """What the call returns, or that it failed; errors: OutputNotWritable, which stops the run."""
+    try:
+        return call(run, index, out)
+    except OutputNotWritable:
+        raise
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
             raise
-        except Exception as error:
-            if os.environ.get(TRACEBACK):
-                raise
-            yield Failed(names[index], error)
+        return Failed(run.orders[index].mechanism.name, error)
 
 
-def _kept(files: Files, made_from: str) -> Json | None:
-    if not holds(files, made_from):
+def _find(run: Run, index: int, out: Path) -> Finished | None:
+    """What an earlier run made of the same, if it is as it was written and verifies."""
+    files = files_of(run.orders[index].mechanism.name, out)
+    if not holds(files, identity(run, index)):
         return None
     try:
-        return verified(files.certificate)[0]
+        certificate, _ = verified(files.certificate)
     except CertificateRejected:
         return None
+    return _finished(run, index, certificate, out, kept=True)
 
 
-def _make(run: Run, index: int, out: Path, made_from: str) -> Finished:
+def _make(run: Run, index: int, out: Path) -> Finished:
+    made_from = identity(run, index)
     result = run.certify(index)
     check(result.certificate)
     remember(_write(result, out), made_from)

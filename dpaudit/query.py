@@ -6,7 +6,7 @@ the declared noise.  ``Records`` is what a curator holds: it never leaves it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -189,8 +189,11 @@ class ClippedMean:
             members = np.flatnonzero(chosen[0])
             rows = self._clipped(records.values[members])
             return _total("n,tnd->td", weights[members], rows)
-        kinds = (np.flatnonzero((origin == k) & records.present) for k in range(len(values)))
-        totals = np.stack([_weighed(chosen, kind, weights, self.weights) for kind in kinds], axis=1)
+        kinds = [np.flatnonzero((origin == k) & records.present) for k in range(len(values))]
+        if self.weights is None and records.present.all():
+            totals = weights[0] * _members(chosen, kinds)
+        else:
+            totals = np.stack([chosen[:, kind] @ weights[kind] for kind in kinds], axis=1)
         return _total("tn,tnd->td", totals, self._clipped(values))
 
     @property
@@ -232,14 +235,20 @@ class ClippedMean:
             return np.where(np.isfinite(largest * MOST_RECORDS), factor * largest, np.inf)
 
 
-def _weighed(
-    chosen: NDArray[np.bool_], kind: NDArray[np.intp], weights: Array, stated: Array | None
-) -> Array:
-    """The total weight of a batch's records of one kind, shape (trials,)."""
-    members = chosen[:, kind]
-    if stated is None and len(kind):
-        return np.asarray(weights[kind[0]] * np.count_nonzero(members, axis=1))
-    return members @ weights[kind]
+def _members(chosen: NDArray[np.bool_], kinds: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
+    """How many records of each kind a batch holds, (trials, kinds); the kinds are all there are.
+
+    The largest kind holds what the others leave: copying its columns would be most of the work.
+    """
+    largest = int(np.argmax([len(kind) for kind in kinds]))
+    counts = [
+        np.zeros(len(chosen), dtype=np.intp)
+        if k == largest
+        else np.count_nonzero(chosen[:, kind], axis=1)
+        for k, kind in enumerate(kinds)
+    ]
+    counts[largest] = np.count_nonzero(chosen, axis=1) - sum(counts)
+    return np.stack(counts, axis=1)
 
 
 def _radius(radius: Any) -> Array:

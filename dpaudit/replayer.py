@@ -93,7 +93,7 @@ class Walk(Curator):
     @property
     def averaged(self) -> bool:
         """Whether the likelihood is an average over draws of latent coins."""
-        return self._sampled
+        return self._sampled or any(getattr(v.session, "averaged", False) for v in self.visits)
 
     def release(self, label: str, query: Query, **options: Any) -> Array:
         self._place = program_line()

@@ -39,8 +39,8 @@ def is_root(folder: Path) -> bool:
 
 
 def optional(root: Path) -> tuple[str, ...]:
-    """The packages that a root has and need not have."""
-    return (EXPERIMENTS,) if (root / EXPERIMENTS).is_dir() else ()
+    """The packages that a root has and need not have; a folder of that name alone is none."""
+    return (EXPERIMENTS,) if (root / EXPERIMENTS / "__init__.py").is_file() else ()
 
 
 def root_above(folder: Path) -> Path | None:

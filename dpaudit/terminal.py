@@ -27,6 +27,7 @@ STYLES = {
 }
 PLAIN_SECONDS = 5.0
 WIDTH = 180
+BARS = 8  # of more, the finished ones are not shown
 
 
 def _console() -> Console:
@@ -172,7 +173,8 @@ def _bars(console: Console) -> Iterator[Report]:
             if name not in tasks:
                 # What an earlier run stored is no part of this one's speed.
                 tasks[name] = p.add_task(f"attacking {name}", total=total, completed=done)
-            p.update(tasks[name], completed=done)
+            visible = done < total or len(tasks) <= BARS
+            p.update(tasks[name], completed=done, visible=visible)
 
         yield report
 

@@ -19,6 +19,7 @@ from dpaudit.nodes import (
     NonPrivate,
     Parallel,
     PoissonSampled,
+    ProposeTestRelease,
     Repeat,
     SampledWithoutReplacement,
 )
@@ -27,6 +28,7 @@ from dpaudit.spending import leaves_of
 MAXIMUM_RUNS = 1_000_000
 MAXIMUM_USES = 2**62
 PUBLIC_COIN = "public coin"
+SAMPLINGS = (PoissonSampled, SampledWithoutReplacement)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def runs(node: Node, part: int | None = None) -> Iterator[Run]:
     """
     if isinstance(node, NonPrivate):
         return
-    if isinstance(node, Leaf):
+    if isinstance(node, (Leaf, ProposeTestRelease)):
         yield Run(node, 1, part)
     elif isinstance(node, (Compose, Assuming, EventSlack)):
         for child in node.children:
@@ -140,7 +142,8 @@ def sampling_numbers(sampling: Any) -> tuple[float, ...]:
 
 def label_of(leaf: Node) -> str:
     """The label by which a run releases a leaf; errors: InvalidParameter without a usable one."""
-    label: Any = leaf.parameters.get("label")
+    named = leaf.release if isinstance(leaf, ProposeTestRelease) else leaf
+    label: Any = named.parameters.get("label")
     if not label:
         raise InvalidParameter(f"{leaf.head} has no label: a run needs one to release it by")
     if label == PUBLIC_COIN:

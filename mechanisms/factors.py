@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+# Sums of squares in between are exact to rounding, whatever their entries.
+SMALLEST_SQUARE, LARGEST_SQUARE = 1e-280, 1e280
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ class Factors:
 def ghost_norms(factors: Factors) -> Array:
     """The l2 norm of every gradient, (trials, n): sqrt(|left|^2 |right|^2 + |rest|^2).
 
-    Norms are taken after scaling by the largest entry, so that squares do not overflow.
+    Rows whose squares overflow or underflow are scaled by their largest entry first.
     """
     with np.errstate(all="ignore"):
         product = _norms(factors.left) * _norms(factors.right)
@@ -69,6 +71,16 @@ def clipped_sums(factors: Factors, weights: Array, radius: Any) -> tuple[Array, 
 
 
 def _norms(rows: Array) -> Array:
+    """Norms over the last axis; a row's own entries alone decide how it is computed."""
+    squares = np.einsum("...i,...i->...", rows, rows)
+    unsafe = ~((squares > SMALLEST_SQUARE) & (squares < LARGEST_SQUARE))
+    lengths = np.asarray(np.sqrt(squares))
+    if unsafe.any():
+        lengths[unsafe] = _scaled_norms(rows[unsafe])
+    return lengths
+
+
+def _scaled_norms(rows: Array) -> Array:
     largest = np.abs(rows).max(axis=-1, initial=0.0)
     scaled = rows / np.where(largest > 0, largest, 1.0)[..., None]
     return np.asarray(largest * np.sqrt(np.square(scaled).sum(axis=-1)))

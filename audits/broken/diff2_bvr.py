@@ -176,20 +176,31 @@ def _with(routine: type[LocalDescent], **changes: Any) -> Diff2:
 
 b18_fixed_batch = planted(
     "B18: one batch, known and holding the record, in all steps",
+    "conformance",
     "inspection",
     kernels=_batches(FixedBatch),
 )
 b18_secret_fixed_batch = planted(
-    "B18: one secret batch in all steps", "inspection", kernels=_batches(SecretFixedBatch)
+    "B18: one secret batch in all steps",
+    "conformance",
+    "inspection",
+    kernels=_batches(SecretFixedBatch),
 )
 b19_batch_of_a_round = planted(
-    "B19: one batch a round, in all its steps", "inspection", kernels=_batches(BatchOfARound)
+    "B19: one batch a round, in all its steps",
+    "conformance",
+    "inspection",
+    kernels=_batches(BatchOfARound),
 )
 b20_cyclic_partition = planted(
-    "B20: a partition in cycles, accounted as sampling", "inspection", kernels=_batches(CyclicBatch)
+    "B20: a partition in cycles, accounted as sampling",
+    "conformance",
+    "inspection",
+    kernels=_batches(CyclicBatch),
 )
 b25_poisson = planted(
     "B25: a Poisson batch over its realised size, accounted as without replacement",
+    "conformance",
     "inspection",
     program=_with(_RealisedMeans),
     kernels=_batches(PoissonBatch),
@@ -272,6 +283,7 @@ diff2_bvr_b22, b22_naive_amplification = _calibrated(
 )
 b23_half_noise = planted(
     "B23: half the standard deviation in local steps",
+    "conformance",
     "inspection",
     kernels={Gaussian: HalfLocalNoise},
 )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit import __version__
+from dpaudit.audit.batches import batch_noise, sampler_of, sampling_frequencies
 from dpaudit.audit.engine import Batch, plan, run_batches
 from dpaudit.audit.estimators import TestScores, TrainingScores
 from dpaudit.audit.residuals import Finding, check_residuals
@@ -56,7 +57,8 @@ class ReplayTask:
 
     def _run(self, batch: Batch, generator: np.random.Generator) -> dict[str, Any]:
         _, side, part, *_ = batch.key
-        sampler = Sampler(
+        make = sampler_of(self.declaration) if part == TRAINING else Sampler
+        sampler = make(
             self.declaration,
             self.scope,
             self.pair[side],
@@ -71,7 +73,8 @@ class ReplayTask:
             replay = replayer.inspect(sampler.transcript, own=side)
         except (Diverged, Undeclared) as error:
             return _row(batch.trials, np.full(batch.trials, np.nan), stopped=[stopped_at(error)])
-        kept = replay.residuals if part == TRAINING else {}
+        kept, drawn = batch_noise(sampler)
+        kept = {**kept, **replay.residuals} if part == TRAINING else {}
         return _row(
             batch.trials,
             # A program that releases nothing has one score for all trials.
@@ -79,6 +82,7 @@ class ReplayTask:
             attack=[replay.attack],
             violations=replay.violations,
             executed=unused_releases(sampler),
+            frequencies=drawn,
             labels=list(kept),
             lines=[replay.places[label] for label in kept],
             residuals=list(kept.values()),
@@ -98,6 +102,7 @@ def _row(
     stopped: Sequence[str] = (),
     violations: Sequence[str] = (),
     executed: Sequence[str] = (),
+    frequencies: Sequence[str] = (),
     labels: Sequence[str] = (),
     lines: Sequence[str] = (),
     residuals: Sequence[Array] = (),
@@ -108,6 +113,7 @@ def _row(
         "stopped": stopped,
         "violations": violations,
         "executed": executed,
+        "frequencies": frequencies,
         "labels": labels,
         "lines": lines,
     }
@@ -272,6 +278,9 @@ def _collect(
     findings = _deterministic(stopped, violations, executed)
     scores = {} if stopped else _scores(results)
     residuals = {} if stopped else _residuals(ordered)
+    batches = [] if stopped else sampling_frequencies(ordered, error / 2)
+    error -= error / 2 if batches else 0.0
+    findings += batches
     findings += _placed(check_residuals(residuals, error), ordered) if residuals else ()
     return Attacked(
         suite=suite,

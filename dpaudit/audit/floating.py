@@ -110,6 +110,10 @@ def _target(noise: Noise | Kernel | Node, scale: float) -> Target:
         return _target(kernel_of(noise)(noise, 1), scale)
     if not isinstance(noise, Kernel):
         return Target(noise, scale, scale)
+    if noise.memory:
+        raise InvalidParameter(
+            f"{type(noise).__name__}: its rounds share noise; probe the Gaussian that a round draws"
+        )
     step = float(getattr(noise.leaf, "sensitivity", 1))
     own = noise.multiplier(noise.leaf) * step
 

@@ -21,9 +21,10 @@ RANDOM_BITS = Assumption(
 )
 BOUNDED = Assumption(
     "bounded_queries",
-    "Every per-record vector is clipped to its public radius before it is averaged.",
+    "No query moves by more than the sensitivity that its noise is scaled to.",
     Status.ENFORCED,
-    "The query clips each row itself; rows that are not finite count as zero.",
+    "A clipped mean clips each row itself, and rows that are not finite count as zero; a query of "
+    "another kind is bounded by its construction, or lists what bounds it with the assumptions.",
 )
 EVIDENCE = {
     Status.DECLARED: "No audit was run.",

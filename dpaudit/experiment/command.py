@@ -17,6 +17,7 @@ from dpaudit.errors import DpauditError, InvalidParameter
 
 if TYPE_CHECKING:
     from dpaudit.experiment.model import Cell
+    from dpaudit.experiment.running import Order
 
 SECONDS = 5.0
 TICKS = 10**6
@@ -42,7 +43,7 @@ class _Progress:
 
 @click.command("experiment")
 @click.argument("names", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="Every experiment of the project.")
+@click.option("--all", "every", is_flag=True, help="Every experiment, and a README.md of all.")
 @click.option(
     "--size",
     type=click.Choice(["quick", "full"]),
@@ -83,6 +84,10 @@ def experiment_command(
     where one could not run: the others of the same command run all the same.
     """
     from dpaudit.experiment.found import load, named
+    from dpaudit.experiment.model import Size
+    from dpaudit.experiment.pages import index
+    from dpaudit.experiment.running import Order
+    from dpaudit.files import write_atomically
     from dpaudit.project import find_root
     from dpaudit.publish import writable
 
@@ -99,25 +104,24 @@ def experiment_command(
     made, code = [], 0
     for name in dict.fromkeys(names) or sorted(found):
         try:
-            made.append(_one(root, name, size, seed, jobs, out, as_json=as_json))
+            order = Order(root, name, Size(size), seed)
+            made.append(_one(order, jobs, out, as_json=as_json))
         except DpauditError as error:
             code = error.exit_code
             click.echo(f"dpaudit: {name}: {' '.join(str(error).split())}", err=True)
+    if every:
+        write_atomically(out / "README.md", index(made).encode())
     if as_json:
         click.echo(json.dumps(made, ensure_ascii=False, allow_nan=False))
     sys.exit(code or _exit_code([document["verdict"] for document in made]))
 
 
-def _one(
-    root: Path, name: str, size: str, seed: int, jobs: int, out: Path, *, as_json: bool
-) -> dict[str, Any]:
+def _one(order: Order, jobs: int, out: Path, *, as_json: bool) -> dict[str, Any]:
     from dpaudit.experiment import pages
     from dpaudit.experiment.found import load
-    from dpaudit.experiment.model import Size
-    from dpaudit.experiment.running import Order, run
+    from dpaudit.experiment.running import run
 
-    order = Order(root, name, Size(size), seed)
-    experiment = load(root)[name]
+    experiment = load(order.root)[order.name]
     results = run(order, jobs=jobs, store=out / ".experiments", progress=_Progress())
     findings = experiment.read(results)
     paths = [str(path) for path in pages.write(order, experiment, results, findings, out)]
@@ -145,4 +149,4 @@ def _list(found: Any, *, as_json: bool) -> None:
     for row in rows:
         click.echo(f"{row['name']:{width}}  {row['title']} ({row['source']})")
     if not rows:
-        click.echo("no experiments: add a module to experiments/", err=True)
+        click.echo("no experiments: add a module to experiments/, beside an __init__.py", err=True)

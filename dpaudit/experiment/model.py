@@ -180,7 +180,7 @@ class Table:
 class Series:
     """Points of a plot, joined by a line; ``style`` is a line of Matplotlib's, or "" for none.
 
-    ``error``: half the length of each point's bar.
+    ``marker``: "o" where points are marked, or "".  ``error``: half the length of a point's bar.
     """
 
     label: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,18 @@ def write(
     for path, text in zip(paths, content.values(), strict=True):
         write_atomically(path, text.encode())
     return paths
+
+
+def index(documents: Sequence[Mapping[str, Any]]) -> str:
+    """A page that links to the pages of all experiments of a run, with their verdicts."""
+    rows = ["# Experiments", "", "| experiment | what it shows | checks held | verdict |"]
+    rows += ["|---|---|---|---|"]
+    for made in documents:
+        held = sum(check["verdict"] == Status.HELD for check in made["checks"])
+        link = f"[{made['experiment']}]({made['experiment']}.md)"
+        share = f"{held} of {len(made['checks'])}"
+        rows.append(f"| {link} | {_escaped(made['title'])} | {share} | {made['verdict']} |")
+    return "\n".join(rows) + "\n"
 
 
 def lines(experiment: Experiment, findings: Findings) -> Iterator[str]:

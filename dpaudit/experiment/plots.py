@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = ("#0b4f9e", "#a8320a", "#1a7f37", "#8250df", "#9a6700", "#6b7280", "#bf3989", "#111111")
+MARKERS = "os^vDPX*"
 PANEL_INCHES = (5.2, 4.0)
+LEGEND_INCHES = 0.2  # of height, for a line of a legend below its axes
+INSIDE = 3  # series whose legend finds room inside
 ACROSS = 2
 
 
@@ -23,7 +26,8 @@ def svg(panels: tuple[Panel, ...]) -> str:
     down = -(-len(panels) // across)
     with drawing() as (figure, _):
         figure.clear()
-        figure.set_size_inches(PANEL_INCHES[0] * across, PANEL_INCHES[1] * down)
+        height = PANEL_INCHES[1] + max(map(_legend_height, panels))
+        figure.set_size_inches(PANEL_INCHES[0] * across, height * down)
         grid = figure.subplots(down, across, squeeze=False)
         for axes, panel in zip(grid.flat, panels, strict=False):
             _draw(axes, panel)
@@ -37,17 +41,23 @@ def svg(panels: tuple[Panel, ...]) -> str:
 
 def _draw(axes: Axes, panel: Panel) -> None:
     for index, series in enumerate(panel.series):
-        _series(axes, series, panel.scale, COLOURS[index % len(COLOURS)])
+        _series(axes, series, panel.scale, index)
     axes.set(xlabel=panel.x, ylabel=panel.y, title=panel.title)
     if panel.scale == "loglog":
         axes.set_xscale("log")
     if panel.scale in ("loglog", "semilogy"):
         axes.set_yscale("log")
     if axes.get_legend_handles_labels()[0]:
-        axes.legend()
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2}
+        axes.legend(**(below if len(panel.series) > INSIDE else {}))
 
 
-def _series(axes: Axes, series: Series, scale: str, colour: str) -> None:
+def _legend_height(panel: Panel) -> float:
+    count = len(panel.series)
+    return LEGEND_INCHES * -(-count // 2) if count > INSIDE else 0.0
+
+
+def _series(axes: Axes, series: Series, scale: str, index: int) -> None:
     points = [p for p in zip(series.x, series.y, _errors(series), strict=True) if _drawn(p, scale)]
     if not points:
         return
@@ -57,9 +67,9 @@ def _series(axes: Axes, series: Series, scale: str, colour: str) -> None:
         x,
         y,
         bars if any(bars) else None,
-        color=colour,
+        color=COLOURS[index % len(COLOURS)],
         linestyle=series.style or "none",
-        marker=series.marker,
+        marker=MARKERS[index % len(MARKERS)] if series.marker else "",
         markersize=4,
         label=series.label,
         capsize=2,

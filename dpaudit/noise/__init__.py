@@ -8,6 +8,7 @@ from typing import Any
 from dpaudit.nodes import Node, StableRelease
 from dpaudit.noise.choosing import ExponentialMechanismKernel
 from dpaudit.noise.correlated import CorrelatedGaussianKernel
+from dpaudit.noise.coupled import CoupledGaussianKernel, TestedReleaseKernel
 from dpaudit.noise.discrete import discrete_gaussian, discrete_laplace
 from dpaudit.noise.kernels import EXACT as EXACT_ADDITIVE
 from dpaudit.noise.kernels import (
@@ -22,6 +23,7 @@ from dpaudit.noise.stable import (
     StableReleaseKernel,
     TruncatedDiscreteLaplaceLaw,
 )
+from dpaudit.noise.threshold import AboveThresholdKernel
 
 EXACT: Mapping[type[Node], type[Any]] = {
     **EXACT_ADDITIVE,
@@ -30,7 +32,9 @@ EXACT: Mapping[type[Node], type[Any]] = {
 
 __all__ = [
     "EXACT",
+    "AboveThresholdKernel",
     "CorrelatedGaussianKernel",
+    "CoupledGaussianKernel",
     "DiscreteGaussianKernel",
     "DiscreteLaplaceKernel",
     "ExponentialMechanismKernel",
@@ -38,6 +42,7 @@ __all__ = [
     "GridLaplaceKernel",
     "GridStableReleaseKernel",
     "StableReleaseKernel",
+    "TestedReleaseKernel",
     "TruncatedDiscreteLaplaceLaw",
     "arithmetic_of",
     "discrete_gaussian",

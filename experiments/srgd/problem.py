@@ -1,4 +1,4 @@
-"""Synthetic logistic regression with a known population risk (spec: d = 10, ||w*|| = 1.5, R = 2).
+"""Synthetic logistic regression with a known population risk: p = 10, ||w*|| = 1.5, R = 2.
 
 Features are uniform on the unit sphere and labels logistic in w*, so that L = 1, M = 1/4 and w* is
 the minimiser of the population risk, inside the ball.
@@ -6,6 +6,7 @@ the minimiser of the population risk, inside the ball.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -114,11 +115,15 @@ def constants(preset: str, size: int, strategy: Factorisation) -> Constants:
 
 
 def _literal(size: int, strategy: Factorisation) -> Constants:
-    """The printed beta and batch size of Theorem 5.12, at the same guarantee as the presets."""
-    batch = int(size**0.5)
+    """The printed beta and batch size of Theorem 5.12, at the same guarantee as the presets.
+
+    c_M = M D / L = 1 has the diameter, which its proof needs, and the rest of beta the radius.
+    """
+    spread = SMOOTHNESS * 2  # times the radius: M D
     printed = theorem_5_12(
-        size, batch, EPSILON, DELTA, lipschitz=LIPSCHITZ, smoothness=SMOOTHNESS, radius=4
-    )
+        size, math.isqrt(size), EPSILON, DELTA,
+        lipschitz=LIPSCHITZ, smoothness=spread, radius=Fraction(RADIUS),
+    )  # fmt: skip
     rounds = printed.rounds
     multiplier = least_multiplier(EPSILON, DELTA, rounds, strategy)
     return noised(rounds, size // rounds, printed.beta, CLIP, multiplier)

@@ -33,7 +33,7 @@ RELEASES = Select(Gaussian(NORM, 1), Gaussian(GRADIENT, 1))
 class PrivateGradientNorm:
     """The l2 norm of a clipped mean, (trials, 1): it moves no further than the mean itself.
 
-    Source: the reverse triangle inequality; Menart et al., Algorithm 3, line 3.
+    Source: the reverse triangle inequality; Menart et al. 2023, Algorithm 3, line 3.
     """
 
     mean: ClippedMean
@@ -95,7 +95,7 @@ class AdaptiveNoisyGD:
     about), in mode filter the last iterate.
     Errors: InvalidParameter unless n sqrt(rho) > 4 and n sqrt(rho) / beta > e, or for numbers that
     are not positive.
-    Source: Menart et al., Algorithm 3 and Theorem 3, corrected; Whitehouse, Ramdas, Rogers, Wu
+    Source: Menart et al. 2023, Algorithm 3 and Theorem 3, corrected; Whitehouse, Ramdas, Rogers, Wu
     2023 for the filter.
     """
 
@@ -170,10 +170,12 @@ class AdaptiveNoisyGD:
         noisy = curator.release(NORM, query, on=now.on, noise_multiplier=norm_multiplier)[:, 0]
         sigma = np.where(now.on, self.gradient_noise(noisy), self.floor)
         now.norms.append(noisy)
-        now.on = curator.admits(GRADIENT, sigma / unit, on=now.on)
+        with np.errstate(over="ignore"):  # a norm that was drawn beyond float64's range
+            multipliers = sigma / unit
+        now.on = curator.admits(GRADIENT, multipliers, on=now.on)
         if not now.on.any():
             return
-        released = curator.release(GRADIENT, mean, on=now.on, noise_multiplier=sigma / unit)
+        released = curator.release(GRADIENT, mean, on=now.on, noise_multiplier=multipliers)
         now.spent = now.spent + np.where(now.on, self.charge(noisy, sigma, unit), 0.0)
         self._step(now, released)
 
@@ -215,7 +217,7 @@ class PrintedAdaptiveNoisyGD(AdaptiveNoisyGD):
     nothing; "absolute" or "clipped" at 0; "from_the_noise": the charge's first term is L0^2 /
     (n sigma_t)^2.  Declared is the least cap that the printed rule itself keeps.
     Errors: as AdaptiveNoisyGD, and for another reading.
-    Source: Menart et al., Algorithm 3, with a scalar noise on the norm and sums over j < t.
+    Source: Menart et al. 2023, Algorithm 3, with a scalar noise on the norm and sums over j < t.
     """
 
     reading: str = "signed"
@@ -265,7 +267,7 @@ class GradientNormAtStart:
     2 sqrt(rho) / n-zCDP under replace_one, where the paper charges sqrt(rho) / n; a quarter of that
     under zero_out.
     Errors: InvalidParameter for a budget that is not positive.
-    Source: Menart et al., Algorithm 3, line 3.
+    Source: Menart et al. 2023, Algorithm 3, line 3.
     """
 
     problem: KLProblem

@@ -33,7 +33,7 @@ def growth_lower(
 ) -> float:
     """tau^(-1/(tau-1)) (L0 sqrt(d) / (lam n eps))^(tau/(tau-1)), up to constants.
 
-    Source: Menart et al., Theorem 6.
+    Source: Menart et al. 2023, Theorem 6.
     """
     scale = _noise(lipschitz, dimension, size, epsilon) / condition.lam
     exponent = 1 / (condition.tau - 1)
@@ -46,7 +46,7 @@ def kl_lower(
     """(kappa / (kappa - 1))^(1 - kappa) (gamma L0 sqrt(d) / (n eps))^kappa, up to constants.
 
     Errors: InvalidParameter at kappa = 1.
-    Source: Menart et al., Corollary 1.
+    Source: Menart et al. 2023, Corollary 1.
     """
     scale = condition.gamma * _noise(lipschitz, dimension, size, epsilon)
     kappa = condition.kappa
@@ -58,7 +58,7 @@ def convex_lower(
 ) -> float:
     """L0 D min(sqrt(d) / (n eps), 1), up to constants.
 
-    Source: Menart et al., Theorem 7.
+    Source: Menart et al. 2023, Theorem 7.
     """
     share = min(_noise(1.0, dimension, size, epsilon), 1.0)
     return real(lipschitz, "lipschitz") * real(diameter, "diameter") * share
@@ -68,7 +68,7 @@ def one_dimensional_lower(kappa: float, size: int, epsilon: float, delta: float)
     """(1 / (n eps))^kappa / 4 for kappa >= 2, d = 1: an explicit constant.
 
     Errors: InvalidParameter unless 0 < epsilon <= log 2 and delta <= (1 - e^-eps) / 16.
-    Source: Menart et al., Theorem 8.
+    Source: Menart et al. 2023, Theorem 8.
     """
     if not 0 < real(epsilon, "epsilon") <= math.log(2):
         raise InvalidParameter(f"epsilon = {epsilon}: Theorem 8 needs at most log 2")

@@ -23,7 +23,7 @@ class KLCondition:
     """F(w) - min F <= gamma^kappa ||grad F(w)||^kappa, kappa in [1, 2] or above; PL is kappa = 2.
 
     Errors: InvalidParameter unless gamma > 0 and kappa >= 1 are finite.
-    Source: Menart et al., Definition 1.
+    Source: Menart et al. 2023, Definition 1.
     """
 
     gamma: float
@@ -58,7 +58,7 @@ class KLCondition:
         """A ball of this radius around the start holds a minimiser: kappa > 1.
 
         kappa / (kappa - 1) gamma F0^((kappa - 1) / kappa).
-        Source: Menart et al., Remark 1.
+        Source: Menart et al. 2023, Remark 1.
         """
         gap = real(starting_gap, "starting_gap")
         return float(self.growth_exponent * self.gamma * gap ** (1 / self.growth_exponent))
@@ -88,7 +88,7 @@ def kl_to_growth(condition: KLCondition) -> GrowthCondition:
     """lam = (kappa - 1) / (kappa gamma), tau = kappa / (kappa - 1): any KL function, kappa > 1.
 
     Errors: InvalidParameter at kappa = 1.
-    Source: Menart et al., Lemma 7.
+    Source: Menart et al. 2023, Lemma 7.
     """
     tau = condition.growth_exponent
     return GrowthCondition(1 / (tau * condition.gamma), tau)
@@ -97,7 +97,7 @@ def kl_to_growth(condition: KLCondition) -> GrowthCondition:
 def growth_to_kl(condition: GrowthCondition) -> KLCondition:
     """gamma = 1 / lam, kappa = tau / (tau - 1): *convex* functions only.
 
-    Source: Menart et al., Lemma 6.
+    Source: Menart et al. 2023, Lemma 6.
     """
     return KLCondition(1 / condition.lam, condition.tau / (condition.tau - 1))
 

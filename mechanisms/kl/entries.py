@@ -21,7 +21,7 @@ from mechanisms import randhie
 from mechanisms.kl.problem import KLProblem
 from mechanisms.losses import Logistic, mean_value
 
-PAPER = "Menart, Ullah, Arora, Bassily, Guzman (private optimization under the KL condition)"
+PAPER = "Menart, Ullah, Arora, Bassily, Guzman 2023"
 FEATURES, SIZE = 10, 16_150
 LIPSCHITZ, SMOOTHNESS = math.sqrt(10), 2.5
 RHO = Fraction(1, 2)

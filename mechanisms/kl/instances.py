@@ -21,7 +21,7 @@ class HuberLinear:
     """f(w; x) = <w, x> + lam H(w), H = ||w||^2 up to ||w|| = 4D, 8D ||w|| - 16 D^2 beyond.
 
     Convex, 2 lam smooth, and Lipschitz with ||x|| + 8 lam D.
-    Source: Menart et al., Theorem 7; the print has 4D ||w|| beyond, which is neither convex nor
+    Source: Menart et al. 2023, Theorem 7; the print has 4D ||w|| beyond, which is neither convex nor
     differentiable.
     """
 
@@ -86,7 +86,7 @@ def huber_fingerprint_instance(
     """N = min(ceil(sqrt(d) / eps), n) records of random signs L0 / sqrt(d), the others 0.
 
     lam = N L0 / (2 n D).  Random signs stand for a fingerprinting code.
-    Source: Menart et al., Theorem 7.
+    Source: Menart et al. 2023, Theorem 7.
     """
     whole(size, "size")
     whole(dimension, "dimension")
@@ -105,7 +105,7 @@ class TwoPointLoss:
     """On the line: f(w; +1) = a - w up to a, (w - a)^tau beyond; f(w; -1) its mirror image.
 
     1-Lipschitz and of (1, tau)-growth on |w| <= 1/e only (the print says on any ball, which fails).
-    Source: Menart et al., Theorem 8.
+    Source: Menart et al. 2023, Theorem 8.
     """
 
     offset: float
@@ -187,7 +187,7 @@ class TwoPointInstance:
 def two_point_growth_instance(size: int, epsilon: float, kappa: float) -> TwoPointInstance:
     """The instance with 1/epsilon differing records, rounded so that the signs come out whole.
 
-    Source: Menart et al., Theorem 8.
+    Source: Menart et al. 2023, Theorem 8.
     """
     wanted = max(1, round(1 / real(epsilon, "epsilon")))
     return TwoPointInstance(size, wanted + (whole(size, "size") + wanted) % 2, kappa)
@@ -197,7 +197,7 @@ def average_excess_lower(instance: TwoPointInstance, mu: float) -> float:
     """gap (1 - TV) / 2 <= the average over both data sets of E min(excess, gap), under mu-GDP.
 
     TV <= 2 Phi(m mu / 2) - 1 for m differing records (group privacy).
-    Source: Menart et al., Theorem 8 (Le Cam's two points); Dong, Roth, Su 2022 for groups.
+    Source: Menart et al. 2023, Theorem 8 (Le Cam's two points); Dong, Roth, Su 2022 for groups.
     """
     distance = 2 * float(ndtr(instance.differing * real(mu, "mu") / 2)) - 1
     return instance.gap * (1 - distance) / 2

@@ -30,7 +30,7 @@ def printed_steps(size: int, dimension: int, rho: Fraction, beta: float, rule: s
     """T = ceil(n^2 rho log^2(2/beta) / d), at least 1; without the logarithm for n2rho_over_d.
 
     Errors: InvalidParameter for another rule.
-    Source: Menart et al., Algorithm 4, line 1.
+    Source: Menart et al. 2023, Algorithm 4, line 1.
     """
     if rule not in STEP_RULES:
         raise InvalidParameter(f"step_rule = {rule!r}: expected {' or '.join(STEP_RULES)}")
@@ -49,7 +49,7 @@ class RegularizedNoisyGD:
     The noise is made for the T that is run: sigma^2 = 2 L0^2 (T - 1) / (n^2 rho) ("corrected",
     exactly rho-zCDP under replace_one) or 4 L0^2 T / (n^2 rho) ("paper", rho (T - 1) / (2 T)).
     Errors: InvalidParameter for Lw, rho or beta outside their domains, or unknown constants.
-    Source: Menart et al., Algorithm 4 and Theorem 9, with w_1 = w0, which the print omits.
+    Source: Menart et al. 2023, Algorithm 4 and Theorem 9, with w_1 = w0, which the print omits.
     """
 
     problem: KLProblem
@@ -136,7 +136,7 @@ class ProximalPointMethod:
     phi0 >= F0 returns the start, with no release.  Privacy holds for every kappa; the claimed rate
     is proved for kappa = 2 only (for kappa > 2 the printed induction has a gap).
     Errors: InvalidParameter for kappa below 2, Lw not positive, and whatever the solver refuses.
-    Source: Menart et al., Algorithm 2 and Theorem 2.
+    Source: Menart et al. 2023, Algorithm 2 and Theorem 2.
     """
 
     problem: KLProblem

@@ -24,7 +24,7 @@ class Constants:
     ``step`` (1/4) the length of a step.  ``steps_at_most`` caps the steps of a phase: the noise is
     then made for the steps that are left.
     Errors: InvalidParameter for one that is not positive.
-    Source: Menart et al., Algorithm 1.
+    Source: Menart et al. 2023, Algorithm 1.
     """
 
     contraction: float = 64.0
@@ -43,7 +43,7 @@ class Constants:
 
 PAPER = Constants()
 # No theorem: short phases that fit data of some thousand records.
-PRACTICAL = Constants(contraction=2.0, floor=1.0, steps_at_most=5)
+PRACTICAL = Constants(contraction=1.0, floor=1.0, steps_at_most=4)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class KLSpiderSchedule:
     Everything is public: F0, gamma, kappa, L0, L1 must not be computed from the records.
     Errors: InvalidParameter for kappa outside [1, 2], beta outside (0, 1), numbers that are not
     positive and finite, or absurdly many phases.
-    Source: Menart et al., Algorithm 1, lines 1 to 7; log(F0 / phi0) for its printed bracket.
+    Source: Menart et al. 2023, Algorithm 1, lines 1 to 7; log(F0 / phi0) for its printed bracket.
     """
 
     condition: KLCondition
@@ -94,11 +94,11 @@ class KLSpiderSchedule:
             raise InvalidParameter(f"KLSpiderSchedule.beta = {self.beta}: expected in (0, 1)")
         if isinstance(self.phases, str) and self.phases not in ("paper", "tight"):
             raise InvalidParameter(f"phases = {self.phases!r}: expected paper, tight or a count")
-        if not isinstance(self.phases, str):
-            whole(self.phases, "KLSpiderSchedule.phases")
-        if not self.vacuous and self.count > LARGEST_PHASES:
+        given = 0 if isinstance(self.phases, str) else whole(self.phases, "KLSpiderSchedule.phases")
+        if given > LARGEST_PHASES or (not self.vacuous and self.count > LARGEST_PHASES):
             raise InvalidParameter(
-                f"{self.count} phases, above {LARGEST_PHASES}: use other constants or phases="
+                f"{max(given, self.count)} phases, above {LARGEST_PHASES}: use other constants, or "
+                "another number of phases"
             )
 
     @property

@@ -63,7 +63,7 @@ def selection_epsilon(rho: Fraction, factor: int) -> Number:
 
     A score moves by ``factor`` L0 / n: epsilon / 2 times score over sensitivity is that weight.
     By bounded range it is epsilon^2 / 8-zCDP: rho / 2 under replace_one.
-    Source: Menart et al., Theorem 5; Cesar and Rogers 2021 for bounded range.
+    Source: Menart et al. 2023, Theorem 5; Cesar and Rogers 2021 for bounded range.
     """
     return factor * sqrt(rho)
 
@@ -123,7 +123,7 @@ class SelectStationaryIterate:
     ``method``: "exponential" (rho / 2 more under replace_one, by bounded range) or "noisy_argmin"
     (no more).
     Errors: InvalidParameter for another method.
-    Source: Menart et al., Theorem 5.
+    Source: Menart et al. 2023, Theorem 5.
     """
 
     descent: AdaptiveNoisyGD

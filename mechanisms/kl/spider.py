@@ -54,7 +54,7 @@ class SpiderNoise(Protocol):
 class PrintedNoise:
     """sigma^2 = L0^2 K / (n^2 rho), sigma_k^2 = Phi_k^(2/kappa) T_k K / (gamma^2 n^2 rho).
 
-    Source: Menart et al., Algorithm 1, lines 4 and 7.
+    Source: Menart et al. 2023, Algorithm 1, lines 4 and 7.
     """
 
     def anchor(self, schedule: KLSpiderSchedule, differences: int) -> Number:
@@ -109,7 +109,7 @@ class KLSpider:
     ceil(T_k) steps.  The last estimate of a full phase would never be used and is not queried.
     A vacuous schedule returns the start, declares no release and says so.
     Errors: InvalidParameter where problem and schedule disagree on n or L0.
-    Source: Menart et al., Algorithm 1, repaired: the next phase starts at the iterate that the
+    Source: Menart et al. 2023, Algorithm 1, repaired: the next phase starts at the iterate that the
     stopping rule certified (lines 10 and 17 print the one before), with ceil(T_k) steps.
     """
 
@@ -230,7 +230,7 @@ class PrintedKLSpider(KLSpider):
 
     The next phase starts at the iterate *before* the last update (line 17), which the stopping rule
     did not certify; w_{k,-1} is read as w_{k,0}.  The printed bound Phi_K on the excess fails.
-    Source: Menart et al., Algorithm 1, as printed.
+    Source: Menart et al. 2023, Algorithm 1, as printed.
     """
 
     noise: SpiderNoise = PrintedNoise()

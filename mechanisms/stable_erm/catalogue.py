@@ -195,15 +195,16 @@ def _localised(constants: Constants, kind: type[PhasedERM] | type[PhasedSCO]) ->
     erm = kind is PhasedERM
     users = LOCALISED_USERS if erm else 8 * (8 * constants.kappa + 2)
     problem = Problem(Quadratic(), Ball(1.0), users, 1, 1, 2.0, 1.0)
-    first = StronglyConvexOutputPerturbation(problem, HALF)
     beta = 1 / (2 * users**2)
+    rule = DeltaRule("tight", beta)
+    first = StronglyConvexOutputPerturbation(problem, HALF, rule)
     more = 0.0 if erm else sampling_distance(problem, beta)
     made = (StronglyConvexERM if erm else StronglyConvexSCO)(
-        first, kind(problem, constants, 1, 1.0), beta, more
+        first, kind(problem, constants, 1, 1.0, rule), beta, more
     )
     slope = (erm_weight(problem) if erm else sco_weight(problem)) / made.radius
     count = ROUNDS if erm else sco_phases(users, constants)
-    return type(made)(first, kind(problem, constants, count, slope), beta, more)
+    return type(made)(first, kind(problem, constants, count, slope, rule), beta, more)
 
 
 strongly_convex_erm = entry(

@@ -20,6 +20,7 @@ from dpaudit.query import Array
 from mechanisms.stable_erm.solver import Minimiser, Quadratic
 from mechanisms.stable_erm.stable import Enumeration, Flags, Found, Search, Statistic
 
+ROUNDING = 2.0**-48  # of a mean of n numbers, n times their size: far above what floats lose
 RULES = ("c1", "c1_sum", "c2", "c2c", "quadratic", "diameter")
 
 
@@ -27,19 +28,16 @@ RULES = ("c1", "c1_sum", "c2", "c2c", "quadratic", "diameter")
 class Measured:
     """What a certificate looks at, at f(x); arrays are (trials,) or (trials, users).
 
-    ``norms``: ||g_i - mean||; ``residual``: distance of the mean gradient from optimality.
+    ``norms``: ||g_i - mean||; ``residual``: distance of the mean gradient from optimality;
+    ``error``: how far any solve may be from its minimiser, rounding included.
     """
 
     minimiser: Minimiser
     points: Array
     norms: Array
     residual: Array
+    error: float
     users: int
-
-    @property
-    def largest(self) -> Array:
-        """gamma."""
-        return np.asarray(self.norms.max(axis=1))
 
 
 def measured(minimiser: Minimiser, users: Array) -> Measured:
@@ -48,12 +46,14 @@ def measured(minimiser: Minimiser, users: Array) -> Measured:
     pull = minimiser.pulled(users.shape[-1])
     gradients = minimiser.loss.gradients(points, users, pull, minimiser.domain)
     mean = gradients.mean(axis=1)
+    sizes = float(np.abs(users).max() + np.abs(points).max() + np.abs(pull.centre).max())
     drag = pull.column(points) * (points - pull.centre) + minimiser.loss.common(points)
     return Measured(
         minimiser,
         points,
         np.linalg.norm(gradients - mean[:, None], axis=-1),
         minimiser.domain.residual(points, mean + drag),
+        minimiser.loss.error + ROUNDING * len(users) * sizes,
         len(users),
     )
 
@@ -66,7 +66,8 @@ class GradientCertificate:
     gamma.  c2: gamma (1 + H r / (mu (n-r))) / (mu (n-r-1)), where every minimiser is interior.
     c2c: gamma (n/(n-r) + 2 H r / (mu (n-r))) / (mu (n-r-1)).  quadratic: gamma n / (mu (n-r)
     (n-r-1)).  diameter: 2 (r+1) gamma / (mu (n-r-1)), times sqrt(d) for the box it is held against.
-    Each is raised for the residual and the solver's error.
+    Each is raised for the residual and the solver's error, and norms for what these move a smooth
+    loss's gradients by.
     Errors: InvalidParameter for an unknown rule.
     Source: Ghazi et al. 2023, Lemma C.1 (c1); the other rules are ours (dpaudit 2026).
     """
@@ -82,25 +83,26 @@ class GradientCertificate:
         minimiser, loss = seen.minimiser, seen.minimiser.loss
         modulus, smoothness = minimiser.modulus, loss.smoothness
         off = seen.residual / modulus
-        gamma = seen.largest
-        if self.rule in ("c2", "c2c"):
-            if not math.isfinite(smoothness):
-                return np.full(len(gamma), np.inf)
-            gamma = gamma + 2 * smoothness * (off + loss.error)
+        smooth = math.isfinite(smoothness)
+        if (self.rule in ("c2", "c2c") and not smooth) or (
+            self.rule == "quadratic" and not isinstance(loss, Quadratic)
+        ):
+            return np.full(len(off), np.inf)
+        moved = 2 * smoothness * (off + seen.error) if smooth else np.zeros_like(off)
+        norms = seen.norms + moved[:, None]
+        gamma = norms.max(axis=1)
         bound = unit_of_radius(self.rule, gamma, modulus, smoothness, seen.users, kappa)
         if self.rule == "c1_sum":
-            bound = self._summed(seen, kappa)
+            bound = self._summed(seen, norms, kappa)
         if self.rule == "c2":
             bound = np.where(self._interior(seen, gamma, kappa), bound, np.inf)
-        if self.rule == "quadratic" and not isinstance(loss, Quadratic):
-            return np.full(len(gamma), np.inf)
         if self.rule == "diameter":
             bound = bound * math.sqrt(seen.points.shape[1])
-        return np.asarray(bound + 2 * off + 2 * loss.error)
+        return np.asarray(bound + 2 * off + 2 * seen.error)
 
-    def _summed(self, seen: Measured, kappa: int) -> Array:
+    def _summed(self, seen: Measured, norms: Array, kappa: int) -> Array:
         deleted = 4 * kappa
-        ranked = -np.sort(-seen.norms, axis=1)
+        ranked = -np.sort(-norms, axis=1)
         first = ranked[:, :deleted].sum(axis=1) / (seen.users - deleted)
         second = ranked[:, : deleted + 1].sum(axis=1) / (seen.users - deleted - 1)
         return np.asarray((first + second) / seen.minimiser.modulus)
@@ -123,6 +125,8 @@ def unit_of_radius(
     if left < 1:
         raise InvalidParameter(f"{n} users: kappa = {kappa} needs at least {deleted + 2}")
     step = np.asarray(gamma) / (modulus * np.asarray(left, dtype=np.float64))
+    if rule not in RULES:
+        raise InvalidParameter(f"rule = {rule!r}: expected one of {', '.join(RULES)}")
     if rule in ("c1", "c1_sum"):
         return np.asarray((2 * deleted + 1) * step)
     if rule == "diameter":

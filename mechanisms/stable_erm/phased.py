@@ -74,7 +74,7 @@ class Phases:
         twice = 2 * self.problem.lipschitz
         unit = self.rule.unit(self.problem, twice, weight, users, self.constants.kappa)
         made = statistic if self.make is None else self.make(statistic)
-        return StableQuery(made, self.search, unit, self.constants.kappa)
+        return StableQuery(made, self.search, unit, self.constants.kappa, users)
 
     def deviation(self, phase: int, users: int) -> float:
         """sigma of a phase, of each coordinate."""

@@ -10,12 +10,13 @@ import numpy as np
 from dpaudit.errors import InvalidParameter
 from dpaudit.query import Array
 from mechanisms.stable_erm.bounds import (
+    DELTA_RULES,
     Size,
     erm_deletion_sensitivity_bound,
     erm_population_distance_bound,
 )
 from mechanisms.stable_erm.calibration import Constants
-from mechanisms.stable_erm.certificate import unit_of_radius
+from mechanisms.stable_erm.certificate import RULES, unit_of_radius
 from mechanisms.stable_erm.domains import Domain
 from mechanisms.stable_erm.solver import Loss
 
@@ -62,12 +63,23 @@ class DeltaRule:
     ``rule``: line3, paper or tight at a Lipschitz constant and ``beta``; or c1, c2, c2c, quadratic,
     diameter at gradient radius ``gamma``.  ``slack`` leaves room for residuals and the solver's
     error.  A unit that is too small costs bottoms, never privacy.
+    Errors: InvalidParameter for an unknown rule, or numbers outside their domain.
     """
 
     rule: str = "tight"
     beta: float = 1e-3
     gamma: float = 0.0
     slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        Size(1, 1, self.beta)
+        for name in ("gamma", "slack"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InvalidParameter(f"DeltaRule.{name} = {value}: expected a finite number")
+        known = RULES if self.gamma else DELTA_RULES
+        if self.rule not in known:
+            raise InvalidParameter(f"rule = {self.rule!r}: expected one of {', '.join(known)}")
 
     def unit(
         self, problem: Problem, lipschitz: float, modulus: Array | float, users: int, kappa: int

@@ -43,6 +43,7 @@ class StableQuery:
     search: Search
     unit: Array | float
     kappa: int
+    users: int
     norm: Norm = field(default="l2", init=False)
 
     def __post_init__(self) -> None:
@@ -62,13 +63,16 @@ class StableQuery:
         """One unit; what a score and a vector may move by is said by the leaf's distance.
 
         Errors: InvalidParameter under another adjacency than replace_one: without a user one level
-        of stability less is left, and the score may jump; for a search that would never end.
+        of stability less is left, and the score may jump; for another number of users than was
+        declared; for a search that would never end.
         """
         if adjacency is not Adjacency.REPLACE_ONE:
             raise InvalidParameter(
                 f"a stable release under {adjacency}: its score is bounded under replace_one "
                 "only; put a null user in the place of an absent one"
             )
+        if size != self.users:
+            raise InvalidParameter(f"a stable release for {self.users} users was given {size}")
         if size >= 4 * self.kappa + 2:
             self.search.check(size, self.kappa)
         return np.array(self.unit)
@@ -142,7 +146,7 @@ class DeletionStableOutputPerturbation:
 
     def query(self) -> StableQuery:
         """Score and vector."""
-        return StableQuery(self.statistic, self.search, self.unit, self.constants.kappa)
+        return StableQuery(self.statistic, self.search, self.unit, self.constants.kappa, self.users)
 
     def run(self, curator: Curator) -> Array:
         """Run on a curator."""
@@ -192,7 +196,9 @@ class StronglyConvexOutputPerturbation:
         """Score and minimiser."""
         minimiser = Minimiser(self.problem.loss, self.problem.domain)
         statistic = minimiser if self.make is None else self.make(minimiser)
-        return StableQuery(statistic, self.search, self.unit, self.constants.kappa)
+        return StableQuery(
+            statistic, self.search, self.unit, self.constants.kappa, self.problem.users
+        )
 
     def run(self, curator: Curator) -> Array:
         return curator.release(RELEASE, self.query())

@@ -21,6 +21,7 @@ from mechanisms.stable_erm.domains import Box, Domain, Everywhere
 from mechanisms.stable_erm.stable import Flags, kept_means, user_means
 
 MOST_STEPS = 100_000
+MOST_NUMBERS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,11 +223,11 @@ class RidgeLogistic:
 
     def _kept_gradients(self, points: Array, items: Array, kept: Flags) -> Array:
         """Means over the kept users, (trials, subsets, d), one user's gradient after another."""
-        total = np.zeros_like(points)
-        if kept.all() and len(kept) == 1:
-            each = self._user_gradients(points, items)[:, 0]
-            total[:, 0] = np.add.accumulate(each, axis=1)[:, -1]
+        if points.size * items.size <= MOST_NUMBERS * points.shape[-1]:
+            each = np.where(kept[None, :, :, None], self._user_gradients(points, items), 0.0)
+            total = np.add.accumulate(each, axis=2)[:, :, -1] + 0.0
         else:
+            total = np.zeros_like(points)
             for i in range(len(items)):
                 mine = self._user_gradients(points, items[i : i + 1])[:, :, 0]
                 total += np.where(kept[None, :, i, None], mine, 0.0)

@@ -101,6 +101,9 @@ def test_one_that_cannot_run_leaves_the_others(dpaudit: Invoke, experiments: Pat
     (experiments / "experiments" / "broken.py").write_text(text)
     result = dpaudit("experiment", "--all", "--quick", "--json", code=2)
     assert [made["experiment"] for made in json.loads(result.stdout)] == ["held"]
+    page = Path("reports/experiments/README.md").read_text()
+    assert "| [held](held.md) | Title of held | 1 of 1 | held |" in page
+    assert "broken" not in page
     assert "dpaudit: broken: broken: n=0 v=0.5: drawn: expected a number" in result.stderr
 
 

@@ -7,13 +7,16 @@ is inconclusive, beyond it missed, which a value on the band's edge is in 2.3% o
 
 from __future__ import annotations
 
+import importlib
 import math
+import pkgutil
 from fractions import Fraction
 
 import pytest
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
+import experiments
 from dpaudit.experiment.model import Experiment, Findings, Result, Results, Size, Status, judge
 from dpaudit.experiment.pages import lines
 from dpaudit.experiment.plots import svg
@@ -68,9 +71,17 @@ def test_all_of_every_grid(experiment: Experiment) -> None:
     assert_held(experiment, findings(experiment, Size.FULL))
 
 
+def test_the_list_is_that_of_the_package() -> None:
+    found: set[str] = set()
+    for place in pkgutil.walk_packages(experiments.__path__, "experiments."):
+        module = importlib.import_module(place.name)
+        found |= {v.name for v in vars(module).values() if isinstance(v, Experiment)}
+    assert found == {e.name for e in EXPERIMENTS}
+
+
 @pytest.mark.parametrize("rounds", [1, 7, 36])
 def test_noise_scales_with_the_gaussian_curve(rounds: int) -> None:
-    """Acceptance 11: halving epsilon scales sigma by mu(eps)/mu(eps/2), roots of the exact curve."""
+    """Acceptance 11: halving epsilon scales sigma by mu(eps)/mu(eps/2), roots of the curve."""
     for epsilon in (0.5, 1.0, 4.0):
         wide, narrow = (
             float(sqrt_multiplier(e, rounds)) for e in (Fraction(epsilon), Fraction(epsilon) / 2)

@@ -51,7 +51,7 @@ def asked(
     return divergence(own, sides[0], sides[1], target_of(claim), TEST, error)
 
 
-def tested(mechanism: Any, found: Divergence, seed: int, size: int = TEST) -> TestScores:
+def judged(mechanism: Any, found: Divergence, seed: int, size: int = TEST) -> TestScores:
     rng = np.random.default_rng([seed, 1])
     sides = [drawn(mechanism, data, rng, size, TestDraws) for data in (0.0, 1.0)]
     return TestScores(*(scores_of(found.score, side, 10**6) for side in sides))
@@ -70,17 +70,17 @@ def tested(mechanism: Any, found: Divergence, seed: int, size: int = TEST) -> Te
     ],
 )
 def test_true_claims_are_refuted_no_more_often_than_stated(mechanism: Any, claim: Node) -> None:
-    """60 runs at a true claim, at error 0.1 each: 17 refutations or more have chance 2e-4."""
+    """30 runs at a true claim, at error 0.1 each: 12 refutations or more have chance 3e-5."""
     refuted = wrong = 0
-    for seed in range(60):
+    for seed in range(30):
         found = asked(mechanism, claim, seed)
         if found is not None:
-            test = tested(mechanism, found, seed)
+            test = judged(mechanism, found, seed)
             claimed = target_of(claim).claimed
             refuted += found.p_value(test, claimed) <= 0.1
             wrong += found.lower(test, 0.1) > claimed
-    assert refuted <= 16
-    assert wrong <= 16
+    assert refuted <= 11
+    assert wrong <= 11
 
 
 def test_scores_and_bets_do_not_look_at_test_draws() -> None:
@@ -97,7 +97,7 @@ def test_scores_and_bets_do_not_look_at_test_draws() -> None:
 def test_a_p_value_and_a_lower_bound_say_the_same() -> None:
     found = asked(gaussian(1.0), ZCDP(0.3), 3)
     assert found is not None
-    test = tested(gaussian(1.0), found, 3)
+    test = judged(gaussian(1.0), found, 3)
     for error in (0.05, 1e-4):
         bound = renyi_lower(test, found.witness, error)
         assert bound > 0.2
@@ -114,13 +114,13 @@ def test_a_claim_is_a_number(claimed: float) -> None:
     found = asked(gaussian(1.0), ZCDP(0.3), 3)
     assert found is not None
     with pytest.raises(InvalidParameter, match="claimed"):
-        renyi_p_value(tested(gaussian(1.0), found, 3), found.witness, claimed)
+        renyi_p_value(judged(gaussian(1.0), found, 3), found.witness, claimed)
 
 
 def test_a_share_of_the_error_is_paid_for() -> None:
     found = asked(gaussian(1.0), ZCDP(0.3), 3)
     assert found is not None
-    mean = Asked(found, tested(gaussian(1.0), found, 3))
+    mean = Asked(found, judged(gaussian(1.0), found, 3))
     assert mean.weighted_p(0.4) == found.p_value(mean.test, 0.4) / SHARE
     assert mean.lower(0.05) == found.lower(mean.test, 0.05 * SHARE)
     assert mean.lower(0.05) < found.lower(mean.test, 0.05)
@@ -141,12 +141,12 @@ def test_what_promises_nothing_is_not_asked() -> None:
     assert asked(gaussian(0.01), ZCDP(0.5), 1) is None
 
 
-@pytest.mark.parametrize(("mechanism", "least"), [(gaussian(1.0), 0.4), (several, 0.36)])
-def test_nearly_all_of_rho_is_shown(mechanism: Any, least: float) -> None:
-    """Of 0.5, at 95%, by 20,000 draws a side."""
+@pytest.mark.parametrize(("mechanism", "least"), [(gaussian(1.0), 0.38), (several, 0.32)])
+def test_most_of_rho_is_shown(mechanism: Any, least: float) -> None:
+    """Of 0.5, at 95%, by 1,000 draws a side to fit the score and 20,000 to test it."""
     found = asked(mechanism, ZCDP(0.45), 5)
     assert found is not None
-    bound = found.lower(tested(mechanism, found, 5, 20_000), 0.05)
+    bound = found.lower(judged(mechanism, found, 5, 20_000), 0.05)
     assert least < bound < 0.5
 
 
@@ -155,7 +155,7 @@ def test_an_own_score_of_any_scale_is_calibrated() -> None:
     found = asked(gaussian(1.0), ZCDP(0.4), 7, own)
     assert found is not None
     assert "the score <lambda>" in found.score.words
-    assert 0.38 < found.lower(tested(gaussian(1.0), found, 7, 20_000), 0.05) < 0.5
+    assert 0.38 < found.lower(judged(gaussian(1.0), found, 7, 20_000), 0.05) < 0.5
 
 
 def test_a_claim_that_no_single_event_refutes() -> None:

@@ -158,14 +158,15 @@ def test_what_low_bits_would_refute_is_a_note_without_a_verdict() -> None:
     def plain(data: float, rng: Generator, size: int) -> Any:
         return data + rng.laplace(0, 1, size)
 
-    noted, rounded = audit(plain, PureDP(1.05)), audit(laplace(1.0), PureDP(1.05))
+    many: dict[str, Any] = {"claim": PureDP(1.05), "trials": 40_000}
+    noted, rounded = audit(plain, **many), audit(laplace(1.0), **many)
     assert noted.findings == (Finding.LOW_BITS,)
     assert noted.verdict is rounded.verdict is Verdict.INCONCLUSIVE
     assert "this verdict does not read them, attack='bits'" in str(noted)
     assert noted.to_json()["findings"].keys() == {"low_bits"}
     assert noted.p_value == 1
     assert rounded.findings == ()
-    assert audit(plain, PureDP(1.05), attack=lambda x: -x).findings == ()
+    assert audit(plain, **many, attack=lambda x: -x).findings == ()
 
 
 def test_low_bits_are_not_noted_where_they_show_nothing() -> None:

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from dpaudit.account import account
+from dpaudit.audit.floating import audit_arithmetic
 from dpaudit.curator import Curator, Tracer
 from dpaudit.errors import InvalidParameter, Undeclared
 from dpaudit.nodes import (
@@ -386,3 +387,8 @@ def test_sums_without_noise_give_the_data_set_away() -> None:
         made = sampled(program, pair[own], ZERO_OUT, seed=1, trials=3, kernels=wrong)
         scores = replayer(program, pair, ZERO_OUT).scores(made.transcript)
         assert (scores == sign * np.inf).all()
+
+
+def test_the_floating_point_probe_takes_no_kernel_with_a_memory() -> None:
+    with pytest.raises(InvalidParameter, match="CorrelatedGaussianKernel: its rounds share noise"):
+        audit_arithmetic(noise())

@@ -217,6 +217,13 @@ def test_a_root_need_not_have_experiments(scratch: Path) -> None:
     assert load(scratch) == {}
 
 
+@pytest.mark.usefixtures("unserved")
+def test_a_folder_of_that_name_is_no_package(scratch: Path) -> None:
+    (scratch / "experiments").mkdir()
+    (scratch / "experiments" / "notes.py").write_text("raise SystemExit")
+    assert load(scratch) == {}
+
+
 def test_two_experiments_of_one_name_are_refused(project: Path) -> None:
     (project / "experiments" / "twice.py").write_text(PLAIN)
     with pytest.raises(UnknownTarget, match="'tried'"):
@@ -294,6 +301,13 @@ def test_seeds_have_128_bits(seed: int, tmp_path: Path) -> None:
 def test_names_are_words() -> None:
     with pytest.raises(InvalidParameter, match="snake_case"):
         Experiment("../up", "", "", lambda size: [], lambda cell, rng: {}, lambda results: FOUND)
+
+
+def test_the_example_of_the_docs_runs(project: Path, checkout: Path) -> None:
+    page = (checkout / "docs" / "utility.md").read_text()
+    write(project, page.split("```python\n")[1].split("```")[0])
+    results = run(Order(project, "mean_error", Size.QUICK))
+    assert judge(load(project)["mean_error"].read(results).checks) is Status.HELD
 
 
 # --- pages and plots -----------------------------------------------------------------------------

@@ -64,6 +64,13 @@ def test_a_page_shows_all_readings_of_a_claim(caption: str) -> None:
     assert all(word in row for word, row in zip(words, rows, strict=True))
 
 
+def test_the_reasons_of_a_verdict_name_the_reading() -> None:
+    reasons = certificate()["predicate"]["verdict"]["reasons"]
+    assert reasons[1].startswith("GDP(mu=0.4) (log is binary) is refuted: ")
+    text = Outline(render_html(certificate())).text
+    assert all(reason in text for reason in reasons)
+
+
 def test_a_claim_that_is_not_proved_says_why() -> None:
     rows = cells(render_html(certificate()), "Claims, accounted upper bounds")
     assert "0.5 > 0.4, and the bound is attained" in rows[1]

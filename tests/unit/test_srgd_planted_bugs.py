@@ -44,17 +44,42 @@ SUITES = {name: value for name, value in FOUND.items() if isinstance(value, Suit
 MECHANISMS = {m.name: m for m in FOUND.values() if isinstance(m, Mechanism)}
 PLANTED = [name for name, suite in SUITES.items() if suite.caught_by]
 TWINS = [name for name in SUITES if name not in PLANTED]
-TREE = strategy_matrix(Factorisation.TREE, srgd.ROUNDS)
-PREFIXES = np.tri(srgd.ROUNDS)
-LEVELS = 5**0.5
 
 
-def white(noise: Array) -> float:
-    """mu of prefix sums, moved by 1 from round 0 on, whose noise is ``noise`` times sqrt(5)."""
-    moved = np.ones(srgd.ROUNDS) / LEVELS
-    return float(np.sqrt(moved @ np.linalg.solve(noise @ noise.T, moved)))
+@dataclass(frozen=True)
+class Worth:
+    """mu of the bugs in so many rounds of the tree, with the noise that makes mu = 1."""
+
+    rounds: int
+
+    @property
+    def tree(self) -> Array:
+        return strategy_matrix(Factorisation.TREE, self.rounds)
+
+    @property
+    def levels(self) -> float:
+        return float(np.sqrt(self.rounds.bit_length()))
+
+    def white(self, variances: Any) -> float:
+        """Prefix sums moved from round 0 on, with independent noise of so many nodes each."""
+        return float(np.sqrt((1 / np.asarray(variances)).sum()) / self.levels)
+
+    def nodes(self) -> list[int]:
+        return [t.bit_count() for t in range(1, self.rounds + 1)]
+
+    def flipped(self) -> float:
+        norms = np.linalg.norm(self.tree, axis=0)
+        return float(max((2 * t + 1) * norm for t, norm in enumerate(norms)) / self.levels)
+
+    def shifted(self) -> float:
+        apart = np.linalg.norm(np.diff(self.tree, axis=1), axis=0)
+        return float(max((t + 1) * norm for t, norm in enumerate(apart)) / self.levels)
+
+    def twice(self, apart: int = 1) -> float:
+        return float(np.linalg.norm(self.tree[:, 0] + self.tree[:, apart])) / self.levels
 
 
+WORTH = Worth(srgd.ROUNDS)
 # mu of what is really run, from the matrices; infinite where something comes without noise.
 TRUE = {
     "twin": 1.0,
@@ -62,26 +87,22 @@ TRUE = {
     "b1_printed_sigma": 2.5**0.5,
     "b2_levels_ignored": 5**0.5,
     "b3_a_level_too_few": 1.25**0.5,
-    "b4_each_gradient_clipped": max(
-        (2 * t + 1) * np.linalg.norm(TREE[:, t]) / LEVELS for t in range(srgd.ROUNDS)
-    ),
+    "b4_each_gradient_clipped": WORTH.flipped(),
     "b5_clipped_after_averaging": 2.0 * srgd.BATCH,
     "b6_unclipped": 10.0,
     "b7_zero_out_constant": 2.0,
-    "b8_fresh_tree": white(np.diag(np.sqrt([t.bit_count() for t in range(1, 17)]))),
+    "b8_fresh_tree": WORTH.white(WORTH.nodes()),
     "b9_one_vector": math.inf,
     "b10_two_releases": 2**0.5,
     "b10_two_trees": 2**0.5,
     "b11_weighted_once": math.inf,
     "b12_unnoised_step": math.inf,
     "b12_stops_early": math.inf,
-    "b13_previous_batch": max(
-        (t + 1) * np.linalg.norm(TREE[:, t] - TREE[:, t + 1]) / LEVELS for t in range(15)
-    ),
-    "b14_overlapping": float(np.linalg.norm(TREE[:, 0] + TREE[:, 1])) / LEVELS,
-    "b14_declared_overlap": float(np.linalg.norm(TREE[:, 0] + TREE[:, 1])) / LEVELS,
+    "b13_previous_batch": WORTH.shifted(),
+    "b14_overlapping": WORTH.twice(),
+    "b14_declared_overlap": WORTH.twice(),
     "b15_divided_by_present": 2.0,
-    "b16_one_node_each": white(np.eye(srgd.ROUNDS)),
+    "b16_one_node_each": WORTH.white(np.ones(srgd.ROUNDS)),
     "b17_runs_on": 1.2**0.5,
     "b17_tree_for_half": 1.2**0.5,
     "b18_squared_deviation": 12 / 5**0.5,
@@ -176,6 +197,14 @@ def test_the_table_names_known_catches_only_and_every_number() -> None:
 def test_what_the_bugs_are_worth_is_what_was_computed_elsewhere(name: str, mu: float) -> None:
     """The table of planted bugs of the audit plan, T = 16."""
     assert TRUE[name] == pytest.approx(mu, rel=2e-3)
+
+
+def test_what_the_bugs_are_worth_in_a_hundred_rounds() -> None:
+    """The plan's other column; the canary of a batch in two rounds sits in 0 and 1, or 0 and 50."""
+    many = Worth(100)
+    found = [many.flipped(), many.white(many.nodes()), many.shifted(), many.white(np.ones(100))]
+    assert found == pytest.approx([136, 2.316, 72.57, 3.780], rel=3e-3)
+    assert [many.twice(), many.twice(50)] == pytest.approx([1.890, 1.363], rel=1e-3)
 
 
 @pytest.mark.parametrize("name", [n for n in PLANTED if "accountant" in SUITES[n].caught_by])

@@ -1,0 +1,502 @@
+"""Planted bugs under the KL condition, at four places: query, sampler kernel, program, declaration.
+
+Numbers B1 to B19 are those of the project's audit plan for this paper.  Benches: KL-Spider with 3
+phases of up to 3 steps on 500 records, the strongly convex solver with 10 steps on 50, adaptive
+descent on 1,000, a selection among 4 public points; rho = 1 everywhere.  ``*_twin`` are the same
+audits of the correct implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from audits.kl import spider, turned_round
+from audits.kl_adaptive import Pulled, pulled
+from dpaudit.arithmetic import Number, sqrt
+from dpaudit.audit.suite import Suite
+from dpaudit.claim import Claim
+from dpaudit.curator import Curator, Program
+from dpaudit.kernels import GaussianKernel, Generator
+from dpaudit.mechanism import Mechanism, Setting
+from dpaudit.nodes import GDP, ZCDP, ExponentialMechanism, Filter, Gaussian, Node
+from dpaudit.noise import ExponentialMechanismKernel
+from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.scope import Adjacency, Scope, central
+from mechanisms.kl.adaptive import (
+    GRADIENT,
+    NORM,
+    RELEASES,
+    AdaptiveNoisyGD,
+    PrintedAdaptiveNoisyGD,
+    PrivateGradientNorm,
+)
+from mechanisms.kl.condition import KLCondition
+from mechanisms.kl.problem import KLProblem
+from mechanisms.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
+from mechanisms.kl.schedule import Constants, KLSpiderSchedule, Phase
+from mechanisms.kl.select import SELECT, exponential_choice, selection_epsilon
+from mechanisms.kl.spider import KLSpider, Plan, PrintedNoise
+
+RHO = Fraction(1)
+REPLACE_ONE = central("replace_one")
+SETTING = Setting(
+    controller="the test bench",
+    unit_entity="record",
+    unit_bound="one row",
+    covered=("noisy releases",),
+)
+CLAIMS = (
+    Claim(ZCDP(RHO), by="the theorem"),
+    Claim(GDP(sqrt(2 * RHO)), by="the same noise, exactly composed"),
+)
+
+
+def mechanism(name: str, program: Program, claims: tuple[Claim, ...] = CLAIMS) -> Mechanism:
+    """A mechanism in the setting above."""
+    source = "Menart et al. 2023, Algorithms 1 to 4; wrong on purpose unless it says correct"
+    return Mechanism(name, name.replace("_", " "), source, program, REPLACE_ONE, claims, SETTING)
+
+
+def planted(bug: str, of: Mechanism, *caught_by: str, **parts: Any) -> Suite:
+    """An audit of a declaration with one wrong part; the mechanism's own program by default."""
+    program: Any = parts.pop("program", of.program)
+    size = getattr(program, "problem", SPIDER_BENCH.problem).size
+    return Suite(
+        of.name, program, turned_round(size), trials=2_000, caught_by=caught_by, bug=bug, **parts
+    )
+
+
+def _parts(program: Any) -> dict[str, Any]:
+    """The fields of a dataclass, for a class of the same fields."""
+    return {f.name: getattr(program, f.name) for f in fields(program)}
+
+
+# --- the benches ---------------------------------------------------------------------------------
+
+SCHEDULE = KLSpiderSchedule(
+    KLCondition(gamma=1.0, kappa=1.5),
+    dimension=3,
+    size=500,
+    rho=RHO,
+    beta=0.05,
+    starting_gap=1.0,
+    lipschitz=1.0,
+    smoothness=1.0,
+    constants=Constants(contraction=1.0, floor=0.5, steps_at_most=3),
+    phases=3,
+)
+LINEAR = KLProblem(Pulled(2, 1.0), 0, 50, 1.0)
+SPIDER_BENCH = spider(KLSpider(replace(LINEAR, size=500), SCHEDULE))
+SOLVER_BENCH = RegularizedNoisyGD(LINEAR, RHO, 0.05, weak_convexity=1.0, max_steps=10)
+ADAPTIVE_BENCH = AdaptiveNoisyGD(pulled(replace(LINEAR, size=1_000), 20, 0.03), RHO, 0.05, 1.0)
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Chooses one of four public points by the gradient norms there."""
+
+    problem: KLProblem
+    factor: Number = Fraction(1)
+
+    def declaration(self, scope: Scope) -> Node:
+        return ExponentialMechanism(SELECT, self.factor * selection_epsilon(RHO, 2))
+
+    def run(self, curator: Curator) -> Array:
+        points = [np.full((curator.trials, 1), float(k)) for k in range(4)]
+        return exponential_choice(curator, self.problem, points)
+
+
+@dataclass(frozen=True)
+class Opposed:
+    """On the line: a canary has slope s at even points and -s at odd ones, bystanders 1/2."""
+
+    def dimension(self, features: int) -> int:
+        return 1
+
+    def initial(self, features: int, trials: int, seed: int) -> Array:
+        return np.zeros((trials, 1))
+
+    def values(self, parameters: Any, records: Any) -> Array:
+        return np.zeros((len(parameters), len(records)))
+
+    def gradients(self, parameters: Any, records: Any) -> Array:
+        signs = np.asarray(records)[:, 0]
+        turned = np.where(np.asarray(parameters)[:, :1] % 2 == 0, signs, -signs)
+        return np.asarray(np.where(signs == 0, 0.5, turned)[..., None])
+
+
+CHOOSER_BENCH = Chooser(KLProblem(Opposed(), 0, 50, 1.0))
+_SELECTION = (Claim(ZCDP(RHO / 2), by="Theorem 5, by bounded range"),)
+
+kl_spider_bench = mechanism("kl_spider_bench", SPIDER_BENCH)
+solver_bench = mechanism("solver_bench", SOLVER_BENCH)
+adaptive_bench = mechanism("adaptive_bench", ADAPTIVE_BENCH)
+selection_bench = mechanism("selection_bench", CHOOSER_BENCH, _SELECTION)
+spider_twin = planted("none: KL-Spider, correct", kl_spider_bench)
+solver_twin = planted("none: the solver, correct", solver_bench)
+adaptive_twin = planted("none: adaptive descent, correct", adaptive_bench)
+selection_twin = planted("none: the selection, correct", selection_bench)
+
+
+# --- a query -------------------------------------------------------------------------------------
+
+
+class Trusting(ClippedMean):
+    """Clips nothing."""
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        return ClippedMean(self.per_record, 1e300).value(records, chosen)
+
+
+class ClippedAfterAveraging(ClippedMean):
+    """Clips the mean, not the record (B11)."""
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        mean = ClippedMean(self.per_record, 1e300).value(records, chosen)
+        norms = np.linalg.norm(mean, axis=-1, keepdims=True)
+        return np.asarray(mean * np.minimum(1.0, self.radius / np.maximum(norms, 1e-300)))
+
+
+class Summed(ClippedMean):
+    """Gives the sum where it states the mean's sensitivity (B18)."""
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        return super().value(records, chosen) * len(records)
+
+
+class FirstRows(ClippedMean):
+    """The mean of the first ten records, with the sensitivity of a mean over all (B19)."""
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        return super().value(records.rows(0, 10), chosen)
+
+
+@dataclass(frozen=True)
+class _Asks(KLProblem):
+    """Asks another kind of query of the same clipping norm."""
+
+    kind: type[ClippedMean] = ClippedMean
+    slope: float = 1.0
+
+    def mean_gradient(self, x: Array) -> ClippedMean:
+        right = super().mean_gradient(x)
+        return self.kind(lambda z: self.slope * right.per_record(z), right.radius)
+
+
+def _asking(kind: type[ClippedMean], slope: float = 1.0) -> RegularizedNoisyGD:
+    wrong = _Asks(**_parts(LINEAR), kind=kind, slope=slope)
+    return replace(SOLVER_BENCH, problem=wrong)
+
+
+@dataclass(frozen=True)
+class _Unnormalised(KLSpider):
+    """Steps of estimate / (4 L1), differences noised as if they were normalised (B6)."""
+
+    def stepped(self, x: Array, estimate: Array, phase: Phase) -> Array:
+        return x - estimate / (4 * self.schedule.smoothness)
+
+    def updated(
+        self, curator: Curator, estimate: Array, x: Array, previous: Array, plan: Plan, on: Any
+    ) -> Array:
+        radius = self.gradient_change(plan.phase)
+        right = self.problem.mean_difference(x, previous, radius)
+        query = Trusting(right.per_record, radius)
+        released = curator.release(plan.difference.label, query, on=on)
+        return np.where(on[:, None], estimate + released, estimate)
+
+
+b6_unnormalised = planted(
+    "B6: un-normalised steps, noise unchanged",
+    kl_spider_bench,
+    "conformance",
+    program=_Unnormalised(SPIDER_BENCH.problem, SCHEDULE),
+)
+b11_clipped_after_averaging = planted(
+    "B11: clips the mean, not the record",
+    solver_bench,
+    "refuted",
+    "conformance",
+    program=_asking(ClippedAfterAveraging, slope=50.0),
+)
+b18_sum_for_mean = planted(
+    "B18: noise of the mean on the sum",
+    solver_bench,
+    "refuted",
+    "conformance",
+    program=_asking(Summed),
+)
+b19_minibatch = planted(
+    "B19: a batch of 10 with the sensitivity of 50",
+    solver_bench,
+    "refuted",
+    "conformance",
+    program=_asking(FirstRows),
+)
+
+
+# --- a sampler kernel ----------------------------------------------------------------------------
+
+
+class RootTwoTooLittle(GaussianKernel):
+    """Standard deviation divided by sqrt(2) (B12)."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        return super().sample(values, scale / 2**0.5, rng)
+
+
+class Reused(GaussianKernel):
+    """Draws its noise once and scales it at every release (B7)."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        drawn = self.__dict__.setdefault("drawn", rng.standard_normal(values.shape))
+        return np.asarray(values + scale[:, None] * drawn)
+
+
+class Argmin(ExponentialMechanismKernel):
+    """The best candidate, without noise (B14)."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        return self.centre(values)
+
+
+b7_reused_noise = planted(
+    "B7: one draw for all anchors", kl_spider_bench, "conformance", kernels={Gaussian: Reused}
+)
+b12_root_two = planted(
+    "B12: standard deviation / sqrt(2)",
+    solver_bench,
+    "refuted",
+    "conformance",
+    kernels={Gaussian: RootTwoTooLittle},
+)
+b14_argmin = planted(
+    "B14: argmin of exact norms",
+    selection_bench,
+    "refuted",
+    kernels={ExponentialMechanism: Argmin},
+)
+
+
+# --- a program -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Unasked(PrintedAdaptiveNoisyGD):
+    """The printed listing under a cap of rho, without asking whether a charge fits."""
+
+    def declaration(self, scope: Scope) -> Node:
+        return Filter.of(RELEASES, ZCDP(self.rho))
+
+    def round(self, curator: Curator, now: Any, unit: float) -> None:
+        now.on = now.on & self.goes_on(now.spent, unit)
+        if not now.on.any():
+            return
+        mean = self.problem.mean_gradient(now.x)
+        query = PrivateGradientNorm(mean)
+        chosen = self.norm_noise / unit
+        noisy = curator.release(NORM, query, on=now.on, noise_multiplier=chosen)[:, 0]
+        sigma = np.where(now.on, self.gradient_noise(noisy), self.floor)
+        released = curator.release(GRADIENT, mean, on=now.on, noise_multiplier=sigma / unit)
+        now.norms.append(noisy)
+        now.spent = now.spent + np.where(now.on, self.charge(noisy, sigma, unit), 0.0)
+        self._step(now, released)
+
+
+@dataclass(frozen=True)
+class _Unlimited(_Unasked):
+    """Goes on whatever was spent (B17)."""
+
+    def goes_on(self, spent: Array, unit: float) -> Any:
+        return np.ones(len(spent), dtype=bool)
+
+
+@dataclass(frozen=True)
+class _OneMore(KLSpider):
+    """Makes one more difference a phase than its noise was made for (B4)."""
+
+    def phase(self, curator: Curator, x: Array, plan: Plan) -> tuple[Array, Array]:
+        return super().phase(curator, x, plan._replace(steps=plan.steps + 1))
+
+
+class Seen(ClippedMean):
+    """Keeps what it saw of the records."""
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        found = super().value(records, chosen)
+        if records.values.any():
+            self.__dict__.setdefault("seen", []).append(found)
+        return found
+
+
+@dataclass(frozen=True)
+class _Peeking(KLSpider):
+    """Stops by the canary's part of the exact gradient (B8)."""
+
+    def phase(self, curator: Curator, x: Array, plan: Plan) -> tuple[Array, Array]:
+        right = self.problem.mean_gradient(x)
+        query = Seen(right.per_record, right.radius)
+        estimate = curator.release(plan.anchor.label, query)
+        # Seen along one axis, so that the two data sets stop apart on a bench this symmetric.
+        on = np.asarray(query.__dict__["seen"][-1][:, 0] > 0)
+        made = on.astype(np.float64)
+        if not on.any():
+            return x, made
+        after = np.where(on[:, None], self.stepped(x, estimate, plan.phase), x)
+        self.updated(curator, estimate, after, x, plan, on)
+        return after, made
+
+
+@dataclass(frozen=True)
+class _ExactNorm(AdaptiveNoisyGD):
+    """The noise of a gradient is made of its exact first coordinate, not of the noisy norm (B9)."""
+
+    def round(self, curator: Curator, now: Any, unit: float) -> None:
+        right = self.problem.mean_gradient(now.x)
+        query = Seen(right.per_record, right.radius)
+        chosen = self.norm_noise / unit
+        now.on = now.on & curator.admits(NORM, chosen, on=now.on)
+        if not now.on.any():
+            return
+        curator.release(NORM, PrivateGradientNorm(query), on=now.on, noise_multiplier=chosen)
+        exact = query.__dict__["seen"][-1][:, 0]
+        sigma = np.broadcast_to(self.gradient_noise(np.abs(exact)), now.on.shape)
+        now.on = now.on & curator.admits(GRADIENT, sigma / unit, on=now.on)
+        if now.on.any():
+            released = curator.release(GRADIENT, right, on=now.on, noise_multiplier=sigma / unit)
+            self._step(now, released)
+
+
+class _RadiusFromData(ClippedMean):
+    """States a radius that it took from the records (B15)."""
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        seen = self.__dict__.get("kept", [0.0])
+        return np.asarray(super().sensitivity(adjacency, size) * (1 + seen[-1]))
+
+
+@dataclass(frozen=True)
+class _GapFromData(KLSpider):
+    """Takes F0, and with it every length, from the sum of the records (B15)."""
+
+    def run(self, curator: Curator) -> Any:
+        x, kept = self.problem.initial(curator.trials), [0.0]
+        for plan in self.plans(1):
+            right = self.problem.mean_gradient(x)
+
+            def per_record(values: Array, right: ClippedMean = right) -> Array:
+                kept.append(float(np.abs(values.sum() - 1)))
+                return right.per_record(values)
+
+            query = _RadiusFromData(per_record, right.radius)
+            query.__dict__["kept"] = kept
+            estimate = curator.release(plan.anchor.label, query)
+            x = self.stepped(x, estimate, plan.phase)
+        return x
+
+
+_PRINTED = _parts(ADAPTIVE_BENCH)
+b1_signed_norm = planted(
+    "B1: printed charges, from the signed norm",
+    adaptive_bench,
+    "conformance",
+    program=_Unasked(**_PRINTED, reading="signed"),
+)
+b2_half_charges = planted(
+    "B2: printed charges, norms cut at 0",
+    adaptive_bench,
+    "conformance",
+    program=_Unasked(**_PRINTED, reading="clipped"),
+)
+b17_asked_too_late = planted(
+    "B17: the filter is asked after the query",
+    adaptive_bench,
+    "conformance",
+    program=_Unlimited(**_PRINTED, reading="from_the_noise"),
+)
+b4_one_more = planted(
+    "B4: one difference more than the noise was made for",
+    kl_spider_bench,
+    "conformance",
+    program=_OneMore(SPIDER_BENCH.problem, SCHEDULE),
+)
+b8_exact_stop = planted(
+    "B8: stops by an exact gradient",
+    kl_spider_bench,
+    "conformance",
+    program=_Peeking(SPIDER_BENCH.problem, SCHEDULE),
+)
+b9_exact_norm = planted(
+    "B9: noise made of the exact norm",
+    adaptive_bench,
+    "conformance",
+    program=_ExactNorm(**_PRINTED),
+)
+b15_gap_from_data = planted(
+    "B15: F0 computed from the records",
+    kl_spider_bench,
+    "conformance",
+    program=_GapFromData(SPIDER_BENCH.problem, SCHEDULE),
+)
+
+
+# --- a declaration -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _NoRoot(PrintedNoise):
+    """The corrected anchor; a difference's noise without sqrt(m_k) (B5)."""
+
+    def anchor(self, schedule: KLSpiderSchedule, differences: int) -> Number:
+        return sqrt(2 * schedule.count / (Fraction(4, 5) * schedule.rho))
+
+    def difference(self, schedule: KLSpiderSchedule, length: Number) -> Number:
+        return sqrt(2 * schedule.count / (Fraction(1, 20) * schedule.rho) / 8)
+
+
+@dataclass(frozen=True)
+class _Unsplit(ProximalPointMethod):
+    """Gives every call all of rho (B10)."""
+
+    @property
+    def solver(self) -> RegularizedNoisyGD:
+        return replace(super().solver, rho=self.rho)
+
+
+_CALLS = _Unsplit(
+    LINEAR,
+    KLCondition(gamma=1.0, kappa=2.0),
+    RHO,
+    0.05,
+    0.5,
+    weak_convexity=1.0,
+    max_steps=5,
+    calls_at_most=3,
+)
+_RAISED = replace(SOLVER_BENCH, max_steps=20)
+
+
+@dataclass(frozen=True)
+class _Uncalibrated(RegularizedNoisyGD):
+    """Twice the steps with the noise of the steps before (B12)."""
+
+    @property
+    def noise(self) -> Number:
+        return SOLVER_BENCH.noise
+
+
+kl_spider_b3 = mechanism("kl_spider_b3", replace(SPIDER_BENCH, noise=PrintedNoise()))
+kl_spider_b5 = mechanism("kl_spider_b5", replace(SPIDER_BENCH, noise=_NoRoot()))
+proximal_b10 = mechanism("proximal_b10", _CALLS)
+solver_b12 = mechanism("solver_b12", _Uncalibrated(**_parts(_RAISED)))
+selection_b13 = mechanism("selection_b13", replace(CHOOSER_BENCH, factor=Fraction(2)), _SELECTION)
+b3_half_sensitivity = planted("B3: anchors' noise for L0/n", kl_spider_b3, "refuted", "accountant")
+b5_no_root = planted("B5: no sqrt(T_k)", kl_spider_b5, "accountant")
+b10_unsplit = planted("B10: rho for every call", proximal_b10, "refuted", "accountant")
+b12_more_steps = planted(
+    "B12: twice the steps, noise unchanged", solver_b12, "refuted", "accountant"
+)
+b13_coefficient = planted("B13: twice the coefficient", selection_b13, "accountant")

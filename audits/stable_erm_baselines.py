@@ -1,0 +1,68 @@
+"""Audits of output perturbation and noisy gradients, per user and per row, white box.
+
+Output perturbation: one row's label and features are turned, with all others at zero; a logistic
+loss moves by at most half of the bound, which holds for any loss of its class.  Noisy gradients:
+one row's gradient saturates the clip with either sign, within a domain too small to leave it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.suite import Suite
+from dpaudit.mechanism import Mechanism
+from dpaudit.query import Records
+from dpaudit.scope import Adjacency
+from mechanisms.stable_erm import baselines_catalogue as baselines
+from mechanisms.stable_erm.baselines import NoisyGradientDescent
+from mechanisms.stable_erm.domains import Ball
+from mechanisms.stable_erm.solver import RidgeLogistic
+
+ROWS = 64
+TRIALS = 3_000
+
+
+def opposed(items: int) -> Neighbours:
+    """Row 0 is e_1, or minus e_1, in every item; all others have no features, and no gradient."""
+    first = np.zeros((ROWS, items, 3))
+    first[..., -1] = 1.0
+    first[0, :, 0] = 1e3
+    second = first.copy()
+    second[0, :, 0] = -1e3
+    text = "row 0 has features e_1 or -e_1; all others have none"
+    return Neighbours(Records(first), Records(second), Adjacency.REPLACE_ONE, text)
+
+
+def small(program: Any) -> Any:
+    """The same noise on two parameters and few rows; gradients that fill the clip."""
+    loss = RidgeLogistic(modulus=20.0, feature_norm=1.0)
+    problem = replace(program.problem, users=ROWS, features=3, loss=loss)
+    if isinstance(program, NoisyGradientDescent):
+        steep = RidgeLogistic(modulus=0.5, feature_norm=4 * program.radius)
+        # Within this ball the margin stays small, so that every gradient is above the clip.
+        tiny = Ball(0.1 / steep.feature_norm)
+        return replace(program, problem=replace(problem, loss=steep, domain=tiny))
+    return replace(program, problem=problem)
+
+
+def suite(mechanism: Mechanism) -> Suite:
+    """White-box audit under replace_one of a row."""
+    program: Any = mechanism.program
+    items = 1 if program.problem.items == 1 else 2
+    return Suite(
+        mechanism=mechanism.name,
+        program=small(program),
+        neighbours=opposed(items),
+        trials=TRIALS,
+    )
+
+
+output_perturbation_user = suite(baselines.output_perturbation_user)
+output_perturbation_item = suite(baselines.output_perturbation_item)
+item_phased_erm = suite(baselines.item_phased_erm)
+noisy_gradient_descent = suite(baselines.noisy_gradient_descent)
+user_level_dp_gd = suite(baselines.user_level_dp_gd)

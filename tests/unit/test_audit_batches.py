@@ -1,0 +1,93 @@
+"""An audit checks how secret batches are drawn, and the noise of what is released on them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audits.broken import diff2_bvr as bench
+from dpaudit.audit.attack import Attacked, attack
+from dpaudit.audit.batches import batch_noise, sampler_of, sampling_frequencies
+from dpaudit.audit.graybox.watch import Watched
+from dpaudit.curator import Sampler
+from dpaudit.nodes import Compose, Gaussian, PoissonSampled, SampledWithoutReplacement
+from mechanisms.diff2.catalogue import REPLACE_ONE
+
+ERROR = 1e-4
+CHECK = "sampling frequencies"
+
+
+def audited(suite: Any, **options: Any) -> Attacked:
+    given = {"seed": 4, "trials": 50, "error": ERROR, **options}
+    return attack(bench.diff2_bvr_bench, suite, **given)
+
+
+def test_a_right_audit_names_batches_and_local_noise() -> None:
+    """False alarms: 1e-4; the checks' rates sum to that."""
+    found = audited(bench.bvr_twin).findings
+    assert {f.status for f in found} <= {"held", "not_run"}
+    checks = {f.check for f in found}
+    assert {CHECK, "variance of local 0", "variance of local 1", "variance of gradient"} <= checks
+    assert sum(f.error_rate for f in found) == pytest.approx(ERROR)
+    (batches,) = [f for f in found if f.check == CHECK]
+    assert batches.error_rate == ERROR / 2
+    assert "declared" in batches.detail
+
+
+@pytest.mark.parametrize("name", ["b19_batch_of_a_round", "b20_cyclic_partition", "b25_poisson"])
+def test_wrong_batches_break_it_with_their_line(name: str) -> None:
+    (found,) = [f for f in audited(getattr(bench, name)).findings if f.check == CHECK]
+    assert found.status == "broken"
+    assert found.detail.endswith(")")
+    assert "mechanisms/diff2/routines.py:" in found.detail
+
+
+def test_wrong_local_noise_breaks_it() -> None:
+    broken = {f.check for f in audited(bench.b23_half_noise).findings if f.status == "broken"}
+    assert {"variance of local 0", "variance of local 1"} <= broken
+    assert CHECK not in broken
+
+
+def test_scores_are_the_same_however_many_workers() -> None:
+    one, two = (audited(bench.bvr_twin, jobs=jobs) for jobs in (1, 2))
+    assert one.training is not None
+    assert two.training is not None
+    np.testing.assert_array_equal(one.training.null, two.training.null)
+    assert [f.detail for f in one.findings] == [f.detail for f in two.findings]
+
+
+def test_batches_are_noted_only_where_some_are_declared() -> None:
+    noise = Gaussian("a", 1)
+    assert sampler_of(Compose(noise, noise)) is Sampler
+    for sampled in (PoissonSampled(noise, 0.1), SampledWithoutReplacement(noise, 1, 2)):
+        assert sampler_of(Compose(noise, sampled)) is Watched
+
+
+def test_a_watched_run_gives_the_noise_of_its_batches() -> None:
+    """Labels on all records are left to the replay; a plain sampler notes nothing."""
+    suite = replace(bench.bvr_twin, trials=20)
+    given: Any = (suite.program.declaration(REPLACE_ONE), REPLACE_ONE, suite.neighbours.first)
+    for kind, labels in ((Watched, {"local 0", "local 1"}), (Sampler, set())):
+        sampler = kind(*given, rng=np.random.default_rng(0), trials=20)
+        suite.program.run(sampler)
+        noise, lines = batch_noise(sampler)
+        assert set(noise) == labels
+        assert {values.shape for values in noise.values()} <= {(20, 40, 5)}
+        assert len(lines) == bool(labels)
+
+
+def row(line: str) -> dict[str, Any]:
+    return {"frequencies": np.array([[line]] * 3 if line else np.empty((3, 0)))}
+
+
+def test_the_worst_batch_counts_for_all() -> None:
+    rows = [row("0.5 fine (a.py:1)"), row("1e-09 a record is missing (b.py:2)"), row("")]
+    (found,) = sampling_frequencies(rows, 1e-5)
+    assert (found.status, found.statistic) == ("broken", 2e-9)
+    assert found.detail == "a record is missing; p <= 2e-09, broken at 1e-05 (b.py:2)"
+    (held,) = sampling_frequencies(rows, 1e-9)
+    assert held.detail == "a record is missing; p <= 2e-09, broken at 1e-09"
+    assert sampling_frequencies([row("")], 1e-5) == []

@@ -1,0 +1,276 @@
+"""Conditions, hard instances, the two-point detector, and the formulas of bounds."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpaudit.curator import Sampler
+from dpaudit.errors import InvalidParameter
+from dpaudit.kernels import GaussianKernel, Generator
+from dpaudit.nodes import Gaussian
+from dpaudit.query import Array, Records
+from dpaudit.scope import central
+from mechanisms.kl import bounds
+from mechanisms.kl.baselines import FixedNoisyGD
+from mechanisms.kl.condition import (
+    GrowthCondition,
+    KLCondition,
+    check_growth,
+    check_kl,
+    growth_to_kl,
+    kl_to_growth,
+)
+from mechanisms.kl.instances import (
+    TRUSTED,
+    TwoPointInstance,
+    average_excess_lower,
+    best_instance,
+    huber_fingerprint_instance,
+    two_point_detector,
+    two_point_growth_instance,
+)
+from mechanisms.kl.problem import KLProblem
+from mechanisms.kl.reduction import GrowthReduction
+
+REPLACE_ONE = central("replace_one")
+POINTS = np.random.default_rng(0).normal(size=(400, 2)) * np.geomspace(1e-3, 1, 400)[:, None]
+
+
+# --- conditions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tau", [2.0, 3.0, 1.5])
+def test_powers_are_kl_with_their_published_constant(tau: float) -> None:
+    """F = ||u||^tau / tau: kappa = tau/(tau-1), gamma = tau^(-1/kappa); a smaller gamma fails."""
+    kappa = tau / (tau - 1)
+    right = KLCondition(tau ** (-1 / kappa), kappa)
+
+    def height(points: Array) -> Array:
+        return np.asarray(np.linalg.norm(points, axis=1) ** tau / tau)
+
+    def slope(points: Array) -> Array:
+        norms = np.linalg.norm(points, axis=1, keepdims=True)
+        return np.asarray(points * norms ** (tau - 2))
+
+    assert check_kl(right, height, slope, 0.0, POINTS).held
+    found = check_kl(KLCondition(0.99 * right.gamma, kappa), height, slope, 0.0, POINTS)
+    assert not found.held
+    assert found.worst == pytest.approx(0.99**-kappa)
+    growth = kl_to_growth(right)
+    distance = np.linalg.norm
+    assert check_growth(growth, height, lambda p: distance(p, axis=1), 0.0, POINTS).held
+    assert growth.tau == pytest.approx(tau)
+    assert growth.lam == pytest.approx(1 / (tau * right.gamma))
+    back = growth_to_kl(GrowthCondition(tau ** (-1 / tau), tau))
+    assert (back.gamma, back.kappa) == pytest.approx((tau ** (1 / tau), kappa))
+
+
+def test_a_non_convex_function_under_pl() -> None:
+    """w^2 + 3 sin(w)^2 is PL with mu = 1/32 (Karimi, Nutini, Schmidt 2016), not with mu = 1."""
+
+    def height(w: Array) -> Array:
+        return np.asarray((w**2 + 3 * np.sin(w) ** 2)[:, 0])
+
+    def slope(w: Array) -> Array:
+        return np.asarray(2 * w + 3 * np.sin(2 * w))
+
+    points = np.linspace(-10, 10, 4001)[:, None]
+    assert check_kl(KLCondition.of_pl(1 / 32), height, slope, 0.0, points).held
+    assert not check_kl(KLCondition.of_pl(1.0), height, slope, 0.0, points).held
+
+
+def test_bounds_on_the_start_and_the_region() -> None:
+    condition = KLCondition(2.0, 1.5)
+    assert condition.starting_gap_upper(3.0) == pytest.approx(6**1.5)
+    assert condition.radius(8.0) == pytest.approx(3 * 2 * 2)
+    assert KLCondition.of_pl(0.5).gamma == 1.0
+    with pytest.raises(InvalidParameter, match="kappa = 1"):
+        KLCondition(1.0, 1.0).radius(1.0)
+    with pytest.raises(InvalidParameter, match="kappa = 1"):
+        kl_to_growth(KLCondition(1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: KLCondition(0.0, 2.0),
+        lambda: KLCondition(1.0, 0.9),
+        lambda: KLCondition(math.nan, 2.0),
+        lambda: KLCondition(1.0, math.inf),
+        lambda: GrowthCondition(1.0, 1.0),
+        lambda: GrowthCondition(-1.0, 2.0),
+        lambda: check_kl(KLCondition(1.0, 2.0), lambda p: p, lambda p: p, 0.0, np.empty((0, 1))),
+        lambda: check_kl(KLCondition(1.0, 2.0), lambda p: p, lambda p: p, 0.0, np.ones(3)),
+        lambda: TwoPointInstance(10, 1, 2.0),
+        lambda: TwoPointInstance(10, 10, 2.0),
+        lambda: TwoPointInstance(10, 2, 1.5),
+        lambda: huber_fingerprint_instance(0, 2, 1.0, 1.0, 1.0),
+        lambda: huber_fingerprint_instance(5, 2, 0.0, 1.0, 1.0),
+        lambda: GrowthReduction(1.0, 1.0, 1.0, 1.0),
+        lambda: GrowthReduction(2.0, 0.0, 1.0, 1.0),
+        lambda: bounds.zcdp_to_dp(0.0, 0.1),
+        lambda: bounds.rho_for_dp(1.0, 1.0),
+        lambda: bounds.one_dimensional_lower(2.0, 10, 1.0, 0.0),
+        lambda: bounds.one_dimensional_lower(1.5, 10, 0.5, 0.0),
+        lambda: bounds.one_dimensional_lower(2.0, 10, 0.5, 0.1),
+        lambda: bounds.kl_lower(KLCondition(1.0, 1.0), 1.0, 1, 10, 1.0),
+    ],
+)
+def test_bad_parameters_are_refused(make: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        make()
+
+
+# --- the Huber instance --------------------------------------------------------------------------
+
+
+def test_the_repaired_huber_instance_is_what_its_proof_needs() -> None:
+    """Convex at midpoints, smooth across the edge, Lipschitz, minimised at -sum x / (2 n lam)."""
+    instance = huber_fingerprint_instance(40, 3, 0.2, 1.5, 0.7)
+    loss, records = instance.loss, instance.records
+    assert np.count_nonzero(records.any(axis=1)) == math.ceil(math.sqrt(3) / 0.2)
+    assert np.linalg.norm(records[0]) == pytest.approx(1.5)
+    assert loss.lam == pytest.approx(9 * 1.5 / (2 * 40 * 0.7))
+    pairs = np.random.default_rng(1).normal(size=(2, 500, 3)) * 4
+    middle = loss.huber(pairs.mean(axis=0))
+    assert (middle <= loss.huber(pairs).mean(axis=0) + 1e-9).all()
+    points = pairs[0]
+    slopes = np.linalg.norm(loss.gradients(points, records), axis=-1)
+    assert slopes.max() <= instance.lipschitz_upper <= 5 * 1.5 + 1e-9
+    step = 1e-6
+    for axis in range(3):
+        moved = points + step * np.eye(3)[axis]
+        numeric = (loss.values(moved, records) - loss.values(points, records)) / step
+        assert numeric == pytest.approx(loss.gradients(points, records)[..., axis], abs=1e-4)
+    assert np.linalg.norm(instance.minimiser) <= 0.7
+    assert instance.excess(instance.minimiser[None])[0] == pytest.approx(0, abs=1e-12)
+    inside = points / 4
+    expected = loss.lam * np.square(inside - instance.minimiser).sum(axis=1)
+    near = np.linalg.norm(inside, axis=1) <= 4 * 0.7
+    assert instance.excess(inside)[near] == pytest.approx(expected[near])
+    far = instance.excess(np.eye(3) * 4 * 0.7)
+    assert (far >= 4 * 9 * 1.5 * 0.7 / 40 - 1e-9).all()
+
+
+# --- two points ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kappa", "differing"), [(2.0, 2), (2.0, 10), (3.0, 4), (5.0, 20)])
+def test_no_point_is_good_for_both_data_sets(kappa: float, differing: int) -> None:
+    """Excess risks sum to at least r^kappa everywhere, and are 0 at the two minimisers."""
+    instance = TwoPointInstance(100, differing, kappa)
+    points = np.linspace(-TRUSTED, TRUSTED, 2001)[:, None]
+    first, second = (instance.excess(points, side) for side in (0, 1))
+    assert (first + second >= instance.gap * (1 - 1e-9)).all()
+    assert min(first.min(), second.min()) >= -1e-12
+    offset = instance.loss.offset
+    for side, sign in ((0, 1), (1, -1)):
+        assert instance.excess(np.array([[sign * offset]]), side)[0] == pytest.approx(0, abs=1e-12)
+        means = instance.loss.values(points, instance.records(side)).mean(axis=1)
+        least = offset * (1 - instance.share)
+        assert means - least == pytest.approx(instance.excess(points, side), abs=1e-12)
+    assert (np.abs(instance.loss.gradients(points, instance.records(0))) <= 1).all()
+    step = 1e-7
+    numeric = (instance.excess(points + step, 0) - instance.excess(points - step, 0)) / (2 * step)
+    exact = instance.loss.gradients(points, instance.records(0)).mean(axis=1)[:, 0]
+    smooth = (np.abs(np.abs(points[:, 0]) - offset) > 1e-3) & (np.abs(points[:, 0]) < 0.36)
+    assert numeric[smooth] == pytest.approx(exact[smooth], abs=1e-5)
+
+
+def test_records_differ_as_said_and_are_rounded() -> None:
+    instance = two_point_growth_instance(101, 0.25, 2.0)
+    assert instance.differing == 5
+    assert (instance.records(0) != instance.records(1)).sum() == 5
+
+
+def test_the_best_number_of_differing_records() -> None:
+    """By exhaustion; and a larger mu allows a smaller excess."""
+    best = best_instance(60, 2.0, 0.4)
+    every = [average_excess_lower(TwoPointInstance(60, m, 2.0), 0.4) for m in range(2, 60, 2)]
+    assert average_excess_lower(best, 0.4) == max(every)
+    assert average_excess_lower(best, 0.8) < average_excess_lower(best, 0.4)
+    with pytest.raises(InvalidParameter, match="at least 3"):
+        best_instance(1, 2.0, 1.0)
+
+
+class NoNoise(GaussianKernel):
+    """Adds nothing."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        return np.array(values)
+
+
+def outputs(kernels: dict[Any, Any], instance: TwoPointInstance) -> list[Array]:
+    problem = KLProblem(instance.loss, 0, instance.size, 1.0)
+    program = FixedNoisyGD(problem, Fraction(1, 8), 60, 0.05, radius=TRUSTED)
+    found = []
+    for side in (0, 1):
+        records = Records(instance.records(side))
+        node, rng = program.declaration(REPLACE_ONE), np.random.default_rng(side)
+        curator = Sampler(node, REPLACE_ONE, records, rng=rng, trials=500, kernels=kernels)
+        found.append(program.run(curator).output)
+    return found
+
+
+def test_the_detector_flags_code_without_noise_and_not_the_private_one() -> None:
+    """mu = 1/2: an average excess that no private code can have; error rate 1e-4."""
+    instance = best_instance(40, 2.0, 0.5)
+    caught = two_point_detector(instance, *outputs({Gaussian: NoNoise}, instance), 0.5)
+    assert caught.flagged
+    assert caught.measured_upper < caught.lower
+    assert not two_point_detector(instance, *outputs({}, instance), 0.5).flagged
+
+
+@pytest.mark.parametrize("bad", [np.empty((0, 1)), np.zeros(3), np.full((2, 1), math.nan)])
+def test_the_detector_refuses_what_is_no_output(bad: Array) -> None:
+    with pytest.raises(InvalidParameter, match="trials, 1"):
+        two_point_detector(TwoPointInstance(10, 2, 2.0), bad, bad, 1.0)
+    with pytest.raises(InvalidParameter, match="error"):
+        two_point_detector(TwoPointInstance(10, 2, 2.0), np.zeros((1, 1)), np.zeros((1, 1)), 1.0, 0)
+
+
+# --- formulas ------------------------------------------------------------------------------------
+
+
+def test_conversions_are_inverse_and_as_published() -> None:
+    assert bounds.zcdp_to_dp(1.0, 1e-5) == pytest.approx(7.7861, abs=5e-5)
+    for rho in (1e-6, 0.1, 2.25, 100.0):
+        assert bounds.rho_for_dp(bounds.zcdp_to_dp(rho, 1e-6), 1e-6) == pytest.approx(rho)
+
+
+def test_lower_bounds_meet_where_conditions_do() -> None:
+    """Growth of tau = 2 is KL of kappa = 2; both fall as n^-2; L0 D at worst."""
+    growth, condition = GrowthCondition(0.5, 2.0), KLCondition(2.0, 2.0)
+    one = bounds.growth_lower(growth, 1.0, 4, 100, 0.5)
+    assert one == pytest.approx(bounds.kl_lower(condition, 1.0, 4, 100, 0.5))
+    assert one == pytest.approx(0.5 * (2 / (0.5 * 50)) ** 2)
+    assert bounds.kl_lower(condition, 1.0, 4, 1000, 0.5) == pytest.approx(one / 100)
+    assert bounds.convex_lower(2.0, 3.0, 4, 100, 0.5) == pytest.approx(6 * 2 / 50)
+    assert bounds.convex_lower(2.0, 3.0, 10**8, 100, 0.5) == 6.0
+    assert bounds.one_dimensional_lower(2.0, 100, 0.5, 0.0) == pytest.approx(0.25 / 2500)
+    assert bounds.kl_spider_rate(condition, 1.0, 4, 100, 1.0) == pytest.approx(0.04**2)
+    assert bounds.adaptive_rate(condition, 1.0, 4, 100, 1.0) == pytest.approx(0.04**2)
+    assert len({row[0] for row in bounds.RATES}) == len(bounds.RATES) == 10
+
+
+def test_the_reduction_s_stages() -> None:
+    """tau = 2: k = ceil of log2(2 L0^2 / (2 Delta)), lam_i^2 halves, ||.||^2 regularisers."""
+    reduction = GrowthReduction(2.0, 0.01, 2.0, 1.0)
+    assert reduction.count == math.floor(math.log2(100)) + 1 == 7
+    assert reduction.lam == pytest.approx(4 ** (1 / 4) * (0.02 / 4) ** (1 / 4))
+    lams = [stage.lam for stage in reduction.stages]
+    assert [a / b for a, b in pairwise(lams)] == pytest.approx([2**0.5] * 6)
+    assert sum(stage.share for stage in reduction.stages) == pytest.approx(1)
+    stage = reduction.stages[0]
+    away = np.array([[0.0, 0.0], [1.0, 2.0]])
+    assert reduction.regulariser(stage, away) == pytest.approx([0, 5 * stage.lam**2])
+    gradient = reduction.regulariser_gradient(stage, away)
+    assert gradient == pytest.approx(2 * stage.lam**2 * away)
+    edge = reduction.regulariser_gradient(stage, np.array([[stage.radius, 0.0]]))
+    assert np.linalg.norm(edge) == pytest.approx(0.5), "half of L0 at the region's edge"

@@ -1,0 +1,429 @@
+"""Filters inside programs: the cap holds whatever noise is asked for, refused before data is read.
+
+Charges are recomputed here from the scales that the kernels were handed, in exact fractions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audits.kl_adaptive import pulled
+from dpaudit.claim import Claim
+from dpaudit.curator import Curator, Sampler, Tracer
+from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
+from dpaudit.kernels import GaussianKernel, Generator, LaplaceKernel
+from dpaudit.mechanism import Mechanism
+from dpaudit.nodes import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Compose,
+    Filter,
+    Gaussian,
+    Laplace,
+    Node,
+    Parallel,
+    PoissonSampled,
+    PureDP,
+    Repeat,
+    Select,
+)
+from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.replayer import Replayer
+from dpaudit.scope import central
+from mechanisms.kl.adaptive import (
+    MODES,
+    READINGS,
+    AdaptiveNoisyGD,
+    PrintedAdaptiveNoisyGD,
+)
+from mechanisms.kl.adaptive_catalogue import adaptive_noisy_gd
+from mechanisms.kl.entries import LOGISTIC
+from mechanisms.kl.problem import KLProblem
+from mechanisms.losses import WorstCase
+
+REPLACE_ONE, ZERO_OUT = central("replace_one"), central("zero_out")
+DATA = Records(np.array([[1.0], [0.0], [0.0], [0.0]]))
+A = Filter.of(Gaussian("a", 1), ZCDP(Fraction(1, 2)))
+
+
+def mean(radius: float = 1.0) -> ClippedMean:
+    return ClippedMean(lambda z: z[None], radius)
+
+
+def sampler(node: Node, trials: int = 1, **options: Any) -> Sampler:
+    rng = np.random.default_rng(3)
+    return Sampler(node, REPLACE_ONE, DATA, rng=rng, trials=trials, **options)
+
+
+class Untouched(ClippedMean):
+    """Fails where it meets records that are not zeros."""
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        assert not records.values.any(), "the data were touched"
+        return super().value(records, chosen)
+
+
+# --- the cap -------------------------------------------------------------------------------------
+
+
+def test_charges_add_up_to_the_cap_exactly_and_no_further() -> None:
+    """Ten charges of a tenth of the cap fit, in one trial and in several; an eleventh does not."""
+    node = Filter.of(Laplace("a", 1), PureDP(10 * Fraction(0.125)))
+    for trials in (1, 3):
+        curator = sampler(node, trials)
+        for _ in range(10):
+            assert curator.admits("a", 8.0).all()
+            curator.release("a", ClippedMean(lambda z: z[None], 1.0, norm="l1"), noise_multiplier=8)
+        assert not curator.admits("a", 1e300).any()
+        with pytest.raises(
+            Undeclared, match=r"pass the cap 1.25 of its pure filter in \d of \d tri"
+        ):
+            curator.release("a", ClippedMean(lambda z: z[None], 1.0, norm="l1"), noise_multiplier=8)
+
+
+def test_a_charge_that_does_not_fit_is_refused_before_data_is_touched() -> None:
+    curator = sampler(A, 2)
+    query = Untouched(lambda z: z[None], 1.0)
+    with pytest.raises(Undeclared, match=r"pass the cap 0\.5 of its zcdp filter in 1 of 2"):
+        curator.release("a", query, noise_multiplier=np.array([9.0, 0.99]))
+    assert curator.admits("a", 1.0).tolist() == [True, True], "nothing was spent"
+    assert curator.transcript == []
+
+
+def test_trials_that_are_off_are_not_charged() -> None:
+    curator = sampler(A, 2)
+    on = np.array([True, False])
+    curator.release("a", mean(), on=on, noise_multiplier=np.array([1.0, math.nan]))
+    assert curator.admits("a", 1.0).tolist() == [False, True]
+    assert curator.entitlements.counts() == {"a": (None, 0, 1)}
+
+
+@pytest.mark.parametrize("bad", [-1.0, 0.0, math.nan, math.inf, -math.inf])
+def test_noise_that_is_no_positive_number_is_refused(bad: float) -> None:
+    curator = sampler(A, 2)
+    assert not curator.admits("a", bad).any()
+    query = Untouched(lambda z: z[None], 1.0)
+    with pytest.raises(InvalidParameter, match="not a positive, finite number"):
+        curator.release("a", query, noise_multiplier=np.array([5.0, bad]))
+
+
+@pytest.mark.parametrize("bad", ["much", [1.0, 2.0, 3.0], [[1.0]], None, {}])
+def test_noise_of_another_shape_is_refused(bad: Any) -> None:
+    with pytest.raises(InvalidParameter, match="noise_multiplier"):
+        sampler(A, 2).release("a", Untouched(lambda z: z[None], 1.0), noise_multiplier=bad)
+
+
+def test_noise_is_chosen_under_a_filter_and_only_there() -> None:
+    curator = sampler(Compose(A, Gaussian("b", 2)))
+    with pytest.raises(InvalidParameter, match="its noise is declared; give none"):
+        curator.release("b", mean(), noise_multiplier=5.0)
+    with pytest.raises(InvalidParameter, match="under no Filter"):
+        curator.admits("b", 5.0)
+    with pytest.raises(Undeclared, match="not declared"):
+        curator.admits("c", 5.0)
+    assert curator.release("b", mean()).shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (Repeat(A, 2), "repeated Filter"),
+        (Compose(A, Gaussian("a", 1)), "declared twice"),
+        (Compose(A, A), "declared twice"),
+        (PoissonSampled(A, 0.5), "inside a batch"),
+        (Filter.of(Laplace("a", 1), GDP(1)), "cannot be run"),
+        (Filter.of(Gaussian("a", 1), ApproxDP(1, 0.1)), "cannot be run"),
+    ],
+)
+def test_filters_that_cannot_be_run_are_refused(node: Node, message: str) -> None:
+    with pytest.raises((InvalidParameter, Unsupported), match=message):
+        sampler(node)
+
+
+def test_filters_of_parts_have_a_cap_each() -> None:
+    other = Filter.of(Gaussian("b", 1), ZCDP(Fraction(1, 2)))
+    curator = sampler(Parallel(A, other))
+    for label, part in (("a", 0), ("b", 1)):
+        rows = curator.part(part, (2, 2))
+        curator.release(label, mean(), rows=rows, noise_multiplier=1.0)
+        assert not curator.admits(label, 1e9).any()
+
+
+def test_the_noise_drawn_is_never_less_than_what_was_charged() -> None:
+    """The scale is rounded up: scale / sensitivity is at least the multiplier, exactly."""
+    curator = sampler(A, 500)
+    multipliers = np.random.default_rng(5).uniform(30, 90, 500)
+    for radius in (0.1, 1 / 3, 1e-200, 7e100):
+        spy = Spy()
+        curator = sampler(A, 500, kernels={Gaussian: spy.kernel})
+        curator.release("a", mean(radius), noise_multiplier=multipliers)
+        moved = Fraction(float(mean(radius).sensitivity(REPLACE_ONE.adjacency, 4)))
+        for asked, scale in zip(multipliers, spy.scales[0], strict=True):
+            assert Fraction(float(scale)) >= Fraction(float(asked)) * moved
+
+
+# --- any sequence of noises ----------------------------------------------------------------------
+
+
+class Spy:
+    """Kernels that note every scale they draw with, and answer ``norm`` as they are told."""
+
+    def __init__(self, answers: list[float] | None = None) -> None:
+        self.scales: list[Array] = []
+        spy, told = self, iter(answers or [])
+
+        class Noted(GaussianKernel):
+            def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+                spy.scales.append(np.array(scale))
+                drawn = super().sample(values, scale, rng)
+                told_now = next(told, None) if self.leaf.label == "norm" else None
+                return drawn if told_now is None else np.full_like(values, told_now)
+
+        self.kernel = Noted
+
+
+noises = st.one_of(
+    st.floats(min_value=0.3, max_value=30),
+    st.floats(min_value=1e-300, max_value=1e300),
+    st.sampled_from([-1.0, 0.0, math.nan, math.inf, 1.0, 2.0, 5e-324, 1.7e308]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(noises, noises), max_size=25), st.sampled_from(["zcdp", "gdp"]))
+def test_the_realised_sum_never_passes_the_cap(rows: list[Any], measure: str) -> None:
+    """Recomputed from the drawn scales: sum of (sensitivity / scale)^2 / 2 <= rho, every trial."""
+    budget = ZCDP(Fraction(1, 2)) if measure == "zcdp" else GDP(1)
+    spy = Spy()
+    curator = sampler(Filter.of(Gaussian("a", 1), budget), 2, kernels={Gaussian: spy.kernel})
+    kept = []
+    for row in rows:
+        on = curator.admits("a", np.array(row))
+        if on.any():
+            curator.release("a", mean(), on=on, noise_multiplier=np.array(row))
+            kept.append(on)
+    moved = Fraction(float(mean().sensitivity(REPLACE_ONE.adjacency, 4)))
+    for trial in range(2):
+        drawn = [s[trial] for s, on in zip(spy.scales, kept, strict=True) if on[trial]]
+        assert sum((moved / Fraction(float(s))) ** 2 / 2 for s in drawn) <= Fraction(1, 2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.floats(0.05, 50.0), min_size=1, max_size=30),
+    st.integers(min_value=1, max_value=40),
+)
+def test_trials_side_by_side_are_admitted_as_each_alone(row: list[float], parts: int) -> None:
+    """The cap is a sum of some of the charges: whole numbers of units alone cannot decide it."""
+    cap = sum((Fraction(1) / (2 * Fraction(m) ** 2) for m in row[:parts]), Fraction(0))
+    node = Filter.of(Gaussian("a", 1), ZCDP(cap))
+    alone, together = sampler(node), sampler(node, 3)
+    for multiplier in row:
+        fits = bool(alone.admits("a", multiplier)[0])
+        assert together.admits("a", multiplier).tolist() == [fits] * 3
+        if fits:
+            alone.release("a", mean(), noise_multiplier=multiplier)
+            together.release("a", mean(), noise_multiplier=multiplier)
+    assert alone.entitlements.counts()["a"][1] >= min(parts, len(row))
+
+
+HOSTILE = [-1e308, -3.0, -0.01, -0.0, 0.0, 5e-324, 0.01, 0.4, 1e9, 1.7e308, math.inf, math.nan]
+SMALL = KLProblem(WorstCase(size=1, curvature=0.0), 0, 100, 1.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(HOSTILE), max_size=12), st.sampled_from(MODES))
+def test_adaptive_descent_stays_below_its_cap_on_any_norms(told: list[float], mode: str) -> None:
+    """Norms that are negative, zero, no numbers or huge, as if the noise had made them so."""
+    program = AdaptiveNoisyGD(SMALL, Fraction(1), 0.05, 1.0, mode)
+    records = Records(np.eye(100)[:, :1])
+    spy = Spy(told)
+    curator = Sampler(
+        program.declaration(REPLACE_ONE),
+        REPLACE_ONE,
+        records,
+        rng=np.random.default_rng(1),
+        kernels={Gaussian: spy.kernel},
+    )
+    walked = program.run(curator)
+    moved = Fraction(float(SMALL.mean_gradient(np.zeros((1, 1))).sensitivity("replace_one", 100)))  # type: ignore[arg-type]
+    assert sum((moved / Fraction(float(s[0]))) ** 2 / 2 for s in spy.scales) <= 1
+    assert np.isfinite(walked.output).all()
+    assert len(walked.norms) <= 51
+
+
+# --- programs ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Twice:
+    """Two releases under a filter, the second with noise made of the first."""
+
+    def declaration(self, scope: Any) -> Node:
+        return Filter.of(Select(Gaussian("a", 1), Gaussian("b", 1)), ZCDP(1))
+
+    def run(self, curator: Curator) -> Array:
+        first = curator.release("a", mean(), noise_multiplier=2.0)[:, 0]
+        chosen = 1.5 + np.abs(first)
+        on = curator.admits("b", chosen) & (first > 0)
+        if on.any():
+            curator.release("b", mean(), on=on, noise_multiplier=chosen)
+        return first[:, None]
+
+
+def test_a_replay_chooses_the_same_noise_and_its_density_is_exact() -> None:
+    """E_D'[exp(score)] = 1: 20,000 trials, six standard errors (false alarm 2e-9)."""
+    first = np.zeros((4, 1))
+    first[0] = 1.0
+    pair = Records(first), Records(-first)
+    node, trials = Twice().declaration(REPLACE_ONE), 20_000
+    curator = Sampler(node, REPLACE_ONE, pair[1], rng=np.random.default_rng(0), trials=trials)
+    Twice().run(curator)
+    replay = Replayer(Twice(), node, REPLACE_ONE, pair).inspect(curator.transcript, own=1)
+    assert replay.violations == ()
+    ratio = np.exp(replay.scores)
+    assert abs(ratio.mean() - 1) < 6 * ratio.std() / math.sqrt(trials)
+
+
+def test_a_tracer_runs_a_filter() -> None:
+    tracer = Tracer(Twice().declaration(REPLACE_ONE), REPLACE_ONE, DATA.placeholder())
+    Twice().run(tracer)
+    assert tracer.trace == [("a", 0.5, pytest.approx(1.0))]
+
+
+def test_a_kernel_of_laplace_noise_is_charged_by_its_scale() -> None:
+    curator = sampler(Filter.of(Laplace("a", 1), PureDP(1)), kernels={Laplace: LaplaceKernel})
+    query = ClippedMean(lambda z: z[None], 1.0, norm="l1")
+    curator.release("a", query, noise_multiplier=2.0)
+    assert curator.admits("a", 2.0).all()
+    assert not curator.admits("a", 1.999).any()
+
+
+def test_the_realised_sum_is_no_guarantee() -> None:
+    """B16: a claim of what runs happened to spend is not certified, the cap is."""
+    realised = Claim(ZCDP(Fraction(2, 5)), by="the odometer")
+    node = adaptive_noisy_gd.declaration
+    assert realised.check(node, REPLACE_ONE).outcome == "unproved"
+    assert [c.check(node, REPLACE_ONE).outcome for c in adaptive_noisy_gd.claims] == ["proved"] * 2
+
+
+# --- adaptive descent ----------------------------------------------------------------------------
+
+
+def program(**changes: Any) -> AdaptiveNoisyGD:
+    problem = pulled(KLProblem(WorstCase(size=1, curvature=0.0), 0, 1_000, 1.0), 10, 0.1)
+    options: dict[str, Any] = {"rho": 1, "beta": 0.05, "smoothness": 1.0} | changes
+    return AdaptiveNoisyGD(problem, **options)
+
+
+def test_the_published_numbers_of_a_round() -> None:
+    """V11: ell, sigma_norm, floor; N = 1 and N = -.3 as printed and as they cost."""
+    own = program()
+    assert own.ell == pytest.approx(9.903488, abs=1e-6)
+    assert own.norm_noise == pytest.approx(0.031623, abs=1e-6)
+    assert own.floor == pytest.approx(0.002, rel=1e-12)
+    assert own.floor * math.sqrt(10 * own.ell) == pytest.approx(0.019903, abs=1e-6)
+    noisy = np.array([1.0, 0.1, -0.3, 0.0])
+    sigma, unit = own.gradient_noise(noisy), 2 / 1_000
+    assert sigma[:2] == pytest.approx([0.100486, 0.0100486], abs=5e-7)
+    assert sigma[2:] == pytest.approx([0.002, 0.002], rel=1e-12)
+    costs = own.charge(noisy, sigma, unit)
+    assert costs == pytest.approx([2.19807e-3, 0.021807, 0.502, 0.502], rel=1e-4)
+    printed = PrintedAdaptiveNoisyGD(own.problem, Fraction(1), 0.05, 1.0)
+    charges = printed.charge(noisy, sigma, unit)
+    assert charges == pytest.approx([1.09903e-3, 0.0109035, 2.10039e-3, 0.501], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("size", "rho", "beta", "lipschitz", "d", "ell", "sigma", "floor", "start"),
+    [(10_000, 0.1, 0.05, 1.0, 10, 11.054780, 0.017783, 6.32456e-4, 0.006650),
+     (10_000, 0.5, 0.01, 2.0, 100, 13.468937, 0.023784, 5.65685e-4, 0.020761)],
+)  # fmt: skip
+def test_the_other_published_settings(
+    size: int, rho: float, beta: float, lipschitz: float, d: int, ell: float, sigma: float,
+    floor: float, start: float,
+) -> None:  # fmt: skip
+    problem = KLProblem(WorstCase(size=d, curvature=0.0), 0, size, lipschitz)
+    own = AdaptiveNoisyGD(problem, Fraction(str(rho)), beta, 1.0)
+    assert own.ell == pytest.approx(ell, abs=1e-6)
+    assert own.norm_noise == pytest.approx(sigma, abs=1e-6)
+    assert own.floor == pytest.approx(floor, rel=1e-5)
+    assert own.floor * math.sqrt(d * own.ell) == pytest.approx(start, abs=2e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_stops_by_its_budget_and_gives_the_last_point(mode: str) -> None:
+    own = program(mode=mode)
+    records = Records(np.zeros((1_000, 1)))
+    curator = Sampler(
+        own.declaration(ZERO_OUT), ZERO_OUT, records, rng=np.random.default_rng(2), trials=5
+    )
+    walked = own.run(curator)
+    assert (walked.rounds >= 2).all()
+    assert np.isfinite(walked.output).all()
+    last = [max(t for t, p in enumerate(walked.path) if np.isfinite(p[i]).all()) for i in range(5)]
+    reached = np.stack([walked.path[t][i] for i, t in enumerate(last)])
+    assert (walked.output == reached).all() == (mode != "filter")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rho": 0}, "rho"),
+        ({"rho": -1}, "rho"),
+        ({"rho": math.nan}, "rho"),
+        ({"rho": 1e-6}, "expected above 4"),
+        ({"beta": 0.0}, "beta"),
+        ({"beta": 1.0}, "beta"),
+        ({"smoothness": 0.0}, "smoothness"),
+        ({"smoothness": math.inf}, "smoothness"),
+        ({"mode": "other"}, "paper_corrected, filter, proof"),
+    ],
+)
+def test_bad_parameters_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        program(**changes)
+
+
+def test_caps_of_the_printed_readings() -> None:
+    """Signed: 500 rounds at the floor; others 3 rho/2 + 2 sqrt(rho)/n, a quarter under zero_out."""
+    problem = program().problem
+    made = {r: PrintedAdaptiveNoisyGD(problem, Fraction(1), 0.05, 1.0, reading=r) for r in READINGS}
+
+    def cap(reading: str, scope: Any) -> Any:
+        return made[reading].declaration(scope).parameters["cap"]
+
+    assert cap("signed", REPLACE_ONE) == 500 * (Fraction(2, 1000) + Fraction(1, 2))
+    for reading in READINGS[1:]:
+        assert cap(reading, REPLACE_ONE) == Fraction(3, 2) + Fraction(2, 1000)
+        assert cap(reading, ZERO_OUT) == Fraction(3, 8) + Fraction(1, 2000)
+    with pytest.raises(InvalidParameter, match="reading"):
+        PrintedAdaptiveNoisyGD(problem, Fraction(1), 0.05, 1.0, reading="other")
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_printed_readings_keep_to_the_cap_they_declare(reading: str) -> None:
+    """No admission is ever refused: the printed rule stops by itself, below the declared cap."""
+    problem = pulled(KLProblem(WorstCase(size=1, curvature=0.0), 0, 400, 1.0), 3, 0.05)
+    own = PrintedAdaptiveNoisyGD(problem, Fraction(1), 0.05, 1.0, reading=reading)
+    records = Records(np.zeros((400, 1)))
+    node = own.declaration(REPLACE_ONE)
+    curator = Sampler(node, REPLACE_ONE, records, rng=np.random.default_rng(4), trials=300)
+    walked = own.run(curator)
+    made = curator.entitlements.counts()
+    assert made["norm"][1:] == made["gradient"][1:]
+    assert walked.rounds.max() <= 200
+
+
+def test_the_catalogue_s_problem_is_public() -> None:
+    assert isinstance(adaptive_noisy_gd, Mechanism)
+    assert LOGISTIC.initial(2).tolist() == [[0.0] * 10] * 2
