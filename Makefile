@@ -40,7 +40,7 @@ certify-all: OUT := reports/catalogue
 certify-all: $(READY)  ## certify every mechanism of the catalogue into OUT (reports/catalogue); resumes
 	$(BIN)/dpaudit certify --all --seed 1 --jobs $(WORKERS) --out $(OUT) $(ARGS)
 
-experiments: $(READY)  ## the utility experiments, tables and plots into docs/utility (an hour of one core; resumes)
+experiments: $(READY)  ## the utility experiments, tables and plots into docs/utility (20 minutes of one core; resumes)
 	$(BIN)/dpaudit experiment --all --jobs $(WORKERS) --out docs/utility $(ARGS)
 
 test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)

@@ -109,6 +109,7 @@ suites = [
         diff2.dp_gd_tight,
         diff2.diff2_gd_network,
         diff2.diff2_bvr_local_sgd,
+        diff2.diff2_bvr_local_sgd_tight,
         diff2.diff2_gd_client,
     )
 ]
@@ -119,5 +120,6 @@ suites = [
     dp_gd_tight,
     diff2_gd_network,
     diff2_bvr_local_sgd,
+    diff2_bvr_local_sgd_tight,
     diff2_gd_client,
 ) = suites

@@ -6,23 +6,28 @@ differences, have full length; it is turned round (replace_one) or zeroed out (z
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
+from dpaudit.curator import Program, Sampler
+from dpaudit.nodes import Node
 from dpaudit.query import Array, Records
-from dpaudit.scope import Adjacency
+from dpaudit.scope import Adjacency, central
 from mechanisms.kl import catalogue
+from mechanisms.kl.instances import Detection, TwoPointInstance, two_point_detector
 from mechanisms.kl.problem import KLProblem
 from mechanisms.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
 from mechanisms.kl.schedule import KLSpiderSchedule
 from mechanisms.kl.spider import KLSpider
 from mechanisms.losses import WorstCase
 
-TRIALS = 3_000
+TRIALS = 5_000
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,31 @@ def zeroed_out(size: int) -> Neighbours:
         Adjacency.ZERO_OUT,
         "one record saturates every clip, or is zeroed out; all others are the same bystander",
     )
+
+
+def two_point_detection(
+    make: Callable[[KLProblem], Program],
+    instance: TwoPointInstance,
+    mu: float,
+    *,
+    trials: int,
+    seed: int,
+    kernels: Mapping[type[Node], type[Any]] | None = None,
+) -> Detection:
+    """Runs a solver on both data sets of an instance, and flags it if it is too good for mu-GDP.
+
+    ``make`` gives the program for the instance's problem; its output is (trials, 1), or has one as
+    ``output``.  No attacker is needed: noise that is missing shows as accuracy.
+    """
+    program, outputs = make(KLProblem(instance.loss, 0, instance.size, 1.0)), []
+    for side in (0, 1):
+        records, rng = Records(instance.records(side)), np.random.default_rng([seed, side])
+        scope = central("replace_one")
+        node = program.declaration(scope)
+        curator = Sampler(node, scope, records, rng=rng, trials=trials, kernels=kernels)
+        found = program.run(curator)
+        outputs.append(np.asarray(getattr(found, "output", found)))
+    return two_point_detector(instance, outputs[0], outputs[1], mu)
 
 
 def linear(problem: KLProblem, dimension: int = 5) -> KLProblem:

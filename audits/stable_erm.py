@@ -33,6 +33,12 @@ from mechanisms.stable_erm.solver import Minimiser
 
 TRIALS = 20_000
 PHASE_TRIALS = 4_000
+SINGLE = (
+    DeletionStableOutputPerturbation,
+    StronglyConvexOutputPerturbation,
+    PhasedERM,
+    PhasedSCO,
+)
 
 
 def adversary(score: int, other: int, minimiser: Minimiser) -> Adversarial:
@@ -40,9 +46,10 @@ def adversary(score: int, other: int, minimiser: Minimiser) -> Adversarial:
     return Adversarial(score, other)
 
 
-def oracle(constants: Constants) -> Oracle:
-    """Scores kappa and kappa + 1."""
-    return Oracle(constants.kappa, constants.kappa + 1, constants.distance)
+def oracle(constants: Constants, replaced: Any) -> Oracle:
+    """Scores kappa and kappa + 1, with the assumption of the search that is replaced."""
+    assumption = getattr(replaced, "assumption", None)
+    return Oracle(constants.kappa, constants.kappa + 1, constants.distance, assumption)
 
 
 def attacked(program: Any) -> Program:
@@ -53,14 +60,14 @@ def attacked(program: Any) -> Program:
     if isinstance(program, Localised):
         first, phases = attacked(program.first), attacked(program.phases)
         return replace(program, first=first, phases=phases)  # type: ignore[arg-type]
-    search = oracle(program.constants)
+    if not isinstance(program, SINGLE):
+        raise TypeError(f"{type(program).__name__}: no program of this paper")
+    search = oracle(program.constants, program.search)
     made = partial(adversary, search.score, search.other)
     if isinstance(program, DeletionStableOutputPerturbation):
         statistic = Adversarial(search.score, search.other)
         return replace(program, statistic=statistic, search=search)
-    if isinstance(program, (StronglyConvexOutputPerturbation, PhasedERM, PhasedSCO)):
-        return replace(program, search=search, make=made)
-    raise TypeError(f"{type(program).__name__}: no program of this paper")
+    return replace(program, search=search, make=made)
 
 
 def neighbours(users: int, changed: int, text: str) -> Neighbours:

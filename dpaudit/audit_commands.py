@@ -76,7 +76,8 @@ def certify(
     from dpaudit import publish, terminal
 
     if everything == bool(targets):
-        raise InvalidParameter("certify: give either targets or --all")
+        said = "--all excludes targets" if everything else "Missing argument 'TARGETS...', or --all"
+        raise click.UsageError(f"{said}: give either targets or --all.")
     if everything:
         _certify_all(given, out, as_json=as_json)
     orders = [_order(target) for target in targets]

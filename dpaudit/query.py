@@ -173,12 +173,24 @@ class ClippedMean:
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """The weighted sum of clipped rows, shape (trials, d)."""
-        weights = self.public_weights(len(records)) * records.present
         if chosen is not None:
+            weights = self.public_weights(len(records)) * records.present
             return self._batch_value(records, chosen, weights)
+        totals = self._totals(records)
+        return _total("n,tnd->td", totals, self._clipped(records.distinct()[0]))
+
+    def _totals(self, records: Records) -> Array:
+        """The weight of each distinct row; made once of a data set where all weights are equal."""
+        kept: dict[float, Array] = records.__dict__.setdefault("_totals", {})
+        key = 0.0 if self.divisor is None else self.divisor
+        if self.weights is None and key in kept:
+            return kept[key]
+        weights = self.public_weights(len(records)) * records.present
         values, origin = records.distinct()
-        totals: Any = np.bincount(origin, weights=weights, minlength=len(values))
-        return _total("n,tnd->td", totals, self._clipped(values))
+        found: Any = np.bincount(origin, weights=weights, minlength=len(values))
+        if self.weights is None:
+            kept[key] = found
+        return np.asarray(found)
 
     def _batch_value(self, records: Records, chosen: NDArray[np.bool_], weights: Array) -> Array:
         """The sum over a batch: of few kinds of rows, each with a total, or of its rows."""
@@ -221,6 +233,11 @@ class ClippedMean:
             )
         return clip_rows(rows, self.radius, self.norm)
 
+    def _heaviest(self, size: int) -> float:
+        if self.weights is None:
+            return 1.0 / (self.divisor or size)
+        return float(np.abs(self.public_weights(size)).max())
+
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """radius * max|w| under add_remove and zero_out, twice that under replace_one."""
         if adjacency is Adjacency.ADD_REMOVE and self.divisor is None:
@@ -230,7 +247,7 @@ class ClippedMean:
             )
         factor = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
         with np.errstate(all="ignore"):
-            largest = np.abs(self.public_weights(size)).max() * self.radius
+            largest = self._heaviest(size) * self.radius
             # The bound on the sum is free of the number of records, which can be private.
             return np.where(np.isfinite(largest * MOST_RECORDS), factor * largest, np.inf)
 

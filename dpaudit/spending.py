@@ -91,6 +91,10 @@ class Spending:
 
         A multiplier that is no positive, finite number fits nowhere.
         """
+        return self._judged(leaf, multipliers, on)[0]
+
+    def _judged(self, leaf: Node, multipliers: Floats, on: Mask) -> tuple[Mask, Units, Units]:
+        """Where a charge fits, and the charge in units, rounded up and down."""
         price = self._prices[leaf]
         valid = np.isfinite(multipliers) & (multipliers > 0) & on
         safe = np.where(valid, multipliers, 1.0)
@@ -100,27 +104,26 @@ class Spending:
         for trial in np.flatnonzero(doubtful):
             asked = price.exactly(float(safe[trial]))
             fits[trial] = self.spent(int(trial)) + asked <= self._cap
-        return np.asarray(fits)
+        return np.asarray(fits), above, below
 
     def spend(self, label: str, leaf: Node, multipliers: Floats, on: Mask) -> None:
         """Charge the trials that are on: before data is touched, all of them or none.
 
         Errors: Undeclared where a charge would pass the cap in some trial.
         """
-        refused = on & ~self.admits(leaf, multipliers, on)
+        fits, above, below = self._judged(leaf, multipliers, on)
+        refused = on & ~fits
         if refused.any():
             raise Undeclared(
                 f"release {label!r}: its charge would pass the cap {shown(self._cap)} of its "
                 f"{self.node.measure} filter in {int(refused.sum())} of {int(on.sum())} trials "
                 "that are on; use more noise, or ask admits first and stop"
             )
-        price = self._prices[leaf]
-        above, below = self._units(price, np.where(on, multipliers, 1.0))
         # Sums that the exact fractions admitted may have been rounded up past the cap.
         self._upper = np.where(on, self._upper + above, self._upper)
         self._lower = np.where(on, self._lower + below, self._lower)
         kept = np.where(on, multipliers, np.nan)
-        self._paid.append(Paid(price, kept, on))
+        self._paid.append(Paid(self._prices[leaf], kept, on))
 
     def _units(self, price: Price, multipliers: Floats) -> tuple[Units, Units]:
         """A charge in 2^-60 of the cap, rounded up (to at least 1) and down."""

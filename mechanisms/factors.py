@@ -47,40 +47,49 @@ def ghost_norms(factors: Factors) -> Array:
     Rows whose squares overflow or underflow are scaled by their largest entry first.
     """
     with np.errstate(all="ignore"):
-        product = _norms(factors.left) * _norms(factors.right)
-        return np.asarray(np.hypot(product, _norms(factors.rest)))
+        left, right, rest = (_units(f)[1] for f in (factors.left, factors.right, factors.rest))
+        return np.asarray(np.hypot(left * right, rest))
 
 
 def clipped_sums(factors: Factors, weights: Array, radius: Any) -> tuple[Array, Array]:
     """sum_i w_i clip(gradient_i, radius): outer products (trials, h, k) and rests (trials, m).
 
-    Errors: none that depends on a record; a row of which an entry is not finite counts as zero.
+    Directions and lengths are kept apart, so that no record is longer than the radius by more than
+    rounding, whatever its entries: a product of very small and very large ones would lose digits.
+    A row counts as zero where an entry is not finite, or its norm overflows.
     """
-    finite = factors.finite()
-    norms = ghost_norms(factors)
-    limit = np.asarray(radius)[..., None]
-    shrunk = np.where(norms > limit, limit / np.where(norms > 0, norms, 1.0), 1.0)
-    scale = np.where(finite, shrunk, 0.0) * weights
-    left, right, rest = factors.left, factors.right, factors.rest
-    if not finite.all():
-        left = np.where(finite[..., None], left, 0.0)
-        rest = np.where(finite[..., None], rest, 0.0)
-        right = np.where(np.isfinite(right), right, 0.0)
-    outer = np.matmul((scale[..., None] * left).swapaxes(1, 2), right)
-    return np.asarray(outer), np.asarray(np.matmul(scale[:, None, :], rest)[:, 0, :])
+    with np.errstate(all="ignore"):
+        left, left_norms = _units(factors.left)
+        right, right_norms = _units(factors.right)
+        rest, rest_norms = _units(factors.rest)
+        product = left_norms * right_norms
+        norms = np.hypot(product, rest_norms)
+        counted = factors.finite() & np.isfinite(norms)
+        if not counted.all():
+            left, right, rest = (np.where(np.isfinite(x), x, 0.0) for x in (left, right, rest))
+        limit = np.asarray(radius)[..., None]
+        lengths = (
+            np.where(counted, np.where(norms > limit, limit * (part / norms), part), 0.0) * weights
+            for part in (product, rest_norms)
+        )
+        outer, other = lengths
+        sums = np.matmul((outer[..., None] * left).swapaxes(1, 2), right)
+        return np.asarray(sums), np.asarray(np.matmul(other[:, None, :], rest)[:, 0, :])
 
 
-def _norms(rows: Array) -> Array:
-    """Norms over the last axis; a row's own entries alone decide how it is computed."""
+def _units(rows: Array) -> tuple[Array, Array]:
+    """Directions and norms over the last axis; a row's own entries alone decide how it is done."""
     squares = np.einsum("...i,...i->...", rows, rows)
     unsafe = ~((squares > SMALLEST_SQUARE) & (squares < LARGEST_SQUARE))
-    lengths = np.asarray(np.sqrt(squares))
+    norms = np.asarray(np.sqrt(squares))
+    units = np.asarray(rows / np.where(unsafe, 1.0, norms)[..., None])
     if unsafe.any():
-        lengths[unsafe] = _scaled_norms(rows[unsafe])
-    return lengths
+        units[unsafe], norms[unsafe] = _scaled_units(rows[unsafe])
+    return units, norms
 
 
-def _scaled_norms(rows: Array) -> Array:
+def _scaled_units(rows: Array) -> tuple[Array, Array]:
     largest = np.abs(rows).max(axis=-1, initial=0.0)
     scaled = rows / np.where(largest > 0, largest, 1.0)[..., None]
-    return np.asarray(largest * np.sqrt(np.square(scaled).sum(axis=-1)))
+    norms = np.sqrt(np.square(scaled).sum(axis=-1))
+    return scaled / np.where(norms > 0, norms, 1.0)[..., None], largest * norms

@@ -38,6 +38,7 @@ CORRECT = worst_case(
         restart_every=5,
         epsilon=3,
         delta=Fraction(1, 10**5),
+        calibration="paper",
         gradient_radius=1.0,
         difference_radius=1.0,
         step_size=0.1,

@@ -43,6 +43,7 @@ def _calibrated(
         restart_every=5,
         epsilon=EPSILON,
         delta=DELTA,
+        calibration="paper",
         u=u,
         gradient_radius=1.0,
         difference_radius=1.0,

@@ -7,7 +7,6 @@ Source: Dwork, Roth 2014, Algorithm 1 and Theorem 3.24; Lyu, Su, Li 2017, Algori
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,8 +22,9 @@ from dpaudit.query import Array, Norm
 
 Flags = NDArray[np.bool_]
 MOST_QUERIES = 2**40
-# Thresholds of a density, in units of their scale: the rest of the law, e^-60, is left out.
-REACH, STEPS = 60.0, 1201
+# Thresholds of a density, in units of their scale: the rest of the law, e^-50, is left out.
+REACH, STEPS = 50.0, 501
+FARTHEST = 300.0
 # Nats: independent batches of answers coincide with probability e^-60.
 ENOUGH = 60.0
 
@@ -36,7 +36,7 @@ class AboveThresholdKernel(Kernel):
     ``scale`` is 2 answers sensitivity / epsilon_query, the same for every query; ratio =
     epsilon_query / (2 answers epsilon_threshold).  One number a trial and query.  Densities weight
     a grid of thresholds by the answers so far: those of yes and no, given the past, sum to 1 and
-    are right to 1e-3.
+    are right to 1e-2.
     """
 
     norm: ClassVar[Norm] = "l1"
@@ -52,7 +52,7 @@ class AboveThresholdKernel(Kernel):
         self._nodes = np.linspace(-REACH, REACH, STEPS)
         # One row a trial, or one for all trials while they have one past.
         rows = 1 if self._answers == 1 else trials
-        self._weights = np.tile(-np.abs(self._nodes), (rows, 1))
+        self._weights = np.tile(np.exp(-np.abs(self._nodes)), (rows, 1))
         self._left = np.full(trials, self._answers)
         self._threshold: Array | None = None
         self._scale: Array | None = None
@@ -109,11 +109,11 @@ class AboveThresholdKernel(Kernel):
         said = yes | (released[:, 0] == 0)
         below, above = self._branches(values[:, 0] / scale)
         log_no, log_yes = self._outcomes(below, above)
-        if len(self._weights) == 1:
-            # Trials that say yes are over: the others' past is one of noes.
-            self._weights = self._weights + below
-        else:
-            self._weights = self._weights + np.where(yes[:, None], above, below)
+        # With one answer the trials that say yes are over: the others' past is one of noes.
+        shared = len(self._weights) == 1
+        told = below if shared else np.where(yes[:, None], above, below)
+        weights = self._weights * told
+        self._weights = weights / weights.max(axis=1, keepdims=True)
         self._answered(yes, scale)
         found = np.where(over, np.where(yes, 0.0, -np.inf), np.where(yes, log_yes, log_no))
         return np.where(said, found, -np.inf)
@@ -133,30 +133,24 @@ class AboveThresholdKernel(Kernel):
         return np.where((self._left > 0) & told, found, np.nan)[:, None]
 
     def _branches(self, queries: Array) -> tuple[Array, Array]:
-        """log P(no) and log P(yes) at every threshold of the grid, (rows, STEPS)."""
+        """P(no) and P(yes) at every threshold of the grid, (rows, STEPS)."""
         alive = queries[self._left > 0]
         if len(self._weights) == 1 and (alive == alive[:1]).all():
             queries = alive[:1] if alive.size else queries[:1]
         elif len(self._weights) == 1:
             self._weights = np.tile(self._weights, (self.trials, 1))
         gap = self._nodes * self._ratio - queries[:, None]
-        return _log_laplace(gap), _log_laplace(-gap)
+        tail = np.exp(-np.minimum(np.abs(gap), FARTHEST)) / 2
+        return np.where(gap < 0, tail, 1 - tail), np.where(gap < 0, 1 - tail, tail)
 
     def _outcomes(self, below: Array, above: Array) -> tuple[Array, Array]:
         """log P(no), log P(yes) given the past, (rows,)."""
-        no = np.logaddexp.reduce(self._weights + below, axis=1)
-        yes = np.logaddexp.reduce(self._weights + above, axis=1)
-        both = np.logaddexp(no, yes)
-        return np.asarray(no - both), np.asarray(yes - both)
+        no, yes = (np.einsum("rg,rg->r", self._weights, branch) for branch in (below, above))
+        whole = no + yes
+        return np.asarray(np.log(no / whole)), np.asarray(np.log(yes / whole))
 
 
 def _whole(leaf: Any) -> int:
     if is_symbolic(leaf.answers):
         raise InvalidParameter(f"{leaf.head}: bind its answers to a number before a run")
     return int(leaf.answers)
-
-
-def _log_laplace(gap: Array) -> Array:
-    """log P(Laplace(1) < gap)."""
-    tail = np.exp(-np.abs(gap)) / 2
-    return np.where(gap < 0, gap - math.log(2), np.log1p(-tail))

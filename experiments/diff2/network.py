@@ -237,8 +237,24 @@ def read(results: Results) -> Findings:
         (_measures(results, names), _tests(results, names)),
         tuple(replace(check, source="E6") for check in checks),
         tuple(_panel(results, name) for name in names),
-        notes,
+        (*notes, *_confounded(results, names)),
     )
+
+
+def _confounded(results: Results, names: list[str]) -> list[str]:
+    """A sentence for every data set where plain descent does worse than its private version."""
+    found = []
+    for data in names:
+        plain, private = (
+            mean_and_error([r.number("loss") for r in results.where(data=data, method=m)])[0]
+            for m in ("gd", "dp_gd")
+        )
+        if plain > private:
+            found.append(
+                f"{data}: gradient descent without noise or clipping ends above DP-GD, so that the "
+                "rule for step sizes decides more here than the noise does"
+            )
+    return found
 
 
 def _measures(results: Results, names: list[str]) -> Table:

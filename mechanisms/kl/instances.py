@@ -21,7 +21,7 @@ class HuberLinear:
     """f(w; x) = <w, x> + lam H(w), H = ||w||^2 up to ||w|| = 4D, 8D ||w|| - 16 D^2 beyond.
 
     Convex, 2 lam smooth, and Lipschitz with ||x|| + 8 lam D.
-    Source: Menart et al. 2023, Theorem 7; the print has 4D ||w|| beyond, which is neither convex nor
+    Source: Menart et al. 2023, Theorem 7; the print has 4D ||w|| beyond, neither convex nor
     differentiable.
     """
 

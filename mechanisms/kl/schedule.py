@@ -18,7 +18,7 @@ LARGEST_STEPS = 10_000_000
 
 @dataclass(frozen=True)
 class Constants:
-    """The five constants of the schedule; only ``step`` also enters the noise.
+    """The constants of the schedule; of these only ``step`` enters the noise.
 
     ``contraction`` (64) and ``floor`` (32) make the phases, ``stop`` (7/8) the stopping threshold,
     ``step`` (1/4) the length of a step.  ``steps_at_most`` caps the steps of a phase: the noise is

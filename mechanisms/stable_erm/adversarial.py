@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Distance
+from dpaudit.nodes import Assumption, Distance
 from dpaudit.query import Array, Records
 from mechanisms.stable_erm.stable import Flags, Found, Statistic
 
@@ -74,11 +74,13 @@ class Oracle:
 
     A user above 1/2, wherever, makes it the second data set.
     ``stability``: under "diameter" the two vectors are 2 units apart, whatever the scores.
+    ``assumption``: that of the search it stands in for, so that the declaration stays the same.
     """
 
     score: int
     other: int
     stability: str = Distance.PATH
+    assumption: Assumption | None = None
 
     @property
     def distance(self) -> Distance:

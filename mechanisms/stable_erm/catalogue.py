@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -21,22 +22,14 @@ from dpaudit.curator import Program
 from dpaudit.mechanism import Mechanism, Metric, Setting
 from dpaudit.nodes import ApproxDP
 from dpaudit.query import Array, Records
+from mechanisms.stable_erm import build
 from mechanisms.stable_erm.bounds import Size, gradient_radius
 from mechanisms.stable_erm.calibration import USERS, Constants, del_output_pert_paper
 from mechanisms.stable_erm.certificate import Certified, GradientCertificate
 from mechanisms.stable_erm.data import SIMULATED, records_of
 from mechanisms.stable_erm.domains import Ball, Box
-from mechanisms.stable_erm.localised import StronglyConvexERM, StronglyConvexSCO
-from mechanisms.stable_erm.phased import PhasedERM, PhasedSCO
 from mechanisms.stable_erm.polynomial import GridMean, Ladder, WindowMeanScore
-from mechanisms.stable_erm.problem import (
-    DeltaRule,
-    Problem,
-    erm_weight,
-    sampling_distance,
-    sco_phases,
-    sco_weight,
-)
+from mechanisms.stable_erm.problem import DeltaRule, Problem
 from mechanisms.stable_erm.release import (
     DeletionStableOutputPerturbation,
     StronglyConvexOutputPerturbation,
@@ -163,7 +156,7 @@ stable_phased_erm = entry(
     "stable_phased_erm",
     "Phased minimisation on all users (PhasedERM), constants as printed",
     f"{PAPER}, Algorithm 3",
-    PhasedERM(ERM_PROBLEM, SHARE, ROUNDS, erm_weight(ERM_PROBLEM)),
+    build.phased_erm(ERM_PROBLEM, EPSILON, DELTA, constants="paper", count=ROUNDS),
     (stated("Theorem 4.1"), exactly("0.507")),
     f"{ROUNDS} stable releases on all users, a tenth of the budget each",
     UNENUMERABLE,
@@ -173,9 +166,7 @@ stable_phased_sco = entry(
     "stable_phased_sco",
     "Phased minimisation on disjoint users (PhasedSCO), constants as printed",
     f"{PAPER}, Algorithm 4",
-    PhasedSCO(
-        SCO_PROBLEM, PRINTED, sco_phases(SCO_PROBLEM.users, PRINTED), sco_weight(SCO_PROBLEM)
-    ),
+    build.phased_sco(SCO_PROBLEM, EPSILON, DELTA, constants="paper"),
     (
         stated("Theorem 5.1"),
         exactly("0.5808"),
@@ -188,30 +179,14 @@ stable_phased_sco = entry(
 HALF = del_output_pert_paper(EPSILON / 2, DELTA / 2)
 TWENTIETH = del_output_pert_paper(EPSILON / 2 / ROUNDS, DELTA / 2 / ROUNDS)
 LOCALISED_USERS = 8 * TWENTIETH.kappa + 2
-
-
-def _localised(constants: Constants, kind: type[PhasedERM] | type[PhasedSCO]) -> Any:
-    """Algorithms 5 and 6 on a quadratic loss; 2^3 batches of 8 kappa + 2 users at the least."""
-    erm = kind is PhasedERM
-    users = LOCALISED_USERS if erm else 8 * (8 * constants.kappa + 2)
-    problem = Problem(Quadratic(), Ball(1.0), users, 1, 1, 2.0, 1.0)
-    beta = 1 / (2 * users**2)
-    rule = DeltaRule("tight", beta)
-    first = StronglyConvexOutputPerturbation(problem, HALF, rule)
-    more = 0.0 if erm else sampling_distance(problem, beta)
-    made = (StronglyConvexERM if erm else StronglyConvexSCO)(
-        first, kind(problem, constants, 1, 1.0, rule), beta, more
-    )
-    slope = (erm_weight(problem) if erm else sco_weight(problem)) / made.radius
-    count = ROUNDS if erm else sco_phases(users, constants)
-    return type(made)(first, kind(problem, constants, count, slope, rule), beta, more)
-
+LOCALISED = Problem(Quadratic(), Ball(1.0), LOCALISED_USERS, 1, 1, 2.0, 1.0)
+BATCHED = replace(LOCALISED, users=8 * (8 * HALF.kappa + 2))
 
 strongly_convex_erm = entry(
     "strongly_convex_erm",
     "Strongly convex minimisation: localise, then PhasedERM, constants as printed",
     f"{PAPER}, Algorithm 5",
-    _localised(TWENTIETH, PhasedERM),
+    build.strongly_convex_erm(LOCALISED, EPSILON, DELTA, constants="paper", count=ROUNDS),
     (stated("Theorem 4.3"),),
     f"a stable release at half of the budget, then {ROUNDS} on all users",
     UNENUMERABLE,
@@ -220,7 +195,7 @@ strongly_convex_sco = entry(
     "strongly_convex_sco",
     "Strongly convex stochastic optimisation: localise, then PhasedSCO, constants as printed",
     f"{PAPER}, Algorithm 6",
-    _localised(HALF, PhasedSCO),
+    build.strongly_convex_sco(BATCHED, EPSILON, DELTA, constants="paper"),
     (stated("Theorem 5.3"),),
     "a stable release on all users at half of the budget, then 3 on disjoint batches",
     UNENUMERABLE,

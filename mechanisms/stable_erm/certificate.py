@@ -15,12 +15,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Distance
+from dpaudit.nodes import Assumption, Distance, Status
 from dpaudit.query import Array
 from mechanisms.stable_erm.solver import Minimiser, Quadratic
 from mechanisms.stable_erm.stable import Enumeration, Flags, Found, Search, Statistic
 
 ROUNDING = 2.0**-48  # of a mean of n numbers, n times their size: far above what floats lose
+CONVEX = Assumption(
+    "strong_convexity",
+    "the loss has its stated modulus and smoothness, and every solve is within its stated error",
+    Status.ENFORCED,
+    "a modulus by construction; solves in closed form, or by a public number of steps that "
+    "reaches the error for any data; rounding is allowed for",
+)
 RULES = ("c1", "c1_sum", "c2", "c2c", "quadratic", "diameter")
 
 
@@ -183,6 +190,11 @@ class Certified:
     @property
     def distance(self) -> Distance:
         return self.fallback.distance
+
+    @property
+    def assumption(self) -> Assumption:
+        """What privacy rests on beside the noise."""
+        return CONVEX
 
     @property
     def not_private(self) -> str:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Distance
+from dpaudit.nodes import Assumption, Distance
 from dpaudit.query import Array
-from mechanisms.stable_erm.certificate import measured
+from mechanisms.stable_erm.certificate import CONVEX, measured
 from mechanisms.stable_erm.solver import Minimiser, RidgeLogistic
 from mechanisms.stable_erm.stable import Flags, Found, Statistic, kept_means
 
@@ -134,6 +134,11 @@ class Ladder:
 
     def check(self, users: int, kappa: int) -> None:
         """One solve and one more."""
+
+    @property
+    def assumption(self) -> Assumption:
+        """What privacy rests on beside the noise."""
+        return CONVEX
 
     def step(self, minimiser: Minimiser, users: int) -> Array:
         """tau, (trials,)."""

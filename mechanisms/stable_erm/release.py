@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpaudit.curator import Curator, Part
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Compose, Node, NonPrivate
+from dpaudit.nodes import Assuming, Compose, Node, NonPrivate
 from dpaudit.query import Array, Norm, Records
 from dpaudit.scope import Adjacency, Scope, Trust, Unit
 from mechanisms.stable_erm.calibration import Constants
@@ -112,9 +112,11 @@ def check_users(users: int, constants: Constants, place: str, factor: int = 4) -
 
 
 def declared(leaf: Node, search: Any) -> Node:
-    """The leaf, with the reason why it guarantees nothing where the search is not private."""
-    reason = getattr(search, "not_private", "")
-    return Compose(NonPrivate(reason), leaf) if reason else leaf
+    """The leaf, with what its guarantee rests on, or why there is none, as the search says."""
+    reason, assumption = getattr(search, "not_private", ""), getattr(search, "assumption", None)
+    if reason:
+        return Compose(NonPrivate(reason), leaf)
+    return leaf if assumption is None else Assuming(leaf, assumption)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Node, Parallel
 from dpaudit.query import Array
 from dpaudit.scope import Scope
-from mechanisms.user_level.acsa import Stage, restarts
 from mechanisms.user_level.accelerated import BatchSolver, check_batch
+from mechanisms.user_level.acsa import Stage, restarts
 from mechanisms.user_level.batches import (
     BatchConstants,
     Radii,
@@ -182,6 +182,16 @@ def calibrated_phased_erm(
         constants = calibrate_batches(*budgeted, size, rounds, radii)
         phases.append(phase_of(problem, size, weight, constants, smoothness, tau))
     return UserLevelPhasedERM(problem, tuple(phases), tau)
+
+
+def single_phase_erm(
+    problem: Problem, epsilon: object, delta: object, smoothness: float, rounds: int, weight: float
+) -> UserLevelPhasedERM:
+    """One phase on all users: a base for restarts.  Errors: as :func:`calibrate_batches`."""
+    tau = concentration_radius(problem, rounds)
+    constants = calibrate_batches(epsilon, delta, problem.users, rounds)
+    phase = phase_of(problem, problem.users, weight, constants, smoothness, tau)
+    return UserLevelPhasedERM(problem, (phase,), tau)
 
 
 def phase_of(

@@ -13,6 +13,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.query import Array, Records
 from mechanisms.user_level.problem import Problem
 
+LARGEST_CHUNK = 40_000
+
 
 def one_pass_sgd(problem: Problem, start: Array, users: Array, groups: int, step: float) -> Array:
     """Average iterates less their start, (trials, groups, d).
@@ -27,7 +29,9 @@ def one_pass_sgd(problem: Problem, start: Array, users: Array, groups: int, step
     distinct = kinds.reshape(len(kinds), *rows.shape[1:])
     same = bool((start == start[:1]).all())
     starts = start[:1] if same else start
-    found = np.stack([_averages(problem, x, distinct, step) for x in starts])
+    chunk = max(1, LARGEST_CHUNK // len(distinct))
+    blocks = [starts[i : i + chunk] for i in range(0, len(starts), chunk)]
+    found = np.concatenate([_averages(problem, block, distinct, step) for block in blocks])
     return found[:, origin]
 
 
@@ -39,18 +43,21 @@ def _group_rows(users: Array, groups: int) -> Array:
     return users[: groups * each].reshape(groups, each * users.shape[1], users.shape[2])
 
 
-def _averages(problem: Problem, start: Array, rows: Array, step: float) -> Array:
-    """One trial's averages, (groups, d), less the start."""
-    moved = np.zeros((len(rows), len(start)))
-    total = np.zeros_like(moved)
-    for t in range(rows.shape[1]):
-        slope = problem.paired_gradients(start + moved, rows[:, t])
-        ahead = start + moved - step * slope
+def _averages(problem: Problem, starts: Array, rows: Array, step: float) -> Array:
+    """Averages of every group from every start, less the start: (starts, groups, d)."""
+    groups, steps, _ = rows.shape
+    origin = np.repeat(starts, groups, axis=0)
+    moved, total = np.zeros_like(origin), np.zeros_like(origin)
+    for t in range(steps):
+        here = origin + moved
+        slope = problem.paired_gradients(here, np.tile(rows[:, t], (len(starts), 1)))
+        ahead = here - step * slope
         inside = problem.project(ahead)
         # Where nothing is cut the displacement keeps all its digits, however small the step.
-        moved = np.where(inside == ahead, moved - step * slope, inside - start)
+        cut = (inside != ahead).any(axis=1, keepdims=True)
+        moved = np.where(cut, inside - origin, moved - step * slope)
         total += moved
-    return np.asarray(total / rows.shape[1])
+    return np.asarray((total / steps).reshape(len(starts), groups, -1))
 
 
 def sgd_two_run_radius(step: float, lipschitz: float, steps: int, zeta: float) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -54,20 +55,18 @@ class BallSmoothedLoss:
         return np.asarray(found.reshape(np.shape(parameters)[0], -1, points.shape[1]))
 
     def _shifted(self, parameters: ArrayLike, records: ArrayLike) -> tuple[Array, Array]:
-        """Every point with every row's shift, (trials n, d), and its row, (trials n, 1, features)."""
+        """Every point with every row's shift, (trials n, d); its row, (trials n, 1, features)."""
         x, z = np.asarray(parameters, dtype=np.float64), np.asarray(records, dtype=np.float64)
         rows = np.broadcast_to(z, (len(x), *z.shape[-2:]))
-        count = rows.shape[1]
-        shifts = ball_shifts(len(x) * count, x.shape[1], self.radius, self._generator(x))
-        points = np.repeat(x, count, axis=0) + shifts
-        return points, rows.reshape(len(x) * count, 1, rows.shape[2])
+        points = np.concatenate([point + self._shifts(point, rows.shape[1]) for point in x])
+        return points, rows.reshape(len(points), 1, rows.shape[2])
 
-    def _generator(self, points: Array) -> np.random.Generator:
-        from hashlib import sha256
-
-        content = np.ascontiguousarray(points + 0.0).tobytes()
+    def _shifts(self, point: Array, count: int) -> Array:
+        """Made of one point alone: what moves another point, or a group, changes none of them."""
+        content = np.ascontiguousarray(point + 0.0).tobytes()
         words = np.frombuffer(sha256(content).digest(), dtype=np.uint32)
-        return np.random.default_rng([self.seed, *map(int, words)])
+        rng = np.random.default_rng([self.seed, *map(int, words)])
+        return ball_shifts(count, len(point), self.radius, rng)
 
 
 def ball_shifts(count: int, dimension: int, radius: float, rng: np.random.Generator) -> Array:

@@ -8,9 +8,12 @@ is inconclusive, beyond it missed, which a value on the band's edge is in 2.3% o
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import pkgutil
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from scipy.optimize import brentq
@@ -34,11 +37,14 @@ from experiments.srgd.costs import srgd_costs
 from experiments.srgd.digits import srgd_digits
 from experiments.srgd.estimator import srgd_estimator
 from experiments.srgd.risk import srgd_risk
+from experiments.stable_erm.risk import stable_risk
+from experiments.stable_erm.sensitivity import stable_sensitivity
 from mechanisms.srgd.constants import as_float, least_multiplier
 
 EXPERIMENTS = (
     diff2_blocks, diff2_bounds, diff2_costs, diff2_identity, diff2_local, diff2_network,
     diff2_slopes, srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_risk,
+    stable_risk, stable_sensitivity,
 )  # fmt: skip
 IN_SECONDS = (diff2_bounds, diff2_identity, diff2_local, srgd_acceleration, srgd_digits)
 
@@ -69,6 +75,19 @@ def test_a_corner_of_every_grid(experiment: Experiment) -> None:
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
 def test_all_of_every_grid(experiment: Experiment) -> None:
     assert_held(experiment, findings(experiment, Size.FULL))
+
+
+def test_the_results_that_the_docs_name_are_shown_and_held(checkout: Path) -> None:
+    page = (checkout / "docs" / "utility.md").read_text()
+    folder = checkout / "docs" / "utility"
+    listed = set(re.findall(r"(?<=\| `)\w+(?=` \|)", page))
+    assert listed == {path.stem for path in folder.glob("*.json")}
+    titles = {experiment.name: experiment.title for experiment in EXPERIMENTS}
+    for name in listed:
+        made = json.loads((folder / f"{name}.json").read_text())
+        assert (made["title"], made["size"]) == (titles[name], "full")
+        assert made["verdict"] == "held"
+        assert f"[{name}]({name}.md)" in (folder / "README.md").read_text()
 
 
 def test_the_list_is_that_of_the_package() -> None:

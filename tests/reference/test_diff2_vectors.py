@@ -45,7 +45,7 @@ def program(
         gradient_radius=1.0,
         difference_radius=1.0,
         step_size=0.1,
-        **options,
+        **{"calibration": "paper", **options},
     )
 
 

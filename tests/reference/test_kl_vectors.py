@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.special import ndtr
 
 from audits.kl import canary, turned_round
 from dpaudit.arithmetic import enclose
@@ -223,3 +226,41 @@ def test_beta_of_one_estimate_is_at_most_one_half() -> None:
     assert public.failure <= 0.5
     assert math.isfinite(public.floor)
     assert enclose(public.rho) == 1
+
+
+def test_the_witness_against_the_output_alone() -> None:
+    """Theorem 1 under replace_one: P(output = w0 + step) on linear losses, by quadrature.
+
+    One phase of the printed loop: a first estimate below -threshold, and a second one not short.
+    Published: 1.624e-4 against 1.106e-8, which no 1-zCDP mechanism can have.
+    """
+    size, gap = 100, math.exp(0.98) / 100**2
+    public = KLSpiderSchedule(KLCondition(1.0, 2.0), 1, size, Fraction(1), 0.05, gap, 1.0, 1e-4)
+    assert public.count == 1
+    assert public.floor > gap, "the printed phase is at Phi_1 = F0"
+    own = PrintedKLSpider(problem(size, 1, 1.0), public)
+    anchor = number(own.noise.anchor(public, 1)) / size
+    difference = number(own.noise.difference(public, Fraction(1))) / 4 * math.sqrt(gap) / size
+    threshold = 7 / 8 * math.sqrt(gap)
+
+    def second(estimate: float) -> float:
+        short = ndtr((threshold - estimate) / difference) - ndtr(
+            (-threshold - estimate) / difference
+        )
+        return float(1 - short)
+
+    def chance(mean: float) -> float:
+        def density(z: float) -> float:
+            weight = math.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+            return weight * second(mean + anchor * z)
+
+        edge = (-threshold - mean) / anchor
+        ends = (edge - 12, edge - 0.2, edge - 0.05, edge)
+        parts = (quad(density, a, b, epsabs=0, epsrel=1e-9)[0] for a, b in pairwise(ends))
+        return float(sum(parts))
+
+    one, other = chance(0.0216), chance(0.0416)
+    assert agrees(1e4 * one, "1.624")
+    assert agrees(1e8 * other, "1.106")
+    assert math.log(one**3 / other**2) / 2 >= 1.74 * 3
+    assert one - math.exp(7.0772) * other >= 1.49e-4

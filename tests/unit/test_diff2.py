@@ -33,6 +33,7 @@ def spec_setting(**changes: Any) -> Diff2:
         "restart_every": 5,
         "epsilon": 3,
         "delta": 1e-5,
+        "calibration": "paper",
         "gradient_radius": 1.0,
         "difference_radius": 1.0,
         "step_size": 0.1,
@@ -259,6 +260,7 @@ def test_scores_on_the_worst_case_are_normal_with_the_accounted_mu(clients: Any)
         restart_every=5,
         epsilon=3,
         delta=1e-5,
+        calibration="paper",
         gradient_radius=1.0,
         difference_radius=1.0,
         step_size=0.1,
@@ -294,7 +296,7 @@ def test_the_largest_client_moves_it_less() -> None:
     clients = (20, 60)
     attacked = worst_case(diff2_gd_program(
         WorstCase(size=5, curvature=1.0), 0, clients, rounds=4, restart_every=2, epsilon=3,
-        delta=1e-5, gradient_radius=1.0, difference_radius=1.0, step_size=0.1,
+        delta=1e-5, calibration="paper", gradient_radius=1.0, difference_radius=1.0, step_size=0.1,
     ))  # fmt: skip
     rows = np.zeros((80, 1))
     rows[79] = 1.0

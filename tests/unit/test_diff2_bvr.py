@@ -16,6 +16,7 @@ from dpaudit.account import account
 from dpaudit.arithmetic import enclose
 from dpaudit.audit.attack import attack
 from dpaudit.audit.estimators import choose_threshold, count_errors, epsilon_lower
+from dpaudit.claim import Outcome
 from dpaudit.curator import Sampler
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Gaussian, Parallel, Repeat, SampledWithoutReplacement
@@ -28,7 +29,12 @@ from mechanisms.diff2.bvr_noise import (
     diff2_bvr_noise_paper,
     largest_batch,
 )
-from mechanisms.diff2.catalogue import diff2_bvr_local_sgd
+from mechanisms.diff2.catalogue import (
+    TIGHT_PLAN,
+    TIGHT_SIGMA,
+    diff2_bvr_local_sgd,
+    diff2_bvr_local_sgd_tight,
+)
 from mechanisms.diff2.framework import Diff2, LocalDescent, turns
 from mechanisms.diff2.noise import Noise
 from mechanisms.losses import LeastSquares
@@ -228,3 +234,18 @@ def test_the_catalogue_s_audit_stays_below_the_account() -> None:
     found = epsilon_lower(count_errors(attacked.test, threshold), 1e-5, 0.05)
     upper = account(mechanism.declaration, SCOPE).epsilon(1e-5).upper
     assert found.epsilon_lower <= upper == pytest.approx(1.86662, abs=1e-4)
+
+
+def test_the_tight_entry_has_the_least_local_noise_and_a_batch_the_paper_cannot_have() -> None:
+    """A thousandth less noise is not proved; the server's noise is the printed one."""
+    mechanism, plan = diff2_bvr_local_sgd_tight, TIGHT_PLAN
+    (claim,) = mechanism.claims
+    assert claim.check(mechanism.declaration, SCOPE).outcome is Outcome.PROVED
+    routine = mechanism.program.routine
+    assert (routine.sigma, routine.batch_size) == (TIGHT_SIGMA, 50)
+    assert mechanism.program.noise == diff2_bvr_local_sgd.program.noise
+    less = replace(routine, sigma=TIGHT_SIGMA * Fraction("0.999"))
+    changed = replace(mechanism.program, routine=less).declaration(SCOPE)
+    assert claim.check(changed, SCOPE).outcome is not Outcome.PROVED
+    with pytest.raises(InfeasibleBatchSize, match="up to 13"):
+        diff2_bvr_noise_paper(3, 1e-5, plan)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dpaudit.audit.graybox import inspect_program
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.suite import Suite
 from dpaudit.curator import Sampler
 from dpaudit.query import Array, ClippedMean, Records, clip_rows
 from dpaudit.scope import Adjacency, central
+from mechanisms.diff2.catalogue import diff2_gd_network
 from mechanisms.diff2.framework import Diff2
 from mechanisms.diff2.ghost import GhostClippedMean, is_ghost
 from mechanisms.diff2.noise import Noise
@@ -142,6 +146,23 @@ def test_hostile_records_move_the_mean_by_no_more_than_its_sensitivity(hostile: 
             np.testing.assert_allclose(ghost.value(Records(others)), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("left", [5e-324, 3e-300, 1e-20, 1e100])
+@pytest.mark.parametrize("right", [1e-300, 1e-3, 1e300])
+@pytest.mark.parametrize("radius", [3e-240, 3e-24, 1.0])
+def test_no_row_is_longer_than_the_radius(left: float, right: float, radius: float) -> None:
+    """However far apart the sizes of its factors are: to 1e-12, where no result is denormal."""
+    factors = Factors(
+        np.full((1, 1, 10), left), np.full((1, 3), right), np.full((1, 1, 2), left * 1e-3)
+    )
+    outer, rest = clipped_sums(factors, np.ones(1), radius)
+    largest = max(np.abs(outer).max(), np.abs(rest).max())
+    if largest > 1e-290:
+        length = largest * np.hypot(np.linalg.norm(outer / largest), np.linalg.norm(rest / largest))
+        assert length <= radius * (1 + 1e-12)
+        true = min(radius, 1e300 if left * right > 1e300 else ghost_norms(factors).item())
+        assert length == pytest.approx(true, rel=0.06 if left < 1e-320 else 1e-12) or length == 0
+
+
 def test_rows_that_are_not_finite_count_as_zero() -> None:
     factors = NETWORK.factors(parameters(1), np.full((2, 4), np.nan))
     outer, rest = clipped_sums(factors, np.ones(2), 1.0)
@@ -199,6 +220,19 @@ def test_no_gradient_per_record_is_made() -> None:
             raise AssertionError("a gradient per record")
 
     assert np.isfinite(last(Refusing(hidden=4), rows())).all()
+
+
+def test_the_network_s_own_queries_keep_their_bound_on_hostile_records() -> None:
+    """Gray-box checks of the ghost queries themselves, at a false-alarm rate of 1e-5."""
+    made = Diff2(NETWORK, FEATURES, (15, 15), 6, 3, 0.5, 1.0, 0.05, Noise(0.2, 0.4), start_seed=2)
+    others = rows()
+    others[4] = [1.0, -1.0, 1.0, 50.0]
+    pair = Neighbours(Records(rows()), Records(others), Adjacency.REPLACE_ONE, "one row")
+    mechanism = replace(diff2_gd_network, program=made)
+    found = inspect_program(mechanism, Suite("diff2_gd_network", made, pair), seed=2, error=1e-5)
+    assert found.broken == ()
+    assert {probe.label for probe in found.probes} == {"gradient", "difference"}
+    assert all(isinstance(asked.query, GhostClippedMean) for asked in found.asked)
 
 
 # --- starts --------------------------------------------------------------------------------------

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.curator import Sampler
+from audits.kl import two_point_detection
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels import GaussianKernel, Generator
 from dpaudit.nodes import Gaussian
-from dpaudit.query import Array, Records
-from dpaudit.scope import central
+from dpaudit.query import Array
 from mechanisms.kl import bounds
 from mechanisms.kl.baselines import FixedNoisyGD
 from mechanisms.kl.condition import (
@@ -38,7 +37,6 @@ from mechanisms.kl.instances import (
 from mechanisms.kl.problem import KLProblem
 from mechanisms.kl.reduction import GrowthReduction
 
-REPLACE_ONE = central("replace_one")
 POINTS = np.random.default_rng(0).normal(size=(400, 2)) * np.geomspace(1e-3, 1, 400)[:, None]
 
 
@@ -206,25 +204,20 @@ class NoNoise(GaussianKernel):
         return np.array(values)
 
 
-def outputs(kernels: dict[Any, Any], instance: TwoPointInstance) -> list[Array]:
-    problem = KLProblem(instance.loss, 0, instance.size, 1.0)
-    program = FixedNoisyGD(problem, Fraction(1, 8), 60, 0.05, radius=TRUSTED)
-    found = []
-    for side in (0, 1):
-        records = Records(instance.records(side))
-        node, rng = program.declaration(REPLACE_ONE), np.random.default_rng(side)
-        curator = Sampler(node, REPLACE_ONE, records, rng=rng, trials=500, kernels=kernels)
-        found.append(program.run(curator).output)
-    return found
+def make(problem: KLProblem) -> FixedNoisyGD:
+    return FixedNoisyGD(problem, Fraction(1, 8), 60, 0.05, radius=TRUSTED)
 
 
-def test_the_detector_flags_code_without_noise_and_not_the_private_one() -> None:
+@pytest.mark.parametrize(("kernel", "flagged"), [(NoNoise, True), (None, False)])
+def test_the_detector_flags_code_without_noise_and_not_the_private_one(
+    kernel: Any, flagged: bool
+) -> None:
     """mu = 1/2: an average excess that no private code can have; error rate 1e-4."""
     instance = best_instance(40, 2.0, 0.5)
-    caught = two_point_detector(instance, *outputs({Gaussian: NoNoise}, instance), 0.5)
-    assert caught.flagged
-    assert caught.measured_upper < caught.lower
-    assert not two_point_detector(instance, *outputs({}, instance), 0.5).flagged
+    kernels = {Gaussian: kernel} if kernel else {}
+    found = two_point_detection(make, instance, 0.5, trials=500, seed=3, kernels=kernels)
+    assert found.flagged is flagged
+    assert (found.measured_upper < found.lower) is flagged
 
 
 @pytest.mark.parametrize("bad", [np.empty((0, 1)), np.zeros(3), np.full((2, 1), math.nan)])

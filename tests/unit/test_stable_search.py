@@ -1,10 +1,10 @@
-"""Stable subsets of users: enumeration, its sensitivity, certificates, polynomial searches."""
+"""Stable subsets of users: enumeration, its sensitivity, and its cap."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,23 +13,6 @@ import pytest
 from dpaudit.errors import InvalidParameter
 from dpaudit.query import Array
 from mechanisms.stable_erm.adversarial import Adversarial, Oracle
-from mechanisms.stable_erm.certificate import (
-    RULES,
-    Certified,
-    GradientCertificate,
-    Void,
-    measured,
-    unit_of_radius,
-)
-from mechanisms.stable_erm.domains import Ball, Box, Everywhere, Lens
-from mechanisms.stable_erm.polynomial import GridMean, Ladder, WindowMeanScore
-from mechanisms.stable_erm.solver import (
-    Absolute,
-    Minimiser,
-    Pull,
-    Quadratic,
-    RidgeLogistic,
-)
 from mechanisms.stable_erm.stable import (
     Enumeration,
     Flags,
@@ -42,7 +25,6 @@ from mechanisms.stable_erm.stable import (
     kept_means,
     lattice_of,
     local_deletion_sensitivity,
-    path_stability,
     tabulated,
 )
 
@@ -236,263 +218,6 @@ def test_the_cap_is_named_before_data_is_touched(count: int) -> None:
         Enumeration().check(count, kappa)
     with pytest.raises(InvalidParameter, match="have 14893 subsets"):
         Lattice(16, 6, 1000)
-
-
-# --- certificates ---------------------------------------------------------------------------------
-
-
-def minimisers() -> list[Minimiser]:
-    pull = Pull(0.5, np.array([[0.3, -0.2]]))
-    return [
-        Minimiser(Quadratic(2.0), Everywhere()),
-        Minimiser(Quadratic(1.0), Ball(0.4), pull),
-        Minimiser(Absolute(), Box(0.5, 2), pull),
-        Minimiser(RidgeLogistic(0.3, 1.0, 1e-8), Ball(1.0), pull),
-    ]
-
-
-@pytest.mark.parametrize("index", range(4))
-@pytest.mark.parametrize("rule", RULES)
-def test_a_certificate_is_above_the_enumerated_sensitivity(index: int, rule: str) -> None:
-    generator, minimiser = np.random.default_rng(index), minimisers()[index]
-    certificate = GradientCertificate(rule)
-    features = 3 if isinstance(minimiser.loss, RidgeLogistic) else 2
-    ratios = []
-    for _ in range(3):
-        data = generator.normal(size=(8, 3, features))
-        seen = measured(minimiser, data)
-        upper = float(certificate.upper(seen, 1)[0])
-        lattice = lattice_of(8, 5)
-        table = tabulated(minimiser, data, lattice.kept)
-        if rule == "diameter":
-            exact = float(diameter_stability(table, lattice)[0, 0])
-        else:
-            exact = float(path_stability(table, lattice, 4)[0, 0])
-        assert exact <= upper
-        ratios.append(exact / upper)
-    applies = rule in ("c1", "c1_sum", "c2c", "diameter") and not (rule == "c2c" and index == 2)
-    assert max(ratios) > (0.005 if applies or (rule == "quadratic" and index < 2) else -1)
-
-
-def test_certified_and_enumerated_give_the_same() -> None:
-    generator, minimiser = np.random.default_rng(1), Minimiser(Quadratic(), Box(5.0, 1))
-    passed = 0
-    for _ in range(30):
-        data = generator.normal(size=(9, 4, 1))
-        data[0] *= generator.choice([1, 30])
-        unit = float(generator.uniform(0.3, 2.0))
-        exact = Enumeration().find(minimiser, data, unit, 1)
-        for rule in ("c1", "c1_sum", "quadratic"):
-            certificate = GradientCertificate(rule)
-            fast = Certified(certificate).find(minimiser, data, unit, 1)
-            assert (fast.scores == exact.scores).all()
-            assert (fast.vectors == exact.vectors).all()
-            passed += bool(certificate.upper(measured(minimiser, data), 1)[0] <= unit)
-    assert 5 < passed < 85
-
-
-def test_trials_are_certified_or_enumerated_each_on_its_own() -> None:
-    """Three trials around three points, one unit each: as three searches."""
-    data = np.random.default_rng(2).normal(size=(7, 2, 1))
-    pull = Pull(np.array([0.1, 1.0, 5.0]), np.array([[0.0], [1.0], [-1.0]]))
-    units = np.array([0.9, 0.2, 0.05])
-    together = Certified().find(Minimiser(Quadratic(), Box(2.0, 1), pull), data, units, 1)
-    for t in range(3):
-        chosen = np.arange(3) == t
-        one = Minimiser(Quadratic(), Box(2.0, 1), pull.of(chosen))
-        alone = Enumeration().find(one, data, float(units[t]), 1)
-        assert alone.scores[0] == together.scores[t]
-        assert (alone.vectors[0] == together.vectors[t]).all()
-
-
-def test_void_is_declared_and_takes_everything() -> None:
-    result = Void().find(MEAN, users(0, 0, 1e9), 1.0, 1)
-    assert result.scores.tolist() == [0.0]
-    assert "released all the same" in Certified(fallback=Void()).not_private
-    assert Certified().not_private == ""
-
-
-def test_a_residual_raises_the_bound() -> None:
-    data = np.random.default_rng(3).normal(size=(8, 3, 1))
-    seen = measured(Minimiser(Quadratic()), data)
-    worse = replace(seen, residual=seen.residual + 0.1)
-    for rule in RULES:
-        certificate = GradientCertificate(rule)
-        assert certificate.upper(worse, 1)[0] >= certificate.upper(seen, 1)[0] + 0.2 - 1e-12
-
-
-# --- solvers --------------------------------------------------------------------------------------
-
-
-def test_the_absolute_loss_is_minimised() -> None:
-    generator = np.random.default_rng(0)
-    for _ in range(20):
-        data, weight = generator.normal(size=(4, 3, 2)), float(generator.uniform(0.02, 3))
-        centre = generator.normal(size=(1, 2))
-        kept = np.array([[True, True, False, True]])
-        at = Absolute().minimise(data, kept, Pull(weight, centre), Box(1.0, 2))[0, 0]
-        items = data[kept[0]].reshape(-1, 2)
-
-        def objective(
-            theta: Array, items: Array = items, w: float = weight, c: Any = centre
-        ) -> float:
-            pulled = w / 2 * np.square(theta - c[0]).sum()
-            return float(np.abs(theta - items).sum(axis=1).mean() / math.sqrt(2) + pulled)
-
-        for _ in range(60):
-            near = np.clip(at + generator.normal(size=2) * 0.1, -1, 1)
-            assert objective(at) <= objective(near) + 1e-12
-
-
-def test_the_logistic_solver_keeps_its_error() -> None:
-    generator, rough = np.random.default_rng(1), RidgeLogistic(0.2, 1.0, 1e-3)
-    exact = RidgeLogistic(0.2, 1.0, 1e-10)
-    data = generator.normal(size=(6, 3, 4))
-    kept = np.array([[True] * 6, [True, False] * 3])
-    pull = Pull(np.array([0.1, 2.0]), generator.normal(size=(2, 3)))
-    near, far = (loss.minimise(data, kept, pull, Ball(0.7)) for loss in (exact, rough))
-    assert np.linalg.norm(near - far, axis=-1).max() <= 1e-3
-    alone = exact.minimise(data, kept[:1], pull, Ball(0.7))
-    assert (alone[:, 0] == near[:, 0]).all()
-
-
-def test_hostile_items_do_not_break_the_logistic_loss() -> None:
-    loss = RidgeLogistic(0.5, 1.0)
-    data = np.zeros((4, 2, 3))
-    data[0, 0], data[1, 0], data[2, 0] = np.inf, 1e308, np.nan
-    assert np.linalg.norm(loss.items(data), axis=-1).max() <= 1 + 1e-12
-    at = Minimiser(loss, Ball(1.0)).at(data, np.ones((1, 4), dtype=bool))
-    assert np.isfinite(at).all()
-
-
-def test_projections_onto_a_lens() -> None:
-    """Against Dykstra's alternating projections."""
-    generator = np.random.default_rng(7)
-    one, two = Ball(1.0, np.zeros((1, 3))), Ball(0.7, np.array([[0.9, 0.3, 0.0]]))
-    for _ in range(20):
-        point = 2 * generator.normal(size=(1, 3))
-        at, p, q = point.copy(), np.zeros((1, 3)), np.zeros((1, 3))
-        for _ in range(600):
-            inside = one.project(at + p)
-            p = at + p - inside
-            at = two.project(inside + q)
-            q = inside + q - at
-        assert Lens(one, two).project(point) == pytest.approx(at, abs=2e-3)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Ball(0.0), "expected a positive number"),
-        (lambda: Box(math.nan, 1), "expected a positive number"),
-        (lambda: GradientCertificate("c3"), "expected one of c1"),
-        (lambda: Certified(GradientCertificate("diameter")), "certifies diameter stability"),
-        (lambda: Adversarial(1, 3), "at most 1 apart"),
-        (lambda: Oracle(32, 33).check(20, 32), "users, not 20"),
-        (lambda: Enumeration("sideways"), "expected one of path, diameter"),
-        (lambda: GridMean(math.inf), "expected a positive number"),
-        (lambda: Ladder(0.0), "expected a positive number"),
-        (lambda: unit_of_radius("c1", 1.0, 1.0, 1.0, 5, 1), "needs at least 6"),
-        (lambda: RidgeLogistic(1e-9, 1.0).steps(0.0, 1.0), "over 100000 steps"),
-        (lambda: Minimiser(Absolute()).at(users(1, 2), np.ones((1, 2), dtype=bool)), "positive"),
-        (
-            lambda: Minimiser(Absolute(), Ball(1.0), Pull(1.0, np.zeros((1, 1)))).at(
-                users(1, 2), np.ones((1, 2), dtype=bool)
-            ),
-            "use a Box",
-        ),
-        (lambda: Certified().find(MEAN, users(1, 2), 1.0, 1), "minimiser of a convex loss"),
-        (lambda: WindowMeanScore().find(MEAN, users(1, 2), 1.0, 1), "expected a GridMean"),
-        (lambda: Ladder(1.0).find(MEAN, users(1, 2), 1.0, 1), "minimiser of a smooth loss"),
-        (lambda: Ladder(1.0).unit(Minimiser(Quadratic()), 9, 1), "use RidgeLogistic"),
-    ],
-)
-def test_refusals(make: Any, message: str) -> None:
-    with pytest.raises(InvalidParameter, match=message):
-        make()
-
-
-# --- polynomial searches --------------------------------------------------------------------------
-
-
-def window(values: Any, unit: float, kappa: int, bound: float = 1.0) -> tuple[float, float]:
-    result = WindowMeanScore().find(GridMean(bound), users(*values), unit, kappa)
-    return float(result.scores[0]), float(result.vectors[0, 0])
-
-
-def test_windows_are_not_the_exact_score() -> None:
-    """Five 0, five 1, one .5: exact 1 (delete the .5), window 2; and nine, kappa = 2: 1 and 2."""
-    values = [0.0] * 5 + [1.0] * 5 + [0.5]
-    assert found(values, 0.12, 1)[0] == 1
-    assert window(values, 0.12, 1)[0] == 2
-    assert window([0.0] * 9 + [1.0] * 9 + [0.5], 0.083, 2)[0] == 2
-
-
-def test_window_scores_are_at_least_exact_and_move_by_one() -> None:
-    generator, seen = np.random.default_rng(12), set()
-    for _ in range(120):
-        kappa = 1
-        count = int(generator.integers(6, 10))
-        data = np.round(generator.normal(size=count) * generator.choice([0.05, 0.4], size=count), 3)
-        other = data.copy()
-        other[generator.integers(count)] = np.round(generator.uniform(-1, 1), 3)
-        unit = float(generator.uniform(0.02, 0.3))
-        one, two = window(data, unit, kappa), window(other, unit, kappa)
-        assert abs(one[0] - two[0]) <= 1
-        assert one[0] >= found(np.rint(data * 2**24) / 2**24, unit, kappa)[0]
-        if max(one[0], two[0]) <= 2:
-            assert abs(one[1] - two[1]) <= (one[0] + two[0] + 2) * unit * (1 + 1e-9)
-        seen.add(one[0])
-    assert len(seen) >= 3
-
-
-def test_window_scores_move_by_one_at_useful_sizes() -> None:
-    generator, seen = np.random.default_rng(13), set()
-    for _ in range(300):
-        kappa = int(generator.integers(1, 4))
-        count = int(generator.integers(4 * kappa + 2, 8 * kappa + 8))
-        data = generator.choice([0.0, 0.5, 1.0, -1.0, 0.1], size=count)
-        other = data.copy()
-        other[0] = generator.choice([0.0, 0.5, 1.0, -1.0, 0.3])
-        unit = float(generator.uniform(0.5, 2.5) / count)
-        one, two = window(data, unit, kappa), window(other, unit, kappa)
-        assert abs(one[0] - two[0]) <= 1
-        seen.add(one[0])
-    assert len(seen) >= 5
-
-
-def test_windows_withstand_hostile_users() -> None:
-    assert window([np.nan, np.inf, -np.inf, 1e300] + [0.0] * 30, 0.5, 1)[0] <= 3
-    assert np.isfinite(window([np.nan, np.inf, -np.inf, 1e300] + [0.0] * 30, 0.5, 1)[1])
-
-
-LOGISTIC = Minimiser(RidgeLogistic(1.0, 1.0, 1e-9), Ball(1.0))
-
-
-def test_ladders_move_by_one_and_two_units() -> None:
-    """Random neighbours with outliers; the largest distance is well inside 2 units."""
-    generator, seen, ratios = np.random.default_rng(14), set(), []
-    for _ in range(60):
-        ladder, kappa, count = Ladder(float(generator.uniform(0.02, 0.4))), 1, 12
-        unit = float(ladder.unit(LOGISTIC, count, kappa)[0])
-        data = generator.normal(size=(count, 2, 3)) * 0.2
-        data[: int(generator.integers(4))] *= 20
-        other = data.copy()
-        other[generator.integers(count)] = generator.normal(size=(2, 3)) * 5
-        one, two = (ladder.find(LOGISTIC, d, unit, kappa) for d in (data, other))
-        assert abs(one.scores[0] - two.scores[0]) <= 1
-        seen.add(float(one.scores[0]))
-        if max(one.scores[0], two.scores[0]) <= 2:
-            ratios.append(float(np.linalg.norm(one.vectors - two.vectors)) / (2 * unit))
-    assert len(seen) >= 2
-    assert 0.0 < max(ratios) <= 1
-
-
-def test_a_ladder_refuses_a_unit_that_is_too_small() -> None:
-    ladder = Ladder(0.1)
-    unit = float(ladder.unit(LOGISTIC, 12, 1)[0])
-    with pytest.raises(InvalidParameter, match=r"below Ladder.unit"):
-        ladder.find(LOGISTIC, np.zeros((12, 1, 3)), unit * 0.99, 1)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Experiments on user-level optimisation by stable subsets (Ghazi et al. 2023)."""
