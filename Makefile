@@ -56,6 +56,7 @@ quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower
 
 bench: $(READY)  ## time the audits
 	$(BIN)/python -m benchmarks.audit $(ARGS)
+	$(BIN)/python -m benchmarks.kl
 
 lint: $(READY)  ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff check .

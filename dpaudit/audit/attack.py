@@ -352,17 +352,18 @@ def _residuals(ordered: list[Mapping[str, Any]]) -> dict[str, Array]:
 
 
 def _padded(parts: Sequence[Array | None], trials: Sequence[int]) -> Array:
-    """Batches of one label, (trials, uses, d) each, as one array: NaN where a batch had fewer uses.
+    """Batches of one label, (trials, uses, d) each, as one array: NaN where a batch had fewer.
 
-    How many uses there are can depend on what was released, and so differ from batch to batch.
+    How many uses there are, and how wide they are (a selection's candidates), can depend on what
+    was released, and so differ from batch to batch.
     """
     shapes = [part.shape for part in parts if part is not None]
-    uses, width = max(shape[1] for shape in shapes), shapes[0][2]
+    uses, width = (max(shape[axis] for shape in shapes) for axis in (1, 2))
     whole = np.full((sum(trials), uses, width), np.nan)
     start = 0
     for part, count in zip(parts, trials, strict=True):
         if part is not None:
-            whole[start : start + count, : part.shape[1]] = part
+            whole[start : start + count, : part.shape[1], : part.shape[2]] = part
         start += count
     return whole
 

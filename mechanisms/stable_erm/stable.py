@@ -26,7 +26,7 @@ Subsets = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 MOST_SUBSETS = 2**20
 MOST_NUMBERS = 2**24
-DENSE_USERS = 22
+DENSE_USERS = 20
 
 
 class Statistic(Protocol):
@@ -155,11 +155,39 @@ class Lattice:
 
     def spread(self, values: Array) -> Array:
         """The largest value over all listed sets that contain a set; (trials, subsets)."""
-        largest = np.array(values)
+        if self._places is None:
+            largest = np.array(values)
+            for i in range(self.users):
+                without, above = self.pairs(i)
+                largest[:, without] = np.maximum(largest[:, without], largest[:, above])
+            return largest
+        dense = np.full((len(values), 1 << self.users), -np.inf)
+        dense[:, self.deleted] = values
         for i in range(self.users):
-            without, above = self.pairs(i)
-            largest[:, without] = np.maximum(largest[:, without], largest[:, above])
-        return largest
+            low, high = halves(dense, i)
+            np.maximum(low, high, out=low)
+        return dense[:, self.deleted]
+
+    def longest(self, table: Array) -> Array:
+        """The longest step from each set to a listed one with one user more; NaN counts as far.
+
+        Right for sets smaller than the largest that are listed.
+        """
+        found = np.zeros(table.shape[:2])
+        if self._places is None:
+            for i in range(self.users):
+                without, above = self.pairs(i)
+                step = _far(_length(table[:, without] - table[:, above]))
+                found[:, without] = np.maximum(found[:, without], step)
+            return found
+        dense = np.full((len(table), 1 << self.users, table.shape[2]), np.nan)
+        dense[:, self.deleted] = table
+        longest = np.zeros(dense.shape[:2])
+        for i in range(self.users):
+            low, high = halves(dense, i)
+            into, _ = halves(longest, i)
+            np.maximum(into, _far(_length(low - high)), out=into)
+        return longest[:, self.deleted]
 
     def _find(self, wanted: Subsets) -> Subsets:
         if self._places is not None:
@@ -195,17 +223,11 @@ def _places(users: int, masks: Subsets) -> Subsets | None:
 
 
 def steps(table: Array, lattice: Lattice, most: int) -> Array:
-    """B(T), (trials, subsets), for sets of at most ``most``; -infinity above; NaN counts as far."""
-    longest = np.where(lattice.sizes <= most, 0.0, -np.inf) + np.zeros((len(table), 1))
-    for i in range(lattice.users):
-        without, above = lattice.pairs(i)
-        if len(without):
-            step = _far(np.linalg.norm(table[:, without] - table[:, above], axis=-1))
-            inside = lattice.sizes[without] <= most
-            longest[:, without] = np.where(
-                inside, np.maximum(longest[:, without], step), longest[:, without]
-            )
-    return longest
+    """B(T), (trials, subsets), for sets of at most ``most``; -infinity above.
+
+    ``most``: below the size of the largest listed sets.
+    """
+    return np.where(lattice.sizes <= most, lattice.longest(table), -np.inf)
 
 
 def path_stability(table: Array, lattice: Lattice, most: int) -> Array:
@@ -225,6 +247,19 @@ def diameter_stability(table: Array, lattice: Lattice) -> Array:
         with np.errstate(all="ignore"):
             squares += np.square(high + low)
     return _far(np.sqrt(squares))
+
+
+def halves(dense: Array, i: int) -> tuple[Array, Array]:
+    """Views of the entries of masks without bit i, and of those with it; masks are on axis 1."""
+    shape = (len(dense), -1, 2, 1 << i, *dense.shape[2:])
+    split = dense.reshape(shape)
+    return split[:, :, 0], split[:, :, 1]
+
+
+def _length(differences: Array) -> Array:
+    if differences.shape[-1] == 1:
+        return np.abs(differences[..., 0])
+    return np.asarray(np.linalg.norm(differences, axis=-1))
 
 
 def _far(values: Array) -> Array:

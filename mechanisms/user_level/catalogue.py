@@ -51,13 +51,18 @@ from mechanisms.user_level.smoothing import (
 )
 
 ONE, FOUR, EIGHT, SMALL = Fraction(1), Fraction(4), Fraction(8), Fraction(1, 10**8)
-# By calibrate_release(1, 1e-6, inliers), which the tests repeat.
+# By calibrate_release(1, 1e-6) and (8, 1e-6, random), which the tests repeat.
 BAR = Fraction(37498945351, 50000000)
 WEIGHTED = ReleaseConstants(
     800, Fraction(8), BAR, Fraction(4, 5), Fraction("0.11039873704"), Inliers.WEIGHTED
 )
 RANDOM = ReleaseConstants(
-    800, Fraction(8), BAR, Fraction(4, 5), Fraction("0.189138821"), Inliers.RANDOM
+    122,
+    Fraction(1),
+    Fraction(57861181689, 500000000),
+    Fraction(4, 5),
+    Fraction("0.205575925"),
+    Inliers.RANDOM,
 )
 INERT = (
     "at these constants tau exceeds every distance of two groups' iterates: nothing is removed, "
@@ -82,7 +87,7 @@ outlier_removed_mean_random = entry(
     "A mean of user means without outliers, or bottom; random inliers",
     f"{PAPER}, Algorithm 1, lines 9 to 22; noise by the exact mixture: {OURS}",
     OutlierRemovedMean(PROBLEM.users, PROBLEM.items, 0.25, 1.0, RANDOM),
-    (ours(1),),
+    (ours(8),),
     "one noisy mean, or bottom",
     columns="visits",
     evaluate=bottom_share,
@@ -105,7 +110,7 @@ user_level_phased_sgd_random = entry(
     "Phased SGD whose outlier iterates are removed; random inliers, calibrated constants",
     f"{PAPER}, Algorithm 1; calibrated: {OURS}",
     phased_sgd_of(PROBLEM, RANDOM, SMOOTHNESS),
-    (ours(1),),
+    (ours(8),),
     "a noisy mean of iterates a phase, on disjoint users",
     INERT,
     columns="logistic",

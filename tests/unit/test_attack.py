@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.audit.attack import LARGEST_SCORE, Attacked, attack, program_text
+from dpaudit.audit.attack import LARGEST_SCORE, Attacked, _padded, attack, program_text
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.curator import Curator
 from dpaudit.errors import InvalidParameter
@@ -238,3 +238,13 @@ def test_a_program_reads_the_same_in_every_process() -> None:
     assert " at 0x" in repr(Plain())
     assert " at 0x" not in program_text(Plain())  # type: ignore[arg-type]
     assert program_text(CASE.program) == repr(CASE.program)
+
+
+def test_batches_of_other_uses_and_widths_are_filled_up() -> None:
+    """A selection among fewer candidates, and a batch that never released a label."""
+    first, second = np.ones((2, 1, 3)), np.full((3, 2, 2), 2.0)
+    whole = _padded([first, None, second], [2, 4, 3])
+    assert whole.shape == (9, 2, 3)
+    assert np.array_equal(whole[:2, :1], first)
+    assert np.array_equal(whole[6:, :, :2], second)
+    assert np.isnan(whole).sum() == whole.size - first.size - second.size

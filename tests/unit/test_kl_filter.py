@@ -410,6 +410,26 @@ def test_caps_of_the_printed_readings() -> None:
         PrintedAdaptiveNoisyGD(problem, Fraction(1), 0.05, 1.0, reading="other")
 
 
+@pytest.mark.parametrize("mode", ["paper_corrected", "proof"])
+def test_the_corrected_rule_never_asks_for_more_than_its_cap(mode: str) -> None:
+    """It stops by itself: every norm is followed by its gradient, and none passes rho."""
+    own = AdaptiveNoisyGD(
+        pulled(KLProblem(WorstCase(size=1, curvature=0.0), 0, 400, 1.0), 3, 0.05),
+        Fraction(1),
+        0.05,
+        1.0,
+        mode,
+    )
+    node = own.declaration(REPLACE_ONE)
+    records, rng = Records(np.zeros((400, 1))), np.random.default_rng(4)
+    curator = Sampler(node, REPLACE_ONE, records, rng=rng, trials=300)
+    walked = own.run(curator)
+    made = curator.entitlements.counts()
+    assert made["norm"][1:] == made["gradient"][1:]
+    assert len(walked.norms) == len(walked.path)
+    assert len({int(r) for r in walked.rounds}) > 1, "trials stop apart"
+
+
 @pytest.mark.parametrize("reading", READINGS)
 def test_printed_readings_keep_to_the_cap_they_declare(reading: str) -> None:
     """No admission is ever refused: the printed rule stops by itself, below the declared cap."""

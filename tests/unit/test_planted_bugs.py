@@ -16,6 +16,7 @@ from dpaudit.audit.verdict import exceeds
 from dpaudit.certify import Certified, Options, Order, certify
 from dpaudit.check import check
 from dpaudit.mechanism import Mechanism
+from tests.diff2_bugs import truth
 
 TRIALS = 4_000
 SEED = 20_231_116
@@ -32,7 +33,8 @@ def table() -> Iterator[list[str]]:
     """Rows of the table, printed when the module is done (run with -s)."""
     rows: list[str] = []
     yield rows
-    print("\nbug | caught by | lower bounds (epsilon at 1e-5, mu)", *rows, sep="\n")  # noqa: T201
+    head = "bug | caught by | lower bounds (epsilon at 1e-5, mu) | true guarantee"
+    print("", head, *rows, sep="\n")  # noqa: T201
 
 
 def attacked(name: str) -> Certified:
@@ -54,7 +56,8 @@ def caught_by(result: Certified) -> list[str]:
 
 def row(name: str, result: Certified) -> str:
     lowers = ", ".join("none" if j.lower is None else f"{j.lower.shown:.3f}" for j in result.judged)
-    return f"{SUITES[name].bug} | {', '.join(caught_by(result)) or 'nothing'} | {lowers}"
+    bug = SUITES[name].bug
+    return f"{bug} | {', '.join(caught_by(result)) or 'nothing'} | {lowers} | {truth(bug)}"
 
 
 @pytest.mark.parametrize("name", PLANTED)
