@@ -54,8 +54,9 @@ quality-trees: export DPAUDIT_TREES ?= 100000
 quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower ones (an hour; resumable)
 	$(BIN)/python -m tests.tree_blocks --jobs $(WORKERS) $(ARGS)
 
-bench: $(READY)  ## time the audits
+bench: $(READY)  ## time the audits and the clipped gradients of a network
 	$(BIN)/python -m benchmarks.audit $(ARGS)
+	$(BIN)/python -m benchmarks.diff2
 	$(BIN)/python -m benchmarks.kl
 
 lint: $(READY)  ## ruff, mypy --strict and the import contracts

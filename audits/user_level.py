@@ -1,9 +1,9 @@
 """Audits of outlier-removed means and Algorithms 1 to 3 at user level: planted clouds, white box.
 
 With a linear loss f(x, z) = <z, x> a user's data say where its group's iterate, or its gradient,
-lies.  All users are at one point but the first, at twice tau on one side or the other: an inlier
-on both data sets, whose mean moves by a quarter of what the analysis allows (weighted inliers).
-Independent slots: 665 of 5,912 users are of the other sign, or 666.
+lies.  Hub: all points lie in two clusters, further apart than the test's radius, but the first: it
+is between them, near to all, or aside, near to none, so that the score moves by all it can, across
+its threshold.  Independent slots: 665 of 5,912 users are of the other sign, or 666.
 Source: the clouds are ours (dpaudit 2026).
 """
 
@@ -30,11 +30,13 @@ from mechanisms.user_level.readings import IndependentSlotsTest, RedrawnThreshol
 
 TRIALS = 2_000
 FEW = 500
-MANY = 50_000
+MANY = 20_000
 DIMENSION = 2
 WIDE = 1e9  # no projection cuts a released point
-NEAR = 0.4  # tau over L: the first user's gradient, 2 tau, is not clipped
+NEAR = 0.4  # tau over L: no gradient is clipped
 OUTLIERS = 665
+# In units of the test's radius: two clusters, and the first point between them or aside.
+CLUSTER, ASIDE = 0.9, 1.1
 
 
 def linear(problem: Problem) -> Problem:
@@ -49,7 +51,8 @@ def attacked(program: Any) -> Program:
     Errors: TypeError for a program that is none of this paper's.
     """
     if isinstance(program, OutlierRemovedMean):
-        return replace(program, items=1, bound=1.0, radius=NEAR)
+        users = program.constants.groups
+        return replace(program, users=users, items=1, bound=1.0, radius=NEAR)
     if isinstance(program, UserLevelPhasedSGD):
         return _phased(program)
     if isinstance(program, UserLevelAcceleratedSGD):
@@ -63,55 +66,82 @@ def attacked(program: Any) -> Program:
 
 
 def _phased(program: UserLevelPhasedSGD) -> UserLevelPhasedSGD:
-    """tau = NEAR times what a group moves whose first user alone has data."""
-    groups = program.constants.groups
-    phases = tuple(
-        replace(phase, radius=NEAR * phase.step * (p + 1) / (2 * p))
-        for phase, p in zip(
-            program.phases, (p.users // groups for p in program.phases), strict=True
-        )
-    )
+    """tau is what one step of size L covers, over 1.25: a group's first user can go aside."""
+    phases = tuple(replace(phase, radius=0.8 * phase.step) for phase in program.phases)
     return replace(program, problem=linear(program.problem), phases=phases)
 
 
-def cloud(users: int, scale: float) -> Array:
-    """All users at 0 but the first, at ``scale`` on the first axis: (users, 1, 2)."""
+def hub(count: int, threshold: float) -> tuple[Array, Array]:
+    """Points (count, 2) with the first between the clusters, and with the first aside.
+
+    Sizes of the clusters: the least unequal whose score, the first between, is the threshold.
+    """
+    sizes = np.arange(count // 2, count)
+    scores = (sizes**2 + (count - 1 - sizes) ** 2 + 2 * (count - 1) + 1) / count
+    larger = int(sizes[np.argmax(scores >= threshold)])
+    between = np.zeros((count, DIMENSION))
+    between[1:, 0] = CLUSTER
+    between[1 : 1 + larger, 0] = -CLUSTER
+    aside = between.copy()
+    aside[0, 1] = ASIDE
+    return between, aside
+
+
+def rows(program: Any) -> tuple[Array, Array]:
+    """One item a user, (users, 1, 2), on either data set; later phases' users are all at 0."""
+    if isinstance(program, OutlierRemovedMean):
+        return _one_each(program.constants, float(program.constants.threshold), NEAR, program.users)
+    if isinstance(program, UserLevelPhasedSGD):
+        return _groups(program)
+    if isinstance(program, UserLevelAcceleratedSGD):
+        return _batch(program.constants.batch, program.problem.users)
+    phases = program.bases[0].phases if hasattr(program, "bases") else program.phases
+    return _batch(phases[0].constants.batch, program.problem.users)
+
+
+def _one_each(constants: Any, threshold: float, radius: float, users: int) -> tuple[Array, Array]:
+    pair = hub(constants.groups, threshold)
+    return placed(pair[0] * radius, users), placed(pair[1] * radius, users)
+
+
+def _batch(batch: int, users: int) -> tuple[Array, Array]:
+    pair = hub(batch, 0.8 * batch)
+    return placed(2 * NEAR * pair[0], users), placed(2 * NEAR * pair[1], users)
+
+
+def _groups(program: UserLevelPhasedSGD) -> tuple[Array, Array]:
+    """A group of equal users z moves by (T + 1) / 2 steps of z; its first user alone by one."""
+    constants, phase = program.constants, program.phases[0]
+    each = phase.users // constants.groups
+    found = []
+    for points in hub(constants.groups, float(constants.threshold)):
+        of_users = np.repeat(0.8 * points * 2 / (each + 1), each, axis=0)
+        of_users[:each] = 0.0
+        of_users[0] = 0.8 * points[0]
+        found.append(placed(of_users, program.problem.users))
+    return found[0], found[1]
+
+
+def placed(points: Array, users: int) -> Array:
+    """The points as the first users' items, all others at 0."""
     found = np.zeros((users, 1, DIMENSION))
-    found[0, 0, 0] = scale
+    found[: len(points), 0] = points
     return found
 
 
-def neighbours(users: int, scale: float, text: str) -> Neighbours:
-    """The first user on one side, or the other."""
-    return Neighbours(
-        Records(cloud(users, scale)),
-        Records(cloud(users, -scale)),
-        Adjacency.REPLACE_ONE,
-        text,
-    )
-
-
-def first_user_scale(program: Any) -> float:
-    """How far the first user is, so that its group or gradient is at 2 tau."""
-    if isinstance(program, OutlierRemovedMean):
-        return min(1.0, 2 * NEAR * (program.users // program.constants.groups))
-    return 2 * NEAR
-
-
-def users_of(program: Any) -> int:
-    """Rows of the records."""
-    return int(program.users if hasattr(program, "users") else program.problem.users)
-
-
 def suite(mechanism: Mechanism, trials: int = TRIALS) -> Suite:
-    """White-box audit: the first user is twice tau away, on either side."""
+    """White-box audit: the first user is near to all, or to none."""
     program = attacked(mechanism.program)
-    text = "one user's group, or gradient, on either side of all others, an inlier on both"
-    scale = first_user_scale(program)
+    first, second = rows(program)
     return Suite(
         mechanism=mechanism.name,
         program=program,
-        neighbours=neighbours(users_of(program), scale, text),
+        neighbours=Neighbours(
+            Records(first),
+            Records(second),
+            Adjacency.REPLACE_ONE,
+            "one user's group, or gradient, is near to all others, or to none",
+        ),
         trials=trials,
     )
 
@@ -129,27 +159,29 @@ def slots(mechanism: Mechanism, trials: int = FEW) -> Suite:
     program = mechanism.program
     if not isinstance(program, IndependentSlotsTest):
         raise TypeError(f"{mechanism.name}: its slots are not drawn independently")
-    pair = (outliers(OUTLIERS + more, program.users) for more in (0, 1))
+    first, second = (outliers(OUTLIERS + more, program.users) for more in (0, 1))
     return Suite(
         mechanism=mechanism.name,
         program=program,
-        neighbours=Neighbours(*pair, Adjacency.REPLACE_ONE, "665 or 666 users of the other sign"),
+        neighbours=Neighbours(
+            first, second, Adjacency.REPLACE_ONE, "665 or 666 users of the other sign"
+        ),
         trials=trials,
     )
 
 
 SIDE = 1.56  # of a triangle; its centre is within 2 tau of all corners, the corners are not
 FAR = 659
+ANGLES = np.pi * np.array([7, 11, 3]) / 6
+CORNERS = SIDE / np.sqrt(3) * np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
 
 
-def triangle(corner: bool, users: int) -> Records:
-    """5,252 users at one corner, 659 at another; the first at the centre, or the third corner."""
-    angles = np.pi * np.array([7, 11, 3]) / 6
-    corners = SIDE / np.sqrt(3) * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    rows = np.tile(corners[0], (users, 1, 1))
-    rows[1 : 1 + FAR, 0] = corners[1]
-    rows[0, 0] = corners[2] if corner else 0.0
-    return Records(rows)
+def triangle(first: Array, users: int) -> Records:
+    """5,252 users at one corner, 659 at another, and the first."""
+    found = np.tile(CORNERS[0], (users, 1, 1))
+    found[1 : 1 + FAR, 0] = CORNERS[1]
+    found[0, 0] = first
+    return Records(found)
 
 
 def redrawn(mechanism: Mechanism, trials: int = FEW) -> Suite:
@@ -157,17 +189,19 @@ def redrawn(mechanism: Mechanism, trials: int = FEW) -> Suite:
     program = mechanism.program
     if not isinstance(program, RedrawnThresholdTest):
         raise TypeError(f"{mechanism.name}: its threshold is not drawn anew")
-    pair = (triangle(corner, program.users) for corner in (False, True))
+    first, second = (triangle(at, program.users) for at in (np.zeros(DIMENSION), CORNERS[2]))
     return Suite(
         mechanism=mechanism.name,
         program=program,
-        neighbours=Neighbours(*pair, Adjacency.REPLACE_ONE, "a user near to all, or to none"),
+        neighbours=Neighbours(
+            first, second, Adjacency.REPLACE_ONE, "a user near to all, or to none"
+        ),
         trials=trials,
     )
 
 
 outlier_removed_mean = suite(catalogue.outlier_removed_mean, MANY)
-outlier_removed_mean_random = suite(catalogue.outlier_removed_mean_random, MANY)
+outlier_removed_mean_random = suite(catalogue.outlier_removed_mean_random, TRIALS)
 user_level_phased_sgd = suite(catalogue.user_level_phased_sgd, TRIALS)
 user_level_phased_sgd_random = suite(catalogue.user_level_phased_sgd_random, TRIALS)
 user_level_accelerated_sgd = suite(catalogue.user_level_accelerated_sgd, TRIALS)
