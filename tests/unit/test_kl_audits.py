@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from audits.broken import kl
+from audits.broken import kl_bench as kl
 from audits.kl_adaptive import pulled
 from dpaudit.audit.attack import attack
 from dpaudit.audit.estimators import count_errors, mu_lower

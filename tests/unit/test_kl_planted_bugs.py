@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from audits.broken import kl
+from audits.broken import kl, kl_declared
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import exceeds
 from dpaudit.certify import Certified, Options, Order, certify
@@ -18,8 +18,9 @@ from dpaudit.mechanism import Mechanism
 
 SEED = 20_231_122
 CATCHES = ("refuted", "conformance", "accountant")
-SUITES = {name: value for name, value in vars(kl).items() if isinstance(value, Suite)}
-MECHANISMS = {m.name: m for m in vars(kl).values() if isinstance(m, Mechanism)}
+PARTS = {**vars(kl), **vars(kl_declared)}
+SUITES = {name: value for name, value in PARTS.items() if isinstance(value, Suite)}
+MECHANISMS = {m.name: m for m in PARTS.values() if isinstance(m, Mechanism)}
 PLANTED = [name for name, suite in SUITES.items() if suite.caught_by]
 TWINS = [name for name in SUITES if name not in PLANTED]
 

@@ -1,0 +1,387 @@
+"""Planted bugs in outlier removal and threshold tests: a sampler kernel, a program, a declaration.
+
+Numbers B1 to B20 are those of the project's audit plan for this paper.  Benches at (8, 1e-6):
+``mean`` is one outlier-removed mean of 122 users, weighted inliers; ``phases`` Algorithm 1 in two
+phases; ``rounds`` Algorithm 2 in ten rounds of all of 500 users.  ``slots`` is the test of
+Algorithm 2 alone at 1/2, slots drawn independently.  Twins are correct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audits.user_level import NEAR, attacked, outliers, placed, rows
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.suite import Suite
+from dpaudit.claim import Claim
+from dpaudit.curator import Curator, Program
+from dpaudit.kernels import GaussianKernel
+from dpaudit.mechanism import Mechanism, Setting
+from dpaudit.nodes import (
+    AboveThreshold,
+    ApproxDP,
+    Gaussian,
+    Node,
+    ProposeTestRelease,
+    PureDP,
+)
+from dpaudit.noise import AboveThresholdKernel, TestedReleaseKernel
+from dpaudit.query import Array, Records
+from dpaudit.scope import Adjacency
+from mechanisms.user_level.accelerated import UserLevelAcceleratedSGD
+from mechanisms.user_level.acsa import one_stage
+from mechanisms.user_level.batches import calibrate_batches
+from mechanisms.user_level.constants import Inliers, ReleaseConstants
+from mechanisms.user_level.outliers import RELEASE, OutlierRemovedMean, OutlierRemovedQuery
+from mechanisms.user_level.phased_sgd import Solution, UserLevelPhasedSGD, phased_sgd_of
+from mechanisms.user_level.points import counts_within, weighted_inlier_mean
+from mechanisms.user_level.problem import USERS, LinearLoss, Problem
+from mechanisms.user_level.readings import IndependentSlotsTest
+
+DELTA = Fraction(1, 10**6)
+TRIALS = 4_000
+GROUPS = 122
+# By calibrate_release(8, 1e-6).
+CONSTANTS = ReleaseConstants(
+    GROUPS,
+    Fraction(1),
+    Fraction(57861181689, 500000000),
+    Fraction(4, 5),
+    Fraction(835907741, 7625000000),
+    Inliers.WEIGHTED,
+)
+SETTING = Setting("the test bench", "user", "one row", ("everything that is released",))
+EPSILON = Fraction(8)
+
+
+def bench(name: str, program: Program, guarantee: Node | None = None) -> Mechanism:
+    """A mechanism of the bench with one claim, (8, 1e-6) unless it says otherwise."""
+    claim = Claim(guarantee or ApproxDP(EPSILON, DELTA), by="dpaudit 2026, calibrated constants")
+    source = "Lowy, Liu, Asi 2024, Algorithms 1 and 2; wrong on purpose unless it says correct"
+    return Mechanism(name, name.replace("_", " "), source, program, USERS, (claim,), SETTING)
+
+
+MEAN = OutlierRemovedMean(GROUPS, 1, NEAR, 1.0, CONSTANTS)
+PHASES = phased_sgd_of(Problem(LinearLoss(2), 4 * GROUPS, 1, 2, 1.0, 1.0), CONSTANTS)
+ROUNDS = UserLevelAcceleratedSGD(
+    Problem(LinearLoss(2), 500, 1, 2, 1.0, 1.0),
+    calibrate_batches(EPSILON, DELTA, 500, 10),
+    NEAR,
+    0.3,
+    one_stage(10, 1.3),
+)
+SLOTS = IndependentSlotsTest(5_912, 6_970_096, 1, 24, Fraction(1), 0.728)
+
+user_level_bench_mean = bench("user_level_bench_mean", MEAN)
+user_level_bench_phases = bench("user_level_bench_phases", PHASES)
+user_level_bench_rounds = bench("user_level_bench_rounds", ROUNDS)
+user_level_bench_slots = bench("user_level_bench_slots", SLOTS, PureDP(Fraction(1, 2)))
+
+
+def pair(first: Array, second: Array, text: str) -> Neighbours:
+    """Neighbours under replace_one."""
+    return Neighbours(Records(first), Records(second), Adjacency.REPLACE_ONE, text)
+
+
+def planted(
+    mechanism: Mechanism,
+    bug: str,
+    *caught_by: str,
+    program: Program | None = None,
+    neighbours: Neighbours | None = None,
+    kernels: Mapping[type[Node], type[Any]] | None = None,
+) -> Suite:
+    """An audit of a bench with one wrong part, on the hub unless data are given."""
+    text = "one user's group, or gradient, is near to all others, or to none"
+    return Suite(
+        mechanism=mechanism.name,
+        program=program or attacked(mechanism.program),
+        neighbours=neighbours or pair(*rows(attacked(mechanism.program)), text),
+        trials=TRIALS,
+        kernels=kernels or {},
+        caught_by=caught_by,
+        bug=bug,
+    )
+
+
+def line(*places: tuple[int, float], first: float) -> Array:
+    """So many users at each place of the first axis, in units of tau, after the first user."""
+    values = np.concatenate([[first], *(np.full(n, at) for n, at in places)])
+    points = np.column_stack([values, np.zeros(len(values))])
+    return placed(NEAR * points / 3, GROUPS)
+
+
+SIDES = pair(
+    placed(np.array([[2 * NEAR, 0.0]]), GROUPS),
+    placed(np.array([[-2 * NEAR, 0.0]]), GROUPS),
+    "one user on either side of all others, an inlier on both",
+)
+
+twin_mean = planted(user_level_bench_mean, "none: one outlier-removed mean, correct")
+twin_sides = planted(user_level_bench_mean, "none: correct, an inlier moves", neighbours=SIDES)
+twin_phases = planted(user_level_bench_phases, "none: Algorithm 1, correct")
+twin_rounds = planted(user_level_bench_rounds, "none: Algorithm 2, correct")
+
+# --- a sampler kernel -----------------------------------------------------------------------------
+
+
+class TooLittle(TestedReleaseKernel):
+    """Standard deviation divided by ``divisor``."""
+
+    divisor = 1.0
+
+    def sample(self, values: Array, scale: Array, rng: np.random.Generator) -> Array:
+        return super().sample(values, scale / self.divisor, rng)
+
+
+class HalfSensitivity(TooLittle):
+    """Noise for a user who comes or goes (B1)."""
+
+    divisor = 2.0
+
+
+class RootTwo(TooLittle):
+    """Off by sqrt(2) (B2)."""
+
+    divisor = 2**0.5
+
+
+class RootOfGroups(TooLittle):
+    """Divided by the root of C (B3): about 11."""
+
+    divisor = GROUPS**0.5
+
+
+class UnnormalisedPairs(TestedReleaseKernel):
+    """The score's noise on the number of pairs: 1 / C of what it must be (B4)."""
+
+    def noise(self, trials: int, rng: np.random.Generator) -> Array:
+        return super().noise(trials, rng) / GROUPS
+
+
+class NoTestNoise(TestedReleaseKernel):
+    """The score is compared without noise (B5)."""
+
+    def noise(self, trials: int, rng: np.random.Generator) -> Array:
+        return np.zeros(trials)
+
+
+class NeverHalts(TestedReleaseKernel):
+    """Releases whatever the test says (B10)."""
+
+    def noise(self, trials: int, rng: np.random.Generator) -> Array:
+        return np.full(trials, np.inf)
+
+
+class OneQueryNoise(AboveThresholdKernel):
+    """One noise for all queries (B6)."""
+
+    def noise(self, scale: Array, rng: np.random.Generator) -> Array:
+        drawn: Array = self.__dict__.setdefault("drawn", super().noise(scale, rng))
+        return drawn
+
+
+class FreshThreshold(AboveThresholdKernel):
+    """A threshold drawn anew for every query (B7)."""
+
+    def thresholds(self, scale: Array, rng: np.random.Generator) -> Array:
+        self._threshold = None
+        return super().thresholds(scale, rng)
+
+
+class SmallQueryNoise(AboveThresholdKernel):
+    """The threshold's scale on the queries too, as Algorithm 4 prints it."""
+
+    def noise(self, scale: Array, rng: np.random.Generator) -> Array:
+        return super().noise(scale, rng) * self._ratio
+
+
+class OneGradientNoise(GaussianKernel):
+    """One noise for all rounds (B14)."""
+
+    def sample(self, values: Array, scale: Array, rng: np.random.Generator) -> Array:
+        drawn: Array = self.__dict__.setdefault("drawn", rng.standard_normal((self.trials, 2)))
+        return values + scale[:, None] * drawn
+
+
+def tested(kernel: type[TestedReleaseKernel]) -> dict[type[Node], type[Any]]:
+    """A kernel in place of test and release."""
+    return {ProposeTestRelease: kernel}
+
+
+b1_half = planted(
+    user_level_bench_mean, "B1: sensitivity of a user who comes or goes", "conformance",
+    kernels=tested(HalfSensitivity),
+)  # fmt: skip
+b2_root_two = planted(
+    user_level_bench_mean, "B2: sigma / sqrt(2)", "conformance", kernels=tested(RootTwo)
+)
+b3_root_of_groups = planted(
+    user_level_bench_mean, "B3: sigma / sqrt(C)", "conformance", kernels=tested(RootOfGroups)
+)
+b4_unnormalised = planted(
+    user_level_bench_mean, "B4: noise on the number of pairs", "refuted", "conformance",
+    kernels=tested(UnnormalisedPairs),
+)  # fmt: skip
+b5_no_test_noise = planted(
+    user_level_bench_mean, "B5: no noise on the score", "refuted", "conformance",
+    kernels=tested(NoTestNoise),
+)  # fmt: skip
+b6_one_query_noise = planted(
+    user_level_bench_rounds, "B6: one noise for all scores", "conformance",
+    kernels={AboveThreshold: OneQueryNoise},
+)  # fmt: skip
+b7_fresh_threshold = planted(
+    user_level_bench_rounds, "B7: a threshold a round", "conformance",
+    kernels={AboveThreshold: FreshThreshold},
+)  # fmt: skip
+b10_never_halts = planted(
+    user_level_bench_mean, "B10: releases though the test failed", "conformance",
+    kernels=tested(NeverHalts),
+)  # fmt: skip
+b14_one_noise = planted(
+    user_level_bench_rounds, "B14: one noise for all rounds", "conformance",
+    kernels={Gaussian: OneGradientNoise},
+)  # fmt: skip
+equal_scales = planted(
+    user_level_bench_rounds, "Algorithm 4: equal scales on threshold and scores", "conformance",
+    kernels={AboveThreshold: SmallQueryNoise},
+)  # fmt: skip
+
+# --- a program ------------------------------------------------------------------------------------
+
+
+class CutQuery(OutlierRemovedQuery):
+    """Keeps whoever has half of all points near, without a ramp (B9)."""
+
+    def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
+        found = super().value(records, chosen)
+        points = self.points(records.values)
+        (far,) = counts_within(points, self.radius, (2.0,))
+        kept = (far >= points.shape[1] / 2).astype(np.float64)
+        return np.hstack([found[:, :1], weighted_inlier_mean(kept, points)])
+
+
+class MovedQuery(OutlierRemovedQuery):
+    """States how far the plain mean moves where a user moves by a millionth of tau (B20)."""
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.minimum(super().sensitivity(adjacency, size), 1e-6 * self.radius / GROUPS)
+
+
+@dataclass(frozen=True)
+class WrongMean(OutlierRemovedMean):
+    """The mean with another query."""
+
+    query: type[OutlierRemovedQuery] = OutlierRemovedQuery
+
+    def run(self, curator: Curator) -> Array:
+        query = self.query(self.points, self.radius, self.constants, self.items)
+        return curator.release(RELEASE, query)
+
+
+class MedianScaled(WrongMean):
+    """Points are divided by their median norm, and so tau is set from the data (B12)."""
+
+    def points(self, users: Array) -> Array:
+        found = super().points(users)
+        median = np.median(np.linalg.norm(found, axis=-1))
+        return found / (median if median > 0 else 1.0) * NEAR
+
+
+class SortedGroups(WrongMean):
+    """Groups are formed after sorting the users by their data (B12)."""
+
+    def points(self, users: Array) -> Array:
+        order = np.argsort(users[:, 0, 0], kind="stable")
+        return super().points(users[order])
+
+
+class NaivePath(WrongMean):
+    """Scores of gradients along one path of SGD that all users share (B19).
+
+    Quadratic loss, step 1/2: a user moves all later gradients.
+    """
+
+    def points(self, users: Array) -> Array:
+        means, point, slopes = users.mean(axis=1), np.zeros(users.shape[-1]), []
+        for mean in means:
+            slopes.append(point - mean)
+            point = point - slopes[-1] / 2
+        return np.stack(slopes)[None]
+
+
+def wrong(kind: type[WrongMean] = WrongMean, **options: Any) -> WrongMean:
+    """The bench of one mean with one part replaced."""
+    return kind(GROUPS, 1, NEAR / 3, 10.0, CONSTANTS, **options)
+
+
+# 2 tau away from 60 others, or 61: no ramp lets 11 points in or out at once.
+RAMP = pair(
+    line((11, 3.0), (49, 1.0), (61, 0.0), first=3.0),
+    line((11, 3.0), (49, 1.0), (61, 0.0), first=-1.0),
+    "eleven points with just under half of all others near, or just half",
+)
+EDGE = pair(
+    line((11, 3.0), (49, 1.0), (61, 0.0), first=1.0),
+    line((11, 3.0), (49, 1.0), (61, 0.0), first=1.0 - 1e-6),
+    "a user on the edge of eleven others' balls, or a millionth off",
+)
+SPREAD = pair(
+    line((60, 1.0), (61, 1.2), first=1.2),
+    line((60, 1.0), (61, 1.2), first=-1.0),
+    "two clusters: the median point is in one, or the other",
+)
+FAR = pair(line((121, 0.0), first=0.0), line((121, 0.0), first=3e3), "one user far from all others")
+
+
+@dataclass(frozen=True)
+class ReusedUsers(UserLevelPhasedSGD):
+    """Phase 2 on the users of phase 1 (B13)."""
+
+    def run_from(self, curator: Curator, start: Array) -> Solution:
+        for label, phase in zip(self.labels(), self.phases, strict=True):
+            part = curator.part(0, self.sizes)
+            start = start + curator.release(label, self.query(phase, start), rows=part)
+        return Solution(start, np.zeros(curator.trials, dtype=bool))
+
+
+b8_slots = planted(
+    user_level_bench_slots,
+    "B8: slots drawn independently, noise for one slot a user",
+    "refuted",
+    "conformance",
+    program=SLOTS,
+    neighbours=Neighbours(
+        outliers(665, 5_912), outliers(666, 5_912), Adjacency.REPLACE_ONE, "665 outliers, or 666"
+    ),
+)
+b9_cut = planted(
+    user_level_bench_mean, "B9: a cut instead of a ramp", "conformance",
+    program=wrong(query=CutQuery), neighbours=RAMP,
+)  # fmt: skip
+twin_ramp = planted(
+    user_level_bench_mean, "none: correct, on the ramp", program=wrong(), neighbours=RAMP
+)
+b12_median = planted(
+    user_level_bench_mean, "B12: tau set from the data", "conformance",
+    program=wrong(MedianScaled), neighbours=SPREAD,
+)  # fmt: skip
+b13_reused_users = planted(
+    user_level_bench_phases, "B13: phase 2 on the users of phase 1", "conformance",
+    program=ReusedUsers(PHASES.problem, CONSTANTS, PHASES.phases),
+)  # fmt: skip
+b19_naive_path = planted(
+    user_level_bench_mean, "B19: scores of gradients along a shared path", "conformance",
+    program=wrong(NaivePath), neighbours=FAR,
+)  # fmt: skip
+b20_smaller_bound = planted(
+    user_level_bench_mean, "B20: the plain mean's sensitivity for the selected one", "conformance",
+    program=wrong(query=MovedQuery), neighbours=EDGE,
+)  # fmt: skip
