@@ -29,7 +29,7 @@ from mechanisms.user_level.problem import LinearLoss, Problem
 from mechanisms.user_level.readings import IndependentSlotsTest, RedrawnThresholdTest
 
 TRIALS = 2_000
-FEW = 500
+FEW = 600
 MANY = 20_000
 DIMENSION = 2
 WIDE = 1e9  # no projection cuts a released point
@@ -203,11 +203,11 @@ def redrawn(mechanism: Mechanism, trials: int = FEW) -> Suite:
 outlier_removed_mean = suite(catalogue.outlier_removed_mean, MANY)
 outlier_removed_mean_random = suite(catalogue.outlier_removed_mean_random, TRIALS)
 user_level_phased_sgd = suite(catalogue.user_level_phased_sgd, TRIALS)
-user_level_phased_sgd_random = suite(catalogue.user_level_phased_sgd_random, TRIALS)
+user_level_phased_sgd_random = suite(catalogue.user_level_phased_sgd_random, FEW)
 user_level_accelerated_sgd = suite(catalogue.user_level_accelerated_sgd, TRIALS)
-user_level_phased_erm = suite(catalogue.user_level_phased_erm, TRIALS)
-smoothed_user_level_phased_erm = suite(catalogue.smoothed_user_level_phased_erm, TRIALS)
-strongly_convex_reduction = suite(catalogue.strongly_convex_reduction, TRIALS)
+user_level_phased_erm = suite(catalogue.user_level_phased_erm, FEW)
+smoothed_user_level_phased_erm = suite(catalogue.smoothed_user_level_phased_erm, FEW)
+strongly_convex_reduction = suite(catalogue.strongly_convex_reduction, FEW)
 user_level_accelerated_sgd_independent_slots = slots(
     catalogue.user_level_accelerated_sgd_independent_slots
 )

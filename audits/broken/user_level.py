@@ -1,6 +1,7 @@
 """Planted bugs in outlier removal and threshold tests: a sampler kernel, a program, a declaration.
 
-Numbers B1 to B20 are those of the project's audit plan for this paper.  Benches at (8, 1e-6):
+Numbers B1 to B20 are those of the project's audit plan for this paper.  ``small`` is one mean of
+800 users at (1, 1e-6).  Benches at (8, 1e-6):
 ``mean`` is one outlier-removed mean of 122 users, weighted inliers; ``phases`` Algorithm 1 in two
 phases; ``rounds`` Algorithm 2 in ten rounds of all of 500 users.  ``slots`` is the test of
 Algorithm 2 alone at 1/2, slots drawn independently.  Twins are correct.
@@ -8,6 +9,7 @@ Algorithm 2 alone at 1/2, slots drawn independently.  Twins are correct.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from audits.user_level import NEAR, attacked, outliers, placed, rows
+from audits.user_level import NEAR, attacked, hub, outliers, placed, rows
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.claim import Claim
@@ -30,13 +32,16 @@ from dpaudit.nodes import (
     Node,
     ProposeTestRelease,
     PureDP,
+    Repeat,
+    SampledWithoutReplacement,
 )
-from dpaudit.noise import AboveThresholdKernel, TestedReleaseKernel
-from dpaudit.query import Array, Records
-from dpaudit.scope import Adjacency
+from dpaudit.noise import AboveThresholdKernel, ProposeTestReleaseKernel
+from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.scope import Adjacency, Scope
 from mechanisms.user_level.accelerated import UserLevelAcceleratedSGD
 from mechanisms.user_level.acsa import one_stage
 from mechanisms.user_level.batches import calibrate_batches
+from mechanisms.user_level.catalogue import WEIGHTED
 from mechanisms.user_level.constants import Inliers, ReleaseConstants
 from mechanisms.user_level.outliers import RELEASE, OutlierRemovedMean, OutlierRemovedQuery
 from mechanisms.user_level.phased_sgd import Solution, UserLevelPhasedSGD, phased_sgd_of
@@ -46,6 +51,7 @@ from mechanisms.user_level.readings import IndependentSlotsTest
 
 DELTA = Fraction(1, 10**6)
 TRIALS = 4_000
+QUARTER = 0.25  # a radius of which multiples are exact
 GROUPS = 122
 # By calibrate_release(8, 1e-6).
 CONSTANTS = ReleaseConstants(
@@ -79,6 +85,9 @@ ROUNDS = UserLevelAcceleratedSGD(
 SLOTS = IndependentSlotsTest(5_912, 6_970_096, 1, 24, Fraction(1), 0.728)
 
 user_level_bench_mean = bench("user_level_bench_mean", MEAN)
+user_level_bench_small = bench(
+    "user_level_bench_small", OutlierRemovedMean(800, 1, NEAR, 1.0, WEIGHTED), ApproxDP(1, DELTA)
+)
 user_level_bench_phases = bench("user_level_bench_phases", PHASES)
 user_level_bench_rounds = bench("user_level_bench_rounds", ROUNDS)
 user_level_bench_slots = bench("user_level_bench_slots", SLOTS, PureDP(Fraction(1, 2)))
@@ -96,6 +105,7 @@ def planted(
     program: Program | None = None,
     neighbours: Neighbours | None = None,
     kernels: Mapping[type[Node], type[Any]] | None = None,
+    trials: int = TRIALS,
 ) -> Suite:
     """An audit of a bench with one wrong part, on the hub unless data are given."""
     text = "one user's group, or gradient, is near to all others, or to none"
@@ -103,7 +113,7 @@ def planted(
         mechanism=mechanism.name,
         program=program or attacked(mechanism.program),
         neighbours=neighbours or pair(*rows(attacked(mechanism.program)), text),
-        trials=TRIALS,
+        trials=trials,
         kernels=kernels or {},
         caught_by=caught_by,
         bug=bug,
@@ -114,7 +124,7 @@ def line(*places: tuple[int, float], first: float) -> Array:
     """So many users at each place of the first axis, in units of tau, after the first user."""
     values = np.concatenate([[first], *(np.full(n, at) for n, at in places)])
     points = np.column_stack([values, np.zeros(len(values))])
-    return placed(NEAR * points / 3, GROUPS)
+    return placed(QUARTER * points, GROUPS)
 
 
 SIDES = pair(
@@ -123,15 +133,26 @@ SIDES = pair(
     "one user on either side of all others, an inlier on both",
 )
 
+BETWEEN, ASIDE = (placed(2 * NEAR * points, 500) for points in hub(500, 403.0))
+NEAR_THRESHOLD = pair(
+    BETWEEN,
+    ASIDE,
+    "a score that passes nine rounds in ten, on either data set",
+)
+
 twin_mean = planted(user_level_bench_mean, "none: one outlier-removed mean, correct")
 twin_sides = planted(user_level_bench_mean, "none: correct, an inlier moves", neighbours=SIDES)
 twin_phases = planted(user_level_bench_phases, "none: Algorithm 1, correct")
 twin_rounds = planted(user_level_bench_rounds, "none: Algorithm 2, correct")
+twin_near = planted(
+    user_level_bench_rounds, "none: Algorithm 2, correct", neighbours=NEAR_THRESHOLD
+)
+twin_small = planted(user_level_bench_small, "none: correct, at (1, 1e-6)")
 
 # --- a sampler kernel -----------------------------------------------------------------------------
 
 
-class TooLittle(TestedReleaseKernel):
+class TooLittle(ProposeTestReleaseKernel):
     """Standard deviation divided by ``divisor``."""
 
     divisor = 1.0
@@ -158,21 +179,21 @@ class RootOfGroups(TooLittle):
     divisor = GROUPS**0.5
 
 
-class UnnormalisedPairs(TestedReleaseKernel):
+class UnnormalisedPairs(ProposeTestReleaseKernel):
     """The score's noise on the number of pairs: 1 / C of what it must be (B4)."""
 
     def noise(self, trials: int, rng: np.random.Generator) -> Array:
         return super().noise(trials, rng) / GROUPS
 
 
-class NoTestNoise(TestedReleaseKernel):
+class NoTestNoise(ProposeTestReleaseKernel):
     """The score is compared without noise (B5)."""
 
     def noise(self, trials: int, rng: np.random.Generator) -> Array:
         return np.zeros(trials)
 
 
-class NeverHalts(TestedReleaseKernel):
+class NeverHalts(ProposeTestReleaseKernel):
     """Releases whatever the test says (B10)."""
 
     def noise(self, trials: int, rng: np.random.Generator) -> Array:
@@ -210,36 +231,44 @@ class OneGradientNoise(GaussianKernel):
         return values + scale[:, None] * drawn
 
 
-def tested(kernel: type[TestedReleaseKernel]) -> dict[type[Node], type[Any]]:
+def tested(kernel: type[ProposeTestReleaseKernel]) -> dict[type[Node], type[Any]]:
     """A kernel in place of test and release."""
     return {ProposeTestRelease: kernel}
 
 
 b1_half = planted(
     user_level_bench_mean, "B1: sensitivity of a user who comes or goes", "conformance",
-    kernels=tested(HalfSensitivity),
+    neighbours=SIDES, kernels=tested(HalfSensitivity),
 )  # fmt: skip
 b2_root_two = planted(
-    user_level_bench_mean, "B2: sigma / sqrt(2)", "conformance", kernels=tested(RootTwo)
+    user_level_bench_mean,
+    "B2: sigma / sqrt(2)",
+    "conformance",
+    neighbours=SIDES,
+    kernels=tested(RootTwo),
 )
 b3_root_of_groups = planted(
-    user_level_bench_mean, "B3: sigma / sqrt(C)", "conformance", kernels=tested(RootOfGroups)
+    user_level_bench_mean,
+    "B3: sigma / sqrt(C)",
+    "conformance",
+    neighbours=SIDES,
+    kernels=tested(RootOfGroups),
 )
 b4_unnormalised = planted(
-    user_level_bench_mean, "B4: noise on the number of pairs", "refuted", "conformance",
+    user_level_bench_small, "B4: noise on the number of pairs", "refuted",
     kernels=tested(UnnormalisedPairs),
 )  # fmt: skip
 b5_no_test_noise = planted(
-    user_level_bench_mean, "B5: no noise on the score", "refuted", "conformance",
+    user_level_bench_small, "B5: no noise on the score", "refuted",
     kernels=tested(NoTestNoise),
 )  # fmt: skip
 b6_one_query_noise = planted(
     user_level_bench_rounds, "B6: one noise for all scores", "conformance",
-    kernels={AboveThreshold: OneQueryNoise},
+    neighbours=NEAR_THRESHOLD, kernels={AboveThreshold: OneQueryNoise},
 )  # fmt: skip
 b7_fresh_threshold = planted(
     user_level_bench_rounds, "B7: a threshold a round", "conformance",
-    kernels={AboveThreshold: FreshThreshold},
+    neighbours=NEAR_THRESHOLD, trials=12_000, kernels={AboveThreshold: FreshThreshold},
 )  # fmt: skip
 b10_never_halts = planted(
     user_level_bench_mean, "B10: releases though the test failed", "conformance",
@@ -251,7 +280,7 @@ b14_one_noise = planted(
 )  # fmt: skip
 equal_scales = planted(
     user_level_bench_rounds, "Algorithm 4: equal scales on threshold and scores", "conformance",
-    kernels={AboveThreshold: SmallQueryNoise},
+    neighbours=NEAR_THRESHOLD, kernels={AboveThreshold: SmallQueryNoise},
 )  # fmt: skip
 
 # --- a program ------------------------------------------------------------------------------------
@@ -295,14 +324,6 @@ class MedianScaled(WrongMean):
         return found / (median if median > 0 else 1.0) * NEAR
 
 
-class SortedGroups(WrongMean):
-    """Groups are formed after sorting the users by their data (B12)."""
-
-    def points(self, users: Array) -> Array:
-        order = np.argsort(users[:, 0, 0], kind="stable")
-        return super().points(users[order])
-
-
 class NaivePath(WrongMean):
     """Scores of gradients along one path of SGD that all users share (B19).
 
@@ -319,7 +340,7 @@ class NaivePath(WrongMean):
 
 def wrong(kind: type[WrongMean] = WrongMean, **options: Any) -> WrongMean:
     """The bench of one mean with one part replaced."""
-    return kind(GROUPS, 1, NEAR / 3, 10.0, CONSTANTS, **options)
+    return kind(GROUPS, 1, QUARTER, 10.0, CONSTANTS, **options)
 
 
 # 2 tau away from 60 others, or 61: no ramp lets 11 points in or out at once.
@@ -357,6 +378,7 @@ b8_slots = planted(
     "B8: slots drawn independently, noise for one slot a user",
     "refuted",
     "conformance",
+    trials=500,
     program=SLOTS,
     neighbours=Neighbours(
         outliers(665, 5_912), outliers(666, 5_912), Adjacency.REPLACE_ONE, "665 outliers, or 666"
@@ -385,3 +407,59 @@ b20_smaller_bound = planted(
     user_level_bench_mean, "B20: the plain mean's sensitivity for the selected one", "conformance",
     program=wrong(query=MovedQuery), neighbours=EDGE,
 )  # fmt: skip
+
+
+# --- a declaration --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PublicSchedule:
+    """Rounds on all of 500 users, declared as secret batches of 100 (B16)."""
+
+    def declaration(self, scope: Scope) -> Node:
+        return Repeat(SampledWithoutReplacement(Gaussian("gradient", 2), 100, 500), 10)
+
+    def run(self, curator: Curator) -> Array:
+        return curator.release("gradient", item_mean(1.0))
+
+
+@dataclass(frozen=True)
+class TextbookGaussian:
+    """sigma = Delta sqrt(2 log(2 / delta)) / epsilon, for every epsilon (B18, Lemma A.5)."""
+
+    epsilon: Fraction
+
+    def declaration(self, scope: Scope) -> Node:
+        noise = math.sqrt(2 * math.log(2 / float(DELTA))) / float(self.epsilon)
+        return Gaussian("output", Fraction(f"{noise:.6f}"))
+
+    def run(self, curator: Curator) -> Array:
+        return curator.release("output", item_mean(1.0))
+
+
+def item_mean(radius: float) -> ClippedMean:
+    """The mean of the users' only items, clipped."""
+    return ClippedMean(lambda values: values.reshape(1, len(values), -1), radius)
+
+
+ONE_USER = pair(
+    placed(np.array([[1.0, 0.0]]), 500), placed(np.array([[-1.0, 0.0]]), 500), "one user's item"
+)
+user_level_bench_amplified = bench("user_level_bench_amplified", PublicSchedule())
+user_level_bench_textbook = bench(
+    "user_level_bench_textbook", TextbookGaussian(Fraction(10)), ApproxDP(10, DELTA)
+)
+b16_public_schedule = planted(
+    user_level_bench_amplified,
+    "B16: amplification by a schedule that is public",
+    "conformance",
+    program=PublicSchedule(),
+    neighbours=ONE_USER,
+)
+b18_textbook = planted(
+    user_level_bench_textbook,
+    "B18: Lemma A.5 at epsilon = 10",
+    "refuted",
+    program=TextbookGaussian(Fraction(10)),
+    neighbours=ONE_USER,
+)

@@ -8,7 +8,7 @@ from typing import Any
 from dpaudit.nodes import Node, StableRelease
 from dpaudit.noise.choosing import ExponentialMechanismKernel
 from dpaudit.noise.correlated import CorrelatedGaussianKernel
-from dpaudit.noise.coupled import CoupledGaussianKernel, TestedReleaseKernel
+from dpaudit.noise.coupled import CoupledGaussianKernel, ProposeTestReleaseKernel
 from dpaudit.noise.discrete import discrete_gaussian, discrete_laplace
 from dpaudit.noise.kernels import EXACT as EXACT_ADDITIVE
 from dpaudit.noise.kernels import (
@@ -41,8 +41,8 @@ __all__ = [
     "GridGaussianKernel",
     "GridLaplaceKernel",
     "GridStableReleaseKernel",
+    "ProposeTestReleaseKernel",
     "StableReleaseKernel",
-    "TestedReleaseKernel",
     "TruncatedDiscreteLaplaceLaw",
     "arithmetic_of",
     "discrete_gaussian",

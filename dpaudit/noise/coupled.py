@@ -138,7 +138,7 @@ def _move(one: tuple[Any, Array], two: tuple[Any, Array], same: Flags, always: f
 
 
 @kernel(ProposeTestRelease)
-class TestedReleaseKernel(Kernel):
+class ProposeTestReleaseKernel(Kernel):
     """Releases by the release's kernel where score + Laplace noise >= 0, else bottom (NaN).
 
     Values are (score, value of the release): the score in units of its sensitivity, its threshold
@@ -191,14 +191,18 @@ class TestedReleaseKernel(Kernel):
         return np.where(bottom, failing, passing + density)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
-        """A column for the test's outcome, then those of the release, hashed below bottom."""
+        """A column for the test's outcome, then those of the release, hashed below bottom.
+
+        NaN where all of a batch is bottom, of which two batches would have the same hashes.
+        """
         bottom, drawn = _bottom(released), hashed(released, released.shape[-1] + 1)
         share = np.exp(_log_tails(values[:, 0] / self._width)[0])
         outcome = np.where(bottom, share * drawn[:, 0], share + (1 - share) * drawn[:, 0])
         shown = np.where(bottom[:, None], 0.0, released)
         noise = self._release.residual(shown, values[:, 1:], scale)
         noise = np.where(bottom[:, None], ndtri(drawn[:, 1:]), noise)
-        return np.hstack([ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))[:, None], noise])
+        found = np.hstack([ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))[:, None], noise])
+        return np.full_like(found, np.nan) if bottom.all() else found
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """The score moves by at most 1; the release by ``stated`` if either data set is stable.

@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
 from typing import Any
-
-import numpy as np
 
 from dpaudit.arithmetic import Number
 from dpaudit.claim import Claim
 from dpaudit.curator import Program
-from dpaudit.mechanism import Mechanism, Metric, Setting
+from dpaudit.mechanism import Mechanism, Metric
 from dpaudit.nodes import ZCDP
-from dpaudit.query import Array, Records
+from dpaudit.query import Array
 from dpaudit.scope import Scope, central
-from mechanisms import randhie
 from mechanisms.kl.problem import KLProblem
-from mechanisms.losses import Logistic, mean_value
+from mechanisms.losses import Logistic
+from mechanisms.rand_entries import holdout_losses, rand_setting, records
 
 PAPER = "Menart, Ullah, Arora, Bassily, Guzman 2023"
 FEATURES, SIZE = 10, 16_150
@@ -34,29 +31,9 @@ REPLACE_ONE, ZERO_OUT = central("replace_one"), central("zero_out")
 CHOSEN = "every constant of the schedule was chosen without the data"
 
 
-def load() -> randhie.RandHie:
-    """The RAND data with public preprocessing, an intercept included."""
-    return randhie.load(target="any_visit", preprocessing="public", clients=10, intercept="ones")
-
-
-def records() -> Records:
-    """All 16,150 training rows."""
-    return Records(load().train)
-
-
-@cache
-def _holdout() -> Array:
-    return np.asarray(load().holdout)
-
-
 def losses_of(points: dict[str, Array]) -> tuple[Metric, ...]:
     """Mean logistic loss of released points on the hold-out rows, which are treated as public."""
-    note = "on hold-out rows, which the guarantee does not cover"
-    shown = {"at the start": LOGISTIC.initial(1), **points}
-    return tuple(
-        Metric(f"mean loss {name}", float(mean_value(Logistic(), x, _holdout())[0]), False, note)
-        for name, x in shown.items()
-    )
+    return holdout_losses(Logistic(), {"at the start": LOGISTIC.initial(1), **points})
 
 
 def evaluate(found: Any) -> tuple[Metric, ...]:
@@ -82,16 +59,6 @@ def entry(
     evaluated: Callable[[Any], tuple[Metric, ...]] = evaluate,
 ) -> Mechanism:
     """One algorithm on the RAND data, logistic regression."""
-    setting = Setting(
-        controller="the person who runs this command",
-        unit_entity="row of the data (a person-year)",
-        data="RAND Health Insurance Experiment",
-        unit_bound=f"one row; a person contributes up to {randhie.ROWS_PER_PERSON_AT_MOST} rows",
-        covered=(covered,),
-        uncovered=("evaluation on 4,038 hold-out rows, treated as public",),
-        invariants=("the number of records",),
-        notes=(*randhie.CAVEATS, CHOSEN, *notes),
-    )
     return Mechanism(
         name=name,
         title=f"{title}, logistic regression",
@@ -99,7 +66,7 @@ def entry(
         program=program,
         scope=scope,
         claims=claims,
-        setting=setting,
+        setting=rand_setting(covered, ("the number of records",), CHOSEN, *notes),
         records=records,
         evaluate=evaluated,
         expected=expected,

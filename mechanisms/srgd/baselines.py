@@ -23,6 +23,7 @@ from mechanisms.srgd.problem import (
     blocks,
     moves,
     multiplier,
+    one_gradient_each,
     real,
     record_moves,
     whole,
@@ -57,20 +58,18 @@ class AcceleratedDPSGD:
     @property
     def work(self) -> Work:
         """One gradient a record that is read."""
-        return Work(self.problem.size // self.steps * self.steps, self.steps)
+        return one_gradient_each(self.problem.size, self.steps)
 
     def declaration(self, scope: Scope) -> Node:
         """One Gaussian release a batch, on disjoint batches."""
-        noise = self.noise_multiplier / moves(scope, type(self).__name__)
-        return fresh_noise(self.steps, noise)
+        return fresh_noise(self, scope)
 
     def run(self, curator: Curator) -> Solution:
         """Run on a curator; iterates are (trials, d)."""
         sizes = blocks(self.problem.size, self.steps)
         x = y = z = self.problem.start(curator.trials)
         for t in range(self.steps):
-            query = self.problem.mean_gradient(x, float(sizes[t]))
-            found = curator.release(f"batch {t}", query, rows=curator.part(t, sizes))
+            found = batch_gradient(curator, self.problem, x, t, sizes)
             weighted = self.schedule.eta(t) / self.beta * found
             x, y, z = nesterov_step(x, z, weighted, t, self.schedule, self.problem.radius)
         return Solution(y, y)
@@ -99,12 +98,11 @@ class DPSGDOnePass:
     @property
     def work(self) -> Work:
         """One gradient a record that is read."""
-        return Work(self.problem.size // self.steps * self.steps, self.steps)
+        return one_gradient_each(self.problem.size, self.steps)
 
     def declaration(self, scope: Scope) -> Node:
         """One Gaussian release a batch, on disjoint batches."""
-        noise = self.noise_multiplier / moves(scope, type(self).__name__)
-        return fresh_noise(self.steps, noise)
+        return fresh_noise(self, scope)
 
     def run(self, curator: Curator) -> Solution:
         """Run on a curator; iterates are (trials, d)."""
@@ -112,8 +110,7 @@ class DPSGDOnePass:
         x = self.problem.start(curator.trials)
         total = np.zeros_like(x)
         for t in range(self.steps):
-            query = self.problem.mean_gradient(x, float(sizes[t]))
-            found = curator.release(f"batch {t}", query, rows=curator.part(t, sizes))
+            found = batch_gradient(curator, self.problem, x, t, sizes)
             x = self.problem.project(x - self.step_size * found)
             total += x
         return Solution(total / self.steps, x)
@@ -174,9 +171,18 @@ class DPSGDPoisson:
         return Solution(total / self.rounds, x)
 
 
-def fresh_noise(steps: int, noise_multiplier: Number) -> Node:
+def fresh_noise(program: AcceleratedDPSGD | DPSGDOnePass, scope: Scope) -> Node:
     """Batch t, released once with Gaussian noise; every record is in one batch."""
-    return Parallel(*(Gaussian(f"batch {t}", noise_multiplier) for t in range(steps)))
+    noise = program.noise_multiplier / moves(scope, type(program).__name__)
+    return Parallel(*(Gaussian(f"batch {t}", noise) for t in range(program.steps)))
+
+
+def batch_gradient(
+    curator: Curator, problem: Problem, x: Array, t: int, sizes: tuple[int, ...]
+) -> Array:
+    """The release of batch t: the noisy mean of clipped gradients at x, (trials, d)."""
+    query = problem.mean_gradient(x, float(sizes[t]))
+    return curator.release(f"batch {t}", query, rows=curator.part(t, sizes))
 
 
 def nesterov_agd(

@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cache
-
-import numpy as np
 
 from dpaudit.arithmetic import Number, log, sqrt
 from dpaudit.claim import Claim
 from dpaudit.curator import Program
-from dpaudit.mechanism import Mechanism, Metric, Setting
+from dpaudit.mechanism import Mechanism, Metric
 from dpaudit.nodes import GDP, ApproxDP
-from dpaudit.query import Array, Records
 from dpaudit.rules.convert import gaussian_mu
 from dpaudit.scope import Scope, central
-from mechanisms import randhie
-from mechanisms.losses import mean_value
+from mechanisms.rand_entries import holdout_losses, rand_setting, records
 from mechanisms.srgd.baselines import AcceleratedDPSGD, DPSGDOnePass, DPSGDPoisson
 from mechanisms.srgd.localized import LocalizedAcceleratedDPSGD
 from mechanisms.srgd.online import DPFTRL, DPOnlineToBatch, online_to_batch_clip
@@ -42,29 +37,10 @@ PLAIN = "every gradient is clipped, so that privacy assumes nothing of the loss"
 POISSON_NOISE, LOCALIZED_NOISE = Fraction("2.00054"), Fraction("2.60044")
 
 
-def load() -> randhie.RandHie:
-    """The RAND data with public preprocessing, an intercept included."""
-    return randhie.load(target="any_visit", preprocessing="public", clients=10, intercept="ones")
-
-
-def records() -> Records:
-    """All 16,150 training rows."""
-    return Records(load().train)
-
-
-@cache
-def _holdout() -> Array:
-    return np.asarray(load().holdout)
-
-
 def evaluate(solution: Solution) -> tuple[Metric, ...]:
     """Loss of the released model on the hold-out rows, which are treated as public."""
-    note = "on hold-out rows, which the guarantee does not cover"
-    shown = {"at the start": PROBLEM.start(1), "of the output": solution.output}
-    return tuple(
-        Metric(f"mean loss {name}", float(mean_value(PROBLEM.loss, x, _holdout())[0]), False, note)
-        for name, x in shown.items()
-    )
+    start, output = PROBLEM.start(1), solution.output
+    return holdout_losses(PROBLEM.loss, {"at the start": start, "of the output": output})
 
 
 def entry(
@@ -78,20 +54,8 @@ def entry(
     *notes: str,
 ) -> Mechanism:
     """One baseline on the RAND data."""
-    setting = Setting(
-        controller="the person who runs this command",
-        unit_entity="row of the data (a person-year)",
-        data="RAND Health Insurance Experiment",
-        unit_bound=f"one row; a person contributes up to {randhie.ROWS_PER_PERSON_AT_MOST} rows",
-        covered=(covered,),
-        uncovered=("evaluation on 4,038 hold-out rows, treated as public",),
-        invariants=() if scope == ADD_REMOVE else ("the number and the order of the records",),
-        notes=(
-            *randhie.CAVEATS,
-            "step size, radii and rounds were chosen without the data",
-            *notes,
-        ),
-    )
+    chosen = "step size, radii and rounds were chosen without the data"
+    invariants = () if scope == ADD_REMOVE else ("the number and the order of the records",)
     return Mechanism(
         name=name,
         title=f"{title}, logistic regression",
@@ -99,7 +63,7 @@ def entry(
         program=program,
         scope=scope,
         claims=claims,
-        setting=setting,
+        setting=rand_setting(covered, invariants, chosen, *notes),
         records=records,
         evaluate=evaluate,
     )

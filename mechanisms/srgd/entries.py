@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,8 @@ from dpaudit.claim import Claim
 from dpaudit.curator import Program
 from dpaudit.mechanism import Mechanism, Metric, Setting
 from dpaudit.nodes import ApproxDP
-from dpaudit.query import Array, Records
 from dpaudit.scope import central
-from mechanisms import randhie
-from mechanisms.losses import mean_value
+from mechanisms.rand_entries import holdout_losses, rand_setting, records
 from mechanisms.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
 from mechanisms.srgd.constants import Constants
 from mechanisms.srgd.gradient import StochasticRecursiveGradient, of_constants
@@ -67,7 +64,7 @@ def entry(
         scope=ZERO_OUT,
         claims=claims,
         setting=_setting(program.gradient),
-        records=_records,
+        records=records,
         evaluate=_evaluate,
         expected=expected,
     )
@@ -94,43 +91,17 @@ def declared_only(
     )
 
 
-def _load() -> randhie.RandHie:
-    """Public preprocessing, an intercept, and blocks that leave 16,150 training rows."""
-    return randhie.load(target="any_visit", preprocessing="public", clients=10, intercept="ones")
-
-
-def _records() -> Records:
-    return Records(_load().train)
-
-
-@cache
-def _holdout() -> Array:
-    return np.asarray(_load().holdout)
-
-
 def _evaluate(found: Solution) -> tuple[Metric, ...]:
     """Loss of the released model on the hold-out rows, which are treated as public."""
-    note = "on hold-out rows, which the guarantee does not cover"
-    shown = {"at the start": np.zeros((1, FEATURES)), "of the output": found.output}
-    return tuple(
-        Metric(f"mean loss {name}", float(mean_value(LOSS, x, _holdout())[0]), False, note)
-        for name, x in shown.items()
-    )
+    start = np.zeros((1, FEATURES))
+    return holdout_losses(LOSS, {"at the start": start, "of the output": found.output})
 
 
 def _setting(estimator: StochasticRecursiveGradient) -> Setting:
     batch, rounds = estimator.batch, estimator.rounds
-    return Setting(
-        controller="the person who runs this command",
-        unit_entity="row of the data (a person-year)",
-        data="RAND Health Insurance Experiment",
-        unit_bound=f"one row; a person contributes up to {randhie.ROWS_PER_PERSON_AT_MOST} rows",
-        covered=(f"{rounds} noisy prefix sums over batches of {batch} rows, each row in one",),
-        uncovered=("evaluation on 4,038 hold-out rows, treated as public",),
-        invariants=("the number of records and the order of the batches",),
-        notes=(
-            *randhie.CAVEATS,
-            f"{estimator.size - batch * rounds} of {estimator.size} rows are never read",
-            "radius, rounds, batches, norms and beta were chosen without the data",
-        ),
+    return rand_setting(
+        f"{rounds} noisy prefix sums over batches of {batch} rows, each row in one",
+        ("the number of records and the order of the batches",),
+        f"{estimator.size - batch * rounds} of {estimator.size} rows are never read",
+        "radius, rounds, batches, norms and beta were chosen without the data",
     )

@@ -45,7 +45,7 @@ class DPFTRL:
     @property
     def work(self) -> Work:
         """One gradient a record that is read."""
-        return Work(self.problem.size // self.steps * self.steps, self.steps)
+        return one_gradient_each(self.problem.size, self.steps)
 
     def declaration(self, scope: Scope) -> Node:
         """All noisy prefix sums; a record is in one batch."""

@@ -113,6 +113,11 @@ def blocks(size: int, steps: int) -> tuple[int, ...]:
     return (batch,) * steps + ((rest,) if rest else ())
 
 
+def one_gradient_each(size: int, steps: int) -> Work:
+    """One gradient a record of the batches, none of rows left over."""
+    return Work(size // steps * steps, steps)
+
+
 def moves(scope: Scope, program: str) -> int:
     """How far one record moves a clipped row, in clipping norms: 1, or 2 under replace_one.
 

@@ -9,6 +9,7 @@ Source: Ghazi et al. 2023, Algorithms 3 and 4; projection and bottom are not in 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -51,8 +52,8 @@ class Optimised:
 
 
 @dataclass(frozen=True)
-class Phases:
-    """The phases that both optimisers share: ``weight`` is lambda, ``count`` is T.
+class Phases(ABC):
+    """What both optimisers share: ``weight`` is lambda, ``count`` is T, the number of phases.
 
     ``make`` turns a phase's minimiser into another function of the users: audits' adversaries.
     """
@@ -61,9 +62,26 @@ class Phases:
     constants: Constants
     count: int
     weight: float
-    rule: DeltaRule
-    search: Search
+    rule: DeltaRule = DeltaRule()
+    search: Search = Enumeration()
     make: Callable[[Minimiser], Statistic] | None = None
+
+    def __post_init__(self) -> None:
+        if not (hasattr(self.count, "__index__") and self.count >= 0):
+            raise InvalidParameter(f"count = {self.count}: expected a whole number of phases")
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise InvalidParameter(f"weight = {self.weight}: expected a positive number")
+        check_distance(self.search, self.constants)
+
+    def run(self, curator: Curator) -> Optimised:
+        start = self.problem.start(curator.trials)
+        return self.run_from(curator, start, self.problem.domain, self.weight)
+
+    @abstractmethod
+    def run_from(
+        self, curator: Curator, point: Array, domain: Domain, base: Array | float
+    ) -> Optimised:
+        """The phases from a released point on, in a domain made of released values."""
 
     def query(
         self, phase: int, point: Array, users: int, domain: Domain, base: Array | float
@@ -101,7 +119,7 @@ def moved(released: Array, failed: Failed, point: Array, domain: Domain) -> Arra
 
 
 @dataclass(frozen=True)
-class PhasedERM:
+class PhasedERM(Phases):
     """T phases on all users, each with an equal share of the budget.
 
     ``constants``: those of one phase.
@@ -109,39 +127,13 @@ class PhasedERM:
     Source: Ghazi et al. 2023, Algorithm 3 and Theorem 4.1.
     """
 
-    problem: Problem
-    constants: Constants
-    count: int
-    weight: float
-    rule: DeltaRule = DeltaRule()
-    search: Search = Enumeration()
-    make: Callable[[Minimiser], Statistic] | None = None
-
     def __post_init__(self) -> None:
-        _check_phases(self.count, self.weight)
+        super().__post_init__()
         check_users(self.problem.users, self.constants, type(self).__name__)
-        check_distance(self.search, self.constants)
-
-    @property
-    def phases(self) -> Phases:
-        """What the phases share."""
-        return Phases(
-            self.problem,
-            self.constants,
-            self.count,
-            self.weight,
-            self.rule,
-            self.search,
-            self.make,
-        )
 
     def declaration(self, scope: Scope) -> Node:
         check_scope(scope, type(self).__name__)
         return declared(Repeat(self.constants.leaf(PHASE), self.count), self.search)
-
-    def run(self, curator: Curator) -> Optimised:
-        start = self.problem.start(curator.trials)
-        return self.run_from(curator, start, self.problem.domain, self.weight)
 
     def run_from(
         self, curator: Curator, point: Array, domain: Domain, base: Array | float
@@ -149,7 +141,7 @@ class PhasedERM:
         """The phases from a released point on, in a domain made of released values."""
         failed = []
         for i in range(1, self.count + 1):
-            query = self.phases.query(i, point, self.problem.users, domain, base)
+            query = self.query(i, point, self.problem.users, domain, base)
             released, bottom = stable_release(curator, PHASE, query)
             point = moved(released, bottom, point, domain)
             failed.append(bottom)
@@ -168,7 +160,7 @@ def batch_sizes(users: int, count: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class PhasedSCO:
+class PhasedSCO(Phases):
     """T phases on disjoint halves of the users, n/2, n/4, ...: each has the whole budget.
 
     With no phase (``count`` = 0) no user is looked at.
@@ -176,38 +168,16 @@ class PhasedSCO:
     Source: Ghazi et al. 2023, Algorithm 4 and Theorem 5.1, batches half-open.
     """
 
-    problem: Problem
-    constants: Constants
-    count: int
-    weight: float
-    rule: DeltaRule = DeltaRule()
-    search: Search = Enumeration()
-    make: Callable[[Minimiser], Statistic] | None = None
-
     def __post_init__(self) -> None:
-        _check_phases(self.count, self.weight)
+        super().__post_init__()
         if self.count:
             last = self.sizes[self.count - 1]
             check_users(last, self.constants, f"{type(self).__name__}, batch {self.count}")
-        check_distance(self.search, self.constants)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Users of each batch, and of the unused block."""
         return batch_sizes(self.problem.users, self.count)
-
-    @property
-    def phases(self) -> Phases:
-        """What the phases share."""
-        return Phases(
-            self.problem,
-            self.constants,
-            self.count,
-            self.weight,
-            self.rule,
-            self.search,
-            self.make,
-        )
 
     def labels(self) -> tuple[str, ...]:
         """One a batch."""
@@ -220,25 +190,14 @@ class PhasedSCO:
         leaves = [self.constants.leaf(label) for label in self.labels()]
         return declared(Parallel(*leaves), self.search)
 
-    def run(self, curator: Curator) -> Optimised:
-        start = self.problem.start(curator.trials)
-        return self.run_from(curator, start, self.problem.domain, self.weight)
-
     def run_from(
         self, curator: Curator, point: Array, domain: Domain, base: Array | float
     ) -> Optimised:
         """The phases from a released point on, in a domain made of released values."""
         failed = np.zeros((curator.trials, self.count), dtype=bool)
         for i, label in enumerate(self.labels()):
-            query = self.phases.query(i + 1, point, self.sizes[i], domain, base)
+            query = self.query(i + 1, point, self.sizes[i], domain, base)
             rows: Part = curator.part(i, self.sizes)
             released, failed[:, i] = stable_release(curator, label, query, rows)
             point = moved(released, failed[:, i], point, domain)
         return Optimised(point, failed)
-
-
-def _check_phases(count: int, weight: float) -> None:
-    if not (hasattr(count, "__index__") and count >= 0):
-        raise InvalidParameter(f"count = {count}: expected a whole number of phases")
-    if not (math.isfinite(weight) and weight > 0):
-        raise InvalidParameter(f"weight = {weight}: expected a positive number")

@@ -170,7 +170,7 @@ class BatchSolver:
                 if not on.any():
                     return Solution(average, ~on)
                 at = middle(state, t, weight, stage.phi)
-                on, noisy = self._round(curator, at, on, labels, rows)
+                on, noisy = self.round(curator, at, on, labels, rows)
                 slope = np.where(on[:, None], noisy, 0.0) + weight * (at - start)
                 ahead = ac_sa_step(state, at, slope, t, weight, stage.phi, self.problem.project)
                 state = State(
@@ -180,7 +180,7 @@ class BatchSolver:
             average = state.average
         return Solution(average, ~on)
 
-    def _round(
+    def round(
         self,
         curator: Curator,
         at: Array,

@@ -21,29 +21,20 @@ from dpaudit.audit.attack import Attacked, attack
 from dpaudit.audit.cancelling import cancelling_attack
 from dpaudit.audit.estimators import count_errors, mu_lower
 from dpaudit.audit.graybox.checks import inspect_program
-from dpaudit.audit.suite import Suite
-from dpaudit.audit.verdict import exceeds
 from dpaudit.calculus import CALCULI
-from dpaudit.certify import Certified, Options, Order, certify
+from dpaudit.certify import Certified
 from dpaudit.check import check
 from dpaudit.curator import Curator, Sampler
 from dpaudit.errors import InvalidParameter, Undeclared
-from dpaudit.mechanism import Mechanism
 from dpaudit.nodes import ApproxDP, CorrelatedGaussian, EventSlack, Node, Participation, PureDP
 from dpaudit.nodes.correlated import Factorisation
 from dpaudit.noise.strategies import strategy_matrix
 from dpaudit.query import Array
 from dpaudit.scope import Scope
 from mechanisms.srgd.sensitivity import DataEvent, NoiseEvent, outside
+from tests.planted_for_tests import CATCHES, planted_in, printed_table, row
 
-TRIALS = 4_000
-SEED = 20_241_004
-CATCHES = ("refuted", "conformance", "accountant")
-FOUND = {**vars(srgd), **vars(srgd_programs)}
-SUITES = {name: value for name, value in FOUND.items() if isinstance(value, Suite)}
-MECHANISMS = {m.name: m for m in FOUND.values() if isinstance(m, Mechanism)}
-PLANTED = [name for name, suite in SUITES.items() if suite.caught_by]
-TWINS = [name for name in SUITES if name not in PLANTED]
+BENCH = planted_in(srgd, srgd_programs, seed=20_241_004, trials=4_000)
 
 
 @dataclass(frozen=True)
@@ -115,68 +106,45 @@ TRUE = {
 @pytest.fixture(scope="module")
 def table() -> Iterator[list[str]]:
     """Rows of the table, printed when the module is done (run with -s)."""
-    rows: list[str] = []
-    yield rows
-    heads = "bug | caught by | lower bounds (mu, epsilon at 1e-5) | true mu"
-    print(f"\n{heads}", *rows, sep="\n")  # noqa: T201
+    yield from printed_table("mu, epsilon at 1e-5")
 
 
-def attacked(name: str) -> Certified:
-    suite = replace(SUITES[name], trials=TRIALS)
-    order = Order(MECHANISMS[suite.mechanism], suite, "project", {"a.py": "0" * 64})
-    return certify([order], Options(seed=SEED))[0]
+def judged(name: str, table: list[str]) -> Certified:
+    """The judgement of a suite, with its row in the table."""
+    result = BENCH.attacked(name)
+    table.append(BENCH.row(name, result, f"mu {TRUE[name]:.3f}"))
+    return result
 
 
-def caught_by(result: Certified) -> list[str]:
-    """What flags this implementation, each on its own."""
-    assert result.attacked is not None
-    found = {
-        "refuted": any(j.lower and exceeds(j.lower, j.claim.value) for j in result.judged),
-        "conformance": any(f.status == "broken" for f in result.attacked.findings),
-        "accountant": any(j.checked.outcome == "refuted" for j in result.judged),
-    }
-    return [name for name in CATCHES if found[name]]
-
-
-def row(name: str, result: Certified) -> str:
-    lowers = ", ".join("none" if j.lower is None else f"{j.lower.shown:.3f}" for j in result.judged)
-    catches = ", ".join(caught_by(result)) or "nothing"
-    return f"{SUITES[name].bug} | {catches} | {lowers} | {TRUE[name]:.3f}"
-
-
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", BENCH.bugs)
 def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -> None:
-    result = attacked(name)
-    table.append(row(name, result))
-    missed = set(SUITES[name].caught_by) - set(caught_by(result))
-    assert not missed
+    result = judged(name, table)
+    assert not BENCH.missed(name, result)
     assert result.verdict in ("refuted", "alarm")
     check(result.certificate)
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", BENCH.twins)
 def test_the_correct_twins_are_flagged_by_nothing(name: str, table: list[str]) -> None:
-    result = attacked(name)
-    table.append(row(name, result))
-    assert caught_by(result) == []
+    result = judged(name, table)
+    assert BENCH.caught_by(result) == []
     assert result.verdict == "certified_under_assumptions"
     assert all(j.lower is not None and j.lower.shown > 0.85 * TRUE[name] for j in result.judged)
 
 
 def test_no_lower_bound_exceeds_what_is_true() -> None:
     """At the decision error of a run: a false alarm at most 1e-4 of the time."""
-    (found, _) = attacked("b14_declared_overlap").judged
+    (found, _) = BENCH.attacked("b14_declared_overlap").judged
     assert found.lower is not None
     assert found.lower.decisive <= TRUE["b14_declared_overlap"]
     assert found.lower.shown >= 0.85 * TRUE["b14_declared_overlap"]
 
 
 def test_the_table_names_known_catches_only_and_every_number() -> None:
-    named = {catch for suite in SUITES.values() for catch in suite.caught_by}
-    assert named == set(CATCHES)
-    assert set(TWINS) == {"twin", "twin_replace_one"}
-    assert set(TRUE) == set(SUITES)
-    numbers = {int(SUITES[name].bug.partition(":")[0]) for name in PLANTED}
+    assert BENCH.named() == set(CATCHES)
+    assert set(BENCH.twins) == {"twin", "twin_replace_one"}
+    assert set(TRUE) == set(BENCH.suites)
+    numbers = {int(BENCH.suites[name].bug.partition(":")[0]) for name in BENCH.bugs}
     assert numbers == set(range(1, 20))
 
 
@@ -207,9 +175,11 @@ def test_what_the_bugs_are_worth_in_a_hundred_rounds() -> None:
     assert [many.twice(), many.twice(50)] == pytest.approx([1.890, 1.363], rel=1e-3)
 
 
-@pytest.mark.parametrize("name", [n for n in PLANTED if "accountant" in SUITES[n].caught_by])
+@pytest.mark.parametrize(
+    "name", [n for n in BENCH.bugs if "accountant" in BENCH.suites[n].caught_by]
+)
 def test_a_wrong_declaration_is_accounted_for_what_it_is(name: str) -> None:
-    made = MECHANISMS[SUITES[name].mechanism]
+    made = BENCH.mechanism(name)
     mu = float(Account(made.declaration, made.scope).step("gdp").value)
     assert mu == pytest.approx(TRUE[name], rel=1e-9)
 
@@ -243,7 +213,7 @@ def test_two_participations_cost_what_was_computed_elsewhere(
     ],
 )
 def test_a_release_that_was_not_declared_is_refused(name: str, message: str) -> None:
-    suite = SUITES[name]
+    suite = BENCH.suites[name]
     records = suite.neighbours.first
     rng = np.random.default_rng(1)
     sampler = Sampler(suite.program.declaration(srgd.ZERO_OUT), srgd.ZERO_OUT, records, rng=rng)
@@ -266,15 +236,13 @@ def test_a_release_that_was_not_declared_is_refused(name: str, message: str) -> 
 )
 def test_the_gray_box_names_what_is_wrong(name: str, check: str) -> None:
     """Statistical checks at 1e-4 together, as for the twin."""
-    suite = SUITES[name]
-    found = inspect_program(MECHANISMS[suite.mechanism], suite, seed=3, trials=400)
+    found = inspect_program(BENCH.mechanism(name), BENCH.suites[name], seed=3, trials=400)
     assert check in {finding.check for finding in found.broken}
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", BENCH.twins)
 def test_the_gray_box_finds_nothing_in_the_twins(name: str) -> None:
-    suite = SUITES[name]
-    found = inspect_program(MECHANISMS[suite.mechanism], suite, seed=4, trials=400)
+    found = inspect_program(BENCH.mechanism(name), BENCH.suites[name], seed=4, trials=400)
     assert found.broken == ()
 
 
@@ -283,9 +251,11 @@ def test_an_attack_that_combines_noises_refutes_what_the_declared_one_cannot(
     name: str, table: list[str]
 ) -> None:
     """Above mu = 1 at 1e-4; and never above the truth, at 1e-4."""
-    suite = replace(SUITES[name], trials=TRIALS)
+    suite = BENCH.suite(name)
     bound = lower(cancelling_attack(srgd.srgd_bench, suite, seed=5))
-    table.append(f"{suite.bug} | noise combined across releases | {bound:.3f} | {TRUE[name]:.3f}")
+    table.append(
+        row(suite.bug, "noise combined across releases", f"{bound:.3f}", f"mu {TRUE[name]:.3f}")
+    )
     assert min(0.85 * TRUE[name], 4) < bound <= TRUE[name]
     assert bound > 1
 
@@ -313,14 +283,14 @@ class Steps:
 
 def test_iterates_whose_noise_is_weighted_otherwise_give_the_sum_away(table: list[str]) -> None:
     """11: whoever sees all iterates combines the two steps of a round; the twin's are one."""
-    wrong = SUITES["b11_weighted_once"]
+    wrong = BENCH.suite("b11_weighted_once")
     program: Any = wrong.program
     right = srgd_programs.Rounds(srgd.GRADIENT)
     found = [
         lower(attack(srgd.srgd_bench, suite, seed=5, error=1e-4, observe=np.asarray))
-        for suite in (replace(wrong, program=Steps(p), trials=TRIALS) for p in (program, right))
+        for suite in (replace(wrong, program=Steps(p)) for p in (program, right))
     ]
-    table.append(f"{wrong.bug} | learned from the iterates | {found[0]:.3f} | inf")
+    table.append(row(wrong.bug, "learned from the iterates", f"{found[0]:.3f}", "mu inf"))
     assert found[0] > 4
     assert 0.5 < found[1] <= 1
 
@@ -334,7 +304,9 @@ def test_slack_of_an_event_costs_a_factor(table: list[str]) -> None:
     spent = float(delta) / 1e-6
     assert spent == pytest.approx((2 + math.e) / 2, rel=1e-6)
     assert spent == pytest.approx(2.36, abs=0.005)
-    table.append(f"20: slack without its factor | accountant | {spent:.2f} delta | delta stated")
+    table.append(
+        row("20: slack without its factor", "accountant", f"{spent:.2f} delta", "delta stated")
+    )
 
 
 def test_an_event_of_the_data_is_no_slack(table: list[str]) -> None:
@@ -343,4 +315,4 @@ def test_an_event_of_the_data_is_no_slack(table: list[str]) -> None:
     with pytest.raises(InvalidParameter, match="no evidence of differential privacy"):
         outside(node, DataEvent(Fraction(1, 10**6), "i.i.d. records"))
     assert outside(node, NoiseEvent(Fraction(1, 10**6), "long noise")).children == (node,)
-    table.append("21: an event of the data as slack | refused | none | none")
+    table.append(row("21: an event of the data as slack", "refused", "none", "none"))

@@ -159,9 +159,9 @@ def test_ideal_phases_are_phases_without_a_test() -> None:
 def test_printed_phases_are_dominated_by_noise() -> None:
     """At the printed constants the first phase's noise is beyond the domain."""
     program: Any = stable.stable_phased_erm.program
-    assert program.phases.noise_dominated(program.problem.users)
+    assert program.noise_dominated(program.problem.users)
     quiet = PhasedERM(ABSOLUTE, QUIET, 2, 1.0, LOOSE, Certified())
-    assert not quiet.phases.noise_dominated(60)
+    assert not quiet.noise_dominated(60)
 
 
 def test_schedules() -> None:

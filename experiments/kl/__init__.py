@@ -1,0 +1,1 @@
+"""Utility experiments of private minimisation under the Kurdyka-Lojasiewicz condition."""

@@ -1,0 +1,180 @@
+"""Losses with known KL parameters, and data sets of n equal records held as one row.
+
+The objective is then the loss itself and stays what it is while n grows: only the noise falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpaudit.curator import Program, Sampler
+from dpaudit.errors import InvalidParameter
+from dpaudit.query import Array, ClippedMean, Norm, Records
+from dpaudit.scope import Adjacency, central
+from mechanisms.kl.condition import KLCondition
+from mechanisms.kl.problem import KLProblem
+from mechanisms.losses import Loss
+
+SCOPE = central("replace_one")
+
+@dataclass(frozen=True)
+class Radial:
+    """A loss phi(||w - x||) of a point x: ``height`` is phi, ``slope`` phi', minimum phi(0) = 0."""
+
+    height: Callable[[Array], Array]
+    slope: Callable[[Array], Array]
+
+    def dimension(self, features: int) -> int:
+        """A record is a point."""
+        return features
+
+    def initial(self, features: int, trials: int, seed: int) -> Array:
+        """Zeros; a problem names its own start."""
+        return np.zeros((trials, features))
+
+    def values(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """The losses (trials, n)."""
+        return self.height(np.linalg.norm(_apart(parameters, records), axis=-1))
+
+    def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """The gradients (trials, n, d); 0 at the point itself."""
+        apart = _apart(parameters, records)
+        norms = np.linalg.norm(apart, axis=-1, keepdims=True)
+        return np.asarray(self.slope(norms) * apart / np.where(norms > 0, norms, 1.0))
+
+
+def _apart(parameters: ArrayLike, records: ArrayLike) -> Array:
+    return np.asarray(np.asarray(parameters)[:, None, :] - np.asarray(records))
+
+
+@dataclass(frozen=True)
+class Decay:
+    """exp(-(w_1 - x_1)): its slope is its height, so that kappa = 1 and gamma = 1, with equality.
+
+    The infimum 0 is not attained.  Where a minimum is, kappa = 1 cannot hold with equality: the
+    loss is flatter there than every power, and its slope over its height grows without bound.
+    """
+
+    def dimension(self, features: int) -> int:
+        """A record is a point."""
+        return features
+
+    def initial(self, features: int, trials: int, seed: int) -> Array:
+        """Zeros; a problem names its own start."""
+        return np.zeros((trials, features))
+
+    def values(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """The losses (trials, n)."""
+        return np.asarray(np.exp(-_apart(parameters, records)[..., 0]))
+
+    def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """The gradients (trials, n, d)."""
+        found = np.zeros_like(_apart(parameters, records))
+        found[..., 0] = -self.values(parameters, records)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Landscape:
+    """An objective with infimum 0 and its constants where the runs are.
+
+    ``condition`` is None where no KL condition is known.
+    """
+
+    loss: Loss
+    lipschitz: float
+    smoothness: float
+    start: float
+    condition: KLCondition | None = None
+
+    @property
+    def kl(self) -> KLCondition:
+        """Its KL condition; errors: InvalidParameter where it has none."""
+        if self.condition is None:
+            raise InvalidParameter("this loss has no KL condition")
+        return self.condition
+
+    @property
+    def starting_gap(self) -> float:
+        """F0 = F(w0) - inf F, exactly."""
+        return float(self.excess(np.array([[self.start]]))[0])
+
+    def problem(self, dimension: int, size: int) -> Replicated:
+        """The objective on ``size`` records at zero, from (start, 0, ..., 0)."""
+        first = (self.start, *(0.0 for _ in range(dimension - 1)))
+        return Replicated(self.loss, dimension, size, self.lipschitz, first)
+
+    def excess(self, points: Array) -> Array:
+        """F - inf F at points (trials, d)."""
+        return self.loss.values(points, np.zeros((1, points.shape[-1])))[:, 0]
+
+    def gradient_norms(self, points: Array) -> Array:
+        """The norm of the gradient at points (trials, d)."""
+        found = self.loss.gradients(points, np.zeros((1, points.shape[-1])))[:, 0]
+        return np.asarray(np.linalg.norm(found, axis=-1))
+
+
+def power(kappa: float, radius: float, lipschitz: float) -> Landscape:
+    """||w||^tau / tau from norm 1, tau = kappa / (kappa - 1): gamma = tau^(-1/kappa).
+
+    L1 = (tau - 1) radius^(tau - 2), and L0 at least radius^(tau - 1), on a ball of that radius.
+    """
+    tau = kappa / (kappa - 1)
+    if lipschitz < radius ** (tau - 1):
+        raise InvalidParameter(f"lipschitz = {lipschitz}: below the slope at radius {radius}")
+    loss = Radial(lambda r: np.asarray(r**tau / tau), lambda r: np.asarray(r ** (tau - 1)))
+    smoothness = (tau - 1) * radius ** (tau - 2)
+    return Landscape(loss, lipschitz, smoothness, 1.0, KLCondition(tau ** (-1 / kappa), kappa))
+
+
+def decay() -> Landscape:
+    """exp(-w_1) from 0: L0 = L1 = gamma = kappa = 1."""
+    return Landscape(Decay(), 1.0, 1.0, 0.0, KLCondition(1.0, 1.0))
+
+
+def logarithm() -> Landscape:
+    """log(1 + ||w||^2) from norm 30: L0 = 1, L1 = 2, nonconvex, no KL condition."""
+    loss = Radial(lambda r: np.log1p(r**2), lambda r: np.asarray(2 * r / (1 + r**2)))
+    return Landscape(loss, 1.0, 2.0, 30.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Replicas:
+    """A mean over equal records: its value is that of one of them, its sensitivity that of n."""
+
+    mean: ClippedMean
+    size: int
+
+    @property
+    def norm(self) -> Norm:
+        return self.mean.norm
+
+    def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
+        return self.mean.value(records, chosen)
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return self.mean.sensitivity(adjacency, self.size)
+
+
+@dataclass(frozen=True)
+class Replicated(KLProblem):
+    """A problem of ``size`` equal records, of which a curator holds one."""
+
+    def mean_gradient(self, x: Array) -> Replicas:  # type: ignore[override]
+        """As that of ``size`` rows."""
+        return Replicas(super().mean_gradient(x), self.size)
+
+    def mean_difference(self, x: Array, previous: Array, radius: float) -> Replicas:  # type: ignore[override]
+        """As that of ``size`` rows."""
+        return Replicas(super().mean_difference(x, previous, radius), self.size)
+
+
+def outcome(program: Program, dimension: int, trials: int, rng: np.random.Generator) -> Any:
+    """What a program on ``Replicated`` records gives, in so many trials at once."""
+    held = Records(np.zeros((1, dimension)))
+    return program.run(Sampler(program.declaration(SCOPE), SCOPE, held, rng=rng, trials=trials))
