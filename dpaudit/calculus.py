@@ -13,7 +13,7 @@ from typing import Any
 
 from dpaudit.arithmetic import is_symbolic, settled
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import Assumption, Node, Status, find_path, postorder
+from dpaudit.nodes import Assumption, Node, Status, digest_each, find_path, postorder
 from dpaudit.scope import Adjacency, Scope
 
 EVERY_ADJACENCY = frozenset(Adjacency)
@@ -207,12 +207,12 @@ class Calculus:
         for node in nodes:
             if not self.has(node, scope):
                 raise Unsupported(self._missing(root, node, scope))
+        digest_each(nodes)
         done: dict[str, Step] = {}
-        digest = root.digest  # asked first: one pass makes those of all nodes
         for node in nodes:
             if node.digest not in done:
                 done[node.digest] = self._step(node, [done[c.digest] for c in node.children])
-        return done[digest]
+        return done[root.digest]
 
     def _missing(self, root: Node, node: Node, scope: Scope) -> str:
         others = [c.name for c in CALCULI.values() if c.has(node, scope)]

@@ -12,6 +12,7 @@ from dpaudit.nodes.core import (
     Node,
     Several,
     Status,
+    digest_each,
     find_path,
     postorder,
 )
@@ -108,6 +109,7 @@ __all__ = [
     "StableRelease",
     "Status",
     "TruncatedDiscreteLaplace",
+    "digest_each",
     "find_path",
     "postorder",
 ]

@@ -6,7 +6,7 @@ adjacency.  A node knows local facts only; what it guarantees is decided by a ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache, cached_property
@@ -108,9 +108,7 @@ class Node:
     def digest(self) -> str:
         """SHA-256 of the canonical content, made from the children's digests."""
         known = all("digest" in child.__dict__ for child in self.children)
-        for node in (self,) if known else postorder(self):
-            if "digest" not in node.__dict__:
-                node.__dict__["digest"] = wire.digest(node.row())
+        digest_each((self,) if known else postorder(self))
         return str(self.__dict__["digest"])
 
     def row(self) -> dict[str, Any]:
@@ -213,6 +211,13 @@ def postorder(root: Node) -> Iterator[Node]:
             seen.add(id(node))
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.children))
+
+
+def digest_each(nodes: Iterable[Node]) -> None:
+    """Make the digests of nodes, children first, that have none yet."""
+    for node in nodes:
+        if "digest" not in node.__dict__:
+            node.__dict__["digest"] = wire.digest(node.row())
 
 
 def find_path(root: Node, wanted: Node) -> str:
