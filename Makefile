@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 LOCK := requirements-dev.lock
 LOCK_VENV := build/lock
 
-TARGETS ?= diff2_gd dp_gd diff2_gd_tight dp_gd_tight diff2_gd_network diff2_bvr_local_sgd
+TARGETS ?= diff2_gd dp_gd diff2_gd_tight dp_gd_tight diff2_gd_network diff2_bvr_local_sgd accelerated_dp_srgd kl_spider
 OUT ?= reports
 WORKERS ?= 2
 ARGS ?=

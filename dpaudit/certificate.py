@@ -18,10 +18,13 @@ from dpaudit.account import Account
 from dpaudit.arithmetic import (
     decimal_lower,
     decimal_upper,
+    enclose,
     is_infinite,
     is_symbolic,
     readable,
     unknowns,
+    upper_fraction,
+    working_precision,
 )
 from dpaudit.audit.verdict import Judged, Lower, Verdict
 from dpaudit.calculus import Step
@@ -213,7 +216,12 @@ def conclusion(step: Step) -> Json:
 
 
 def curve_rows(account: Account, roots: Sequence[Step]) -> list[Json]:
-    """Privacy profile (upper) and trade-off curve (lower) for the figures."""
+    """Privacy profile (upper) and trade-off curve (lower) for the figures.
+
+    None where mu is finite, but beyond what any precision tells from infinity.
+    """
+    if _beyond_precision(account):
+        return []
     largest = max((_epsilon(step) for step in roots), default=Fraction(0)) or _typical(account)
     shares = [Fraction(3 * k, 2 * (PROFILE_POINTS - 1)) for k in range(PROFILE_POINTS)]
     # At the printed abscissae, so that the printed ordinates are theirs.
@@ -224,6 +232,14 @@ def curve_rows(account: Account, roots: Sequence[Step]) -> list[Json]:
         "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff_curve(alphas)],
     }
     return [{"measure": k, "curve": v} for k, v in rows.items() if v]
+
+
+def _beyond_precision(account: Account) -> bool:
+    value = account.step("gdp").value if "gdp" in account.routes() else Fraction(0)
+    if is_infinite(value) or unknowns(value):
+        return False
+    with working_precision():
+        return upper_fraction(enclose(value)) is None
 
 
 def _epsilon(step: Step) -> Fraction:

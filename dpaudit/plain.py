@@ -29,6 +29,8 @@ def in_plain_words(account: Account) -> dict[str, Any] | None:
         return None
     with working_precision():
         end = upper_fraction(enclose(account.step("gdp").value))
+        if end is None:
+            return None  # finite, and beyond what any precision tells from infinity
         mu = enclose(end)
         return {
             "membership_guess_upper": _chance(normal_cdf(mu / 2)),

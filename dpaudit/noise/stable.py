@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +22,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels import GaussianKernel, Generator, Kernel, kernel, standardised
 from dpaudit.nodes import Distance, StableRelease
 from dpaudit.noise.coins import bits_of
+from dpaudit.noise.digests import TINY, hashed
 from dpaudit.noise.discrete import LARGEST, laplace_units
 from dpaudit.noise.kernels import GridGaussianKernel
 from dpaudit.query import Array
@@ -30,7 +30,7 @@ from dpaudit.query import Array
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 LARGEST_KAPPA = 10**6
-TINY = 1e-300
+UNLIKELY = -20.0  # log chance below which a batch of nothing but bottom is a finding
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,19 @@ class StableReleaseKernel(Kernel):
         return np.where(bottom, self._law.log_bottoms[levels], passing)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
-        bottom, drawn = _bottom(released), _hashed(released, values.shape[-1])
-        share = np.exp(self._law.log_bottoms[self._law.levels(values[:, 0])])
+        """A column for the threshold, then the vector's noise, hashed below bottom.
+
+        NaN where all of a batch is bottom, as can well be: two such batches have the same hashes.
+        """
+        bottom, drawn = _bottom(released), hashed(released, values.shape[-1])
+        log_share = self._law.log_bottoms[self._law.levels(values[:, 0])]
+        share = np.exp(log_share)
         outcome = np.where(bottom, share * drawn[:, 0], share + (1 - share) * drawn[:, 0])
         noise = standardised(released, values[:, 1:], scale)
         noise = np.where(bottom[:, None], ndtri(drawn[:, 1:]), noise)
-        return np.hstack([ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))[:, None], noise])
+        found = np.hstack([ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))[:, None], noise])
+        unsurprising = bottom.all() and log_share.sum() > UNLIKELY
+        return np.full_like(found, np.nan) if unsurprising else found
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """The score moves by at most 1; the vector by so many ``stated`` units, if it may pass.
@@ -182,10 +189,3 @@ class GridStableReleaseKernel(StableReleaseKernel):
 
 def _bottom(released: Array) -> Flags:
     return np.asarray(np.isnan(released).all(axis=-1))
-
-
-def _hashed(released: Array, columns: int) -> Array:
-    """Numbers in (0, 1), (trials, columns), from a SHA-256 of the whole batch."""
-    seed = int.from_bytes(sha256(np.ascontiguousarray(released).tobytes()).digest(), "big")
-    drawn = np.random.default_rng(seed).random((len(released), columns))
-    return np.clip(drawn, TINY, 1 - 2.0**-53)

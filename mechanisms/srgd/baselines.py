@@ -30,8 +30,40 @@ from mechanisms.srgd.problem import (
 )
 
 
+class _OnePass:
+    """What programs share that release one noisy gradient of each batch."""
+
+    problem: Problem
+    steps: int
+    noise_multiplier: Number
+
+    def check_fields(self, scale: str) -> None:
+        """Errors: InvalidParameter for the batches, for the field ``scale``, or for the noise."""
+        blocks(self.problem.size, self.steps)
+        name = type(self).__name__
+        real(getattr(self, scale), f"{name}.{scale}")
+        found = multiplier(self.noise_multiplier, f"{name}.noise_multiplier")
+        object.__setattr__(self, "noise_multiplier", found)
+
+    @property
+    def work(self) -> Work:
+        """One gradient a record that is read."""
+        return one_gradient_each(self.problem.size, self.steps)
+
+    def declaration(self, scope: Scope) -> Node:
+        """One Gaussian release a batch, on disjoint batches."""
+        noise = self.noise_multiplier / moves(scope, type(self).__name__)
+        return Parallel(*(Gaussian(f"batch {t}", noise) for t in range(self.steps)))
+
+    def gradient(self, curator: Curator, x: Array, t: int) -> Array:
+        """The release of batch t: the noisy mean of clipped gradients at x, (trials, d)."""
+        sizes = blocks(self.problem.size, self.steps)
+        query = self.problem.mean_gradient(x, float(sizes[t]))
+        return curator.release(f"batch {t}", query, rows=curator.part(t, sizes))
+
+
 @dataclass(frozen=True)
-class AcceleratedDPSGD:
+class AcceleratedDPSGD(_OnePass):
     """Accelerated descent with a fresh noisy batch gradient in every step, in one pass.
 
     Batch t holds rows t B .. (t + 1) B - 1, B = floor(size / steps); rows left over are never read.
@@ -50,33 +82,20 @@ class AcceleratedDPSGD:
     schedule: EtaSchedule = EtaSchedule.LINEAR
 
     def __post_init__(self) -> None:
-        blocks(self.problem.size, self.steps)
-        real(self.beta, "AcceleratedDPSGD.beta")
-        found = multiplier(self.noise_multiplier, "AcceleratedDPSGD.noise_multiplier")
-        object.__setattr__(self, "noise_multiplier", found)
-
-    @property
-    def work(self) -> Work:
-        """One gradient a record that is read."""
-        return one_gradient_each(self.problem.size, self.steps)
-
-    def declaration(self, scope: Scope) -> Node:
-        """One Gaussian release a batch, on disjoint batches."""
-        return fresh_noise(self, scope)
+        self.check_fields("beta")
 
     def run(self, curator: Curator) -> Solution:
         """Run on a curator; iterates are (trials, d)."""
-        sizes = blocks(self.problem.size, self.steps)
         x = y = z = self.problem.start(curator.trials)
         for t in range(self.steps):
-            found = batch_gradient(curator, self.problem, x, t, sizes)
+            found = self.gradient(curator, x, t)
             weighted = self.schedule.eta(t) / self.beta * found
             x, y, z = nesterov_step(x, z, weighted, t, self.schedule, self.problem.radius)
         return Solution(y, y)
 
 
 @dataclass(frozen=True)
-class DPSGDOnePass:
+class DPSGDOnePass(_OnePass):
     """Noisy projected gradient descent over disjoint batches, in one pass.
 
     x_{t+1} = Proj(x_t - ``step_size`` ((1/B) sum clip(g_i, C) + N(0, s^2 I))), with
@@ -90,27 +109,14 @@ class DPSGDOnePass:
     noise_multiplier: Number
 
     def __post_init__(self) -> None:
-        blocks(self.problem.size, self.steps)
-        real(self.step_size, "DPSGDOnePass.step_size")
-        found = multiplier(self.noise_multiplier, "DPSGDOnePass.noise_multiplier")
-        object.__setattr__(self, "noise_multiplier", found)
-
-    @property
-    def work(self) -> Work:
-        """One gradient a record that is read."""
-        return one_gradient_each(self.problem.size, self.steps)
-
-    def declaration(self, scope: Scope) -> Node:
-        """One Gaussian release a batch, on disjoint batches."""
-        return fresh_noise(self, scope)
+        self.check_fields("step_size")
 
     def run(self, curator: Curator) -> Solution:
         """Run on a curator; iterates are (trials, d)."""
-        sizes = blocks(self.problem.size, self.steps)
         x = self.problem.start(curator.trials)
         total = np.zeros_like(x)
         for t in range(self.steps):
-            found = batch_gradient(curator, self.problem, x, t, sizes)
+            found = self.gradient(curator, x, t)
             x = self.problem.project(x - self.step_size * found)
             total += x
         return Solution(total / self.steps, x)
@@ -169,20 +175,6 @@ class DPSGDPoisson:
             x = self.problem.project(x - self.step_size * found)
             total += x
         return Solution(total / self.rounds, x)
-
-
-def fresh_noise(program: AcceleratedDPSGD | DPSGDOnePass, scope: Scope) -> Node:
-    """Batch t, released once with Gaussian noise; every record is in one batch."""
-    noise = program.noise_multiplier / moves(scope, type(program).__name__)
-    return Parallel(*(Gaussian(f"batch {t}", noise) for t in range(program.steps)))
-
-
-def batch_gradient(
-    curator: Curator, problem: Problem, x: Array, t: int, sizes: tuple[int, ...]
-) -> Array:
-    """The release of batch t: the noisy mean of clipped gradients at x, (trials, d)."""
-    query = problem.mean_gradient(x, float(sizes[t]))
-    return curator.release(f"batch {t}", query, rows=curator.part(t, sizes))
 
 
 def nesterov_agd(

@@ -16,7 +16,16 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import CorrelatedGaussian, Node
 from dpaudit.query import Array, ClippedMean
 from dpaudit.scope import Scope
-from mechanisms.srgd.problem import Problem, Solution, Work, blocks, moves, multiplier, real
+from mechanisms.srgd.problem import (
+    Problem,
+    Solution,
+    Work,
+    blocks,
+    moves,
+    multiplier,
+    one_gradient_each,
+    real,
+)
 
 
 @dataclass(frozen=True)

@@ -69,15 +69,10 @@ class RowBound(Protocol):
 
 
 @dataclass(frozen=True)
-class Clipped:
-    """Every row is clipped to norm C: no assumption on losses or data."""
+class _OneNorm:
+    """What bounds share that state one norm for every round."""
 
     norm: Number
-
-    def __post_init__(self) -> None:
-        value = exact(self.norm, "Clipped.norm")
-        positive(value, "Clipped.norm")
-        object.__setattr__(self, "norm", value)
 
     @property
     def largest(self) -> Number:
@@ -88,6 +83,16 @@ class Clipped:
 
     def strategy(self, base: Strategy, rounds: int) -> Strategy:
         return base
+
+
+@dataclass(frozen=True)
+class Clipped(_OneNorm):
+    """Every row is clipped to norm C: no assumption on losses or data."""
+
+    def __post_init__(self) -> None:
+        value = exact(self.norm, "Clipped.norm")
+        positive(value, "Clipped.norm")
+        object.__setattr__(self, "norm", value)
 
     def query(self, rows: Rows, divisor: float) -> Query:
         return ClippedMean(rows, as_float(self.norm), divisor=divisor)
@@ -134,20 +139,8 @@ class StatedMean:
 
 
 @dataclass(frozen=True)
-class _Unclipped:
+class _Unclipped(_OneNorm):
     """What the two bounds without clipping share."""
-
-    norm: Number
-
-    @property
-    def largest(self) -> Number:
-        return self.norm
-
-    def share(self, t: int) -> float:
-        return 1.0
-
-    def strategy(self, base: Strategy, rounds: int) -> Strategy:
-        return base
 
     def query(self, rows: Rows, divisor: float) -> Query:
         return StatedMean(rows, as_float(self.norm), divisor)

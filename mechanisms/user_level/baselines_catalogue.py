@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from mechanisms.losses import LeastSquares
+from dpaudit.claim import Claim
+from dpaudit.nodes import PureDP
 from mechanisms.user_level.baselines import (
     FullBatchOutlierRemovedDPSGD,
     GroupPrivatePhasedSGD,
@@ -25,11 +26,11 @@ from mechanisms.user_level.entries import (
     ours,
     stated,
 )
-from mechanisms.user_level.problem import Problem
-from mechanisms.user_level.winsorized import WinsorizedMeanDPSGD
+from mechanisms.user_level.problem import Problem, SquaredDistance
+from mechanisms.user_level.winsorized import UserLevelLDPSGD, WinsorizedMeanDPSGD
 
 # kappa(1, 1e-6), rounded up, and the item-level multiplier whose groups of five have (1, 1e-6).
-KAPPA = Fraction("8.449371")
+KAPPA = Fraction("4.224679")
 GROUP = KAPPA * ITEMS
 FKT = "Feldman, Koren and Talwar 2020"
 RECONSTRUCTED = "the paper only cites this algorithm: its body is a reconstruction"
@@ -73,10 +74,28 @@ winsorized_mean_dpsgd = entry(
     "Steps on means of user gradients, each coordinate cut to a private range",
     "Bassily and Sun 2023; Levy et al. 2021",
     WinsorizedMeanDPSGD(PROBLEM, 320, 5, Fraction(1, 10), 0.5, 0.5),
-    (ours(7),),
+    (ours(1),),
     "a range and a mean of every rotated coordinate, on secret batches of users",
     RECONSTRUCTED,
     columns="logistic",
 )
 LOCAL_USERS, LOCAL_ITEMS = 80, 200
-LOCAL = Problem(LeastSquares(), LOCAL_USERS, LOCAL_ITEMS, 1, 1.0, 2.0)
+user_level_ldp_sgd = entry(
+    "user_level_ldp_sgd",
+    "Steps from users' own noisy reports, in one dimension",
+    "Bassily and Sun 2023, Algorithm 5",
+    UserLevelLDPSGD(
+        Problem(SquaredDistance(1), LOCAL_USERS, LOCAL_ITEMS, 1, 1.0, 1.0),
+        2,
+        40,
+        Fraction(1),
+        0.125,
+        0.5,
+    ),
+    (Claim(PureDP(1), by="Bassily and Sun 2023, Algorithm 5 (a reconstruction)"),),
+    "one report of every user, private before anybody sees it",
+    RECONSTRUCTED,
+    columns="visits",
+    users=LOCAL_USERS,
+    items=LOCAL_ITEMS,
+)

@@ -108,6 +108,30 @@ class LinearLoss:
         return np.broadcast_to(z, shape)
 
 
+@dataclass(frozen=True)
+class SquaredDistance:
+    """f(x, z) = ||x - z||^2 / 2: its minimiser is the mean.  ``size``: parameters."""
+
+    size: int
+
+    def dimension(self, features: int) -> int:
+        """As many as the record has."""
+        return self.size
+
+    def initial(self, features: int, trials: int, seed: int) -> Array:
+        """Zeros."""
+        return np.zeros((trials, self.size))
+
+    def values(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """||x - z||^2 / 2, (trials, n)."""
+        return np.asarray(np.square(self.gradients(parameters, records)).sum(axis=-1) / 2)
+
+    def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """x - z, (trials, n, d)."""
+        x, z = np.asarray(parameters, dtype=np.float64), np.asarray(records, dtype=np.float64)
+        return np.asarray(x[:, None, :] - z)
+
+
 def check_scope(scope: Scope, place: str) -> None:
     """Errors: InvalidParameter for anything but replace_one of a user and a trusted curator.
 

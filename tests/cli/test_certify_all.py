@@ -35,8 +35,14 @@ def calm(project: Path) -> Path:
 
 
 @pytest.fixture
-def small(project: Path) -> Path:
-    """One that is certified and one whose claim is refuted, as expected."""
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of this process get no figures, which take longer than all the rest."""
+    monkeypatch.setattr("dpaudit.report.figures.blocks", lambda predicate: [])
+
+
+@pytest.fixture
+def small(project: Path, undrawn: None) -> Path:
+    """One that is certified and one whose claim is refuted, as expected; pages without figures."""
     return without(project, "slack|failing|slow|inconclusive|unsupported")
 
 
@@ -79,6 +85,7 @@ def test_every_mechanism_gets_a_certificate_a_page_and_rows_of_the_index(
     dpaudit("verify", *(calm / "reports").glob("*.json"))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_refuted_as_expected_is_no_failure_and_alone_keeps_its_exit_code(
     dpaudit: Invoke, calm: Path
 ) -> None:
@@ -111,6 +118,7 @@ def test_a_verdict_that_nobody_expects_is_told_and_exits(
     assert said in line
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_that_fails_does_not_stop_the_others_and_quotes_nothing(
     dpaudit: Invoke, project: Path
 ) -> None:

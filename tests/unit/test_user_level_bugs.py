@@ -11,6 +11,7 @@ import pytest
 
 from audits import user_level as audits
 from audits.broken import user_level as broken
+from audits.broken import user_level_programs as programs
 from dpaudit.account import Account
 from dpaudit.audit.attack import Attacked, attack
 from dpaudit.audit.observed import attack_observed
@@ -35,8 +36,9 @@ from mechanisms.user_level.constants import ReleaseConstants
 from mechanisms.user_level.readings import Halted
 
 SEED = 20_241_023
-SUITES = {k: v for k, v in vars(broken).items() if isinstance(v, Suite)}
-BENCHES = {m.name: m for m in vars(broken).values() if isinstance(m, Mechanism)}
+PLACES = {**vars(broken), **vars(programs)}
+SUITES = {k: v for k, v in PLACES.items() if isinstance(v, Suite)}
+BENCHES = {m.name: m for m in PLACES.values() if isinstance(m, Mechanism)}
 PLANTED = [name for name, suite in SUITES.items() if suite.caught_by]
 TWINS = [name for name in SUITES if name not in PLANTED]
 AUDITS = {k: v for k, v in vars(audits).items() if isinstance(v, Suite)}
