@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
@@ -68,12 +68,18 @@ class Planted:
         """Every catch that a suite names."""
         return {catch for suite in self.suites.values() for catch in suite.caught_by}
 
-    def row(self, name: str, result: Certified, true: str = UNSTATED) -> str:
-        """A row of the table: bug, caught by, lower bounds found, true guarantee."""
+    def judged(self, name: str, table: list[str], true: str = UNSTATED) -> Certified:
+        """The judgement of a suite, with its row in the table."""
+        result = self.attacked(name)
+        table.append(self.row(name, result, true))
+        return result
+
+    def row(self, name: str, result: Certified, true: str, more: Sequence[str] = ()) -> str:
+        """A row of the table: bug, caught by (and by what ``more``), lower bounds found, truth."""
         lowers = (j.lower and f"{j.lower.shown:.3f}" for j in result.judged)
         return row(
             self.suites[name].bug,
-            ", ".join(self.caught_by(result)) or "nothing",
+            ", ".join((*self.caught_by(result), *more)) or "nothing",
             ", ".join(lower or "none" for lower in lowers),
             true,
         )

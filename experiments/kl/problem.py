@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +20,7 @@ from mechanisms.kl.problem import KLProblem
 from mechanisms.losses import Loss
 
 SCOPE = central("replace_one")
+
 
 @dataclass(frozen=True)
 class Radial:
@@ -174,7 +174,11 @@ class Replicated(KLProblem):
         return Replicas(super().mean_difference(x, previous, radius), self.size)
 
 
-def outcome(program: Program, dimension: int, trials: int, rng: np.random.Generator) -> Any:
-    """What a program on ``Replicated`` records gives, in so many trials at once."""
-    held = Records(np.zeros((1, dimension)))
-    return program.run(Sampler(program.declaration(SCOPE), SCOPE, held, rng=rng, trials=trials))
+def sampler(program: Program, held: Records, trials: int, rng: np.random.Generator) -> Sampler:
+    """A curator for one run of a program, under replace_one."""
+    return Sampler(program.declaration(SCOPE), SCOPE, held, rng=rng, trials=trials)
+
+
+def replicas(dimension: int) -> Records:
+    """What a curator holds for a problem that is ``Replicated``: one record, at zero."""
+    return Records(np.zeros((1, dimension)))

@@ -157,8 +157,8 @@ def test_a_killed_run_resumes(experiments: Path) -> None:
     assert not (experiments / "out" / ".experiments").exists()
 
 
-def test_processes_change_nothing_but_the_time(dpaudit: Invoke, experiments: Path) -> None:
-    dpaudit("experiment", "held", "--jobs", 1, "--out", "one")
-    call("experiment", "held", "--jobs", 2, "--out", "two", cwd=experiments)
+def test_processes_change_nothing_but_the_time(experiments: Path) -> None:
+    for jobs, folder in ((1, "one"), (2, "two")):
+        call("experiment", "held", "--jobs", jobs, "--out", folder, cwd=experiments)
     one, two = ((experiments / f / "held.json").read_bytes() for f in ("one", "two"))
     assert one == two

@@ -32,6 +32,11 @@ from experiments.diff2.identity import diff2_identity
 from experiments.diff2.local import diff2_local
 from experiments.diff2.network import diff2_network
 from experiments.diff2.slopes import diff2_slopes
+from experiments.kl.adaptive import kl_adaptive
+from experiments.kl.loop import kl_loop
+from experiments.kl.proximal import kl_proximal
+from experiments.kl.spider import kl_spider
+from experiments.kl.stationary import kl_stationary
 from experiments.srgd.acceleration import srgd_acceleration
 from experiments.srgd.costs import srgd_costs
 from experiments.srgd.digits import srgd_digits
@@ -43,7 +48,8 @@ from mechanisms.srgd.constants import as_float, least_multiplier
 
 EXPERIMENTS = (
     diff2_blocks, diff2_bounds, diff2_costs, diff2_identity, diff2_local, diff2_network,
-    diff2_slopes, srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_risk,
+    diff2_slopes, kl_adaptive, kl_loop, kl_proximal, kl_spider, kl_stationary,
+    srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_risk,
     stable_risk, stable_sensitivity,
 )  # fmt: skip
 IN_SECONDS = (diff2_bounds, diff2_identity, diff2_local, srgd_acceleration, srgd_digits)

@@ -181,7 +181,7 @@ def test_random_events_come_back(seed: int) -> None:
 def test_a_ledger_of_ten_thousand_events_is_read_in_a_second() -> None:
     """Generous by a factor of ten; quadratic work would take minutes."""
     events = [d.GaussianDpEvent(1 + k / 10_000) for k in range(10_000)]
-    start = time.perf_counter()
+    start = time.process_time()
     node = from_dp_event(d.ComposedDpEvent(events), "add_remove")
     assert to_dp_event(node, "add_remove").events == events
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

@@ -24,8 +24,7 @@ def table() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("name", BENCH.bugs)
 def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -> None:
-    result = BENCH.attacked(name)
-    table.append(BENCH.row(name, result))
+    result = BENCH.judged(name, table)
     assert not BENCH.missed(name, result)
     assert result.verdict in ("refuted", "alarm")
     check(result.certificate)
@@ -33,8 +32,7 @@ def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -
 
 @pytest.mark.parametrize("name", BENCH.twins)
 def test_a_correct_twin_is_flagged_by_nothing(name: str, table: list[str]) -> None:
-    result = BENCH.attacked(name)
-    table.append(BENCH.row(name, result))
+    result = BENCH.judged(name, table)
     assert BENCH.caught_by(result) == []
     assert result.verdict == "certified_under_assumptions"
     assert all(j.lower is not None and j.lower.shown > 0 for j in result.judged)

@@ -388,7 +388,7 @@ def test_a_tree_of_2_to_the_300_leaves_is_instant() -> None:
 
 
 def test_a_chain_of_3000_nodes_is_quick() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     node: Node = Gaussian("a", x)
     for _ in range(3000):
         node = Compose(node)
@@ -396,4 +396,4 @@ def test_a_chain_of_3000_nodes_is_quick() -> None:
     assert find_path(node.bind({x: 2}), LEAF) == "Gaussian('a')"
     assert "..." in repr(node)
     assert "..." in node._repr_html_()
-    assert time.perf_counter() - start < 4
+    assert time.process_time() - start < 4

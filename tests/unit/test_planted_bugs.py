@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from audits.broken import diff2
-from dpaudit.certify import Certified
 from dpaudit.check import check
 from tests.diff2_bugs import truth
 from tests.planted_for_tests import CATCHES, planted_in, printed_table
@@ -24,16 +23,9 @@ def table() -> Iterator[list[str]]:
     yield from printed_table("epsilon at 1e-5, mu")
 
 
-def judged(name: str, table: list[str]) -> Certified:
-    """The judgement of a suite, with its row in the table."""
-    result = BENCH.attacked(name)
-    table.append(BENCH.row(name, result, truth(BENCH.suites[name].bug)))
-    return result
-
-
 @pytest.mark.parametrize("name", BENCH.bugs)
 def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -> None:
-    result = judged(name, table)
+    result = BENCH.judged(name, table, truth(BENCH.suites[name].bug))
     assert not BENCH.missed(name, result)
     assert result.verdict in ("refuted", "alarm")
     check(result.certificate)
@@ -41,7 +33,7 @@ def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -
 
 @pytest.mark.parametrize("name", BENCH.twins)
 def test_the_correct_twin_is_flagged_by_nothing(name: str, table: list[str]) -> None:
-    result = judged(name, table)
+    result = BENCH.judged(name, table, truth(BENCH.suites[name].bug))
     assert BENCH.caught_by(result) == []
     assert result.verdict == "certified_under_assumptions"
     assert all(j.lower is not None and j.lower.shown > 0 for j in result.judged)

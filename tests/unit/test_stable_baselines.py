@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.curator import Sampler
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import (
     Gaussian,
     postorder,
 )
-from dpaudit.query import Array, Records
+from dpaudit.query import Records
 from dpaudit.scope import central
 from mechanisms.stable_erm.baselines import (
     ItemPhasedERM,
@@ -27,32 +26,12 @@ from mechanisms.stable_erm.baselines import (
 from mechanisms.stable_erm.calibration import (
     USERS,
 )
-from mechanisms.stable_erm.domains import Ball, Box
+from mechanisms.stable_erm.domains import Ball
 from mechanisms.stable_erm.problem import (
     Problem,
 )
-from mechanisms.stable_erm.solver import Absolute, Minimiser, RidgeLogistic
-
-ABSOLUTE = Problem(Absolute(), Box(1.0, 5), 60, 10, 5, 1.0, 1.0)
-
-
-def sampler(program: Any, data: Array, trials: int = 50, scope: Any = USERS) -> Sampler:
-    return Sampler(
-        program.declaration(scope),
-        scope,
-        Records(data),
-        rng=np.random.default_rng(1),
-        trials=trials,
-    )
-
-
-def run(program: Any, data: Array, trials: int = 50, scope: Any = USERS) -> Any:
-    return program.run(sampler(program, data, trials, scope))
-
-
-def users(count: int, items: int = 4, features: int = 1, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).uniform(-1, 1, size=(count, items, features))
-
+from mechanisms.stable_erm.solver import Minimiser, RidgeLogistic
+from tests.stable_for_tests import ABSOLUTE, run, users
 
 # --- baselines ------------------------------------------------------------------------------------
 

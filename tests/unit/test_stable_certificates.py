@@ -31,19 +31,12 @@ from mechanisms.stable_erm.solver import (
 )
 from mechanisms.stable_erm.stable import (
     Enumeration,
-    UserMean,
     diameter_stability,
     lattice_of,
     path_stability,
     tabulated,
 )
-
-MEAN = UserMean()
-
-
-def users(*values: float) -> Array:
-    return np.array(values, dtype=np.float64).reshape(-1, 1, 1)
-
+from tests.stable_for_tests import MEAN, column
 
 # --- certificates ---------------------------------------------------------------------------------
 
@@ -113,7 +106,7 @@ def test_trials_are_certified_or_enumerated_each_on_its_own() -> None:
 
 
 def test_void_is_declared_and_takes_everything() -> None:
-    result = Void().find(MEAN, users(0, 0, 1e9), 1.0, 1)
+    result = Void().find(MEAN, column(0, 0, 1e9), 1.0, 1)
     assert result.scores.tolist() == [0.0]
     assert "released all the same" in Certified(fallback=Void()).not_private
     assert Certified().not_private == ""
@@ -201,16 +194,16 @@ def test_projections_onto_a_lens() -> None:
         (lambda: Ladder(0.0), "expected a positive number"),
         (lambda: unit_of_radius("c1", 1.0, 1.0, 1.0, 5, 1), "needs at least 6"),
         (lambda: RidgeLogistic(1e-9, 1.0).steps(0.0, 1.0), "over 100000 steps"),
-        (lambda: Minimiser(Absolute()).at(users(1, 2), np.ones((1, 2), dtype=bool)), "positive"),
+        (lambda: Minimiser(Absolute()).at(column(1, 2), np.ones((1, 2), dtype=bool)), "positive"),
         (
             lambda: Minimiser(Absolute(), Ball(1.0), Pull(1.0, np.zeros((1, 1)))).at(
-                users(1, 2), np.ones((1, 2), dtype=bool)
+                column(1, 2), np.ones((1, 2), dtype=bool)
             ),
             "use a Box",
         ),
-        (lambda: Certified().find(MEAN, users(1, 2), 1.0, 1), "minimiser of a convex loss"),
-        (lambda: WindowMeanScore().find(MEAN, users(1, 2), 1.0, 1), "expected a GridMean"),
-        (lambda: Ladder(1.0).find(MEAN, users(1, 2), 1.0, 1), "minimiser of a smooth loss"),
+        (lambda: Certified().find(MEAN, column(1, 2), 1.0, 1), "minimiser of a convex loss"),
+        (lambda: WindowMeanScore().find(MEAN, column(1, 2), 1.0, 1), "expected a GridMean"),
+        (lambda: Ladder(1.0).find(MEAN, column(1, 2), 1.0, 1), "minimiser of a smooth loss"),
         (lambda: Ladder(1.0).unit(Minimiser(Quadratic()), 9, 1), "use RidgeLogistic"),
     ],
 )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpaudit.accounting import Account
-from dpaudit.curator import Sampler, Tracer
+from dpaudit.curator import Tracer
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import (
     NonPrivate,
@@ -41,32 +41,11 @@ from mechanisms.stable_erm.problem import (
 from mechanisms.stable_erm.release import (
     StronglyConvexOutputPerturbation,
 )
-from mechanisms.stable_erm.solver import Absolute, Quadratic
-
-SMALL = Constants(2, 1, 3)
-
-
-def sampler(program: Any, data: Array, trials: int = 50, scope: Any = USERS) -> Sampler:
-    return Sampler(
-        program.declaration(scope),
-        scope,
-        Records(data),
-        rng=np.random.default_rng(1),
-        trials=trials,
-    )
-
-
-def run(program: Any, data: Array, trials: int = 50, scope: Any = USERS) -> Any:
-    return program.run(sampler(program, data, trials, scope))
-
-
-def users(count: int, items: int = 4, features: int = 1, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).uniform(-1, 1, size=(count, items, features))
-
+from mechanisms.stable_erm.solver import Quadratic
+from tests.stable_for_tests import ABSOLUTE, SMALL, run, sampler, users
 
 # --- phases ---------------------------------------------------------------------------------------
 
-ABSOLUTE = Problem(Absolute(), Box(1.0, 5), 60, 10, 5, 1.0, 1.0)
 LOOSE = DeltaRule("c1", gamma=1.0, slack=1e-9)
 QUIET = Constants(2, 1, Fraction(1, 10**6))
 

@@ -8,37 +8,19 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
 from mechanisms.stable_erm.domains import Ball
 from mechanisms.stable_erm.polynomial import GridMean, Ladder, WindowMeanScore
 from mechanisms.stable_erm.solver import (
     Minimiser,
     RidgeLogistic,
 )
-from mechanisms.stable_erm.stable import (
-    Enumeration,
-    Found,
-    UserMean,
-)
-
-MEAN = UserMean()
-
-
-def users(*values: float) -> Array:
-    return np.array(values, dtype=np.float64).reshape(-1, 1, 1)
-
-
-def found(values: Any, unit: float, kappa: int, search: Any = None) -> tuple[float, Array]:
-    shaped = np.asarray(values, dtype=np.float64).reshape(len(values), 1, -1)
-    result: Found = (search or Enumeration()).find(MEAN, shaped, unit, kappa)
-    return float(result.scores[0]), result.vectors[0]
-
+from tests.stable_for_tests import column, found
 
 # --- polynomial searches --------------------------------------------------------------------------
 
 
 def window(values: Any, unit: float, kappa: int, bound: float = 1.0) -> tuple[float, float]:
-    result = WindowMeanScore().find(GridMean(bound), users(*values), unit, kappa)
+    result = WindowMeanScore().find(GridMean(bound), column(*values), unit, kappa)
     return float(result.scores[0]), float(result.vectors[0, 0])
 
 

@@ -20,7 +20,7 @@ from dpaudit.nodes import (
     StableRelease,
     postorder,
 )
-from dpaudit.query import Array, Records
+from dpaudit.query import Records
 from dpaudit.scope import central
 from mechanisms.stable_erm import build
 from mechanisms.stable_erm import catalogue as stable
@@ -33,7 +33,7 @@ from mechanisms.stable_erm.calibration import (
     printed_constants,
 )
 from mechanisms.stable_erm.certificate import Certified, GradientCertificate, Void
-from mechanisms.stable_erm.domains import Ball, Box
+from mechanisms.stable_erm.domains import Ball
 from mechanisms.stable_erm.phased import PhasedERM, PhasedSCO
 from mechanisms.stable_erm.problem import (
     DeltaRule,
@@ -47,30 +47,9 @@ from mechanisms.stable_erm.release import (
     StableQuery,
     StronglyConvexOutputPerturbation,
 )
-from mechanisms.stable_erm.solver import Absolute, Minimiser, Quadratic
+from mechanisms.stable_erm.solver import Minimiser, Quadratic
 from mechanisms.stable_erm.stable import Enumeration, UserMean
-
-SMALL = Constants(2, 1, 3)
-ABSOLUTE = Problem(Absolute(), Box(1.0, 5), 60, 10, 5, 1.0, 1.0)
-
-
-def sampler(program: Any, data: Array, trials: int = 50, scope: Any = USERS) -> Sampler:
-    return Sampler(
-        program.declaration(scope),
-        scope,
-        Records(data),
-        rng=np.random.default_rng(1),
-        trials=trials,
-    )
-
-
-def run(program: Any, data: Array, trials: int = 50, scope: Any = USERS) -> Any:
-    return program.run(sampler(program, data, trials, scope))
-
-
-def users(count: int, items: int = 4, features: int = 1, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).uniform(-1, 1, size=(count, items, features))
-
+from tests.stable_for_tests import ABSOLUTE, SMALL, run, sampler, users
 
 # --- one release ----------------------------------------------------------------------------------
 

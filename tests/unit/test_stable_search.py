@@ -16,7 +16,6 @@ from mechanisms.stable_erm.adversarial import Adversarial, Oracle
 from mechanisms.stable_erm.stable import (
     Enumeration,
     Flags,
-    Found,
     Lattice,
     UserMean,
     count_subsets,
@@ -27,18 +26,7 @@ from mechanisms.stable_erm.stable import (
     local_deletion_sensitivity,
     tabulated,
 )
-
-MEAN = UserMean()
-
-
-def users(*values: float) -> Array:
-    return np.array(values, dtype=np.float64).reshape(-1, 1, 1)
-
-
-def found(values: Any, unit: float, kappa: int, search: Any = None) -> tuple[float, Array]:
-    shaped = np.asarray(values, dtype=np.float64).reshape(len(values), 1, -1)
-    result: Found = (search or Enumeration()).find(MEAN, shaped, unit, kappa)
-    return float(result.scores[0]), result.vectors[0]
+from tests.stable_for_tests import MEAN, column, found
 
 
 def by_hand(values: Any, unit: float, kappa: int) -> int:
@@ -159,7 +147,7 @@ def test_the_box_holds_the_largest_distance() -> None:
 
 def test_deletion_sensitivity_of_a_mean() -> None:
     values = np.random.default_rng(5).normal(size=9)
-    shaped = users(*values)
+    shaped = column(*values)
     local = np.abs(values - values.mean()).max() / 8
     assert local_deletion_sensitivity(MEAN, shaped)[0] == pytest.approx(local)
     longest = deletion_sensitivity(MEAN, shaped, 3)[0]
@@ -234,5 +222,5 @@ CALLS: list[int] = []
 
 def test_the_statistic_is_asked_once_for_all_subsets() -> None:
     CALLS.clear()
-    Enumeration().find(Counting(), users(*range(9)), 1.0, 1)
+    Enumeration().find(Counting(), column(*range(9)), 1.0, 1)
     assert [count_subsets(9, 5)] == CALLS
