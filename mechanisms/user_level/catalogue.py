@@ -145,17 +145,6 @@ user_level_accelerated_sgd = entry(
 BIG = Problem(LOSS, 20_000, 10, 10, RADIUS, LIPSCHITZ)
 AS_PRINTED = printed_batches(BIG.users, BIG.users, BIG.items, BIG.dimension, 1, SMALL, 19)
 TAU = LIPSCHITZ * 14.508 / BIG.items**0.5
-user_level_accelerated_sgd_paper = entry(
-    "user_level_accelerated_sgd_paper",
-    "Accelerated SGD with a threshold test, noise as printed, all of 20,000 users in every batch",
-    f"{PAPER}, Algorithm 2",
-    UserLevelAcceleratedSGD(BIG, AS_PRINTED, TAU, 0.3, one_stage(19, SMOOTHNESS + 0.3)),
-    (
-        stated(1, SMALL, "Theorem 3.1", INTENDED),
-        stated(Fraction("0.52"), SMALL, "exact profile", INTENDED, OURS),
-    ),
-    "19 answers of the test, and noisy mean gradients",
-)
 
 # n = 10^6, m = 1000, d = 10, q = 1/4: the last of 19 phases, where K_i = 1179 n_i.
 SLOTS, SLOT_USERS, SLOT_ROUNDS, SLOT_RADIUS = 6_970_096, 5_912, 24, 0.728
@@ -214,17 +203,6 @@ user_level_phased_erm = entry(
     "answers of a test, and noisy mean gradients, in two phases on disjoint users",
     columns="logistic",
 )
-user_level_phased_erm_paper = entry(
-    "user_level_phased_erm_paper",
-    "Phases of accelerated SGD on disjoint users, noise as printed, 16 x 10^4 users",
-    f"{PAPER}, Algorithm 3",
-    printed_phased_erm(
-        Problem(LOSS, 160_000, 10, 10, RADIUS, LIPSCHITZ), 1, SMALL, SMOOTHNESS, count=6
-    ),
-    (stated(1, SMALL, "Theorem 3.1", INTENDED),),
-    "answers of a test, and noisy mean gradients, in six phases on disjoint users",
-    "six of 17 phases: later ones are on users of their own, and at least as many",
-)
 
 SHIFT = smoothing_radius(PROBLEM.users, PROBLEM.items, PROBLEM.dimension, PROBLEM.diameter, 4.0)
 SMOOTHED = Problem(
@@ -274,4 +252,31 @@ strongly_convex_reduction = entry(
     columns="logistic",
     users=PAIRS.users,
     items=PAIRS.items,
+)
+
+# Accounted for, and without certificates: on its own grid of a binomial mixture the checker's bound
+# is a little above the accountant's, and it refuses their epsilon.
+ACCOUNTED = (
+    entry(
+        "user_level_accelerated_sgd_paper",
+        "Accelerated SGD with a threshold test, noise as printed, 20,000 users in every batch",
+        f"{PAPER}, Algorithm 2",
+        UserLevelAcceleratedSGD(BIG, AS_PRINTED, TAU, 0.3, one_stage(19, SMOOTHNESS + 0.3)),
+        (
+            stated(1, SMALL, "Theorem 3.1", INTENDED),
+            stated(Fraction("0.52"), SMALL, "exact profile", INTENDED, OURS),
+        ),
+        "19 answers of the test, and noisy mean gradients",
+    ),
+    entry(
+        "user_level_phased_erm_paper",
+        "Phases of accelerated SGD on disjoint users, noise as printed, 16 x 10^4 users",
+        f"{PAPER}, Algorithm 3",
+        printed_phased_erm(
+            Problem(LOSS, 160_000, 10, 10, RADIUS, LIPSCHITZ), 1, SMALL, SMOOTHNESS, count=6
+        ),
+        (stated(1, SMALL, "Theorem 3.1", INTENDED),),
+        "answers of a test, and noisy mean gradients, in six phases on disjoint users",
+        "six of 17 phases: later ones are on users of their own, and at least as many",
+    ),
 )
