@@ -265,6 +265,10 @@ class Several(Node):
     def children(self) -> tuple[Node, ...]:
         return self.nodes
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return super().parameters if len(self._fields()) > 1 else {}
+
     def rebuild(self, parameters: Mapping[str, Any], children: list[Node]) -> Node:
         return type(self)(*children)
 

@@ -209,7 +209,6 @@ def disjoint(node: Parallel, *parts: Losses) -> Losses:
 @PROFILE.rule(Compose, cite=COMPOSITION)
 def composition(node: Compose, *premises: Losses) -> Losses:
     """Products of the premises' pairs; one part of at most one partition counts as reached."""
-    everywhere = [p for p in premises if not p.in_one_part]
     parted = [p for p in premises if p.in_one_part]
     # By identity, since large fractions are slow to hash; the tuples live in the premises.
     known: dict[tuple[int, ...], tuple[Pair, ...]] = {}
@@ -225,7 +224,7 @@ def composition(node: Compose, *premises: Losses) -> Losses:
     def reached(side: Side) -> tuple[Pair, ...]:
         if not parted and set(map(len, map(side, premises))) == {1}:
             return upper(side)
-        firsts = [pair for p in everywhere for pair in side(p)[:1]]
+        firsts = [pair for p in premises if not p.in_one_part for pair in side(p)[:1]]
         in_a_part = [pair for p in parted for pair in side(p)][:ALTERNATIVES]
         if in_a_part:
             return tuple(joined([*firsts, pair]) for pair in in_a_part)
@@ -236,7 +235,7 @@ def composition(node: Compose, *premises: Losses) -> Losses:
         upper(ADD),
         reached(REACHED_REMOVE),
         reached(REACHED_ADD),
-        total(p.slack for p in premises if p.slack != 0),
+        total([p.slack for p in premises]) if any(p.slack for p in premises) else Fraction(0),
         in_one_part=bool(parted),
     )
 
