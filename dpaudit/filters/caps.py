@@ -64,9 +64,7 @@ def orders_of(
     if not found or any(is_symbolic(a) for a in found):
         raise InvalidParameter("orders: expected one or more rational numbers above 1")
     if measure is Measure.APPROX and len(found) > 1:
-        raise InvalidParameter(
-            "orders: expected one order, chosen in advance, for an ApproxDP"
-        )
+        raise InvalidParameter("orders: expected one order, chosen in advance, for an ApproxDP")
     return found
 
 
