@@ -162,7 +162,9 @@ def test_another_seed_or_number_of_trials_is_another_run(
     assert kept(dpaudit(*ALL, *other, "--json")) == []
 
 
-@pytest.mark.parametrize("source", ["mechanisms", "audits"])
+@pytest.mark.parametrize(
+    "source", ["mechanisms", pytest.param("audits", marks=pytest.mark.quality)]
+)
 def test_another_source_is_another_run(source: str, small: Path) -> None:
     """Any source of the project, for a mechanism may use every one of them."""
     call(*ALL, cwd=small)

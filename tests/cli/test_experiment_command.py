@@ -157,6 +157,7 @@ def test_a_killed_run_resumes(experiments: Path) -> None:
     assert not (experiments / "out" / ".experiments").exists()
 
 
+@pytest.mark.quality
 def test_processes_change_nothing_but_the_time(experiments: Path) -> None:
     for jobs, folder in ((1, "one"), (2, "two")):
         call("experiment", "held", "--jobs", jobs, "--out", folder, cwd=experiments)

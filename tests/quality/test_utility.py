@@ -52,7 +52,7 @@ EXPERIMENTS = (
     srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_risk,
     stable_risk, stable_sensitivity,
 )  # fmt: skip
-IN_SECONDS = (diff2_bounds, diff2_identity, diff2_local, srgd_acceleration, srgd_digits)
+IN_SECONDS = (diff2_bounds, srgd_acceleration)
 
 
 def findings(experiment: Experiment, size: Size) -> Findings:

@@ -51,6 +51,7 @@ def test_wrong_local_noise_breaks_it() -> None:
     assert CHECK not in broken
 
 
+@pytest.mark.quality
 def test_scores_are_the_same_however_many_workers() -> None:
     one, two = (audited(bench.bvr_twin, jobs=jobs) for jobs in (1, 2))
     assert one.training is not None
