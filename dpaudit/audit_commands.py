@@ -160,11 +160,12 @@ def _distinct(orders: Sequence[Order]) -> None:
 
 def _order(target: str) -> Order:
     from dpaudit.certify import Order
-    from dpaudit.project import catalogue_root, digests
+    from dpaudit.project import catalogue_root, implementation
 
     found = resolve_target(target)
     root = "catalogue" if found.project.root == catalogue_root() else "project"
-    return Order(found.mechanism, found.suite, root, digests(found.project.root))
+    files = implementation(found.project, found.mechanism, found.suite)
+    return Order(found.mechanism, found.suite, root, files)
 
 
 def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,17 +221,16 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
 def _every_order() -> list[Order]:
     """Errors: UnknownTarget for a project without mechanisms."""
     from dpaudit.certify import Order
-    from dpaudit.project import catalogue_root, digests, find_root, load
+    from dpaudit.project import catalogue_root, find_root, implementation, load
 
     project = load(find_root(Path.cwd()))
     root = "catalogue" if project.root == catalogue_root() else "project"
     if not project.mechanisms:
         raise UnknownTarget(f"{project.root} holds no mechanism; start one with `dpaudit init`")
-    sources = digests(project.root)
-    return [
-        Order(project.mechanisms[name], project.suites.get(name), root, sources)
-        for name in sorted(project.mechanisms)
+    pairs = [
+        (project.mechanisms[name], project.suites.get(name)) for name in sorted(project.mechanisms)
     ]
+    return [Order(one, suite, root, implementation(project, one, suite)) for one, suite in pairs]
 
 
 def _each(run: Run, out: Path) -> list[Finished | Failed]:

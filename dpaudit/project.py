@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpaudit.errors import DpauditError, UnknownTarget
+from dpaudit.imported import imported
 from dpaudit.roots import (
     catalogue_root,
     digests,
@@ -39,9 +40,9 @@ __all__ = [
     "Row",
     "Target",
     "catalogue_root",
-    "digests",
     "find_root",
     "foreign_catalogue",
+    "implementation",
     "load",
     "resolve",
     "rows",
@@ -147,6 +148,19 @@ def resolve(target: str, cwd: Path) -> Target:
     return _named(load(find_root(cwd)), target)
 
 
+def implementation(project: Project, mechanism: Mechanism, suite: Suite | None) -> dict[str, str]:
+    """SHA-256 of every file of the project that a mechanism and its suite are made of.
+
+    These are the files that define both and what they import; all files where an object is
+    defined nowhere, or a file imports by other means than an import statement.
+    """
+    modules = import_all(project.root)
+    homes = [_home(one, modules, project.root) for one in (mechanism, suite) if one is not None]
+    if None in homes:
+        return digests(project.root, sources(project.root))
+    return digests(project.root, imported(project.root, [home for home in homes if home]))
+
+
 def rows(project: Project) -> tuple[Row, ...]:
     """The mechanisms of a project as text, by name."""
     return tuple(_row(project.mechanisms[name]) for name in sorted(project.mechanisms))
@@ -202,6 +216,15 @@ def _by_place(modules: Iterable[ModuleType], kind: type[Found]) -> dict[str, Fou
                 place = f"{module.__name__}.{attribute}".removeprefix(f"{BROKEN}.")
                 held.setdefault(id(value), (place, value))
     return dict(held.values())
+
+
+def _home(wanted: object, modules: Iterable[ModuleType], root: Path) -> Path | None:
+    """The file that defines an object: of those that hold it, the one that imports the fewest."""
+    holders = [m for m in modules if any(value is wanted for value in vars(m).values())]
+    files = [Path(m.__file__ or "") for m in holders]
+    if len(files) < 2:
+        return files[0] if files else None
+    return min(files, key=lambda path: len(imported(root, [path])))
 
 
 def _by_key(

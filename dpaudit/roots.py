@@ -13,7 +13,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -96,11 +96,11 @@ def import_all(root: Path, packages: Sequence[str] = PACKAGES) -> tuple[ModuleTy
     return tuple(_import(module_name(path, root), root) for path in sources(root, packages))
 
 
-def digests(root: Path, packages: Sequence[str] = PACKAGES) -> dict[str, str]:
-    """SHA-256 of every source file of these packages, as hex by relative POSIX path."""
+def digests(root: Path, paths: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of files below a root, as hex by relative POSIX path."""
     return {
         path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sources(root, packages)
+        for path in paths
     }
 
 

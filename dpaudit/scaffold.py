@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 from dpaudit.errors import OutputNotWritable, UnknownTarget
 from dpaudit.files import write_atomically
-from dpaudit.roots import catalogue_root
+from dpaudit.imported import imported
+from dpaudit.roots import PACKAGES, catalogue_root
 
 MECHANISM = '''"""A first mechanism: a clipped mean with Gaussian noise."""
 
@@ -105,9 +105,6 @@ def start(folder: Path, copied: str | None) -> list[Path]:
     return [folder / name for name in wanted]
 
 
-PACKAGES = ("mechanisms", "audits")
-
-
 def _first() -> dict[str, str]:
     return {"mechanisms/noisy_mean.py": MECHANISM, "audits/noisy_mean.py": AUDIT}
 
@@ -116,34 +113,21 @@ def _shipped(name: str) -> dict[str, str]:
     if not name.isidentifier():
         raise UnknownTarget(f"--with {name!r}: give the name of a shipped file, such as diff2")
     root = catalogue_root()
-    pending = [path for package in PACKAGES for path in _modules(root, f"{package}/{name}")]
-    if not pending:
+    starts = [path for package in PACKAGES for path in _modules(root, f"{package}/{name}")]
+    if not starts:
         held = {p.stem for p in (root / "mechanisms").glob("[a-z]*") if not p.stem.startswith("_")}
         known = ", ".join(sorted(held))
         raise UnknownTarget(f"--with {name}: no such shipped file; there are {known}")
-    files: dict[str, str] = {}
-    while pending:
-        path = pending.pop()
-        if path not in files and (root / path).is_file():
-            files[path] = (root / path).read_text("utf-8")
-            pending += _imported(files[path])
-    return files
+    # The two packages are the project's own.
+    paths = [
+        path
+        for path in imported(root, starts)
+        if path.name != "__init__.py" or path.parent.parent != root
+    ]
+    return {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in paths}
 
 
-def _modules(root: Path, name: str) -> list[str]:
-    """A module or every module of a package, as paths below the root."""
+def _modules(root: Path, name: str) -> list[Path]:
+    """A module or every module of a package."""
     found = sorted((root / name).glob("*.py")) or [root / f"{name}.py"]
-    return [path.relative_to(root).as_posix() for path in found if path.is_file()]
-
-
-def _imported(text: str) -> list[str]:
-    """Files of the catalogue that a source text imports."""
-    found = []
-    for statement in ast.walk(ast.parse(text)):
-        if isinstance(statement, ast.ImportFrom) and statement.module:
-            base = statement.module.replace(".", "/")
-            if base.partition("/")[0] in PACKAGES:
-                inside = [f"{base}/{a.name}.py" for a in statement.names]
-                parents = [above for above in (Path(base), Path(base).parent) if above.parts[1:]]
-                found += [f"{base}.py", *(f"{p.as_posix()}/__init__.py" for p in parents), *inside]
-    return found
+    return [path for path in found if path.is_file()]

@@ -117,7 +117,7 @@ def _identity(order: Order) -> str:
     content = {
         "experiment": order.name,
         "seed": f"{order.seed:032x}",
-        "sources": roots.digests(order.root, packages),
+        "sources": roots.digests(order.root, roots.sources(order.root, packages)),
         "dpaudit": __version__,
         "numpy": np.__version__,
     }

@@ -29,7 +29,7 @@ from dpaudit.mutate.ladder import (
 )
 from dpaudit.mutate.mutant import FAMILIES, Mutant, survey
 from dpaudit.mutate.operators import chosen, mutants
-from dpaudit.project import Target, digests, resolve
+from dpaudit.project import Target, implementation, resolve
 from dpaudit.wire import digest
 
 Progress = Callable[[str, int, int], None]
@@ -169,7 +169,7 @@ def _identity(order: Order, base: Baseline) -> str:
         "mechanism": base.survey.mechanism.name,
         "declaration": base.declaration.digest,
         "program": program_text(suite.program),
-        "implementation": digests(target.project.root),
+        "implementation": implementation(target.project, target.mechanism, target.suite),
         "neighbours": list(suite.neighbours.digests),
         "dpaudit": __version__,
         "numpy": np.__version__,

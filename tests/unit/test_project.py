@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,25 @@ def test_two_of_one_name_are_refused(file: str, text: str, scratch: Path) -> Non
     assert "'noisy_mean'" in said
     assert "twin.twin" in said
     assert f"{file.split('/')[0]}.noisy_mean." in said or "mechanisms.noisy_mean." in said
+
+
+def test_an_implementation_is_the_files_that_it_imports(scratch: Path) -> None:
+    write(scratch / "mechanisms" / "again.py", "from mechanisms.noisy_mean import noisy_mean as a")
+    write(scratch / "mechanisms" / "other.py", TWIN.format(attribute="other", name="other"))
+    loaded = project.load(scratch)
+    one, suite = loaded.mechanisms["noisy_mean"], loaded.suites["noisy_mean"]
+    own = {"mechanisms/__init__.py", "mechanisms/noisy_mean.py"}
+    audit = {"audits/__init__.py", "audits/noisy_mean.py"}
+    assert set(project.implementation(loaded, one, None)) == own
+    assert set(project.implementation(loaded, one, suite)) == own | audit
+    other = project.implementation(loaded, loaded.mechanisms["other"], None)
+    assert set(other) == own | {"mechanisms/other.py"}
+
+
+def test_an_object_without_a_file_is_made_of_every_file(scratch: Path) -> None:
+    loaded = project.load(scratch)
+    one = replace(loaded.mechanisms["noisy_mean"], name="elsewhere")
+    assert len(project.implementation(loaded, one, None)) == 4
 
 
 @pytest.mark.parametrize("folder", ["audits", "audits/broken"])

@@ -117,11 +117,11 @@ def test_sources_are_ordered_and_hide_what_is_hidden(scratch: Path) -> None:
 def test_digests_are_of_the_bytes_of_every_source(scratch: Path) -> None:
     names = ("__init__.py", "noisy_mean.py")
     paths = [f"{package}/{name}" for package in roots.PACKAGES for name in names]
-    before = roots.digests(scratch)
+    before = roots.digests(scratch, roots.sources(scratch))
     assert before == {
         path: hashlib.sha256((scratch / path).read_bytes()).hexdigest() for path in paths
     }
     with (scratch / paths[1]).open("a") as file:
         file.write("# changed\n")
-    after = roots.digests(scratch)
+    after = roots.digests(scratch, roots.sources(scratch))
     assert {path for path in paths if before[path] != after[path]} == {paths[1]}
