@@ -12,9 +12,7 @@ import json
 import math
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from audits.blackbox import catalogue
+from benchmarks.detection import ENTRIES, KEPT, Audited, detection
 from benchmarks.side_by_side import (
     ENVIRONMENT,
     ERROR,
@@ -32,10 +30,8 @@ from benchmarks.side_by_side import (
     Row,
     Sides,
     environment,
-    say,
     timed,
 )
-from dpaudit.audit import audit_function
 from dpaudit.audit.bands import score_band
 from dpaudit.audit.betting import bets_against, parameter_lower, play
 from dpaudit.audit.canaries import audit_one_run, audit_scores
@@ -50,9 +46,7 @@ from dpaudit.audit.selection import (
     epsilon_needed,
     gaussian_tails,
 )
-from dpaudit.audit.workers import finished
 from dpaudit.nodes import ApproxDP
-from dpaudit.terminal import Pace
 
 SPLIT = (
     "jax Clopper-Pearson, all thresholds", "jax Clopper-Pearson, split",
@@ -273,47 +267,6 @@ def one_run(bench: Bench) -> None:
         bench.add(setting, 3.0, *one_run_bound(bench, rng, 1_000, response_sides, delta))
 
 
-# --- detection -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Audited:
-    """Whether `audit_function` refutes the case of this place, at refute_at = 0.05."""
-
-    trials: int
-    seed: int
-
-    def __call__(self, place: int) -> bool:
-        case = catalogue()[place]
-        found = audit_function(
-            case.mechanism, case.d0, case.d1,
-            claim=case.claim, trials=self.trials, refute_at=ERROR, seed=self.seed,
-            attack=case.attack,
-        )  # fmt: skip
-        return str(found.verdict) in ("refuted", "alarm")
-
-
-def detection(bench: Bench, trials: int, jobs: int) -> dict[str, Any]:
-    """The project's own black-box set through `audit_function`."""
-    cases, pace, start = catalogue(), Pace(), time.perf_counter()
-    refuted: dict[str, bool] = {}
-    for place, answer in finished(Audited(trials, bench.seed), range(len(cases)), jobs):
-        refuted[cases[place].name] = answer
-        left = pace.left(len(refuted), len(cases))
-        say(f"detection: {len(refuted)} of {len(cases)} cases{left}")
-    wrong = [case.name for case in cases if not case.correct]
-    right = [case.name for case in cases if case.correct]
-    return {
-        "trials": trials,
-        "bugs": len(wrong),
-        "found": sum(refuted[name] for name in wrong),
-        "missed": [name for name in wrong if not refuted[name]],
-        "correct": len(right),
-        "flagged": [name for name in right if refuted[name]],
-        "seconds": round(time.perf_counter() - start, 1),
-    }
-
-
 # --- what is printed -----------------------------------------------------------------------------
 
 
@@ -370,6 +323,7 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0, help="share of the repetitions")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
     parser.add_argument("--trials", type=int, default=10_000, help="draws a side for detection")
+    parser.add_argument("--entries", nargs="+", choices=sorted(ENTRIES), default=["pair"])
     parser.add_argument("--jobs", type=int, default=2, help="workers for detection")
     parser.add_argument("--others", type=Path, default=ENVIRONMENT, help="their environment")
     parser.add_argument("--alone", action="store_true", help="leave the others out")
@@ -387,7 +341,10 @@ def main() -> int:
         if "one_run" in options.sections:
             one_run(bench)
     if "detection" in options.sections:
-        results["detection"] = detection(bench, options.trials, options.jobs)
+        results["detection"] = [
+            detection(Audited(entry, options.trials, options.seed), options.jobs, KEPT)
+            for entry in options.entries
+        ]
     rows = list(bench.rows.values())
     results["bounds"] = [row.to_json() for row in rows]
     results["ratios"], results["above_too_often"] = ratios(rows), sorted(invalid(rows))

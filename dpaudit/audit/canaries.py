@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.binormal import choose_smoothed
+from dpaudit.audit.canary_means import Means, choose_means
 from dpaudit.audit.canary_results import ScoresAudit, judged
 from dpaudit.audit.canary_terms import CanaryTerms, Target
 from dpaudit.audit.estimators import Counts, TestScores, TrainingScores, _scores
 from dpaudit.audit.one_run_audit import OneRunAudit, audit_one_run
 from dpaudit.audit.power import smallest_epsilon
-from dpaudit.audit.selection import Sizes, epsilon_needed, mu_needed
+from dpaudit.audit.selection import Event, Sizes, epsilon_needed, mu_needed
 
 __all__ = ["OneRunAudit", "ScoresAudit", "audit_one_run", "audit_scores"]
 
@@ -41,7 +42,8 @@ def audit_scores(
 
     A share of both samples, drawn by ``seed``, chooses a threshold and a direction; the rest counts
     it, and the exact joint test of :mod:`dpaudit.audit.joint` compares the counts with the claim's
-    region.  The scores of each sample are taken to be independent, and each "in" to differ from an
+    region.  Claims of zCDP and of a Renyi divergence are tested on means of the score instead where
+    those promise more (:mod:`dpaudit.audit.canary_means`).  The scores of each sample are taken to be independent, and each "in" to differ from an
     "out" by one neighbouring step.  ``lower`` and the verdict may use different thresholds: each is
     valid at its own error rate.  ``claim``: PureDP, ApproxDP, ZCDP, RenyiDP or GDP.
 
@@ -63,16 +65,35 @@ class _Chosen:
     """The event "score > threshold"; ``favours`` 0 is "in", 1 is "out".
 
     "At most" adds nothing: the region of a claim is the same for complements under (Q, P).
+    ``means``: what is bet on in its place, where training says that it shows more.
     """
 
     threshold: float
     favours: int
+    means: Means | None = None
 
     def count(self, test: TestScores) -> Counts:
         sides = (test.alternative, test.null)
         mine, other = sides[self.favours], sides[1 - self.favours]
         fired = int(np.count_nonzero(other > self.threshold))
         return Counts(fired, other.size, int(np.count_nonzero(mine <= self.threshold)), mine.size)
+
+    def lower(self, target: Target, test: TestScores, error: float) -> float:
+        """Lower bound in the claim's measure, wrong with probability at most ``error``."""
+        if self.means is not None:
+            return self.means.lower(test, error)
+        return target.lower(self.count(test), error)
+
+    def p_value(self, target: Target, test: TestScores, error: float) -> float:
+        if self.means is not None:
+            return min(1.0, self.means.p_value(test, target.claimed))
+        return min(1.0, target.p_value(self.count(test), error))
+
+    def strongest(self, target: Target, test: TestScores, error: float) -> float:
+        """The largest bound that these trials could have given."""
+        sizes = test.alternative.size, test.null.size
+        most = target.strongest(*(sizes if self.favours == 0 else sizes[::-1]), error)
+        return most if self.means is None else max(most, self.means.strongest(*sizes, error))
 
 
 def _split(
@@ -102,14 +123,32 @@ def _choose(
     """
     if training is None:
         return _Chosen(0.0, 0)
+    sizes = test.alternative.size, test.null.size
+    event, favours = _event(training, sizes, target, error)
+    means = choose_means(training, target.guarantee, min(sizes), error)
+    if means is None or means.promised <= _promised(event, sizes, favours, target, error):
+        return _Chosen(event.threshold, favours)
+    return _Chosen(event.threshold, favours, means)
+
+
+def _event(
+    training: TrainingScores, sizes: tuple[int, int], target: Target, error: float
+) -> tuple[Event, int]:
+    """The event of the largest bound predicted, and the sample it favours."""
     needed = epsilon_needed(target.delta) if target.measure == "epsilon" else mu_needed
     mirrored = TrainingScores(training.null, training.alternative)
-    sizes = test.alternative.size, test.null.size
     first = choose_smoothed(training, Sizes(*sizes), error, needed)
     second = choose_smoothed(mirrored, Sizes(*sizes[::-1]), error, needed)
-    if second.predicted > first.predicted:
-        return _Chosen(second.threshold, 1)
-    return _Chosen(first.threshold, 0)
+    return (second, 1) if second.predicted > first.predicted else (first, 0)
+
+
+def _promised(
+    event: Event, sizes: tuple[int, int], favours: int, target: Target, error: float
+) -> float:
+    """The bound at the counts that training expects."""
+    trials, others = sizes if favours == 0 else sizes[::-1]
+    missed, fired = round((1 - event.rate) * trials), round(event.other_rate * others)
+    return target.lower(Counts(fired, others, missed, trials), error)
 
 
 def _scores_result(
@@ -121,10 +160,11 @@ def _scores_result(
 ) -> ScoresAudit:
     target, error = terms.target, terms.refute_at
     counts, refuting = shown.count(test), decisive.count(test)
-    p_value = min(1.0, target.p_value(refuting, error))
+    p_value = decisive.p_value(target, test, error)
     mine, other = refuting.trials_alternative, refuting.trials_null
-    bound, achievable = target.lower(refuting, error), target.strongest(mine, other, error)
-    lower = target.lower(counts, terms.shown)
+    bound = decisive.lower(target, test, error)
+    achievable = decisive.strongest(target, test, error)
+    lower = shown.lower(target, test, terms.shown)
     is_epsilon = target.measure == "epsilon"
     epsilon = lower if is_epsilon else target.epsilon_lower(counts, terms.shown)
     smallest = smallest_epsilon(Sizes(mine, other), target.region.reference, target.delta, error)
@@ -152,4 +192,5 @@ def _scores_result(
         other_trials=other,
         training=(training.alternative.size, training.null.size) if training else (0, 0),
         smallest_epsilon=smallest,
+        means="" if decisive.means is None else decisive.means.words,
     )

@@ -64,7 +64,8 @@ class ScoresAudit(CanaryAudit):
 
     ``hits`` of ``trials`` scores of the sample that ``favours`` names ("in" or "out") lie above
     ``threshold``, and ``other_hits`` of ``other_trials`` of the other: the counts of the verdict;
-    the threshold of ``lower`` may be another.  ``smallest_epsilon``: the smallest true epsilon that
+    the threshold of ``lower`` may be another.  ``means``: the function of the score whose means the
+    verdict rests on in place of those counts, or empty.  ``smallest_epsilon``: the smallest true epsilon that
     would have refuted the claim half the time, at the best event.
     """
 
@@ -77,9 +78,12 @@ class ScoresAudit(CanaryAudit):
     other_trials: int
     training: tuple[int, int]
     smallest_epsilon: float
+    means: str = ""
 
     @property
     def counted(self) -> str:
+        if self.means:
+            return f"means of {self.means}, over {self.trials:,} and {self.other_trials:,} scores"
         other = "out" if self.favours == "in" else "in"
         return (
             f"scores above {self.threshold:.6g}: {self.hits:,} of {self.trials:,} {self.favours}, "

@@ -51,7 +51,8 @@ _LARGEST_EPSILON = 50.0
 _LARGEST_MU = 50.0
 _BISECTIONS = 50
 _SECANTS = 6
-_CHECKS = 8
+_CHECKS = 12
+_CLOSE = 3e-4
 
 
 def region_p_value(
@@ -176,6 +177,42 @@ def _order(
     return reached, level
 
 
+@dataclass(frozen=True)
+class _Ends:
+    """Where a parameter is accepted and where refused, with how far both are from the target.
+
+    Gaps are None where nothing was computed; one that stays is halved (Illinois).
+    """
+
+    refused: float
+    accepted: float = 0.0
+    below: float | None = None
+    above: float | None = None
+
+    @property
+    def narrow(self) -> bool:
+        return self.refused - self.accepted <= _CLOSE * self.accepted
+
+    def moved(self, point: float, gap: float, *, accepted: bool) -> _Ends:
+        """With one end at ``point``."""
+        if accepted:
+            above = self.above if self.below is None or self.above is None else self.above / 2
+            return _Ends(self.refused, point, gap, above)
+        below = self.below if self.above is None or self.below is None else self.below / 2
+        return _Ends(point, self.accepted, below, gap)
+
+    def between(self, guess: float) -> float:
+        """The next point: a secant's, or ``guess`` while an end is missing; never near an end."""
+        width = self.refused - self.accepted
+        if self.below is not None and self.above is not None and self.below > self.above:
+            guess = self.accepted + width * self.below / (self.below - self.above)
+        elif self.below is None:  # nothing is accepted yet: down by 1% at least
+            guess = min(max(guess, self.refused / 2), 0.99 * self.refused)
+        else:
+            guess = min(max(guess, 1.01 * self.accepted), 2 * self.accepted)
+        return min(max(guess, self.accepted + width / 50), self.refused - width / 50)
+
+
 @dataclass(frozen=True, eq=False)
 class _Search:
     """The largest parameter of a nested family at which a set's probability is at most ``room``.
@@ -191,42 +228,35 @@ class _Search:
     largest: float
 
     def bound(self, guess: float) -> float:
+        """The largest parameter accepted: secants on quantiles inside a bracket that shrinks."""
         point, slope = self._secant(guess)
-        accepted, target = 0.0, self._quantile(self.room * (1 - 2e-3))
-        refused = self.largest
+        ends, target = _Ends(self.largest), self._quantile(self.room * (1 - 2e-3))
         for _ in range(_CHECKS):
             upper = supremum_upper(self.extreme, self.family(point), self.low, self.high)
-            if upper <= self.room:
-                accepted = point
-            else:
-                refused = point
-            move = (target - self._quantile(upper)) / slope
-            if accepted and refused - accepted <= 3e-4 * accepted:
+            gap = target - self._quantile(upper)
+            ends = ends.moved(point, gap, accepted=upper <= self.room)
+            if ends.narrow or (ends.accepted == point and gap <= _CLOSE * slope * point):
                 break
-            if accepted == point and move <= 3e-4 * point:
-                break
-            point = min(max(point + move, 0.0), self.largest)
-            if not accepted < point < refused:
-                point = accepted + (refused - accepted) / 2
-            if point <= 0:
-                break
-        return accepted
+            point = ends.between(point + gap / slope)
+        return ends.accepted
 
     def _secant(self, guess: float) -> tuple[float, float]:
         """About where the probability is ``room``, and the slope of its quantile there."""
-        first = max(guess, 1e-3)
-        target, second = self._quantile(self.room), first * 1.02
-        values = self._estimate(first), self._estimate(second)
-        slope = max((values[1] - values[0]) / (second - first), 1e-9)
+        target = self._quantile(self.room)
+        points = [max(guess, 1e-3), 1.02 * max(guess, 1e-3)]
+        gaps = [target - self._estimate(point) for point in points]
+        slope = 0.0
         for _ in range(_SECANTS):
-            third = min(max(second + (target - values[1]) / slope, 0.0), self.largest)
-            if abs(third - second) <= 1e-5 * (1e-3 + second):
+            if points[-1] != points[-2] and gaps[-1] != gaps[-2]:
+                slope = (gaps[-2] - gaps[-1]) / (points[-1] - points[-2])
+            if not slope > 0:  # values on a few points may jump from one to another
                 break
-            values = values[1], self._estimate(third)
-            if third != second and values[0] != values[1]:
-                slope = max((values[1] - values[0]) / (third - second), 1e-9)
-            second = third
-        return second, slope
+            third = min(max(points[-1] + gaps[-1] / slope, 0.5 * points[-1]), 2 * points[-1])
+            if abs(third - points[-1]) <= 1e-5 * (1e-3 + points[-1]) or third > self.largest:
+                break
+            points, gaps = [*points, third], [*gaps, target - self._estimate(third)]
+        best = min(range(len(points)), key=lambda i: abs(gaps[i]))
+        return min(points[best], self.largest), slope if slope > 0 else 1 / max(guess, 1e-3)
 
     def _estimate(self, parameter: float) -> float:
         region = self.family(parameter)

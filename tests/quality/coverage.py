@@ -152,11 +152,11 @@ ESTIMATORS: tuple[Estimator, ...] = (
     ),
     Estimator(
         ("variational rho",), measures.variational_rho,
-        (400, 300, 200, 100, 40), ("variational", *COMMON), has_rho,
+        (400, 300, 200, 100, 40), ("variational", "paired_bets", *COMMON), has_rho,
     ),
     Estimator(
         ("variational mu",), measures.variational_mu,
-        (1_000, 1_000, 500, 400, 60), ("variational", *COMMON), has_mu,
+        (1_000, 1_000, 500, 400, 60), ("variational_mu", "paired_bets", *COMMON), has_mu,
     ),
     Estimator(
         ("one run, fixed guesses",), measures.one_run,

@@ -26,7 +26,8 @@ from dpaudit.audit.estimators import (
 )
 from dpaudit.audit.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 from dpaudit.audit.selection import Sizes, choose_trained, epsilon_needed
-from dpaudit.audit.variational import ORDERS, mu_lower, renyi_lower, renyi_witness
+from dpaudit.audit.variational import ORDERS, renyi_lower, renyi_witness
+from dpaudit.audit.variational_mu import mu_lower
 
 pytestmark = pytest.mark.quality
 

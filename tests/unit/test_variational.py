@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from dpaudit.audit import variational
+from dpaudit.audit import variational, variational_mu
 from dpaudit.audit.estimators import TestScores, TrainingScores
 from dpaudit.audit.variational import (
     ORDERS,
-    GaussianWitness,
     RenyiWitness,
-    gaussian_witness,
-    mu_lower,
     renyi_lower,
     renyi_witness,
     rho_lower,
 )
+from dpaudit.audit.variational_mu import GaussianWitness, gaussian_witness, mu_lower
 from dpaudit.errors import InvalidParameter
 
 ERROR = 0.05
@@ -95,7 +93,7 @@ def test_weighted_events_are_fair_under_the_gaussian_claim(mu: float) -> None:
     thresholds = np.sort(z + np.linspace(0, 3, weights.size), axis=1)
     gains = np.sum(weights * ndtr(mu - thresholds), axis=1)
     paid = np.sum(weights * prices * ndtr(-thresholds), axis=1)
-    allowed = variational._profile_sum_upper(mu, weights, np.array(witness.epsilons))
+    allowed = variational_mu._profile_sum_upper(mu, weights, np.array(witness.epsilons))
     assert np.all(gains - paid <= allowed)
     matched = (ndtri(ndtr(-np.array(witness.epsilons) / mu - mu / 2)) + mu).clip(-30, 30)
     best = np.sum(weights * (ndtr(matched) - prices * ndtr(matched - mu)))
