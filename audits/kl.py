@@ -20,7 +20,7 @@ from dpaudit.nodes import Node
 from dpaudit.query import Array, Records
 from dpaudit.scope import Adjacency, central
 from mechanisms.kl import catalogue
-from mechanisms.kl.instances import Detection, TwoPointInstance, two_point_detector
+from mechanisms.kl.instances import Detection, Privacy, TwoPointInstance, two_point_detector
 from mechanisms.kl.problem import KLProblem
 from mechanisms.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
 from mechanisms.kl.schedule import KLSpiderSchedule
@@ -94,13 +94,13 @@ def zeroed_out(size: int) -> Neighbours:
 def two_point_detection(
     make: Callable[[KLProblem], Program],
     instance: TwoPointInstance,
-    mu: float,
+    privacy: Privacy,
     *,
     trials: int,
     seed: int,
     kernels: Mapping[type[Node], type[Any]] | None = None,
 ) -> Detection:
-    """Runs a solver on both data sets of an instance, and flags it if it is too good for mu-GDP.
+    """Runs a solver on both data sets of an instance, and flags it if it is too good to be private.
 
     ``make`` gives the program for the instance's problem; its output is (trials, 1), or has one as
     ``output``.  No attacker is needed: noise that is missing shows as accuracy.
@@ -113,7 +113,7 @@ def two_point_detection(
         curator = Sampler(node, scope, records, rng=rng, trials=trials, kernels=kernels)
         found = program.run(curator)
         outputs.append(np.asarray(getattr(found, "output", found)))
-    return two_point_detector(instance, outputs[0], outputs[1], mu)
+    return two_point_detector(instance, outputs[0], outputs[1], privacy)
 
 
 def linear(problem: KLProblem, dimension: int = 5) -> KLProblem:
@@ -134,8 +134,8 @@ def descent(
     return replace(program, problem=linear(program.problem, 2))
 
 
-def _suite(mechanism: str, program: object, pair: Neighbours, trials: int = TRIALS) -> Suite:
-    return Suite(mechanism=mechanism, program=program, neighbours=pair, trials=trials)  # type: ignore[arg-type]
+def _suite(mechanism: str, program: Program, pair: Neighbours, trials: int = TRIALS) -> Suite:
+    return Suite(mechanism, program, pair, trials)
 
 
 SIZE = catalogue.SPIDER.problem.size
@@ -147,6 +147,7 @@ kl_spider_paper_replace_one = _suite(
 kl_spider_paper_zero_out = _suite(
     "kl_spider_paper_zero_out", spider(catalogue.PRINTED_SPIDER), ZEROED
 )
+kl_spider_vacuous = _suite("kl_spider_vacuous", catalogue.kl_spider_vacuous.program, REPLACED, 100)
 regularized_noisy_gd = _suite("regularized_noisy_gd", descent(catalogue.REGULARIZED), REPLACED)
 regularized_noisy_gd_paper = _suite(
     "regularized_noisy_gd_paper", descent(catalogue.PRINTED_REGULARIZED), REPLACED
@@ -157,6 +158,7 @@ suites = [
     kl_spider,
     kl_spider_paper_replace_one,
     kl_spider_paper_zero_out,
+    kl_spider_vacuous,
     regularized_noisy_gd,
     regularized_noisy_gd_paper,
     proximal_point_method,

@@ -32,4 +32,14 @@ noisy_gd_stationary = suite("noisy_gd_stationary", catalogue.GD_STATIONARY)
 convex_noisy_gd = suite("convex_noisy_gd", catalogue.GD_CONVEX)
 private_spider = suite("private_spider", catalogue.SPIDER)
 epoch_localized_erm = suite("epoch_localized_erm", catalogue.EPOCHS)
-suites = [noisy_gd_pl, noisy_gd_stationary, convex_noisy_gd, private_spider, epoch_localized_erm]
+spider_estimator = suite("spider_estimator", catalogue.ONE_PHASE)
+growth_reduction = suite("growth_reduction", catalogue.REDUCED)
+suites = [
+    noisy_gd_pl,
+    noisy_gd_stationary,
+    convex_noisy_gd,
+    private_spider,
+    epoch_localized_erm,
+    spider_estimator,
+    growth_reduction,
+]

@@ -40,9 +40,9 @@ from mechanisms.kl.adaptive import (
     NORM,
     RELEASES,
     AdaptiveNoisyGD,
-    PrintedAdaptiveNoisyGD,
     PrivateGradientNorm,
 )
+from mechanisms.kl.adaptive_printed import PrintedAdaptiveNoisyGD
 from mechanisms.kl.problem import KLProblem
 from mechanisms.kl.proximal import RegularizedNoisyGD
 from mechanisms.kl.schedule import Phase
@@ -118,10 +118,10 @@ class _Unnormalised(KLSpider):
         return x - estimate / (4 * self.schedule.smoothness)
 
     def updated(
-        self, curator: Curator, estimate: Array, x: Array, previous: Array, plan: Plan, on: Any
+        self, curator: Curator, estimate: Array, moved: tuple[Array, Array], plan: Plan, on: Any
     ) -> Array:
         radius = self.gradient_change(plan.phase)
-        right = self.problem.mean_difference(x, previous, radius)
+        right = self.problem.mean_difference(moved[1], moved[0], radius)
         query = Trusting(right.per_record, radius)
         released = curator.release(plan.difference.label, query, on=on)
         return np.where(on[:, None], estimate + released, estimate)
@@ -264,7 +264,7 @@ class _Peeking(KLSpider):
         if not on.any():
             return x, made
         after = np.where(on[:, None], self.stepped(x, estimate, plan.phase), x)
-        self.updated(curator, estimate, after, x, plan, on)
+        self.updated(curator, estimate, (x, after), plan, on)
         return after, made
 
 

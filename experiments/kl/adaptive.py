@@ -22,7 +22,8 @@ from dpaudit.experiment.model import (
 from dpaudit.query import Array
 from experiments.kl.problem import Landscape, decay, power, replicas, sampler
 from experiments.kl.reading import ABOUT_LINES, columns, fitted, line, lower_line
-from mechanisms.kl.adaptive import AdaptiveNoisyGD, PrintedAdaptiveNoisyGD, Walked
+from mechanisms.kl.adaptive import AdaptiveNoisyGD, Walked
+from mechanisms.kl.adaptive_printed import PrintedAdaptiveNoisyGD
 
 RHO, BETA = Fraction(1), 0.05
 LOW, HIGH = 10, 3_000

@@ -24,11 +24,17 @@ from dpaudit.query import Records
 from experiments.kl.problem import power, replicas, sampler
 from experiments.kl.reading import columns, fitted, line, sizes
 from mechanisms.kl.condition import KLCondition
-from mechanisms.kl.instances import TwoPointInstance, average_excess_lower, best_instance
+from mechanisms.kl.instances import (
+    GaussianPrivacy,
+    TwoPointInstance,
+    average_excess_lower,
+    best_instance,
+)
 from mechanisms.kl.problem import KLProblem
 from mechanisms.kl.proximal import ProximalPointMethod
 
-RHO, BETA, MU = Fraction(1), 0.05, math.sqrt(2)
+RHO, BETA = Fraction(1), 0.05
+CLAIMED = GaussianPrivacy(math.sqrt(2))
 BAND = (-2.1, -1.5)
 TRIALS, PAIRS = 200, 400
 UNCAPPED = 10_000_000
@@ -83,7 +89,7 @@ def run(cell: Cell, rng: np.random.Generator) -> Values:
 
 def pair() -> TwoPointInstance:
     """The pair of data sets on which privacy costs most at rho = 1."""
-    return best_instance(TWO_POINT_SIZE, 2.0, MU)
+    return best_instance(TWO_POINT_SIZE, 2.0, CLAIMED)
 
 
 def _two_point(cell: Cell, rng: np.random.Generator) -> Values:
@@ -99,7 +105,7 @@ def _two_point(cell: Cell, rng: np.random.Generator) -> Values:
 
 def lower(size: int, kappa: float) -> float:
     """What one of two data sets costs any sqrt(2 rho)-GDP algorithm, d = 1, gamma = L0 = 1."""
-    return average_excess_lower(best_instance(size, kappa, MU), MU)
+    return average_excess_lower(best_instance(size, kappa, CLAIMED), CLAIMED)
 
 
 def read(results: Results) -> Findings:
@@ -138,7 +144,7 @@ def _slope(powers: Results, dimension: int) -> Check:
 def _hard(found: Results) -> Check:
     """The average over both data sets, in multiples of what privacy forces it to be at least."""
     pairs = [mean_and_error(result.numbers("excess")) for result in found]
-    least = average_excess_lower(pair(), MU)
+    least = average_excess_lower(pair(), CLAIMED)
     mean = sum(m for m, _ in pairs) / 2
     error = math.hypot(*(e for _, e in pairs)) / 2
     name = "hard pair, kappa = 2: average excess over its lower bound under sqrt(2 rho)-GDP"

@@ -9,19 +9,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.arithmetic import Number, sqrt
+from dpaudit.arithmetic import sqrt
 from dpaudit.curator import Curator
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import ZCDP, Filter, Gaussian, Node, Select
 from dpaudit.query import Array, ClippedMean, Norm, Records
 from dpaudit.scope import Adjacency, Scope
 from dpaudit.spending import Mask
-from mechanisms.kl.problem import KLProblem, budget, moves
+from mechanisms.kl.problem import KLProblem, budget, chance, moves
 from mechanisms.srgd.problem import real
 
 MODES = ("paper_corrected", "filter", "proof")
@@ -111,8 +110,7 @@ class AdaptiveNoisyGD:
         real(self.smoothness, f"{type(self).__name__}.smoothness")
         if self.mode not in MODES:
             raise InvalidParameter(f"mode = {self.mode!r}: expected {', '.join(MODES)}")
-        if not 0 < real(self.beta, f"{type(self).__name__}.beta") < 1:
-            raise InvalidParameter(f"beta = {self.beta}: expected in (0, 1)")
+        chance(self.beta, f"{type(self).__name__}.beta")
         if self.scale <= 4 or self.scale / self.beta <= math.e:
             raise InvalidParameter(
                 f"n sqrt(rho) = {self.scale:.4g}: expected above 4, and above e beta; use more "
@@ -128,6 +126,19 @@ class AdaptiveNoisyGD:
     def ell(self) -> float:
         """log(n sqrt(rho) / beta)."""
         return math.log(self.scale / self.beta)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the output is the last iterate, not the point of the last released gradient."""
+        return self.mode == "filter"
+
+    @property
+    def rounds_upper(self) -> int:
+        """floor(n sqrt(rho) / 2) + 1: rounds, where a norm is charged sqrt(rho) / n or more.
+
+        Source: Menart et al. 2023, proof of Theorem 3.
+        """
+        return math.floor(self.scale / 2) + 1
 
     @property
     def norm_noise(self) -> float:
@@ -166,24 +177,34 @@ class AdaptiveNoisyGD:
         if not now.on.any():
             return
         mean = self.problem.mean_gradient(now.x)
-        query = PrivateGradientNorm(mean)
-        noisy = curator.release(NORM, query, on=now.on, noise_multiplier=norm_multiplier)[:, 0]
+        noisy = self.noisy_norm(curator, mean, now.on, norm_multiplier)
         sigma = np.where(now.on, self.gradient_noise(noisy), self.floor)
         now.norms.append(noisy)
+        now.spent = now.spent + np.where(now.on, self.charge(noisy, sigma, unit), 0.0)
         with np.errstate(over="ignore"):  # a norm that was drawn beyond float64's range
             multipliers = sigma / unit
-        now.on = curator.admits(GRADIENT, multipliers, on=now.on)
+        now.on = curator.admits(GRADIENT, multipliers, on=now.on & self.steps(now.spent))
         if not now.on.any():
             return
         released = curator.release(GRADIENT, mean, on=now.on, noise_multiplier=multipliers)
-        now.spent = now.spent + np.where(now.on, self.charge(noisy, sigma, unit), 0.0)
         self._step(now, released)
+
+    def noisy_norm(
+        self, curator: Curator, mean: ClippedMean, on: Mask, noise_multiplier: float
+    ) -> Array:
+        """N_t, (trials,): NaN where off, and as it was drawn, so that it can be negative."""
+        query = PrivateGradientNorm(mean)
+        return curator.release(NORM, query, on=on, noise_multiplier=noise_multiplier)[:, 0]
+
+    def steps(self, spent: Array) -> Mask:
+        """Which trials release a gradient in this round, its charge included in ``spent``: all."""
+        return np.ones(len(spent), dtype=bool)
 
     def _step(self, now: _Progress, released: Array) -> None:
         on = now.on[:, None]
         now.path.append(np.where(on, now.x, np.nan))
         at, after = now.x, np.where(on, now.x - released / (2 * self.smoothness), now.x)
-        now.output = np.where(on, after if self.mode == "filter" else at, now.output)
+        now.output = np.where(on, after if self.ahead else at, now.output)
         now.x = after
 
     def goes_on(self, spent: Array, unit: float) -> Mask:
@@ -202,62 +223,8 @@ class AdaptiveNoisyGD:
 
     def charge(self, noisy: Array, sigma: Array, unit: float) -> Array:
         """What a round cost, from the noise it drew: unit^2 / (2 sigma^2), twice."""
-        return np.asarray(unit**2 / (2 * self.norm_noise**2) + unit**2 / (2 * sigma**2))
-
-
-READINGS = ("signed", "absolute", "clipped", "from_the_noise")
-
-
-@dataclass(frozen=True)
-class PrintedAdaptiveNoisyGD(AdaptiveNoisyGD):
-    """Algorithm 3 with its printed charges, min(L0^2 d ell/(n N_t)^2, rho/2) + sqrt(rho)/n a round.
-
-    A round starts while the charges so far are at most rho/2.  ``reading`` of N_t: "signed", the
-    noisy scalar as it is, which can be negative: its noise is then the floor's, its charge next to
-    nothing; "absolute" or "clipped" at 0; "from_the_noise": the charge's first term is L0^2 /
-    (n sigma_t)^2.  Declared is the least cap that the printed rule itself keeps.
-    Errors: as AdaptiveNoisyGD, and for another reading.
-    Source: Menart et al. 2023, Algorithm 3, with a scalar noise on the norm and sums over j < t.
-    """
-
-    reading: str = "signed"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.reading not in READINGS:
-            raise InvalidParameter(f"reading = {self.reading!r}: expected {', '.join(READINGS)}")
-
-    def declaration(self, scope: Scope) -> Node:
-        """The most that the printed rule lets a run spend: every round at the floor, if signed.
-
-        Charges are half of what a round costs under replace_one, twice that under zero_out: 3 rho/2
-        + 2 sqrt(rho)/n, or 3 rho/8 + sqrt(rho)/(2 n), where N_t is not negative.
-        """
-        factor = moves(scope, type(self).__name__)
-        share = Fraction(factor**2, 4)
-        root: Number = sqrt(self.rho) / self.problem.size
-        if self.reading == "signed":
-            most = math.ceil(self.scale / 2)
-            return Filter.of(RELEASES, ZCDP(most * share * (2 * root + self.rho / 2)))
-        return Filter.of(RELEASES, ZCDP(share * (3 * self.rho / 2 + 2 * root)))
-
-    def goes_on(self, spent: Array, unit: float) -> Mask:
-        return np.asarray(spent <= float(self.rho) / 2)
-
-    def gradient_noise(self, noisy: Array) -> Array:
-        return super().gradient_noise(np.abs(noisy) if self.reading == "absolute" else noisy)
-
-    def charge(self, noisy: Array, sigma: Array, unit: float) -> Array:
-        """As printed, from the square of N_t."""
-        own = self.problem
-        used: Any = np.maximum(noisy, 0.0) if self.reading == "clipped" else noisy
-        with np.errstate(all="ignore"):
-            if self.reading == "from_the_noise":
-                first = (own.lipschitz / (own.size * sigma)) ** 2
-            else:
-                first = own.lipschitz**2 * own.dimension * self.ell / (own.size * used) ** 2
-        half = float(self.rho) / 2
-        return np.asarray(np.fmin(first, half) + math.sqrt(self.rho) / own.size)
+        with np.errstate(over="ignore"):  # a norm that was drawn beyond float64's range
+            return np.asarray(unit**2 / (2 * self.norm_noise**2) + unit**2 / (2 * sigma**2))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Adaptive noisy gradient descent: corrected, on the RAND data; as printed, by two readings.
-
-The printed ones are there to be attacked: they have no data of their own.
-"""
+"""Adaptive noisy gradient descent, corrected, and the selection after it, on the RAND data."""
 
 from __future__ import annotations
 
@@ -9,10 +6,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpaudit.arithmetic import sqrt
-from dpaudit.claim import Claim
-from dpaudit.mechanism import Mechanism, Metric
-from dpaudit.nodes import ApproxDP
-from mechanisms.kl.adaptive import AdaptiveNoisyGD, GradientNormAtStart, PrintedAdaptiveNoisyGD
+from dpaudit.mechanism import Metric
+from mechanisms.kl.adaptive import AdaptiveNoisyGD, GradientNormAtStart
 from mechanisms.kl.catalogue import MU
 from mechanisms.kl.entries import (
     BETA,
@@ -26,15 +21,8 @@ from mechanisms.kl.entries import (
 )
 from mechanisms.kl.select import SelectStationaryIterate
 
-ONE = Fraction(1)
-AT = Fraction(1, 1000)
-# No 1-zCDP mechanism has a larger epsilon at delta = 1e-3 (Canonne, Kamath, Steinke 2020: 5.4199).
-LARGEST_EPSILON = Fraction("5.42")
-BENCH = replace(LOGISTIC, size=100_000)
 CORRECTED = AdaptiveNoisyGD(LOGISTIC, RHO, BETA, SMOOTHNESS)
 FILTERED = replace(CORRECTED, mode="filter")
-SIGNED = PrintedAdaptiveNoisyGD(BENCH, ONE, BETA, SMOOTHNESS, reading="signed")
-CLIPPED = replace(SIGNED, reading="clipped")
 SELECTED = SelectStationaryIterate(CORRECTED)
 FREE = SelectStationaryIterate(CORRECTED, method="noisy_argmin")
 NORM = GradientNormAtStart(LOGISTIC, RHO)
@@ -61,54 +49,6 @@ adaptive_noisy_gd_filter = entry(
     CAP,
 )
 
-
-def _printed(
-    name: str, reading: str, program: PrintedAdaptiveNoisyGD, **options: object
-) -> Mechanism:
-    """An entry without data: what is known to be wrong is not run on any."""
-    made = entry(
-        name,
-        f"Adaptive noisy gradient descent, charges as printed, {reading}",
-        f"{PAPER}, Algorithm 3",
-        program,
-        covered=ROUNDS,
-        **options,  # type: ignore[arg-type]
-    )
-    bench = replace(
-        made.setting,
-        data="",
-        unit_entity="record",
-        unit_bound="one record",
-        uncovered=(),
-        notes=(f"a bench of {BENCH.size} records, to be attacked: not to be run on any data",),
-    )
-    title = made.title.removesuffix(", logistic regression")
-    return replace(made, records=None, evaluate=None, setting=bench, title=title)
-
-
-_SIGNED = "scalar noise on the norm, charge from the signed norm"
-_CLAIMS = (
-    stated(ONE, THEOREM_3, _SIGNED),
-    Claim(ApproxDP(LARGEST_EPSILON, AT), by=f"what {THEOREM_3} implies", reading=_SIGNED),
-)
-adaptive_noisy_gd_paper = _printed(
-    "adaptive_noisy_gd_paper", "signed norms", SIGNED, claims=_CLAIMS, expected=("refuted",) * 2
-)
-_CUT = "scalar noise on the norm, cut at 0; the last gradient is visible"
-adaptive_noisy_gd_paper_clipped = _printed(
-    "adaptive_noisy_gd_paper_clipped",
-    "norms cut at 0",
-    CLIPPED,
-    claims=(
-        stated(ONE, THEOREM_3, _CUT),
-        stated(
-            Fraction(3, 2) + 2 * sqrt(ONE) / BENCH.size,
-            "counted here: charges are half of what a round costs, and the last one is not capped",
-            _CUT,
-        ),
-    ),
-    expected=("unproved", "proved"),
-)
 
 THEOREM_5 = f"{PAPER}, Theorem 5"
 select_stationary_iterate = entry(
@@ -150,8 +90,6 @@ private_gradient_norm = entry(
 __all__ = [
     "adaptive_noisy_gd",
     "adaptive_noisy_gd_filter",
-    "adaptive_noisy_gd_paper",
-    "adaptive_noisy_gd_paper_clipped",
     "private_gradient_norm",
     "select_noisy_argmin",
     "select_stationary_iterate",

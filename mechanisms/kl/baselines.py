@@ -21,8 +21,9 @@ from dpaudit.nodes import Compose, Gaussian, Node, Repeat
 from dpaudit.query import Array
 from dpaudit.scope import Scope
 from mechanisms.kl.condition import GrowthCondition, KLCondition
-from mechanisms.kl.problem import KLProblem, budget, moves
-from mechanisms.kl.proximal import LABEL, RegularizedNoisyGD
+from mechanisms.kl.estimator import ANCHOR, DIFFERENCE, SpiderEstimator
+from mechanisms.kl.problem import KLProblem, budget, moves, of_length, within
+from mechanisms.kl.proximal import LABEL, RegularizedNoisyGD, in_turn
 from mechanisms.srgd.problem import real, whole
 
 Output = Literal["last", "random", "average"]
@@ -80,16 +81,9 @@ class FixedNoisyGD:
         for t in range(self.steps):
             kept, total = np.where((chosen == t)[:, None], x, kept), total + x
             released = curator.release(LABEL, self.problem.mean_gradient(x))
-            x = self._inside(x - self.step_size * released, start)
+            x = within(x - self.step_size * released, start, self.radius)
         outputs = {"last": x, "random": kept, "average": total / self.steps}
         return Descended(outputs[self.output], x)
-
-    def _inside(self, x: Array, start: Array) -> Array:
-        if self.radius == math.inf:
-            return x
-        away = x - start
-        norms = np.linalg.norm(away, axis=-1, keepdims=True)
-        return start + away * np.minimum(1.0, self.radius / np.where(norms > 0, norms, 1.0))
 
 
 def noisy_gd_pl(
@@ -103,18 +97,20 @@ def noisy_gd_pl(
     """Under PL: eta = 1/L1, T = ceil(2 gamma^2 L1 log(F0 n^2 rho / (gamma^2 L0^2 d))).
 
     Steady excess at most gamma^2 d sigma^2.
-    Errors: InvalidParameter unless kappa = 2, or where the theorem promises nothing (the logarithm
-    is not positive).
+    Errors: InvalidParameter unless kappa = 2, for F0 above (gamma L0)^2, or where the theorem
+    promises nothing (the logarithm is not positive).
     Source: Wang, Ye, Xu 2017, by its rate; constants ours.
     """
     if condition.kappa != 2:
         raise InvalidParameter(f"noisy_gd_pl: kappa = {condition.kappa}, expected 2")
+    gap = condition.admitted_gap(starting_gap, problem.lipschitz, "noisy_gd_pl: starting_gap")
     scale = condition.gamma * problem.lipschitz * math.sqrt(problem.dimension) / problem.size
-    ratio = real(starting_gap, "starting_gap") * float(budget(rho, "rho")) / scale**2
+    ratio = gap * float(budget(rho, "rho")) / scale**2
     if ratio <= 1:
         raise InvalidParameter("noisy_gd_pl: F0 is below its floor already: more records, or rho")
     steps = math.ceil(2 * condition.gamma**2 * real(smoothness, "smoothness") * math.log(ratio))
-    return FixedNoisyGD(problem, rho, min(max(1, steps), max_steps), 1 / smoothness)
+    most = whole(max_steps, "max_steps")
+    return FixedNoisyGD(problem, rho, min(max(1, steps), most), 1 / smoothness)
 
 
 def noisy_gd_stationary(
@@ -125,10 +121,11 @@ def noisy_gd_stationary(
     E ||grad F||^2 <= 2 L1 F0 / T + d sigma^2.
     Source: Wang, Ye, Xu 2017, by its rate; constants ours.
     """
-    spread = math.sqrt(smoothness * real(starting_gap, "starting_gap") * budget(rho, "rho"))
-    steps = math.ceil(problem.size * spread / (problem.lipschitz * math.sqrt(problem.dimension)))
-    step_size = 1 / real(smoothness, "smoothness")
-    return FixedNoisyGD(problem, rho, min(max(1, steps), max_steps), step_size, "random")
+    drop = real(smoothness, "smoothness") * real(starting_gap, "starting_gap")
+    spread = problem.size * math.sqrt(drop * budget(rho, "rho"))
+    steps = math.ceil(spread / (problem.lipschitz * math.sqrt(problem.dimension)))
+    most = whole(max_steps, "max_steps")
+    return FixedNoisyGD(problem, rho, min(max(1, steps), most), 1 / smoothness, "random")
 
 
 def convex_noisy_gd(
@@ -186,10 +183,10 @@ class PrivateSpider:
         """Anchors, and differences if a phase has any."""
         factor = moves(scope, type(self).__name__)
         anchor, difference = (noise / factor for noise in self.noises)
-        parts: list[Node] = [Repeat(Gaussian("anchor", anchor), self.anchors)]
+        parts: list[Node] = [Repeat(Gaussian(ANCHOR, anchor), self.anchors)]
         if self.rounds > self.anchors:
             rest = self.rounds - self.anchors
-            parts.append(Repeat(Gaussian("difference", difference), rest))
+            parts.append(Repeat(Gaussian(DIFFERENCE, difference), rest))
         return Compose(*parts)
 
     def run(self, curator: Curator) -> Descended:
@@ -197,16 +194,14 @@ class PrivateSpider:
         x = previous = kept = self.problem.initial(curator.trials)
         chosen = curator.coin(lambda rng: rng.integers(0, self.rounds, size=curator.trials))
         estimate, radius = np.zeros_like(x), self.smoothness * self.step_length
+        estimator = SpiderEstimator(self.problem)
         for t in range(self.rounds):
             if t % self.phase == 0:
-                estimate = curator.release("anchor", self.problem.mean_gradient(x))
+                estimate = estimator.anchored(curator, x)
             else:
-                query = self.problem.mean_difference(x, previous, radius)
-                estimate = estimate + curator.release("difference", query)
+                estimate = estimator.followed(curator, estimate, (previous, x), radius)
             kept = np.where((chosen == t)[:, None], x, kept)
-            norms = np.linalg.norm(estimate, axis=-1, keepdims=True)
-            step = self.step_length * estimate / np.where(norms > 0, norms, 1.0)
-            previous, x = x, x - step
+            previous, x = x, x - of_length(estimate, self.step_length)
         return Descended(kept, x)
 
 
@@ -253,7 +248,5 @@ class EpochLocalizedERM:
 
     def run(self, curator: Curator) -> Descended:
         """Run on a curator; iterates are (trials, d)."""
-        x = self.problem.initial(curator.trials)
-        for solver in self.solvers:
-            x = solver.solve(curator, x)
+        x = in_turn(self.solvers, curator, self.problem.initial(curator.trials))
         return Descended(x, x)

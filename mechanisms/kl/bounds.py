@@ -9,6 +9,7 @@ import math
 
 from dpaudit.errors import InvalidParameter
 from mechanisms.kl.condition import GrowthCondition, KLCondition
+from mechanisms.kl.problem import chance
 from mechanisms.srgd.problem import real, whole
 
 
@@ -18,12 +19,12 @@ def zcdp_to_dp(rho: float, delta: float) -> float:
     Source: Bun and Steinke 2016, Proposition 1.3.
     """
     real(rho, "rho")
-    return rho + 2 * math.sqrt(rho * math.log(1 / _chance(delta)))
+    return rho + 2 * math.sqrt(rho * math.log(1 / chance(delta, "delta")))
 
 
 def rho_for_dp(epsilon: float, delta: float) -> float:
     """(sqrt(log(1/delta) + epsilon) - sqrt(log(1/delta)))^2: inverts :func:`zcdp_to_dp`."""
-    loss = math.log(1 / _chance(delta))
+    loss = math.log(1 / chance(delta, "delta"))
     # The difference of roots, without its cancellation.
     return float((real(epsilon, "epsilon") / (math.sqrt(loss + epsilon) + math.sqrt(loss))) ** 2)
 
@@ -114,9 +115,3 @@ def _noise(lipschitz: float, dimension: int, size: int, epsilon: float) -> float
     """L0 sqrt(d) / (n epsilon)."""
     root = math.sqrt(whole(dimension, "dimension"))
     return real(lipschitz, "lipschitz") * root / (whole(size, "size") * real(epsilon, "epsilon"))
-
-
-def _chance(delta: float) -> float:
-    if not 0 < real(delta, "delta") < 1:
-        raise InvalidParameter(f"delta = {delta}: expected in (0, 1)")
-    return delta

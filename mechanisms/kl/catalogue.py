@@ -5,11 +5,12 @@ Source: Menart, Ullah, Arora, Bassily, Guzman, Algorithms 1, 2 and 4.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from dpaudit.arithmetic import sqrt
 from dpaudit.claim import Claim
-from dpaudit.nodes import GDP
+from dpaudit.nodes import GDP, ZCDP
 from mechanisms.kl.condition import KLCondition
 from mechanisms.kl.entries import (
     BETA,
@@ -27,8 +28,10 @@ from mechanisms.kl.entries import (
     stated,
 )
 from mechanisms.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
+from mechanisms.kl.schedule import PAPER as CONSTANTS
 from mechanisms.kl.schedule import PRACTICAL, KLSpiderSchedule
-from mechanisms.kl.spider import KLSpider, PrintedKLSpider
+from mechanisms.kl.spider import VACUOUS, KLSpider, PrintedKLSpider
+from mechanisms.kl.symbols import SIDE_BY_SIDE
 
 SCHEDULE = KLSpiderSchedule(
     KLCondition(gamma=1.0, kappa=1.5),
@@ -89,6 +92,7 @@ kl_spider_paper_replace_one = entry(
     ),
     COUNT,
     *SHORT,
+    *SIDE_BY_SIDE,
     "neighbours differ in one replaced record, as the paper's own Theorem 9 assumes",
     expected=("refuted", "refuted", "proved"),
 )
@@ -104,7 +108,18 @@ kl_spider_paper_zero_out = entry(
     ),
     COUNT,
     *SHORT,
+    *SIDE_BY_SIDE,
     scope=ZERO_OUT,
+)
+kl_spider_vacuous = entry(
+    "kl_spider_vacuous",
+    "KL-Spider with the printed constants, where they promise nothing",
+    f"{PAPER}, Algorithm 1",
+    KLSpider(LOGISTIC, replace(SCHEDULE, constants=CONSTANTS, phases="paper")),
+    (Claim(ZCDP(0), by="no data are touched"),),
+    "none",
+    f"{VACUOUS}: with the printed 64 and 32 that is so at this size; the start is returned, at no "
+    "privacy cost",
 )
 
 CALLS, STEPS = PROXIMAL.calls, PROXIMAL.solver.steps
@@ -143,6 +158,7 @@ __all__ = [
     "kl_spider",
     "kl_spider_paper_replace_one",
     "kl_spider_paper_zero_out",
+    "kl_spider_vacuous",
     "proximal_point_method",
     "regularized_noisy_gd",
     "regularized_noisy_gd_paper",

@@ -54,6 +54,19 @@ class KLCondition:
         """(gamma L0)^kappa, an admissible F0 whatever the data are."""
         return float((self.gamma * real(lipschitz, "lipschitz")) ** self.kappa)
 
+    def admitted_gap(self, starting_gap: float, lipschitz: float, place: str) -> float:
+        """F0, checked against (gamma L0)^kappa, which always holds.
+
+        Errors: InvalidParameter for one that is not positive, or above that bound.
+        """
+        gap, most = real(starting_gap, place), self.starting_gap_upper(lipschitz)
+        if gap > most * (1 + SLACK):
+            raise InvalidParameter(
+                f"{place} = {starting_gap}: above (gamma L0)^kappa = {most:.6g}, which holds "
+                "whatever the data are; give at most that"
+            )
+        return min(gap, most)
+
     def radius(self, starting_gap: float) -> float:
         """A ball of this radius around the start holds a minimiser: kappa > 1.
 

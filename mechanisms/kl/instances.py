@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,8 +12,10 @@ from scipy.special import ndtr
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.query import Array
+from mechanisms.kl.problem import chance
 from mechanisms.srgd.problem import real, whole
 
+LARGEST_EXPONENT = 700.0
 TRUSTED = math.exp(-1)  # the two-point losses are 1-Lipschitz, and grow, on |w| <= 1/e
 
 
@@ -193,23 +196,70 @@ def two_point_growth_instance(size: int, epsilon: float, kappa: float) -> TwoPoi
     return TwoPointInstance(size, wanted + (whole(size, "size") + wanted) % 2, kappa)
 
 
-def average_excess_lower(instance: TwoPointInstance, mu: float) -> float:
-    """gap (1 - TV) / 2 <= the average over both data sets of E min(excess, gap), under mu-GDP.
+class Privacy(Protocol):
+    """A guarantee, as far as two data sets that differ in a group of records are told apart."""
 
-    TV <= 2 Phi(m mu / 2) - 1 for m differing records (group privacy).
-    Source: Menart et al. 2023, Theorem 8 (Le Cam's two points); Dong, Roth, Su 2022 for groups.
+    def distance_upper(self, differing: int) -> float:
+        """At least the total variation distance of the outputs on two such data sets."""
+
+
+@dataclass(frozen=True)
+class GaussianPrivacy:
+    """mu-GDP: 2 Phi(m mu / 2) - 1 for m differing records.
+
+    Errors: InvalidParameter unless mu is positive and finite.
+    Source: Dong, Roth, Su 2022, Theorem 2.14.
     """
-    distance = 2 * float(ndtr(instance.differing * real(mu, "mu") / 2)) - 1
-    return instance.gap * (1 - distance) / 2
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        real(self.mu, "GaussianPrivacy.mu")
+
+    def distance_upper(self, differing: int) -> float:
+        return 2 * float(ndtr(differing * self.mu / 2)) - 1
 
 
-def best_instance(size: int, kappa: float, mu: float) -> TwoPointInstance:
+@dataclass(frozen=True)
+class ApproximatePrivacy:
+    """(epsilon, delta)-DP: 1 - 2 (1 - delta_m) / (1 + e^(m epsilon)) for m differing records.
+
+    delta_m = delta (e^(m epsilon) - 1) / (e^epsilon - 1), at most 1.
+    Errors: InvalidParameter unless epsilon is positive and finite, and delta in [0, 1).
+    Source: Vadhan 2017, Lemma 2.2 (groups); Kairouz, Oh, Viswanath 2015 (both errors at once).
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        real(self.epsilon, "ApproximatePrivacy.epsilon")
+        if self.delta != 0:
+            chance(self.delta, "ApproximatePrivacy.delta")
+
+    def distance_upper(self, differing: int) -> float:
+        exponent = differing * self.epsilon
+        if exponent > LARGEST_EXPONENT:
+            return 1.0
+        lost = min(1.0, self.delta * math.expm1(exponent) / math.expm1(self.epsilon))
+        return 1 - 2 * (1 - lost) / (1 + math.exp(exponent))
+
+
+def average_excess_lower(instance: TwoPointInstance, privacy: Privacy) -> float:
+    """gap (1 - TV) / 2 <= the average over both data sets of E min(excess, gap).
+
+    Source: Menart et al. 2023, Theorem 8 (Le Cam's two points).
+    """
+    return instance.gap * (1 - privacy.distance_upper(instance.differing)) / 2
+
+
+def best_instance(size: int, kappa: float, privacy: Privacy) -> TwoPointInstance:
     """The number of differing records that makes :func:`average_excess_lower` largest."""
     counts = range(2 - whole(size, "size") % 2, size, 2)
     found = [TwoPointInstance(size, m, kappa) for m in counts]
     if not found:
         raise InvalidParameter(f"size = {size}: expected at least 3 records")
-    return max(found, key=lambda one: average_excess_lower(one, mu))
+    return max(found, key=lambda one: average_excess_lower(one, privacy))
 
 
 @dataclass(frozen=True)
@@ -222,16 +272,20 @@ class Detection:
 
 
 def two_point_detector(
-    instance: TwoPointInstance, first: Array, second: Array, mu: float, error: float = 1e-4
+    instance: TwoPointInstance,
+    first: Array,
+    second: Array,
+    privacy: Privacy,
+    error: float = 1e-4,
 ) -> Detection:
-    """Flags outputs (trials, 1) on the two data sets that are too good for mu-GDP.
+    """Flags outputs (trials, 1) on the two data sets that are too good for what is claimed.
 
     The measured mean of min(excess, gap), which lies in [0, gap], plus Hoeffding's band.  A
-    mu-GDP mechanism is flagged with probability at most ``error``; no attacker is needed.
+    mechanism that keeps its claim is flagged with probability at most ``error``; no attacker is
+    needed.
     Errors: InvalidParameter for no trial, outputs that are not finite, or another error rate.
     """
-    if not 0 < error < 1:
-        raise InvalidParameter(f"error = {error}: expected in (0, 1)")
+    chance(error, "error")
     means, spread = [], 0.0
     for side, points in enumerate((first, second)):
         rows = np.asarray(points, dtype=np.float64)
@@ -241,5 +295,5 @@ def two_point_detector(
         spread += 1 / len(rows)
     # Hoeffding for the half sum of two independent means of values in [0, gap].
     band = instance.gap / 2 * math.sqrt(spread * math.log(1 / error) / 2)
-    upper, lower = sum(means) / 2 + band, average_excess_lower(instance, mu)
+    upper, lower = sum(means) / 2 + band, average_excess_lower(instance, privacy)
     return Detection(upper, lower, upper < lower)

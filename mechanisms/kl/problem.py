@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -94,3 +95,26 @@ def budget(value: object, place: str) -> Fraction:
     if not isinstance(found, Fraction):
         raise InvalidParameter(f"{place} = {value}: expected a rational number")
     return found
+
+
+def chance(value: object, place: str) -> float:
+    """A probability that is neither 0 nor 1; errors: InvalidParameter."""
+    found = real(value, place)
+    if found >= 1:
+        raise InvalidParameter(f"{place} = {value}: expected in (0, 1)")
+    return found
+
+
+def within(points: Array, centre: Array, radius: float) -> Array:
+    """The nearest points of the ball of ``radius`` around each row of ``centre``, (trials, d)."""
+    if radius == math.inf:
+        return points
+    away = points - centre
+    norms = np.linalg.norm(away, axis=-1, keepdims=True)
+    return centre + away * np.minimum(1.0, radius / np.where(norms > 0, norms, 1.0))
+
+
+def of_length(rows: Array, length: float) -> Array:
+    """Rows (trials, d) scaled to that norm; a row of zeros stays."""
+    norms = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return np.asarray(length * rows / np.where(norms > 0, norms, 1.0))

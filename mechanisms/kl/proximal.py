@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import repeat
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +19,7 @@ from dpaudit.nodes import Compose, Gaussian, Node, Repeat
 from dpaudit.query import Array
 from dpaudit.scope import Scope
 from mechanisms.kl.condition import KLCondition
-from mechanisms.kl.problem import KLProblem, budget, moves
+from mechanisms.kl.problem import KLProblem, budget, chance, moves, within
 from mechanisms.srgd.problem import real, whole
 
 LABEL = "gradient"
@@ -36,6 +39,23 @@ def printed_steps(size: int, dimension: int, rho: Fraction, beta: float, rule: s
         raise InvalidParameter(f"step_rule = {rule!r}: expected {' or '.join(STEP_RULES)}")
     factor = math.log(2 / beta) ** 2 if rule == "paper" else 1.0
     return max(1, math.ceil(float(size**2 * rho / dimension) * factor))
+
+
+class PrivateStronglyConvexSolver(Protocol):
+    """Minimises F + a pull to a public centre; its declaration is that of one call."""
+
+    def declaration(self, scope: Scope) -> Node:
+        """The releases of one call, whatever its centre."""
+
+    def solve(self, curator: Curator, centre: Array) -> Array:
+        """A released point (trials, d), from a released or public one."""
+
+
+def in_turn(
+    solvers: Iterable[PrivateStronglyConvexSolver], curator: Curator, start: Array
+) -> Array:
+    """Every solver's call from the output of the one before; the last output, (trials, d)."""
+    return reduce(lambda centre, solver: solver.solve(curator, centre), solvers, start)
 
 
 @dataclass(frozen=True)
@@ -65,8 +85,7 @@ class RegularizedNoisyGD:
         real(self.weak_convexity, "RegularizedNoisyGD.weak_convexity")
         if whole(self.max_steps, "RegularizedNoisyGD.max_steps") > LARGEST_STEPS:
             raise InvalidParameter(f"RegularizedNoisyGD.max_steps: at most {LARGEST_STEPS}")
-        if not 0 < real(self.beta, "RegularizedNoisyGD.beta") < 1:
-            raise InvalidParameter(f"RegularizedNoisyGD.beta = {self.beta}: expected in (0, 1)")
+        chance(self.beta, "RegularizedNoisyGD.beta")
         if self.constants not in CALIBRATIONS:
             raise InvalidParameter(
                 f"RegularizedNoisyGD.constants = {self.constants!r}: expected paper or corrected"
@@ -110,13 +129,8 @@ class RegularizedNoisyGD:
                 break
             released = curator.release(LABEL, self.problem.mean_gradient(x))
             slope = released + 2 * self.weak_convexity * (x - centre)
-            x = self._project(x - slope / (self.weak_convexity * t), centre)
+            x = within(x - slope / (self.weak_convexity * t), centre, self.radius)
         return 2 / (self.steps * (self.steps + 1)) * total
-
-    def _project(self, x: Array, centre: Array) -> Array:
-        away = x - centre
-        norms = np.linalg.norm(away, axis=-1, keepdims=True)
-        return centre + away * np.minimum(1.0, self.radius / np.where(norms > 0, norms, 1.0))
 
 
 @dataclass(frozen=True)
@@ -135,7 +149,8 @@ class ProximalPointMethod:
     (n sqrt(rho)))^kappa; the solver A is :class:`RegularizedNoisyGD` at rho / T.
     phi0 >= F0 returns the start, with no release.  Privacy holds for every kappa; the claimed rate
     is proved for kappa = 2 only (for kappa > 2 the printed induction has a gap).
-    Errors: InvalidParameter for kappa below 2, Lw not positive, and whatever the solver refuses.
+    Errors: InvalidParameter for kappa below 2, Lw not positive, F0 above (gamma L0)^kappa, and
+    whatever the solver refuses.
     Source: Menart et al. 2023, Algorithm 2 and Theorem 2.
     """
 
@@ -152,21 +167,20 @@ class ProximalPointMethod:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", budget(self.rho, "ProximalPointMethod.rho"))
-        for name in ("starting_gap", "weak_convexity"):
-            real(getattr(self, name), f"ProximalPointMethod.{name}")
+        real(self.weak_convexity, "ProximalPointMethod.weak_convexity")
         whole(self.calls_at_most, "ProximalPointMethod.calls_at_most")
         if self.condition.kappa < 2:
             raise InvalidParameter(
                 f"ProximalPointMethod needs kappa >= 2, not {self.condition.kappa}: use KL-Spider"
             )
-        if not 0 < real(self.beta, "ProximalPointMethod.beta") < 1:
-            raise InvalidParameter(f"ProximalPointMethod.beta = {self.beta}: expected in (0, 1)")
-        _ = self.solver
+        chance(self.beta, "ProximalPointMethod.beta")
+        _ = self.gap, self.solver
 
     @property
     def gap(self) -> float:
-        """F0, at most (gamma L0)^kappa."""
-        return min(self.starting_gap, self.condition.starting_gap_upper(self.problem.lipschitz))
+        """F0."""
+        place = "ProximalPointMethod.starting_gap"
+        return self.condition.admitted_gap(self.starting_gap, self.problem.lipschitz, place)
 
     @property
     def calls(self) -> int:
@@ -204,9 +218,7 @@ class ProximalPointMethod:
 
     def run(self, curator: Curator) -> ProximalPoint:
         """Run on a curator; the output is (trials, d)."""
-        x, solver = self.problem.initial(curator.trials), self.solver
-        if self.calls == 0:
-            return ProximalPoint(x, VACUOUS)
-        for _ in range(self.calls):
-            x = solver.solve(curator, x)
-        return ProximalPoint(x)
+        start, calls = self.problem.initial(curator.trials), self.calls
+        if calls == 0:
+            return ProximalPoint(start, VACUOUS)
+        return ProximalPoint(in_turn(repeat(self.solver, calls), curator, start))

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from dpaudit.errors import InvalidParameter
 from mechanisms.kl.condition import KLCondition
-from mechanisms.kl.problem import budget
+from mechanisms.kl.problem import budget, chance
 from mechanisms.srgd.problem import real, whole
 
 LARGEST_PHASES = 100_000
@@ -60,11 +60,11 @@ class KLSpiderSchedule:
     """Phases k = 1..K: Phi_k = max(Phi_{k-1} / c, min(floor, F0)), T_k = (F0/Phi_k)^((2-k)/k).
 
     ``dimension``, ``size``: d and n; ``rho``: the zCDP budget; ``beta``: the failure probability;
-    ``starting_gap``: F0 >= F(w0) - min F, cut to (gamma L0)^kappa; ``phases``: K, "paper" for the
+    ``starting_gap``: F0 >= F(w0) - min F, at most (gamma L0)^kappa; ``phases``: K, "paper" for the
     printed one, "tight" for the least K whose contraction reaches its own floor.
     Everything is public: F0, gamma, kappa, L0, L1 must not be computed from the records.
-    Errors: InvalidParameter for kappa outside [1, 2], beta outside (0, 1), numbers that are not
-    positive and finite, or absurdly many phases.
+    Errors: InvalidParameter for kappa outside [1, 2], beta outside (0, 1), F0 above its bound,
+    numbers that are not positive and finite, or absurdly many phases.
     Source: Menart et al. 2023, Algorithm 1, lines 1 to 7; log(F0 / phi0) for its printed bracket.
     """
 
@@ -82,16 +82,16 @@ class KLSpiderSchedule:
     def __post_init__(self) -> None:
         for name in ("dimension", "size"):
             whole(getattr(self, name), f"KLSpiderSchedule.{name}")
-        for name in ("starting_gap", "lipschitz", "smoothness"):
+        for name in ("lipschitz", "smoothness"):
             real(getattr(self, name), f"KLSpiderSchedule.{name}")
+        _ = self.gap
         object.__setattr__(self, "rho", budget(self.rho, "KLSpiderSchedule.rho"))
         if self.condition.kappa > 2:
             raise InvalidParameter(
                 f"KL-Spider needs kappa in [1, 2], not {self.condition.kappa}: "
                 "use the proximal point method above 2"
             )
-        if not 0 < real(self.beta, "KLSpiderSchedule.beta") < 1:
-            raise InvalidParameter(f"KLSpiderSchedule.beta = {self.beta}: expected in (0, 1)")
+        chance(self.beta, "KLSpiderSchedule.beta")
         if isinstance(self.phases, str) and self.phases not in ("paper", "tight"):
             raise InvalidParameter(f"phases = {self.phases!r}: expected paper, tight or a count")
         given = 0 if isinstance(self.phases, str) else whole(self.phases, "KLSpiderSchedule.phases")
@@ -101,10 +101,11 @@ class KLSpiderSchedule:
                 "another number of phases"
             )
 
-    @property
+    @cached_property
     def gap(self) -> float:
-        """F0, at most (gamma L0)^kappa."""
-        return min(self.starting_gap, self.condition.starting_gap_upper(self.lipschitz))
+        """F0."""
+        place = "KLSpiderSchedule.starting_gap"
+        return self.condition.admitted_gap(self.starting_gap, self.lipschitz, place)
 
     @property
     def exponent(self) -> float:
@@ -172,11 +173,14 @@ class KLSpiderSchedule:
     @cached_property
     def levels(self) -> tuple[Phase, ...]:
         """The phases in order; none where the theorem is vacuous."""
-        if self.vacuous:
-            return ()
-        found, level = [], self.gap
+        return () if self.vacuous else self.printed_levels
+
+    @cached_property
+    def printed_levels(self) -> tuple[Phase, ...]:
+        """The phases as printed, which has no rule for a vacuous theorem: all at F0 then."""
+        found, level, floor = [], self.gap, min(self.floor, self.gap)
         for _ in range(self.count):
-            level = max(level / (1 + self.contraction), self.floor)
+            level = max(level / (1 + self.contraction), floor)
             length = (self.gap / level) ** self.exponent
             found.append(Phase(level, length, level ** (1 / self.condition.kappa)))
         return tuple(found)

@@ -17,7 +17,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Compose, Gaussian, Node, Repeat
 from dpaudit.query import Array
 from dpaudit.scope import Scope
-from mechanisms.kl.problem import KLProblem, budget, moves
+from mechanisms.kl.estimator import ANCHOR, DIFFERENCE, SpiderEstimator
+from mechanisms.kl.problem import KLProblem, budget, moves, of_length
 from mechanisms.kl.schedule import KLSpiderSchedule, Phase
 
 Key = TypeVar("Key")
@@ -122,6 +123,16 @@ class KLSpider:
         if (own.size, own.lipschitz) != (public.size, public.lipschitz):
             raise InvalidParameter("KLSpider: problem and schedule differ in n or L0")
 
+    @property
+    def levels(self) -> tuple[Phase, ...]:
+        """The phases; none where the theorem is vacuous."""
+        return self.schedule.levels
+
+    @property
+    def estimator(self) -> SpiderEstimator:
+        """Anchors and differences on the problem's records."""
+        return SpiderEstimator(self.problem)
+
     def lengths(self) -> list[tuple[int, int, Number]]:
         """Of each phase: steps at most, differences at most, and the length its noise is made for.
 
@@ -135,13 +146,11 @@ class KLSpider:
         Phases with the same noise share a label, so that an early stop leaves them interchangeable.
         """
         lengths = self.lengths()
-        anchors = _leaves("anchor", [d for _, d, _ in lengths], self._anchor, factor)
-        noises = _leaves("difference", [length for *_, length in lengths], self._noise, factor)
+        anchors = _leaves(ANCHOR, [d for _, d, _ in lengths], self._anchor, factor)
+        noises = _leaves(DIFFERENCE, [length for *_, length in lengths], self._noise, factor)
         return [
             Plan(phase, steps, differences, anchors[differences], noises[length])
-            for phase, (steps, differences, length) in zip(
-                self.schedule.levels, lengths, strict=True
-            )
+            for phase, (steps, differences, length) in zip(self.levels, lengths, strict=True)
         ]
 
     def _anchor(self, differences: int) -> Number:
@@ -155,7 +164,7 @@ class KLSpider:
         factor = moves(scope, type(self).__name__)
         plans = self.plans(factor)
         if not plans:
-            return Repeat(Gaussian("anchor", 1), 0)
+            return Repeat(Gaussian(ANCHOR, 1), 0)
         parts: list[Node] = []
         for (anchor, difference, count), same in groupby(
             plans, key=lambda p: (p.anchor, p.difference, p.differences)
@@ -178,7 +187,7 @@ class KLSpider:
 
     def phase(self, curator: Curator, x: Array, plan: Plan) -> tuple[Array, Array]:
         """One phase from x: its last iterate, and the updates it made, (trials,)."""
-        estimate = curator.release(plan.anchor.label, self.problem.mean_gradient(x))
+        estimate = self.estimator.anchored(curator, x, plan.anchor.label)
         made = np.zeros(curator.trials)
         for step in range(plan.steps):
             on = self.going_on(estimate, plan.phase) & (made == step)
@@ -187,7 +196,7 @@ class KLSpider:
             previous, x = x, np.where(on[:, None], self.stepped(x, estimate, plan.phase), x)
             made += on
             if step + 1 < plan.steps:
-                estimate = self.updated(curator, estimate, x, previous, plan, on)
+                estimate = self.updated(curator, estimate, (previous, x), plan, on)
         return x, made
 
     def going_on(self, estimate: Array, phase: Phase) -> Mask:
@@ -197,21 +206,19 @@ class KLSpider:
 
     def stepped(self, x: Array, estimate: Array, phase: Phase) -> Array:
         """A step of public length against the estimate."""
-        norms = np.linalg.norm(estimate, axis=-1, keepdims=True)
         length = self.gradient_change(phase) / self.schedule.smoothness
-        return x - length * estimate / np.where(norms > 0, norms, 1.0)
+        return x - of_length(estimate, length)
 
     def gradient_change(self, phase: Phase) -> float:
         """(step / gamma) Phi_k^(1/kappa): how far a smooth gradient moves in one step."""
         return float(self.schedule.constants.step) / self.schedule.condition.gamma * phase.scale
 
     def updated(
-        self, curator: Curator, estimate: Array, x: Array, previous: Array, plan: Plan, on: Mask
+        self, curator: Curator, estimate: Array, moved: tuple[Array, Array], plan: Plan, on: Mask
     ) -> Array:
         """The estimate with one more released difference, in the trials that are on."""
-        query = self.problem.mean_difference(x, previous, self.gradient_change(plan.phase))
-        released = curator.release(plan.difference.label, query, on=on)
-        return np.where(on[:, None], estimate + released, estimate)
+        radius, label = self.gradient_change(plan.phase), plan.difference.label
+        return self.estimator.followed(curator, estimate, moved, radius, label, on)
 
 
 def _leaves(
@@ -235,18 +242,23 @@ class PrintedKLSpider(KLSpider):
 
     noise: SpiderNoise = PrintedNoise()
 
+    @property
+    def levels(self) -> tuple[Phase, ...]:
+        """The phases; the print has no rule for a vacuous theorem, and runs."""
+        return self.schedule.printed_levels
+
     def lengths(self) -> list[tuple[int, int, Number]]:
         """floor(T_k) + 1 updates and differences, noise for T_k; at most ``steps_at_most``."""
         most = self.schedule.constants.steps_at_most
         found = []
-        for phase in self.schedule.levels:
+        for phase in self.levels:
             steps = min(int(phase.length) + 1, most)
             found.append((steps, steps, exact(min(phase.length, float(most)), "T_k")))
         return found
 
     def phase(self, curator: Curator, x: Array, plan: Plan) -> tuple[Array, Array]:
         """One phase from x: the iterate before its last update, and the updates it made."""
-        estimate = curator.release(plan.anchor.label, self.problem.mean_gradient(x))
+        estimate = self.estimator.anchored(curator, x, plan.anchor.label)
         made, before = np.zeros(curator.trials), x
         for step in range(plan.steps):
             on = self.going_on(estimate, plan.phase) & (made == step)
@@ -255,5 +267,5 @@ class PrintedKLSpider(KLSpider):
             before = np.where(on[:, None], x, before)
             previous, x = x, np.where(on[:, None], self.stepped(x, estimate, plan.phase), x)
             made += on
-            estimate = self.updated(curator, estimate, x, previous, plan, on)
+            estimate = self.updated(curator, estimate, (previous, x), plan, on)
         return before, made

@@ -9,22 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audits.kl import turned_round, zeroed_out
 from audits.kl_adaptive import pulled
 from dpaudit.curator import Sampler
 from dpaudit.errors import InvalidParameter
 from dpaudit.mechanism import Mechanism
 from dpaudit.query import Records
 from dpaudit.scope import central
-from mechanisms.kl.adaptive import (
-    MODES,
-    READINGS,
-    AdaptiveNoisyGD,
-    PrintedAdaptiveNoisyGD,
-)
+from mechanisms.kl.adaptive import MODES, AdaptiveNoisyGD, GradientNormAtStart
 from mechanisms.kl.adaptive_catalogue import adaptive_noisy_gd
+from mechanisms.kl.adaptive_printed import READINGS, PrintedAdaptiveNoisyGD
 from mechanisms.kl.entries import LOGISTIC
 from mechanisms.kl.problem import KLProblem
 from mechanisms.losses import WorstCase
+from tests.claims_for_tests import value
 
 REPLACE_ONE, ZERO_OUT = central("replace_one"), central("zero_out")
 
@@ -68,6 +66,100 @@ def test_the_other_published_settings(
     assert own.norm_noise == pytest.approx(sigma, abs=1e-6)
     assert own.floor == pytest.approx(floor, rel=1e-5)
     assert own.floor * math.sqrt(d * own.ell) == pytest.approx(start, abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "rho", "beta", "lipschitz", "d", "printed", "true", "rounds"),
+    [(1_000, "1", 0.05, 1.0, 10, 1e-3, 2e-3, 501),
+     (10_000, "0.1", 0.05, 1.0, 10, 3.16228e-5, 6.32456e-5, 1582),
+     (10_000, "0.5", 0.01, 2.0, 100, 7.07107e-5, 1.41421e-4, 3536)],
+)  # fmt: skip
+def test_published_charges_of_a_norm_and_rounds(
+    size: int, rho: str, beta: float, lipschitz: float, d: int, printed: float, true: float,
+    rounds: int,
+) -> None:  # fmt: skip
+    """V11 to V13: a norm's charge, printed and true, where the gradient is next to free."""
+    problem = KLProblem(WorstCase(size=d, curvature=0.0), 0, size, lipschitz)
+    own = AdaptiveNoisyGD(problem, Fraction(rho), beta, 1.0)
+    free, unit = np.array([1e9]), 2 * lipschitz / size
+    sigma = own.gradient_noise(free)
+    assert own.charge(free, sigma, unit) == pytest.approx([true], rel=4e-6)
+    listing = PrintedAdaptiveNoisyGD(problem, Fraction(rho), beta, 1.0)
+    assert listing.charge(free, sigma, unit) == pytest.approx([printed], rel=4e-6)
+    assert own.rounds_upper == rounds
+    at_start = GradientNormAtStart(problem, Fraction(rho)).declaration(REPLACE_ONE)
+    assert float(value(at_start, "zcdp")) == pytest.approx(true, rel=4e-6)
+
+
+def spending(reading: str, setting: tuple[int, int, str], trials: int, **options: Any) -> Any:
+    """What runs truly spend on gradients over rho, where all norms are silent, and all of it."""
+    size, d, adjacency = setting
+    problem = pulled(KLProblem(WorstCase(size=1, curvature=0.0), 0, size, 1.0), d, 0.0)
+    own = PrintedAdaptiveNoisyGD(problem, Fraction(1), 0.05, 1.0, reading=reading, **options)
+    pair, scope = PAIRS[adjacency](size), central(adjacency)
+    node, rng = own.declaration(scope), np.random.default_rng(11)
+    walked = own.run(Sampler(node, scope, pair.first, rng=rng, trials=trials))
+    unit, total, whole = PAIRS_MOVE[adjacency] / size, np.zeros(trials), np.zeros(trials)
+    for t, noisy in enumerate(walked.norms):
+        released = t < len(walked.path) and np.isfinite(walked.path[t]).all(axis=-1)
+        total += np.where(released, unit**2 / (2 * own.gradient_noise(noisy) ** 2), 0.0)
+        whole += np.where(np.isfinite(noisy), unit**2 / (2 * own.norm_noise**2), 0.0)
+    cap = own.declaration(scope).parameters["cap"]
+    assert (total + whole).max() <= float(cap) * (1 + 1e-9)
+    return total, total + whole
+
+
+PAIRS = {"replace_one": turned_round, "zero_out": zeroed_out}
+PAIRS_MOVE = {"replace_one": 2.0, "zero_out": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("setting", "mean", "share"),
+    [((1_000, 1, "replace_one"), 1.92, 0.74), ((10_000, 10, "replace_one"), 1.82, 0.71),
+     ((10_000, 1, "zero_out"), 1.15, 0.50)],
+)  # fmt: skip
+def test_the_signed_norm_overspends_as_published(
+    setting: tuple[int, int, str], mean: float, share: float
+) -> None:
+    """Mean of R / rho and P(R > rho), 12,000 runs; six standard errors (false alarm 1e-8)."""
+    spent, _ = spending("signed", setting, 12_000)
+    assert abs(spent.mean() - mean) <= 6 * spent.std() / math.sqrt(12_000) + 0.005
+    assert abs((spent > 1 + 1e-9).mean() - share) <= 6 * 0.5 / math.sqrt(12_000) + 0.005
+
+
+@pytest.mark.parametrize("reading", READINGS[1:])
+def test_other_readings_do_not_overspend_so(reading: str) -> None:
+    """At most 3 rho/2 + 2 sqrt(rho)/n, and rho + 2 sqrt(rho)/n with the last gradient hidden."""
+    setting = 1_000, 2 if reading == "vector" else 1, "replace_one"
+    _, whole = spending(reading, setting, 4_000)
+    assert 1 < whole.max() <= 1.5 + 0.002
+    _, hidden = spending(reading, setting, 4_000, last="hidden")
+    assert hidden.max() <= 1 + 0.002
+
+
+def test_a_vector_s_norm_is_released_with_noise_on_every_coordinate() -> None:
+    problem = pulled(KLProblem(WorstCase(size=1, curvature=0.0), 0, 400, 1.0), 3, 0.05)
+    own = PrintedAdaptiveNoisyGD(problem, Fraction(1), 0.05, 1.0, reading="vector")
+    node, records = own.declaration(REPLACE_ONE), Records(np.zeros((400, 1)))
+    curator = Sampler(node, REPLACE_ONE, records, rng=np.random.default_rng(1), trials=20)
+    walked = own.run(curator)
+    first = curator.transcript[0]
+    assert (first.label, first.released.shape) == ("norm", (20, 3))
+    assert walked.norms[0] == pytest.approx(np.linalg.norm(first.released, axis=1))
+
+
+def test_a_hidden_last_gradient_is_not_released() -> None:
+    """Every trial releases one gradient fewer than norms, and ends where it would have been."""
+    problem = pulled(KLProblem(WorstCase(size=1, curvature=0.0), 0, 400, 1.0), 3, 0.05)
+    own = PrintedAdaptiveNoisyGD(problem, Fraction(1), 0.05, 1.0, reading="clipped", last="hidden")
+    node, records = own.declaration(REPLACE_ONE), Records(np.zeros((400, 1)))
+    curator = Sampler(node, REPLACE_ONE, records, rng=np.random.default_rng(1), trials=50)
+    walked = own.run(curator)
+    steps = sum(np.isfinite(p).all(axis=-1).astype(int) for p in walked.path)
+    assert (steps == walked.rounds - 1).all()
+    assert steps.max() > 0
+    with pytest.raises(InvalidParameter, match="hidden where norms are not negative"):
+        PrintedAdaptiveNoisyGD(problem, Fraction(1), 0.05, 1.0, last="hidden")
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
+import pytest
+from scipy.special import ndtr, ndtri
 
 from audits.broken import kl_bench as kl
 from audits.kl_adaptive import pulled
 from dpaudit.audit.attack import attack
-from dpaudit.audit.estimators import count_errors, mu_lower
+from dpaudit.audit.estimators import Counts, count_errors, mu_lower
 from dpaudit.audit.suite import Suite
 from dpaudit.mechanism import Mechanism
 
@@ -41,6 +42,23 @@ def test_the_solver_s_transcript_and_its_last_output() -> None:
     assert 0.93 * MU <= lens(kl.solver_bench, kl.solver_twin, 10_000) <= MU
     last = lens(kl.solver_bench, kl.solver_twin, 10_000, observe=output)
     assert 0.85 * MU <= last <= MU
+
+
+@pytest.mark.parametrize(
+    ("true", "trials", "expected"),
+    [(2**0.5, 100_000, 1.399), (2.0, 100_000, 1.986), (2.7**0.5, 100_000, 1.625),
+     (2**0.5, 10_000, 1.354), (2.0, 10_000, 1.939), (2.7**0.5, 10_000, 1.598)],
+)  # fmt: skip
+def test_the_lens_reads_what_was_published(true: float, trials: int, expected: float) -> None:
+    """At the expected counts of a mu-GDP test; published values are of one run each."""
+    errors = round(trials * float(ndtr(-true / 2)))
+    counts = Counts(errors, trials, errors, trials)
+    spread = 6 * math.sqrt(2 * ndtr(true / 2) * ndtr(-true / 2) / trials) / math.exp(
+        -((true / 2) ** 2) / 2
+    ) * math.sqrt(2 * math.pi)
+    found = mu_lower(counts, 0.05).mu_lower
+    assert found <= true
+    assert abs(found - expected) <= spread
 
 
 def output(found: Any) -> Any:

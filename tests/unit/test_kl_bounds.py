@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 
 from audits.kl import two_point_detection
+from dpaudit.curator import Sampler
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels import GaussianKernel, Generator
 from dpaudit.nodes import Gaussian
-from dpaudit.query import Array
+from dpaudit.query import Array, Records
+from dpaudit.scope import central
 from mechanisms.kl import bounds
 from mechanisms.kl.baselines import FixedNoisyGD
 from mechanisms.kl.condition import (
@@ -27,6 +30,9 @@ from mechanisms.kl.condition import (
 )
 from mechanisms.kl.instances import (
     TRUSTED,
+    ApproximatePrivacy,
+    GaussianPrivacy,
+    HuberLinear,
     TwoPointInstance,
     average_excess_lower,
     best_instance,
@@ -35,7 +41,8 @@ from mechanisms.kl.instances import (
     two_point_growth_instance,
 )
 from mechanisms.kl.problem import KLProblem
-from mechanisms.kl.reduction import GrowthReduction
+from mechanisms.kl.reduction import GrowthReduction, ReducedToGrowth
+from tests.claims_for_tests import value
 
 POINTS = np.random.default_rng(0).normal(size=(400, 2)) * np.geomspace(1e-3, 1, 400)[:, None]
 
@@ -156,6 +163,18 @@ def test_the_repaired_huber_instance_is_what_its_proof_needs() -> None:
     assert (far >= 4 * 9 * 1.5 * 0.7 / 40 - 1e-9).all()
 
 
+def test_the_printed_huber_function_is_not_convex() -> None:
+    """4D ||w|| beyond radius 4D: at 4D it lies above the chord from 3D to 5D, 16 > 14.5."""
+    edge = 4.0
+
+    def printed(radius: float) -> float:
+        return radius**2 if radius <= edge else edge * radius
+
+    assert printed(4.0) == 16 > (printed(3.0) + printed(5.0)) / 2 == 14.5
+    repaired = HuberLinear(1, 1.0, 1.0).huber(np.array([[3.0], [4.0], [5.0]]))
+    assert repaired.tolist() == [9, 16, 24]
+
+
 # --- two points ----------------------------------------------------------------------------------
 
 
@@ -181,6 +200,34 @@ def test_no_point_is_good_for_both_data_sets(kappa: float, differing: int) -> No
     assert numeric[smooth] == pytest.approx(exact[smooth], abs=1e-5)
 
 
+@pytest.mark.parametrize(("kappa", "where"), [(2.0, 0.5), (3.0, 0.4444), (4.0, 0.4219)])
+def test_slopes_pass_1_where_published(kappa: float, where: float) -> None:
+    """tau v^(tau-1) <= 1 up to v = tau^(-1/(tau-1)) only: 1/2, .444, .422; TRUSTED is below all."""
+    instance = TwoPointInstance(1_000, 10, kappa)
+    loss, step = instance.loss, 1e-4
+    for beyond, steep in ((where - step, False), (where + step, True)):
+        slope = loss.gradients(np.array([[loss.offset + beyond]]), np.array([[1.0]]))
+        assert (abs(slope.item()) > 1) is steep
+    assert where > TRUSTED
+
+
+@pytest.mark.parametrize(
+    ("share", "below", "above"), [(0.002, -0.993, 1.001), (0.01, -0.965, 1.005)]
+)
+def test_growth_fails_beyond_the_published_points(share: float, below: float, above: float) -> None:
+    """kappa = 2: F - min F >= |w - a|^2 from about -.993 to 1.001 (r = .002), and no further."""
+    instance = TwoPointInstance(1_000, round(1_000 * share), 2.0)
+    loss, weight = instance.loss, (1 + instance.share) / 2
+    points = np.linspace(-1.2, 1.2, 24_001)[:, None]
+    kinds = loss.values(points, np.array([[1.0], [-1.0]]))
+    excess = weight * kinds[:, 0] + (1 - weight) * kinds[:, 1] - loss.offset * (1 - instance.share)
+    grows = excess >= (points[:, 0] - loss.offset) ** 2 - 1e-12
+    inside = points[:, 0][grows]
+    assert inside.min() == pytest.approx(below, abs=1e-3)
+    assert inside.max() == pytest.approx(above, abs=1e-3)
+    assert grows[(points[:, 0] > below + 2e-3) & (points[:, 0] < above - 2e-3)].all()
+
+
 def test_records_differ_as_said_and_are_rounded() -> None:
     instance = two_point_growth_instance(101, 0.25, 2.0)
     assert instance.differing == 5
@@ -189,12 +236,57 @@ def test_records_differ_as_said_and_are_rounded() -> None:
 
 def test_the_best_number_of_differing_records() -> None:
     """By exhaustion; and a larger mu allows a smaller excess."""
-    best = best_instance(60, 2.0, 0.4)
-    every = [average_excess_lower(TwoPointInstance(60, m, 2.0), 0.4) for m in range(2, 60, 2)]
-    assert average_excess_lower(best, 0.4) == max(every)
-    assert average_excess_lower(best, 0.8) < average_excess_lower(best, 0.4)
+    little, more = GaussianPrivacy(0.4), GaussianPrivacy(0.8)
+    best = best_instance(60, 2.0, little)
+    every = [average_excess_lower(TwoPointInstance(60, m, 2.0), little) for m in range(2, 60, 2)]
+    assert average_excess_lower(best, little) == max(every)
+    assert average_excess_lower(best, more) < average_excess_lower(best, little)
     with pytest.raises(InvalidParameter, match="at least 3"):
-        best_instance(1, 2.0, 1.0)
+        best_instance(1, 2.0, little)
+
+
+HALF = GaussianPrivacy(0.5)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "differing"), [(0.3, 0.0, 1), (0.3, 0.01, 3)])
+def test_groups_under_approximate_privacy(epsilon: float, delta: float, differing: int) -> None:
+    """By applying x -> e^epsilon x + delta once a record, and both errors equal."""
+    total = 0.0
+    for _ in range(differing):
+        total = math.exp(epsilon) * total + delta
+    rate = (1 - total) / (1 + math.exp(differing * epsilon))
+    distance = ApproximatePrivacy(epsilon, delta).distance_upper(differing)
+    assert distance == pytest.approx(1 - 2 * rate, rel=1e-12)
+
+
+def test_the_paper_s_quarter_is_safe_but_at_the_largest_delta() -> None:
+    """1/epsilon differing records: .269 (1/(n eps))^kappa for pure, .24 at Theorem 8's delta."""
+    size, epsilon = 4_000, 0.01
+    instance = two_point_growth_instance(size, epsilon, 2.0)
+    pure = average_excess_lower(instance, ApproximatePrivacy(epsilon))
+    assert pure / (1 / (size * epsilon)) ** 2 == pytest.approx(1 / (1 + math.e), rel=1e-9)
+    largest = -math.expm1(-epsilon) / 16
+    loose = average_excess_lower(instance, ApproximatePrivacy(epsilon, largest))
+    assert loose / (1 / (size * epsilon)) ** 2 == pytest.approx(0.24, abs=0.003)
+    quarter = bounds.one_dimensional_lower(2.0, size, epsilon, largest)
+    assert loose < quarter < pure
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GaussianPrivacy(0.0),
+        lambda: GaussianPrivacy(math.inf),
+        lambda: ApproximatePrivacy(0.0),
+        lambda: ApproximatePrivacy(1.0, -0.1),
+        lambda: ApproximatePrivacy(1.0, 1.0),
+        lambda: ApproximatePrivacy(1.0, math.nan),
+    ],
+)
+def test_privacy_that_means_nothing_is_refused(make: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        make()
+    assert ApproximatePrivacy(1.0).distance_upper(10_000) == 1.0
 
 
 class NoNoise(GaussianKernel):
@@ -213,9 +305,9 @@ def test_the_detector_flags_code_without_noise_and_not_the_private_one(
     kernel: Any, flagged: bool
 ) -> None:
     """mu = 1/2: an average excess that no private code can have; error rate 1e-4."""
-    instance = best_instance(40, 2.0, 0.5)
+    instance = best_instance(40, 2.0, HALF)
     kernels = {Gaussian: kernel} if kernel else {}
-    found = two_point_detection(make, instance, 0.5, trials=500, seed=3, kernels=kernels)
+    found = two_point_detection(make, instance, HALF, trials=500, seed=3, kernels=kernels)
     assert found.flagged is flagged
     assert (found.measured_upper < found.lower) is flagged
 
@@ -223,9 +315,11 @@ def test_the_detector_flags_code_without_noise_and_not_the_private_one(
 @pytest.mark.parametrize("bad", [np.empty((0, 1)), np.zeros(3), np.full((2, 1), math.nan)])
 def test_the_detector_refuses_what_is_no_output(bad: Array) -> None:
     with pytest.raises(InvalidParameter, match="trials, 1"):
-        two_point_detector(TwoPointInstance(10, 2, 2.0), bad, bad, 1.0)
+        two_point_detector(TwoPointInstance(10, 2, 2.0), bad, bad, HALF)
     with pytest.raises(InvalidParameter, match="error"):
-        two_point_detector(TwoPointInstance(10, 2, 2.0), np.zeros((1, 1)), np.zeros((1, 1)), 1.0, 0)
+        two_point_detector(
+            TwoPointInstance(10, 2, 2.0), np.zeros((1, 1)), np.zeros((1, 1)), HALF, 0
+        )
 
 
 # --- formulas ------------------------------------------------------------------------------------
@@ -250,6 +344,59 @@ def test_lower_bounds_meet_where_conditions_do() -> None:
     assert bounds.kl_spider_rate(condition, 1.0, 4, 100, 1.0) == pytest.approx(0.04**2)
     assert bounds.adaptive_rate(condition, 1.0, 4, 100, 1.0) == pytest.approx(0.04**2)
     assert len({row[0] for row in bounds.RATES}) == len(bounds.RATES) == 10
+
+
+@pytest.mark.parametrize("tau", [2.0, 3.0, 4.5])
+def test_the_least_diameter_makes_the_first_regulariser_smooth(tau: float) -> None:
+    """Its largest second derivative, at the edge of the first ball and by differences, is L1."""
+    smoothness, error, lipschitz = 0.7, 0.01, 1.5
+    least = GrowthReduction(tau, error, 1.0, lipschitz).diameter_lower(smoothness)
+    reduction = GrowthReduction(tau, error, least, lipschitz)
+    stage, step = reduction.stages[0], 1e-6
+
+    def slope(at: float) -> float:
+        return float(reduction.regulariser_gradient(stage, np.array([[at]])).item())
+
+    second = (slope(stage.radius) - slope(stage.radius * (1 - step))) / (stage.radius * step)
+    assert second == pytest.approx(smoothness, rel=1e-5)
+    assert reduction.diameter_lower(2 * smoothness) == pytest.approx(least / 2)
+
+
+def test_the_reduction_runs_and_costs_its_budget() -> None:
+    """Stages around the last output; without noise it ends at the minimum, -1/2."""
+    problem = KLProblem(Bowl(), 0, 50, 2.0)
+    reduction = GrowthReduction(2.0, 0.5, 1.0, 2.0)
+    program = ReducedToGrowth(problem, reduction, Fraction(1), 150)
+    scope, count = central("replace_one"), reduction.count
+    assert count == 4
+    node = program.declaration(scope)
+    assert value(node, "zcdp") == 1
+    assert value(program.declaration(central("zero_out")), "zcdp", "zero_out") == Fraction(1, 4)
+    rng, records = np.random.default_rng(0), Records(np.zeros((50, 1)))
+    kernels = {Gaussian: NoNoise}
+    curator = Sampler(node, scope, records, rng=rng, trials=2, kernels=kernels)
+    assert program.run(curator) == pytest.approx(np.full((2, 1), -0.5), abs=0.05)
+    assert len(curator.transcript) == count * 150
+    for bad in ({"rho": 0}, {"steps": 0}, {"reduction": replace(reduction, lipschitz=1.0)}):
+        with pytest.raises(InvalidParameter):
+            replace(program, **bad)
+
+
+class Bowl:
+    """(w + 1/2)^2 for every record."""
+
+    def dimension(self, features: int) -> int:
+        return 1
+
+    def initial(self, features: int, trials: int, seed: int) -> Array:
+        return np.zeros((trials, 1))
+
+    def values(self, parameters: Any, records: Any) -> Array:
+        return np.asarray((np.asarray(parameters) + 0.5) ** 2 * np.ones(len(records)))
+
+    def gradients(self, parameters: Any, records: Any) -> Array:
+        slopes = 2 * (np.asarray(parameters) + 0.5)
+        return np.repeat(slopes[:, None], len(records), axis=1)
 
 
 def test_the_reduction_s_stages() -> None:

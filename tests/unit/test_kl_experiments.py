@@ -15,7 +15,8 @@ from dpaudit.scope import Adjacency
 from experiments.kl import adaptive, loop, proximal, spider, stationary
 from experiments.kl.problem import Landscape, decay, logarithm, power, replicas, sampler
 from experiments.kl.reading import fitted, median_and_error
-from mechanisms.kl.adaptive import NORM, PrintedAdaptiveNoisyGD, Walked
+from mechanisms.kl.adaptive import NORM, Walked
+from mechanisms.kl.adaptive_printed import PrintedAdaptiveNoisyGD
 from mechanisms.kl.condition import check_kl
 from mechanisms.kl.problem import KLProblem
 

@@ -70,6 +70,14 @@ class Untouched(ClippedMean):
 # --- the cap -------------------------------------------------------------------------------------
 
 
+def test_a_cap_of_zero_admits_nothing() -> None:
+    curator = sampler(Filter.of(Gaussian("a", 1), ZCDP(0)), 2)
+    assert not curator.admits("a", 1e300).any()
+    query = Untouched(lambda z: z[None], 1.0)
+    with pytest.raises(Undeclared, match="pass the cap 0 of its zcdp filter in 2 of 2"):
+        curator.release("a", query, noise_multiplier=1e300)
+
+
 def test_charges_add_up_to_the_cap_exactly_and_no_further() -> None:
     """Ten charges of a tenth of the cap fit, in one trial and in several; an eleventh does not."""
     node = Filter.of(Laplace("a", 1), PureDP(10 * Fraction(0.125)))

@@ -21,7 +21,7 @@ from mechanisms.kl.select import (
     noisy_argmin_error,
     selection_epsilon,
 )
-from tests.claims_for_tests import value
+from tests.claims_for_tests import number, value
 
 REPLACE_ONE = central("replace_one")
 
@@ -66,6 +66,28 @@ def test_the_selection_costs_half_of_rho_by_bounded_range() -> None:
     node = ExponentialMechanism("select", selection_epsilon(Fraction(1, 4), 2))
     assert value(node, "pure") == 1
     assert float(value(node, "zcdp")) <= 1 / 8
+
+
+@pytest.mark.parametrize(("rho", "worst"), [(0.05, 0.0249), (1.0, 0.474), (4.0, 1.67)])
+def test_bounded_range_is_nearly_reached_by_brute_force(rho: float, worst: float) -> None:
+    """D_alpha / alpha of two groups of candidates whose scores move apart: what is accounted.
+
+    Every share of the weight in the first group, on a grid, and orders from 1 to 10.
+    """
+    moved = math.exp(2 * math.sqrt(rho))
+    share = np.linspace(0.001, 0.999, 999)[:, None]
+    raised = share * moved / (1 - share + share * moved)
+    order = np.array([1.0001, 1.01, 1.1, 1.5, 2.0, 3.0, 5.0, 10.0])
+    found = [
+        np.log(a**order * b ** (1 - order) + (1 - a) ** order * (1 - b) ** (1 - order))
+        / (order - 1)
+        / order
+        for a, b in ((raised, share), (share, raised))
+    ]
+    assert np.max(found) == pytest.approx(worst, rel=5e-3)
+    node = ExponentialMechanism("select", selection_epsilon(Fraction(str(rho)), 2))
+    accounted = number(value(node, "zcdp"))
+    assert accounted * (1 - 1e-4) <= np.max(found) <= accounted <= rho / 2
 
 
 def test_noisy_argmin_takes_raw_norms() -> None:
