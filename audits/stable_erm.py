@@ -41,9 +41,9 @@ SINGLE = (
 )
 
 
-def adversary(score: int, other: int, minimiser: Minimiser) -> Adversarial:
+def adversary(search: Oracle, minimiser: Minimiser | None = None) -> Adversarial:
     """The adversarial function in place of a minimiser."""
-    return Adversarial(score, other)
+    return Adversarial(search.score, search.other, stability=search.stability)
 
 
 def oracle(constants: Constants, replaced: Any) -> Oracle:
@@ -58,16 +58,15 @@ def attacked(program: Any) -> Program:
     Errors: TypeError for a program that is none of this paper's.
     """
     if isinstance(program, Localised):
-        first, phases = attacked(program.first), attacked(program.phases)
-        return replace(program, first=first, phases=phases)  # type: ignore[arg-type]
+        first: Any = attacked(program.first)
+        phases: Any = attacked(program.phases)
+        return replace(program, first=first, phases=phases)
     if not isinstance(program, SINGLE):
         raise TypeError(f"{type(program).__name__}: no program of this paper")
     search = oracle(program.constants, program.search)
-    made = partial(adversary, search.score, search.other)
     if isinstance(program, DeletionStableOutputPerturbation):
-        statistic = Adversarial(search.score, search.other)
-        return replace(program, statistic=statistic, search=search)
-    return replace(program, search=search, make=made)
+        return replace(program, statistic=adversary(search), search=search)
+    return replace(program, search=search, make=partial(adversary, search))
 
 
 def neighbours(users: int, changed: int, text: str) -> Neighbours:
@@ -108,7 +107,13 @@ deletion_stable_output_perturbation_calibrated = whole(
 strongly_convex_output_perturbation = whole(
     stable.strongly_convex_output_perturbation, stable.MEAN_USERS
 )
+strongly_convex_output_perturbation_printed = whole(
+    stable.strongly_convex_output_perturbation_printed, stable.PAPER_PROBLEM.users
+)
 window_mean_score = whole(stable.window_mean_score, stable.WINDOW_USERS)
+deletion_stable_output_perturbation_laplace = whole(
+    stable.deletion_stable_output_perturbation_laplace, stable.WINDOW_USERS
+)
 ladder_stable_output_perturbation = whole(
     stable.ladder_stable_output_perturbation, stable.WINDOW_USERS
 )

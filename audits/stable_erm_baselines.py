@@ -3,10 +3,12 @@
 Output perturbation: one row's label and features are turned, with all others at zero; a logistic
 loss moves by at most half of the bound, which holds for any loss of its class.  Noisy gradients:
 one row's gradient saturates the clip with either sign, within a domain too small to leave it.
+Propose-test-release: one user moves the median by a unit and the distance by 1, at the bar.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -61,8 +63,25 @@ def suite(mechanism: Mechanism) -> Suite:
     )
 
 
+def at_the_bar(mechanism: Mechanism) -> Suite:
+    """Half of the users at 0, half at one unit; one of the first goes to the bound.
+
+    The median, the last 0, becomes the first unit; the distance, the number of units, falls by 1.
+    """
+    program: Any = mechanism.program
+    reach = math.floor(program.bar)
+    values = [-program.bound, 0.0, program.unit, program.bound]
+    first = np.repeat(values, [1, reach + 1, reach, 1])[:, None, None]
+    second = first.copy()
+    second[1] = program.bound
+    text = "one user goes from 0 to the bound, and the median from 0 to a unit"
+    pair = Neighbours(Records(first), Records(second), Adjacency.REPLACE_ONE, text)
+    return Suite(mechanism=mechanism.name, program=program, neighbours=pair, trials=TRIALS)
+
+
 output_perturbation_user = suite(baselines.output_perturbation_user)
 output_perturbation_item = suite(baselines.output_perturbation_item)
 item_phased_erm = suite(baselines.item_phased_erm)
 noisy_gradient_descent = suite(baselines.noisy_gradient_descent)
 user_level_dp_gd = suite(baselines.user_level_dp_gd)
+propose_test_release = at_the_bar(baselines.propose_test_release)

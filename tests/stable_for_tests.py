@@ -14,7 +14,7 @@ from mechanisms.stable_erm.problem import Problem
 from mechanisms.stable_erm.solver import Absolute
 from mechanisms.stable_erm.stable import Enumeration, Found, Search, UserMean
 
-ABSOLUTE = Problem(Absolute(), Box(1.0, 5), 60, 10, 5, 1.0, 1.0)
+ABSOLUTE = Problem(Absolute(), Box(1.0, 5), 60, 10, 5, 1.0)
 SMALL = Constants(2, 1, 3)
 MEAN = UserMean()
 

@@ -18,6 +18,7 @@ from dpaudit.noise.kernels import (
     GridLaplaceKernel,
     arithmetic_of,
 )
+from dpaudit.noise.random_queries import RandomQueryKernel
 from dpaudit.noise.stable import (
     GridStableReleaseKernel,
     StableReleaseKernel,
@@ -42,6 +43,7 @@ __all__ = [
     "GridLaplaceKernel",
     "GridStableReleaseKernel",
     "ProposeTestReleaseKernel",
+    "RandomQueryKernel",
     "StableReleaseKernel",
     "TruncatedDiscreteLaplaceLaw",
     "arithmetic_of",

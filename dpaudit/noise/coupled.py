@@ -10,13 +10,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from dpaudit.arithmetic import enclose
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.kernels import GaussianKernel, Generator, Kernel, kernel, kernel_of, standardised
-from dpaudit.nodes import CoupledGaussian, Laplace, ProposeTestRelease
-from dpaudit.noise.digests import TINY, hashed
+from dpaudit.nodes import (
+    CoupledGaussian,
+    Laplace,
+    Node,
+    ProposeTestRelease,
+    TruncatedDiscreteLaplace,
+)
+from dpaudit.noise.digests import hashed, is_bottom, tested_residual
+from dpaudit.noise.stable import TruncatedDiscreteLaplaceLaw
 from dpaudit.query import Array
 
 Flags = NDArray[np.bool_]
@@ -137,26 +143,72 @@ def _move(one: tuple[Any, Array], two: tuple[Any, Array], same: Flags, always: f
     return np.asarray(distance / (always + flipped))
 
 
+class LaplaceTest:
+    """Whether score + Laplace noise >= 0; ``width``: the noise multiplier."""
+
+    def __init__(self, leaf: Any) -> None:
+        self.width = float(enclose(leaf.noise_multiplier).mid())
+
+    def noise(self, trials: int, rng: Generator) -> Array:
+        """The score's noise, (trials,)."""
+        return np.asarray(self.width * rng.laplace(size=trials))
+
+    def log_tails(self, score: Array) -> tuple[Array, Array]:
+        """log P(bottom) and log P(pass), (trials,)."""
+        far = score / self.width
+        tail = np.exp(-np.abs(far)) / 2
+        near, other = np.log1p(-tail), -np.abs(far) - np.log(2)
+        return np.where(far < 0, near, other), np.where(far < 0, other, near)
+
+
+class TruncatedDiscreteLaplaceTest:
+    """Whether score + truncated discrete Laplace noise >= 0; the score is a whole number."""
+
+    def __init__(self, leaf: Any) -> None:
+        if leaf.sensitivity != 1:
+            raise Unsupported(f"{leaf.head}: a run needs a test of sensitivity 1")
+        self.law = TruncatedDiscreteLaplaceLaw(
+            float(enclose(1 / leaf.scale).mid()), int(leaf.bound)
+        )
+
+    def noise(self, trials: int, rng: Generator) -> Array:
+        """The score's noise, (trials,)."""
+        return np.asarray(self.law.sample(trials, rng) - self.law.kappa, dtype=np.float64)
+
+    def log_tails(self, score: Array) -> tuple[Array, Array]:
+        """log P(bottom) and log P(pass), (trials,); a score above the bound always passes."""
+        levels = self.law.levels(np.maximum(self.law.kappa - score, 0.0))
+        return self.law.log_bottoms[levels], self.law.log_passes[levels]
+
+
+Test = LaplaceTest | TruncatedDiscreteLaplaceTest
+TESTS: dict[type[Node], type[Test]] = {
+    Laplace: LaplaceTest,
+    TruncatedDiscreteLaplace: TruncatedDiscreteLaplaceTest,
+}
+
+
 @kernel(ProposeTestRelease)
 class ProposeTestReleaseKernel(Kernel):
-    """Releases by the release's kernel where score + Laplace noise >= 0, else bottom (NaN).
+    """Releases by the release's kernel where score + the test's noise >= 0, else bottom (NaN).
 
     Values are (score, value of the release): the score in units of its sensitivity, its threshold
-    at 0; the query states the sensitivity of the release.  Its label is that of the release.
-    Errors: Unsupported for a test that is no Laplace leaf, or a release that cannot be sampled.
+    at 0; the query states the sensitivity of the release.  Its label is that of the release, and
+    its norm the l2 norm, in which a release of one number in l1 is bounded as well.
+    Errors: Unsupported for a test that is no Laplace leaf, plain or truncated and discrete, or a
+    release that cannot be sampled; InvalidParameter for a release in l1 of several numbers.
     Source: Dwork, Lei 2009, Section 3 (propose-test-release).
     """
 
     def __init__(self, leaf: Any, trials: int) -> None:
         super().__init__(leaf, trials)
-        _checked(leaf)
+        self._test = _test_of(leaf)(leaf.test)
         self._release = kernel_of(leaf.release)(leaf.release, trials)
-        self._width = float(enclose(leaf.test.noise_multiplier).mid())
         self._false_pass = float(enclose(leaf.false_pass).mid())
 
     @staticmethod
     def multiplier(leaf: Any) -> float:
-        _checked(leaf)
+        _test_of(leaf)
         return float(kernel_of(leaf.release).multiplier(leaf.release))
 
     @property
@@ -169,6 +221,11 @@ class ProposeTestReleaseKernel(Kernel):
             raise InvalidParameter(
                 f"release {self.leaf.release.label!r}: expected a score, then the value to release"
             )
+        if self._release.norm != self.norm and dimension > 2:
+            raise InvalidParameter(
+                f"release {self.leaf.release.label!r}: {self._release.norm} noise behind a test is "
+                f"for one number, not {dimension - 1}"
+            )
         self._release.admit(scale, dimension - 1)
 
     def centre(self, values: Array) -> Array:
@@ -176,7 +233,7 @@ class ProposeTestReleaseKernel(Kernel):
 
     def noise(self, trials: int, rng: Generator) -> Array:
         """The score's noise, (trials,)."""
-        return np.asarray(self._width * rng.laplace(size=trials))
+        return self._test.noise(trials, rng)
 
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         passed = values[:, 0] + self.noise(len(values), rng) >= 0
@@ -184,25 +241,17 @@ class ProposeTestReleaseKernel(Kernel):
         return np.where(passed[:, None], noisy, np.nan)
 
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
-        bottom = _bottom(released)
+        bottom = is_bottom(released)
         shown = np.where(bottom[:, None], 0.0, released)
         density = self._release.log_density(shown, values[:, 1:], scale)
-        failing, passing = _log_tails(values[:, 0] / self._width)
+        failing, passing = self._test.log_tails(values[:, 0])
         return np.where(bottom, failing, passing + density)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
-        """A column for the test's outcome, then those of the release, hashed below bottom.
-
-        NaN where all of a batch is bottom, of which two batches would have the same hashes.
-        """
-        bottom, drawn = _bottom(released), hashed(released, released.shape[-1] + 1)
-        share = np.exp(_log_tails(values[:, 0] / self._width)[0])
-        outcome = np.where(bottom, share * drawn[:, 0], share + (1 - share) * drawn[:, 0])
-        shown = np.where(bottom[:, None], 0.0, released)
+        """A column for the test's outcome, then those of the release: :func:`tested_residual`."""
+        shown = np.where(is_bottom(released)[:, None], 0.0, released)
         noise = self._release.residual(shown, values[:, 1:], scale)
-        noise = np.where(bottom[:, None], ndtri(drawn[:, 1:]), noise)
-        found = np.hstack([ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))[:, None], noise])
-        return np.full_like(found, np.nan) if bottom.all() else found
+        return tested_residual(released, self._test.log_tails(values[:, 0])[0], noise)
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """The score moves by at most 1; the release by ``stated`` if either data set is stable.
@@ -211,22 +260,12 @@ class ProposeTestReleaseKernel(Kernel):
         """
         moved = np.abs(values[:, 0] - others[:, 0]) * stated
         best = np.maximum(values[:, 0], others[:, 0])
-        stable = np.exp(_log_tails(best / self._width)[1]) > self._false_pass
+        stable = np.exp(self._test.log_tails(best)[1]) > self._false_pass * ROOM
         distance = self._release.apart(values[:, 1:], others[:, 1:], stated)
         return np.asarray(np.where(stable, np.maximum(moved, distance), moved))
 
 
-def _bottom(released: Array) -> Flags:
-    return np.asarray(np.isnan(released).all(axis=-1))
-
-
-def _checked(leaf: Any) -> None:
-    if not isinstance(leaf.test, Laplace):
+def _test_of(leaf: Any) -> type[Test]:
+    if type(leaf.test) not in TESTS:
         raise Unsupported(f"{leaf.head}: a run needs a Laplace leaf as its test")
-
-
-def _log_tails(score: Array) -> tuple[Array, Array]:
-    """log P(score + Laplace(1) < 0) and its complement."""
-    tail = np.exp(-np.abs(score)) / 2
-    near, far = np.log1p(-tail), -np.abs(score) - np.log(2)
-    return np.where(score < 0, near, far), np.where(score < 0, far, near)
+    return TESTS[type(leaf.test)]

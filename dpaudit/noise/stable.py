@@ -15,22 +15,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from dpaudit.arithmetic import enclose, is_symbolic, unknowns
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels import GaussianKernel, Generator, Kernel, kernel, standardised
 from dpaudit.nodes import Distance, StableRelease
 from dpaudit.noise.coins import bits_of
-from dpaudit.noise.digests import TINY, hashed
+from dpaudit.noise.digests import is_bottom, tested_residual
 from dpaudit.noise.discrete import LARGEST, laplace_units
 from dpaudit.noise.kernels import GridGaussianKernel
 from dpaudit.query import Array
 
 Whole = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 LARGEST_KAPPA = 10**6
-UNLIKELY = -20.0  # log chance below which a batch of nothing but bottom is a finding
 
 
 @dataclass(frozen=True)
@@ -84,9 +81,7 @@ class TruncatedDiscreteLaplaceLaw:
 class StableReleaseKernel(Kernel):
     """vector + N(0, scale^2 I) with probability P(R >= score), else bottom; exact densities.
 
-    A residual has one column more than the vector: for the outcome of the test, a uniform number
-    of its share of [0, 1], mapped to normal.  Below bottom all columns are made of a hash of what
-    was released, since nothing else was drawn.
+    A residual has one column more than the vector, for the outcome of the test.
     """
 
     law_type: ClassVar[type[TruncatedDiscreteLaplaceLaw]] = TruncatedDiscreteLaplaceLaw
@@ -120,26 +115,19 @@ class StableReleaseKernel(Kernel):
         return np.where(passed[:, None], noisy, np.nan)
 
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
-        levels, bottom = self._law.levels(values[:, 0]), _bottom(released)
+        levels, bottom = self._law.levels(values[:, 0]), is_bottom(released)
         shown = np.where(bottom[:, None], values[:, 1:], released)
         density = self._noise.log_density(shown, values[:, 1:], scale)
         passing = self._law.log_passes[levels] + density
         return np.where(bottom, self._law.log_bottoms[levels], passing)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
-        """A column for the threshold, then the vector's noise, hashed below bottom.
-
-        NaN where all of a batch is bottom, as can well be: two such batches have the same hashes.
-        """
-        bottom, drawn = _bottom(released), hashed(released, values.shape[-1])
-        log_share = self._law.log_bottoms[self._law.levels(values[:, 0])]
-        share = np.exp(log_share)
-        outcome = np.where(bottom, share * drawn[:, 0], share + (1 - share) * drawn[:, 0])
-        noise = standardised(released, values[:, 1:], scale)
-        noise = np.where(bottom[:, None], ndtri(drawn[:, 1:]), noise)
-        found = np.hstack([ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))[:, None], noise])
-        unsurprising = bottom.all() and log_share.sum() > UNLIKELY
-        return np.full_like(found, np.nan) if unsurprising else found
+        """A column for the threshold, then the vector's noise: see :func:`tested_residual`."""
+        shown = np.where(is_bottom(released)[:, None], values[:, 1:], released)
+        noise = standardised(shown, values[:, 1:], scale)
+        return tested_residual(
+            released, self._law.log_bottoms[self._law.levels(values[:, 0])], noise
+        )
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """The score moves by at most 1; the vector by so many ``stated`` units, if it may pass.
@@ -185,7 +173,3 @@ class GridStableReleaseKernel(StableReleaseKernel):
             found[left] = drawn + self._law.kappa
             left = left[np.abs(drawn) > self._law.kappa]
         return found
-
-
-def _bottom(released: Array) -> Flags:
-    return np.asarray(np.isnan(released).all(axis=-1))

@@ -18,13 +18,12 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels import Generator, Kernel, kernel
 from dpaudit.nodes import AboveThreshold
 from dpaudit.noise.digests import TINY, hashed
+from dpaudit.noise.posterior import Posterior
 from dpaudit.query import Array, Norm
 
 Flags = NDArray[np.bool_]
+Integers = NDArray[np.int64]
 MOST_QUERIES = 2**40
-# Thresholds of a density, in units of their scale: the rest of the law, e^-50, is left out.
-REACH, STEPS = 50.0, 501
-FARTHEST = 300.0
 # Nats: independent batches of answers coincide with probability e^-60.
 ENOUGH = 60.0
 
@@ -34,9 +33,9 @@ class AboveThresholdKernel(Kernel):
     """1 where value + Laplace(scale) >= threshold, else 0; threshold ~ Laplace(ratio scale).
 
     ``scale`` is 2 answers sensitivity / epsilon_query, the same for every query; ratio =
-    epsilon_query / (2 answers epsilon_threshold).  One number a trial and query.  Densities weight
-    a grid of thresholds by the answers so far: those of yes and no, given the past, sum to 1 and
-    are right to 1e-2.
+    epsilon_query / (2 answers epsilon_threshold).  One number a trial and query.  Densities
+    integrate over the threshold given the answers so far (:mod:`dpaudit.noise.posterior`): those of
+    yes and no sum to 1, and are right to 1e-9.
     """
 
     norm: ClassVar[Norm] = "l1"
@@ -49,10 +48,10 @@ class AboveThresholdKernel(Kernel):
         self._answers = _whole(leaf)
         ratio = enclose(leaf.epsilon_query) / (2 * self._answers * enclose(leaf.epsilon_threshold))
         self._ratio = float(ratio.mid())
-        self._nodes = np.linspace(-REACH, REACH, STEPS)
-        # One row a trial, or one for all trials while they have one past.
-        rows = 1 if self._answers == 1 else trials
-        self._weights = np.tile(np.exp(-np.abs(self._nodes)), (rows, 1))
+        self._posterior = Posterior(self._ratio)
+        # The row of every trial's past; trials of one past share one.
+        self._row = np.zeros(trials, dtype=np.int64)
+        self._known: tuple[Array, Array, Array] | None = None
         self._left = np.full(trials, self._answers)
         self._threshold: Array | None = None
         self._scale: Array | None = None
@@ -107,14 +106,9 @@ class AboveThresholdKernel(Kernel):
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
         yes, over = released[:, 0] == 1, self._left == 0
         said = yes | (released[:, 0] == 0)
-        below, above = self._branches(values[:, 0] / scale)
-        log_no, log_yes = self._outcomes(below, above)
-        # With one answer the trials that say yes are over: the others' past is one of noes.
-        shared = len(self._weights) == 1
-        told = below if shared else np.where(yes[:, None], above, below)
-        weights = self._weights * told
-        self._weights = weights / weights.max(axis=1, keepdims=True)
+        log_no, log_yes = self._outcomes(values[:, 0] / scale)
         self._answered(yes, scale)
+        self._learn(yes)
         found = np.where(over, np.where(yes, 0.0, -np.inf), np.where(yes, log_yes, log_no))
         return np.where(said, found, -np.inf)
 
@@ -124,30 +118,50 @@ class AboveThresholdKernel(Kernel):
         NaN too where a batch's answers are so certain that two batches may well have the same:
         the uniform numbers are made of them.
         """
-        share = np.exp(self._outcomes(*self._branches(values[:, 0] / scale))[0])
-        share = np.where(self._left == 0, 1.0, share)
+        share = np.exp(self._outcomes(values[:, 0] / scale)[0])
         drawn = hashed(released, 1)[:, 0]
         outcome = np.where(released[:, 0] == 0, share * drawn, share + (1 - share) * drawn)
         found = ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))
         told = float((entr(share) + entr(1 - share)).sum()) > ENOUGH
         return np.where((self._left > 0) & told, found, np.nan)[:, None]
 
-    def _branches(self, queries: Array) -> tuple[Array, Array]:
-        """P(no) and P(yes) at every threshold of the grid, (rows, STEPS)."""
-        alive = queries[self._left > 0]
-        if len(self._weights) == 1 and (alive == alive[:1]).all():
-            queries = alive[:1] if alive.size else queries[:1]
-        elif len(self._weights) == 1:
-            self._weights = np.tile(self._weights, (self.trials, 1))
-        gap = self._nodes * self._ratio - queries[:, None]
-        tail = np.exp(-np.minimum(np.abs(gap), FARTHEST)) / 2
-        return np.where(gap < 0, tail, 1 - tail), np.where(gap < 0, 1 - tail, tail)
+    def _outcomes(self, queries: Array) -> tuple[Array, Array]:
+        """log P(no), log P(yes) of every trial given its past, (trials,); 0 where it is over."""
+        if self._known is None or not np.array_equal(self._known[0], queries):
+            self._known = queries, *self._found(queries)
+        return self._known[1:]
 
-    def _outcomes(self, below: Array, above: Array) -> tuple[Array, Array]:
-        """log P(no), log P(yes) given the past, (rows,)."""
-        no, yes = (np.einsum("rg,rg->r", self._weights, branch) for branch in (below, above))
-        whole = no + yes
-        return np.asarray(np.log(no / whole)), np.asarray(np.log(yes / whole))
+    def _found(self, queries: Array) -> tuple[Array, Array]:
+        log_no, log_yes = np.zeros(self.trials), np.zeros(self.trials)
+        alive = np.flatnonzero(self._left > 0)
+        if len(alive):
+            self._share_rows(alive, queries[alive])
+            rows = self._row[alive]
+            no, yes = self._posterior.chances(_first(rows, queries[alive]))
+            log_no[alive], log_yes[alive] = no[rows], yes[rows]
+        return log_no, log_yes
+
+    def _learn(self, yes: Flags) -> None:
+        """Take the answers of the trials that go on into their pasts."""
+        self._known = None
+        alive = np.flatnonzero(self._left > 0)
+        if len(alive):
+            self._share_rows(alive, yes[alive])
+            self._posterior.learn(_first(self._row[alive], yes[alive]))
+
+    def _share_rows(self, alive: Integers, what: NDArray[Any]) -> None:
+        """One row for the trials with one past and the same ``what``; no rows for others."""
+        pairs = np.stack((self._row[alive].astype(np.float64), what.astype(np.float64)))
+        kinds, own = np.unique(pairs, axis=1, return_inverse=True)
+        rows = kinds[0].astype(np.int64)
+        self._row[alive] = own.ravel()
+        if len(rows) != self._posterior.rows or (rows != np.arange(len(rows))).any():
+            self._posterior.take(rows)
+
+
+def _first(rows: Integers, values: NDArray[Any]) -> NDArray[Any]:
+    """What the trials of every row have in common, (rows,)."""
+    return np.asarray(values[np.unique(rows, return_index=True)[1]])
 
 
 def _whole(leaf: Any) -> int:

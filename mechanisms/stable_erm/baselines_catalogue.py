@@ -1,6 +1,7 @@
 """What stable releases are held against, on the RAND rows: per simulated user, and per row.
 
-All are calibrated exactly: the transcript is mu-GDP with the largest mu that is (1, 1e-6)-DP.
+Gaussian noise is calibrated exactly: the transcript is mu-GDP with the largest mu that is
+(1, 1e-6)-DP.
 """
 
 from __future__ import annotations
@@ -29,16 +30,18 @@ from mechanisms.stable_erm.catalogue import DELTA, EPSILON, released_share
 from mechanisms.stable_erm.data import SIMULATED, item_records, records_of
 from mechanisms.stable_erm.domains import Ball
 from mechanisms.stable_erm.problem import Problem
+from mechanisms.stable_erm.proposed import ProposedMedian
 from mechanisms.stable_erm.solver import RidgeLogistic
 
 ROWS = 4_000
 USER_COUNT, USER_ITEMS = 400, 10
 ROUNDS = 16
+MEDIAN_USERS = 1_615
 ITEM = central("replace_one")
 MU = gaussian_mu(EPSILON, DELTA)
 LOGISTIC = RidgeLogistic(modulus=0.5, feature_norm=math.sqrt(10))
-BY_USER = Problem(LOGISTIC, Ball(2.0), USER_COUNT, USER_ITEMS, 11, LOGISTIC.lipschitz, 2.0)
-BY_ITEM = Problem(LOGISTIC, Ball(2.0), ROWS, 1, 11, LOGISTIC.lipschitz, 2.0)
+BY_USER = Problem(LOGISTIC, Ball(2.0), USER_COUNT, USER_ITEMS, 11, LOGISTIC.lipschitz)
+BY_ITEM = Problem(LOGISTIC, Ball(2.0), ROWS, 1, 11, LOGISTIC.lipschitz)
 CLAIMS = (
     Claim(ApproxDP(EPSILON, DELTA), by="the same mu, converted (Balle and Wang 2018, Theorem 8)"),
     Claim(GDP(MU), by="the largest mu that is (1, 1e-6)-DP"),
@@ -46,11 +49,19 @@ CLAIMS = (
 
 
 def entry(
-    name: str, title: str, source: str, program: Program, scope: Scope, covered: str, *notes: str
+    name: str,
+    title: str,
+    source: str,
+    program: Program,
+    scope: Scope,
+    covered: str,
+    *notes: str,
+    claims: tuple[Claim, ...] = CLAIMS,
+    records: Callable[[], Records] | None = None,
 ) -> Mechanism:
     """A mechanism per user (blocks of rows) or per row."""
     per_user = scope == USERS
-    made: Callable[[], Records] = (
+    made: Callable[[], Records] = records or (
         partial(records_of, USER_COUNT, USER_ITEMS, "logistic")
         if per_user
         else partial(item_records, ROWS)
@@ -61,10 +72,10 @@ def entry(
         unit_bound="all rows of a simulated user" if per_user else "one row",
         covered=(covered,),
         invariants=("the number of records",),
-        notes=(SIMULATED,) if per_user else (*randhie.CAVEATS, *notes),
+        notes=(SIMULATED, *notes) if per_user else (*randhie.CAVEATS, *notes),
         data="RAND Health Insurance Experiment",
     )
-    return Mechanism(name, title, source, program, scope, CLAIMS, setting, made, released_share)
+    return Mechanism(name, title, source, program, scope, claims, setting, made, released_share)
 
 
 output_perturbation_user = entry(
@@ -106,4 +117,15 @@ user_level_dp_gd = entry(
     NoisyGradientDescent(BY_USER, sqrt(Fraction(ROUNDS)) / MU, ROUNDS, 0.3, 2.0),
     USERS,
     f"{ROUNDS} noisy means of users' clipped mean gradients",
+)
+propose_test_release = entry(
+    "propose_test_release",
+    "A median of user means by propose-test-release",
+    "Dwork, Lei 2009, Section 3; reconstructed, distance as in Nissim et al. 2007",
+    ProposedMedian(0.006, 1.0, 2, 2, DELTA),
+    USERS,
+    "one noisy median, or bottom",
+    "a bottom outcome is released as such; its probability depends on the data",
+    claims=(Claim(ApproxDP(EPSILON, DELTA), by="propose-test-release: (1/2 + 1/2, false pass)"),),
+    records=partial(records_of, MEDIAN_USERS, USER_ITEMS, "visits"),
 )

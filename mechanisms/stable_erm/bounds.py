@@ -1,4 +1,4 @@
-"""Formulas of the paper: how large a unit has to be (utility only), error rates and their floors.
+"""Formulas of the paper: how large a unit has to be (utility only), and error rates.
 
 A unit that is too small costs bottoms, one that is too large costs noise; neither costs privacy.
 All logarithms are natural.  Source: Ghazi et al. 2023, as each function says.
@@ -152,60 +152,18 @@ def excess_risk(
     return lipschitz * radius * (private + sampled)
 
 
-def lower_bound_sco(
-    lipschitz: float, radius: float, dimension: int, epsilon: float, users: int, items: int
+def strongly_convex_risk(
+    level: str, objective: str, lipschitz: float, modulus: float, dimension: int, size: Size
 ) -> float:
-    """R G (1 / sqrt(n m) + sqrt(d) / (epsilon n sqrt(m))), without the hidden constant.
+    """Table 1 as :func:`excess_risk`, mu-strongly convex losses: the same squared, G/mu for R.
 
-    The condition on delta is lost in the text; delta <= 1/n^2 is meant to be safe, and no theorem
-    is claimed here.  Source: Ghazi et al. 2023, Theorems D.4 and D.5.
+    "user", "erm": G^2 d / (mu n^2 m); "user", "sco": that plus G^2 / (mu n m).
+    Source: Ghazi et al. 2023, Table 1, Theorems 4.3 and 5.3.
     """
-    _check(lipschitz, radius)
-    private = math.sqrt(dimension) / (epsilon * users * math.sqrt(items))
-    return radius * lipschitz * (1 / math.sqrt(users * items) + private)
-
-
-def lower_bound_erm(
-    lipschitz: float, radius: float, dimension: int, epsilon: float, users: int, items: int
-) -> float:
-    """R G sqrt(d) / (epsilon n sqrt(m)) for n <= d / epsilon^2; 0 beyond, where none is shown.
-
-    Source: Ghazi et al. 2023, Theorems D.6 to D.8; no constant, as above.
-    """
-    _check(lipschitz, radius)
-    if users * epsilon**2 > dimension:
-        return 0.0
-    return radius * lipschitz * math.sqrt(dimension) / (epsilon * users * math.sqrt(items))
-
-
-@dataclass(frozen=True)
-class TruncatedGaussian:
-    """Z 1[||Z|| <= bound] for Z ~ N(mean, deviation^2 I): the hard instance of the lower bounds.
-
-    Source: Ghazi et al. 2023, Definition D.1.
-    """
-
-    mean: Array
-    deviation: float
-    bound: float
-
-    def sample(self, count: int, generator: np.random.Generator) -> Array:
-        """Draws, (count, d)."""
-        drawn = self.mean + self.deviation * generator.standard_normal((count, len(self.mean)))
-        return np.where(np.linalg.norm(drawn, axis=1, keepdims=True) <= self.bound, drawn, 0.0)
-
-
-def user_to_item(
-    items: Array, per_user: int, deviation: float, generator: np.random.Generator
-) -> Array:
-    """Users made of items (n, d): x_ij = y_i + z_ij - mean_j z_ij, (n, per_user, d).
-
-    Where y_i ~ N(chi, deviation^2 / m I), the x_ij are i.i.d. N(chi, deviation^2 I); an item that
-    changes is a user that changes, so a user-level guarantee of what follows is one per item.
-    Source: Ghazi et al. 2023, Lemma D.3.
-    """
-    drawn = deviation * generator.standard_normal((len(items), per_user, items.shape[1]))
-    return np.asarray(items[:, None] + drawn - drawn.mean(axis=1, keepdims=True))
+    _check(lipschitz, modulus)
+    private = excess_risk(level, "erm", 1.0, 1.0, dimension, size) ** 2
+    sampled = excess_risk(level, objective, 1.0, 1.0, dimension, size) - math.sqrt(private)
+    return lipschitz**2 / modulus * (private + sampled**2)
 
 
 def break_even_items(noise_at_one_item: float, naive_deviation: float) -> float:

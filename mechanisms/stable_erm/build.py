@@ -6,6 +6,7 @@ noise by the exact profile; the default).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from dpaudit.arithmetic import exact
@@ -16,7 +17,11 @@ from mechanisms.stable_erm.calibration import (
     calibrate_del_output_pert,
     del_output_pert_paper,
 )
-from mechanisms.stable_erm.localised import Localised, StronglyConvexERM, StronglyConvexSCO
+from mechanisms.stable_erm.localised import (
+    StronglyConvexERM,
+    StronglyConvexSCO,
+    ball_radius,
+)
 from mechanisms.stable_erm.phased import PhasedERM, PhasedSCO
 from mechanisms.stable_erm.problem import (
     DeltaRule,
@@ -62,6 +67,7 @@ def phased_erm(
 ) -> PhasedERM:
     """PhasedERM with ``count`` phases (ceil(log2(n m)) by default), an equal share for each.
 
+    ``rule``: the tight bound, failing with probability 1/(n m) over all phases, by default.
     Source: Ghazi et al. 2023, Algorithm 3.
     """
     phases = erm_phases(problem.users, problem.items) if count is None else count
@@ -70,7 +76,10 @@ def phased_erm(
     found = search or Enumeration()
     share = _share(epsilon, delta, phases)
     chosen = constants_for(*share, constants, found.distance)
-    return PhasedERM(problem, chosen, phases, erm_weight(problem), rule or DeltaRule(), found)
+    weight = erm_weight(problem, problem.domain.diameter)
+    return PhasedERM(
+        problem, chosen, phases, weight, rule or _rule(_spread(problem, phases)), found
+    )
 
 
 def phased_sco(
@@ -84,12 +93,14 @@ def phased_sco(
 ) -> PhasedSCO:
     """PhasedSCO with floor(log2(n / (8 kappa + 2))) phases, the whole budget for each.
 
+    ``rule``: as in :func:`phased_erm`.
     Source: Ghazi et al. 2023, Algorithm 4, lambda with its second term.
     """
     found = search or Enumeration()
     chosen = constants_for(epsilon, delta, constants, found.distance)
     count = sco_phases(problem.users, chosen)
-    return PhasedSCO(problem, chosen, count, sco_weight(problem), rule or DeltaRule(), found)
+    weight = sco_weight(problem, problem.domain.diameter)
+    return PhasedSCO(problem, chosen, count, weight, rule or _rule(_spread(problem, count)), found)
 
 
 def strongly_convex_erm(
@@ -106,16 +117,12 @@ def strongly_convex_erm(
     Source: Ghazi et al. 2023, Algorithm 5, its constant made explicit.
     """
     half = _share(epsilon, delta, 2)
-    rule = DeltaRule("tight", _beta(problem))
-    after = phased_erm(problem, *half, constants=constants, count=count, rule=rule, search=search)
-    first = StronglyConvexOutputPerturbation(
-        problem, constants_for(*half, constants, after.search.distance), rule, after.search
-    )
-    radius = Localised(first, after, rule.beta).radius
-    weighed = PhasedERM(
-        problem, after.constants, after.count, erm_weight(problem) / radius, rule, after.search
-    )
-    return StronglyConvexERM(first, weighed, rule.beta)
+    after = phased_erm(problem, *half, constants=constants, count=count, search=search)
+    first = _first(problem, constants_for(*half, constants, after.search.distance), after.search)
+    beta = first.rule.beta
+    size = StronglyConvexERM.reach * ball_radius(first, beta, 0.0)
+    weight, rule = erm_weight(problem, size), _rule(beta / after.count)
+    return StronglyConvexERM(first, replace(after, weight=weight, rule=rule), beta)
 
 
 def strongly_convex_sco(
@@ -131,20 +138,30 @@ def strongly_convex_sco(
     Source: Ghazi et al. 2023, Algorithm 6, with Proposition B.1's constant.
     """
     half = _share(epsilon, delta, 2)
-    rule = DeltaRule("tight", _beta(problem))
-    after = phased_sco(problem, *half, constants=constants, rule=rule, search=search)
-    first = StronglyConvexOutputPerturbation(problem, after.constants, rule, after.search)
-    more = sampling_distance(problem, rule.beta)
-    radius = Localised(first, after, rule.beta, more).radius
-    weighed = PhasedSCO(
-        problem, after.constants, after.count, sco_weight(problem) / radius, rule, after.search
-    )
-    return StronglyConvexSCO(first, weighed, rule.beta, more)
+    after = phased_sco(problem, *half, constants=constants, search=search)
+    first = _first(problem, after.constants, after.search)
+    beta = first.rule.beta
+    more = sampling_distance(problem, beta)
+    size = StronglyConvexSCO.reach * ball_radius(first, beta, more)
+    weight, rule = sco_weight(problem, size), _rule(beta / max(1, after.count))
+    return StronglyConvexSCO(first, replace(after, weight=weight, rule=rule), beta, more)
 
 
-def _beta(problem: Problem) -> float:
-    """1 / (2 n^2 m)."""
-    return 1 / (2 * problem.users**2 * problem.items)
+def _first(
+    problem: Problem, constants: Constants, search: Search
+) -> StronglyConvexOutputPerturbation:
+    """The first release of the reductions, beta = 1 / (2 n^2 m)."""
+    rule = _rule(1 / (2 * problem.users**2 * problem.items))
+    return StronglyConvexOutputPerturbation(problem, constants, rule, search)
+
+
+def _spread(problem: Problem, phases: int) -> float:
+    """beta / T of Theorems 4.1 and 5.1, beta = 1 / (n m)."""
+    return 1 / (problem.users * problem.items * max(1, phases))
+
+
+def _rule(beta: float) -> DeltaRule:
+    return DeltaRule("tight", beta)
 
 
 def _share(epsilon: object, delta: object, parts: int) -> tuple[Fraction, Fraction]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 
@@ -11,25 +12,41 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from dpaudit.arithmetic import Number, exact
+from dpaudit.arithmetic import Number, decimal_upper, exact
 from dpaudit.domains import positive
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Distance, Node, StableRelease
+from dpaudit.nodes import (
+    Distance,
+    Laplace,
+    Node,
+    ProposeTestRelease,
+    StableRelease,
+    TruncatedDiscreteLaplace,
+)
 from dpaudit.noise import TruncatedDiscreteLaplaceLaw
 from dpaudit.query import Array
-from dpaudit.scope import Released, Scope, Trust, Unit, choose
+from dpaudit.rules.stability import lowest
+from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
 
-USERS = Scope("replace_one", Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)  # type: ignore[arg-type]
+USERS = Scope(Adjacency.REPLACE_ONE, Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)
 GAUSSIAN_CONSTANTS = ("sqrt2ln", "2sqrtln")
 SHARES = tuple(Fraction(k, 20) for k in range(4, 13))
 MOST_KAPPA = 2_000
 DIGITS = 6
 
 
+class Noise(StrEnum):
+    """What is added to a vector that passes; ``LAPLACE``: to one number."""
+
+    GAUSSIAN = "gaussian"
+    LAPLACE = "laplace"
+
+
 @dataclass(frozen=True)
 class Constants:
     """A threshold's epsilon and kappa, and sigma in units (Delta, or D under "diameter").
 
+    ``noise``: "gaussian", or "laplace" for one number, whose scale is ``noise_multiplier`` units.
     Errors: InvalidParameter for numbers outside their domain.
     """
 
@@ -37,6 +54,7 @@ class Constants:
     kappa: int
     noise_multiplier: Number
     distance: str = Distance.PATH
+    noise: str = Noise.GAUSSIAN
 
     def __post_init__(self) -> None:
         for name in ("epsilon_bar", "noise_multiplier"):
@@ -46,17 +64,30 @@ class Constants:
         if not (hasattr(self.kappa, "__index__") and 1 <= self.kappa <= MOST_KAPPA):
             raise InvalidParameter(f"Constants.kappa = {self.kappa}: expected 1 to {MOST_KAPPA}")
         object.__setattr__(self, "distance", choose(Distance, self.distance, "Constants.distance"))
+        object.__setattr__(self, "noise", choose(Noise, self.noise, "Constants.noise"))
 
     @property
     def fewest_users(self) -> int:
         """4 kappa + 2: with fewer users nothing is ever released."""
         return 4 * self.kappa + 2
 
+    @property
+    def farthest(self) -> int:
+        """How many units apart two neighbours' vectors are, if one passes with more than p(0).
+
+        Its score is then below 2 kappa and the other's at most 2 kappa: s + t + 2 units (path).
+        """
+        return 4 * self.kappa + 1 if self.distance == Distance.PATH else 2
+
     def leaf(self, label: str) -> Node:
         """The declaration of one release."""
-        return StableRelease(
-            label, self.epsilon_bar, self.kappa, self.noise_multiplier, self.distance
-        )
+        if self.noise == Noise.GAUSSIAN:
+            return StableRelease(
+                label, self.epsilon_bar, self.kappa, self.noise_multiplier, self.distance
+            )
+        test = TruncatedDiscreteLaplace("threshold", 1 / self.epsilon_bar, self.kappa)
+        release = Laplace(label, self.noise_multiplier / self.farthest)
+        return ProposeTestRelease(test, release, _lowest_upper(self.epsilon_bar, self.kappa))
 
 
 def del_output_pert_paper(
@@ -122,6 +153,39 @@ def calibrate_del_output_pert(
         )
     noise, bar, size = min(found)
     return _confirmed(budget, bar, size, noise, chosen)
+
+
+def laplace_constants(epsilon: object, delta: object) -> Constants:
+    """The least Laplace noise, for one number, by (eps_bar + (4 kappa + 1) units / b, p(0)).
+
+    kappa is the least with p(0) <= delta, eps_bar one of the shares of epsilon that are tried.
+    Errors: InvalidParameter for a budget outside its domain, or one that needs a larger kappa.
+    Source: Kohli, Laskowski 2021 add Laplace noise to one number; this threshold is that of Ghazi
+    et al. 2023, not theirs.
+    """
+    budget = _budget(epsilon, delta)
+    found = []
+    for bar in (share * budget[0] for share in SHARES):
+        kappa = _least_kappa(bar, budget[1])
+        if kappa is not None:
+            found.append(((4 * kappa + 1) / (budget[0] - bar), bar, kappa))
+    if not found:
+        raise InvalidParameter(f"({epsilon}, {delta}): needs a kappa above {MOST_KAPPA}")
+    scale, bar, kappa = min(found)
+    return Constants(bar, kappa, scale, noise=Noise.LAPLACE)
+
+
+def _least_kappa(bar: Fraction, delta: Fraction) -> int | None:
+    """The least kappa with p(0) <= delta: found in floats, confirmed with outward rounding."""
+    shrunk = np.exp(-float(bar) * np.arange(1, MOST_KAPPA + 1))
+    near = shrunk / (1 + 2 * (1 - shrunk) / math.expm1(float(bar)))
+    first = np.flatnonzero(near <= float(delta) * (1 + 1e-9)) + 1
+    return next((int(k) for k in first[:2] if _lowest_upper(bar, int(k)) <= delta), None)
+
+
+def _lowest_upper(bar: Number, kappa: int) -> Fraction:
+    """p(0), rounded up."""
+    return Fraction(decimal_upper(lowest(bar, Fraction(kappa))))
 
 
 def profile(epsilon: float, law: TruncatedDiscreteLaplaceLaw, z: float, distance: str) -> float:

@@ -208,8 +208,8 @@ class Certified:
     def find(self, statistic: Statistic, users: Array, unit: Array | float, kappa: int) -> Found:
         if not isinstance(statistic, Minimiser):
             raise InvalidParameter("a gradient certificate needs the minimiser of a convex loss")
-        seen = measured(statistic, users)
         with np.errstate(all="ignore"):
+            seen = measured(statistic, users)
             # A bound that is not a number is no certificate.
             passed = self.certificate.upper(seen, kappa) <= unit
         scores, vectors = np.zeros(len(passed)), np.array(seen.points)

@@ -6,6 +6,7 @@ at random, which is what the bounds of utility ask for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +14,9 @@ import numpy as np
 from dpaudit.errors import InvalidParameter
 from dpaudit.query import Array, Records
 from mechanisms import randhie
+from mechanisms.stable_erm.release import EQUAL_ITEMS
 
+TARGETS: dict[str, randhie.Target] = {"visits": "visits", "logistic": "any_visit"}
 SIMULATED = "users are simulated: blocks of rows of a fixed permutation; no person is one user"
 
 
@@ -23,10 +26,9 @@ def users_of(users: int, items: int, columns: str) -> Array:
 
     Errors: InvalidParameter for more rows than there are, or other columns.
     """
-    if columns not in ("visits", "logistic"):
-        raise InvalidParameter(f"columns = {columns!r}: expected visits or logistic")
-    target = "visits" if columns == "visits" else "any_visit"
-    rows = randhie.load(target=target, clients=1).train  # type: ignore[arg-type]
+    if columns not in TARGETS:
+        raise InvalidParameter(f"columns = {columns!r}: expected {' or '.join(TARGETS)}")
+    rows = randhie.load(target=TARGETS[columns], clients=1).train
     if users * items > len(rows):
         raise InvalidParameter(f"{users} users of {items} rows: there are {len(rows)} rows")
     chosen = rows[: users * items]
@@ -37,6 +39,30 @@ def users_of(users: int, items: int, columns: str) -> Array:
 def records_of(users: int, items: int, columns: str) -> Records:
     """The same as records, one a user."""
     return Records(users_of(users, items, columns))
+
+
+def records_of_lists(users: Sequence[Array]) -> Records:
+    """Each user's own items, (items, features), as records, one a user.
+
+    Errors: InvalidParameter for no user, a user without items, unequal numbers of items.
+    """
+    arrays = [_numbers(items) for items in users]
+    if not arrays or any(a.ndim != 2 or a.size == 0 for a in arrays):
+        raise InvalidParameter(
+            "users: expected at least one, and (items, features) of each, not empty; put a null "
+            "user, known without the data, in the place of an empty one"
+        )
+    if len({a.shape for a in arrays}) > 1:
+        raise InvalidParameter(f"users: unequal numbers of items or features: {EQUAL_ITEMS}")
+    return Records(np.stack(arrays))
+
+
+def _numbers(items: Array) -> Array:
+    """As floats; empty where they are none, since what NumPy says quotes a record."""
+    try:
+        return np.asarray(items, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.empty(0)
 
 
 def item_records(count: int) -> Records:

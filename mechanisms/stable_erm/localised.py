@@ -6,6 +6,7 @@ Source: Ghazi et al. 2023, Algorithms 5 and 6.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,11 +31,14 @@ FIRST = "first"
 class Localised:
     """A first stable release of the strongly convex minimiser, then phases in a ball around it.
 
-    The ball has radius sigma (sqrt(d) + sqrt(2 ln(1/beta))) plus ``more``; after a bottom it is the
-    whole domain.  lambda = ``slope`` / radius.
+    The ball has radius R' = sigma (sqrt(d) + sqrt(2 ln(1/beta))) plus ``more``; lambda is that of
+    the phases, made for a domain of size ``reach`` R'.  After a bottom, of which the paper says
+    nothing, the ball is the whole domain, of size min(diameter, 2 G/mu), and lambda is made for it.
     Errors: InvalidParameter for a domain that is no Ball.
     Source: Ghazi et al. 2023, Algorithms 5 and 6.
     """
+
+    reach: ClassVar[float] = 1.0
 
     first: StronglyConvexOutputPerturbation
     phases: PhasedERM | PhasedSCO
@@ -42,14 +46,18 @@ class Localised:
     more: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.first.problem.domain, Ball):
-            raise InvalidParameter(f"{type(self).__name__}: expected a Ball for a domain")
+        _whole(self.first)
 
     @property
     def radius(self) -> float:
         """R' where the first release is no bottom."""
-        dimension = self.first.problem.dimension
-        return self.first.deviation * gaussian_norm_bound(dimension, self.beta) + self.more
+        return ball_radius(self.first, self.beta, self.more)
+
+    @property
+    def widest(self) -> float:
+        """The size of the whole domain: at most its diameter, and at most 2 G/mu."""
+        problem = self.first.problem
+        return min(problem.domain.diameter, 2 * problem.lipschitz / problem.loss.modulus)
 
     def declaration(self, scope: Scope) -> Node:
         check_scope(scope, type(self).__name__)
@@ -57,16 +65,26 @@ class Localised:
         return Compose(declared(leaf, self.first.search), self.phases.declaration(scope))
 
     def run(self, curator: Curator) -> Optimised:
-        whole = self.first.problem.domain
-        assert isinstance(whole, Ball)  # noqa: S101  (checked when it was made)
+        whole = _whole(self.first)
         released, bottom = stable_release(curator, FIRST, self.first.query())
         centre = moved(released, bottom, self.first.problem.start(curator.trials), whole)
-        widest = whole.diameter / 2
-        radius = np.where(bottom, 2 * widest, min(self.radius, 2 * widest))
+        radius = np.where(bottom, whole.diameter, min(self.radius, whole.diameter))
         domain = Lens(whole, Ball(radius, centre))
-        base = self.phases.weight * np.where(bottom, self.radius / widest, 1.0)
+        base = self.phases.weight * np.where(bottom, self.reach * self.radius / self.widest, 1.0)
         after = self.phases.run_from(curator, centre, domain, base)
         return Optimised(after.output, np.column_stack([bottom, after.failed]))
+
+
+def ball_radius(first: StronglyConvexOutputPerturbation, beta: float, more: float) -> float:
+    """R': within it of the first release the minimiser is, with probability 1 - beta."""
+    return first.deviation * gaussian_norm_bound(first.problem.dimension, beta) + more
+
+
+def _whole(first: StronglyConvexOutputPerturbation) -> Ball:
+    domain = first.problem.domain
+    if not isinstance(domain, Ball):
+        raise InvalidParameter(f"{type(domain).__name__}: localisation expects a Ball for a domain")
+    return domain
 
 
 @dataclass(frozen=True)
@@ -76,4 +94,9 @@ class StronglyConvexERM(Localised):
 
 @dataclass(frozen=True)
 class StronglyConvexSCO(Localised):
-    """Localise, then :class:`PhasedSCO`; half of the budget each.  Algorithm 6, Theorem 5.3."""
+    """Localise, then :class:`PhasedSCO`; half of the budget each.  Algorithm 6, Theorem 5.3.
+
+    lambda is made for the diameter 2 R' of the ball.
+    """
+
+    reach: ClassVar[float] = 2.0

@@ -31,6 +31,7 @@ from mechanisms.stable_erm.release import (
     check_scope,
     check_users,
     declared,
+    query_of,
     stable_release,
 )
 from mechanisms.stable_erm.solver import Minimiser, Pull
@@ -92,7 +93,8 @@ class Phases(ABC):
         twice = 2 * self.problem.lipschitz
         unit = self.rule.unit(self.problem, twice, weight, users, self.constants.kappa)
         made = statistic if self.make is None else self.make(statistic)
-        return StableQuery(made, self.search, unit, self.constants.kappa, users)
+        items = self.problem.items if self.make is None else None
+        return query_of(self.constants, made, self.search, unit, users, items)
 
     def deviation(self, phase: int, users: int) -> float:
         """sigma of a phase, of each coordinate."""

@@ -163,7 +163,8 @@ class Ladder:
             raise InvalidParameter("Ladder: expected the minimiser of a smooth loss")
         if (np.asarray(unit) < self.unit(statistic, len(users), kappa) * (1 - 1e-12)).any():
             raise InvalidParameter("Ladder: its unit is below Ladder.unit(...)")
-        seen = measured(statistic, users)
+        with np.errstate(all="ignore"):
+            seen = measured(statistic, users)
         levels = np.arange(2 * kappa + 2)
         rungs = self.gamma + levels * self.step(statistic, len(users))[:, None]
         above = np.stack([(seen.norms > rungs[:, [k]]).sum(axis=1) for k in levels], axis=1)

@@ -25,8 +25,8 @@ from mechanisms.stable_erm.solver import Loss
 class Problem:
     """A convex loss over a domain, for so many users of so many items of so many features.
 
-    ``lipschitz`` G and ``radius`` R are what lambda and the units are made of; no guarantee of
-    privacy rests on them.
+    ``lipschitz`` G and the domain's diameter R are what lambda and the units are made of; no
+    guarantee of privacy rests on them.
     Errors: InvalidParameter for counts or constants that are not positive.
     """
 
@@ -36,15 +36,14 @@ class Problem:
     items: int
     features: int
     lipschitz: float
-    radius: float
 
     def __post_init__(self) -> None:
         Size(self.users, self.items, 0.01)
         Size(self.features, 1, 0.01)
-        for name in ("lipschitz", "radius"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise InvalidParameter(f"Problem.{name} = {value}: expected a positive number")
+        if not (math.isfinite(self.lipschitz) and self.lipschitz > 0):
+            raise InvalidParameter(
+                f"Problem.lipschitz = {self.lipschitz}: expected a positive number"
+            )
 
     @property
     def dimension(self) -> int:
@@ -105,19 +104,28 @@ def sco_phases(users: int, constants: Constants) -> int:
     return max(0, math.floor(math.log2(users / (8 * constants.kappa + 2))))
 
 
-def erm_weight(problem: Problem) -> float:
-    """lambda = G sqrt(d) / (R n sqrt(m)).  Source: Theorem 4.1."""
+def erm_weight(problem: Problem, diameter: float) -> float:
+    """lambda = G sqrt(d) / (R n sqrt(m)), R the ``diameter`` of the set that is searched.
+
+    Errors: InvalidParameter for a diameter that is not positive and finite.
+    Source: Ghazi et al. 2023, Theorem 4.1.
+    """
+    if not (math.isfinite(diameter) and diameter > 0):
+        raise InvalidParameter(
+            f"diameter = {diameter}: phases need a bounded domain (Theorems 4.1 and 5.1)"
+        )
     root = problem.users * math.sqrt(problem.items)
-    return problem.lipschitz * math.sqrt(problem.dimension) / (problem.radius * root)
+    return problem.lipschitz * math.sqrt(problem.dimension) / (diameter * root)
 
 
-def sco_weight(problem: Problem) -> float:
+def sco_weight(problem: Problem, diameter: float) -> float:
     """lambda = (G/R) (sqrt(d) / (n sqrt(m)) + 1 / sqrt(n m)); the second term is not printed.
 
     Without it the bound of Theorem 5.1 keeps a term R G / sqrt(d m) that does not fall with n.
+    Errors: as :func:`erm_weight`.
     """
-    sampled = 1 / math.sqrt(problem.users * problem.items)
-    return erm_weight(problem) + problem.lipschitz / problem.radius * sampled
+    first = erm_weight(problem, diameter)
+    return first + problem.lipschitz / diameter / math.sqrt(problem.users * problem.items)
 
 
 def sampling_distance(problem: Problem, beta: float) -> float:

@@ -21,12 +21,16 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Assuming, Compose, Node, NonPrivate
 from dpaudit.query import Array, Norm, Records
 from dpaudit.scope import Adjacency, Scope, Trust, Unit
-from mechanisms.stable_erm.calibration import Constants
+from mechanisms.stable_erm.calibration import Constants, Noise
 from mechanisms.stable_erm.problem import DeltaRule, Problem
 from mechanisms.stable_erm.solver import Minimiser
 from mechanisms.stable_erm.stable import Enumeration, Found, Search, Statistic, UserMean, nothing
 
 RELEASE = "release"
+EQUAL_ITEMS = (
+    "every user has equally many, m (Theorem 3.1): drop or repeat items, by a rule that no data "
+    "decide"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,7 @@ class StableQuery:
 
     ``unit``: Delta (or D), public, a number or (trials,), in the units of the vector.  With fewer
     than 4 kappa + 2 users, which is public, the score is 2 kappa + 1: nothing is released.
+    ``items``: how many every user has; None where the statistic does not say.
     Errors: InvalidParameter for a unit that is not positive and finite.
     Source: Ghazi et al. 2023, Observation 3.5.
     """
@@ -44,6 +49,7 @@ class StableQuery:
     unit: Array | float
     kappa: int
     users: int
+    items: int | None = None
     norm: Norm = field(default="l2", init=False)
 
     def __post_init__(self) -> None:
@@ -51,10 +57,17 @@ class StableQuery:
             raise InvalidParameter(f"unit = {self.unit}: expected a positive number")
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
-        """Score and vector of all records; deterministic."""
+        """Score and vector of all records; deterministic.
+
+        Errors: InvalidParameter for another number of items a user than was declared.
+        """
         if chosen is not None:
             raise InvalidParameter("a stable release takes no secret batch")
         users = user_array(records.values)
+        if self.items not in (None, users.shape[1]):
+            raise InvalidParameter(
+                f"records: {users.shape[1]} items a user, expected {self.items}: {EQUAL_ITEMS}"
+            )
         if len(users) < 4 * self.kappa + 2:
             return joined(nothing(self.statistic, users, self.kappa))
         return joined(self.search.find(self.statistic, users, self.unit, self.kappa))
@@ -76,6 +89,41 @@ class StableQuery:
         if size >= 4 * self.kappa + 2:
             self.search.check(size, self.kappa)
         return np.array(self.unit)
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceQuery(StableQuery):
+    """(kappa - score, number), for a test of its own and Laplace noise: shape (trials, 2).
+
+    ``farthest``: how many units apart two neighbours' numbers may be.
+    """
+
+    farthest: int = 1
+
+    def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
+        """The test passes where kappa - score + noise in -kappa..kappa is not negative."""
+        found = super().value(records, chosen)
+        found[:, 0] = self.kappa - found[:, 0]
+        return found
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        """How far the number moves; the score's is 1.  Errors: as :class:`StableQuery`."""
+        return np.asarray(super().sensitivity(adjacency, size) * self.farthest)
+
+
+def query_of(
+    constants: Constants,
+    statistic: Statistic,
+    search: Search,
+    unit: Array | float,
+    users: int,
+    items: int | None = None,
+) -> StableQuery:
+    """The query that the constants' leaf takes."""
+    kappa = constants.kappa
+    if constants.noise == Noise.LAPLACE:
+        return LaplaceQuery(statistic, search, unit, kappa, users, items, constants.farthest)
+    return StableQuery(statistic, search, unit, kappa, users, items)
 
 
 def user_array(values: Array) -> Array:
@@ -101,13 +149,14 @@ def check_scope(scope: Scope, place: str) -> None:
         raise InvalidParameter(f"{place} declares its noise for replace_one of a user: {scope}")
 
 
-def check_users(users: int, constants: Constants, place: str, factor: int = 4) -> None:
-    """Errors: InvalidParameter for fewer users than factor * kappa + 2."""
-    needed = factor * constants.kappa + 2
+def check_users(users: int, constants: Constants, place: str) -> None:
+    """Errors: InvalidParameter for fewer users than 4 kappa + 2."""
+    needed = constants.fewest_users
     if not hasattr(users, "__index__") or users < needed:
         raise InvalidParameter(
             f"{place}: {users} users are too few for kappa = {constants.kappa}: it needs at least "
-            f"{factor} kappa + 2 = {needed}"
+            f"4 kappa + 2 = {needed} (Algorithm 1), and Theorem 3.1 shows utility from 8 kappa + 2 "
+            f"= {8 * constants.kappa + 2}; use more users, or constants of a smaller kappa"
         )
 
 
@@ -124,8 +173,8 @@ class DeletionStableOutputPerturbation:
     """One stable release of ``statistic``: (trials, d), NaN where the outcome is bottom.
 
     ``unit``: Delta, fixed without the data; ``constants``: see
-    :mod:`mechanisms.stable_erm.calibration`; ``search`` must measure the stability that the
-    constants are for.
+    :mod:`mechanisms.stable_erm.calibration`, Laplace noise (d = 1) with ``noise="laplace"``;
+    ``search`` must measure the stability that the constants are for.
     Errors: InvalidParameter for fewer users than 4 kappa + 2, a search of another stability.
     Source: Ghazi et al. 2023, Algorithm 1, at level 4 kappa - |S|.
     """
@@ -148,7 +197,7 @@ class DeletionStableOutputPerturbation:
 
     def query(self) -> StableQuery:
         """Score and vector."""
-        return StableQuery(self.statistic, self.search, self.unit, self.constants.kappa, self.users)
+        return query_of(self.constants, self.statistic, self.search, self.unit, self.users)
 
     def run(self, curator: Curator) -> Array:
         """Run on a curator."""
@@ -198,8 +247,9 @@ class StronglyConvexOutputPerturbation:
         """Score and minimiser."""
         minimiser = Minimiser(self.problem.loss, self.problem.domain)
         statistic = minimiser if self.make is None else self.make(minimiser)
-        return StableQuery(
-            statistic, self.search, self.unit, self.constants.kappa, self.problem.users
+        items = self.problem.items if self.make is None else None
+        return query_of(
+            self.constants, statistic, self.search, self.unit, self.problem.users, items
         )
 
     def run(self, curator: Curator) -> Array:

@@ -235,9 +235,9 @@ class RidgeLogistic:
 
     def _user_gradients(self, points: Array, items: Array) -> Array:
         """(trials, subsets, users, d); sums over features and items in a fixed order."""
-        margins: Array = sum(  # type: ignore[assignment]
-            points[:, :, None, None, j] * items[None, None, :, :, j] for j in range(items.shape[-1])
-        )
+        margins = np.zeros((*points.shape[:2], *items.shape[:2]))
+        for j in range(items.shape[-1]):
+            margins += points[:, :, None, None, j] * items[None, None, :, :, j]
         weights = expit(margins)[..., None] * items[None, None]
         return np.asarray(weights.sum(axis=3) / items.shape[1])
 

@@ -32,16 +32,17 @@ from mechanisms.stable_erm import catalogue as stable
 from mechanisms.stable_erm.adversarial import Adversarial, Oracle
 from mechanisms.stable_erm.calibration import USERS, Constants
 from mechanisms.stable_erm.certificate import Certified, GradientCertificate
-from mechanisms.stable_erm.domains import Ball
-from mechanisms.stable_erm.phased import PhasedSCO
+from mechanisms.stable_erm.domains import Ball, Box
+from mechanisms.stable_erm.phased import PhasedERM, PhasedSCO
 from mechanisms.stable_erm.problem import DeltaRule, Problem
 from mechanisms.stable_erm.release import (
     DeletionStableOutputPerturbation,
     StronglyConvexOutputPerturbation,
 )
-from mechanisms.stable_erm.solver import Quadratic
+from mechanisms.stable_erm.solver import Absolute, Quadratic, RidgeLogistic
 
 TOY = Constants(Fraction(7, 5), 2, Fraction("4.907907"))
+TINY = Constants(2, 1, Fraction("2.991106"))  # (4, 1/5)
 SUITES = {v.mechanism: v for v in vars(audits).values() if isinstance(v, Suite)}
 MECHANISMS = {v.name: v for v in vars(stable).values() if isinstance(v, Mechanism)}
 
@@ -194,7 +195,7 @@ def test_hostile_users_move_nothing_too_far(name: str) -> None:
 
 def test_hostile_users_of_an_exact_search() -> None:
     """7 users, kappa = 1, certified quadratic loss, d = 2: on any replaced user."""
-    problem = Problem(Quadratic(), Ball(2.0), 7, 2, 2, 1.0, 1.0)
+    problem = Problem(Quadratic(), Ball(2.0), 7, 2, 2, 1.0)
     constants = Constants(2, 1, 3)
     search = Certified(GradientCertificate("c2c"))
     program = StronglyConvexOutputPerturbation(
@@ -207,6 +208,49 @@ def test_hostile_users_of_an_exact_search() -> None:
     pair = Neighbours(Records(data), Records(other), USERS.adjacency, "user 3 moves away")
     found = inspect_program(mechanism, Suite("toy", program, pair), trials=10, seed=1)
     assert [f for f in found.findings if f.status == "broken"] == []
+
+
+def flipped(users: int, items: int) -> Neighbours:
+    """Users with one feature and a label; the labels of the last are all flipped, then of two."""
+    first = np.ones((users, items, 2))
+    first[-1, :, -1] = 0.0
+    second = first.copy()
+    second[-2, :, -1] = 0.0
+    return Neighbours(Records(first), Records(second), USERS.adjacency, "all labels of one user")
+
+
+def apart(users: int, items: int) -> Neighbours:
+    """Users at 1, but for one at -1, then two."""
+    first = np.ones((users, items, 1))
+    first[-1] = -1.0
+    second = first.copy()
+    second[-2] = -1.0
+    return Neighbours(Records(first), Records(second), USERS.adjacency, "one user, at 1 or -1")
+
+
+LOGISTIC = Problem(RidgeLogistic(0.5, 1.0, 1e-6), Ball(1.0), 9, 2, 2, 1.0)
+SQUARE = Problem(Absolute(), Box(1.0, 1), 9, 2, 1, 1.0)
+ENUMERATED: dict[str, tuple[Any, Neighbours]] = {
+    "logistic": (
+        StronglyConvexOutputPerturbation(LOGISTIC, TINY, DeltaRule("c1", gamma=0.05)),
+        flipped(9, 2),
+    ),
+    # |theta - x| + 4 lambda / 2 theta^2: one phase around 0.
+    "absolute": (PhasedERM(SQUARE, TINY, 1, 0.25, DeltaRule("c1", gamma=0.02)), apart(9, 2)),
+}
+
+
+@pytest.mark.parametrize("name", ENUMERATED)
+def test_minimisers_are_attacked_on_enumerated_users(name: str) -> None:
+    """4,000 a side; users whose m items are alike: scores 1 and 2, where the test is steepest."""
+    program, pair = ENUMERATED[name]
+    claim = Claim(ApproxDP(4, Fraction(1, 5)), by="the exact profile")
+    mechanism = replace(toy(TINY, 9, claim), program=program)
+    result = certified(mechanism, Suite("toy", program, pair, trials=4_000), 4_000)
+    assert result.verdict == "certified_under_assumptions"
+    assert result.attacked is not None
+    assert [f for f in result.attacked.findings if f.status == "broken"] == []
+    assert 1.5 <= lower(result) <= 4
 
 
 def test_audits_take_programs_of_the_paper_only() -> None:

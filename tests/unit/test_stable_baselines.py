@@ -35,7 +35,7 @@ from tests.stable_for_tests import ABSOLUTE, run, users
 
 # --- baselines ------------------------------------------------------------------------------------
 
-LOGISTIC = Problem(RidgeLogistic(0.5, 1.0, 1e-9), Ball(1.0), 40, 5, 3, 1.0, 1.0)
+LOGISTIC = Problem(RidgeLogistic(0.5, 1.0, 1e-9), Ball(1.0), 40, 5, 3, 1.0)
 
 
 def test_output_perturbation_is_the_minimiser_and_noise() -> None:

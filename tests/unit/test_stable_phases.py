@@ -85,7 +85,7 @@ def _transcript(program: Any, data: Array) -> list[Array]:
 
 def test_without_noise_phases_approach_the_minimiser() -> None:
     """PhasedERM on a quadratic loss: the bias of phase i falls as lambda_i pulls to its point."""
-    problem = Problem(Quadratic(), Box(1.0, 1), 40, 10, 1, 2.0, 1.0)
+    problem = Problem(Quadratic(), Box(1.0, 1), 40, 10, 1, 2.0)
     data = users(40, 10) * 0.1 + 0.5
     program = PhasedERM(problem, QUIET, 4, 0.01, DeltaRule("quadratic", gamma=1.0), Certified(
         GradientCertificate("quadratic")))  # fmt: skip
@@ -96,7 +96,7 @@ def test_without_noise_phases_approach_the_minimiser() -> None:
 
 def test_a_bottom_leaves_the_point_where_it_was() -> None:
     """Four outliers of eight: every phase is bottom; the output is the start."""
-    problem = Problem(Quadratic(), Box(1.0, 1), 8, 1, 1, 1.0, 1.0)
+    problem = Problem(Quadratic(), Box(1.0, 1), 8, 1, 1, 1.0)
     data = np.zeros((8, 1, 1))
     data[:4] = 1e9
     wide = replace(problem, domain=Box(1e12, 1))
@@ -127,7 +127,7 @@ def test_no_phase_reads_no_user() -> None:
 
 def test_ideal_phases_are_phases_without_a_test() -> None:
     """M' of the proofs: no bottom, whatever the data."""
-    problem = Problem(Quadratic(), Box(1.0, 1), 8, 1, 1, 1.0, 1.0)
+    problem = Problem(Quadratic(), Box(1.0, 1), 8, 1, 1, 1.0)
     data = np.zeros((8, 1, 1))
     data[:4] = 1e9
     program = PhasedERM(problem, SMALL, 2, 1.0, DeltaRule("c1", gamma=1.0), Void())
@@ -139,8 +139,11 @@ def test_printed_phases_are_dominated_by_noise() -> None:
     """At the printed constants the first phase's noise is beyond the domain."""
     program: Any = stable.stable_phased_erm.program
     assert program.noise_dominated(program.problem.users)
+    assert stable.DOMINATED in stable.stable_phased_erm.setting.notes
+    assert stable.DOMINATED in stable.stable_phased_sco.setting.notes
     quiet = PhasedERM(ABSOLUTE, QUIET, 2, 1.0, LOOSE, Certified())
     assert not quiet.noise_dominated(60)
+    assert stable.warned(quiet, 60) == ()
 
 
 def test_schedules() -> None:
@@ -148,8 +151,8 @@ def test_schedules() -> None:
     assert erm_phases(10_000, 100) == 20
     assert (sco_phases(2 * 258, stable.PRINTED), sco_phases(257, stable.PRINTED)) == (1, 0)
     problem = replace(ABSOLUTE, users=100, items=25)
-    assert erm_weight(problem) == pytest.approx(math.sqrt(5) / 500)
-    assert sco_weight(problem) == pytest.approx(math.sqrt(5) / 500 + 1 / 50)
+    assert erm_weight(problem, 1.0) == pytest.approx(math.sqrt(5) / 500)
+    assert sco_weight(problem, 0.5) == pytest.approx(2 * (math.sqrt(5) / 500 + 1 / 50))
 
 
 def test_ten_phases_take_the_kappa_of_a_tenth() -> None:
@@ -164,7 +167,7 @@ def test_ten_phases_take_the_kappa_of_a_tenth() -> None:
 
 
 def localised(kind: Any, phases: Any, noise: Any = QUIET) -> Any:
-    problem = Problem(Quadratic(), Ball(1.0), 40, 10, 2, 2.0, 1.0)
+    problem = Problem(Quadratic(), Ball(1.0), 40, 10, 2, 2.0)
     search = Certified(GradientCertificate("quadratic"))
     rule = DeltaRule("quadratic", gamma=2.0)
     first = StronglyConvexOutputPerturbation(problem, noise, rule, search)
@@ -187,12 +190,29 @@ def test_localised_phases_stay_in_the_ball(kind: Any, phases: Any) -> None:
     assert isinstance(node.children[1].children[0], Repeat if phases is PhasedERM else Parallel)
 
 
-def test_a_first_bottom_leaves_the_whole_ball() -> None:
-    program, data = localised(StronglyConvexERM, PhasedERM, SMALL), users(40, 10, 2) * 0.2
+@pytest.mark.parametrize(
+    ("kind", "phases", "reach"),
+    [(StronglyConvexERM, PhasedERM, 1), (StronglyConvexSCO, PhasedSCO, 2)],
+)
+def test_a_first_bottom_leaves_the_whole_ball(kind: Any, phases: Any, reach: int) -> None:
+    """The phases then run on K, with lambda for R = min(diameter, 2 G/mu) in place of R', 2 R'."""
+    program, data = localised(kind, phases, SMALL), users(40, 10, 2) * 0.2
     program = replace(program, first=replace(program.first, search=_NEVER))
     done = run(program, data, 20)
     assert done.failed[:, 0].all()
     assert np.linalg.norm(done.output, axis=1).max() <= 1 + 1e-9
+    seen: list[Any] = []
+
+    def noted(minimiser: Any) -> Any:
+        seen.append(minimiser)
+        return minimiser
+
+    run(replace(program, phases=replace(program.phases, make=noted)), data, 3)
+    assert program.widest == 2.0
+    expected = 4 * program.phases.weight * reach * program.radius / 2.0
+    assert seen[0].pull.weight == pytest.approx(np.full(3, expected))
+    ball = seen[0].domain.project(np.array([[[5.0, 0.0]]] * 3))
+    assert ball == pytest.approx(np.array([[[1.0, 0.0]]] * 3))
 
 
 class _Never(Void):
@@ -207,9 +227,9 @@ _NEVER = _Never()
 
 
 def test_a_box_has_no_ball_inside() -> None:
-    problem = Problem(Quadratic(), Box(1.0, 2), 64, 10, 2, 2.0, 1.0)
+    problem = Problem(Quadratic(), Box(1.0, 2), 64, 10, 2, 2.0)
     first = StronglyConvexOutputPerturbation(problem, SMALL)
-    with pytest.raises(InvalidParameter, match="expected a Ball"):
+    with pytest.raises(InvalidParameter, match="expects a Ball"):
         StronglyConvexERM(first, PhasedERM(problem, SMALL, 1, 1.0), 1e-3)
 
 

@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from audits.broken import stable_erm, stable_erm_search
+from dpaudit.account import account
+from dpaudit.certify import Options, Order, certify
 from dpaudit.check import check
+from mechanisms.stable_erm.calibration import del_output_pert_paper
 from tests.planted_for_tests import CATCHES, planted_in, printed_table
 
 BENCH = planted_in(
@@ -46,6 +50,22 @@ def test_a_correct_twin_is_flagged_by_nothing(name: str, table: list[str]) -> No
 def test_slack_hides_a_root_of_two_from_the_claim_but_not_from_the_checks() -> None:
     """sigma / sqrt(2): exact epsilon .617 of a claim of 1; its noise is not the declared one."""
     assert BENCH.caught_by(BENCH.attacked("root_two")) == ["conformance"]
+
+
+def test_too_small_a_kappa_is_refuted_by_what_passes() -> None:
+    """B5 at (1, 1e-3), 40,000 a side: kappa is 8, not 18, and p(0) = .0045 tells all.
+
+    The profile has no finite epsilon there; at (1, 1e-6) its delta is the plan's 1.355e-4.
+    """
+    mechanism = stable_erm.stable_b5_seen
+    audit = replace(stable_erm.told(mechanism), trials=40_000)
+    order = Order(mechanism, audit, "project", {"a.py": "0" * 64})
+    result = certify([order], Options(seed=20_230_729))[0]
+    assert "refuted" in BENCH.caught_by(result)
+    assert result.verdict == "refuted"
+    assert del_output_pert_paper(1, stable_erm.SEEN).kappa == 18
+    found = account(stable_erm.stable_b5.declaration, stable_erm.stable_b5.scope).delta(1)
+    assert float(found.upper) == pytest.approx(1.355e-4, rel=1e-3)
 
 
 def test_the_table_holds_every_bug_of_the_plan() -> None:

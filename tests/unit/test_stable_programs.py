@@ -33,7 +33,7 @@ from mechanisms.stable_erm.calibration import (
     printed_constants,
 )
 from mechanisms.stable_erm.certificate import Certified, GradientCertificate, Void
-from mechanisms.stable_erm.domains import Ball
+from mechanisms.stable_erm.domains import Ball, Everywhere
 from mechanisms.stable_erm.phased import PhasedERM, PhasedSCO
 from mechanisms.stable_erm.problem import (
     DeltaRule,
@@ -147,19 +147,23 @@ def test_programs_are_made_from_a_budget() -> None:
     assert batches.constants == stable.SMALL
     assert batches.count == 6  # floor(log2(3000 / 26))
     assert build.phased_erm(problem, 1, Fraction(1, 10)).count == 15  # ceil(log2(30000))
+    assert ours.weight == pytest.approx(erm_weight(problem, problem.domain.diameter))
+    assert ours.rule.beta == pytest.approx(1 / (3_000 * 10) / 2)  # beta / T
 
 
 def test_strongly_convex_programs_are_made_from_a_budget() -> None:
-    """The ball is sigma (sqrt(d) + sqrt(2 ln(1/beta))), and lambda is made of its radius."""
-    problem = Problem(Quadratic(), Ball(1.0), 3_000, 10, 2, 2.0, 1.0)
+    """The ball is sigma (sqrt(d) + sqrt(2 ln(1/beta))); lambda is made for R', or 2 R' (SCO)."""
+    problem = Problem(Quadratic(), Ball(3.0), 3_000, 10, 2, 2.0)
     erm = build.strongly_convex_erm(problem, 1, Fraction(1, 10), count=2)
     sco = build.strongly_convex_sco(problem, 1, Fraction(1, 10))
     beta = 1 / (2 * 3_000**2 * 10)
     for program, more in ((erm, 0.0), (sco, sampling_distance(problem, beta))):
         expected = program.first.deviation * (math.sqrt(2) + math.sqrt(2 * math.log(1 / beta)))
         assert program.radius == pytest.approx(expected + more)
-    assert erm.phases.weight == pytest.approx(erm_weight(problem) / erm.radius)
-    assert sco.phases.weight == pytest.approx(sco_weight(problem) / sco.radius)
+    assert erm.phases.weight == pytest.approx(erm_weight(problem, erm.radius))
+    assert sco.phases.weight == pytest.approx(sco_weight(problem, 2 * sco.radius))
+    assert [p.rule.beta for p in (erm.first, sco.first)] == [beta, beta]
+    assert (erm.phases.rule.beta, sco.phases.rule.beta) == (beta / 2, beta / sco.phases.count)
     assert erm.phases.count == 2
     assert erm.first.constants == sco.first.constants == sco.phases.constants
     leaf = erm.phases.constants.leaf("phase")
@@ -225,6 +229,7 @@ def test_constants_outside_their_domain(bar: Any, kappa: Any, noise: Any) -> Non
         (lambda: StronglyConvexOutputPerturbation(ABSOLUTE, SMALL), "modulus 0"),
         (lambda: PhasedERM(ABSOLUTE, SMALL, -1, 1.0), "whole number of phases"),
         (lambda: PhasedERM(ABSOLUTE, SMALL, 1, math.inf), "weight = inf"),
+        (lambda: erm_weight(ABSOLUTE, Everywhere().diameter), "need a bounded domain"),
         (lambda: DeltaRule("loose"), "expected one of line3"),
         (lambda: DeltaRule("paper", gamma=1.0), "expected one of c1"),
         (lambda: DeltaRule("c1", gamma=math.nan), "DeltaRule.gamma = nan"),

@@ -79,22 +79,31 @@ def test_copies_of_an_outlier_are_counted(copies: int) -> None:
             assert vector[0] == 0
 
 
-def test_the_adversary_has_the_score_and_vector_of_its_closed_form() -> None:
-    """All scores at kappa = 1, 2: enumeration and oracle agree, and the two data sets are apart."""
-    for kappa, count in ((1, 8), (2, 12)):
-        for score, other in itertools.product(range(2 * kappa + 1), repeat=2):
-            if abs(score - other) > 1 or score + other + 1 > count:
-                continue
-            function = Adversarial(score, other, 0.5)
-            pair = [function.records(count, version).values for version in (0, 1)]
-            exact = [Enumeration().find(function, data, 0.5, kappa) for data in pair]
-            closed = [Oracle(score, other).find(function, data, 0.5, kappa) for data in pair]
-            for a, b in zip(exact, closed, strict=True):
-                assert (a.scores == b.scores).all()
-                assert (a.vectors == b.vectors).all()
-            assert [a.scores[0] for a in exact] == [score, other]
+@pytest.mark.parametrize("stability", ["path", "diameter"])
+@pytest.mark.parametrize(("kappa", "count"), [(1, 6), (1, 8), (2, 10), (2, 12)])
+def test_the_adversary_has_the_score_and_vector_of_its_closed_form(
+    stability: str, kappa: int, count: int
+) -> None:
+    """All scores, 2 kappa + 1 (never stable) included: enumeration and oracle agree.
+
+    The two vectors are as far apart as any accountant has to take them to be.
+    """
+    for score, other in itertools.product(range(2 * kappa + 2), repeat=2):
+        if abs(score - other) > 1 or score + other + 1 > count:
+            continue
+        function = Adversarial(score, other, 0.5, stability)
+        pair = [function.records(count, version).values for version in (0, 1)]
+        exact = [Enumeration(stability).find(function, data, 0.5, kappa) for data in pair]
+        oracle = Oracle(score, other, stability)
+        oracle.check(count, kappa)
+        closed = [oracle.find(function, data, 0.5, kappa) for data in pair]
+        for a, b in zip(exact, closed, strict=True):
+            assert (a.scores == b.scores).all()
+            assert (a.vectors == b.vectors).all()
+        assert [a.scores[0] for a in exact] == [score, other]
+        if max(score, other) <= 2 * kappa:
             distance = abs(exact[0].vectors - exact[1].vectors).item()
-            assert distance == (score + other + 2) * 0.5
+            assert distance == (score + other + 2 if stability == "path" else 2) * 0.5
 
 
 def test_one_user_moves_the_score_by_one_and_the_vector_by_the_path() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from math import comb
 from typing import Any
@@ -59,8 +60,7 @@ def _coupled(node: Any) -> Losses:
         raise Unsupported(f"{n} flips of {rate}: no profile")
     branches: list[tuple[Any, Any, Pair]] = []
     above = ONE
-    for k in range(int(n) + 1):
-        tail = _rounded_tail(int(n), rate, k + 1)
+    for k, tail in enumerate(_rounded_tails(int(n), rate)):
         if above != tail:
             branches.append((above - tail, above - tail, _moved(node, k)))
         above = tail
@@ -76,11 +76,16 @@ def _moved(node: Any, flips: int) -> Normal:
     return Normal((node.always + flips) / node.noise_multiplier)
 
 
-def _rounded_tail(n: int, rate: Fraction, least: int) -> Fraction:
-    """P(B >= least) for a binomial, up to a multiple of 10^-40: one minus the masses below."""
-    hit, whole = rate.numerator, rate.denominator
-    below = sum(comb(n, j) * hit**j * (whole - hit) ** (n - j) for j in range(least))
-    return Fraction(-((below - whole**n) * PLACES // whole**n), PLACES)
+def _rounded_tails(n: int, rate: Fraction) -> Iterator[Fraction]:
+    """P(B > k) for k = 0, ..., n of a binomial, up to multiples of 10^-40.
+
+    One minus the masses up to k, in whole numbers: binom(n, j) hit^j miss^(n - j) of whole^n.
+    """
+    hit, miss, whole = rate.numerator, rate.denominator - rate.numerator, rate.denominator**n
+    missed, left = miss**n, whole
+    for k in range(n + 1):
+        left -= comb(n, k) * hit**k * (missed // miss**k if miss else int(k == n))
+        yield Fraction(-(-left * PLACES // whole), PLACES)
 
 
 def _farthest(node: Any) -> Any:
