@@ -9,6 +9,7 @@ With x = exp(epsilon) and (u)+ = max(0, u):
     Spliced             of ``above`` for x >= 1, of ``below`` for x < 1
     Largest             the largest
     Product of Atoms    sum of (p - x q)+ over its outcomes, where they are at most ``OUTCOMES``
+    Product with branches: see profile_mixtures
     Branched, Scored, Thresholded: see profile_branches
 """
 
@@ -32,6 +33,7 @@ from dpaudit.arithmetic import (
 )
 from dpaudit.check.profile_branches import branched, scored, thresholded
 from dpaudit.check.profile_cells import Ball, NotConfirmed, ball
+from dpaudit.check.profile_mixtures import delta_of_cases, has_cases
 from dpaudit.pairs import (
     Atoms,
     Branched,
@@ -66,7 +68,9 @@ def parts(pair: Pair) -> tuple[Pair, ...]:
 
 def is_form(pair: Pair) -> bool:
     """Whether a pair's own form is closed, whatever is inside."""
-    return type(pair) in _CLOSED and (not isinstance(pair, Product) or _has_few_outcomes(pair))
+    if isinstance(pair, Product):
+        return _has_few_outcomes(pair) or has_cases(pair)
+    return type(pair) in _CLOSED
 
 
 def _has_few_outcomes(pair: Product) -> bool:
@@ -136,6 +140,8 @@ def _atoms(pair: Atoms, x: Ball, more: Forms) -> Ball:
 
 def _product(pair: Product, x: Ball, more: Forms) -> Ball:
     """One draw after another; outcomes met equally often are one outcome."""
+    if has_cases(pair):
+        return delta_of_cases(pair, x)
     if not _has_few_outcomes(pair):
         raise NotConfirmed("Product")
     found = [(ball(1), ball(1))]

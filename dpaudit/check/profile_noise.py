@@ -1,18 +1,20 @@
 """Normal and Laplace noise on a grid of losses, mixed with a rate or not.
 
 The masses a and b of a cell are integrals of positive functions, so that nothing cancels: for
-Laplace noise they have a closed form; for normal noise the 8-point Gauss-Legendre rule serves
-cells that are narrow (its remainder is below one rounding); all other cells are done in Arb.
+Laplace noise they have a closed form; for normal noise Gauss-Legendre rules serve cells that are
+not too wide, part by part (the remainder is far below the roundings counted); all other cells are
+done in Arb.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpaudit.check.profile_atoms import with_atoms
 from dpaudit.check.profile_cells import (
@@ -33,9 +35,13 @@ from dpaudit.check.profile_cells import (
 )
 from dpaudit.pairs import LaplaceShift, Normal, Pair
 
-NARROW, VERY_NARROW, FARTHEST = 0.02, 0.003, 37.0
+Integers = NDArray[np.int64]
+# Points of a rule, and the widths in units of the noise up to which it serves, |z| <= FARTHEST.
+WIDEST = 0.25
+RULES = ((4, 0.003), (8, 0.02), (16, WIDEST))
+MOST_PARTS, FARTHEST, LARGEST_WIDTH = 32, 37.0, 0.1
 LARGEST_RATIO = 64.0
-CHUNK = 2**12
+CHUNK = 2**19
 
 
 @dataclass(frozen=True)
@@ -80,26 +86,46 @@ def _normal(pair: Normal, tail: float) -> Base:
         farthest = np.abs(u / m + m / 2) + d / m
         error = UNIT * (128 + 16 * farthest * farthest + 8 * np.abs(u))
         error += (2 + 2 * farthest / m) * moved
-        wide = (d > NARROW * m) | (farthest > FARTHEST) | (d > 5 * NARROW)
+        wide = (farthest > FARTHEST) | (d > LARGEST_WIDTH) | (d > MOST_PARTS * WIDEST * m)
         up, down = np.zeros(len(u)), np.zeros(len(u))
-        for k in range(0, len(u), CHUNK):
-            part = slice(k, k + CHUNK)
-            up[part], down[part] = _quadrature(u[part], d[part], m)
+        for rule, part in _by_rule(np.where(wide, np.nan, d / m)):
+            up[part], down[part] = _quadrature(u[part], d[part], m, rule)
         return up, down, np.where(wide, np.inf, error)
 
     reach = math.sqrt(-2 * math.log(tail)) if tail > 0 else math.inf
     return Base(between, inside, (-m * (reach + m / 2), m * (reach + m / 2)))
 
 
-def _quadrature(u: Floats, d: Floats, m: float) -> tuple[Floats, Floats]:
+def _by_rule(widths: Floats) -> Iterator[tuple[tuple[int, int], Integers]]:
+    """Cells by what their integrals take: points of the rule, and into how many parts they go."""
+    below = -math.inf
+    for points, widest in RULES:
+        yield from _chunks(points, 1, np.flatnonzero((widths > below) & (widths <= widest)))
+        below = widest
+    several = np.ceil(widths / WIDEST)
+    for parts in np.unique(several[several > 1]):
+        yield from _chunks(points, int(parts), np.flatnonzero(several == parts))
+
+
+def _chunks(points: int, parts: int, cells: Integers) -> Iterator[tuple[tuple[int, int], Integers]]:
+    size = max(CHUNK // (points * parts), 1)
+    for k in range(0, len(cells), size):
+        yield (points, parts), cells[k : k + size]
+
+
+def _quadrature(u: Floats, d: Floats, m: float, rule: tuple[int, int]) -> tuple[Floats, Floats]:
     """Integrals of e^v - e^u and of e^(u + d) - e^v over [u, u + d] of loss v, dQ(v).
 
-    With z the normal noise and w the width of a cell in z, the relative remainder of the n-point
-    rule is below (n!)^4 / (2n + 1) / (2n)!^2 w^(2n - 1) exp(R |z|) / R^(2n) for every R up to 1.
+    With z the normal noise and w the width of a part in z, the relative remainder of the n-point
+    rule is below (n!)^4 / (2n + 1) / (2n)!^2 times 2 (w + R) w^(2n - 1) / R^(2n) times
+    exp((R + w) |z| + R^2 / 2 + w^2 + m (R + w) + 2 d), for every R > 0: the largest value on a
+    disc of that radius, over the part's own integral.  It is far below the roundings counted.
     """
+    points, parts = rule
     width = d / m
-    t, weights = np.polynomial.legendre.leggauss(4 if np.max(width) <= VERY_NARROW else 8)
-    t, weights = (t + 1) / 2, weights / 2
+    t, weights = np.polynomial.legendre.leggauss(points)
+    t = ((np.arange(parts)[:, None] + (t + 1) / 2) / parts).ravel()
+    weights = np.tile(weights / (2 * parts), parts)
     at = (u / m + m / 2)[:, None] + width[:, None] * t
     density = np.exp(u[:, None] - at * at / 2) * weights
     scale = width / math.sqrt(2 * math.pi)

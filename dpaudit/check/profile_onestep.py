@@ -10,10 +10,20 @@ from typing import Any
 import numpy as np
 
 from dpaudit.check.profile_atoms import OUTCOMES, mixed_atoms
-from dpaudit.check.profile_cells import BITS, UNIT, Cells, Grid, NotConfirmed, ball
+from dpaudit.check.profile_cells import (
+    BITS,
+    MOST_NODES,
+    UNIT,
+    Cells,
+    Grid,
+    NotConfirmed,
+    ball,
+    up,
+)
 from dpaudit.check.profile_noise import BASES, mixed_noise
 from dpaudit.pairs import (
     Atoms,
+    Branched,
     DiscreteNormal,
     LaplaceShift,
     Mixed,
@@ -41,6 +51,8 @@ def is_known(pair: Pair) -> bool:
         return is_known(pair.base)
     if isinstance(pair, Mixed):
         return type(pair.base) in BASES or type(pair.base) in OUTCOMES
+    if isinstance(pair, Branched):
+        return all(p == q and is_known(base) for p, q, base in pair.branches)
     if isinstance(pair, Spliced):
         return is_known(pair.above) and _mirrored(pair)
     return type(pair) in _MAKERS
@@ -86,6 +98,45 @@ def _spliced(pair: Spliced, grid: Grid) -> Cells:
     )
 
 
+def _branched(pair: Branched, grid: Grid) -> Cells:
+    """Cells of branches as likely under P as under Q, so that none moves its base's losses."""
+    if not is_known(pair):
+        raise NotConfirmed("Branched")
+    known = [(ball(p), base) for p, _, base in pair.branches if p != 0]
+    parts = [(up(p), cells(base, grid)) for p, base in known]
+    first = min(part.first for _, part in parts)
+    length = max(part.first + len(part.a) for _, part in parts) - first
+    if not length < MOST_NODES:
+        raise NotConfirmed("too many cells")
+    a, b, on = np.zeros(length), np.zeros(length), np.zeros(length + 1)
+    for weight, part in parts:
+        inside = slice(part.first - first, part.first - first + len(part.a))
+        a[inside] += weight * part.a
+        b[inside] += weight * part.b
+        on[inside.start : inside.stop + 1] += weight * part.on
+    # What is outside of one branch's cells may lie at either end of all.
+    below, above, infinite = (_weighted(parts, kind) for kind in ("below", "above", "infinite"))
+    outside = below[0] + above[0], below[1] + above[1]
+    return Cells(
+        first,
+        a,
+        b,
+        on,
+        outside,
+        outside,
+        max(part.relative for _, part in parts) + UNIT * (8 + len(parts)),
+        max(part.shift for _, part in parts),
+        infinite,
+    )
+
+
+def _weighted(parts: list[tuple[float, Cells]], kind: str) -> tuple[float, float]:
+    """(P, Q) masses of one kind over all branches, rounded up."""
+    sums = (math.fsum(weight * getattr(part, kind)[k] for weight, part in parts) for k in (0, 1))
+    p, q = (value * (1 + 8 * UNIT) for value in sums)
+    return p, q
+
+
 def _mirrored(pair: Spliced) -> bool:
     above, below = pair.above, pair.below
     return isinstance(above, Mixed) and Mixed(above.base.swapped, above.rate).swapped == below
@@ -95,6 +146,7 @@ _MAKERS: dict[type[Pair], Callable[[Any, Grid], Cells]] = {
     Normal: _mixed,
     LaplaceShift: _mixed,
     Mixed: _mixed,
+    Branched: _branched,
     Atoms: _mixed,
     DiscreteNormal: _mixed,
     Swapped: _swapped,

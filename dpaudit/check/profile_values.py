@@ -23,6 +23,7 @@ import numpy as np
 from dpaudit.arithmetic import Number
 from dpaudit.check.profile_cells import UNIT, Ball, Floats, Grid, NotConfirmed, ball, up
 from dpaudit.check.profile_closed import delta_by, is_form, parts
+from dpaudit.check.profile_mixtures import has_cases
 from dpaudit.check.profile_nodes import ROUNDING, Nodes, convex
 from dpaudit.pairs import Concentrated, Pair, Renyi, Symmetric, Thresholded
 
@@ -33,7 +34,7 @@ LARGEST = 400.0
 
 def has_values(pair: Pair) -> bool:
     """Whether bounds at single points are known, at a cost that allows thousands of them."""
-    if isinstance(pair, Thresholded):
+    if isinstance(pair, Thresholded) or has_cases(pair):
         return False
     return type(pair) in _BOUNDS or (is_form(pair) and all(map(has_values, parts(pair))))
 
@@ -89,7 +90,7 @@ def _outward(kink: Ball) -> float:
 
 def _end(pair: Pair, grid: Grid, side: int) -> int:
     """The node from which delta (or its excess over 1 - x) is below the grid's tail."""
-    reach = 1.0
+    reach = min(4 * grid.h, 1.0)
     while True:
         x = ball(Fraction(side) * Fraction(reach)).exp()
         excess = delta_by(pair, x, _BOUNDS) - (ball(0) if side > 0 else 1 - x)

@@ -9,6 +9,7 @@ delta(x) of the pair (P, Q) at x = exp(epsilon), epsilon of either sign:
 * Spliced(above, below): of ``above`` for x >= 1, of ``below`` for x < 1
 * Largest: the largest
 * Product of Atoms with few outcomes in all: see :mod:`dpaudit.curves.enumerated`
+* Product with branches, of one Laplace pair at most: see :mod:`dpaudit.curves.mixtures`
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 from dpaudit.arithmetic import enclose, lower_fraction, upper_fraction
 from dpaudit.curves.enumerated import is_enumerable, outcomes_of
 from dpaudit.curves.interval import Interval, rounded_down, rounded_up
+from dpaudit.curves.mixtures import is_mixture, mixture_delta
 from dpaudit.pairs import (
     Atoms,
     LaplaceShift,
@@ -59,7 +61,7 @@ def _form(kind: type[Pair]) -> Callable[[Any], Any]:
 def has_form(pair: Pair) -> bool:
     """Whether the pair's profile is known in closed form."""
     if isinstance(pair, Product):
-        return is_enumerable(pair)
+        return is_enumerable(pair) or is_mixture(pair)
     return type(pair) in _FORMS and all(map(has_form, _inner(pair)))
 
 
@@ -108,6 +110,8 @@ def _total(outcomes: list[tuple[Ball, Ball]], x: Ball) -> Ball:
 
 @_form(Product)
 def _product(pair: Product, x: Ball) -> Ball:
+    if is_mixture(pair):
+        return mixture_delta(pair, x, _number)
     return _total(_outcomes(pair, _bits()), x)
 
 
