@@ -43,6 +43,9 @@ certify-all: $(READY)  ## certify every mechanism of the catalogue into OUT (rep
 experiments: $(READY)  ## the utility experiments, tables and plots into docs/utility (20 minutes of one core; resumes)
 	$(BIN)/dpaudit experiment --all --jobs $(WORKERS) --out docs/utility $(ARGS)
 
+# Commands in processes of their own would compile every module anew.
+test quality: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)
 	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "$(SELECTED)" $(ARGS)

@@ -1,6 +1,11 @@
-"""How the deletion sensitivity of a mean falls with users and items, and what blocks do to it."""
+"""How deletion sensitivity falls with users and items, and what blocks do to it.
+
+Of a mean, on normal items; of ridge logistic regression, on the RAND rows given to users at random.
+"""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -19,19 +24,25 @@ from dpaudit.experiment.model import (
     Values,
 )
 from dpaudit.query import Array, Records
+from mechanisms import randhie
 from mechanisms.stable_erm.bounds import Size as Counts
 from mechanisms.stable_erm.bounds import gradient_radius
 from mechanisms.stable_erm.calibration import USERS
 from mechanisms.stable_erm.catalogue import CALIBRATED
 from mechanisms.stable_erm.certificate import unit_of_radius
+from mechanisms.stable_erm.domains import Ball
 from mechanisms.stable_erm.polynomial import GridMean, WindowMeanScore
 from mechanisms.stable_erm.release import DeletionStableOutputPerturbation
+from mechanisms.stable_erm.solver import Minimiser, RidgeLogistic
+from mechanisms.stable_erm.stable import local_deletion_sensitivity
 
 SOURCE = "Ghazi et al. 2023, Theorem 3.6 and Corollary 3.7"
 FEW, MANY = 1_000, 4_000
 ITEMS = (4, 16, 64, 256)
 COUNTS = (50, 200, 800, 3200)
 BLOCK_USERS, BLOCK_ITEMS = 600, 64
+ROW_USERS, ROW_ITEMS, ROW_DRAWS = 8, (10, 40, 160), 20
+LOGISTIC = Minimiser(RidgeLogistic(0.5, math.sqrt(10), 1e-4), Ball(2.0))
 
 
 def cells(size: Size) -> list[Cell]:
@@ -43,7 +54,8 @@ def cells(size: Size) -> list[Cell]:
         Cell.of(kind=kind, users=BLOCK_USERS, items=BLOCK_ITEMS, draws=draws)
         for kind in ("random", "block")
     ]
-    return [*items, *counts, *runs]
+    rows = [Cell.of(kind="rows", users=ROW_USERS, items=m, draws=ROW_DRAWS) for m in ROW_ITEMS]
+    return [*items, *counts, *rows, *runs]
 
 
 def run(cell: Cell, rng: np.random.Generator) -> Values:
@@ -51,12 +63,25 @@ def run(cell: Cell, rng: np.random.Generator) -> Values:
     users, items = cell.count("users"), cell.count("items")
     if cell.text("kind") in ("random", "block"):
         return {"bottoms": _bottoms(cell.text("kind"), users, items, cell.count("draws"), rng)}
+    if cell.text("kind") == "rows":
+        return {"quantile": _of_rows(users, items, cell.count("draws"), rng)}
     population = rng.standard_normal(users * items)
     steps = []
     for _ in range(cell.count("draws")):
         means = rng.permutation(population).reshape(users, items).mean(axis=1)
         steps.append(float(np.abs(means[-1] - means.mean()) / (users - 1)))
     return {"quantile": float(np.quantile(steps, 0.95))}
+
+
+def _of_rows(users: int, items: int, draws: int, rng: np.random.Generator) -> float:
+    """The median over allocations of the largest step of ridge logistic regression."""
+    rows = randhie.load(target="any_visit", clients=1).train
+    steps = []
+    for _ in range(draws):
+        chosen = rng.choice(len(rows), size=users * items, replace=False)
+        given = rows[chosen].reshape(users, items, -1)
+        steps.append(float(local_deletion_sensitivity(LOGISTIC, given)[0]))
+    return float(np.median(steps))
 
 
 def _bottoms(kind: str, users: int, items: int, trials: int, rng: np.random.Generator) -> float:
@@ -79,10 +104,13 @@ def read(results: Results) -> Findings:
     counts = [results.one(kind="users", users=n).number("quantile") for n in COUNTS]
     in_items = fit_power_law(ITEMS, items).slope
     in_users = fit_power_law([n - 1 for n in COUNTS], counts).slope
+    rows = [results.one(kind="rows", items=m).number("quantile") for m in ROW_ITEMS]
+    in_rows = fit_power_law(ROW_ITEMS, rows).slope
     shares = {kind: results.one(kind=kind).number("bottoms") for kind in ("random", "block")}
     checks = (
         Check("slope in items a user", in_items, -0.55, -0.45, source="acceptance 1"),
         Check("slope in users", in_users, -1.05, -0.95, source="acceptance 1"),
+        Check("slope in rows a user", in_rows, -0.6, -0.4, source="acceptance 1, RAND rows"),
         Check(
             "bottoms on items given at random", shares["random"], upper=1e-3, source="acceptance 3"
         ),
@@ -94,22 +122,25 @@ def read(results: Results) -> Findings:
             source="acceptance 3",
         ),
     )
-    rows = [
+    listed = [
         *(("items a user", m, q) for m, q in zip(ITEMS, items, strict=True)),
         *(("users", n, q) for n, q in zip(COUNTS, counts, strict=True)),
+        *(("rows a user, logistic", m, q) for m, q in zip(ROW_ITEMS, rows, strict=True)),
     ]
     panels = (
         Panel(
-            "Deletion sensitivity of a mean, 95% quantile",
+            "Deletion sensitivity: of a mean, 95% quantile; of ridge logistic regression, median",
             "items a user, or users",
             "largest step",
             (
                 Series(f"items ({in_items:.3f})", tuple(map(float, ITEMS)), tuple(items)),
                 Series(f"users ({in_users:.3f})", tuple(map(float, COUNTS)), tuple(counts)),
+                Series(f"RAND rows ({in_rows:.3f})", tuple(map(float, ROW_ITEMS)), tuple(rows)),
             ),
         ),
     )
-    table = Table("Deletion sensitivity", ("varied", "number", "95% quantile"), tuple(rows))
+    head = ("varied", "number", "95% quantile (rows: median)")
+    table = Table("Deletion sensitivity", head, tuple(listed))
     notes = ("users whose items are alike count as one item each: the units for m items are too "
              "small for them, and nothing is released",)  # fmt: skip
     return Findings((table,), checks, panels, notes)
@@ -117,7 +148,7 @@ def read(results: Results) -> Findings:
 
 stable_sensitivity = Experiment(
     name="stable_sensitivity",
-    title="Deletion sensitivity of a mean against users and items, and the share of bottoms",
+    title="Deletion sensitivity against users and items, and the share of bottoms",
     source=SOURCE,
     cells=cells,
     run=run,

@@ -1,0 +1,1 @@
+"""Experiments on user-level stochastic convex optimisation (Lowy, Liu, Asi 2024)."""

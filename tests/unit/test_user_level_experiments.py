@@ -1,0 +1,302 @@
+"""The user-level experiments: data, programs and readings, each against an independent value."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpaudit.experiment.model import Cell, Experiment, Result, Results, Size, Status
+from experiments.user_level import costs, data, noise, outliers, problem, risk, smoothing, stability
+from mechanisms.losses import LeastSquares, Logistic
+from mechanisms.srgd.problem import BoundedLogistic
+from mechanisms.user_level.baselines import regularity
+from mechanisms.user_level.points import counts_within
+from mechanisms.user_level.problem import Problem, SquaredDistance
+from mechanisms.user_level.sgd import one_pass_sgd
+
+ALL = (
+    risk.user_level_risk,
+    noise.user_level_noise,
+    outliers.user_level_outliers,
+    stability.user_level_stability,
+    smoothing.user_level_smoothing,
+    costs.user_level_costs,
+    data.user_level_data,
+)
+RNG = np.random.default_rng
+
+
+def results(*rows: tuple[dict[str, Any], dict[str, Any]]) -> Results:
+    return Results(tuple(Result(Cell.of(**cell), values) for cell, values in rows))
+
+
+@pytest.mark.parametrize("experiment", ALL, ids=lambda e: e.name)
+def test_grids_are_distinct_and_small_ones_are_smaller(experiment: Experiment) -> None:
+    small, full = (list(experiment.cells(size)) for size in (Size.QUICK, Size.FULL))
+    assert len({cell.name for cell in full}) == len(full) >= len(small) > 0
+
+
+# --- the problem ----------------------------------------------------------------------------------
+
+
+def test_items_are_signs_with_the_stated_mean() -> None:
+    found = problem.sample(400, 50, RNG(0))
+    assert np.allclose(np.linalg.norm(found, axis=2), 1)
+    error = 5 * math.sqrt((1 - 0.09) / 5 / found[..., 0].size)
+    assert np.abs(found.mean(axis=(0, 1)) - problem.MEAN).max() < error  # five deviations
+
+
+def test_excess_is_the_difference_of_the_risks() -> None:
+    points = RNG(1).uniform(-0.4, 0.4, size=(3, 5))
+    corners = np.stack(np.meshgrid(*[[-1, 1]] * 5), axis=-1).reshape(-1, 5)
+    chances = np.prod((1 + 0.3 * corners) / 2, axis=1)
+    items = corners / math.sqrt(5)
+
+    def loss(x: np.ndarray) -> float:
+        return float(chances @ np.square(x - items).sum(axis=1) / 2)
+
+    expected = [loss(x) - loss(problem.MEAN) for x in points]
+    assert problem.excess(points) == pytest.approx(expected)
+
+
+def test_the_bounded_distance_is_as_regular_as_it_says() -> None:
+    loss = problem.BoundedDistance(5, 4.0)
+    points = RNG(2).normal(size=(50, 5))
+    points *= 4 / np.linalg.norm(points, axis=1, keepdims=True)
+    records = 100 * RNG(3).normal(size=(30, 5))
+    lipschitz, smoothness = regularity(loss)
+    assert np.linalg.norm(loss.gradients(points, records), axis=2).max() <= lipschitz + 1e-12
+    near = loss.gradients(points + 1e-3, records) - loss.gradients(points, records)
+    assert np.linalg.norm(near, axis=2).max() <= smoothness * 1e-3 * math.sqrt(5) * (1 + 1e-9)
+    paired = loss.gradients(points[:30], records[:, None, :])
+    assert paired[:, 0] == pytest.approx(loss.gradients(points[:30], records)[range(30), range(30)])
+
+
+def test_a_run_without_noise_is_the_groups_mean() -> None:
+    program = problem.algorithm_1(1600, 2)
+    users = problem.sample(1600, 2, RNG(4))
+    (phase,) = program.phases
+    x = np.zeros((800, 5))
+    total = np.zeros_like(x)
+    for t in range(2):  # one user a group, of two items; no point leaves the ball
+        x = x - phase.step * (x - users[:800, t])
+        total += x
+    assert problem.without_noise(program, users) == pytest.approx((total / 2).mean(axis=0)[None])
+
+
+# --- the passes -----------------------------------------------------------------------------------
+
+LOSSES = [Logistic(), Logistic(l2=0.1), LeastSquares(), BoundedLogistic(norm=1.0)]
+
+
+def labelled(groups: int, steps: int, scale: float) -> np.ndarray:
+    found = scale * RNG(13).normal(size=(groups, steps, 6))
+    found[..., 5] = found[..., 5] > 0
+    return found
+
+
+def by_hand(on: Problem, start: np.ndarray, users: np.ndarray, step: float) -> np.ndarray:
+    """One group's pass by the loss's own gradients, clipped and projected row by row."""
+    x, total = start, np.zeros(5)
+    for row in users.reshape(-1, 6):
+        slope = on.loss.gradients(x[None], row[None])[0, 0]
+        slope = slope if np.isfinite(slope).all() else np.zeros(5)
+        x = x - step * slope * np.minimum(1, on.lipschitz / (np.linalg.norm(slope) + 1e-300))
+        x = x * np.minimum(1, on.radius / np.linalg.norm(x))
+        total = total + x - start
+    return total / users[..., 0].size
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.parametrize(("radius", "lipschitz", "scale"), [(9, 9, 1), (0.3, 0.5, 2), (0.5, 9, 1)])
+def test_passes_are_those_by_hand(loss: Any, radius: float, lipschitz: float, scale: float) -> None:
+    on, users = Problem(loss, 6, 7, 5, radius, lipschitz), labelled(6, 7, scale)
+    users[1, 2], users[3, 4, 0], users[5] = np.nan, np.inf, users[4]
+    starts = on.project(RNG(14).normal(size=(2, 5)))
+    with np.errstate(all="ignore"):
+        found = one_pass_sgd(on, starts, users, 6, 0.1)
+        for k, start in enumerate(starts):
+            for group in range(6):
+                expected = by_hand(on, start, users[group], 0.1)
+                assert found[k, group] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_a_group_depends_on_no_other_bit_by_bit(loss: Any) -> None:
+    """Not on how many groups differ, nor on whether some of them are clipped or projected."""
+    on, users = Problem(loss, 8, 9, 5, 0.5, 0.8), labelled(8, 9, 0.7)
+    start = np.full((1, 5), 0.2)
+    (first,) = one_pass_sgd(on, start, users, 8, 0.3)[:, 0]
+    for others in (users[:1], users[1:2], 5 * users[2:3], 0 * users[:1]):
+        changed = np.concatenate([users[:1], np.repeat(others, 7, axis=0)])
+        assert (one_pass_sgd(on, start, changed, 8, 0.3)[0, 0] == first).all()
+
+
+def test_counts_by_a_core_are_those_of_all_pairs() -> None:
+    rng = RNG(15)
+    for trial in range(200):
+        points = rng.choice([0.1, 0.4, 1.0]) * rng.normal(size=(1, 30, 2))
+        points[0, :10] = np.round(points[0, :10] * 4) / 4 + (trial % 3) * 2
+        points[0, trial % 30, 0] = (np.nan, np.inf, 1e300, 0.0)[trial % 4]
+        with np.errstate(all="ignore"):
+            apart = points[0][:, None] - points[0]
+            found = counts_within(points, 1.0, (1.0, 2.0))
+            squares = np.square(apart[..., 0]) + np.square(apart[..., 1])
+        for radius, counts in zip((1.0, 2.0), found, strict=True):
+            assert (counts[0] == (squares <= radius**2).sum(axis=1)).all()
+
+
+# --- readings -------------------------------------------------------------------------------------
+
+
+def test_slopes_of_the_risk_are_judged() -> None:
+    rows = []
+    for method in risk.NAMES:
+        for n, m in {(8192, 4), (8192, 16), (8192, 256), (2048, 16)}:
+            level = 2 * (m * n) ** -0.5 * (1 if method == "private" else 0.1)
+            values = {"risk": [0.9 * level, 1.1 * level], "halted": 0, "phases": 3}
+            rows.append(({"method": method, "users": n, "items": m, "draws": 2}, values))
+    found = risk.read(results(*rows))
+    assert [check.status for check in found.checks] == [Status.HELD] * 3
+    assert found.checks[0].value == pytest.approx(-0.5)
+    assert found.checks[1].value == pytest.approx(0.5)
+    assert found.checks[1].margin == pytest.approx(2 * 0.5 * math.sqrt(2) * 0.1)
+
+
+def test_the_spread_of_outputs() -> None:
+    outputs = RNG(5).normal(size=(20_000, 5))
+    assert noise.spread(outputs) == pytest.approx(math.sqrt(5), rel=0.02)
+
+
+@pytest.mark.parametrize("name", noise.LADDERS)
+def test_ladders_are_told_from_others(name: str) -> None:
+    program, power = noise.LADDER[name]()
+    assert noise.ladder_gap(program, power) < 1e-12
+    assert noise.ladder_gap(program, power - 0.5) == pytest.approx(1 - 0.5**0.5)
+    phases = (*program.phases[:-1], replace(program.phases[-1], radius=1.0))
+    assert noise.ladder_gap(replace(program, phases=phases), power) > 1e-3
+
+
+def test_the_noise_of_one_schedule_falls_as_tau() -> None:
+    few, many = (noise.same_schedule(5_000, m) for m in (4, 36))
+    assert few.radius / many.radius == pytest.approx(3)
+    assert few.phases == many.phases
+
+
+def test_outliers_stand_in_the_last_groups_of_every_phase() -> None:
+    program = problem.algorithm_1(3300, 4)
+    found = outliers.mixed(program, 0.1, RNG(6))
+    sizes = [phase.users for phase in program.phases]
+    wrong = (found == -1 / math.sqrt(5)).all(axis=(1, 2))
+    assert sizes == [1650, 825]
+    assert wrong[:1600].sum() == pytest.approx(160, abs=20)  # a user at random has this by chance
+    assert wrong[1440:1600].all()
+    assert wrong[1650 + 720 : 1650 + 800].all()
+
+
+def test_a_first_phase_halts_as_its_score_says() -> None:
+    """Two clusters of 80% and 20%: s = (.8^2 + .2^2) C, far below the threshold."""
+    program = problem.algorithm_1(1600, 64, outliers.CLOSER)
+    users = outliers.mixed(program, 0.2, RNG(7))
+    found = outliers.first_phase(program, users, 0.2, 20, RNG(8))
+    assert found["score"] == pytest.approx(0.68, abs=0.05)
+    assert found["halted"] == 20
+    assert found["expected"] == pytest.approx(1, abs=1e-6)
+
+
+def test_no_group_of_i_i_d_users_is_removed() -> None:
+    program = problem.algorithm_1(1600, 4)
+    assert outliers.removed(program, problem.sample(1600, 4, RNG(9)), RNG(10)) == [0.0]
+
+
+def test_distances_of_a_linear_loss() -> None:
+    """E ||difference||^2 = 2 d step^2 var sum_k (k/T)^2 of the T items of a group."""
+    loss, radius = stability.LOSSES["linear"]
+    on = Problem(loss, 2_000, 32, 5, radius, 2.0)
+    found = stability.distances(on, RNG(11))
+    weights = np.arange(1, 33) / 32
+    variance = 2 * stability.STEP**2 * (1 - 0.09) * np.square(weights).sum()
+    assert np.square(found).mean() == pytest.approx(variance, rel=0.1)
+
+
+@pytest.mark.parametrize("place", [0.0, 0.1, 0.3, 0.5, 0.8, 2.0])
+def test_the_exact_smoothed_distance(place: float) -> None:
+    """Against a sum over shells and directions, and its own difference quotient."""
+    r = (np.arange(400) + 0.5) / 400 * smoothing.RADIUS
+    u = (np.arange(400) + 0.5) / 200 - 1
+    lengths = np.sqrt(place**2 + r[:, None] ** 2 + 2 * place * r[:, None] * u)
+    mean = (lengths.mean(axis=1) * 3 * r**2 / smoothing.RADIUS**3).mean() * smoothing.RADIUS
+    assert smoothing.exact(place) == pytest.approx(mean, rel=1e-4)
+    slope = (smoothing.exact(place + 1e-6) - smoothing.exact(abs(place - 1e-6))) / 2e-6
+    assert smoothing.exact_slope(place) == pytest.approx(slope, abs=1e-5)
+
+
+def test_biased_gradients_are_noticed() -> None:
+    cell = {"place": 1.0, "draws": 100}
+    good = {"value": smoothing.exact(0.5), "value_error": 1e-3,
+            "slope": smoothing.exact_slope(0.5), "slope_error": 1e-3}  # fmt: skip
+    held, missed = (
+        smoothing.read(results((cell, {**good, "slope": good["slope"] + shift}))).checks[0].status
+        for shift in (0.0, 0.01)
+    )
+    assert (held, missed) == (Status.HELD, Status.MISSED)
+
+
+# --- gradients ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["sgd", "erm", "full"])
+def test_counted_gradients_are_the_declared_ones(method: str) -> None:
+    cell = Cell.of(kind="run", method=method, users=900, items=1)
+    found = costs.run(cell, RNG(12))
+    assert found["taken"] == found["declared"]
+    times = 1 if method == "sgd" else 2
+    assert found["evaluations"] == np.multiply(times, found["taken"])
+
+
+def test_a_counting_loss_counts() -> None:
+    loss = costs.Counted(5)
+    points = np.ones((2, 5))
+    for rows in (np.zeros((7, 5)), np.ones((7, 5)), np.ones((7, 5))):
+        assert (loss.gradients(points, rows) == SquaredDistance(5).gradients(points, rows)).all()
+    assert (loss.taken, loss.evaluations) == (14, 28)
+
+
+@pytest.mark.parametrize("method", costs.FIGURE_1)
+def test_formulas_have_figure_1s_exponents(method: str) -> None:
+    _, users, items = costs.FIGURE_1[method]
+    found = costs.exponents(method)
+    assert (found["users"], found["items"]) == pytest.approx((users, items), abs=0.02)
+
+
+# --- real data ------------------------------------------------------------------------------------
+
+
+def test_simulated_users_are_the_same_rows_in_either_order() -> None:
+    random, planned = (data.people(order) for order in ("random", "by plan"))
+    assert random.shape == planned.shape == (3230, 5, 11)
+    assert np.isclose(random.sum(), planned.sum())
+    plan = planned[..., data.COLUMN]
+    assert (np.diff(plan.reshape(-1)) >= 0).all()
+    assert (plan == plan[:, :1]).all(axis=1).mean() > 0.99 > (random[..., 0] == plan).mean()
+
+
+def test_no_model_has_the_loss_of_a_coin() -> None:
+    found = data.holdout(np.zeros((1, 10)))
+    assert found["loss"] == [pytest.approx(math.log(2))]
+
+
+def test_countries_are_the_complete_ones() -> None:
+    found = data.countries()
+    assert found.shape == (192, 52, 1)
+    assert np.abs(found).max() <= 1
+    program = data.fertility_program(1.0)
+    assert [phase.users for phase in program.phases] == [96]
+    assert program.constants.groups == 88
+    (points,) = program.query(program.phases[0], np.zeros((1, 1))).points(found[:96])
+    (near,) = counts_within(points[None], program.phases[0].radius, (1.0,))
+    assert (near == 88).all()
