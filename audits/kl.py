@@ -153,6 +153,11 @@ regularized_noisy_gd_paper = _suite(
     "regularized_noisy_gd_paper", descent(catalogue.PRINTED_REGULARIZED), REPLACED
 )
 proximal_point_method = _suite("proximal_point_method", descent(catalogue.PROXIMAL), REPLACED)
+proximal_point_method_paper = _suite(
+    "proximal_point_method_paper",
+    descent(catalogue.PRINTED_PROXIMAL),
+    REPLACED,
+)
 
 suites = [
     kl_spider,
@@ -162,4 +167,5 @@ suites = [
     regularized_noisy_gd,
     regularized_noisy_gd_paper,
     proximal_point_method,
+    proximal_point_method_paper,
 ]

@@ -74,6 +74,7 @@ def norm(program: GradientNormAtStart) -> GradientNormAtStart:
 
 adaptive_noisy_gd = _suite("adaptive_noisy_gd", steady(catalogue.CORRECTED))
 adaptive_noisy_gd_filter = _suite("adaptive_noisy_gd_filter", steady(catalogue.FILTERED))
+adaptive_noisy_gd_proof = _suite("adaptive_noisy_gd_proof", steady(catalogue.PROVED))
 select_stationary_iterate = _suite(
     "select_stationary_iterate", SelectStationaryIterate(steady(catalogue.CORRECTED))
 )
@@ -85,6 +86,7 @@ private_gradient_norm = _suite("private_gradient_norm", norm(catalogue.NORM))
 suites = [
     adaptive_noisy_gd,
     adaptive_noisy_gd_filter,
+    adaptive_noisy_gd_proof,
     select_stationary_iterate,
     select_noisy_argmin,
     private_gradient_norm,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -146,10 +147,25 @@ class Entitlements:
         Errors: Undeclared for a label that is not declared; InvalidParameter for one that is under
         no filter.
         """
+        run, spending = self._filtered(label)
+        return spending.admits(run.leaf, multipliers, on)
+
+    def spent(self, label: str, trial: int = 0) -> Fraction:
+        """What the filter of a label was charged in one trial: an odometer, never a guarantee.
+
+        In the filter's own sums: epsilon, rho, or mu^2.
+        Errors: as :meth:`admits`; InvalidParameter for a trial that there is not.
+        """
+        _, spending = self._filtered(label)
+        if not 0 <= trial < len(self._labels[label].made):
+            raise InvalidParameter(f"trial = {trial}: there are {len(self._labels[label].made)}")
+        return spending.spent(trial)
+
+    def _filtered(self, label: str) -> tuple[Run, Spending]:
         run = self._find(label).runs[0]
         if run.under is None:
             raise InvalidParameter(f"{label!r} is declared under no Filter: it has no cap to ask")
-        return self._spending[run.under].admits(run.leaf, multipliers, on)
+        return run, self._spending[run.under]
 
     def spend(self, grant: Grant, on: Mask) -> None:
         """Count one use in the trials that are on, and charge it to its filter.

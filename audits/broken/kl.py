@@ -1,7 +1,7 @@
 """Planted bugs under the KL condition, in a query, a sampler kernel, or a program.
 
-Numbers B1 to B19 are those of the project's audit plan for this paper; B16, a realised sum that is
-reported as a guarantee, is a claim and no code; those in a declaration are in ``kl_declared``.
+Numbers B1 to B19 are those of the project's audit plan for this paper; those in a declaration or
+a claim are in ``kl_declared``.
 ``*_twin`` are audits of the correct benches.
 """
 

@@ -1,4 +1,4 @@
-"""Planted bugs under the KL condition in declarations: noise that is made for less than is done."""
+"""Planted bugs under the KL condition in declarations and claims: less is stated than is done."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from audits.broken.kl_bench import (
+    ADAPTIVE_BENCH,
     CHOOSER_BENCH,
     LINEAR,
     RHO,
@@ -16,7 +17,10 @@ from audits.broken.kl_bench import (
     parts_of,
     planted,
 )
+from audits.kl_adaptive import pulled
 from dpaudit.arithmetic import Number, sqrt
+from dpaudit.claim import Claim
+from dpaudit.nodes import GDP, ZCDP
 from mechanisms.kl.condition import KLCondition
 from mechanisms.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
 from mechanisms.kl.schedule import KLSpiderSchedule
@@ -65,11 +69,21 @@ class _Uncalibrated(RegularizedNoisyGD):
         return SOLVER_BENCH.noise
 
 
+# What a run of the adaptive bench spends where the first noisy norm comes out below its floor.
+ONE_RUN = Fraction(502, 1000)
+FILLED = replace(ADAPTIVE_BENCH, mode="filter", problem=pulled(ADAPTIVE_BENCH.problem, 5, 0.08))
+REALISED = (
+    Claim(ZCDP(ONE_RUN), by="the sum of one run's charges"),
+    Claim(GDP(sqrt(2 * ONE_RUN)), by="the sum of one run's charges"),
+)
+
+adaptive_b16 = mechanism("adaptive_b16", FILLED, REALISED)
 kl_spider_b3 = mechanism("kl_spider_b3", replace(SPIDER_BENCH, noise=PrintedNoise()))
 kl_spider_b5 = mechanism("kl_spider_b5", replace(SPIDER_BENCH, noise=_NoRoot()))
 proximal_b10 = mechanism("proximal_b10", _CALLS)
 solver_b12 = mechanism("solver_b12", _Uncalibrated(**parts_of(_RAISED)))
 selection_b13 = mechanism("selection_b13", replace(CHOOSER_BENCH, factor=Fraction(2)), SELECTION)
+b16_realised_sum = planted("B16: one run's sum for the cap", adaptive_b16, "refuted")
 b3_half_sensitivity = planted("B3: anchors' noise for L0/n", kl_spider_b3, "refuted", "accountant")
 b5_no_root = planted("B5: no sqrt(T_k)", kl_spider_b5, "accountant")
 b10_unsplit = planted("B10: rho for every call", proximal_b10, "refuted", "accountant")

@@ -23,6 +23,7 @@ from mechanisms.kl.select import SelectStationaryIterate
 
 CORRECTED = AdaptiveNoisyGD(LOGISTIC, RHO, BETA, SMOOTHNESS)
 FILTERED = replace(CORRECTED, mode="filter")
+PROVED = replace(CORRECTED, mode="proof")
 SELECTED = SelectStationaryIterate(CORRECTED)
 FREE = SelectStationaryIterate(CORRECTED, method="noisy_argmin")
 NORM = GradientNormAtStart(LOGISTIC, RHO)
@@ -49,6 +50,15 @@ adaptive_noisy_gd_filter = entry(
     CAP,
 )
 
+adaptive_noisy_gd_proof = entry(
+    "adaptive_noisy_gd_proof",
+    "Adaptive noisy gradient descent, corrected charges, the noise that its proof needs",
+    f"{PAPER}, Algorithm 3 and Lemma 10; charges made of the noise that is drawn",
+    PROVED,
+    (stated(RHO, THEOREM_3), MU),
+    ROUNDS,
+    CAP,
+)
 
 THEOREM_5 = f"{PAPER}, Theorem 5"
 select_stationary_iterate = entry(
@@ -90,6 +100,7 @@ private_gradient_norm = entry(
 __all__ = [
     "adaptive_noisy_gd",
     "adaptive_noisy_gd_filter",
+    "adaptive_noisy_gd_proof",
     "private_gradient_norm",
     "select_noisy_argmin",
     "select_stationary_iterate",

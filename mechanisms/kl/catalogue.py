@@ -61,6 +61,7 @@ PROXIMAL = ProximalPointMethod(
     max_steps=25,
     calls_at_most=8,
 )
+PRINTED_PROXIMAL = replace(PROXIMAL, constants="paper")
 SHORT = (
     "phases and floor are short ones that no theorem covers: with the printed 64 and 32 the bound "
     "is vacuous or takes hours at this size; neither constant enters the guarantee",
@@ -154,12 +155,26 @@ proximal_point_method = entry(
     "for kappa > 2 the printed utility proof has a gap; privacy does not rest on it",
 )
 
+_HALVES = RHO * Fraction(STEPS - 1, 2 * STEPS)
+proximal_point_method_paper = entry(
+    "proximal_point_method_paper",
+    "Private proximal point method, noise as printed",
+    f"{PAPER}, Algorithms 2 and 4; calls and steps capped, noise made for them",
+    PRINTED_PROXIMAL,
+    (
+        stated(RHO, f"{PAPER}, Theorem 2"),
+        stated(_HALVES, "exactly rho (T - 1) / (2 T), T the steps of a call"),
+    ),
+    f"{CALLS * (STEPS - 1)} noisy mean gradients in {CALLS} calls",
+)
+
 __all__ = [
     "kl_spider",
     "kl_spider_paper_replace_one",
     "kl_spider_paper_zero_out",
     "kl_spider_vacuous",
     "proximal_point_method",
+    "proximal_point_method_paper",
     "regularized_noisy_gd",
     "regularized_noisy_gd_paper",
 ]

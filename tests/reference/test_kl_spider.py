@@ -7,13 +7,16 @@ Every round releases one anchor and T(k) differences.  With the printed noise th
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
 import sympy
 
+from audits.kl_witness import witness
 from dpaudit.account import Account
+from dpaudit.arithmetic import exact
 from dpaudit.calculus import Source
 from dpaudit.claim import Claim, Outcome
 from dpaudit.errors import Unsupported
@@ -23,6 +26,19 @@ from dpaudit.rules.rdp import order
 from dpaudit.rules.show import show_latex, show_text
 from dpaudit.scope import Scope
 from dpaudit.tables import from_table, to_table
+from mechanisms.kl.catalogue import kl_spider_paper_replace_one, kl_spider_paper_zero_out
+from mechanisms.kl.condition import KLCondition
+from mechanisms.kl.problem import KLProblem
+from mechanisms.kl.schedule import Constants, KLSpiderSchedule
+from mechanisms.kl.spider import PrintedKLSpider
+from mechanisms.kl.symbols import (
+    SIDE_BY_SIDE,
+    SpiderSymbols,
+    every_difference,
+    influential_differences,
+    printed_spider,
+)
+from mechanisms.losses import WorstCase
 
 rho, L0, gamma, n, kappa = sympy.symbols("rho L0 gamma n kappa", positive=True)
 K, k = sympy.symbols("K k", positive=True, integer=True)
@@ -85,6 +101,65 @@ def test_the_lemma_s_claim_and_the_exact_one(claimed: Any, outcome: str) -> None
     assert Claim(ZCDP(claimed), by="Lemma 8").check(node, scope).outcome == outcome
     mu = sympy.sqrt(2 * claimed)
     assert Claim(GDP(mu), by="Lemma 8").check(node, scope).outcome == outcome
+
+
+def test_lemma_8_under_zero_out_is_proved_with_room() -> None:
+    node, scope = kl_spider("zero_out"), SCOPES["zero_out"]
+    for claimed, outcome in (
+        (2 * rho, "proved"),
+        (17 * rho / 32, "proved"),
+        (17 * rho / 32 - rho / 10**9, "refuted"),
+    ):
+        assert Claim(ZCDP(claimed), by="Lemma 8").check(node, scope).outcome == outcome
+
+
+@pytest.mark.parametrize("adjacency", SCOPES)
+def test_the_catalogue_s_symbols_fold_to_the_same(adjacency: str) -> None:
+    """The declaration above was written apart from the catalogue's; whole T(k)."""
+    symbols, scope = SpiderSymbols.with_whole_lengths(), SCOPES[adjacency]
+    node = printed_spider(scope, symbols, influential_differences(symbols))
+    assert CONCENTRATED.fold(node, scope).value == TOTAL[adjacency]
+    assert node == kl_spider(adjacency)
+
+
+def test_the_notes_beside_the_numbers_are_what_is_derived() -> None:
+    """Both adjacencies, both counts, both claims, and the witness, as the entries' pages say.
+
+    For real T_k, 9/4 and 9/16 are proved in test_paper_5_claims.
+    """
+    replaced, zeroed, witnessed = SIDE_BY_SIDE
+    for note, adjacency in ((replaced, "replace_one"), (zeroed, "zero_out")):
+        assert f"under {adjacency}: at most {TOTAL[adjacency]} for the iterates" in note
+        most = TOTAL[adjacency] * 18 / 17
+        assert f"and {most} with every noisy" in note
+    assert "refuted" in replaced
+    assert "refuted" not in zeroed
+    for entry in (kl_spider_paper_replace_one, kl_spider_paper_zero_out):
+        assert set(SIDE_BY_SIDE) <= set(entry.setting.notes)
+    found = witness()
+    assert f"{found.first:.3e}".replace("e-0", "e-") in witnessed
+    assert f"{found.second:.3e}".replace("e-0", "e-") in witnessed
+
+
+@pytest.mark.parametrize(("size", "kappa"), [(10**6, 2.0), (3 * 10**4, 1.5)])
+@pytest.mark.parametrize("adjacency", SCOPES)
+def test_bound_symbols_are_the_program_s_own_declaration(
+    size: int, kappa: float, adjacency: str
+) -> None:
+    """Phases of one length: the printed program's total, phase by phase, from the symbols."""
+    public = KLSpiderSchedule(
+        KLCondition(1.0, kappa), 10, size, Fraction(1), 0.05, 1.0, 1.0, 1.0, Constants(1.0, 1.0), 5
+    )
+    problem = KLProblem(WorstCase(size=10, curvature=0.0), 0, size, 1.0)
+    printed = PrintedKLSpider(problem, public).declaration(SCOPES[adjacency])
+    symbols, total = SpiderSymbols.with_whole_lengths(), Fraction(0)
+    for phase in public.levels:
+        one = replace(symbols, length=exact(phase.length, "T_k"), level=exact(phase.level, "Phi"))
+        node = printed_spider(SCOPES[adjacency], one, every_difference(one)).children[0]
+        ones = dict.fromkeys((symbols.rho, symbols.lipschitz, symbols.gamma), 1)
+        rest = {symbols.phases: 5, symbols.size: size, symbols.kappa: Fraction(kappa)}
+        total += CONCENTRATED.fold(node.bind(ones | rest), SCOPES[adjacency]).value
+    assert CONCENTRATED.fold(printed, SCOPES[adjacency]).value == total
 
 
 def test_a_loose_rule_gives_unproved_on_the_same_numbers() -> None:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
-from scipy.integrate import quad
-from scipy.special import ndtr
 
 from audits.kl import canary, turned_round
+from audits.kl_witness import MEANS, SIZE, program, step, witness
 from dpaudit.arithmetic import enclose
 from dpaudit.curator import Sampler
 from dpaudit.query import Records
@@ -102,6 +101,10 @@ def test_last_phases_noise_multipliers_and_regions() -> None:
     assert difference == pytest.approx(57.827329, rel=1e-7)
     # The floor stops the phases' shrinking a little before K: the sum is just above K F0 / 4.
     assert public.region_radius == pytest.approx(17.1875, rel=1e-4)
+    printed = PrintedKLSpider(problem(10**6, 10, 1), public)
+    walked = sum(plan.steps * printed.gradient_change(plan.phase) for plan in printed.plans(2))
+    assert walked == pytest.approx(34.375, rel=1e-4)
+    assert schedule(SPIDER["V1"][0], phases="tight").floor == pytest.approx(1.526e-5, rel=4e-4)
 
 
 def test_at_ten_thousand_records_the_second_setting_is_vacuous() -> None:
@@ -239,6 +242,8 @@ def test_the_repaired_loop_with_differences_keeps_its_bound() -> None:
     found = program.run(Sampler(node, REPLACE_ONE, records, rng=rng, trials=10))
     excess = np.linalg.norm(found.output, axis=-1) ** 3 / 3
     assert excess.mean() == pytest.approx(2.61e-4, rel=0.05)
+    differences = np.minimum(found.updates, np.array(public.steps) - 1).sum(axis=1)
+    assert (differences == 81).all()
     assert (excess <= public.excess_upper).all()
 
 
@@ -249,39 +254,42 @@ def test_beta_of_one_estimate_is_at_most_one_half() -> None:
     assert enclose(public.rho) == 1
 
 
+# sigma = L0 sqrt(K) / (n sqrt(rho)), (7/8) Phi^(1/2) / gamma, Phi^(1/2) / (gamma n sqrt(rho)).
+WITNESS_NUMBERS = (0.01, 7 / 8 * math.exp(0.49) / 100, math.exp(0.49) / 100 / 100)
+
+
+def in_many_digits(mean: float) -> float:
+    """P(first estimate below -stop, second not short) in 30 digits, from the printed numbers."""
+    with mpmath.workdps(30):
+        anchor, stop, noise = (mpmath.mpf(x) for x in WITNESS_NUMBERS)
+
+        def density(estimate: Any) -> Any:
+            short = mpmath.ncdf((stop - estimate) / noise) - mpmath.ncdf((-stop - estimate) / noise)
+            return mpmath.npdf(estimate, mean, anchor) * (1 - short)
+
+        ends = [-stop - k * noise for k in (900, 60, 12, 4, 1, 0)]
+        return float(mpmath.quad(density, ends))
+
+
 def test_the_witness_against_the_output_alone() -> None:
-    """Theorem 1 under replace_one: P(output = w0 + step) on linear losses, by quadrature.
+    """Theorem 1 under replace_one: P(output = w0 + step) on linear losses.
 
-    One phase of the printed loop: a first estimate below -threshold, and a second one not short.
-    Published: 1.624e-4 against 1.106e-8, which no 1-zCDP mechanism can have.
+    Published: 1.624e-4 against 1.106e-8, which no 1-zCDP mechanism can have.  The program itself:
+    200,000 runs a side, six standard errors (false alarm 1e-8).
     """
-    size, gap = 100, math.exp(0.98) / 100**2
-    public = KLSpiderSchedule(KLCondition(1.0, 2.0), 1, size, Fraction(1), 0.05, gap, 1.0, 1e-4)
-    assert public.count == 1
-    assert public.floor > gap, "the printed phase is at Phi_1 = F0"
-    own = PrintedKLSpider(problem(size, 1, 1.0), public)
-    anchor = number(own.noise.anchor(public, 1)) / size
-    difference = number(own.noise.difference(public, Fraction(1))) / 4 * math.sqrt(gap) / size
-    threshold = 7 / 8 * math.sqrt(gap)
-
-    def second(estimate: float) -> float:
-        short = ndtr((threshold - estimate) / difference) - ndtr(
-            (-threshold - estimate) / difference
-        )
-        return float(1 - short)
-
-    def chance(mean: float) -> float:
-        def density(z: float) -> float:
-            weight = math.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
-            return weight * second(mean + anchor * z)
-
-        edge = (-threshold - mean) / anchor
-        ends = (edge - 12, edge - 0.2, edge - 0.05, edge)
-        parts = (quad(density, a, b, epsabs=0, epsrel=1e-9)[0] for a, b in pairwise(ends))
-        return float(sum(parts))
-
-    one, other = chance(0.0216), chance(0.0416)
-    assert agrees(1e4 * one, "1.624")
-    assert agrees(1e8 * other, "1.106")
-    assert math.log(one**3 / other**2) / 2 >= 1.74 * 3
-    assert one - math.exp(7.0772) * other >= 1.49e-4
+    found = witness()
+    assert agrees(1e4 * found.first, "1.624")
+    assert agrees(1e8 * found.second, "1.106")
+    assert found.divergence_lower(3) >= 1.74 * 3
+    assert found.delta_lower(7.0772) >= 1.49e-4
+    chances = [in_many_digits(mean) for mean in MEANS]
+    assert [found.first, found.second] == pytest.approx(chances, rel=1e-6)
+    own, trials, hits = program(), 200_000, []
+    node, pair = own.declaration(REPLACE_ONE), turned_round(SIZE)
+    for side in (pair.second, pair.first):
+        rng = np.random.default_rng(5)
+        output = own.run(Sampler(node, REPLACE_ONE, side, rng=rng, trials=trials)).output
+        hits.append(int((np.abs(output[:, 0] - step()) < 1e-9).sum()))
+    expected = trials * found.first
+    assert abs(hits[0] - expected) <= 6 * math.sqrt(expected)
+    assert hits[1] == 0

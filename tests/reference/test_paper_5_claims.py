@@ -27,28 +27,21 @@ from dpaudit.nodes import (
     Repeat,
     Select,
 )
+from dpaudit.scope import central
+from mechanisms.kl.symbols import (
+    SpiderSymbols,
+    every_difference,
+    influential_differences,
+    printed_spider,
+)
 from tests.claims_for_tests import account, agrees, check, epsilon, number, outcome, value
 
 rho, L0, n, L, t = sympy.symbols("rho L0 n L t", positive=True)
 K, T, k = sympy.symbols("K T k", positive=True, integer=True)
-more = sympy.Function("s", nonnegative=True)
-Phi = sympy.Function("Phi", positive=True)
-MOVES = {"replace_one": 2, "zero_out": 1}
 SMALLER = Fraction(999_999, 1_000_000)
 
 
 # --- KL-Spider: every released difference is charged ---------------------------------------------
-
-
-def spider(adjacency: str, differences: Any, schedule: Any) -> Node:
-    """Anchors, and ``differences`` of a round; noise as printed for a round of ``schedule``."""
-    moves = MOVES[adjacency]
-    anchor = sympy.sqrt(K / rho) / moves
-    difference = 4 * sympy.sqrt(schedule * K / rho) / moves
-    body = Compose(
-        Gaussian("anchor", anchor), Repeat(Gaussian("difference", difference), differences)
-    )
-    return Repeat(body, K, k)
 
 
 @pytest.mark.parametrize(
@@ -60,14 +53,14 @@ def test_floor_of_t_plus_one_differences(
     adjacency: str, proofs_count: Fraction, printed_count: Fraction
 ) -> None:
     """The printed loop draws floor(T_k) + 1: between 17 rho/8 and 9 rho/4, for real T_k >= 1."""
-    rounds = 1 + more(k)
-    node = spider(adjacency, sympy.floor(rounds) + 1, rounds)
+    symbols, scope = SpiderSymbols.with_real_lengths(), central(adjacency)
+    node = printed_spider(scope, symbols, every_difference(symbols))
     assert outcome(ZCDP(printed_count * rho), node, adjacency) == "proved"
     assert outcome(ZCDP(proofs_count * rho), node, adjacency) == "refuted"
     verdict = "refuted" if adjacency == "replace_one" else "proved"
     assert outcome(ZCDP(rho), node, adjacency, by="Theorem 1") == verdict
     assert outcome(ZCDP(2 * rho), node, adjacency, by="Lemma 8") == verdict
-    floors = spider(adjacency, sympy.floor(rounds), rounds)
+    floors = printed_spider(scope, symbols, influential_differences(symbols))
     reading = "the iterates: the last difference of a full phase influences none"
     assert outcome(ZCDP(proofs_count * rho), floors, adjacency, reading=reading) == "proved"
 

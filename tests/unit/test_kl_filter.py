@@ -106,6 +106,10 @@ def test_trials_that_are_off_are_not_charged() -> None:
     curator = sampler(A, 2)
     on = np.array([True, False])
     curator.release("a", mean(), on=on, noise_multiplier=np.array([1.0, math.nan]))
+    assert [curator.entitlements.spent("a", trial) for trial in (0, 1)] == [Fraction(1, 2), 0]
+    for trial in (-1, 2):
+        with pytest.raises(InvalidParameter, match="there are 2"):
+            curator.entitlements.spent("a", trial)
     assert curator.admits("a", 1.0).tolist() == [False, True]
     assert curator.entitlements.counts() == {"a": (None, 0, 1)}
 
@@ -131,6 +135,8 @@ def test_noise_is_chosen_under_a_filter_and_only_there() -> None:
         curator.release("b", mean(), noise_multiplier=5.0)
     with pytest.raises(InvalidParameter, match="under no Filter"):
         curator.admits("b", 5.0)
+    with pytest.raises(InvalidParameter, match="under no Filter"):
+        curator.entitlements.spent("b")
     with pytest.raises(Undeclared, match="not declared"):
         curator.admits("c", 5.0)
     assert curator.release("b", mean()).shape == (1, 1)

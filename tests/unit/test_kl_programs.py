@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from audits import kl, kl_adaptive, kl_baselines, kl_readings
 from audits.broken.kl_bench import SCHEDULE, SPIDER_BENCH
+from dpaudit.cli import main
 from dpaudit.curator import Sampler
 from dpaudit.errors import InvalidParameter, Undeclared
 from dpaudit.kernels import GaussianKernel, Generator
@@ -23,6 +27,7 @@ from mechanisms.kl import (
     adaptive_catalogue,
     adaptive_readings,
     baselines_catalogue,
+    bounds,
     catalogue,
 )
 from mechanisms.kl.baselines import (
@@ -32,7 +37,19 @@ from mechanisms.kl.baselines import (
     noisy_gd_pl,
     noisy_gd_stationary,
 )
-from mechanisms.kl.condition import KLCondition
+from mechanisms.kl.condition import (
+    GrowthCondition,
+    KLCondition,
+    check_growth,
+    check_kl,
+    growth_to_kl,
+    kl_to_growth,
+)
+from mechanisms.kl.instances import (
+    huber_fingerprint_instance,
+    two_point_detector,
+    two_point_growth_instance,
+)
 from mechanisms.kl.problem import KLProblem
 from mechanisms.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
 from mechanisms.kl.schedule import Constants, KLSpiderSchedule
@@ -68,12 +85,48 @@ def sampler(program: Any, records: Records, scope: Scope = REPLACE_ONE, **option
 
 def test_every_entry_has_its_audit_and_every_audit_its_entry() -> None:
     assert sorted(suite.mechanism for suite in SUITES) == sorted(MECHANISMS)
-    inventory = {
-        "kl_spider", "proximal_point_method", "regularized_noisy_gd", "adaptive_noisy_gd",
-        "private_gradient_norm", "select_stationary_iterate", "noisy_gd_pl",
-        "noisy_gd_stationary", "private_spider", "epoch_localized_erm", "convex_noisy_gd",
-    }  # fmt: skip
-    assert inventory <= set(MECHANISMS)
+
+
+# The audit plan's inventory: rows that run by the name of their entry, the others by what they are.
+INVENTORY: dict[int, str | tuple[Any, ...]] = {
+    1: (KLCondition, GrowthCondition, kl_to_growth, growth_to_kl, check_kl, check_growth),
+    2: (bounds.zcdp_to_dp, bounds.rho_for_dp),
+    3: "kl_spider",
+    4: (KLSpiderSchedule.levels, KLSpiderSchedule.steps, KLSpider.going_on),
+    5: "spider_estimator",
+    6: "proximal_point_method",
+    7: "regularized_noisy_gd",
+    8: "adaptive_noisy_gd",
+    9: "private_gradient_norm",
+    10: "adaptive_noisy_gd_filter",
+    11: "select_stationary_iterate",
+    12: "growth_reduction",
+    13: (huber_fingerprint_instance,),
+    14: (two_point_growth_instance, two_point_detector),
+    15: (bounds.growth_lower, bounds.kl_lower, bounds.convex_lower, bounds.one_dimensional_lower),
+    16: "noisy_gd_pl",
+    17: "noisy_gd_stationary",
+    18: "private_spider",
+    19: "epoch_localized_erm",
+    20: "convex_noisy_gd",
+}
+
+
+def test_the_command_lists_the_inventory(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entry with name, paper, scope and claims; all of this paper are in it."""
+    monkeypatch.chdir(checkout)
+    result = CliRunner().invoke(main, ["list", "--json"])
+    assert result.exit_code == 0, result.output
+    rows = {row["name"]: row for row in json.loads(result.stdout)}
+    assert set(INVENTORY) == set(range(1, 21))
+    named = {name for name in INVENTORY.values() if isinstance(name, str)}
+    assert named <= set(MECHANISMS) <= set(rows)
+    for name in MECHANISMS:
+        row = rows[name]
+        assert row["paper"]
+        assert row["scope"]
+        assert row["claims"]
+        assert all(claim["by"] and claim["claim"] for claim in row["claims"])
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.mechanism)
@@ -134,6 +187,18 @@ def test_a_vacuous_schedule_returns_the_start_and_costs_nothing() -> None:
     assert found.output.tolist() == [[1.0, 2.0, 3.0]] * 2
     assert "no data was touched" in found.note
     assert curator.transcript == []
+
+
+def test_the_catalogue_has_a_vacuous_theorem_and_says_so() -> None:
+    """The printed constants at this size: the start, no release, no cost, a note on the page."""
+    found = MECHANISMS["kl_spider_vacuous"]
+    assert found.records is not None
+    curator = Sampler(found.declaration, found.scope, found.records(), rng=np.random.default_rng(0))
+    given = found.program.run(curator)
+    assert given.output.tolist() == [[0.0] * 10]
+    assert curator.transcript == []
+    assert any(given.note in note for note in found.setting.notes)
+    assert found.claims[0].check(found.declaration, found.scope).outcome == "proved"
 
 
 @pytest.mark.parametrize("make", ["spider", "proximal", "noisy_gd_pl"])
