@@ -154,7 +154,7 @@ def outliers(count: int, users: int) -> Records:
     return Records(rows)
 
 
-def slots(mechanism: Mechanism, trials: int = FEW) -> Suite:
+def slots(mechanism: Mechanism, trials: int = FEW // 3) -> Suite:
     """665 or 666 outliers; errors: TypeError for another program."""
     program = mechanism.program
     if not isinstance(program, IndependentSlotsTest):

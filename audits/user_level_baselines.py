@@ -55,6 +55,21 @@ def full_batches(mechanism: Mechanism) -> Suite:
     )
 
 
+def batches(mechanism: Mechanism) -> Suite:
+    """Ten parameters, of which one user's gradient moves all rotated ones; a batch may miss it."""
+    program: Any = mechanism.program
+    size, users = program.problem.dimension, program.problem.users
+    problem = replace(
+        program.problem, loss=LinearLoss(size), items=1, features=size, lipschitz=1.0
+    )
+    return Suite(
+        mechanism=mechanism.name,
+        program=replace(program, problem=problem),
+        neighbours=opposed(users, size),
+        trials=200,
+    )
+
+
 def local(mechanism: Mechanism) -> Suite:
     """The first user votes for the first bin, or the last."""
     program: Any = mechanism.program
@@ -69,4 +84,5 @@ def local(mechanism: Mechanism) -> Suite:
 
 user_level_phased_sgd_baseline = passes(catalogue.user_level_phased_sgd_baseline)
 full_batch_outlier_removed_dpsgd = full_batches(catalogue.full_batch_outlier_removed_dpsgd)
+winsorized_mean_dpsgd = batches(catalogue.winsorized_mean_dpsgd)
 user_level_ldp_sgd = local(catalogue.user_level_ldp_sgd)

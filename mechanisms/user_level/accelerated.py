@@ -7,6 +7,7 @@ Source: Lowy, Liu, Asi 2024, Algorithm 2 and Theorem 3.1.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -137,7 +138,7 @@ class UserLevelAcceleratedSGD:
         return self.constants.node(SCORE, GRADIENT)
 
     def run(self, curator: Curator) -> Solution:
-        solver = BatchSolver(self.problem, self.constants, self.radius)
+        solver = BatchSolver(self.problem, self.radius, self.constants)
         start = self.problem.start(curator.trials)
         on = np.ones(curator.trials, dtype=bool)
         found = solver.solve(curator, start, self.weight, self.stages, on, (SCORE, GRADIENT), None)
@@ -145,12 +146,22 @@ class UserLevelAcceleratedSGD:
 
 
 @dataclass(frozen=True)
-class BatchSolver:
-    """The rounds of one run of Algorithm 2, on all rows or a part of them."""
+class TestedSolver(ABC):
+    """AC-SA on gradients that a test lets pass, on all rows or a part of them."""
 
     problem: Problem
-    constants: BatchConstants
     radius: float
+
+    @abstractmethod
+    def round(
+        self,
+        curator: Curator,
+        at: Array,
+        on: NDArray[np.bool_],
+        labels: tuple[str, str],
+        rows: Part | None,
+    ) -> tuple[NDArray[np.bool_], Array]:
+        """Which trials pass, and their noisy gradients (NaN elsewhere)."""
 
     def solve(
         self,
@@ -180,6 +191,17 @@ class BatchSolver:
             average = state.average
         return Solution(average, ~on)
 
+    def gradients_at(self, at: Array) -> Gradients:
+        """The users' mean gradients at these points."""
+        return lambda users: self.problem.user_gradients(at, users)
+
+
+@dataclass(frozen=True)
+class BatchSolver(TestedSolver):
+    """The rounds of one run of Algorithm 2."""
+
+    constants: BatchConstants
+
     def round(
         self,
         curator: Curator,
@@ -188,17 +210,13 @@ class BatchSolver:
         labels: tuple[str, str],
         rows: Part | None,
     ) -> tuple[NDArray[np.bool_], Array]:
-        """Which trials pass, and their noisy gradients (NaN elsewhere)."""
-        asked = (self._gradients(at), self.radius, self.constants, self.problem.items)
+        asked = (self.gradients_at(at), self.radius, self.constants, self.problem.items)
         failed = curator.release(labels[0], BatchScoreQuery(*asked), rows=rows)
         passed = on & (failed[:, 0] == 0)
         if not passed.any():
             return passed, np.full(at.shape, np.nan)
         query = InlierMeanQuery(*asked)
         return passed, curator.release(labels[1], query, rows=rows, on=passed)
-
-    def _gradients(self, at: Array) -> Gradients:
-        return lambda users: self.problem.user_gradients(at, users)
 
 
 def check_batch(batch: int, users: int) -> None:

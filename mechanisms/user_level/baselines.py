@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +25,18 @@ from dpaudit.nodes import (
 )
 from dpaudit.query import Array, Norm, Records
 from dpaudit.scope import Adjacency, Scope
+from mechanisms.srgd.problem import BoundedLogistic
 from mechanisms.user_level.accelerated import BatchSolver, check_batch
 from mechanisms.user_level.batches import BatchConstants
 from mechanisms.user_level.phased_sgd import Solution, with_rest
-from mechanisms.user_level.problem import Problem, check_scope, positive, users_of, whole
+from mechanisms.user_level.problem import (
+    LinearLoss,
+    Problem,
+    check_scope,
+    positive,
+    users_of,
+    whole,
+)
 from mechanisms.user_level.sgd import one_pass_sgd
 
 PHASE = "phase"
@@ -46,28 +55,55 @@ def non_expansive(evidence: str) -> Assumption:
     )
 
 
+@singledispatch
+def regularity(loss: object) -> tuple[float, float]:
+    """(L, beta) of a loss that is convex, L-Lipschitz and beta-smooth for every record.
+
+    L = 0 says that clipping keeps it so, to whatever norm.  Register a loss here to have passes
+    over it accounted for.
+    Errors: InvalidParameter for any other loss: its clipped gradients may drive two runs apart.
+    """
+    raise InvalidParameter(
+        f"{type(loss).__name__}: privacy of a plain pass rests on a convex, Lipschitz and smooth "
+        "loss, and clipping gradients does not make one: register it with regularity()"
+    )
+
+
+@regularity.register
+def _logistic(loss: BoundedLogistic) -> tuple[float, float]:
+    return loss.norm, loss.norm**2 / 4
+
+
+@regularity.register
+def _linear(loss: LinearLoss) -> tuple[float, float]:
+    return 0.0, 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class OnePassQuery:
-    """The average of one pass over all users' items, less its start.
+    """The mean over groups of the average of one pass over their items, less the start.
 
-    A user's m items move it by at most 2 L step m: each step by 2 L step, and no other step
-    expands the distance.
+    A user's m items move its group's by at most 2 L step m: each step by 2 L step, and no other
+    step expands the distance.
     Source: Feldman, Koren, Talwar 2020, Lemma 4.4 and Section 4.2.
     """
 
     problem: Problem
     start: Array
     step: float
+    groups: int = 1
     norm: Norm = field(default="l2", init=False)
 
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         users = users_of(records.values, self.problem.items)
-        return one_pass_sgd(self.problem, self.start, users, 1, self.step)[:, 0]
+        found = one_pass_sgd(self.problem, self.start, users, self.groups, self.step)
+        return np.asarray(found.mean(axis=1))
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         if adjacency is not Adjacency.REPLACE_ONE:
             raise InvalidParameter(f"one pass of SGD under {adjacency}: expected replace_one")
-        return np.array(2 * self.problem.lipschitz * self.step * self.problem.items)
+        moved = 2 * self.problem.lipschitz * self.step * self.problem.items
+        return np.array(moved / self.groups)
 
 
 @dataclass(frozen=True)
@@ -76,8 +112,11 @@ class UserLevelPhasedSGDBaseline:
 
     ``step``: eta, eta / 4 at most 2 / ``smoothness``, on which privacy rests; so it does on the
     loss, of which ``evidence`` says why it is convex, smooth and Lipschitz for every record.
-    Errors: InvalidParameter for a larger step, or fewer users than 2^phases.
-    Source: Feldman, Koren, Talwar 2020, Algorithm 2 (a reconstruction); noise at user level ours.
+    ``groups``: runs of a phase, whose plain mean is released: no test, no outlier removed.
+    Errors: InvalidParameter for a larger step, too few users for the phases, or a loss that is not
+    known to be regular (:func:`regularity`), or only beyond L and ``smoothness``.
+    Source: Feldman, Koren, Talwar 2020, Algorithm 2 (a reconstruction); noise at user level and
+    groups: dpaudit 2026.
     """
 
     problem: Problem
@@ -86,17 +125,29 @@ class UserLevelPhasedSGDBaseline:
     step: float
     smoothness: float
     evidence: str
+    groups: int = 1
 
     def __post_init__(self) -> None:
         whole(self.count, "count")
+        whole(self.groups, "groups")
         positive(self.step, "step")
-        if self.problem.users >> self.count < 1:
+        if self.problem.users >> self.count < self.groups:
             raise InvalidParameter(
-                f"{self.problem.users} users are too few for {self.count} phases: it needs at "
-                f"least {2**self.count}"
+                f"{self.problem.users} users are too few for {self.count} phases of {self.groups} "
+                f"groups: it needs at least {self.groups * 2**self.count}"
             )
         if not 0 <= self.smoothness * self.step / 4 <= 2:
             raise InvalidParameter(f"step = {self.step}: a quarter of it exceeds 2 / smoothness")
+        self.check_loss()
+
+    def check_loss(self) -> None:
+        """Errors: InvalidParameter for a loss on which this privacy cannot rest."""
+        lipschitz, smoothness = regularity(self.problem.loss)
+        if lipschitz > self.problem.lipschitz or smoothness > self.smoothness:
+            raise InvalidParameter(
+                f"{type(self.problem.loss).__name__}: {lipschitz:g}-Lipschitz and {smoothness:g}-"
+                f"smooth, beyond L = {self.problem.lipschitz:g} or beta = {self.smoothness:g}"
+            )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -110,12 +161,15 @@ class UserLevelPhasedSGDBaseline:
         noise = Parallel(*(Gaussian(label, self.noise_multiplier) for label in labels))
         return Assuming(noise, non_expansive(self.evidence))
 
+    def query(self, phase: int, start: Array) -> OnePassQuery:
+        """What phase 0, 1, ... asks for."""
+        return OnePassQuery(self.problem, start, self.step / 4 ** (phase + 1), self.groups)
+
     def run(self, curator: Curator) -> Solution:
         point = self.problem.start(curator.trials)
         for i in range(self.count):
-            query = OnePassQuery(self.problem, point, self.step / 4 ** (i + 1))
             rows = curator.part(i, self.sizes)
-            moved = curator.release(f"{PHASE} {i + 1}", query, rows=rows)
+            moved = curator.release(f"{PHASE} {i + 1}", self.query(i, point), rows=rows)
             point = self.problem.project(point + moved)
         return Solution(point, np.zeros(curator.trials, dtype=bool))
 
@@ -184,7 +238,7 @@ class FullBatchOutlierRemovedDPSGD:
         on = np.ones(curator.trials, dtype=bool)
         for i, constants in enumerate(self.constants):
             rows, labels = curator.part(i, self.sizes), (f"score {i + 1}", f"gradient {i + 1}")
-            solver, total = BatchSolver(self.problem, constants, self.radius), np.zeros_like(point)
+            solver, total = BatchSolver(self.problem, self.radius, constants), np.zeros_like(point)
             for _ in range(constants.rounds):
                 if not on.any():
                     return Solution(start, ~on)

@@ -157,10 +157,10 @@ def calibrate_batches(
 
 
 def printed_batches(
-    users: int, phase_users: int, items: int, dimension: int, epsilon: object, delta: object,
-    rounds: int,
+    users: int, phase_users: int, dimension: int, epsilon: object, delta: object, rounds: int,
+    batch: int = 0,
 ) -> BatchConstants:  # fmt: skip
-    """Noise and radii as printed, random inliers, and all users in every round: K = n_i.
+    """Noise and radii as printed, random inliers; ``batch`` users a round, or all: K = n_i.
 
     sigma = 1000 tau sqrt(T) log(n d e^eps / delta) / (eps n_i).
     Source: Lowy, Liu, Asi 2024, Algorithm 2; K capped at n_i (its printed K exceeds n_i).
@@ -168,10 +168,27 @@ def printed_batches(
     epsilon, delta = budget(epsilon, delta)
     logarithm = math.log(users * dimension / float(delta)) + float(epsilon)
     noise = 1000 * math.sqrt(rounds) * logarithm / (float(epsilon) * phase_users)
+    size = min(batch or phase_users, phase_users)
     return BatchConstants(
-        phase_users - phase_users % 2, rounds, epsilon, rounded_up(noise), Inliers.RANDOM,
-        Radii.PRINTED,
-    )  # fmt: skip
+        size - size % 2, rounds, epsilon, rounded_up(noise), Inliers.RANDOM, Radii.PRINTED
+    )
+
+
+def appendix_d_batch(
+    samples: int, phase_users: int, dimension: int, epsilon: float, delta: float, rounds: int
+) -> float:
+    """K_i = n_i eps / sqrt(T) + log(n m d e^eps / delta) / eps, uncapped; ``samples``: n m.
+
+    Errors: InvalidParameter for K_i T_i < n_i, where its bound of utility says nothing.
+    Source: Lowy, Liu, Asi 2024, Appendix D.
+    """
+    logarithm = math.log(samples * dimension / delta) + epsilon
+    found = phase_users * epsilon / math.sqrt(rounds) + logarithm / epsilon
+    if found * rounds < phase_users:
+        raise InvalidParameter(
+            f"batch = {found:g} in {rounds} rounds: Theorem D.3 needs K T >= n_i = {phase_users}"
+        )
+    return found
 
 
 def printed_batch(phase_users: int, items: int, epsilon: float, delta: float, rounds: int) -> float:

@@ -98,25 +98,3 @@ def _of(table: dict[str, Callable[[Sizes], float]], method: str) -> Callable[[Si
     if method not in table:
         raise InvalidParameter(f"method = {method!r}: expected one of {', '.join(sorted(table))}")
     return table[method]
-
-
-def advanced_composition(
-    epsilon: float, delta: float, times: int, slack: float
-) -> tuple[float, float]:
-    """(sqrt(2 T log(1/slack)) epsilon + T epsilon (e^epsilon - 1), T delta + slack).
-
-    Source: Dwork, Rothblum, Vadhan 2010, Theorem III.3; Lowy, Liu, Asi 2024, Lemma A.7.
-    """
-    spread = math.sqrt(2 * times * math.log(1 / slack)) * epsilon
-    return spread + times * epsilon * math.expm1(epsilon), times * delta + slack
-
-
-def amplify_by_subsampling(epsilon: float, delta: float, share: float) -> tuple[float, float]:
-    """(log(1 + q (e^epsilon - 1)), q delta), of a batch drawn without replacement.
-
-    Lemma A.8 prints (e^epsilon - 1) q, which is larger.
-    Source: Balle, Barthe, Gaboardi 2018, Theorem 9.
-    """
-    if not 0 < share <= 1:
-        raise InvalidParameter(f"share = {share}: expected 0 < share <= 1")
-    return math.log1p(share * math.expm1(epsilon)), share * delta

@@ -103,7 +103,7 @@ class UserLevelPhasedERM:
         self, curator: Curator, start: Array, on: Flags, rows: Callable[[int], Part]
     ) -> Solution:
         """The phases on given parts, from a released start, in the trials that are on."""
-        solver, point = BatchSolver(self.problem, self.phases[0].constants, self.radius), start
+        solver, point = BatchSolver(self.problem, self.radius, self.phases[0].constants), start
         for i, phase in enumerate(self.phases):
             if not on.any():
                 break
@@ -235,7 +235,7 @@ def printed_phased_erm(
     for i, size in enumerate(printed_sizes(users, shrink, count or int(math.log2(users))), 1):
         weight = base * 2 ** (power * i)
         rounds = rounds_of(problem, smoothness, weight)
-        constants = printed_batches(users, size, items, problem.dimension, epsilon, delta, rounds)
+        constants = printed_batches(users, size, problem.dimension, epsilon, delta, rounds)
         phases.append(phase_of(problem, size, weight, constants, smoothness, tau))
     return UserLevelPhasedERM(problem, tuple(phases), tau)
 

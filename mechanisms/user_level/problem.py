@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, clip_rows
+from dpaudit.query import Array, Records, clip_rows
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit
 from mechanisms.losses import Loss
 from mechanisms.srgd.geometry import project_l2_ball
 
+EQUAL = (
+    "every user has equally many, m (Theorems 2.1 and 3.1); pad or drop items before, by a rule "
+    "that no data decide"
+)
 USERS = Scope("replace_one", Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)  # type: ignore[arg-type]
 
 
@@ -160,6 +165,22 @@ def positive(value: Any, place: str) -> float:
     return float(value)
 
 
+def user_records(users: Sequence[ArrayLike]) -> Records:
+    """One row a user: each gives an array of items, (items, features), as many as every other.
+
+    Errors: InvalidParameter for no user, one without items, or unequal numbers of items.
+    """
+    counts = sorted({len(np.asarray(user)) for user in users})
+    if not counts or counts[0] == 0:
+        raise InvalidParameter(
+            f"{len(users)} users, some of no items: Theorems 2.1 and "
+            "3.1 are for n >= 1 users of m >= 1 items each"
+        )
+    if len(counts) > 1:
+        raise InvalidParameter(f"users of {counts[0]} to {counts[-1]} items: {EQUAL}")
+    return Records(np.stack([np.asarray(user, dtype=np.float64) for user in users]))
+
+
 def users_of(values: Array, items: int) -> Array:
     """Rows as (users, items, features).
 
@@ -168,7 +189,6 @@ def users_of(values: Array, items: int) -> Array:
     rows = values if values.ndim == 3 else values.reshape(len(values), 1, -1)
     if rows.shape[1] != items:
         raise InvalidParameter(
-            f"records: {rows.shape[1]} items a user, expected {items}; every user has equally many "
-            "(Theorems 2.1 and 3.1): pad or drop items before, by a rule that no data decide"
+            f"records: {rows.shape[1]} items a user, expected {items}: {EQUAL}"
         )
     return rows

@@ -7,6 +7,7 @@ Source: Lowy, Liu, Asi 2024, Algorithm 2, lines 3 and 4; the counterexamples are
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -16,14 +17,33 @@ from numpy.typing import NDArray
 
 from dpaudit.curator import Curator
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import AboveThreshold, Compose, Laplace, Node, NonPrivate, Repeat
+from dpaudit.nodes import (
+    AboveThreshold,
+    Compose,
+    EventSlack,
+    Laplace,
+    Node,
+    NonPrivate,
+    Parallel,
+    Repeat,
+)
+from dpaudit.noise.random_queries import query_law
 from dpaudit.query import Array, Norm, Records
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.user_level.accelerated import GRADIENT, SCORE, BatchScoreQuery
-from mechanisms.user_level.batches import SHARE, BatchConstants
-from mechanisms.user_level.problem import check_scope, positive, whole
+from mechanisms.user_level.batches import (
+    SHARE,
+    BatchConstants,
+    appendix_d_batch,
+    printed_batches,
+)
+from mechanisms.user_level.constants import budget
+from mechanisms.user_level.phased_sgd import printed_sizes
+from mechanisms.user_level.points import even
+from mechanisms.user_level.problem import Problem, check_scope, positive, whole
 
-MOST_KINDS = 8
+LEVELS = 16_384
+CROWDED = "a user fills more slots of a round than the noise is declared for"
 
 
 @dataclass(frozen=True)
@@ -35,13 +55,12 @@ class Halted:
 
 @dataclass(frozen=True, eq=False)
 class SlotScoreQuery:
-    """(4 K / 5 - score) of K slots, each a user drawn independently: (trials, 1).
+    """The law of (4 K / 5 - score) of K slots, each a user drawn independently and in secret.
 
-    ``coins``: (trials, 8) uniform numbers, from which the slots of every kind of users are counted.
+    Exact for users of two kinds; for more kinds it is that of 16,384 draws of a fixed generator.
     ``sensitivity`` is that of a user who fills ``filled`` slots: 2 c (K - c) / K.
     """
 
-    coins: Array
     slots: int
     filled: int
     radius: float
@@ -52,13 +71,22 @@ class SlotScoreQuery:
 
         kinds, origin = records.distinct()
         points = kinds.reshape(len(kinds), -1, kinds.shape[-1]).mean(axis=1)
-        counts = slot_counts(self.coins, np.bincount(origin), self.slots)
         near = cdist(points, points) <= 2 * self.radius
-        score = np.einsum("tk,kl,tl->t", counts, near.astype(np.float64), counts) / self.slots
-        return np.asarray(float(SHARE) * self.slots - score)[:, None]
+        return _score_law(tuple(map(int, np.bincount(origin))), near.tobytes(), self.slots)
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         return np.array(moved_score(self.slots, self.filled))
+
+
+@lru_cache(maxsize=16)
+def _score_law(users: tuple[int, ...], near: bytes, slots: int) -> Array:
+    """The law of 4 K / 5 - score; ``near``: which kinds are near to which."""
+    counts, masses = slot_counts(np.array(users), slots)
+    pairs = np.frombuffer(near, dtype=np.bool_).reshape(len(users), -1).astype(np.float64)
+    score = np.einsum("tk,tk->t", counts @ pairs, counts) / slots
+    found = query_law(float(SHARE) * slots - score, masses)
+    found.flags.writeable = False
+    return found
 
 
 def moved_score(slots: int, filled: int) -> float:
@@ -66,47 +94,42 @@ def moved_score(slots: int, filled: int) -> float:
     return 2 * filled * (slots - filled) / slots
 
 
-def slot_counts(coins: Array, users: NDArray[np.intp], slots: int) -> Array:
-    """How many of K independent slots each kind of users fills, (trials, kinds): multinomial.
+def slot_counts(users: NDArray[np.intp], slots: int) -> tuple[Array, Array]:
+    """How many of K independent slots each kind of users fills, (LEVELS, kinds), and how often.
 
-    Errors: InvalidParameter for more than 8 kinds.
+    Two kinds: all counts within LEVELS / 2 of the mean, the ends with what is beyond them.
     """
-    if len(users) > MOST_KINDS:
-        raise InvalidParameter(f"{len(users)} kinds of users: at most {MOST_KINDS} are counted")
-    left, among = np.full(len(coins), slots), int(users.sum())
-    columns = []
-    for k, size in enumerate(map(int, users[:-1])):
-        columns.append(_binomial(coins[:, k], left, Fraction(size, among)))
-        left, among = left - columns[-1], among - size
-    return np.stack([*columns, left], axis=1).astype(np.float64)
+    if len(users) > 2:
+        drawn = np.random.default_rng(0).multinomial(slots, users / users.sum(), size=LEVELS)
+        return drawn.astype(np.float64), np.full(LEVELS, 1 / LEVELS)
+    first, masses = _binomial(slots, int(users[0]), int(users.sum()))
+    return np.stack([first, slots - first], axis=1)[:, : len(users)], masses
 
 
-def _binomial(coins: Array, trials: NDArray[np.int64], rate: Fraction) -> NDArray[np.int64]:
-    if (trials == trials[0]).all():
-        low, levels = _levels(int(trials[0]), rate)
-        return np.asarray(low + np.searchsorted(levels, coins))
+@lru_cache(maxsize=16)
+def _binomial(slots: int, users: int, among: int) -> tuple[Array, Array]:
     from scipy.stats import binom
 
-    return np.asarray(binom.ppf(coins, trials, float(rate)), dtype=np.int64)
+    rate = users / among
+    counts = int(slots * rate) - LEVELS // 2 + np.arange(LEVELS)
+    below = binom.cdf(counts[:-1], slots, rate)
+    masses = np.diff(below, prepend=0.0, append=1.0)
+    return np.clip(counts, 0, slots).astype(np.float64), masses
 
 
-@lru_cache(maxsize=64)
-def _levels(trials: int, rate: Fraction) -> tuple[int, Array]:
-    """The lowest count, and P(count <= low + k): all but e^-70 of a binomial."""
+def most_filled(users: int, slots: int, rounds: int, chance: float) -> int:
+    """The least c with T P(Bin(K, 1/n) > c) <= chance: slots that one user fills."""
     from scipy.stats import binom
 
-    mean = trials * float(rate)
-    width = 12 * np.sqrt(mean * (1 - float(rate))) + 50
-    low, high = int(max(0, mean - width)), int(min(trials, mean + width))
-    return low, binom.cdf(np.arange(low, high), trials, float(rate))
+    return int(binom.isf(chance / rounds, slots, 1 / users)) + 1
 
 
 @dataclass(frozen=True)
 class IndependentSlotsTest:
     """The test of Algorithm 2 whose K slots are drawn independently from the users.
 
-    ``filled``: slots that the replaced user fills, K / n on average; the paper's noise, 8 / epsilon
-    and 16 / epsilon, is for one slot.
+    ``filled``: slots that the replaced user fills at most, but for an event of probability
+    ``chance`` over all rounds; the paper's noise, 8 / epsilon and 16 / epsilon, is for one slot.
     """
 
     users: int
@@ -115,6 +138,7 @@ class IndependentSlotsTest:
     rounds: int
     epsilon: Fraction
     radius: float
+    chance: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         for name in ("users", "slots", "filled", "rounds"):
@@ -126,13 +150,13 @@ class IndependentSlotsTest:
         check_scope(scope, type(self).__name__)
         moved = Fraction(2 * self.filled * (self.slots - self.filled), self.slots)
         share = moved * self.epsilon / 8
-        return AboveThreshold(SCORE, share, share)
+        test = AboveThreshold(SCORE, share, share)
+        return EventSlack(test, self.chance, CROWDED) if self.chance else test
 
     def run(self, curator: Curator) -> Halted:
         on = np.ones(curator.trials, dtype=bool)
+        query = SlotScoreQuery(self.slots, self.filled, self.radius)
         for _ in range(self.rounds):
-            coins = curator.coin(lambda rng: rng.random((curator.trials, MOST_KINDS)))
-            query = SlotScoreQuery(coins, self.slots, self.filled, self.radius)
             on = on & (curator.release(SCORE, query)[:, 0] == 0)
         return Halted(~on)
 
@@ -188,23 +212,49 @@ AMPLIFIED = (
 
 @dataclass(frozen=True)
 class SecretBatchSGD:
-    """Algorithm 2 on secret batches of K < n users, drawn without replacement in every round.
+    """Phases of Algorithm 2 on secret batches of K_i < n_i users, without replacement every round.
 
-    ``base``: the same constants on a batch of K users.  Declared, not run.
-    Errors: InvalidParameter where K is all the users; use :class:`UserLevelAcceleratedSGD`.
+    ``phases``: users of each, and the constants of a batch of K_i.  Declared, not run.
+    Errors: InvalidParameter for no phase, or where K_i is all the users; use
+    :class:`UserLevelAcceleratedSGD`.
     """
 
-    users: int
-    base: BatchConstants
+    phases: tuple[tuple[int, BatchConstants], ...]
 
     def __post_init__(self) -> None:
-        if self.base.batch >= self.users:
-            raise InvalidParameter(f"batch of {self.base.batch} from {self.users} users: use all")
+        if not self.phases:
+            raise InvalidParameter("SecretBatchSGD: expected at least one phase")
+        for users, constants in self.phases:
+            if constants.batch >= users:
+                raise InvalidParameter(f"batch of {constants.batch} from {users} users: use all")
 
     def declaration(self, scope: Scope) -> Node:
         check_scope(scope, type(self).__name__)
-        return Compose(NonPrivate(AMPLIFIED), self.base.node(SCORE, GRADIENT))
+        each = (
+            Compose(NonPrivate(AMPLIFIED), constants.node(f"{SCORE} {i}", f"{GRADIENT} {i}"))
+            for i, (_, constants) in enumerate(self.phases, 1)
+        )
+        return Parallel(*each)
 
     def run(self, curator: Curator) -> Halted:
         """Errors: Unsupported: no curator draws secret batches across a threshold test."""
         raise Unsupported("secret batches across a threshold test cannot be run: use K = n")
+
+
+def appendix_d_phases(
+    problem: Problem, epsilon: object, delta: object, shrink: float = 0.1, count: int = 1
+) -> SecretBatchSGD:
+    """K_i and T_i of Appendix D for the first phases of smoothed Algorithm 3.
+
+    T_i = 1 + n_i^(3/4) m^(1/2) eps^(1/2) log(n d m).  Source: Theorem D.3.
+    """
+    users, items, size = problem.users, problem.items, problem.dimension
+    budgeted = budget(epsilon, delta)
+    floats = float(budgeted[0]), float(budgeted[1])
+    logarithm = math.log(users * size * items)
+    phases = []
+    for n in printed_sizes(users, shrink, count):
+        rounds = 1 + math.ceil(n**0.75 * math.sqrt(items * floats[0]) * logarithm)
+        batch = even(appendix_d_batch(users * items, n, size, *floats, rounds))
+        phases.append((n, printed_batches(users, n, size, *budgeted, rounds, batch)))
+    return SecretBatchSGD(tuple(phases))

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from dpaudit.nodes import (
     Repeat,
     SampledWithoutReplacement,
 )
-from dpaudit.query import Array, ClippedMean, Norm, Records
+from dpaudit.query import FEW_KINDS, Array, ClippedMean, Norm, Records
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.user_level.accelerated import check_batch
 from mechanisms.user_level.phased_sgd import Solution
@@ -35,6 +35,7 @@ from mechanisms.user_level.problem import Problem, check_scope, positive, users_
 # --- Bassily, Sun 2023, central -------------------------------------------------------------------
 
 
+@lru_cache(maxsize=8)
 def rotation(dimension: int, seed: int = 0) -> Array:
     """H diag(+-1) / sqrt(D), D the next power of two: (D, d), public; spreads every vector."""
     from scipy.linalg import hadamard
@@ -42,6 +43,7 @@ def rotation(dimension: int, seed: int = 0) -> Array:
     size = 1 << max(0, math.ceil(math.log2(dimension)))
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size)
     found = hadamard(size).astype(np.float64) * signs / math.sqrt(size)
+    found.flags.writeable = False
     return np.asarray(found[:, :dimension])
 
 
@@ -61,12 +63,17 @@ class RangeQuery:
     edges: Array
     norm: Norm = field(default="linf", init=False)
 
+    @property
+    def exchangeable(self) -> bool:
+        """Equal users may stand for one another."""
+        return True
+
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
-        found = self.coordinate(records.values)
-        kept = np.ones(found.shape, dtype=bool) if chosen is None else chosen
+        values, members = _members(records, chosen)
+        found = self.coordinate(values)
         bins = np.clip(np.searchsorted(self.edges, found, side="right"), 1, len(self.edges) - 1)
         counts = np.stack(
-            [((bins == k) & kept).sum(axis=1) for k in range(1, len(self.edges))], axis=1
+            [((bins == k) * members).sum(axis=1) for k in range(1, len(self.edges))], axis=1
         )
         left = np.cumsum(counts, axis=1) - counts
         right = counts.sum(axis=1, keepdims=True) - counts - left
@@ -74,6 +81,16 @@ class RangeQuery:
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         return np.array(1.0)
+
+
+def _members(records: Records, chosen: NDArray[np.bool_] | None) -> tuple[Array, Array]:
+    """Users of few kinds, one each, or all; and how many of each a batch holds: (trials, kinds)."""
+    values, origin = records.distinct()
+    among = np.ones((1, len(records)), dtype=bool) if chosen is None else chosen
+    if len(values) > FEW_KINDS:
+        return records.values, among.astype(np.float64)
+    counts = [among[:, origin == k].sum(axis=1) for k in range(len(values))]
+    return values, np.stack(counts, axis=1).astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from dpaudit.nodes import (
 )
 from dpaudit.noise import AboveThresholdKernel, CoupledGaussianKernel, ProposeTestReleaseKernel
 from dpaudit.noise.coupled import packed, unpacked
+from dpaudit.noise.random_queries import RandomQueryKernel, query_law
 from dpaudit.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency
 from dpaudit.uses import label_of, runs
@@ -117,6 +118,54 @@ def test_queries_share_one_sensitivity() -> None:
     session.sample(np.zeros((1, 1)), np.array([4.0]), np.random.default_rng(0))
     with pytest.raises(InvalidParameter, match="one sensitivity"):
         session.admit(np.array([5.0]), 1)
+
+
+# --- queries that are random ----------------------------------------------------------------------
+
+
+def test_a_random_query_has_the_density_of_its_mixture() -> None:
+    """Levels -3 and 2, a fresh one each time: P(no, yes), by the two-fold sum of exact laws."""
+    levels, masses = np.array([-3.0, 2.0]), np.array([0.25, 0.75])
+    law, scale = np.broadcast_to(query_law(levels, masses), (2, 5)), np.full(2, 4.0)
+    session = RandomQueryKernel(LEAF, 2)
+    total = session.log_density(np.zeros((2, 1)), law, scale)
+    total = total + session.log_density(np.ones((2, 1)), law, scale)
+    expected = sum(
+        p * q * exact_answers((0, 1), (a, b))
+        for a, p in zip(levels, masses, strict=True)
+        for b, q in zip(levels, masses, strict=True)
+    )
+    assert np.exp(total) == pytest.approx([expected] * 2, rel=2e-2)
+
+
+def test_random_queries_are_drawn_from_their_laws() -> None:
+    """20,000 draws of levels far on either side of any threshold: false alarm below 1e-6."""
+    law, trials = query_law(np.array([-1e6, 1e6]), np.array([0.25, 0.75])), 20_000
+    values = np.broadcast_to(law, (trials, 5))
+    session = RandomQueryKernel(LEAF, trials)
+    drawn = session.sample(values, np.full(trials, 4.0), np.random.default_rng(5))
+    assert drawn.shape == (trials, 1)
+    assert abs(float(drawn.mean()) - 0.75) < 0.016
+
+
+def test_two_laws_are_as_far_apart_as_their_quantiles() -> None:
+    one = query_law(np.array([5.0, 0.0]), np.array([0.5, 0.5]))
+    two = query_law(np.array([1.0, 7.0]), np.array([0.4, 0.6]))
+    session = RandomQueryKernel(LEAF, 1)
+    # Quantiles of orders .4 to .5 are 0 and 7.
+    assert session.apart(one, two, np.ones(1))[0] == 7.0
+    assert session.apart(one, one, np.ones(1))[0] == 0.0
+
+
+def test_random_queries_are_refused_where_they_have_no_density() -> None:
+    session = RandomQueryKernel(LEAF, 2)
+    with pytest.raises(InvalidParameter, match="or its law"):
+        session.centre(np.zeros((2, 5)))
+    both = np.vstack([query_law(np.arange(2.0), np.array([p, 1 - p])) for p in (0.2, 0.3)])
+    with pytest.raises(Unsupported, match="one law"):
+        session.centre(both)
+    with pytest.raises(Unsupported, match="one answer only"):
+        RandomQueryKernel(AboveThreshold("bit", 1, 1, answers=2), 1).admit(np.ones(1), 5)
 
 
 # --- random inliers -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from audits.user_level import attacked, rows
 from dpaudit.curator import Sampler, Tracer
@@ -28,8 +29,6 @@ from mechanisms.user_level.constants import ReleaseConstants, calibrate_release
 from mechanisms.user_level.entries import LOSS, PROBLEM
 from mechanisms.user_level.formulas import (
     Sizes,
-    advanced_composition,
-    amplify_by_subsampling,
     excess_risk_bound,
     gradient_complexity,
 )
@@ -37,9 +36,10 @@ from mechanisms.user_level.outliers import OutlierRemovedMean, OutlierRemovedQue
 from mechanisms.user_level.phased_sgd import phased_sgd_of, printed_phased_sgd
 from mechanisms.user_level.points import concentration_score, counts_within, inlier_probabilities
 from mechanisms.user_level.problem import USERS, LinearLoss, Problem, SquaredDistance
-from mechanisms.user_level.readings import slot_counts
+from mechanisms.user_level.readings import most_filled, slot_counts
 from mechanisms.user_level.sgd import one_pass_sgd, sgd_two_run_radius
 from mechanisms.user_level.smoothing import BallSmoothedLoss, ball_shifts
+from mechanisms.user_level.textbook import advanced_composition, amplify_by_subsampling
 
 FOUND = {**vars(catalogue), **vars(baselines_catalogue)}
 MECHANISMS = [m for m in FOUND.values() if isinstance(m, Mechanism)]
@@ -285,14 +285,27 @@ def test_shifts_of_a_point_depend_on_no_other_point() -> None:
     assert (smoothed.values(first, z)[1] != smoothed.values(second, z)[1]).all()
 
 
-def test_slots_are_multinomial() -> None:
-    """Means of three kinds, 4,000 draws of 1,000 slots: within six standard errors."""
-    coins = np.random.default_rng(4).random((4_000, 8))
-    counts = slot_counts(coins, np.array([10, 30, 60]), 1_000)
+def test_slots_of_two_kinds_have_their_exact_law() -> None:
+    """Means and variances of a binomial; for three kinds, of draws of a fixed generator."""
+    counts, masses = slot_counts(np.array([10, 90]), 1_000)
     assert (counts.sum(axis=1) == 1_000).all()
-    assert np.abs(counts.mean(axis=0) - [100, 300, 600]).max() < 6 * np.sqrt(250 / 4_000)
-    with pytest.raises(InvalidParameter, match="at most 8"):
-        slot_counts(coins, np.ones(9, dtype=np.intp), 10)
+    assert masses.sum() == pytest.approx(1, abs=1e-12)
+    mean = float(masses @ counts[:, 0])
+    assert mean == pytest.approx(100, abs=1e-9)
+    assert masses @ counts[:, 0] ** 2 - mean**2 == pytest.approx(90, abs=1e-6)
+    many, weights = slot_counts(np.array([10, 30, 60]), 1_000)
+    assert (many.sum(axis=1) == 1_000).all()
+    assert np.abs(weights @ many - [100, 300, 600]).max() < 6 * np.sqrt(250 / len(many))
+    alone, weights = slot_counts(np.array([7]), 50)
+    assert (alone[weights > 0] == 50).all()
+
+
+def test_how_many_slots_one_user_fills() -> None:
+    made = catalogue.user_level_accelerated_sgd_independent_slots.program
+    quarter = float(catalogue.SLOT_DELTA) / 4
+    assert made.filled == most_filled(made.users, made.slots, made.rounds, quarter)  # type: ignore[attr-defined]
+    more = 24 * binom.sf(catalogue.FILLED, catalogue.SLOTS, 1 / catalogue.SLOT_USERS)
+    assert more <= float(catalogue.MORE) <= quarter
 
 
 def test_the_ratios_of_figure_1() -> None:

@@ -1,0 +1,67 @@
+"""Audits of the options of paper 1: one user of a linear loss, or of a count, white box.
+
+Source: ours (dpaudit 2026).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from audits.user_level import DIMENSION, NEAR, linear
+from audits.user_level_baselines import opposed, pair
+from dpaudit.audit.suite import Suite
+from dpaudit.mechanism import Mechanism
+from mechanisms.user_level import options_catalogue as catalogue
+from mechanisms.user_level.above import AboveThresholdCounts
+
+
+def sampled(mechanism: Mechanism) -> Suite:
+    """A user on either side of all others, an inlier on both, whom a batch may miss."""
+    program: Any = mechanism.program
+    problem = linear(program.problem)
+    sides = opposed(problem.users, DIMENSION).first.values * 2 * NEAR
+    return Suite(
+        mechanism=mechanism.name,
+        program=replace(program, problem=problem, radius=NEAR),
+        neighbours=pair(sides, -sides, "one user's gradient on either side of all others"),
+        trials=200,
+    )
+
+
+def passes(mechanism: Mechanism) -> Suite:
+    """16 users a group and run: the first user's gradients come first in its group."""
+    program: Any = mechanism.program
+    problem = replace(linear(program.problem), users=16 * program.groups)
+    return Suite(
+        mechanism=mechanism.name,
+        program=replace(program, problem=problem),
+        neighbours=opposed(problem.users, DIMENSION),
+        trials=5_000,
+    )
+
+
+def counts(mechanism: Mechanism, users: int = 3_230) -> Suite:
+    """A user who reaches all levels, or none, where one too few others do."""
+    program: Any = mechanism.program
+    assert isinstance(program, AboveThresholdCounts)  # noqa: S101  (what this suite is for)
+    rows = np.zeros((users, program.items, 1))
+    rows[: program.target] = 1.0
+    other = rows.copy()
+    other[0] = 0.0
+    return Suite(
+        mechanism=mechanism.name,
+        program=program,
+        neighbours=pair(rows, other, "one user reaches every level, or none"),
+        trials=10_000,
+    )
+
+
+user_level_accelerated_sgd_sampled_tests = sampled(
+    catalogue.user_level_accelerated_sgd_sampled_tests
+)
+phased_sgd = passes(catalogue.phased_sgd)
+user_level_phased_sgd_plain = passes(catalogue.user_level_phased_sgd_plain)
+above_threshold = counts(catalogue.above_threshold)
