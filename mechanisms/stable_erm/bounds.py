@@ -13,7 +13,6 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
 
 DELTA_RULES = ("line3", "paper", "tight")
 LINE_3 = 10 * math.sqrt(5)

@@ -17,7 +17,7 @@ import numpy as np
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Assumption, Distance, Status
 from dpaudit.query import Array
-from mechanisms.stable_erm.solver import Minimiser, Quadratic
+from mechanisms.stable_erm.solver import Absolute, Minimiser, Quadratic, RidgeLogistic
 from mechanisms.stable_erm.stable import Enumeration, Flags, Found, Search, Statistic
 
 ROUNDING = 2.0**-48  # of a mean of n numbers, n times their size: far above what floats lose
@@ -28,6 +28,7 @@ CONVEX = Assumption(
     "a modulus by construction; solves in closed form, or by a public number of steps that "
     "reaches the error for any data; rounding is allowed for",
 )
+ENFORCED = (Quadratic, Absolute, RidgeLogistic)
 RULES = ("c1", "c1_sum", "c2", "c2c", "quadratic", "diameter")
 
 
@@ -173,7 +174,8 @@ class Certified:
     Never bottom, an error or another unit where it fails: that would tell the data.  How long a
     run takes does tell whether it failed.  The fallback must be able to end, which is decided from
     public numbers; with :class:`Void` for a fallback nothing is guaranteed.
-    Errors: InvalidParameter for a rule and a fallback of different stability.
+    Errors: InvalidParameter for a rule and a fallback of different stability; in a run, for another
+    loss than those whose modulus and solves are by construction.
     """
 
     certificate: GradientCertificate = GradientCertificate()
@@ -208,6 +210,12 @@ class Certified:
     def find(self, statistic: Statistic, users: Array, unit: Array | float, kappa: int) -> Found:
         if not isinstance(statistic, Minimiser):
             raise InvalidParameter("a gradient certificate needs the minimiser of a convex loss")
+        if not isinstance(statistic.loss, ENFORCED):
+            raise InvalidParameter(
+                f"a gradient certificate rests on a modulus and on solves that "
+                f"{type(statistic.loss).__name__} does not enforce: use "
+                f"{', '.join(kind.__name__ for kind in ENFORCED)}"
+            )
         with np.errstate(all="ignore"):
             seen = measured(statistic, users)
             # A bound that is not a number is no certificate.

@@ -13,7 +13,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.query import Array
 
 Flags = NDArray[np.bool_]
-EDGE = 1e-9
+EDGE = 1e-12  # relative: how far from a boundary rounding may leave a projection
 
 
 class Domain(Protocol):

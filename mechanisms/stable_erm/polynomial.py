@@ -15,7 +15,7 @@ import numpy as np
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Assumption, Distance
 from dpaudit.query import Array
-from mechanisms.stable_erm.certificate import CONVEX, measured
+from mechanisms.stable_erm.certificate import CONVEX, ROUNDING, measured
 from mechanisms.stable_erm.solver import Minimiser, RidgeLogistic
 from mechanisms.stable_erm.stable import Flags, Found, Statistic, kept_means
 
@@ -109,9 +109,9 @@ def _stability(ordered: Array, sums: Array, low: int, high: int, kappa: int) -> 
 class Ladder:
     """Deletes users of large centred gradients, at a level that a score of sensitivity 1 chooses.
 
-    w_j = ||g_j - mean|| at f(x), tau = 4 H G/(mu n) + 2 G/n + 4 H error, q_l = #{w_j > gamma + l
-    tau}; score = min over l of max(l, q_l), and f of the users with w_j <= gamma + l tau at the
-    smallest such l.  Vectors of neighbours are within 2 units.
+    w_j = ||g_j - mean|| at f(x), tau = 4 H G/(mu n) + 2 G/n + 4 H error, and what floats may lose
+    of a norm; q_l = #{w_j > gamma + l tau}; score = min over l of max(l, q_l), and f of the users
+    with w_j <= gamma + l tau at the smallest such l.  Vectors of neighbours are within 2 units.
     Proof: replacing a user moves f(x) by at most 2 G/(mu n), so every other w_j by at most tau and
     q_{l+1}(x') <= q_l(x) + 1.  With a score of at most 2 kappa, the kept users' gradients are
     within gamma_2 = gamma + 2 kappa tau + 4 kappa G (1 + 2 H/mu)/(n - 2 kappa) + 2 H error at the
@@ -144,7 +144,8 @@ class Ladder:
         """tau, (trials,)."""
         loss = _bounded(minimiser)
         bent = 4 * loss.smoothness * loss.lipschitz / (minimiser.modulus * users)
-        return bent + 2 * loss.lipschitz / users + 4 * loss.smoothness * loss.error
+        lost = ROUNDING * users * loss.lipschitz
+        return bent + 2 * loss.lipschitz / users + 4 * loss.smoothness * loss.error + lost
 
     def unit(self, minimiser: Minimiser, users: int, kappa: int) -> Array:
         """The unit at which the vectors of neighbours are within 2 units, (trials,)."""

@@ -16,9 +16,10 @@ import pytest
 from scipy.stats import norm
 
 from dpaudit.accounting import Account
+from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import GDP
 from dpaudit.noise import TruncatedDiscreteLaplaceLaw
-from mechanisms.stable_erm import bounds
+from mechanisms.stable_erm import bounds, floors
 from mechanisms.stable_erm import catalogue as stable
 from mechanisms.stable_erm.bounds import Size
 from mechanisms.stable_erm.calibration import (
@@ -195,14 +196,36 @@ def test_the_population_and_noise_bounds() -> None:
         16 / (0.5 * 2500), rel=1e-12
     )
     assert bounds.gaussian_norm_bound(1, 1e-3) > norm.isf(5e-4)
-    assert bounds.lower_bound_erm(1.0, 1.0, 100, 1.0, 200, 4) == 0.0
-    assert bounds.lower_bound_erm(1.0, 1.0, 400, 1.0, 200, 4) == pytest.approx(0.05)
-    assert bounds.lower_bound_sco(1.0, 1.0, 400, 1.0, 200, 4) == pytest.approx(
-        0.05 + 1 / math.sqrt(800)
-    )
     user = bounds.excess_risk("user", "sco", 1.0, 1.0, 4, size)
     assert user == pytest.approx(2 / 500 + 1 / 50)
     assert bounds.excess_risk("item", "erm", 1.0, 1.0, 4, size) == pytest.approx(2 / 100)
+    strong = bounds.strongly_convex_risk("user", "sco", 3.0, 2.0, 4, size)
+    assert strong == pytest.approx(4.5 * (4 / (100**2 * 25) + 1 / (100 * 25)))
+    strong = bounds.strongly_convex_risk("item", "erm", 3.0, 2.0, 4, size)
+    assert strong == pytest.approx(4.5 * 4 / 100**2)
+
+
+def test_floors_hold_where_they_are_shown() -> None:
+    """n = 200, m = 4, epsilon 1: d = 400 is inside sqrt(d) <= n <= d, 100 above, 10^5 below."""
+    inside, above, below = (floors.Scale(d, 200, 4, 1.0) for d in (400, 100, 10**5))
+    assert floors.lower_bound_erm(1.0, 1.0, inside) == pytest.approx(0.05)
+    assert floors.lower_bound_sco(1.0, 1.0, inside) == pytest.approx(0.05 + 1 / math.sqrt(800))
+    assert floors.lower_bound_erm(1.0, 1.0, above) == floors.lower_bound_erm(1.0, 1.0, below) == 0
+    assert floors.lower_bound_sco(1.0, 1.0, below) == pytest.approx(1 / math.sqrt(800))
+    strong = floors.strongly_convex_lower_bound_sco(3.0, 2.0, inside)
+    assert strong == pytest.approx(4.5 * (400 / (200**2 * 4) + 1 / 800))
+    strong = floors.strongly_convex_lower_bound_erm(3.0, 2.0, inside)
+    assert strong == pytest.approx(4.5 * 400 / (200**2 * 4))
+    assert floors.fingerprinting_users(0.1, 0.5, inside) == pytest.approx(20)
+    law = floors.hard_instance(2.0, 4.0, 9, 4, np.random.default_rng(0))
+    assert law.bound == 0.5
+    assert law.deviation == pytest.approx(0.5 / 3000)
+    assert np.abs(law.mean).max() <= law.deviation / 2
+    for wrong in ((0, 1, 1, 1.0), (1, 1, 1, math.nan)):
+        with pytest.raises(InvalidParameter, match="expected a positive number"):
+            floors.Scale(*wrong)
+    with pytest.raises(InvalidParameter, match="alpha"):
+        floors.fingerprinting_users(0.0, 1.0, inside)
 
 
 def test_users_made_of_items_have_the_law_of_independent_items() -> None:
@@ -210,7 +233,7 @@ def test_users_made_of_items_have_the_law_of_independent_items() -> None:
     generator = np.random.default_rng(11)
     count, per_user, deviation = 40_000, 3, 2.0
     items = deviation / math.sqrt(per_user) * generator.standard_normal((count, 1))
-    users = bounds.user_to_item(items, per_user, deviation, generator)[:, :, 0]
+    users = floors.user_to_item(items, per_user, deviation, generator)[:, :, 0]
     covariance = users.T @ users / count
     allowed = 4.9 * deviation**2 * math.sqrt(2 / count)
     assert np.abs(covariance - deviation**2 * np.eye(per_user)).max() < allowed
@@ -218,7 +241,7 @@ def test_users_made_of_items_have_the_law_of_independent_items() -> None:
 
 
 def test_truncated_gaussians_stay_inside() -> None:
-    law = bounds.TruncatedGaussian(np.zeros(2), 1.0, 1.5)
+    law = floors.TruncatedGaussian(np.zeros(2), 1.0, 1.5)
     drawn = law.sample(5_000, np.random.default_rng(2))
     norms = np.linalg.norm(drawn, axis=1)
     assert norms.max() <= 1.5

@@ -121,6 +121,15 @@ def test_a_residual_raises_the_bound() -> None:
         assert certificate.upper(worse, 1)[0] >= certificate.upper(seen, 1)[0] + 0.2 - 1e-12
 
 
+class _Unknown:
+    """A loss of whose modulus nothing is known."""
+
+    modulus = lipschitz = smoothness = 1.0
+    error = 0.0
+
+
+UNKNOWN: Any = _Unknown()
+
 # --- solvers --------------------------------------------------------------------------------------
 
 
@@ -202,6 +211,10 @@ def test_projections_onto_a_lens() -> None:
             "use a Box",
         ),
         (lambda: Certified().find(MEAN, column(1, 2), 1.0, 1), "minimiser of a convex loss"),
+        (
+            lambda: Certified().find(Minimiser(UNKNOWN), column(1, 2), 1.0, 1),
+            "_Unknown does not enforce: use Quadratic, Absolute, RidgeLogistic",
+        ),
         (lambda: WindowMeanScore().find(MEAN, column(1, 2), 1.0, 1), "expected a GridMean"),
         (lambda: Ladder(1.0).find(MEAN, column(1, 2), 1.0, 1), "minimiser of a smooth loss"),
         (lambda: Ladder(1.0).unit(Minimiser(Quadratic()), 9, 1), "use RidgeLogistic"),
