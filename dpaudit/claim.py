@@ -269,13 +269,15 @@ def _symbolic_folds(account: Account) -> list[Step]:
 
 
 def _of_symbols(claim: Claim, folded: list[Step]) -> Checked:
-    """Proved or refuted by the first fold that decides it; unproved where none does."""
-    checked = [_DECIDE[step.calculus](claim, step) for step in folded]
-    for outcome in (Outcome.PROVED, Outcome.REFUTED):
-        for one in checked:
-            if one.outcome is outcome:
-                return one
-    return checked[-1]
+    """Proved or refuted by the first fold that decides it; unproved where none does.
+
+    Only the last, the exact curve where there is one, refutes; what it refutes nothing proves.
+    """
+    last = _DECIDE[folded[-1].calculus](claim, folded[-1])
+    if last.outcome is Outcome.REFUTED:
+        return last
+    tried = (_DECIDE[step.calculus](claim, step) for step in folded[:-1])
+    return next((one for one in tried if one.outcome is Outcome.PROVED), last)
 
 
 def _by_pairs(claim: Claim, step: Step) -> Checked:

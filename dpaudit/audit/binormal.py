@@ -17,6 +17,7 @@ from dpaudit.audit.selection import (
     Event,
     Needed,
     Sizes,
+    Tails,
     _best,
     _likely_upper,
     choose_trained,
@@ -28,6 +29,8 @@ FEWEST_THRESHOLDS = 16
 MISFIT = 9.0
 _CAUTION = 0.1
 _SLOPES = (0.3, 3.0)
+_POINTS = np.linspace(6.0, -6.0, 241)
+_IN_CELL, _MOST_CELLS = 100, 200
 
 
 def choose_smoothed(training: TrainingScores, sizes: Sizes, error: float, needed: Needed) -> Event:
@@ -56,10 +59,48 @@ def choose_smoothed(training: TrainingScores, sizes: Sizes, error: float, needed
     return _best(thresholds, p, q, predicted_lower(p, q, sizes, error, needed))
 
 
+def smoothed_tails(first: FloatArray, second: FloatArray) -> Tails:
+    """Rates of nested events "score > threshold" in two samples, as their laws may have them.
+
+    On the fitted line where scores look binormal; else as observed, a hundred scores or more
+    between thresholds, and half a score more on each side.  Shapes: (trials,).  An estimate.
+    """
+    sides = np.sort(first), np.sort(second)
+    both = np.sort(np.concatenate(sides))
+    cells = min(max(both.size // _IN_CELL, 2), _MOST_CELLS)
+    cuts = np.unique(both[np.linspace(0, both.size - 1, cells + 1)[1:-1].astype(int)])
+    rates, others = (1 - at_most(side, cuts) / side.size for side in sides)
+    sizes = sides[0].size, sides[1].size
+    if cuts.size >= FEWEST_THRESHOLDS:
+        p, q = _smoothed(rates, others, *sizes)
+        if float(np.max(sizes[0] * kl(rates, p) + sizes[1] * kl(others, q))) < MISFIT:
+            slope, shift = _line(rates, others, *sizes)
+            return Tails(-_POINTS, ndtr(_POINTS), ndtr(shift + slope * _POINTS))
+    return Tails(cuts, *(_rates_above(side, cuts) for side in sides))
+
+
+def _rates_above(side: FloatArray, cuts: FloatArray) -> FloatArray:
+    """Shares above each cut, with half a score more in every cell between them."""
+    above = side.size - at_most(side, cuts)
+    more = 0.5 * np.arange(cuts.size, 0, -1)
+    return np.asarray((above + more) / (side.size + 0.5 * (cuts.size + 1)))
+
+
 def _smoothed(
     rates: FloatArray, others: FloatArray, trials: int, other_trials: int
 ) -> tuple[FloatArray, FloatArray]:
     """The points of the fitted line nearest to each pair of rates, as rates."""
+    x, along = _quantiles(rates, trials)
+    y, across = _quantiles(others, other_trials)
+    slope, shift = _line(rates, others, trials, other_trials)
+    nearest = (along * x + across * slope * (y - shift)) / (along + across * slope**2)
+    return ndtr(nearest), ndtr(shift + slope * nearest)
+
+
+def _line(
+    rates: FloatArray, others: FloatArray, trials: int, other_trials: int
+) -> tuple[float, float]:
+    """Slope and shift of the line of normal quantiles, by weighted least squares."""
     x, along = _quantiles(rates, trials)
     y, across = _quantiles(others, other_trials)
     weights = 1 / (1 / along + 1 / across)
@@ -68,9 +109,7 @@ def _smoothed(
     spread = float(weights @ (x - centre) ** 2)
     slope = float(weights @ ((x - centre) * (y - other_centre))) / max(spread, 1e-12)
     slope = min(max(slope, _SLOPES[0]), _SLOPES[1])
-    shift = other_centre - slope * centre
-    nearest = (along * x + across * slope * (y - shift)) / (along + across * slope**2)
-    return ndtr(nearest), ndtr(shift + slope * nearest)
+    return slope, other_centre - slope * centre
 
 
 def _quantiles(rates: FloatArray, trials: int) -> tuple[FloatArray, FloatArray]:

@@ -7,7 +7,8 @@ canaries, whose labels are drawn and committed to first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from dpaudit.audit.canary_results import ScoresAudit, judged
 from dpaudit.audit.canary_terms import CanaryTerms, Target
 from dpaudit.audit.estimators import Counts, TestScores, TrainingScores, _scores
 from dpaudit.audit.one_run_audit import OneRunAudit, audit_one_run
-from dpaudit.audit.power import smallest_epsilon
+from dpaudit.audit.power import limit_of_scores, smallest_epsilon
 from dpaudit.audit.selection import Event, Sizes, epsilon_needed, mu_needed
 
 __all__ = ["OneRunAudit", "ScoresAudit", "audit_one_run", "audit_scores"]
@@ -43,9 +44,10 @@ def audit_scores(
     A share of both samples, drawn by ``seed``, chooses a threshold and a direction; the rest counts
     it, and the exact joint test of :mod:`dpaudit.audit.joint` compares the counts with the claim's
     region.  Claims of zCDP and of a Renyi divergence are tested on means of the score instead where
-    those promise more (:mod:`dpaudit.audit.canary_means`).  The scores of each sample are taken to be independent, and each "in" to differ from an
-    "out" by one neighbouring step.  ``lower`` and the verdict may use different thresholds: each is
-    valid at its own error rate.  ``claim``: PureDP, ApproxDP, ZCDP, RenyiDP or GDP.
+    those promise more (:mod:`dpaudit.audit.canary_means`).  The scores of each sample are taken to
+    be independent, and each "in" to differ from an "out" by one neighbouring step.  ``lower`` and
+    the verdict may rest on different choices: each is valid at its own error rate.  ``claim``:
+    PureDP, ApproxDP, ZCDP, RenyiDP or GDP.
 
     Errors: InvalidParameter for an empty sample, NaN (infinite scores are allowed), another shape,
     a bad claim or seed, a confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5).
@@ -57,7 +59,8 @@ def audit_scores(
     shown, decisive = (
         _choose(training, test, terms.target, error) for error in (terms.shown, terms.refute_at)
     )
-    return _scores_result(terms, test, shown, decisive, training)
+    limit = limit_of_scores(*samples, terms.target.delta, terms.shown)
+    return replace(_scores_result(terms, test, shown, decisive, training), limit=limit)
 
 
 @dataclass(frozen=True)
@@ -192,5 +195,6 @@ def _scores_result(
         other_trials=other,
         training=(training.alternative.size, training.null.size) if training else (0, 0),
         smallest_epsilon=smallest,
+        limit=math.inf,
         means="" if decisive.means is None else decisive.means.words,
     )

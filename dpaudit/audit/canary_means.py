@@ -1,8 +1,8 @@
 """Means of scores: what canaries show of a divergence beyond any one threshold.
 
 One event shows at most 2 / pi of the divergence of two close Gaussians.  Claims of zCDP and of a
-Renyi divergence are therefore tested on means of a log density ratio of the score as well, fitted on
-training scores, where those promise the larger bound (:mod:`dpaudit.audit.variational`).
+Renyi divergence are tested on means of a log density ratio of the score, fitted on training scores,
+where those promise the larger bound (:mod:`dpaudit.audit.variational`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dpaudit.audit.blackbox.draws import Draws, TestDraws, TrainingDraws, read_o
 from dpaudit.audit.estimators import FloatArray, TestScores, TrainingScores
 from dpaudit.nodes import Node
 
-_FEWEST = 20
+_FEWEST = 500
+_DISCOUNT = 0.8  # a promise is the largest of many, and few training scores keep it
 _FAR = 1e6
 
 
@@ -33,9 +34,9 @@ class Means:
 
     @property
     def promised(self) -> float:
-        """The bound that training predicts, in the claim's measure."""
+        """The bound to expect, in the claim's measure."""
         of_order = 1.0 if self.question.measure == "rho" else self.question.witness.order
-        return self.question.witness.predicted * of_order
+        return _DISCOUNT * self.question.witness.predicted * of_order
 
     def lower(self, test: TestScores, error: float) -> float:
         """Lower bound in the claim's measure, wrong with probability at most ``error``."""
@@ -61,7 +62,7 @@ def choose_means(
 ) -> Means | None:
     """The bet that promises the largest bound from ``pairs`` test scores a side, if there is one.
 
-    None for claims that bound no divergence, and without 20 training scores a side.
+    None for claims that bound no divergence, and without 500 training scores a side.
     """
     if training is None or min(training.alternative.size, training.null.size) < _FEWEST:
         return None

@@ -64,9 +64,10 @@ class ScoresAudit(CanaryAudit):
 
     ``hits`` of ``trials`` scores of the sample that ``favours`` names ("in" or "out") lie above
     ``threshold``, and ``other_hits`` of ``other_trials`` of the other: the counts of the verdict;
-    the threshold of ``lower`` may be another.  ``means``: the function of the score whose means the
-    verdict rests on in place of those counts, or empty.  ``smallest_epsilon``: the smallest true epsilon that
-    would have refuted the claim half the time, at the best event.
+    the threshold of ``lower`` may be another.  ``means``: the function of the score on whose means
+    the verdict rests in place of those counts, or empty.  ``smallest_epsilon``: the smallest true
+    epsilon that would have refuted the claim half the time, at the best event.  ``limit``: an
+    estimate of the epsilon that an audit could show which knew the laws of the scores.
     """
 
     p_value: float
@@ -78,7 +79,17 @@ class ScoresAudit(CanaryAudit):
     other_trials: int
     training: tuple[int, int]
     smallest_epsilon: float
+    limit: float
     means: str = ""
+
+    @property
+    def achieved(self) -> float:
+        """``epsilon_lower`` as a share of ``limit``; luck may carry it above 1."""
+        return self.epsilon_lower / self.limit if self.limit > 0 else 1.0
+
+    def __str__(self) -> str:
+        share = f"{self.achieved:.0%} of the bound on epsilon that these scores could show"
+        return f"{super().__str__()}\n{share}" if self.measure == "epsilon" else super().__str__()
 
     @property
     def counted(self) -> str:

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from dpaudit.audit.binormal import smoothed_tails
+from dpaudit.audit.estimators import Counts, epsilon_lower
 from dpaudit.audit.region import ApproxRegion, FloatArray, Region
 from dpaudit.audit.selection import (
     Needed,
@@ -67,6 +69,22 @@ def information_limit(tails: Tails, sizes: Sizes, delta: float, error: float) ->
         backward = _largest_quantile(q, p, middle, delta, Sizes(sizes.other_trials, sizes.trials))
         low, high = (middle, high) if max(forward, backward) >= quantile else (low, middle)
     return Power(max(low, event), event)
+
+
+def limit_of_scores(
+    scores_in: FloatArray, scores_out: FloatArray, delta: float, error: float
+) -> float:
+    """The information limit of an audit of two samples of scores, as they look: an estimate.
+
+    Of an audit that knew the laws behind them and spent no trial on choosing, and no more than two
+    samples far apart would show; laws by :func:`dpaudit.audit.binormal.smoothed_tails`.  Shapes:
+    (trials,), no NaN.
+    Errors: InvalidParameter for a delta outside [0, 1) or an error rate outside (0, 0.5).
+    """
+    sizes = Sizes(scores_in.size, scores_out.size)
+    found = information_limit(smoothed_tails(scores_in, scores_out), sizes, delta, error).limit
+    clearest = Counts(0, scores_out.size, 0, scores_in.size)
+    return min(found, epsilon_lower(clearest, delta, error).epsilon_lower)
 
 
 def trials_needed(

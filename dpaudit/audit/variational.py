@@ -63,6 +63,7 @@ _WIDTHS = (1.5, 3.0, 6.0, math.inf)
 _SCREENED = 2_000
 _FITTED = 50_000
 _FINALISTS = 8
+_UNSEEN = 3  # the rule of three
 
 
 @dataclass(frozen=True)
@@ -204,10 +205,13 @@ def _price(values: FloatArray, order: float, centre: float) -> FloatArray:
 def _fitted(
     sides: Sides, order: float, sign: int, scale: float, clip: Range, reach: float
 ) -> RenyiWitness:
-    """The witness of clip(scale * score, scale * clip) with centre, stake and bound predicted."""
+    """The witness of clip(scale * score, scale * clip) with centre, stake and bound predicted.
+
+    The centre counts three more scores at the top: as many may be missing where none was seen.
+    """
     low, high = sorted((sign * scale * clip[0], sign * scale * clip[1]))
     first, second = (np.clip(sign * scale * s, low, high) - high for s in sides[::sign])
-    centre = min(max(float(np.mean(np.exp(order * second))), _TINY), 1.0)
+    centre = min((float(np.sum(np.exp(order * second))) + _UNSEEN) / (second.size + _UNSEEN), 1.0)
     inner = float(np.mean(first if order == 1 else np.exp((order - 1) * first)))
     divergence = inner if order == 1 else math.log(max(inner, _TINY)) / (order - 1)
     r = max(divergence - math.log(centre) / order, 0.0)

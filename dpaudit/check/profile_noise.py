@@ -36,7 +36,7 @@ from dpaudit.check.profile_cells import (
 from dpaudit.pairs import LaplaceShift, Normal, Pair
 
 Integers = NDArray[np.int64]
-# Points of a rule, and the widths in units of the noise up to which it serves, |z| <= FARTHEST.
+# Points of a rule, and the widths up to which it serves: in units of the noise, and of the loss.
 WIDEST = 0.25
 RULES = ((4, 0.003), (8, 0.02), (16, WIDEST))
 MOST_PARTS, FARTHEST, LARGEST_WIDTH = 32, 37.0, 0.1
@@ -88,7 +88,7 @@ def _normal(pair: Normal, tail: float) -> Base:
         error += (2 + 2 * farthest / m) * moved
         wide = (farthest > FARTHEST) | (d > LARGEST_WIDTH) | (d > MOST_PARTS * WIDEST * m)
         up, down = np.zeros(len(u)), np.zeros(len(u))
-        for rule, part in _by_rule(np.where(wide, np.nan, d / m)):
+        for rule, part in _by_rule(np.where(wide, np.nan, np.maximum(d / m, d))):
             up[part], down[part] = _quadrature(u[part], d[part], m, rule)
         return up, down, np.where(wide, np.inf, error)
 
@@ -97,7 +97,7 @@ def _normal(pair: Normal, tail: float) -> Base:
 
 
 def _by_rule(widths: Floats) -> Iterator[tuple[tuple[int, int], Integers]]:
-    """Cells by what their integrals take: points of the rule, and into how many parts they go."""
+    """Cells by what their integrals take: points of a rule, and into how many parts they go."""
     below = -math.inf
     for points, widest in RULES:
         yield from _chunks(points, 1, np.flatnonzero((widths > below) & (widths <= widest)))

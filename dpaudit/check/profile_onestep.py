@@ -102,8 +102,11 @@ def _branched(pair: Branched, grid: Grid) -> Cells:
     """Cells of branches as likely under P as under Q, so that none moves its base's losses."""
     if not is_known(pair):
         raise NotConfirmed("Branched")
-    known = [(ball(p), base) for p, _, base in pair.branches if p != 0]
-    parts = [(up(p), cells(base, grid)) for p, base in known]
+    known = [(up(ball(p)), base) for p, _, base in pair.branches if p != 0]
+    light = grid.tail / len(known)
+    parts = [(p, cells(base, grid)) for p, base in known if p > light]
+    if not parts:
+        raise NotConfirmed("branches of small masses only")
     first = min(part.first for _, part in parts)
     length = max(part.first + len(part.a) for _, part in parts) - first
     if not length < MOST_NODES:
@@ -114,9 +117,10 @@ def _branched(pair: Branched, grid: Grid) -> Cells:
         a[inside] += weight * part.a
         b[inside] += weight * part.b
         on[inside.start : inside.stop + 1] += weight * part.on
-    # What is outside of one branch's cells may lie at either end of all.
+    # What is outside of one branch's cells may lie at either end of all, as may light branches.
     below, above, infinite = (_weighted(parts, kind) for kind in ("below", "above", "infinite"))
-    outside = below[0] + above[0], below[1] + above[1]
+    rest = math.fsum(p for p, _ in known if p <= light) * (1 + 8 * UNIT)
+    outside = below[0] + above[0] + rest, below[1] + above[1] + rest
     return Cells(
         first,
         a,

@@ -6,20 +6,15 @@ levels, so that no coin is ever seen.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from scipy.special import entr, ndtri
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.kernels import Generator, kernel
 from dpaudit.nodes import AboveThreshold
-from dpaudit.noise.digests import TINY, hashed
-from dpaudit.noise.threshold import ENOUGH, AboveThresholdKernel
+from dpaudit.noise.posterior import Asked, Integers, Law
+from dpaudit.noise.threshold import AboveThresholdKernel
 from dpaudit.query import Array
 
-# Thresholds of a density, in units of their scale: the rest of the law, e^-50, is left out.
-REACH, STEPS, FARTHEST, CHUNK = 50.0, 501, 300.0, 2_048
 # Of a law's quantiles: what is left of either end.
 END = 1e-12
 
@@ -41,16 +36,10 @@ def _law(values: Array) -> tuple[Array, Array]:
 
 @kernel(AboveThreshold)
 class RandomQueryKernel(AboveThresholdKernel):
-    """As its base for numbers; of laws, the same in all trials, densities are right to 1e-2.
+    """As its base, for numbers and for laws that are the same in all trials.
 
     Errors: Unsupported for a law under more than one answer.
     """
-
-    def __init__(self, leaf: Any, trials: int) -> None:
-        super().__init__(leaf, trials)
-        self._nodes = np.linspace(-REACH, REACH, STEPS)
-        self._weights = np.exp(-np.abs(self._nodes))
-        self._kept: tuple[Array, tuple[Array, Array]] | None = None
 
     def admit(self, scale: Array, dimension: int) -> None:
         law = dimension > 1 and dimension % 2 == 1
@@ -78,53 +67,24 @@ class RandomQueryKernel(AboveThresholdKernel):
             return super().apart(values, others, stated)
         return np.full(len(values), _furthest(_law(values), _law(others)))
 
-    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
-        if values.shape[1] == 1:
-            return super().log_density(released, values, scale)
-        yes, over = released[:, 0] == 1, self._left == 0
-        said = yes | (released[:, 0] == 0)
-        below, above = self._sides(values, scale)
-        no, passed = float(self._weights @ below), float(self._weights @ above)
-        # Trials that say yes are over: what the others have said so far is no, and no again.
-        self._weights = self._weights * below / (self._weights * below).max()
-        self._answered(yes, scale)
-        told = np.where(yes, np.log(passed / (no + passed)), np.log(no / (no + passed)))
-        found = np.where(over, np.where(yes, 0.0, -np.inf), told)
-        return np.where(said, found, -np.inf)
-
-    def residual(self, released: Array, values: Array, scale: Array) -> Array:
-        """As the base's."""
-        if values.shape[1] == 1:
-            return super().residual(released, values, scale)
-        no, yes = (float(self._weights @ side) for side in self._sides(values, scale))
-        share = no / (no + yes)
-        drawn = hashed(released, 1)[:, 0]
-        outcome = np.where(released[:, 0] == 0, share * drawn, share + (1 - share) * drawn)
-        found = ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))
-        alive = self._left > 0
-        told = float(alive.sum() * (entr(share) + entr(1 - share))) > ENOUGH
-        return np.where(alive & told, found, np.nan)[:, None]
-
     def _mean(self, values: Array) -> Array:
         if values.shape[1] == 1:
             return values
         levels, masses = _law(values)
         return np.full((len(values), 1), float(levels @ masses))
 
-    def _sides(self, values: Array, scale: Array) -> tuple[Array, Array]:
-        """P(no) and P(yes) at every threshold of the grid, (STEPS,); kept while the law stays."""
+    def _seen(self, values: Array) -> Array:
+        if values.shape[1] == 1:
+            return values
+        _law(values)
+        return values[:1]
+
+    def _query(self, values: Array, scale: Array, alive: Integers) -> Asked:
+        if values.shape[1] == 1:
+            return super()._query(values, scale, alive)
         levels, masses = _law(values)
-        levels = levels / scale[0]
-        if self._kept is None or not np.array_equal(self._kept[0], levels):
-            below, above = np.zeros(STEPS), np.zeros(STEPS)
-            for start in range(0, len(levels), CHUNK):
-                part = slice(start, start + CHUNK)
-                gap = self._nodes * self._ratio - levels[part, None]
-                tail = np.exp(-np.minimum(np.abs(gap), FARTHEST)) / 2
-                below += masses[part] @ np.where(gap < 0, tail, 1 - tail)
-                above += masses[part] @ np.where(gap < 0, 1 - tail, tail)
-            self._kept = levels, (below, above)
-        return self._kept[1]
+        self._share_rows(alive, np.zeros(len(alive)))
+        return Law(levels / scale[0], masses, self._posterior.rows)
 
 
 def _furthest(one: tuple[Array, Array], two: tuple[Array, Array]) -> float:

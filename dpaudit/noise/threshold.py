@@ -18,7 +18,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels import Generator, Kernel, kernel
 from dpaudit.nodes import AboveThreshold
 from dpaudit.noise.digests import TINY, hashed
-from dpaudit.noise.posterior import Posterior
+from dpaudit.noise.posterior import Asked, Numbers, Posterior
 from dpaudit.query import Array, Norm
 
 Flags = NDArray[np.bool_]
@@ -106,7 +106,7 @@ class AboveThresholdKernel(Kernel):
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
         yes, over = released[:, 0] == 1, self._left == 0
         said = yes | (released[:, 0] == 0)
-        log_no, log_yes = self._outcomes(values[:, 0] / scale)
+        log_no, log_yes = self._outcomes(values, scale)
         self._answered(yes, scale)
         self._learn(yes)
         found = np.where(over, np.where(yes, 0.0, -np.inf), np.where(yes, log_yes, log_no))
@@ -118,28 +118,38 @@ class AboveThresholdKernel(Kernel):
         NaN too where a batch's answers are so certain that two batches may well have the same:
         the uniform numbers are made of them.
         """
-        share = np.exp(self._outcomes(values[:, 0] / scale)[0])
+        share = np.exp(self._outcomes(values, scale)[0])
         drawn = hashed(released, 1)[:, 0]
         outcome = np.where(released[:, 0] == 0, share * drawn, share + (1 - share) * drawn)
         found = ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))
         told = float((entr(share) + entr(1 - share)).sum()) > ENOUGH
         return np.where((self._left > 0) & told, found, np.nan)[:, None]
 
-    def _outcomes(self, queries: Array) -> tuple[Array, Array]:
+    def _outcomes(self, values: Array, scale: Array) -> tuple[Array, Array]:
         """log P(no), log P(yes) of every trial given its past, (trials,); 0 where it is over."""
-        if self._known is None or not np.array_equal(self._known[0], queries):
-            self._known = queries, *self._found(queries)
+        seen = self._seen(values)
+        if self._known is None or not np.array_equal(self._known[0], seen):
+            self._known = np.array(seen), *self._found(values, scale)
         return self._known[1:]
 
-    def _found(self, queries: Array) -> tuple[Array, Array]:
+    def _seen(self, values: Array) -> Array:
+        """What tells one query of all trials from another."""
+        return values
+
+    def _found(self, values: Array, scale: Array) -> tuple[Array, Array]:
         log_no, log_yes = np.zeros(self.trials), np.zeros(self.trials)
         alive = np.flatnonzero(self._left > 0)
         if len(alive):
-            self._share_rows(alive, queries[alive])
+            no, yes = self._posterior.chances(self._query(values, scale, alive))
             rows = self._row[alive]
-            no, yes = self._posterior.chances(_first(rows, queries[alive]))
             log_no[alive], log_yes[alive] = no[rows], yes[rows]
         return log_no, log_yes
+
+    def _query(self, values: Array, scale: Array, alive: Integers) -> Asked:
+        """What the trials that go on are asked, by the rows of their pasts."""
+        queries = values[alive, 0] / scale[alive]
+        self._share_rows(alive, queries)
+        return Numbers(_first(self._row[alive], queries))
 
     def _learn(self, yes: Flags) -> None:
         """Take the answers of the trials that go on into their pasts."""
