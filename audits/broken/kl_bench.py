@@ -54,9 +54,8 @@ def planted(bug: str, of: Mechanism, *caught_by: str, **parts: Any) -> Suite:
     """An audit of a declaration with one wrong part; the mechanism's own program by default."""
     program: Any = parts.pop("program", of.program)
     size = getattr(program, "problem", SPIDER_BENCH.problem).size
-    return Suite(
-        of.name, program, turned_round(size), trials=2_000, caught_by=caught_by, bug=bug, **parts
-    )
+    options = {"trials": 2_000} | parts
+    return Suite(of.name, program, turned_round(size), caught_by=caught_by, bug=bug, **options)
 
 
 def parts_of(program: Any) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpaudit.curator import Program, Sampler
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, ClippedMean, Norm, Records
+from dpaudit.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency, central
 from mechanisms.kl.condition import KLCondition
 from mechanisms.kl.problem import KLProblem
@@ -144,34 +144,30 @@ def logarithm() -> Landscape:
 
 
 @dataclass(frozen=True, eq=False)
-class Replicas:
-    """A mean over equal records: its value is that of one of them, its sensitivity that of n."""
+class Replicas(ClippedMean):
+    """A mean over ``size`` equal records: the value of one of them, the sensitivity of all."""
 
-    mean: ClippedMean
-    size: int
-
-    @property
-    def norm(self) -> Norm:
-        return self.mean.norm
-
-    def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
-        return self.mean.value(records, chosen)
+    size: int = 1
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
-        return self.mean.sensitivity(adjacency, self.size)
+        """As that of ``self.size`` rows, whatever the curator holds."""
+        return super().sensitivity(adjacency, self.size)
 
 
 @dataclass(frozen=True)
 class Replicated(KLProblem):
     """A problem of ``size`` equal records, of which a curator holds one."""
 
-    def mean_gradient(self, x: Array) -> Replicas:  # type: ignore[override]
+    def mean_gradient(self, x: Array) -> ClippedMean:
         """As that of ``size`` rows."""
-        return Replicas(super().mean_gradient(x), self.size)
+        return self._of_all(super().mean_gradient(x))
 
-    def mean_difference(self, x: Array, previous: Array, radius: float) -> Replicas:  # type: ignore[override]
+    def mean_difference(self, x: Array, previous: Array, radius: float) -> ClippedMean:
         """As that of ``size`` rows."""
-        return Replicas(super().mean_difference(x, previous, radius), self.size)
+        return self._of_all(super().mean_difference(x, previous, radius))
+
+    def _of_all(self, mean: ClippedMean) -> Replicas:
+        return Replicas(mean.per_record, mean.radius, size=self.size)
 
 
 def sampler(program: Program, held: Records, trials: int, rng: np.random.Generator) -> Sampler:
