@@ -41,9 +41,9 @@ def _suite(
 
 
 adaptive_noisy_gd_paper = _suite("", silent(catalogue.SIGNED), trials=MANY)
-# Few runs go on for long, and these are told apart far above 0.
+# Few runs go on for long, and these are told apart far above 0: 4 was best in runs of seed 11.
 adaptive_noisy_gd_paper_signed_zero_out = replace(
-    _suite("_signed_zero_out", silent(catalogue.SIGNED), ZEROED, SOME), threshold=3.0
+    _suite("_signed_zero_out", silent(catalogue.SIGNED), ZEROED, SOME), threshold=4.0
 )
 adaptive_noisy_gd_paper_clipped = _suite("_clipped", silent(catalogue.CLIPPED))
 adaptive_noisy_gd_paper_absolute = _suite("_absolute", silent(catalogue.ABSOLUTE))
