@@ -43,6 +43,11 @@ def algorithm_1(claimed: Any, delta: Any) -> Node:
     return StableRelease("release", half, kappa, noise)
 
 
+def slow(*row: Any) -> Any:
+    """A row that only the quality run takes."""
+    return pytest.param(*row, marks=pytest.mark.quality)
+
+
 # claim, eps_bar, delta_bar, kappa, sigma / Delta, p(0), exact eps, least sigma / Delta.
 TABLE = [
     ("1 1e-5", ".5 2.74069e-6 27 2244.775 3.3577e-7 .57276 388.04"),
@@ -139,7 +144,7 @@ def test_diameter_stability(claimed: str, delta: str, kappa: int, noise: str) ->
 
 @pytest.mark.parametrize(
     ("rounds", "kappa", "noise", "composed"),
-    [(10, 346, "3.315e5", .505), (20, 718, "1.4018e6", .412), (24, 870, "2.0481e6", .378)],
+    [(10, 346, "3.315e5", .505), slow(20, 718, "1.4018e6", .412), slow(24, 870, "2.0481e6", .378)],
 )  # fmt: skip
 def test_phased_erm(rounds: int, kappa: int, noise: str, composed: float) -> None:
     """T phases of (eps/T, delta/T) by basic composition: (1, 1e-6) holds, at about half."""
@@ -152,12 +157,12 @@ def test_phased_erm(rounds: int, kappa: int, noise: str, composed: float) -> Non
     assert epsilon(node, "1e-6") == pytest.approx(composed, abs=2e-3)
 
 
-def test_repeated_calls_compose_better_than_their_sum() -> None:
+@pytest.mark.parametrize(("calls", "printed"), [(2, 1.107), slow(10, 5.133), slow(20, 9.706)])
+def test_repeated_calls_compose_better_than_their_sum(calls: int, printed: float) -> None:
     """2, 10, 20 calls of (1, 1e-6): 1.107, 5.133, 9.706 at as many millionths."""
-    for calls, printed in ((2, 1.107), (10, 5.133), (20, 9.706)):
-        node, delta = Repeat(algorithm_1(1, "1e-6"), calls), Fraction(calls, 10**6)
-        assert epsilon(node, delta) == pytest.approx(printed, abs=5e-3)
-        assert outcome(ApproxDP(calls, delta), node) == "proved"
+    node, delta = Repeat(algorithm_1(1, "1e-6"), calls), Fraction(calls, 10**6)
+    assert epsilon(node, delta) == pytest.approx(printed, abs=5e-3)
+    assert outcome(ApproxDP(calls, delta), node) == "proved"
 
 
 def test_phased_sco_is_a_maximum() -> None:
@@ -179,18 +184,18 @@ def test_closed_ranges_put_a_user_in_two_batches() -> None:
     assert outcome(ApproxDP(1, 1e-6), algorithm_1(1, "1e-6"), reading=once) == "proved"
 
 
-def test_strongly_convex_calls() -> None:
+@pytest.mark.parametrize(("rounds", "expected"), [(10, 718), slow(20, 1490)])
+def test_strongly_convex_calls(rounds: int, expected: int) -> None:
     """(eps/2, delta/2) for the first call and for the phases: .28828 of .5; together (1, 1e-6)."""
     first = algorithm_1(Fraction(1, 2), "5e-7")
     half, _, kappa, noise = constants(Fraction(1, 2), "5e-7")
     assert (half, kappa) == (Fraction(1, 4), 64)
     assert agrees(float(noise), "11725.9")
     assert agrees(epsilon(first, "5e-7"), ".28828", units=1.01)
-    for rounds, expected in ((10, 718), (20, 1490)):
-        share = Fraction(1, 2 * rounds), Fraction("5e-7") / rounds
-        assert constants(*share)[2] == expected
-        phases = Repeat(algorithm_1(*share), rounds)
-        assert outcome(ApproxDP(1, 1e-6), Compose(first, phases)) == "proved"
+    share = Fraction(1, 2 * rounds), Fraction("5e-7") / rounds
+    assert constants(*share)[2] == expected
+    phases = Repeat(algorithm_1(*share), rounds)
+    assert outcome(ApproxDP(1, 1e-6), Compose(first, phases)) == "proved"
 
 
 # --- what is no privacy ---------------------------------------------------------------------------

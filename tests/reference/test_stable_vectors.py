@@ -163,15 +163,49 @@ def test_break_even_against_plain_output_perturbation() -> None:
     assert bounds.break_even_items(ours * 1e3, naive) == pytest.approx(3.1e6, rel=0.05)
 
 
-def test_certificates_at_the_same_radius() -> None:
-    """sigma sqrt(m): .289 for quadratics with the exact profile; 2.14 for diameter stability."""
-    users = 10_000
-    radius = bounds.gradient_radius(1.0, Size(users, 1, 1e-3))
-    quadratic = float(unit_of_radius("quadratic", radius, 1.0, 1.0, users, 25))
-    assert float(stable.CALIBRATED.noise_multiplier) * quadratic == pytest.approx(0.289, rel=2e-3)
-    diameter = float(unit_of_radius("diameter", radius, 1.0, 1.0, users, 25))
-    noise = float(stable.CALIBRATED_DIAMETER.noise_multiplier)
-    assert noise * diameter == pytest.approx(2.14, rel=1e-3)
+# rule, how gamma (or the bound) is set, constants, sigma sqrt(m), break-even items a user
+WHO_WINS = [
+    ("line3", "", stable.PRINTED, 111.8, 1.7e10),
+    ("paper", "", stable.PRINTED, 50.4, 3.6e9),
+    ("tight", "", stable.CALIBRATED, 1.49, 3.1e6),
+    ("c1", "paper", stable.PRINTED, 1504, 3.2e12),
+    ("diameter", "tight", stable.CALIBRATED_DIAMETER, 2.14, 6.4e6),
+    ("quadratic", "tight", stable.CALIBRATED, 0.289, 1.2e5),
+]
+
+
+@pytest.mark.parametrize(("rule", "radius", "constants", "noise", "items"), WHO_WINS)
+def test_who_wins_from_how_many_items_on(
+    rule: str, radius: str, constants: Constants, noise: float, items: float
+) -> None:
+    """n = 10^4, (1, 1e-6), G = mu = 1, beta = 1e-3, against sigma = 8.449e-4 of plain noise."""
+    size, users, kappa = Size(10_000, 1, 1e-3), 10_000, constants.kappa
+    if radius:
+        gamma = bounds.gradient_radius(1.0, size, radius)
+        unit = float(unit_of_radius(rule, gamma, 1.0, 1.0, users, kappa))
+    else:
+        many = Size(users, 10**6, 1e-3) if rule == "tight" else size
+        root = math.sqrt(many.items)
+        unit = bounds.erm_deletion_sensitivity_bound(1.0, 1.0, many, kappa, rule) * root
+    found = float(constants.noise_multiplier) * unit
+    assert found == pytest.approx(noise, rel=4e-3)
+    assert bounds.break_even_items(found, 8.449e-4) == pytest.approx(items, rel=0.04)
+
+
+def test_noise_scales_as_the_theorem_says() -> None:
+    """sigma is proportional to G / (mu n sqrt(m)) and, up to logarithms, to 1 / epsilon^2."""
+    unit = bounds.erm_deletion_sensitivity_bound
+    one = unit(1.0, 1.0, Size(10_000, 100, 1e-3), 32, "line3")
+    assert unit(3.0, 0.5, Size(10_000, 100, 1e-3), 32, "line3") == pytest.approx(6 * one)
+    assert unit(1.0, 1.0, Size(10_000, 400, 1e-3), 32, "line3") == pytest.approx(one / 2)
+    twice = unit(1.0, 1.0, Size(20_000, 100, 1e-3), 32, "line3") / one
+    assert twice == pytest.approx(0.5, rel=0.04)
+    small, large = (del_output_pert_paper(e, Fraction(1, 10**6)) for e in (Fraction(1, 20), 1))
+    ratio = small.noise_multiplier / large.noise_multiplier
+    assert ratio == pytest.approx(20**2, rel=0.1)
+    tails = [del_output_pert_paper(1, Fraction(1, 10**k)).noise_multiplier for k in (6, 12)]
+    logs = math.log(2.6487e12 + 2) / math.log(2.6487e6 + 2)
+    assert tails[1] / tails[0] == pytest.approx(logs**1.5, rel=0.08)
 
 
 def test_sums_drawn_without_replacement() -> None:

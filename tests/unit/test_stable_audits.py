@@ -30,7 +30,7 @@ from dpaudit.replayer import Replayer
 from mechanisms.stable_erm import baselines_catalogue as baselines
 from mechanisms.stable_erm import catalogue as stable
 from mechanisms.stable_erm.adversarial import Adversarial, Oracle
-from mechanisms.stable_erm.calibration import USERS, Constants
+from mechanisms.stable_erm.calibration import USERS, Constants, printed_constants
 from mechanisms.stable_erm.certificate import Certified, GradientCertificate
 from mechanisms.stable_erm.domains import Ball, Box
 from mechanisms.stable_erm.phased import PhasedERM, PhasedSCO
@@ -76,6 +76,15 @@ def test_the_printed_constants_are_attacked_to_the_test_leaf() -> None:
     counts = count_errors(result.attacked.test, 0.0)
     assert 0.475 <= epsilon_lower(counts, 1e-6, 0.05).epsilon_lower <= 0.5808
     assert 0 < lower(result) <= 0.5808
+
+
+@pytest.mark.quality
+def test_printed_constants_beyond_their_range_are_attacked_to_the_test_leaf() -> None:
+    """(4, .05), kappa = 4, 10^5 a side: 1.92 expected of eps_bar = 2, exact 2.055."""
+    constants = printed_constants(Fraction(4), Fraction(1, 20))
+    mechanism = toy(constants, 18, Claim(ApproxDP(4, Fraction(1, 20)), by="printed constants"))
+    found = lower(certified(mechanism, whole(mechanism, 18), 100_000))
+    assert 1.85 <= found <= 2.055
 
 
 def test_calibrated_noise_is_attacked_to_nine_tenths() -> None:
@@ -127,7 +136,9 @@ def test_every_entry_has_an_audit_on_the_same_declaration() -> None:
     ("name", "least"),
     [
         ("deletion_stable_output_perturbation_calibrated", 0.4),
+        ("deletion_stable_output_perturbation_laplace", 0.55),
         ("strongly_convex_output_perturbation", 0.7),
+        ("strongly_convex_output_perturbation_printed", 0.4),
         ("window_mean_score", 0.4),
         ("ladder_stable_output_perturbation", 0.4),
         ("stable_phased_sco", 0.38),
@@ -182,14 +193,31 @@ def test_baselines_are_attacked(name: str, least: float) -> None:
     assert least * claimed <= bound.shown + 2.5 / math.sqrt(3_000) <= 1.3 * claimed
 
 
+def test_a_tested_median_is_attacked_at_its_bar() -> None:
+    """(1, 1e-6): the test and the median are both attained, 8,000 a side."""
+    name = "propose_test_release"
+    result = certified(replace(BASELINES[name], records=None), BASELINE_SUITES[name], 8_000)
+    assert result.verdict == "certified_under_assumptions"
+    assert 0.8 <= lower(result) <= 1
+
+
 def test_every_baseline_has_an_audit() -> None:
     assert set(BASELINES) - set(MECHANISMS) == set(BASELINE_SUITES)
 
 
-@pytest.mark.parametrize("name", ["window_mean_score", "strongly_convex_sco"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "window_mean_score",
+        "deletion_stable_output_perturbation_laplace",
+        "strongly_convex_sco",
+        "propose_test_release",
+    ],
+)
 def test_hostile_users_move_nothing_too_far(name: str) -> None:
     """Users that are huge, not finite, alike: scores move by at most 1, no error, no warning."""
-    found = inspect_program(MECHANISMS[name], SUITES[name], trials=10, seed=1)
+    suites, mechanisms = {**SUITES, **BASELINE_SUITES}, {**MECHANISMS, **BASELINES}
+    found = inspect_program(mechanisms[name], suites[name], trials=10, seed=1)
     assert [f for f in found.findings if f.status == "broken"] == []
 
 

@@ -74,6 +74,23 @@ def test_a_certificate_is_above_the_enumerated_sensitivity(index: int, rule: str
     assert max(ratios) > (0.005 if applies or (rule == "quadratic" and index < 2) else -1)
 
 
+@pytest.mark.parametrize(
+    ("rule", "least", "most"), [("c1", 10, 28), ("quadratic", 1.2, 4.5), ("c2", 1.2, 4.5)]
+)
+def test_how_far_certificates_are_above_the_enumerated_value(
+    rule: str, least: float, most: float
+) -> None:
+    """A mean of 16 users, kappa = 2: c1 pays for every step of the path, the others do not."""
+    minimiser, kappa = Minimiser(Quadratic(), Everywhere()), 2
+    lattice = lattice_of(16, 4 * kappa + 1)
+    for seed in range(2):
+        data = np.random.default_rng(seed).normal(size=(16, 100, 1))
+        table = tabulated(minimiser, data, lattice.kept)
+        exact = float(path_stability(table, lattice, 4 * kappa)[0, 0])
+        found = float(GradientCertificate(rule).upper(measured(minimiser, data), kappa)[0])
+        assert least <= found / exact <= most
+
+
 def test_certified_and_enumerated_give_the_same() -> None:
     generator, minimiser = np.random.default_rng(1), Minimiser(Quadratic(), Box(5.0, 1))
     passed = 0

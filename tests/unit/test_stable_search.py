@@ -141,6 +141,25 @@ def test_diameter_stability_moves_by_one_and_two_units() -> None:
     assert len(moved) >= 6
 
 
+def test_a_radius_grows_by_deletions_and_the_box_does_not() -> None:
+    """max |f(S) - f(T)| over T that contain S: with it the score would not be of sensitivity 1."""
+    lattice = lattice_of(7, 4)
+    above = (lattice.deleted[:, None] & lattice.deleted[None]) == lattice.deleted[:, None]
+    pairs = [lattice.pairs(i) for i in range(7)]
+    one, more = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    grown = 0
+    for seed in range(20):
+        data = np.random.default_rng(seed).normal(size=(7, 1, 1))
+        table = tabulated(MEAN, data, lattice.kept)
+        gaps = np.abs(table[0, :, 0][:, None] - table[0, :, 0][None])
+        radius = np.where(above, gaps, 0.0).max(axis=1)
+        box = diameter_stability(table, lattice)[0]
+        assert (box[more] <= box[one]).all()
+        assert (radius <= box).all()
+        grown += bool((radius[more] > radius[one] * (1 + 1e-9)).any())
+    assert grown > 0
+
+
 def test_the_box_holds_the_largest_distance() -> None:
     data = np.random.default_rng(4).normal(size=(7, 1, 3))
     lattice = lattice_of(7, 5)
