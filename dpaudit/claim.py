@@ -198,8 +198,20 @@ def _unusable(claim: Claim, step: Step, upper: Number) -> Checked | None:
     if violated:
         return replace(checked, reason=f"it rests on a violated assumption: {', '.join(violated)}")
     if is_infinite(upper):
-        return replace(checked, reason="no finite guarantee was derived, which refutes nothing")
+        refused = replace(checked, reason="no finite guarantee was derived, which refutes nothing")
+        return _beyond(claim, step) or refused
     return None
+
+
+def _beyond(claim: Claim, step: Step) -> Checked | None:
+    """Refuted, without a finite guarantee, where some number that is reached is above the claim."""
+    if step.lower is None or is_infinite(step.lower):
+        return None
+    values = _where(Difference(step.lower, claim.value), claim, step, FIRST_POINTS)
+    if values is None:
+        return None
+    shown = f"at least {decimal_lower(step.lower, digits=6)} > {_show(claim.value)}, and reached"
+    return Checked(claim, Outcome.REFUTED, step, f"{shown}: no epsilon does", values, SATURATING)
 
 
 def _reached(claim: Claim, step: Step) -> Number | None:

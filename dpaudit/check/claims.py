@@ -203,9 +203,9 @@ def _expected(claim: Stated, value: Value, case: Case) -> str:
         return "unproved"
     if _at_most(value.number, claim.number):
         return "proved"
-    reached = value.reached
-    above = reached is not None and not is_infinite(value.number)
-    return "refuted" if above and _above(_first(reached), claim.number) else "unproved"
+    reached = None if value.reached is None else _first(value.reached)
+    known = reached is not None and not is_infinite(reached)
+    return "refuted" if known and _above(reached, claim.number) else "unproved"
 
 
 def _above(number: Any, other: Any) -> bool:

@@ -40,6 +40,7 @@ from dpaudit.pairs import (
 Ball = Any
 PRECISIONS = (200, 500, 1500, 5000)
 LARGEST = 40
+FAR = Fraction(60)
 SMALLEST = 200
 BISECTIONS = 52
 RELATIVE = Fraction(1, 10**14)
@@ -214,7 +215,10 @@ def _ends(ball: Ball) -> tuple[Fraction, Fraction]:
 
 
 def epsilon_single(pair: Pair, delta: Fraction) -> Interval:
-    """The smallest epsilon >= 0 with delta(epsilon) <= delta, between ends of 12 digits."""
+    """The smallest epsilon >= 0 with delta(epsilon) <= delta, between ends of 12 digits.
+
+    Where no epsilon suffices, the lower end is ``FAR``, if delta there is above the given one.
+    """
     from dpaudit.arithmetic import infinity
 
     if _compare(pair, Fraction(0), delta) == -1:
@@ -222,7 +226,8 @@ def epsilon_single(pair: Pair, delta: Fraction) -> Interval:
         return Interval(Fraction(0), Fraction(0), {}, shown, "closed form")
     bracket = _bracket(lambda epsilon: _compare(pair, epsilon, delta) == -1)
     if bracket is None:
-        return Interval(Fraction(0), infinity(), method="closed form")
+        reached = FAR if _compare(pair, FAR, delta) == 1 else Fraction(0)
+        return Interval(reached, infinity(), _shown(reached), method="closed form")
     low, high = _certain(pair, _narrowed(pair, bracket, delta), delta)
     lower, upper = rounded_down(low), rounded_up(high)
     return Interval(lower, upper, _shown(lower), _shown(upper), "closed form")

@@ -83,8 +83,12 @@ def stable_release(node: StableRelease) -> Losses:
     """The largest over scores s, t one apart: bottom, or pass and N(mu, 1) against N(0, 1).
 
     mu = (s + t + 2) / z (path) or 2 / z (diameter).  Equal scores do no worse: at x >= 1 the pair
-    (s, s + 1), at x < 1 the pair (s + 1, s) has the larger profile.  Scores of kappa and kappa + 1
-    are reached (path), by a function that is stable on either side and far apart between.
+    (s, s + 1), at x < 1 the pair (s + 1, s) has the larger profile.  All scores one apart are
+    reached, 2 kappa + 1 included, by a function that is near 0 without one of two groups of users
+    and far apart elsewhere, so that one data set is stable without the first only, its neighbour
+    without the second only (n >= 4 kappa + 2; path: every other user moves it by one unit, either
+    way; diameter: the replaced user alone, by one unit each way).  Listed are kappa, kappa + 1,
+    the worst pair at most deltas, and 2 kappa, which passes with p(0), against 2 kappa + 1, never.
     Errors: Unsupported while kappa is a symbol, or large.
     """
     if is_symbolic(node.kappa) or node.kappa > SCORES:
@@ -92,11 +96,11 @@ def stable_release(node: StableRelease) -> Losses:
     unit, path = 1 / node.noise_multiplier, node.distance == Distance.PATH
     offset, slope = 2 * unit, unit if path else Fraction(0)
     pair = Thresholded(node.epsilon, node.kappa, offset, slope)
-    if not path:
-        return Losses((pair,), (pair,))
-    middle = offset + slope * (2 * node.kappa + 1)
-    worst = Scored(node.epsilon, node.kappa, node.kappa, node.kappa + 1, middle)
-    return Losses((pair,), (pair,), (worst,), (worst.swapped,))
+    worst, last = (
+        Scored(node.epsilon, node.kappa, s, s + 1, offset + slope * (2 * s + 1))
+        for s in (node.kappa, 2 * node.kappa)
+    )
+    return Losses((pair,), (pair,), (worst, last), (worst.swapped,))
 
 
 # --- a coupling of inner coins -------------------------------------------------------------------

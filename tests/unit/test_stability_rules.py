@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.arithmetic import enclose
+from dpaudit.arithmetic import enclose, is_infinite
 from dpaudit.calculus import CALCULI
 from dpaudit.check.derivation import own_bound
+from dpaudit.claim import Claim
+from dpaudit.curves import delta_interval, epsilon_interval
 from dpaudit.curves.scores import chances, family_of, gaussian, member
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import Compose, CoupledGaussian, Node, Repeat, StableRelease
+from dpaudit.nodes import ApproxDP, Compose, CoupledGaussian, Node, Repeat, StableRelease
 from dpaudit.pairs import Atoms, Branched, Losses, Normal, Scored, Thresholded
 from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PROFILE, PURE, RENYI
 from dpaudit.rules.rdp import order
@@ -92,13 +94,40 @@ def test_one_pair_covers_all_scores() -> None:
     twentieth = Fraction(1, 20)
     assert found.remove == (Thresholded(Fraction(1, 2), 3, 2 * twentieth, twentieth),)
     assert found.add == found.remove
-    assert found.reached_remove == (Scored(Fraction(1, 2), 3, 3, 4, 9 * twentieth),)
-    assert found.reached_add == (found.reached_remove[0].swapped,)
+    half = Fraction(1, 2)
+    middle, last = Scored(half, 3, 3, 4, 9 * twentieth), Scored(half, 3, 6, 7, 15 * twentieth)
+    assert found.reached_remove == (middle, last)
+    assert found.reached_add == (middle.swapped,)
     flat = pairs(StableRelease("stable", 0.5, 3, 20, "diameter"))
-    assert flat.remove == (Thresholded(Fraction(1, 2), 3, 2 * twentieth, 0),)
-    assert flat.reached == ()
+    assert flat.remove == (Thresholded(half, 3, 2 * twentieth, 0),)
+    assert [pair.mu for pair in flat.reached] == [2 * twentieth] * 3
     with pytest.raises(Unsupported, match="kappa of at most"):
         PROFILE.fold(StableRelease("stable", 0.5, k, 20), SCOPE)
+
+
+@pytest.mark.parametrize("distance", ["path", "diameter"])
+@pytest.mark.parametrize(("kappa", "noise"), [(2, 10), (15, 1920)])
+def test_reached_pairs_meet_the_upper_profile(distance: str, kappa: int, noise: int) -> None:
+    """delta at epsilon: lower ends never above the upper, and equal where one of them is worst."""
+    losses, met = pairs(StableRelease("stable", 0.5, kappa, noise, distance)), 0
+    for epsilon in (Fraction(0), Fraction(1, 2), Fraction(1), Fraction(3)):
+        upper = delta_interval(losses.remove[0], epsilon).upper
+        lowers = [delta_interval(pair, epsilon).lower for pair in losses.reached]
+        assert max(lowers) <= upper
+        met += max(lowers) >= upper * (1 - Fraction(1, 10**9))
+    assert met >= 2
+
+
+def test_where_the_last_score_tells_too_much_no_epsilon_is_left_and_that_is_reached() -> None:
+    """kappa = 15 for (1, 1e-6): p(0) = 1.355e-4 is passed with, and never by the neighbour."""
+    node, delta = StableRelease("stable", 0.5, 15, 1920), Fraction(1, 10**6)
+    found = [epsilon_interval(pair, delta) for pair in pairs(node).reached]
+    assert [is_infinite(interval.upper) for interval in found] == [False, True, False]
+    assert found[1].lower == 60
+    for claim, outcome in ((ApproxDP(1, delta), "refuted"), (ApproxDP(100, delta), "unproved")):
+        assert Claim(claim, by="the tests").check(node, SCOPE).outcome == outcome
+    enough = ApproxDP(1, Fraction(1, 1000))
+    assert Claim(enough, by="the tests").check(node, SCOPE).outcome == "proved"
 
 
 def test_the_symbolic_bound_is_the_test_and_the_farthest_release() -> None:

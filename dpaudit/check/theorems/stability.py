@@ -40,17 +40,15 @@ def _test_and_release(node: Any) -> tuple[Any, Any]:
 
 
 def _scores(node: Any) -> Losses:
-    """Every two scores one apart; those in the middle are reached where the distance grows."""
+    """Every two scores one apart; those in the middle, and the last two, are reached."""
     k = node.kappa
     if is_symbolic(k) or k > MOST_SCORES:
         raise Unsupported(f"kappa = {k}: no profile")
     apart = _units(node, ZERO, ZERO)
     step = _units(node, ZERO, ONE) - apart
     pair = Thresholded(node.epsilon, k, apart, step)
-    if node.distance == "diameter":
-        return Losses((pair,), (pair,))
-    worst = Scored(node.epsilon, k, k, k + 1, _units(node, k, k + 1))
-    return Losses((pair,), (pair,), (worst,), (worst.swapped,))
+    worst, last = (Scored(node.epsilon, k, s, s + 1, _units(node, s, s + 1)) for s in (k, 2 * k))
+    return Losses((pair,), (pair,), (worst, last), (worst.swapped,))
 
 
 def _coupled(node: Any) -> Losses:
