@@ -210,8 +210,9 @@ def _beyond(claim: Claim, step: Step) -> Checked | None:
     values = _where(Difference(step.lower, claim.value), claim, step, FIRST_POINTS)
     if values is None:
         return None
-    shown = f"at least {decimal_lower(step.lower, digits=6)} > {_show(claim.value)}, and reached"
-    return Checked(claim, Outcome.REFUTED, step, f"{shown}: no epsilon does", values, SATURATING)
+    reached = decimal_lower(step.lower, digits=6)
+    reason = f"no finite guarantee was derived, and {reached} > {_show(claim.value)} is reached"
+    return Checked(claim, Outcome.REFUTED, step, reason, values, SATURATING)
 
 
 def _reached(claim: Claim, step: Step) -> Number | None:

@@ -162,7 +162,7 @@ EXPECTED = {
     "zcdp leaf": ["proved", "proved", "unsupported", "unproved"],
     "two partitions": ["proved", "unproved", "refuted"],
     "repeat with index": ["proved", "proved", "proved", "refuted"],
-    "not private": ["unproved", "unproved", "unproved"],
+    "not private": ["unproved", "refuted", "unproved"],  # by its Gaussian alone
     "poisson": ["proved", "proved", "unproved", "unsupported"],
     "no rule": ["unsupported", "unsupported"],
     "poisson, normal": ["proved", "refuted", "unsupported"],
