@@ -59,9 +59,7 @@ def batches(mechanism: Mechanism) -> Suite:
     """Ten parameters, of which one user's gradient moves all rotated ones; a batch may miss it."""
     program: Any = mechanism.program
     size, users = program.problem.dimension, program.problem.users
-    problem = replace(
-        program.problem, loss=LinearLoss(size), items=1, features=size, lipschitz=1.0
-    )
+    problem = replace(program.problem, loss=LinearLoss(size), items=1, features=size, lipschitz=1.0)
     return Suite(
         mechanism=mechanism.name,
         program=replace(program, problem=problem),

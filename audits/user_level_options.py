@@ -62,6 +62,5 @@ def counts(mechanism: Mechanism, users: int = 3_230) -> Suite:
 user_level_accelerated_sgd_sampled_tests = sampled(
     catalogue.user_level_accelerated_sgd_sampled_tests
 )
-phased_sgd = passes(catalogue.phased_sgd)
 user_level_phased_sgd_plain = passes(catalogue.user_level_phased_sgd_plain)
 above_threshold = counts(catalogue.above_threshold)

@@ -42,7 +42,6 @@ NOISE = Fraction("4.224679")  # kappa(1, 1e-6), rounded up
 GROUPS = WEIGHTED.groups
 
 
-
 def wrong(kind: type[WrongMean] = WrongMean, users: int = GROUPS, **options: Any) -> WrongMean:
     """The bench of one mean of 800 groups with one part replaced."""
     return kind(users, 1, QUARTER, 10.0, WEIGHTED, **options)
@@ -55,7 +54,7 @@ class NothingMissing(WrongMean):
     """Means of the users' items as they are: a missing item makes the release one (B11)."""
 
     def points(self, users: Array) -> Array:
-        return users.mean(axis=1)[None]
+        return np.asarray(users.mean(axis=1)[None])
 
 
 class RaisesOnMissing(NothingMissing):
@@ -168,7 +167,7 @@ class HalfQuery(UnionQuery):
     """Keeps whoever has half of all points near (B15)."""
 
     def weights(self, counts: Array) -> Array:
-        return (counts >= counts.shape[1] / 2).astype(np.float64)
+        return np.asarray(counts >= counts.shape[1] / 2, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -301,7 +300,7 @@ def driven_apart(count: int, angle: float) -> tuple[Array, Array]:
 def _ahead(point: Array, records: Array) -> Array:
     """One clipped step from a point, for every record."""
     slopes = np.array([CURVED, 1.0]) * point - records
-    return point - STEP * clip_rows(slopes[None], np.array([1.0]))[0]
+    return np.asarray(point - STEP * clip_rows(slopes[None], np.array([1.0]))[0])
 
 
 twin_passes = planted(

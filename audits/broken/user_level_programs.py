@@ -159,9 +159,12 @@ b13_reused_users = planted(
     program=ReusedUsers(PHASES.problem, CONSTANTS, PHASES.phases),
 )  # fmt: skip
 b19_naive_path = planted(
-    user_level_bench_mean, "B19: scores of gradients along a shared path, noise at its end", "conformance",
-    program=wrong(NaiveGradientScorePhasedSGD), neighbours=FAR,
-)  # fmt: skip
+    user_level_bench_mean,
+    "B19: scores of gradients along a shared path, noise at its end",
+    "conformance",
+    program=wrong(NaiveGradientScorePhasedSGD),
+    neighbours=FAR,
+)
 b20_smaller_bound = planted(
     user_level_bench_mean, "B20: the plain mean's sensitivity for the selected one", "conformance",
     program=wrong(query=MovedQuery), neighbours=EDGE,

@@ -11,7 +11,7 @@ import numpy as np
 from dpaudit.claim import Claim
 from dpaudit.curator import Program
 from dpaudit.mechanism import Mechanism, Metric, Setting
-from dpaudit.nodes import ApproxDP, Node
+from dpaudit.nodes import ApproxDP
 from mechanisms.srgd.problem import BoundedLogistic
 from mechanisms.stable_erm.data import SIMULATED, records_of
 from mechanisms.user_level.phased_sgd import Solution
@@ -87,10 +87,3 @@ def bottom_share(output: Any) -> tuple[Metric, ...]:
     """How many releases are bottom."""
     share = float(np.isnan(np.asarray(output)).any(axis=1).mean())
     return (Metric("share of releases that are bottom", share, True),)
-
-
-def refused(reason: str, node: Node) -> Node:
-    """A declaration that guarantees nothing, and says why."""
-    from dpaudit.nodes import Compose, NonPrivate
-
-    return Compose(NonPrivate(reason), node)

@@ -14,10 +14,9 @@ from dpaudit.nodes import PureDP
 from mechanisms.user_level.above import AboveThresholdCounts
 from mechanisms.user_level.acsa import one_stage
 from mechanisms.user_level.baselines import UserLevelPhasedSGDBaseline
-from mechanisms.user_level.baselines_catalogue import FKT, KAPPA, RECONSTRUCTED, REGULAR
+from mechanisms.user_level.baselines_catalogue import FKT, KAPPA, REGULAR
 from mechanisms.user_level.constants import ReleaseConstants
 from mechanisms.user_level.entries import (
-    FEATURES,
     ITEMS,
     LIPSCHITZ,
     LOSS,
@@ -82,20 +81,6 @@ above_threshold = entry(
     "Algorithm 4 prints one scale for threshold and queries: that is none of its theorem's",
     columns="visits",
     evaluate=first_level,
-)
-phased_sgd = entry(
-    "phased_sgd",
-    "Phased SGD of items, a user each",
-    f"{FKT}, Algorithm 2",
-    UserLevelPhasedSGDBaseline(
-        Problem(LOSS, 3_230, 1, FEATURES, RADIUS, LIPSCHITZ), KAPPA, 4, 0.5, SMOOTHNESS, REGULAR
-    ),
-    (ours(1),),
-    "a noisy average iterate a phase, on disjoint items",
-    RECONSTRUCTED,
-    columns="logistic",
-    users=3_230,
-    items=1,
 )
 user_level_phased_sgd_plain = entry(
     "user_level_phased_sgd_plain",

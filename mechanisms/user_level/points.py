@@ -58,7 +58,8 @@ def _counts_of(points: Array, radii: tuple[float, ...]) -> Array:
         for near, row in zip(_neighbours(kinds[block], kinds, radii), found, strict=True):
             row[core] += sizes[block] @ near[:, core]
             row[block] = near @ sizes
-    return np.asarray(found[:, origin])
+    # Itself too, though a point that is not a number is at no distance from itself.
+    return np.asarray(np.maximum(found, 1.0)[:, origin])
 
 
 def _neighbours(rows: Array, kinds: Array, radii: tuple[float, ...]) -> Iterator[NDArray[np.bool_]]:
@@ -80,11 +81,6 @@ def concentration_score(points: Array, radius: Array | float) -> Array:
 def score_of_counts(counts: Array) -> Array:
     """The score, from how many points lie within the radius of each."""
     return np.asarray(counts.sum(axis=1) / counts.shape[1])
-
-
-def score_sensitivity(count: int) -> float:
-    """2 (C - 1) / C."""
-    return 2 * (count - 1) / count
 
 
 def inlier_probabilities(counts: Array) -> Array:

@@ -188,7 +188,5 @@ def users_of(values: Array, items: int) -> Array:
     """
     rows = values if values.ndim == 3 else values.reshape(len(values), 1, -1)
     if rows.shape[1] != items:
-        raise InvalidParameter(
-            f"records: {rows.shape[1]} items a user, expected {items}: {EQUAL}"
-        )
+        raise InvalidParameter(f"records: {rows.shape[1]} items a user, expected {items}: {EQUAL}")
     return rows

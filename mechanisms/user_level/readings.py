@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from dpaudit.curator import Curator
 from dpaudit.errors import InvalidParameter, Unsupported
@@ -57,7 +58,7 @@ class Halted:
 class SlotScoreQuery:
     """The law of (4 K / 5 - score) of K slots, each a user drawn independently and in secret.
 
-    Exact for users of two kinds; for more kinds it is that of 16,384 draws of a fixed generator.
+    Exact for users of two kinds, and normal for more: the slots are millions.
     ``sensitivity`` is that of a user who fills ``filled`` slots: 2 c (K - c) / K.
     """
 
@@ -71,7 +72,7 @@ class SlotScoreQuery:
 
         kinds, origin = records.distinct()
         points = kinds.reshape(len(kinds), -1, kinds.shape[-1]).mean(axis=1)
-        near = cdist(points, points) <= 2 * self.radius
+        near = (cdist(points, points) <= 2 * self.radius) | np.eye(len(kinds), dtype=bool)
         return _score_law(tuple(map(int, np.bincount(origin))), near.tobytes(), self.slots)
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
@@ -81,12 +82,25 @@ class SlotScoreQuery:
 @lru_cache(maxsize=16)
 def _score_law(users: tuple[int, ...], near: bytes, slots: int) -> Array:
     """The law of 4 K / 5 - score; ``near``: which kinds are near to which."""
-    counts, masses = slot_counts(np.array(users), slots)
     pairs = np.frombuffer(near, dtype=np.bool_).reshape(len(users), -1).astype(np.float64)
-    score = np.einsum("tk,tk->t", counts @ pairs, counts) / slots
+    if len(users) > 2:
+        score, masses = _normal_score(np.array(users) / sum(users), pairs, slots)
+    else:
+        counts, masses = slot_counts(np.array(users), slots)
+        score = np.einsum("tk,tk->t", counts @ pairs, counts) / slots
     found = query_law(float(SHARE) * slots - score, masses)
     found.flags.writeable = False
     return found
+
+
+def _normal_score(shares: Array, pairs: Array, slots: int) -> tuple[Array, Array]:
+    """Scores within ten standard deviations, and the normal law's masses of them."""
+    around = shares @ pairs
+    mean = (slots - 1) * float(around @ shares) + float(shares @ np.diag(pairs))
+    spread = 2 * math.sqrt(max(slots * float(shares @ (around - around @ shares) ** 2), 0.0))
+    far = np.linspace(-10, 10, LEVELS)
+    below = ndtr((far[1:] + far[:-1]) / 2)
+    return mean + spread * far, np.diff(below, prepend=0.0, append=1.0)
 
 
 def moved_score(slots: int, filled: int) -> float:
@@ -95,13 +109,10 @@ def moved_score(slots: int, filled: int) -> float:
 
 
 def slot_counts(users: NDArray[np.intp], slots: int) -> tuple[Array, Array]:
-    """How many of K independent slots each kind of users fills, (LEVELS, kinds), and how often.
+    """How many of K independent slots one kind of users fills, or two: (LEVELS, kinds); how often.
 
-    Two kinds: all counts within LEVELS / 2 of the mean, the ends with what is beyond them.
+    All counts within LEVELS / 2 of the mean, the ends with what is beyond them.
     """
-    if len(users) > 2:
-        drawn = np.random.default_rng(0).multinomial(slots, users / users.sum(), size=LEVELS)
-        return drawn.astype(np.float64), np.full(LEVELS, 1 / LEVELS)
     first, masses = _binomial(slots, int(users[0]), int(users.sum()))
     return np.stack([first, slots - first], axis=1)[:, : len(users)], masses
 

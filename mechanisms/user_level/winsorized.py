@@ -156,10 +156,13 @@ class WinsorizedMeanDPSGD:
         return np.asarray(centre + curator.release(f"mean {j}", query, rows=batch)[:, 0])
 
     def _coordinate(self, point: Array, j: int, values: Array) -> Array:
-        """Of every user's mean gradient, (trials, n)."""
-        users = users_of(values, self.problem.items)
-        found = self.problem.user_gradients(point, users) @ self.rotation[j]
-        return np.asarray(np.broadcast_to(found, (len(point), found.shape[1])))
+        return rotated_gradients(self.problem, point, self.rotation[j], values)
+
+
+def rotated_gradients(problem: Problem, point: Array, row: Array, values: Array) -> Array:
+    """One rotated coordinate of every user's mean gradient, (trials, n)."""
+    found = problem.user_gradients(point, users_of(values, problem.items)) @ row
+    return np.asarray(np.broadcast_to(found, (len(point), found.shape[1])))
 
 
 # --- Bassily, Sun 2023, local ---------------------------------------------------------------------
@@ -169,9 +172,10 @@ class WinsorizedMeanDPSGD:
 class UserLevelLDPSGD:
     """Steps from users' own noisy reports: half of a round's users vote for a range, half report.
 
-    Round t asks ``each`` new users; a vote is for the bin of a user's mean gradient in one
-    dimension, a report its distance from the chosen bin's centre, cut to 2 tau', with noise.
-    Errors: InvalidParameter for more than one dimension, or too few users.
+    Round t asks ``each`` new users, each about one rotated coordinate, in turn; a vote is for the
+    bin of a user's mean gradient, a report its distance from the chosen bin's centre, cut to
+    2 tau', with noise.
+    Errors: InvalidParameter for too few users, in all or for the coordinates of a round.
     Source: Bassily, Sun 2023, Algorithm 5, a reconstruction.
     """
 
@@ -186,14 +190,17 @@ class UserLevelLDPSGD:
         whole(self.rounds, "rounds")
         for name in ("radius", "step"):
             positive(getattr(self, name), name)
-        if self.problem.dimension != 1:
-            raise InvalidParameter(f"{self.problem.dimension} dimensions: expected one")
-        needed = self.rounds * whole(self.each, "each")
-        if self.each % 2 or self.problem.users < needed:
+        needed, least = self.rounds * whole(self.each, "each"), 2 * len(self.rotation)
+        if self.each % 2 or self.each < least or self.problem.users < needed:
             raise InvalidParameter(
-                f"{self.problem.users} users, {self.each} a round: expected an even number a "
-                f"round, and at least {needed} users"
+                f"{self.problem.users} users, {self.each} a round: expected an even number a round "
+                f"from {least} on, two a rotated coordinate, and at least {needed} users"
             )
+
+    @property
+    def rotation(self) -> Array:
+        """The public rotation."""
+        return rotation(self.problem.dimension)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -218,15 +225,31 @@ class UserLevelLDPSGD:
         for t in range(self.rounds):
             users = range(t * self.each, (t + 1) * self.each)
             slope = self._slope(curator, point, list(users))
-            point = self.problem.project(point - self.step * slope[:, None])
+            point = self.problem.project(point - self.step * slope)
         return Solution(point, np.zeros(curator.trials, dtype=bool))
 
     def _slope(self, curator: Curator, point: Array, users: list[int]) -> Array:
-        """The mean report, (trials,)."""
+        """The mean reports rotated back, (trials, d)."""
+        voters = [u for u in users if self._votes(u)]
+        others, count = [u for u in users if not self._votes(u)], len(self.rotation)
+        means = [
+            self._mean(
+                curator, partial(self._coordinate, point, j), voters[j::count], others[j::count]
+            )
+            for j in range(count)
+        ]
+        return np.stack(means, axis=1) @ self.rotation
+
+    def _mean(
+        self,
+        curator: Curator,
+        coordinate: Callable[[Array], Array],
+        voters: list[int],
+        others: list[int],
+    ) -> Array:
+        """Of one coordinate, (trials,)."""
         bins = max(1, math.ceil(self.problem.lipschitz / self.radius))
         edges = bin_edges(bins, self.radius)
-        coordinate = partial(self._coordinate, point)
-        voters = [u for u in users if self._votes(u)]
         votes = [self._ask(curator, u, VoteQuery(coordinate, edges)) for u in voters]
         centre = (edges[:-1] + self.radius)[np.argmax(np.sum(votes, axis=0), axis=1)]
         query = ClippedMean(
@@ -234,16 +257,14 @@ class UserLevelLDPSGD:
             2 * self.radius,
             norm="l1",
         )
-        reports = [self._ask(curator, u, query)[:, 0] for u in users if not self._votes(u)]
+        reports = [self._ask(curator, u, query)[:, 0] for u in others]
         return np.asarray(centre + np.mean(reports, axis=0))
 
     def _ask(self, curator: Curator, user: int, query: VoteQuery | ClippedMean) -> Array:
         return curator.release(f"user {user}", query, rows=curator.part(user, self.sizes))
 
-    def _coordinate(self, point: Array, values: Array) -> Array:
-        users = users_of(values, self.problem.items)
-        found = self.problem.user_gradients(point, users)[..., 0]
-        return np.asarray(np.broadcast_to(found, (len(point), found.shape[1])))
+    def _coordinate(self, point: Array, j: int, values: Array) -> Array:
+        return rotated_gradients(self.problem, point, self.rotation[j], values)
 
 
 @dataclass(frozen=True, eq=False)

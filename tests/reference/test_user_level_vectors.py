@@ -17,7 +17,7 @@ from scipy.stats import binom, norm
 
 from dpaudit.claim import Outcome
 from dpaudit.mechanism import Mechanism
-from mechanisms.user_level import baselines_catalogue, catalogue
+from mechanisms.user_level import baselines_catalogue, catalogue, options_catalogue
 from mechanisms.user_level.batches import BatchConstants
 from mechanisms.user_level.constants import (
     calibrate_release,
@@ -29,7 +29,7 @@ from mechanisms.user_level.constants import (
 from mechanisms.user_level.phased_sgd import printed_sizes
 
 DELTA = Fraction(1, 10**6)
-FOUND = {**vars(catalogue), **vars(baselines_catalogue)}
+FOUND = {**vars(catalogue), **vars(baselines_catalogue), **vars(options_catalogue)}
 MECHANISMS = [m for m in FOUND.values() if isinstance(m, Mechanism)]
 
 

@@ -7,6 +7,7 @@ False alarms of the twins: at most 1e-4 each, the decision error of a run.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from dpaudit.mechanism import Mechanism
 from dpaudit.nodes import NonPrivate
 from dpaudit.query import Array, Records
 from mechanisms.user_level import baselines_catalogue, catalogue
+from mechanisms.user_level.baselines import UserLevelPhasedSGDBaseline
 from mechanisms.user_level.batches import BatchConstants
 from mechanisms.user_level.catalogue import SLOT_DELTA
 from mechanisms.user_level.constants import ReleaseConstants
@@ -151,19 +153,19 @@ def test_an_exception_says_nothing_but_that_there_was_one(table: list[str]) -> N
 def test_clipping_makes_no_loss_fit_for_plain_passes(table: list[str]) -> None:
     """B17: a loss that is not known to be convex, Lipschitz and smooth is refused."""
     with pytest.raises(InvalidParameter, match="clipping gradients does not make one"):
-        more.UserLevelPhasedSGDBaseline(
-            more.replace(more.ITEMS, loss=more.Bent()), more.NOISE, 1, 0.08, 100.0, "none"
+        UserLevelPhasedSGDBaseline(
+            replace(more.ITEMS, loss=more.Bent()), more.NOISE, 1, 0.08, 100.0, "none"
         )
     table.append(row("B17: clipped gradients of any loss", "refused", "none", "not stated"))
 
 
-def slow_ones() -> Iterator[Any]:
-    for name in sorted(BASELINES):
-        marks = [pytest.mark.quality] if name == "winsorized_mean_dpsgd" else []
-        yield pytest.param(name, marks=marks)
+def by_cost() -> list[Any]:
+    """Secret batches, with sixteen coordinates each, take many seconds."""
+    slow = [pytest.mark.quality]
+    return [pytest.param(k, marks=slow if "winsorized" in k else []) for k in sorted(BASELINES)]
 
 
-@pytest.mark.parametrize("name", list(slow_ones()))
+@pytest.mark.parametrize("name", by_cost())
 def test_audits_of_the_baselines(name: str) -> None:
     suite = BASELINES[name]
     mechanism: Mechanism = getattr(baselines_catalogue, suite.mechanism)

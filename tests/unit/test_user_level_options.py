@@ -33,6 +33,7 @@ from mechanisms.user_level.problem import USERS, LinearLoss, Problem, user_recor
 from mechanisms.user_level.readings import SecretBatchSGD
 from mechanisms.user_level.sampled import SampledOutlierQuery, sampled_constants
 from mechanisms.user_level.textbook import gaussian_mechanism, laplace_mechanism
+from mechanisms.user_level.winsorized import UserLevelLDPSGD
 
 DELTA = Fraction(1, 10**6)
 AUDITS = {k: v for k, v in vars(audits).items() if isinstance(v, Suite)}
@@ -83,13 +84,38 @@ def test_a_batch_is_scored_by_its_own_members() -> None:
         query.value(records)
 
 
-@pytest.mark.parametrize("name", sorted(AUDITS))
+def by_cost() -> list[Any]:
+    """Secret batches, of which every one is drawn and counted, take seconds."""
+    slow = [pytest.mark.quality]
+    return [pytest.param(k, marks=slow if "sampled" in k else []) for k in sorted(AUDITS)]
+
+
+@pytest.mark.parametrize("name", by_cost())
 def test_audits_of_the_options(name: str) -> None:
     suite = AUDITS[name]
     mechanism: Mechanism = getattr(options_catalogue, suite.mechanism)
     attacked = attack(mechanism, suite, seed=7, error=5e-5)
     assert [f.check for f in attacked.findings if f.status == "broken"] == []
     assert attacked.attack == "exact"
+
+
+@pytest.mark.parametrize(("outliers", "halts"), [(0, False), (16, False), (200, True)])
+def test_outliers_are_removed_or_stop_the_run(outliers: int, halts: bool) -> None:
+    """800 users: 2% far away are left out; 25% halt all of 400 runs (e^-47 else)."""
+    mean: Any = catalogue.outlier_removed_mean.program
+    program = replace(mean, users=800, items=1, bound=9.0)
+    rows = np.random.default_rng(2).normal(scale=0.01, size=(800, 1, 2))
+    rows[:outliers] += 6.0
+    sampler = Sampler(
+        program.declaration(USERS), USERS, Records(rows), rng=np.random.default_rng(0), trials=400
+    )
+    released = program.run(sampler)
+    stopped = np.isnan(released).all(axis=1)
+    assert stopped.mean() == 1 if halts else stopped.mean() < 0.1
+    if not halts:
+        kept = rows[outliers:, 0].mean(axis=0)
+        noise = float(catalogue.WEIGHTED.noise) * program.radius / math.sqrt((~stopped).sum())
+        assert np.abs(np.nanmean(released, axis=0) - kept).max() < 6 * noise
 
 
 # --- batches of Appendix D ------------------------------------------------------------------------
@@ -138,9 +164,7 @@ def test_a_plain_mean_over_groups_moves_by_its_share() -> None:
 )
 def test_a_pass_over_another_loss_is_refused(loss: Any, words: str) -> None:
     with pytest.raises(InvalidParameter, match=words):
-        UserLevelPhasedSGDBaseline(
-            replace(PROBLEM, loss=loss), Fraction(5), 2, 0.5, 2.5, "none"
-        )
+        UserLevelPhasedSGDBaseline(replace(PROBLEM, loss=loss), Fraction(5), 2, 0.5, 2.5, "none")
 
 
 def test_too_few_users_for_groups() -> None:
@@ -180,6 +204,21 @@ def test_the_textbook_noise_is_refused_where_its_lemma_fails() -> None:
     assert float(Account(laplace_mechanism("b", 2), USERS).step("pure").value) == 2
 
 
+def test_local_reports_give_every_coordinate() -> None:
+    """Three parameters, hardly any noise: a step against the users' common gradient."""
+    problem = Problem(LinearLoss(3), 64, 2, 3, 1e9, 1.0)
+    program = UserLevelLDPSGD(problem, 2, 32, Fraction(2_000), 0.25, 0.5)
+    slope = np.array([0.5, -0.25, 0.125])
+    rows = Records(np.tile(slope, (64, 2, 1)))
+    rng = np.random.default_rng(0)
+    sampler = Sampler(program.declaration(USERS), USERS, rows, rng=rng, trials=3)
+    found: Any = program.run(sampler)
+    assert found.output == pytest.approx(np.tile(-slope, (3, 1)), abs=0.01)
+    assert float(Account(program.declaration(USERS), USERS).step("pure").value) == 2_000
+    with pytest.raises(InvalidParameter, match="two a rotated coordinate"):
+        replace(program, each=6)
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -209,7 +248,7 @@ def test_an_epsilon_beyond_the_theorems_is_refused_by_name(epsilon: float) -> No
         lambda: laplace_mechanism("a", epsilon),
     )
     for make in makers:
-        with pytest.raises(InvalidParameter, match="Theorems 2.1 and 3.1|finite|number"):
+        with pytest.raises(InvalidParameter, match=r"Theorems 2.1 and 3.1|finite|number"):
             make()
 
 
