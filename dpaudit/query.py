@@ -58,12 +58,12 @@ class Records:
         return f"Records(rows of shape {self.values.shape[1:]})"
 
     def rows(self, start: int, stop: int) -> Records:
-        """A contiguous public block of rows."""
-        return Records(self.values[start:stop], self.present[start:stop])
+        """A contiguous public block of rows: a view, since no record ever changes."""
+        return _viewed(self.values[start:stop], self.present[start:stop])
 
     def placeholder(self) -> Records:
         """As many rows, all zero: public where the number of records is."""
-        return Records(np.zeros(self.values.shape))
+        return _viewed(np.zeros(self.values.shape), np.ones(len(self), dtype=bool))
 
     def distinct(self) -> tuple[Array, NDArray[np.intp]]:
         """Distinct rows (bit by bit) and, for each record, which of them it is; made once."""
@@ -81,6 +81,15 @@ class Records:
             rows.flags.writeable = False
             cached = self.__dict__["_distinct"] = (rows, inverse.reshape(-1))
         return cached
+
+
+def _viewed(values: Array, present: NDArray[np.bool_]) -> Records:
+    """Records of checked arrays that nobody else writes to, without a copy."""
+    made = object.__new__(Records)
+    for name, array in (("values", values), ("present", present)):
+        array.flags.writeable = False
+        object.__setattr__(made, name, array)
+    return made
 
 
 def _numbers(values: Any) -> Array:

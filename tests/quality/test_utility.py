@@ -44,6 +44,13 @@ from experiments.srgd.estimator import srgd_estimator
 from experiments.srgd.risk import srgd_risk
 from experiments.stable_erm.risk import stable_risk
 from experiments.stable_erm.sensitivity import stable_sensitivity
+from experiments.user_level.costs import user_level_costs
+from experiments.user_level.data import user_level_data
+from experiments.user_level.noise import user_level_noise
+from experiments.user_level.outliers import user_level_outliers
+from experiments.user_level.risk import user_level_risk
+from experiments.user_level.smoothing import user_level_smoothing
+from experiments.user_level.stability import user_level_stability
 from mechanisms.srgd.constants import as_float, least_multiplier
 
 EXPERIMENTS = (
@@ -51,6 +58,8 @@ EXPERIMENTS = (
     diff2_slopes, kl_adaptive, kl_loop, kl_proximal, kl_spider, kl_stationary,
     srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_risk,
     stable_risk, stable_sensitivity,
+    user_level_costs, user_level_data, user_level_noise, user_level_outliers, user_level_risk,
+    user_level_smoothing, user_level_stability,
 )  # fmt: skip
 IN_SECONDS = (diff2_bounds, srgd_acceleration)
 
