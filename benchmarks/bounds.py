@@ -295,6 +295,16 @@ def ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return found
 
 
+def of_limit(rows: Iterable[Row], limits: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Our median bounds as shares of what an oracle would show."""
+    known = {row["setting"]: row["limit"] for row in limits}
+    return [
+        {"setting": row.setting, "tool": row.tool, "limit": round(known[row.setting], 4),
+         "share": round(row.median / known[row.setting], 3)}
+        for row in rows if row.ours and row.setting in known
+    ]  # fmt: skip
+
+
 def text(results: dict[str, Any]) -> str:
     """The results as lines."""
     lines = [f"{'setting':52} {'tool':42} {'median':>7} {'above':>6} {'seconds':>8}"]
@@ -307,7 +317,7 @@ def text(results: dict[str, Any]) -> str:
         lines.append(
             f"{row['setting']:52} {row['tool']:30} {row['ratio']:6.2f} x {row['best_of_theirs']}"
         )
-    rest = ("limits", "above_too_often", "laplace_draws", "detection")
+    rest = ("of_limit", "above_too_often", "laplace_draws", "detection")
     lines += ["", *(f"{key}: {json.dumps(results[key])}" for key in rest if key in results)]
     return "\n".join(lines)
 
@@ -346,6 +356,7 @@ def main() -> int:
             for entry in options.entries
         ]
     rows = list(bench.rows.values())
+    results["of_limit"] = of_limit(rows, results.get("limits", []))
     results["bounds"] = [row.to_json() for row in rows]
     results["ratios"], results["above_too_often"] = ratios(rows), sorted(invalid(rows))
     sys.stdout.write((json.dumps(results) if options.json else text(results)) + "\n")

@@ -141,8 +141,9 @@ def _keep(audited: Audited, kept: Path | None, name: str, answer: tuple[bool, fl
         return
     kept.parent.mkdir(parents=True, exist_ok=True)
     row = {"place": _place(audited), "case": name, "refuted": answer[0], "seconds": answer[1]}
+    cut = kept.exists() and not kept.read_bytes().endswith(b"\n")
     with kept.open("a") as file:
-        file.write(json.dumps(row) + "\n")
+        file.write("\n" * cut + json.dumps(row) + "\n")
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,12 @@ from dpaudit import roots
 # The same examples on every machine and run: a failure is a reproducer, never a coin toss.
 settings.register_profile("dpaudit", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("dpaudit")
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is collected less often, and not among the tests and modules, which all stay."""
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 @pytest.fixture(scope="session")

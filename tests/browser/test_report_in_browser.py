@@ -15,7 +15,7 @@ import pytest
 
 from dpaudit.report import render_html, render_index
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 EXAMPLE = Path(__file__).parents[1] / "data" / "example_certificate.json"
 QUIET = [

@@ -12,6 +12,7 @@ from click.testing import Result
 
 import dpaudit.corpus.declarations
 from dpaudit.corpus.declarations import Question
+from dpaudit.corpus.score import ACCOUNTANTS
 from dpaudit.interchange.files import save_declaration
 from dpaudit.nodes import Gaussian, Laplace, Repeat
 from tests.cli.conftest import Invoke
@@ -74,6 +75,8 @@ def test_the_corpus_is_written_and_scored(
 ) -> None:
     monkeypatch.setattr(dpaudit_declarations, "questions", lambda: iter(QUESTIONS))
     monkeypatch.setattr("dpaudit.corpus.questions", lambda: iter(QUESTIONS))
+    two = {name: ACCOUNTANTS[name] for name in ("dpaudit", "dp-accounting rdp, as it is")}
+    monkeypatch.setattr("dpaudit.corpus.score.ACCOUNTANTS", two)  # each gets a process of its own
     path = tmp_path / "corpus.jsonl"
     result = dpaudit("corpus", "--out", path, "--json")
     assert document(result)["rows"] == len(QUESTIONS)

@@ -165,9 +165,9 @@ def test_another_seed_or_number_of_trials_is_another_run(
 @pytest.mark.parametrize(
     "source", ["mechanisms", pytest.param("audits", marks=pytest.mark.quality)]
 )
-def test_another_source_is_another_run(source: str, small: Path) -> None:
+def test_another_source_is_another_run(source: str, dpaudit: Invoke, small: Path) -> None:
     """Any source of the project, for a mechanism may use every one of them."""
-    call(*ALL, cwd=small)
+    dpaudit(*ALL)
     path = small / source / "cases.py"
     path.write_text(path.read_text() + "\n")
     child = call(*ALL, "--json", cwd=small)
@@ -240,20 +240,20 @@ def test_without_a_seed_nothing_is_kept(dpaudit: Invoke, small: Path) -> None:
 
 @pytest.mark.xdist_group("interruptions")
 def test_killed_between_and_inside_audits_it_ends_the_same(calm: Path, tmp_path: Path) -> None:
-    """kill -9 twice, inside the slow audit; byte for byte as if it had not been killed."""
-    run = ("certify", "--all", "--seed", "1", "--jobs", "2")
+    """kill -9 inside the slow audit; byte for byte as if it had not been killed."""
+    run = ("certify", "--all", "--seed", "1")
+    without(calm, "held|inconclusive")
     call(*run, "--out", tmp_path / "calm", cwd=calm)
     out = calm / "reports"
-    for batches in (2, 5):
-        child = spawn(*run, cwd=calm)
-        wait_for_batches(child, out, batches)
-        child.send_signal(signal.SIGKILL)
-        child.communicate(timeout=60)
-        assert {"held.json", "refuted.html"} <= set(files(out)), "written as soon as finished"
-        assert not set(files(out)) & {"slow.json", "unsupported.json", "index.html"}
+    child = spawn(*run, "--jobs", "2", cwd=calm)
+    wait_for_batches(child, out, 3)
+    child.send_signal(signal.SIGKILL)
+    child.communicate(timeout=60)
+    assert {"refuted.json", "refuted.html"} <= set(files(out)), "written as soon as finished"
+    assert not set(files(out)) & {"slow.json", "unsupported.json", "index.html"}
     last = call(*run, "--json", cwd=calm)
     found = {row["name"]: row["kept"] for row in json.loads(last.stdout)}
-    assert [name for name, was_kept in found.items() if was_kept] == NAMES[:3]
+    assert found == {"refuted": True, "slow": False, "unsupported": False}
     assert files(out) == files(tmp_path / "calm")
 
 

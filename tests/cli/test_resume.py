@@ -131,8 +131,12 @@ def test_a_killed_worker_costs_nothing(runs: Runs) -> None:
     assert len({pid for pid, _ in runs.lines()}) > 2, "another worker took its place"
 
 
+@pytest.mark.quality
 def test_a_killed_command_resumes_with_the_same_files(project: Path, checkout: Path) -> None:
-    """`dpaudit certify` with two workers, killed: report and page byte for byte."""
+    """`dpaudit certify` with two workers, killed: report and page byte for byte.
+
+    `test_certify_all` kills a run over a whole project in the same way, always.
+    """
     command = ("certify", "slow", "--seed", "21", "--jobs", "2")
     call(*command, "--out", project / "calm", cwd=project)
     child = spawn(*command, cwd=project)

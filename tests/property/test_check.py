@@ -44,6 +44,7 @@ from dpaudit.scope import Adjacency
 from tests.cli.bench import certified, mechanism, scope
 
 TREES = 200
+ALWAYS = 60
 ROUND = sympy.Symbol("k", integer=True, positive=True)
 COMBINED = "compose compose parallel repeat index assuming sampled select slack".split()
 ORDERS = (Fraction(3, 2), Fraction(2), Fraction(17, 3))
@@ -153,9 +154,14 @@ def same(ours: Any, theirs: Any) -> bool:
     return all(a == b or abs(float(a) - float(b)) <= 1e-12 * abs(float(b)) for a, b in pairs)
 
 
-def test_the_checker_agrees_with_the_accountant_on_random_trees() -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [range(ALWAYS), pytest.param(range(ALWAYS, TREES), marks=pytest.mark.quality)],
+    ids=["always", "the rest"],
+)
+def test_the_checker_agrees_with_the_accountant_on_random_trees(seeds: range) -> None:
     folded, refused = 0, 0
-    for seed in range(TREES):
+    for seed in seeds:
         root, adjacency = random_case(seed)
         account = Account(root, scope(adjacency))
         for calculus in CALCULI:
@@ -172,8 +178,8 @@ def test_the_checker_agrees_with_the_accountant_on_random_trees() -> None:
             ours = at_orders(value.upper) if renyi else value.upper
             assert same(ours, accounted_at_orders(step) if renyi else step.value), (seed, calculus)
             folded += 1
-    assert folded > TREES
-    assert refused > TREES
+    assert folded > len(seeds)
+    assert refused > len(seeds)
 
 
 def test_conversions_of_random_trees_are_confirmed() -> None:

@@ -46,7 +46,10 @@ positives = st.one_of(
     st.integers(1, 10**12),
     st.sampled_from([x, 2 * y, sympy.sqrt(x), T(k) / 3, sympy.exp(-x) * y, sympy.Max(x, y)]),
 )
-labels = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
+# All that UTF-8 encodes, as st.text() has it, which asks the codec about each of 10^6 first.
+letters = st.characters(exclude_categories=["Cs"])
+labels = st.text(letters, min_size=1, max_size=5)
+short = st.text(letters, max_size=3)
 leaves = st.one_of(
     st.builds(Gaussian, labels, positives),
     st.builds(Laplace, labels, positives),
@@ -69,7 +72,7 @@ def _combined(children: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
         st.builds(
             Assuming,
             children,
-            st.builds(Assumption, labels, labels, st.sampled_from(Status), st.text(max_size=3)),
+            st.builds(Assumption, labels, labels, st.sampled_from(Status), short),
         ),
     )
 
@@ -95,12 +98,12 @@ json_values = st.recursive(
         st.booleans(),
         st.integers(-5, 5),
         st.floats(allow_nan=True),
-        st.text(max_size=8),
+        st.text(letters, max_size=8),
         st.sampled_from(["1/2", "-3/1", "1/0", "Symbol", "x", "Compose", "Lambda", *HEADS]),
     ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
-        st.dictionaries(st.text(max_size=5), inner, max_size=4),
+        st.dictionaries(st.text(letters, max_size=5), inner, max_size=4),
         st.builds(lambda h, a: [h, *a], st.sampled_from(HEADS), st.lists(inner, max_size=3)),
     ),
     max_leaves=12,
@@ -127,7 +130,7 @@ def test_any_json_is_a_number_or_refused(table: Any) -> None:
 
 
 @settings(max_examples=100)
-@given(json_values, json_values, st.dictionaries(st.text(max_size=3), json_values, max_size=3))
+@given(json_values, json_values, st.dictionaries(short, json_values, max_size=3))
 def test_any_json_is_a_declaration_or_refused(root: Any, nodes: Any, rows: Any) -> None:
     for table in (root, {"root": root, "nodes": nodes}, {"root": root, "nodes": rows}):
         found, refusal = _read(from_table, table)

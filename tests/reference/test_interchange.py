@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import dp_accounting
@@ -37,15 +38,20 @@ ADDED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("event", ADDED, ids=range(len(ADDED)))
+@cache
+def ours_of(place: int, relation: NeighboringRelation) -> float:
+    """Our epsilon of one of these, at delta 1e-5."""
+    return DpauditAccountant(relation).compose(ADDED[place]).get_epsilon(1e-5)
+
+
+@pytest.mark.parametrize("place", range(len(ADDED)))
 @pytest.mark.parametrize("relation", [ADD_REMOVE, ZERO_OUT], ids=["add_remove", "zero_out"])
 def test_it_is_no_looser_than_the_loss_distributions(
-    event: Any, relation: NeighboringRelation
+    place: int, relation: NeighboringRelation
 ) -> None:
     """Their grid costs them about 1e-4; ours is certified to that width."""
-    theirs = PLDAccountant(relation).compose(event).get_epsilon(1e-5)
-    ours = DpauditAccountant(relation).compose(event).get_epsilon(1e-5)
-    assert ours == pytest.approx(theirs, abs=3e-4)
+    theirs = PLDAccountant(relation).compose(ADDED[place]).get_epsilon(1e-5)
+    assert ours_of(place, relation) == pytest.approx(theirs, abs=3e-4)
 
 
 def test_a_mixture_of_two_is_a_sample() -> None:
@@ -55,11 +61,11 @@ def test_a_mixture_of_two_is_a_sample() -> None:
     assert DpauditAccountant().compose(event).get_epsilon(1e-5) == pytest.approx(theirs, abs=3e-4)
 
 
-@pytest.mark.parametrize("event", ADDED[:4], ids=range(4))
-def test_it_is_above_their_optimistic_estimate(event: Any) -> None:
-    node = from_dp_event(event, "add_remove")
+@pytest.mark.parametrize("place", range(4))
+def test_it_is_above_their_optimistic_estimate(place: int) -> None:
+    node = from_dp_event(ADDED[place], "add_remove")
     lower = pld_epsilon_lower(node, SCOPE, Fraction(1, 10**5))
-    assert DpauditAccountant().compose(event).get_epsilon(1e-5) >= lower
+    assert ours_of(place, ADD_REMOVE) >= lower
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,24 @@ def test_bounds_beat_the_split() -> None:
         assert joint_mu_lower(counts, ERROR) > mu_lower(counts, ERROR).mu_lower * 1.01
 
 
+@pytest.mark.parametrize(
+    ("counts", "error"),
+    [
+        (Counts(5, 900, 50, 900), 0.05),
+        (Counts(16, 900, 39, 900), 1e-4),
+        (Counts(18, 2_000, 1_493, 2_000), 1e-4),
+        (Counts(9, 500, 271, 500), 0.05),
+    ],
+)
+def test_bounds_of_large_epsilons_do_not_collapse(counts: Counts, error: float) -> None:
+    """The probability jumps between few values there; the search goes on inside its bracket."""
+    bound = joint_epsilon_lower(counts, 0.0, error)
+    assert bound > 0.98 * epsilon_lower(counts, 0.0, error).epsilon_lower > 2
+    hits = counts.trials_alternative - counts.false_negatives
+    seen = hits, counts.trials_alternative, counts.false_positives, counts.trials_null
+    assert region_p_value(*seen, ApproxRegion(bound, 0.0), error * 5e-3) < 1.2 * error
+
+
 def test_bounds_of_perfect_and_of_idle_counts() -> None:
     """Perfect: (1 - q)^n q^n at the corner p = 1 - q of the region, so 2 n q = log(1 / error)."""
     perfect = joint_epsilon_lower(Counts(0, 1_000, 0, 1_000), 0.0, ERROR)

@@ -10,10 +10,12 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import binom
 
+from dpaudit.audit.estimators import Counts, epsilon_lower
 from dpaudit.audit.joint import region_p_value
 from dpaudit.audit.power import (
     Power,
     information_limit,
+    limit_of_scores,
     smallest_epsilon,
     trials_needed,
 )
@@ -166,3 +168,25 @@ def test_bad_input_is_refused(make: Any) -> None:
 def test_bad_rates_are_refused(rates: Any) -> None:
     with pytest.raises(InvalidParameter, match="other_rates"):
         smallest_epsilon(Sizes(10, 10), ApproxRegion(1.0), 0.0, ERROR, other_rates=np.array(rates))
+
+
+@pytest.mark.parametrize(("mu", "trials"), [(0.268, 100_000), (1.0, 20_000), (1.0, 500_000)])
+def test_the_limit_of_scores_is_near_that_of_their_laws(mu: float, trials: int) -> None:
+    """To 20%: the tails are those of a line fitted to the scores."""
+    rng = np.random.default_rng(5)
+    sides = rng.normal(mu, 1, trials), rng.normal(0, 1, trials)
+    truth = information_limit(gaussian_tails(mu), Sizes(trials, trials), DELTA, ERROR).limit
+    assert limit_of_scores(*sides, DELTA, ERROR) == pytest.approx(truth, rel=0.2)
+    scaled = limit_of_scores(7 * sides[0] + 3, 7 * sides[1] + 3, DELTA, ERROR)
+    assert scaled == pytest.approx(limit_of_scores(*sides, DELTA, ERROR))
+
+
+def test_the_limit_of_scores_of_two_values() -> None:
+    """Randomised response at epsilon 1: the event is one value, and the limit is its prediction."""
+    first, second = np.ones(10_000), np.ones(10_000)
+    first[: round(10_000 / (1 + math.e))], second[: round(10_000 * math.e / (1 + math.e))] = -1, -1
+    assert 0.95 < limit_of_scores(first, second, 0.0, ERROR) < 1
+    assert limit_of_scores(first, first, 0.0, ERROR) == 0
+    assert limit_of_scores(np.ones(3), np.ones(5), 0.0, ERROR) == 0
+    apart = limit_of_scores(np.full(100, np.inf), np.full(100, -np.inf), 0.0, ERROR)
+    assert apart <= epsilon_lower(Counts(0, 100, 0, 100), 0.0, ERROR).epsilon_lower

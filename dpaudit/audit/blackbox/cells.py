@@ -24,7 +24,7 @@ from dpaudit.audit.blackbox.evidence import Batch
 
 Array = npt.NDArray[Any]
 POSITIONS = 48
-RANKS = 12
+RANKS = 24
 MOST_CELLS = 512
 QUANTILE_CELLS = 48
 ATOMS = 48

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -99,8 +101,7 @@ class Boosted:
 
     def __call__(self, draws: Draws) -> Array:
         table = _table(self.measurements, draws)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _one_thread():
             return np.round(np.asarray(self.model.decision_function(table), dtype=float), 9)
 
 
@@ -212,10 +213,21 @@ def _boosted(
         max_bins=128,
         random_state=0,
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _one_thread():
         model.fit(np.concatenate(sides), labels)
     return Boosted(measurements, model)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Without warnings, and without threads: where cores are busy they spin for each other.
+
+    A fit is then also the same on any number of cores.
+    """
+    limits: Any = import_module("threadpoolctl").threadpool_limits  # scikit-learn requires it
+    with warnings.catch_warnings(), limits(1):
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _varies(values: Array) -> bool:
