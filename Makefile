@@ -76,6 +76,7 @@ bench-account: $(READY)  ## the accountant beside dp-accounting and prv_accounta
 
 bench-audit: $(READY)  ## bounds and detection beside jax-privacy and privacy-estimates
 	$(BIN)/python -m benchmarks.bounds $(ARGS)
+	$(BIN)/python -m benchmarks.arithmetic
 
 corpus: $(READY)  ## the corpus of certified intervals, and the page of rules, anew
 	$(BIN)/dpaudit corpus --out dpaudit/corpus/corpus.jsonl
