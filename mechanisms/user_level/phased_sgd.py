@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -144,8 +145,8 @@ def calibrated_phased_sgd(
     epsilon: object,
     delta: object,
     inliers: str = Inliers.WEIGHTED,
-    core: object = DEFAULT_CORE,
-    share: object = DEFAULT_SHARE,
+    core: Fraction = DEFAULT_CORE,
+    share: Fraction = DEFAULT_SHARE,
     smoothness: float = 0.0,
     radius: str = "heuristic",
 ) -> UserLevelPhasedSGD:
@@ -156,7 +157,7 @@ def calibrated_phased_sgd(
     matters for privacy.
     Errors: InvalidParameter for fewer than 2 C users, as :func:`calibrate_release`.
     """
-    constants = calibrate_release(epsilon, delta, inliers, core, share)  # type: ignore[arg-type]
+    constants = calibrate_release(epsilon, delta, inliers, core, share)
     return phased_sgd_of(problem, constants, smoothness, radius)
 
 

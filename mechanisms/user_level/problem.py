@@ -20,7 +20,7 @@ EQUAL = (
     "every user has equally many, m (Theorems 2.1 and 3.1); pad or drop items before, by a rule "
     "that no data decide"
 )
-USERS = Scope("replace_one", Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)  # type: ignore[arg-type]
+USERS = Scope(Adjacency.REPLACE_ONE, Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)
 
 
 @dataclass(frozen=True)
