@@ -261,10 +261,11 @@ def distance(a: Any, b: Any) -> float:
         first, second = (np.asarray(x, dtype=np.float64) for x in (a, b))
     except (TypeError, ValueError):
         return 0.0
-    if first.shape == second.shape:
-        gap = float(np.abs(first - second).sum()) if first.size else 0.0
-    else:
-        gap = float(abs(np.abs(first).sum() - np.abs(second).sum()))
+    with np.errstate(invalid="ignore", over="ignore"):  # infinity less infinity
+        if first.shape == second.shape:
+            gap = float(np.abs(first - second).sum()) if first.size else 0.0
+        else:
+            gap = float(abs(np.abs(first).sum() - np.abs(second).sum()))
     return gap if np.isfinite(gap) else 1e300
 
 
