@@ -12,6 +12,7 @@ from dpaudit.arithmetic import Number, enclose, exact, log, sqrt, upper_fraction
 from dpaudit.domains import non_negative
 from dpaudit.errors import InvalidParameter
 from dpaudit.rules.convert import gaussian_mu
+from mechanisms.budgets import epsilon_delta, rational
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def diff2_noise_paper(
     where there are no differences (DP-GD).
     Source: Murata and Suzuki 2023, Proposition 4.1.
     """
-    budget, share = _budget(epsilon, delta), _share(u, differences)
+    budget, share = epsilon_delta(epsilon, delta), _share(u, differences)
     exponent = upper_fraction(enclose(2 * log(1 / budget[1]) / budget[0]))
     if exponent is None:
         raise InvalidParameter(f"({epsilon}, {delta}): no finite order of the Renyi divergence")
@@ -54,7 +55,7 @@ def diff2_noise_tight(
     sigma_i^2 = 4 u_i N_i / (N mu)^2 with mu the largest GDP parameter that is (epsilon, delta)-DP:
     the transcript is exactly mu-GDP (adaptive composition of Gaussians).
     """
-    budget, share = _budget(epsilon, delta), _share(u, differences)
+    budget, share = epsilon_delta(epsilon, delta), _share(u, differences)
     mu = gaussian_mu(*budget)
     unit = 4 / (Fraction(smallest_total) * mu) ** 2
     return Noise(sqrt(unit * share * restarts), sqrt(unit * _rest(share) * differences))
@@ -71,22 +72,8 @@ def calibration_of(name: str) -> Calibration:
     return CALIBRATIONS[name]
 
 
-def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
-    budget = _fraction(epsilon, "epsilon"), _fraction(delta, "delta")
-    if not (budget[0] > 0 and 0 < budget[1] < 1):
-        raise InvalidParameter(f"({epsilon}, {delta}): expected epsilon > 0 and delta in (0, 1)")
-    return budget
-
-
-def _fraction(value: object, place: str) -> Fraction:
-    number = exact(value, place)
-    if not isinstance(number, Fraction):
-        raise InvalidParameter(f"{place} = {number}: expected a rational number")
-    return number
-
-
 def _share(u: object, differences: int) -> Fraction:
-    share = _fraction(u, "u")
+    share = rational(u, "u")
     if share < 1 or (share == 1 and differences):
         raise InvalidParameter(f"u = {u}: expected above 1, or 1 where there are no differences")
     return share

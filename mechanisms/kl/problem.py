@@ -9,11 +9,11 @@ from functools import partial
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, exact
 from dpaudit.domains import positive
 from dpaudit.errors import InvalidParameter
 from dpaudit.query import Array, ClippedMean, clip_rows
 from dpaudit.scope import Adjacency, Scope, Trust, Unit
+from mechanisms.budgets import rational
 from mechanisms.losses import Loss
 from mechanisms.srgd.problem import real, whole
 
@@ -90,10 +90,8 @@ def moves(scope: Scope, program: str) -> int:
 
 def budget(value: object, place: str) -> Fraction:
     """A rational budget; errors: InvalidParameter unless it is positive and finite."""
-    found: Number = exact(value, place)
+    found = rational(value, place)
     positive(found, place)
-    if not isinstance(found, Fraction):
-        raise InvalidParameter(f"{place} = {value}: expected a rational number")
     return found
 
 

@@ -297,7 +297,7 @@ def theorem_5_12(
 
 def _budget(size: object, epsilon: object, delta: object) -> None:
     """Errors: InvalidParameter unless n >= 2 is a count, epsilon > 0 and delta in (0, 1)."""
-    if whole(size, "size") < 2:  # type: ignore[arg-type]
+    if whole(size, "size") < 2:
         raise InvalidParameter(f"size = {size}: the literal constants need at least 2 records")
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         positive(exact(value, name), name)

@@ -6,6 +6,7 @@ import math
 import operator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -148,7 +149,7 @@ def multiplier(value: object, place: str) -> Number:
     return found
 
 
-def whole(value: int, place: str) -> int:
+def whole(value: Any, place: str) -> int:
     """A public count; errors unless it is a whole number from 1 on."""
     try:
         count = operator.index(value)

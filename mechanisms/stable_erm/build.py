@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from dpaudit.arithmetic import exact
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Distance
+from mechanisms.budgets import rational
 from mechanisms.stable_erm.calibration import (
     Constants,
     calibrate_del_output_pert,
@@ -165,11 +165,4 @@ def _rule(beta: float) -> DeltaRule:
 
 
 def _share(epsilon: object, delta: object, parts: int) -> tuple[Fraction, Fraction]:
-    return _fraction(epsilon, "epsilon") / parts, _fraction(delta, "delta") / parts
-
-
-def _fraction(value: object, place: str) -> Fraction:
-    number = exact(value, place)
-    if not isinstance(number, Fraction):
-        raise InvalidParameter(f"{place} = {number}: expected a rational number")
-    return number
+    return rational(epsilon, "epsilon") / parts, rational(delta, "delta") / parts

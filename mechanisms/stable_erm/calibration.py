@@ -27,6 +27,7 @@ from dpaudit.noise import TruncatedDiscreteLaplaceLaw
 from dpaudit.query import Array
 from dpaudit.rules.stability import lowest
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
+from mechanisms.budgets import epsilon_delta, rational
 
 USERS = Scope(Adjacency.REPLACE_ONE, Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)
 GAUSSIAN_CONSTANTS = ("sqrt2ln", "2sqrtln")
@@ -100,7 +101,7 @@ def del_output_pert_paper(
     Errors: InvalidParameter for epsilon outside (0, 1] or delta outside (0, 1/2]: the theorem's.
     Source: Ghazi et al. 2023, Algorithm 1 and Theorem 3.3.
     """
-    budget = _budget(epsilon, delta)
+    budget = epsilon_delta(epsilon, delta)
     if not (budget[0] <= 1 and budget[1] <= Fraction(1, 2)):
         raise InvalidParameter(
             f"({epsilon}, {delta}): Theorem 3.3 is stated for epsilon in (0, 1] and delta in "
@@ -139,12 +140,12 @@ def calibrate_del_output_pert(
     Errors: InvalidParameter where no noise suffices: p(0) is not below delta.
     Source: the exact profile over all pairs of scores (dpaudit 2026).
     """
-    budget = _budget(epsilon, delta)
+    budget = epsilon_delta(epsilon, delta)
     chosen = choose(Distance, distance, "distance")
     if epsilon_bar is None:
         bars = [share * budget[0] for share in SHARES]
     else:
-        bars = [_fraction(epsilon_bar, "epsilon_bar")]
+        bars = [rational(epsilon_bar, "epsilon_bar")]
     found = [c for bar in bars for c in _candidates(budget, bar, kappa, chosen)]
     if not found:
         raise InvalidParameter(
@@ -163,7 +164,7 @@ def laplace_constants(epsilon: object, delta: object) -> Constants:
     Source: Kohli, Laskowski 2021 add Laplace noise to one number; this threshold is that of Ghazi
     et al. 2023, not theirs.
     """
-    budget = _budget(epsilon, delta)
+    budget = epsilon_delta(epsilon, delta)
     found = []
     for bar in (share * budget[0] for share in SHARES):
         kappa = _least_kappa(bar, budget[1])
@@ -270,17 +271,3 @@ def _up(value: float) -> Fraction:
     """The next decimal above, of six digits behind the point, or behind the leading digit."""
     digits = max(DIGITS, DIGITS - math.floor(math.log10(value)))
     return Fraction(math.ceil(value * 10**digits), 10**digits)
-
-
-def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
-    budget = _fraction(epsilon, "epsilon"), _fraction(delta, "delta")
-    if not (budget[0] > 0 and 0 < budget[1] < 1):
-        raise InvalidParameter(f"({epsilon}, {delta}): expected epsilon > 0 and delta in (0, 1)")
-    return budget
-
-
-def _fraction(value: object, place: str) -> Fraction:
-    number = exact(value, place)
-    if not isinstance(number, Fraction):
-        raise InvalidParameter(f"{place} = {number}: expected a rational number")
-    return number

@@ -17,11 +17,12 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import log_ndtr
 
-from dpaudit.arithmetic import Number, exact
+from dpaudit.arithmetic import Number
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import CoupledGaussian, Gaussian, Laplace, Leaf, ProposeTestRelease
 from dpaudit.query import Array
 from dpaudit.scope import choose
+from mechanisms.budgets import rational
 from mechanisms.user_level.points import even
 
 DIGITS = Decimal(1).scaleb(-9)
@@ -122,14 +123,14 @@ def rounded_up(value: float | Number) -> Fraction:
 
 def budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
     """As fractions; errors: InvalidParameter for epsilon outside (0, 10], delta outside (0, 1)."""
-    found = exact(epsilon, "epsilon"), exact(delta, "delta")
+    found = rational(epsilon, "epsilon"), rational(delta, "delta")
     if not 0 < found[0] <= LARGEST_EPSILON:
         raise InvalidParameter(
             f"epsilon = {float(found[0]):g}: Theorems 2.1 and 3.1 are for 0 < epsilon <= 10"
         )
     if not 0 < found[1] < 1:
         raise InvalidParameter(f"delta = {float(found[1]):g}: expected 0 < delta < 1")
-    return Fraction(found[0]), Fraction(found[1])
+    return found
 
 
 def kappa(epsilon: Fraction, delta: Fraction) -> Fraction:

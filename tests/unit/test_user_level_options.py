@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 
 from audits import user_level_options as audits
 from dpaudit.account import Account
@@ -237,6 +238,12 @@ def test_users_of_unequal_or_no_items_are_refused(users: list[Array], words: str
 
 def test_equal_users_become_rows() -> None:
     assert user_records([np.ones((2, 3)), np.zeros((2, 3))]).values.shape == (2, 2, 3)
+
+
+@pytest.mark.parametrize("budget", [(sympy.sqrt(2), DELTA), (1, sympy.Symbol("delta"))])
+def test_a_budget_that_is_no_fraction_is_refused(budget: tuple[Any, Any]) -> None:
+    with pytest.raises(InvalidParameter, match="expected a rational number"):
+        calibrated_phased_sgd(PROBLEM, *budget)
 
 
 @pytest.mark.parametrize("epsilon", [11, 0, -1, math.nan, math.inf])
