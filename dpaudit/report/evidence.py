@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dpaudit.report import numbers, words
 from dpaudit.report.derivation import tree
-from dpaudit.report.model import Block, Cell, Code, Fact, Facts, Heading, Paragraph, Section, Table
+from dpaudit.report.model import (
+    Block,
+    Cell,
+    Code,
+    Fact,
+    Facts,
+    Heading,
+    Paragraph,
+    Section,
+    Table,
+)
 from dpaudit.report.words import Json
 
 

@@ -11,16 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpaudit.curves import delta_interval, epsilon_interval
-from dpaudit.curves.compose import compose, delta_at
-from dpaudit.curves.discrete import Discrete, Grid, Side, discretise
-from dpaudit.curves.engine import delta_composed, epsilon_composed
-from dpaudit.curves.single import epsilon_single
-from dpaudit.curves.smooth_interval import delta_smooth, epsilon_smooth
-from dpaudit.curves.spectrum import at_angles, at_frequencies, left_out_bound, rows_of
-from dpaudit.curves.stack import Stack
-from dpaudit.curves.transform import by_fft, direct
-from dpaudit.pairs import (
+from dpaudit.nodes.pairs import (
     Atoms,
     Concentrated,
     LaplaceShift,
@@ -31,6 +22,15 @@ from dpaudit.pairs import (
     Spliced,
     product,
 )
+from dpaudit.profiles import delta_interval, epsilon_interval
+from dpaudit.profiles.closed.single import epsilon_single
+from dpaudit.profiles.fourier.compose import compose, delta_at
+from dpaudit.profiles.fourier.engine import delta_composed, epsilon_composed
+from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
+from dpaudit.profiles.fourier.spectrum import at_angles, at_frequencies, left_out_bound, rows_of
+from dpaudit.profiles.fourier.transform import by_fft, direct
+from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, discretise
+from dpaudit.profiles.grid.stack import Stack
 
 F = Fraction
 DELTA = F(1, 10**5)
