@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json, quiet, resolve_target
+from dpaudit.cli.compliance_commands import keys_option, known_keys, signed_row, threshold_option
 from dpaudit.errors import DpauditError, InvalidParameter, UnknownTarget, described
 
 if TYPE_CHECKING:
@@ -98,13 +99,18 @@ def certify(
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@keys_option
+@threshold_option
 @as_json_option
-def verify(files: tuple[Path, ...], *, as_json: bool) -> None:
+def verify(
+    files: tuple[Path, ...], *, keys: tuple[str, ...], threshold: int | None, as_json: bool
+) -> None:
     """Re-derive certificates from their witnesses, without the accountant."""
     from dpaudit.certificate.publish import verify_file
     from dpaudit.cli import terminal
 
-    rows = [verify_file(path) for path in files]
+    known = known_keys(keys)
+    rows = [signed_row(verify_file(path), path, known, threshold) for path in files]
     echo_json(rows) if as_json else terminal.verified(rows)
     if not all(row["verified"] for row in rows):
         sys.exit(1)
@@ -162,11 +168,13 @@ def _distinct(orders: Sequence[Order]) -> None:
 def _order(target: str) -> Order:
     from dpaudit.certificate.certify import Order
     from dpaudit.project.project import catalogue_root, implementation
+    from dpaudit.storage.fields import read_fields
 
     found = resolve_target(target)
     root = "catalogue" if found.project.root == catalogue_root() else "project"
     files = implementation(found.project, found.mechanism, found.suite)
-    return Order(found.mechanism, found.suite, root, files)
+    fields = read_fields(found.project.root, found.project.mechanisms).of(found.mechanism.name)
+    return Order(found.mechanism, found.suite, root, files, fields)
 
 
 def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,6 +231,7 @@ def _every_order() -> list[Order]:
     """Errors: UnknownTarget for a project without mechanisms."""
     from dpaudit.certificate.certify import Order
     from dpaudit.project.project import catalogue_root, find_root, implementation, load
+    from dpaudit.storage.fields import read_fields
 
     project = load(find_root(Path.cwd()))
     root = "catalogue" if project.root == catalogue_root() else "project"
@@ -231,7 +240,11 @@ def _every_order() -> list[Order]:
     pairs = [
         (project.mechanisms[name], project.suites.get(name)) for name in sorted(project.mechanisms)
     ]
-    return [Order(one, suite, root, implementation(project, one, suite)) for one, suite in pairs]
+    stated = read_fields(project.root, project.mechanisms)
+    return [
+        Order(one, suite, root, implementation(project, one, suite), stated.of(one.name))
+        for one, suite in pairs
+    ]
 
 
 def _each(run: Run, out: Path) -> list[Finished | Failed]:

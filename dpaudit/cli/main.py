@@ -18,6 +18,7 @@ from dpaudit import __version__
 from dpaudit.cli.audit_commands import AUDIT_COMMANDS, INTERNAL
 from dpaudit.cli.blackbox import attack as attack_command
 from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
+from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
 from dpaudit.cli.mutate import mutate_command
 from dpaudit.errors import TRACEBACK, DpauditError, described
 
@@ -143,5 +144,11 @@ def init(folder: Path, *, copied: str | None, as_json: bool) -> None:
         click.echo("\n".join([*written, f"next: {enter}dpaudit list"]))
 
 
-for command in (*AUDIT_COMMANDS, *COMMANDS, attack_command, mutate_command):
+for command in (
+    *AUDIT_COMMANDS,
+    *COMPLIANCE_COMMANDS,
+    *COMMANDS,
+    attack_command,
+    mutate_command,
+):
     main.add_command(command)

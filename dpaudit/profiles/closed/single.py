@@ -24,6 +24,7 @@ from typing import Any
 from dpaudit.exact import enclose, lower_fraction, upper_fraction
 from dpaudit.nodes.pairs import (
     Atoms,
+    Branched,
     LaplaceShift,
     Largest,
     Mixed,
@@ -72,6 +73,8 @@ def _inner(pair: Pair) -> tuple[Pair, ...]:
         return (pair.base,)
     if isinstance(pair, Spliced):
         return pair.above, pair.below
+    if isinstance(pair, Branched):
+        return tuple(base for _, _, base in pair.branches)
     return pair.pairs if isinstance(pair, Largest) else ()
 
 
