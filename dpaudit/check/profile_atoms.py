@@ -135,7 +135,7 @@ def _discrete_normal(pair: DiscreteNormal, grid: Grid) -> tuple[list[Mass], Mass
     beyond = density[last] / (1 - (-ball(2 * last) / double).exp())
     whole = sum(density.values(), ball(0))
     whole = whole.union(whole + 2 * beyond)
-    inner = range(-reach + max(shift, 0), reach + min(shift, 0) + 1)
+    inner = range(-reach + min(shift, 0), reach + max(shift, 0) + 1)
     outcomes = [(density[k - shift] / whole, density[k] / whole) for k in inner]
     p, q = (ball(1) - sum(masses, ball(0)) for masses in zip(*outcomes, strict=True))
     return outcomes, (p.max(ball(0)), q.max(ball(0)))

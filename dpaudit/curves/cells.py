@@ -22,7 +22,7 @@ edge serves LOWER).  Masses are moved outward by it before they are split.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -170,8 +170,33 @@ def _upper(cells: Cells) -> Discrete:
     return Discrete(cells.step, cells.first, np.maximum(masses, 0), infinite).trimmed()
 
 
+def _tiny_down(cells: Cells) -> Cells:
+    """P masses whose Q mass is too small to be accurate, one node further down.
+
+    There, whatever their losses in the cell, ``p exp(-node)`` is more than their Q mass, rounding
+    included; those below the first node are dropped.
+    """
+    own, atoms = cells.parts
+    few = own.q < TINY, atoms.q < TINY
+    index = np.concatenate((own.index[few[0]], atoms.index[few[1]]))
+    p = np.concatenate((own.p[few[0]], atoms.p[few[1]]))
+    if not np.any(p > 0):
+        return cells
+    inside = (index > cells.first) & (p > 0)
+    kept = ~few[1]
+    return replace(
+        cells,
+        p=np.where(few[0], 0.0, cells.p),
+        atoms=Masses(
+            np.concatenate((atoms.index[kept], index[inside] - 1)),
+            np.concatenate((atoms.p[kept], p[inside])),
+            np.concatenate((atoms.q[kept], np.zeros(int(inside.sum())))),
+        ),
+    )
+
+
 def _lower(cells: Cells) -> Discrete:
-    cells = _moved(cells, -1)
+    cells = _tiny_down(_moved(cells, -1))
     h = float(cells.step)
     splits = [_split(part, h, Side.LOWER) for part in cells.parts]
     masses = _nodes(cells, splits)

@@ -117,22 +117,20 @@ def cells_from(form: Closed, grid: Grid, lean: int) -> Cells:
 
 
 def _one_sided(outcomes: Outcomes) -> tuple[float, float]:
-    """P mass where Q has none, and Q mass where P has none.
-
-    Errors: TooFine where a mass is 0 though its loss is finite: it was too small for a float.
-    """
-    p, q, finite = outcomes.p, outcomes.q, np.isfinite(outcomes.losses)
-    if np.any(finite & ((p == 0) != (q == 0))):
-        raise TooFine("an outcome with a probability too small for a float")
-    return float(p[~finite & (q == 0)].sum()), float(q[~finite & (p == 0)].sum())
+    """P mass where Q has none, and Q mass where P has none: outcomes of infinite loss."""
+    p, q, infinite = outcomes.p, outcomes.q, ~np.isfinite(outcomes.losses)
+    return float(p[infinite & (q == 0)].sum()), float(q[infinite & (p == 0)].sum())
 
 
 def _placed(
     outcomes: Outcomes, edges: Reals, first: int
 ) -> tuple[Masses, tuple[float, float, float, float]]:
-    """Outcomes by cell, in ascending order of loss, and the masses (P, Q) below and above."""
-    both = np.flatnonzero((outcomes.p > 0) & (outcomes.q > 0))
-    order = both[np.argsort(outcomes.losses[both], kind="stable")]
+    """Outcomes by cell, in ascending order of loss, and the masses (P, Q) below and above.
+
+    A mass of 0 at a finite loss is one too small for a float.
+    """
+    finite = np.flatnonzero(np.isfinite(outcomes.losses))
+    order = finite[np.argsort(outcomes.losses[finite], kind="stable")]
     losses, p, q = (m[order] for m in (outcomes.losses, outcomes.p, outcomes.q))
     cell = np.searchsorted(edges, losses, side="left") - 1
     low, high = cell < 0, cell >= len(edges) - 1

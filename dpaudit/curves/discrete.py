@@ -36,7 +36,7 @@ Kamath, Kumar, Manurangsi 2022 (connect-the-dots).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -52,6 +52,8 @@ Floats = NDArray[np.float64]
 MAXIMUM_NODES = 2**21
 # Too small a mass to matter: the engine moves every bound by ten times it for each factor.
 CRUMB = 1e-300
+# Less than this may be missing from a whole, by rounding.
+MISSING = 2.0**-40
 
 
 class Side(Enum):
@@ -151,10 +153,19 @@ def swapped_discretiser_of(base: Pair) -> Discretiser | None:
 def discretise(pair: Pair, grid: Grid, side: Side) -> Discrete:
     """The pair's profile on a grid, from above or from below.
 
+    At x = 0 a profile is 1: a mass that an upper side lacks there counts as infinite loss, and a
+    lower side that holds more is refused.
     Errors: Unsupported for a pair type or side without a discretiser; TooFine for a grid with too
     many nodes; InvalidParameter for unbound symbols.
     """
     function = _DISCRETISERS.get(type(pair))
     if function is None:
         raise Unsupported(f"{type(pair).__name__}: no privacy profile is known for this pair")
-    return function(pair, grid, side)
+    found = function(pair, grid, side)
+    excess = float(np.sum(found.masses)) + found.infinite - 1
+    room = MISSING + found.relative * (2 + max(excess, 0.0))
+    if side is Side.UPPER and excess < -room:
+        return replace(found, infinite=found.infinite - excess)
+    if side is Side.LOWER and excess > room:
+        raise Unsupported(f"{type(pair).__name__}: a lower profile of mass {1 + excess:g}")
+    return found

@@ -10,7 +10,6 @@ from dpaudit.curves.closed import NO_OUTCOMES, Closed, Outcomes, as_float, close
 from dpaudit.curves.discrete import MAXIMUM_NODES, Reals, TooFine
 from dpaudit.curves.families import (
     NORMAL_FACTOR,
-    SMALLEST_TAIL,
     finite,
     normal_between,
     point,
@@ -22,6 +21,7 @@ from dpaudit.pairs import DiscreteNormal
 
 DENSE_VARIANCE = 5e8
 ALL = 37.7
+LARGEST_EXPONENT = 750.0
 
 
 @closed_form(DiscreteNormal)
@@ -38,12 +38,13 @@ def _discrete_normal(pair: DiscreteNormal, tail: float) -> Closed:
     if 2 * reach > MAXIMUM_NODES:
         raise TooFine(f"discrete normal noise of variance {variance:g}: too many outcomes")
     k = np.arange(-reach, reach + 1)
-    p, q = (np.exp(-((k - m) ** 2) / (2 * variance)) / _theta(variance) for m in (shift, 0.0))
-    kept = (p > SMALLEST_TAIL) & (q > SMALLEST_TAIL)
+    exponents = [(k - m) ** 2 / (2 * variance) for m in (shift, 0.0)]
+    p, q = (np.exp(-e) / _theta(variance) for e in exponents)
+    # An outcome stays while one of its masses is a float: its loss is known, however large.
+    kept = (p > 0) | (q > 0)
     losses = shift * (2 * k - shift) / (2 * variance)
-    farthest = float(np.max(k[kept] ** 2)) / variance + shift * shift / variance
     outcomes = Outcomes(losses[kept], p[kept], q[kept])
-    return finite(outcomes, 16 * UNIT * (8 + farthest))
+    return finite(outcomes, 16 * UNIT * (8 + 2 * LARGEST_EXPONENT))
 
 
 def _dense(scale: float, shift: float, z: float) -> Closed:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dpaudit.curves.compose import Composition, Delta, compose, delta_at
-from dpaudit.curves.discrete import Side, TooFine
+from dpaudit.curves.discrete import CRUMB, Side, TooFine
 from dpaudit.curves.search import Parts, Solved, stack_of, tilt_for_epsilon
 from dpaudit.curves.stack import Stack
 from dpaudit.curves.steps import aligned, first_step
@@ -18,6 +18,7 @@ COARSE = 1e-2
 TILT_RATIO = 0.2
 GOOD = 1e-6
 LARGEST_STEP = 0.125
+LEAST = -690.0
 
 
 @dataclass
@@ -42,7 +43,9 @@ class OneSide:
         """Chernoff's upper bound of delta."""
         tilt, _ = tilt_for_epsilon(self.stack, epsilon)
         bound = self.stack.cumulant(tilt) - tilt * epsilon + self.stack.slack
-        return min(math.exp(min(bound, 0.0)) * 1.001 + self.stack.infinite, 1.0)
+        # An upper end must not underflow to 0.
+        finite = math.exp(min(max(bound, LEAST), 0.0)) * 1.001
+        return min(finite + self.stack.infinite + self.stack.total * 10 * CRUMB, 1.0)
 
 
 def _composed(stack: Stack, tilt: float) -> Composition | None:

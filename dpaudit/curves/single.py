@@ -27,6 +27,7 @@ from dpaudit.curves.interval import Interval, rounded_down, rounded_up
 from dpaudit.curves.mixtures import is_mixture, mixture_delta
 from dpaudit.pairs import (
     Atoms,
+    Branched,
     LaplaceShift,
     Largest,
     Mixed,
@@ -72,6 +73,8 @@ def _inner(pair: Pair) -> tuple[Pair, ...]:
         return (pair.base,)
     if isinstance(pair, Spliced):
         return pair.above, pair.below
+    if isinstance(pair, Branched):
+        return tuple(base for _, _, base in pair.branches)
     return pair.pairs if isinstance(pair, Largest) else ()
 
 

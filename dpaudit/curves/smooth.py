@@ -23,11 +23,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpaudit.arithmetic import lower_fraction, upper_fraction, working_precision
 from dpaudit.curves.cells import UNIT
 from dpaudit.curves.closed import as_float
 from dpaudit.curves.discrete import Reals
@@ -146,8 +148,8 @@ class Series:
     left_out: float
     relative: float
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
-        """delta at an epsilon in the window, and the error of it."""
+    def at(self, epsilon: float) -> Ends:
+        """delta at an epsilon in the window, between its ends."""
         j = np.arange(len(self.transform))
         w = 2 * math.pi * j / self.period
         reach = self.first + self.period - epsilon
@@ -160,12 +162,38 @@ class Series:
         error = float(scale @ (np.abs(weights) * (self.rounding + np.abs(turned) * phase) + own))
         error += self.left_out + self.outside
         exponent = self.cumulant - self.tilt * epsilon
-        factor = math.exp(min(exponent, 700.0))
         relative = self.relative + 16 * UNIT * (abs(self.cumulant) + abs(exponent) + 8)
-        infinite = self.product.infinite
-        return factor * value + infinite, factor * (
-            error + relative * abs(value)
-        ) + 1e-13 * infinite
+        error += relative * abs(value)
+        return Ends(exponent, value, error, self.product.infinite)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """exp(exponent) (value -+ error) + infinite: no float need hold a delta that is tiny."""
+
+    exponent: float
+    value: float
+    error: float
+    infinite: float
+
+    def log(self, sign: int) -> float:
+        """log of the upper (1) or lower (-1) end, about; minus infinity at 0."""
+        whole = self.value + sign * self.error
+        finite = self.exponent + math.log(whole) if whole > 0 else -math.inf
+        return (
+            finite if self.infinite == 0 else float(np.logaddexp(finite, math.log(self.infinite)))
+        )
+
+    def end(self, sign: int) -> Fraction:
+        """The upper (1) or lower (-1) end, rounded outward, within [0, 1]."""
+        import flint
+
+        whole = max(self.value + sign * self.error, 0.0)
+        with working_precision():
+            finite = flint.arb(self.exponent).exp() * flint.arb(whole)
+            ball = finite + flint.arb(self.infinite) * (1 + sign * flint.arb(1e-13))
+        end = upper_fraction(ball) if sign > 0 else lower_fraction(ball)
+        return Fraction(1) if end is None else min(max(end, Fraction(0)), Fraction(1))
 
 
 def _integral(v: Complexes, reach: float) -> Complexes:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 from scipy import optimize
 
+from dpaudit.arithmetic import enclose, working_precision
 from dpaudit.curves.hull import UNIT
 from dpaudit.curves.interval import Interval, rounded_down, rounded_up
 from dpaudit.curves.search import Parts, gain
@@ -21,13 +23,19 @@ WIDTH = 1e-4
 def epsilon_smooth(parts: Parts, delta: Fraction) -> Interval | None:
     """Epsilon of a smooth product at delta; None where this route does not apply."""
     product = smooth_product(parts)
-    if product is None or product.mu == 0 or product.infinite >= float(delta):
+    if product is None or product.mu == 0 or Fraction(product.infinite) >= delta:
         return None
-    goal = float(delta) - product.infinite
-    found = series(product, _tilt(lambda t: (product.cumulant(t) + gain(t) - math.log(goal)) / t))
+    goal = _log(delta - Fraction(product.infinite))
+    found = series(product, _tilt(lambda t: (product.cumulant(t) + gain(t) - goal) / t))
     if found is None:
         return None
-    return _solved(found, float(delta))
+    return _solved(found, _log(delta))
+
+
+def _log(delta: Fraction) -> float:
+    """log of a number that may be too small for a float, within a few roundings."""
+    with working_precision():
+        return float(enclose(delta).log().mid())
 
 
 def _tilt(objective: Callable[[float], float]) -> float:
@@ -37,11 +45,11 @@ def _tilt(objective: Callable[[float], float]) -> float:
     return math.exp(float(best.x))
 
 
-def _solved(found: Series, delta: float) -> Interval | None:
+def _solved(found: Series, log_delta: float) -> Interval | None:
     low, high = max(found.first, 0.0), found.first + found.period
     ends = []
     for sign in (-1, 1):
-        end = _end(found, delta, sign, low, high)
+        end = _end(found, log_delta, sign, low, high)
         if end is None:
             return None
         ends.append(end)
@@ -55,15 +63,14 @@ def _solved(found: Series, delta: float) -> Interval | None:
     )
 
 
-def _end(found: Series, delta: float, sign: int, low: float, high: float) -> float | None:
+def _end(found: Series, log_delta: float, sign: int, low: float, high: float) -> float | None:
     """Where delta plus (1) or minus (-1) its error meets the given one, on the safe side of it."""
-    # The float may lie on either side of the exact delta.
-    delta *= 1 - sign * 1e-15
+    # Logs are off by a few roundings of their size.
+    log_delta -= sign * 16 * UNIT * (abs(log_delta) + 8)
 
     def excess(epsilon: float) -> float:
-        value, error = found.delta(epsilon)
-        whole = value + sign * error
-        return math.log(whole / delta) if whole > 0 else -800.0
+        log_end = found.at(epsilon).log(sign)
+        return max(log_end - log_delta, -800.0)
 
     grid = [low + (high - low) * k / 64 for k in range(64)]
     signs = [excess(e) > 0 for e in grid]
@@ -83,14 +90,14 @@ def _end(found: Series, delta: float, sign: int, low: float, high: float) -> flo
 
 
 def _shown(found: Series, epsilon: float, sign: int) -> dict[str, str]:
-    value, error = found.delta(max(epsilon, found.first))
+    ends = found.at(max(epsilon, found.first))
     return {
         "form": "closed transforms",
         "step": str(Fraction(first_step(found.product.parts, WIDTH))),
         "side": "upper" if sign > 0 else "lower",
         "epsilon": repr(float(epsilon)),
-        "delta": repr(float(value + sign * error)),
-        "error": repr(float(error)),
+        "delta": repr(float(ends.end(sign))),
+        "error": repr(math.exp(min(ends.exponent, 700.0)) * ends.error),
         "tilt": repr(found.tilt),
         "window_first": repr(found.first),
         "period": repr(found.period),
@@ -109,12 +116,12 @@ def delta_smooth(parts: Parts, epsilon: Fraction) -> Interval | None:
     found = series(product, _tilt(lambda t: product.cumulant(t) + gain(t) - t * at))
     if found is None or not found.first < at < found.first + found.period:
         return None
-    value, error = found.delta(at)
-    error += value * 4 * UNIT * (1 + at) * (2 + found.tilt)
-    lower, upper = max(value - error, 0.0), min(value + error, 1.0)
+    ends = found.at(at)
+    # The float is within one rounding of the exact epsilon.
+    ends = replace(ends, error=ends.error + ends.value * 4 * UNIT * (1 + at) * (2 + found.tilt))
     return Interval(
-        rounded_down(lower),
-        rounded_up(upper),
+        rounded_down(ends.end(-1)),
+        min(rounded_up(ends.end(1)), Fraction(1)),
         _shown(found, at, -1),
         _shown(found, at, 1),
         "closed transforms",

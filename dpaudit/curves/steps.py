@@ -12,6 +12,7 @@ from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Pair
 LARGEST_STEP = 0.125
 SAFETY = 0.75
 ALIGNMENT = 2.0**-40
+LARGEST_ALIGNED = 8.0
 
 
 def first_step(parts: Parts, width: float) -> float:
@@ -29,7 +30,7 @@ def aligned(parts: Parts, step: float) -> float:
     if anchor <= 0 or step > anchor:
         return _short(step)
     if all(isinstance(pair, (Atoms, DiscreteNormal)) for pair, _ in parts):
-        return anchor * (1 - ALIGNMENT)
+        return anchor / max(math.ceil(anchor / LARGEST_ALIGNED), 1) * (1 - ALIGNMENT)
     return anchor / max(math.ceil(anchor / step), 1) * (1 - ALIGNMENT)
 
 

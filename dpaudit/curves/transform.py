@@ -63,21 +63,19 @@ def direct(
     if bound is None or bound > -LEAST_EXPONENT:
         return None
     size = np.abs(values)
-    with np.errstate(divide="ignore", over="ignore"):
+    with np.errstate(divide="ignore"):
         log_sum = stack.times @ np.log(values)
-        error = stack.times @ (rows.relative / size + 16 * UNIT)
-        values = np.exp(log_sum)
-        rounding = np.abs(values) * np.expm1(error)
-    whole = np.exp(np.minimum(stack.times @ np.log(size + rows.relative), 0.0))
-    rounding = np.where(np.isfinite(rounding), rounding, 2 * whole)
-    return Transform(values, rounding, math.exp(bound))
+        log_size = stack.times @ np.log(size)
+        grown = stack.times @ (np.log1p(rows.relative / size) + 16 * UNIT)
+        largest = stack.times @ np.log(size + rows.relative)
+    return Transform(np.exp(log_sum), _rounding(log_size, grown, largest), math.exp(bound))
 
 
 def by_fft(stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int) -> Transform:
     """By one real FFT per factor."""
     log_sum = np.zeros(period // 2 + 1, dtype=np.complex128)
     bound = np.zeros(period // 2 + 1)
-    error = np.zeros(period // 2 + 1)
+    grown = np.zeros(period // 2 + 1)
     for k, (discrete, times) in enumerate(stack.factors):
         start = stack.starts[k]
         masses = tilted.masses[start : start + stack.sizes[k]]
@@ -87,8 +85,8 @@ def by_fft(stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int
         with np.errstate(divide="ignore"):
             log_sum += times * np.log(values)
             bound += times * np.log(size + off)
-            error += times * (off / size + 16 * UNIT)
-    return _kept(log_sum, bound, error)
+            grown += times * (np.log1p(off / size) + 16 * UNIT)
+    return _kept(log_sum, bound, grown)
 
 
 def _folded(masses: Reals, lead: int, period: int) -> Reals:
@@ -102,14 +100,23 @@ def _folded(masses: Reals, lead: int, period: int) -> Reals:
     return folded
 
 
-def _kept(log_sum: Complexes, bound: Reals, error: Reals) -> Transform:
+def _kept(log_sum: Complexes, bound: Reals, grown: Reals) -> Transform:
     large = np.flatnonzero(bound > -LEFT_OUT_EXPONENT)
     kept = int(large[-1]) + 1 if len(large) else 1
     if kept > MOST_KEPT:
         raise TooFine(f"{kept} frequencies matter, of {len(bound)}; take a larger step")
     rest = bound[kept:]
-    values = np.exp(log_sum[:kept])
-    with np.errstate(over="ignore", invalid="ignore"):
-        rounding = np.abs(values) * np.expm1(error[:kept])
-    rounding = np.where(np.isfinite(rounding), rounding, 2 * np.exp(np.minimum(bound[:kept], 0.0)))
-    return Transform(values, rounding, float(np.exp(rest.max())) if len(rest) else 0.0)
+    rounding = _rounding(log_sum[:kept].real, grown[:kept], bound[:kept])
+    left_out = float(np.exp(rest.max())) if len(rest) else 0.0
+    return Transform(np.exp(log_sum[:kept]), rounding, left_out)
+
+
+def _rounding(log_size: Reals, grown: Reals, largest: Reals) -> Reals:
+    """prod (|phi| + E)^T - prod |phi|^T, from the logs of the product, of the ratio and of the sum.
+
+    The ratio's log, sum T (log1p(E / |phi|) + 16 u), is infinite where some phi is 0.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        difference = np.exp(log_size + np.log(np.expm1(grown)))
+    # Neither product is more than the larger one, but for its own roundings.
+    return np.where(np.isfinite(difference), difference, 2 * np.exp(np.minimum(largest, 0.0)))
