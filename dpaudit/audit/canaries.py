@@ -21,6 +21,7 @@ from dpaudit.audit.estimators import Counts, TestScores, TrainingScores, _scores
 from dpaudit.audit.one_run_audit import OneRunAudit, audit_one_run
 from dpaudit.audit.power import limit_of_scores, smallest_epsilon
 from dpaudit.audit.selection import Event, Sizes, epsilon_needed, mu_needed
+from dpaudit.errors import InvalidParameter
 
 __all__ = ["OneRunAudit", "ScoresAudit", "audit_one_run", "audit_scores"]
 
@@ -35,6 +36,7 @@ def audit_scores(
     scores_out: npt.ArrayLike,
     *,
     claim: object,
+    independent_runs: bool,
     confidence: float = 0.95,
     refute_at: float = 1e-4,
     seed: int = 0,
@@ -44,15 +46,26 @@ def audit_scores(
     A share of both samples, drawn by ``seed``, chooses a threshold and a direction; the rest counts
     it, and the exact joint test of :mod:`dpaudit.audit.joint` compares the counts with the claim's
     region.  Claims of zCDP and of a Renyi divergence are tested on means of the score instead where
-    those promise more (:mod:`dpaudit.audit.canary_means`).  The scores of each sample are taken to
-    be independent, and each "in" to differ from an "out" by one neighbouring step.  ``lower`` and
-    the verdict may rest on different choices: each is valid at its own error rate.  ``claim``:
-    PureDP, ApproxDP, ZCDP, RenyiDP or GDP.
+    those promise more (:mod:`dpaudit.audit.canary_means`).  ``lower`` and the verdict may rest on
+    different choices: each is valid at its own error rate.  ``claim``: PureDP, ApproxDP, ZCDP,
+    RenyiDP or GDP.
 
-    Errors: InvalidParameter for an empty sample, NaN (infinite scores are allowed), another shape,
-    a bad claim or seed, a confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5).
+    ``independent_runs``: say True where every score comes from a run of its own, and each "in"
+    differs from an "out" by one neighbouring step; no bound holds without that, nothing in the
+    scores shows it, and the result repeats it.  Scores of many canaries in one run are dependent:
+    :func:`audit_one_run` is for them.
+
+    Errors: InvalidParameter unless ``independent_runs`` is True; for an empty sample, NaN (infinite
+    scores are allowed), another shape, a bad claim or seed, a confidence outside (0.5, 1),
+    ``refute_at`` outside [1e-12, 0.5).
     Source: Nasr et al. (2023) for audits by canaries; Berger and Boos (1994) for the test.
     """
+    if independent_runs is not True:
+        raise InvalidParameter(
+            f"independent_runs = {independent_runs!r}: the bounds of audit_scores hold for scores "
+            "of independent runs only, say True where they are; scores of many canaries in one run "
+            "go to audit_one_run"
+        )
     terms = CanaryTerms.of(claim, confidence, refute_at, seed)
     samples = _scores(scores_in, "scores_in"), _scores(scores_out, "scores_out")
     training, test = _split(samples, seed)

@@ -10,6 +10,11 @@ from typing import Any
 
 from dpaudit.audit.verdict import Verdict
 
+INDEPENDENT = (
+    "every score comes from a run of its own, as the caller said; many canaries in one run are "
+    "dependent, and audit_one_run is for them"
+)
+
 
 @dataclass(frozen=True)
 class CanaryAudit(ABC):
@@ -68,6 +73,7 @@ class ScoresAudit(CanaryAudit):
     the verdict rests in place of those counts, or empty.  ``smallest_epsilon``: the smallest true
     epsilon that would have refuted the claim half the time, at the best event.  ``limit``: an
     estimate of the epsilon that an audit could show which knew the laws of the scores.
+    ``assumes``: what every bound here rests on, as the caller said.
     """
 
     p_value: float
@@ -81,6 +87,7 @@ class ScoresAudit(CanaryAudit):
     smallest_epsilon: float
     limit: float
     means: str = ""
+    assumes: str = INDEPENDENT
 
     @property
     def achieved(self) -> float:
@@ -89,7 +96,8 @@ class ScoresAudit(CanaryAudit):
 
     def __str__(self) -> str:
         share = f"{self.achieved:.0%} of the bound on epsilon that these scores could show"
-        return f"{super().__str__()}\n{share}" if self.measure == "epsilon" else super().__str__()
+        lines = [super().__str__(), *([share] if self.measure == "epsilon" else [])]
+        return "\n".join([*lines, f"assumes: {self.assumes}"])
 
     @property
     def counted(self) -> str:

@@ -179,7 +179,7 @@ def test_scores_of_many_runs(null: Null) -> None:
     claim = ApproxDP(null.epsilon, null.delta)
     for seed in range(SCORES_RUNS):
         sides = [null.scores(np.full(600, side), rng) for side in (True, False)]
-        found = audit_scores(*sides, claim=claim, refute_at=ERROR, seed=seed)
+        found = audit_scores(*sides, claim=claim, refute_at=ERROR, seed=seed, independent_runs=True)
         wrong += found.lower > null.epsilon
         refuted += found.verdict is Verdict.REFUTED
     assert max(wrong, refuted) / SCORES_RUNS <= limit(SCORES_RUNS)

@@ -34,7 +34,7 @@ def samples(shift: float, trials: int, seed: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.name)
 def test_scores_far_apart_refute_every_kind_of_claim(claim: Any) -> None:
-    found = audit_scores(*samples(3.0, 1_500, 1), claim=claim, seed=2)
+    found = audit_scores(*samples(3.0, 1_500, 1), claim=claim, seed=2, independent_runs=True)
     assert found.verdict is Verdict.REFUTED
     assert found.p_value <= 1e-4
     assert found.lower > found.claimed
@@ -47,7 +47,7 @@ def test_scores_far_apart_refute_every_kind_of_claim(claim: Any) -> None:
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.name)
 def test_equal_scores_refute_nothing_and_nothing_is_said_to_have_passed(claim: Any) -> None:
     """False alarms: one in 10,000 of each of the five."""
-    found = audit_scores(*samples(0.0, 1_500, 3), claim=claim)
+    found = audit_scores(*samples(0.0, 1_500, 3), claim=claim, independent_runs=True)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.p_value > 1e-4
     assert not found.underpowered
@@ -57,20 +57,22 @@ def test_equal_scores_refute_nothing_and_nothing_is_said_to_have_passed(claim: A
 
 def test_scores_that_point_the_wrong_way_are_turned_round() -> None:
     scores_in, scores_out = samples(3.0, 2_000, 4)
-    found = audit_scores(scores_out, scores_in, claim=PureDP(1))
+    found = audit_scores(scores_out, scores_in, claim=PureDP(1), independent_runs=True)
     assert found.verdict is Verdict.REFUTED
     assert found.favours == "out"
 
 
 def test_same_seed_same_result_and_another_seed_another_split() -> None:
     pair = samples(1.0, 500, 5)
-    first, again, other = (audit_scores(*pair, claim=GDP(1), seed=s) for s in (7, 7, 8))
+    first, again, other = (
+        audit_scores(*pair, claim=GDP(1), seed=s, independent_runs=True) for s in (7, 7, 8)
+    )
     assert first == again
     assert first.threshold != other.threshold
 
 
 def test_too_few_scores_are_called_underpowered() -> None:
-    found = audit_scores([1.0] * 10, [0.0] * 10, claim=PureDP(3))
+    found = audit_scores([1.0] * 10, [0.0] * 10, claim=PureDP(3), independent_runs=True)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.underpowered
     assert "underpowered" in found.reason
@@ -78,21 +80,23 @@ def test_too_few_scores_are_called_underpowered() -> None:
 
 
 def test_one_canary_a_side_gives_a_named_verdict() -> None:
-    found = audit_scores([1.0], [0.0], claim=PureDP(1))
+    found = audit_scores([1.0], [0.0], claim=PureDP(1), independent_runs=True)
     assert (found.verdict, found.lower, found.underpowered) == (Verdict.INCONCLUSIVE, 0.0, True)
     assert found.training == (0, 0)
 
 
 def test_ties_and_infinities_are_scores_like_others() -> None:
-    found = audit_scores([math.inf] * 500, [-math.inf] * 500, claim=PureDP(1))
+    found = audit_scores(
+        [math.inf] * 500, [-math.inf] * 500, claim=PureDP(1), independent_runs=True
+    )
     assert found.verdict is Verdict.REFUTED
-    found = audit_scores([2] * 500, [2] * 500, claim=PureDP(1))
+    found = audit_scores([2] * 500, [2] * 500, claim=PureDP(1), independent_runs=True)
     assert (found.verdict, found.lower) == (Verdict.INCONCLUSIVE, 0.0)
 
 
 def test_unequal_samples_are_allowed() -> None:
     scores_in, scores_out = samples(3.0, 4_000, 6)
-    found = audit_scores(scores_in[:400], scores_out, claim=PureDP(1))
+    found = audit_scores(scores_in[:400], scores_out, claim=PureDP(1), independent_runs=True)
     assert found.trials != found.other_trials
     assert found.verdict is Verdict.REFUTED
 
@@ -104,7 +108,7 @@ BAD_SCORES = [[], [math.nan, 1.0], [[1.0, 2.0]], 3.0, ["a"], [None], [True, Fals
 def test_bad_scores_are_refused(bad: Any) -> None:
     for pair in ((bad, [1.0, 2.0]), ([1.0, 2.0], bad)):
         with pytest.raises(InvalidParameter):
-            audit_scores(*pair, claim=PureDP(1))
+            audit_scores(*pair, claim=PureDP(1), independent_runs=True)
 
 
 BAD_TERMS: list[dict[str, Any]] = [
@@ -127,7 +131,7 @@ BAD_TERMS: list[dict[str, Any]] = [
 def test_bad_terms_are_refused(bad: dict[str, Any]) -> None:
     terms: dict[str, Any] = {"claim": PureDP(1), **bad}
     with pytest.raises(InvalidParameter):
-        audit_scores([1.0, 2.0], [1.0, 2.0], **terms)
+        audit_scores([1.0, 2.0], [1.0, 2.0], **terms, independent_runs=True)
     with pytest.raises(InvalidParameter):
         audit_one_run(10, **terms)
 
@@ -386,3 +390,13 @@ def test_infinite_scores_and_ties_are_guessed_like_others(tmp_path: Path) -> Non
     found = audit.bound(np.where(labels.included, math.inf, -math.inf))
     assert found.correct == found.guesses
     assert found.verdict is Verdict.REFUTED
+
+
+def test_independence_is_asked_for_and_said_again() -> None:
+    """One run with many canaries is another audit; the result repeats what it rests on."""
+    scores_in, scores_out = samples(1.0, 200, 1)
+    with pytest.raises(InvalidParameter, match="audit_one_run"):
+        audit_scores(scores_in, scores_out, claim=GDP(1), independent_runs=False)
+    found = audit_scores(scores_in, scores_out, claim=GDP(1), independent_runs=True)
+    assert "a run of its own" in str(found)
+    assert "audit_one_run" in found.to_json()["assumes"]
