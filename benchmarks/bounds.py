@@ -124,7 +124,7 @@ def score_bounds(sides: Sides, delta: float) -> Bounds:
     claim = ApproxDP(1, delta)
     return {
         "dpaudit audit_scores": timed(
-            lambda: audit_scores(*sides, claim=claim, independent_runs=True).epsilon_lower
+            lambda: audit_scores(*sides, origin="independent_runs", claim=claim).epsilon_lower
         ),
         "dpaudit band": timed(lambda: score_band(TestScores(*sides), ERROR).epsilon_lower(delta)),
     }

@@ -10,11 +10,6 @@ from typing import Any
 
 from dpaudit.audit.verdict import Verdict
 
-INDEPENDENT = (
-    "every score comes from a run of its own, as the caller said; many canaries in one run are "
-    "dependent, and audit_one_run is for them"
-)
-
 
 @dataclass(frozen=True)
 class CanaryAudit(ABC):
@@ -73,7 +68,6 @@ class ScoresAudit(CanaryAudit):
     the verdict rests in place of those counts, or empty.  ``smallest_epsilon``: the smallest true
     epsilon that would have refuted the claim half the time, at the best event.  ``limit``: an
     estimate of the epsilon that an audit could show which knew the laws of the scores.
-    ``assumes``: what every bound here rests on, as the caller said.
     """
 
     p_value: float
@@ -87,7 +81,6 @@ class ScoresAudit(CanaryAudit):
     smallest_epsilon: float
     limit: float
     means: str = ""
-    assumes: str = INDEPENDENT
 
     @property
     def achieved(self) -> float:
@@ -96,8 +89,7 @@ class ScoresAudit(CanaryAudit):
 
     def __str__(self) -> str:
         share = f"{self.achieved:.0%} of the bound on epsilon that these scores could show"
-        lines = [super().__str__(), *([share] if self.measure == "epsilon" else [])]
-        return "\n".join([*lines, f"assumes: {self.assumes}"])
+        return f"{super().__str__()}\n{share}" if self.measure == "epsilon" else super().__str__()
 
     @property
     def counted(self) -> str:
@@ -129,6 +121,36 @@ class OneRunResult(CanaryAudit):
     @property
     def counted(self) -> str:
         return f"{self.correct:,} of {self.guesses:,} guesses correct; {self.canaries:,} canaries"
+
+
+@dataclass(frozen=True)
+class ScoresEstimate:
+    """How well scores tell members from non-members, where nothing makes a bound of them.
+
+    There is no verdict and no lower bound here, on purpose; ``reason`` says why.  ``auc`` is the
+    area under the receiver operating curve, ``advantage`` the largest true less false positive
+    rate, ``true_positive_rates`` pairs (false positive rate, true positive rate at it).
+    """
+
+    reason: str
+    auc: float
+    advantage: float
+    true_positive_rates: tuple[tuple[float, float], ...]
+    members: int
+    non_members: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for json.dumps; ``kind`` is "estimate"."""
+        found = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {"kind": "estimate", **found}
+
+    def __str__(self) -> str:
+        rates = ", ".join(f"{tpr:.3g} at {fpr:g}" for fpr, tpr in self.true_positive_rates)
+        return (
+            f"an estimate, no bound: {self.reason}\n"
+            f"AUC {self.auc:.3f}, advantage {self.advantage:.3f}; true positive rate {rates} "
+            f"false positives; {self.members:,} members, {self.non_members:,} non-members"
+        )
 
 
 def judged(
