@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpaudit.commands import as_json_option, echo_json, quiet, resolve_target
+from dpaudit.compliance_commands import keys_option, known_keys, signed_row, threshold_option
 from dpaudit.errors import DpauditError, InvalidParameter, UnknownTarget, described
 
 if TYPE_CHECKING:
@@ -97,13 +98,18 @@ def certify(
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@keys_option
+@threshold_option
 @as_json_option
-def verify(files: tuple[Path, ...], *, as_json: bool) -> None:
+def verify(
+    files: tuple[Path, ...], *, keys: tuple[str, ...], threshold: int | None, as_json: bool
+) -> None:
     """Re-derive certificates from their witnesses, without the accountant."""
     from dpaudit import terminal
     from dpaudit.publish import verify_file
 
-    rows = [verify_file(path) for path in files]
+    known = known_keys(keys)
+    rows = [signed_row(verify_file(path), path, known, threshold) for path in files]
     echo_json(rows) if as_json else terminal.verified(rows)
     if not all(row["verified"] for row in rows):
         sys.exit(1)
