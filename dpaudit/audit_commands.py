@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpaudit.commands import as_json_option, echo_json, quiet, resolve_target
+from dpaudit.compliance_commands import keys_option, known_keys, signed_row, threshold_option
 from dpaudit.errors import DpauditError, InvalidParameter, UnknownTarget, described
 
 if TYPE_CHECKING:
@@ -97,13 +98,18 @@ def certify(
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@keys_option
+@threshold_option
 @as_json_option
-def verify(files: tuple[Path, ...], *, as_json: bool) -> None:
+def verify(
+    files: tuple[Path, ...], *, keys: tuple[str, ...], threshold: int | None, as_json: bool
+) -> None:
     """Re-derive certificates from their witnesses, without the accountant."""
     from dpaudit import terminal
     from dpaudit.publish import verify_file
 
-    rows = [verify_file(path) for path in files]
+    known = known_keys(keys)
+    rows = [signed_row(verify_file(path), path, known, threshold) for path in files]
     echo_json(rows) if as_json else terminal.verified(rows)
     if not all(row["verified"] for row in rows):
         sys.exit(1)
@@ -160,12 +166,14 @@ def _distinct(orders: Sequence[Order]) -> None:
 
 def _order(target: str) -> Order:
     from dpaudit.certify import Order
+    from dpaudit.fields import read_fields
     from dpaudit.project import catalogue_root, implementation
 
     found = resolve_target(target)
     root = "catalogue" if found.project.root == catalogue_root() else "project"
     files = implementation(found.project, found.mechanism, found.suite)
-    return Order(found.mechanism, found.suite, root, files)
+    fields = read_fields(found.project.root, found.project.mechanisms).of(found.mechanism.name)
+    return Order(found.mechanism, found.suite, root, files, fields)
 
 
 def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,6 +229,7 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
 def _every_order() -> list[Order]:
     """Errors: UnknownTarget for a project without mechanisms."""
     from dpaudit.certify import Order
+    from dpaudit.fields import read_fields
     from dpaudit.project import catalogue_root, find_root, implementation, load
 
     project = load(find_root(Path.cwd()))
@@ -230,7 +239,11 @@ def _every_order() -> list[Order]:
     pairs = [
         (project.mechanisms[name], project.suites.get(name)) for name in sorted(project.mechanisms)
     ]
-    return [Order(one, suite, root, implementation(project, one, suite)) for one, suite in pairs]
+    stated = read_fields(project.root, project.mechanisms)
+    return [
+        Order(one, suite, root, implementation(project, one, suite), stated.of(one.name))
+        for one, suite in pairs
+    ]
 
 
 def _each(run: Run, out: Path) -> list[Finished | Failed]:

@@ -18,6 +18,7 @@ from dpaudit import __version__
 from dpaudit.audit.blackbox.command import attack as attack_command
 from dpaudit.audit_commands import AUDIT_COMMANDS, INTERNAL
 from dpaudit.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
+from dpaudit.compliance_commands import COMPLIANCE_COMMANDS
 from dpaudit.errors import TRACEBACK, DpauditError, described
 from dpaudit.experiment.command import experiment_command
 from dpaudit.mutate.command import mutate_command
@@ -144,5 +145,12 @@ def init(folder: Path, *, copied: str | None, as_json: bool) -> None:
         click.echo("\n".join([*written, f"next: {enter}dpaudit list"]))
 
 
-for command in (*AUDIT_COMMANDS, *COMMANDS, attack_command, experiment_command, mutate_command):
+for command in (
+    *AUDIT_COMMANDS,
+    *COMPLIANCE_COMMANDS,
+    *COMMANDS,
+    attack_command,
+    experiment_command,
+    mutate_command,
+):
     main.add_command(command)

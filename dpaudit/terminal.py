@@ -120,7 +120,14 @@ def verified(rows: Sequence[Mapping[str, Any]]) -> None:
         lines = [f"{row['file']}: {word} ({row['verdict'] or row['reason']})"]
         lines += [f"  confirmed: {line}" for line in row["confirmed"]]
         lines += [f"  on trust: {line}" for line in row["on_trust"]]
+        lines += [f"  signature: {_signature(one)}" for one in row.get("signatures", [])]
         _console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _signature(one: Mapping[str, Any]) -> str:
+    name = f"{one['name']}, " if one["name"] else ""
+    stamp = ", with a time stamp that is not verified here" if one["timestamp"] else ""
+    return f"{one['state']}, {name}key {one['key_id'][:16]}{stamp}"
 
 
 Report = Callable[[str, int, int], None]

@@ -1,28 +1,40 @@
 """Audits that see scores of canaries and nothing else.
 
-:func:`audit_scores`: two independent samples, scores of canaries that were in the data and of
-canaries that were not, from as many independent runs.  :func:`audit_one_run`: one run with many
-canaries, whose labels are drawn and committed to first.
+:func:`audit_scores`: two samples, scores of canaries that were in the data and of canaries that
+were not; what can be made of them depends on where they come from, which it asks.
+:func:`audit_one_run`: one run with many canaries, whose labels are drawn and committed to first.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.binormal import choose_smoothed
 from dpaudit.audit.canary_means import Means, choose_means
-from dpaudit.audit.canary_results import ScoresAudit, judged
+from dpaudit.audit.canary_results import OneRunResult, ScoresAudit, ScoresEstimate, judged
 from dpaudit.audit.canary_terms import CanaryTerms, Target
+from dpaudit.audit.commitment import Labels
 from dpaudit.audit.estimators import Counts, TestScores, TrainingScores, _scores
 from dpaudit.audit.one_run_audit import OneRunAudit, audit_one_run
 from dpaudit.audit.power import limit_of_scores, smallest_epsilon
+from dpaudit.audit.roc import FALSE_POSITIVE_RATES, advantage, area, true_positive_rate_at
 from dpaudit.audit.selection import Event, Sizes, epsilon_needed, mu_needed
+from dpaudit.errors import InvalidParameter
 
-__all__ = ["OneRunAudit", "ScoresAudit", "audit_one_run", "audit_scores"]
+__all__ = [
+    "OneRunAudit",
+    "Origin",
+    "ScoresAudit",
+    "ScoresEstimate",
+    "audit_one_run",
+    "audit_scores",
+]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,37 +42,152 @@ TRAINING_SHARE = 0.1
 _LARGEST = float(np.finfo(np.float64).max)
 
 
+class Origin(StrEnum):
+    """How two samples of scores came about, which decides what may be made of them.
+
+    ``independent_runs``: every score is of a run of its own.  ``one_run``: all are of one run, with
+    labels that :func:`dpaudit.audit.commitment.commit` drew before it.  ``neither``: members and
+    non-members that somebody else chose, or scores of runs that share anything.
+    """
+
+    INDEPENDENT_RUNS = "independent_runs"
+    ONE_RUN = "one_run"
+    NEITHER = "neither"
+
+
+@overload
 def audit_scores(
     scores_in: npt.ArrayLike,
     scores_out: npt.ArrayLike,
     *,
+    origin: Literal["independent_runs"],
     claim: object,
+    confidence: float = ...,
+    refute_at: float = ...,
+    seed: int = ...,
+) -> ScoresAudit: ...
+@overload
+def audit_scores(
+    scores_in: npt.ArrayLike,
+    scores_out: npt.ArrayLike,
+    *,
+    origin: Literal["one_run"],
+    claim: object,
+    labels: Labels | None,
+    confidence: float = ...,
+    refute_at: float = ...,
+    seed: int = ...,
+) -> OneRunResult: ...
+@overload
+def audit_scores(
+    scores_in: npt.ArrayLike,
+    scores_out: npt.ArrayLike,
+    *,
+    origin: Literal["neither"],
+    claim: object = ...,
+) -> ScoresEstimate: ...
+@overload
+def audit_scores(
+    scores_in: npt.ArrayLike,
+    scores_out: npt.ArrayLike,
+    *,
+    origin: str,
+    claim: object = ...,
+    labels: Labels | None = ...,
+    confidence: float = ...,
+    refute_at: float = ...,
+    seed: int = ...,
+) -> ScoresAudit | OneRunResult | ScoresEstimate: ...
+def audit_scores(
+    scores_in: npt.ArrayLike,
+    scores_out: npt.ArrayLike,
+    *,
+    origin: str,
+    claim: object = None,
+    labels: Labels | None = None,
     confidence: float = 0.95,
     refute_at: float = 1e-4,
     seed: int = 0,
-) -> ScoresAudit:
+) -> ScoresAudit | OneRunResult | ScoresEstimate:
     """Test a claim on scores of canaries in the data and of canaries left out, shape (trials,).
 
-    A share of both samples, drawn by ``seed``, chooses a threshold and a direction; the rest counts
-    it, and the exact joint test of :mod:`dpaudit.audit.joint` compares the counts with the claim's
-    region.  Claims of zCDP and of a Renyi divergence are tested on means of the score instead where
-    those promise more (:mod:`dpaudit.audit.canary_means`).  The scores of each sample are taken to
-    be independent, and each "in" to differ from an "out" by one neighbouring step.  ``lower`` and
-    the verdict may rest on different choices: each is valid at its own error rate.  ``claim``:
-    PureDP, ApproxDP, ZCDP, RenyiDP or GDP.
+    ``origin`` (:class:`Origin`) says how the scores came about; no bound can tell by itself, and a
+    fixed scorer that never saw the data separates members from non-members that drifted.
+
+    *independent_runs*: each score of a run of its own, each "in" one neighbouring step from an
+    "out", on the caller's word.  A share of both samples, drawn by ``seed``, chooses a threshold
+    and a direction; the rest counts it, and the exact joint test of :mod:`dpaudit.audit.joint`
+    compares the counts with the claim's region.  Claims of zCDP and of a Renyi divergence are
+    tested on means of the score instead where those promise more
+    (:mod:`dpaudit.audit.canary_means`).  ``lower`` and the verdict may rest on different choices:
+    each is valid at its own error rate.  *one_run*: ``labels`` are those the library drew and
+    committed to before the run; ``scores_in`` are in the order of the canaries included,
+    ``scores_out`` of the others, and the bound is that of :func:`audit_one_run`.  *neither*: an
+    estimate, without bound or verdict.  ``claim``: PureDP, ApproxDP, ZCDP, RenyiDP or GDP.
 
     Errors: InvalidParameter for an empty sample, NaN (infinite scores are allowed), another shape,
-    a bad claim or seed, a confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5).
+    another origin, labels that are missing, superfluous or of other numbers, a bad claim or seed, a
+    confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5).
     Source: Nasr et al. (2023) for audits by canaries; Berger and Boos (1994) for the test.
     """
-    terms = CanaryTerms.of(claim, confidence, refute_at, seed)
+    if origin not in list(Origin):
+        raise InvalidParameter(f"origin = {origin!r}: expected one of {', '.join(Origin)}")
     samples = _scores(scores_in, "scores_in"), _scores(scores_out, "scores_out")
+    if labels is not None and origin != Origin.ONE_RUN:
+        raise InvalidParameter(f"labels: they belong to one_run; the origin is {origin!r}")
+    if origin == Origin.NEITHER:
+        return estimated(*samples, _NOT_DRAWN)
+    terms = CanaryTerms.of(claim, confidence, refute_at, seed)
+    if origin == Origin.ONE_RUN:
+        return _of_one_run(samples, labels, terms)
     training, test = _split(samples, seed)
     shown, decisive = (
         _choose(training, test, terms.target, error) for error in (terms.shown, terms.refute_at)
     )
     limit = limit_of_scores(*samples, terms.target.delta, terms.shown)
     return replace(_scores_result(terms, test, shown, decisive, training), limit=limit)
+
+
+_NOT_DRAWN = (
+    "who is a member was not drawn by coins of this library, nor is each score of a run of its own,"
+    " so that members may differ from non-members in more than having been seen; for a bound let"
+    " dpaudit.audit.commitment.commit draw the labels before training"
+)
+
+
+def estimated(scores_in: FloatArray, scores_out: FloatArray, reason: str) -> ScoresEstimate:
+    """The two samples' operating characteristics, with the reason why they are no bound."""
+    return ScoresEstimate(
+        reason=reason,
+        auc=area(scores_in, scores_out),
+        advantage=advantage(scores_in, scores_out),
+        true_positive_rates=tuple(
+            (rate, true_positive_rate_at(scores_in, scores_out, rate))
+            for rate in FALSE_POSITIVE_RATES
+        ),
+        members=scores_in.size,
+        non_members=scores_out.size,
+    )
+
+
+def _of_one_run(
+    samples: tuple[FloatArray, FloatArray], labels: Labels | None, terms: CanaryTerms
+) -> OneRunResult:
+    if labels is None:
+        raise InvalidParameter(
+            "labels: one_run needs those that commit() drew before the run; without them say "
+            "origin='neither', for an estimate"
+        )
+    included = labels.included
+    expected = int(included.sum()), int((~included).sum())
+    if expected != tuple(side.size for side in samples):
+        raise InvalidParameter(
+            f"scores: {samples[0].size} in and {samples[1].size} out; the labels include "
+            f"{expected[0]} canaries and leave out {expected[1]}"
+        )
+    scores = np.empty(labels.canaries)
+    scores[included], scores[~included] = samples
+    return OneRunAudit(labels.canaries, terms, None).bound(scores, labels)
 
 
 @dataclass(frozen=True)

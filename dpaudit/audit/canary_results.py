@@ -123,6 +123,36 @@ class OneRunResult(CanaryAudit):
         return f"{self.correct:,} of {self.guesses:,} guesses correct; {self.canaries:,} canaries"
 
 
+@dataclass(frozen=True)
+class ScoresEstimate:
+    """How well scores tell members from non-members, where nothing makes a bound of them.
+
+    There is no verdict and no lower bound here, on purpose; ``reason`` says why.  ``auc`` is the
+    area under the receiver operating curve, ``advantage`` the largest true less false positive
+    rate, ``true_positive_rates`` pairs (false positive rate, true positive rate at it).
+    """
+
+    reason: str
+    auc: float
+    advantage: float
+    true_positive_rates: tuple[tuple[float, float], ...]
+    members: int
+    non_members: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for json.dumps; ``kind`` is "estimate"."""
+        found = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {"kind": "estimate", **found}
+
+    def __str__(self) -> str:
+        rates = ", ".join(f"{tpr:.3g} at {fpr:g}" for fpr, tpr in self.true_positive_rates)
+        return (
+            f"an estimate, no bound: {self.reason}\n"
+            f"AUC {self.auc:.3f}, advantage {self.advantage:.3f}; true positive rate {rates} "
+            f"false positives; {self.members:,} members, {self.non_members:,} non-members"
+        )
+
+
 def judged(
     claimed: float, decisive: float, achievable: float, more: str, *, refuted: bool
 ) -> dict[str, Any]:

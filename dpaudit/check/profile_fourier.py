@@ -17,8 +17,27 @@ phi is summed directly at the frequencies that matter.  The others are bounded b
 (``_kept_by_pairs``) or, where that leaves too many, by an FFT's sizes and its error bound; where
 very many matter the FFT gives the sums too.
 
-Rounding: NumPy's elementary functions are taken to be within four roundings of the exact value;
-every bound here counts at least eight for each.
+Rounding, with u = 2^-53: one operation is within u of its value, an elementary function of NumPy
+within 4 u (``tests/reference/test_fourier_enclosure.py`` asks NumPy).  The floats w are what they
+are; what is bounded is how far each number is from the one that they define:
+
+    w           3 u t |n h| and u (t |n h| + |shift|) in the exponent, 5 u outside of it; where the
+                exponent takes log m, another 5 u |log m| <= 5 u 745              (``_tilted``)
+    log moment  4 u |log w|, 3 u |s n h|, the roundings of both sums, 256 u       (``_reach``)
+    phi, direct 256 u for a block, u a block, 25 u for either turn: angles are within 3 u, 2 pi at
+                most                                                              (``_direct``)
+    phi, FFT    8 u log2 N |w|_2 N^(1/2) (Higham 2002, Theorem 24.2), charged four times; folding
+                a long w, u an addend                                             (``_by_fft``)
+    phi^T       T times: off / |phi|, 4 u + 5 u |log| for the size, 7 u |angle|; then u a factor
+                for either sum; cos, sin, exp, the turn and two products, 45 u    (``_powers``)
+    G           each part: 3 u rate offset + 4 u for the exponential, 8 u for 1 -+ exp(-c K), which
+                is expm1 where it would cancel; 70 u for 1 - r; 10 u for the division.  The parts
+                cancel, so that each is charged by its own size                   (``_geometric``)
+    the sum     2 (terms + 4) u of the sum of sizes                               (``_folded_sum``)
+
+In 1 - r = (1 - exp(-c)) cos z + 2 sin(z/2)^2 - i exp(-c) sin z nothing cancels: for cos z >= 0 both
+real parts are positive; else |1 - r| >= 1 and either is at most 2.  The imaginary part is at most
+exp(-c/2) |1 - r|, which pays for 3 u c.
 """
 
 from __future__ import annotations
@@ -37,13 +56,15 @@ from dpaudit.check.profile_cells import UNIT, Floats, NotConfirmed, ball
 from dpaudit.check.profile_nodes import Nodes
 
 Complexes = NDArray[np.complex128]
-LARGEST_PERIOD = 2**24
+LARGEST_PERIOD = 2**22
 FFT_FACTOR, BLOCK = 32.0, 256
 # Chernoff exponent of what is folded, and of the frequencies left out.
 FOLDED, LEFT_OUT = 38.0, 1e-11
 DROPPED = 1e-22
 LARGEST_TILT = 1e7
 DIRECT_WORK, DIRECT_KEPT = 2e8, 4096
+# An addend that is below the smallest normal float loses no more than this.
+UNDERFLOW = 1e-300
 
 
 @dataclass(frozen=True)
@@ -107,11 +128,11 @@ def _tilted(nodes: Nodes, times: int, h: float, tilt: float) -> Tilted:
     with np.errstate(divide="ignore"):
         logs = np.log(nodes.masses) + tilt * losses
     shift = float(np.max(logs))
-    extreme = tilt * reach > 600
+    extreme = tilt * reach + abs(shift) > 600
     exponents = logs - shift if extreme else tilt * losses - shift
     w = np.exp(exponents) if extreme else nodes.masses * np.exp(exponents)
     total = float(w.sum())
-    relative = UNIT * (16 + 4 * tilt * reach + 4 * abs(shift) + (1600 if extreme else 0))
+    relative = UNIT * (16 + 8 * tilt * reach + 4 * abs(shift) + (8000 if extreme else 0))
     w = np.asarray(w / total)
     cut = DROPPED / times
     kept = slice(_heavy(w, cut), len(w) - _heavy(w[::-1], cut))
@@ -124,7 +145,7 @@ def _tilted(nodes: Nodes, times: int, h: float, tilt: float) -> Tilted:
         shift=shift,
         total=total,
         relative=relative,
-        dropped=2 * cut,
+        dropped=2 * cut + UNDERFLOW,
     )
 
 
@@ -140,15 +161,18 @@ def _log_moment(factor: Tilted, extra: float) -> float:
     return math.log(float(np.exp(logs - peak).sum())) + peak
 
 
+def _moment_room(factor: Tilted, extra: float) -> float:
+    """How far ``_log_moment`` may be off."""
+    reach = max(abs(float(factor.losses[0])), abs(float(factor.losses[-1])))
+    return UNIT * (8192 + 8 * abs(extra) * reach)
+
+
 def _half_period(tilted: Sequence[Tilted], h: float, first: int) -> int:
     """K with W mass exp(-FOLDED) at most on either side of [first - K, first + K)."""
     variance = 0.0
     for t in tilted:
         mean = float(t.w @ t.losses)
         variance += t.times * float(t.w @ (t.losses - mean) ** 2)
-    # The rounding of all moments is below the one that is added to the exponent.
-    if 1e-11 * sum(t.times for t in tilted) > 1:
-        raise NotConfirmed("too many factors")
     unit = math.sqrt(2 * FOLDED / (variance + h * h))
     reach = max(_reach(tilted, unit, first * h), _reach(tilted, -unit, first * h))
     if not reach < LARGEST_PERIOD * h:
@@ -170,7 +194,11 @@ def _reach(tilted: Sequence[Tilted], unit: float, centre: float) -> float:
     for _ in range(14):
         extra = unit * share
         rise = math.fsum(t.times * _log_moment(t, extra) for t in tilted)
-        found = abs((rise + FOLDED + 1) / extra - centre)
+        room = math.fsum(t.times * _moment_room(t, extra) for t in tilted)
+        if not room < FOLDED:
+            raise NotConfirmed("moments too large for their rounding")
+        end = (rise + FOLDED + room + 1e-9) / extra
+        found = abs(end - centre) + 8 * UNIT * (abs(end) + abs(centre))
         if found > best:
             break
         best, share = found, share * 0.7
@@ -195,8 +223,9 @@ def _folded_sum(
     weights, size = _geometric(j, h, tilt, offset, half)
     scale = np.where((j == 0) | (j == half), 1.0, 2.0) / period
     terms = values * weights
-    off = errors * np.abs(weights) + np.abs(values) * size * 64 * UNIT
-    summed = 2 * kept * UNIT * float(scale @ np.abs(terms))
+    rounded = UNIT * (128 + 8 * (tilt + 1) * h) * size
+    off = errors * (np.abs(weights) + rounded) + np.abs(values) * rounded
+    summed = 2 * (kept + 4) * UNIT * float(scale @ np.abs(terms))
     outside = 2 * math.exp(-FOLDED) + math.fsum(t.times * t.dropped for t in tilted)
     error = float(scale @ off) + left + outside + summed
     return Sum(float(scale @ terms.real), error * 1.01)
@@ -237,7 +266,7 @@ def _kept_by_pairs(tilted: Sequence[Tilted], h: float, tilt: float, half: int) -
     parts = counts * (2 / (2 * half)) * _size_bound(starts[:-1], h, tilt, half) * np.exp(bound)
     left = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
     first = int(np.argmax(left <= LEFT_OUT / half * _size_at_zero(h, tilt)))
-    return int(starts[first]), float(left[first])
+    return min(int(starts[first]), half + 1), float(left[first])
 
 
 def _size_at_zero(h: float, tilt: float) -> float:
@@ -271,12 +300,12 @@ def _by_fft(factor: Tilted, period: int) -> tuple[Complexes, float]:
 
     Source: Higham 2002, Theorem 24.2, with a factor to spare.
     """
-    w = factor.w
-    if len(w) > period:
+    w, folds = factor.w, -(-len(factor.w) // period)
+    if folds > 1:
         w = np.asarray(np.bincount(np.arange(len(w)) % period, w, period), dtype=np.float64)
     values = np.fft.rfft(w, period)
     norm = math.sqrt(period * float(w @ w))
-    return values, FFT_FACTOR * UNIT * math.log2(period) * norm
+    return values, (FFT_FACTOR * math.log2(period) + folds) * UNIT * norm
 
 
 def _direct(factor: Tilted, period: int, kept: int) -> tuple[Complexes, float]:
@@ -306,26 +335,29 @@ def _powers(
     first, period, kept = place
     log_size, angle = np.zeros(kept), np.zeros(kept)
     relative, bound = np.zeros(kept), np.zeros(kept)
-    start = 0
+    sizes, start = np.zeros(kept), 0
     for t, (values, off) in zip(tilted, phis, strict=True):
         phi = values[:kept]
-        size = np.abs(phi)
+        size, own_angle = np.abs(phi), np.angle(phi)
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(size)
+            logs, most = np.log(size), np.log(size + off)
             log_size += t.times * logs
-            bound += t.times * np.log(size + off)
-            own = off / size + 16 * UNIT * (1 + np.abs(logs))
+            sizes += t.times * np.abs(logs)
+            bound += t.times * (most + UNIT * (16 + 8 * np.abs(most)))
+            own = off / size + UNIT * (8 + 8 * np.abs(logs) + 8 * np.abs(own_angle))
             relative += t.times * np.nan_to_num(own, nan=np.inf, posinf=np.inf)
-        angle += t.times * np.angle(phi)
+        # Reduced: a function of a large angle would be taken at its word.
+        angle += np.remainder(t.times * own_angle, 2 * math.pi)
         start += t.times * t.first
     # The window begins at ``first``; conjugates: the FFT turns the other way.
     turn = _turns(np.arange(kept) * ((first - start) % period), period)
     size = np.exp(log_size)
     values = size * (np.cos(angle) + 1j * np.sin(angle)) * turn
     with np.errstate(over="ignore", invalid="ignore"):
-        near = size * np.expm1(np.minimum(relative + 16 * UNIT * np.abs(angle), 700.0))
-    far = np.exp(bound) + size
-    return values, np.where(near < far, near, far)
+        relative += UNIT * (64 + len(tilted) * (8 + len(tilted) * 8 + sizes))
+        near = np.where(relative < 700, size * np.expm1(np.minimum(relative, 700.0)), np.inf)
+        far = np.exp(bound + 1e-9) + size
+    return values, np.where(near < far, near, far) + UNDERFLOW
 
 
 def _geometric(
@@ -333,7 +365,6 @@ def _geometric(
 ) -> tuple[Complexes, Floats]:
     """sum_{n=0}^{K-1} F(n) exp(i z n) with y = offset + n h, and the sizes of its two parts."""
     angle = j * (math.pi / half)
-    sign = np.where(j % 2 == 0, 1.0, -1.0)
     parts = []
     for rate in (tilt, tilt + 1):
         c = rate * h
@@ -342,8 +373,9 @@ def _geometric(
             + 2 * np.sin(angle / 2) ** 2
             - 1j * math.exp(-c) * np.sin(angle)
         )
-        last = math.exp(-min(c * half, 745.0))
-        parts.append(math.exp(-rate * offset) * (1 - sign * last) / gap)
+        far = min(c * half, 745.0)
+        ends = np.where(j % 2 == 0, -math.expm1(-far), 1 + math.exp(-far))
+        parts.append(math.exp(-rate * offset) * ends / gap)
     return parts[0] - parts[1], np.abs(parts[0]) + np.abs(parts[1])
 
 
@@ -388,6 +420,11 @@ def _infinite(tilted: Sequence[Tilted], sign: int) -> Any:
 
 
 def as_fraction(point: Any) -> Fraction:
-    """The exact value of an Arb number without a radius."""
+    """The exact value of an Arb number without a radius.
+
+    Errors: NotConfirmed for one that is not finite.
+    """
+    if not point.is_finite():
+        raise NotConfirmed("a bound that is not finite")
     mantissa, exponent = point.man_exp()
     return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)

@@ -114,6 +114,53 @@ def test_the_reproducer_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) ->
     )
 
 
+def answer(data: float, rng: Generator, size: int) -> Any:
+    return np.where(rng.random(size) < (0.9 if data else 0.3), "yes", "no")
+
+
+def answer_or_none(data: float, rng: Generator, size: int) -> Any:
+    return np.array([u if u == "yes" else None for u in answer(data, rng, size)], dtype=object)
+
+
+def phase(data: float, rng: Generator, size: int) -> Any:
+    return rng.normal(size=size) + 1j * rng.normal(4 * data, 1, size)
+
+
+@pytest.mark.parametrize("mechanism", [answer, answer_or_none, phase])
+def test_outputs_that_are_not_real_numbers_are_reproduced(
+    mechanism: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The counts differ by far more than the claim allows, and outputs of the event are shown."""
+    result = audit_function(mechanism, 0.0, 1.0, claim=PureDP(0.5), trials=4_000, seed=1)
+    assert result.verdict is Verdict.REFUTED
+    assert len(result.reproducer.splitlines()) <= 10
+    exec(result.reproducer, {})  # noqa: S102 (our own text)
+    rows = [row for row in capsys.readouterr().out.splitlines() if row.startswith("d")]
+    low, high = sorted(int(row.split()[1]) for row in rows)
+    assert high > 1.5 * low
+    assert all("of 4000 [" in row for row in rows)
+
+
+def sometimes(data: float, rng: Generator, size: int) -> Any:
+    if rng.random() < (0.6 if data else 0.05):
+        raise ValueError
+    return rng.normal(size=size)
+
+
+def test_exceptions_are_reproduced_call_by_call() -> None:
+    result = audit_function(sometimes, 0.0, 1.0, claim=PureDP(0.5), trials=2_000, seed=1)
+    assert result.verdict is Verdict.REFUTED
+    assert "audit_function(mechanism, d0, d1" in result.reproducer
+
+
+def test_equal_data_sets_are_said_to_show_nothing() -> None:
+    result = audit_function(release, 1.0, 1.0, claim=PureDP(1), trials=1_000, seed=1)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "d0 and d1 are equal" in result.reason
+    assert Finding.EQUAL_DATA in result.findings
+    assert not audit(release).findings
+
+
 def test_a_learned_event_is_reproduced_by_the_audit_itself() -> None:
     def rotated(data: float, rng: Generator, size: int) -> Any:
         angle = rng.random(size) * 2 * np.pi

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from dpaudit.nodes import GDP, ZCDP, ApproxDP, Laplace, PureDP, RenyiDP
 
 CLAIMS = [PureDP(1), ApproxDP(1, 1e-5), GDP(0.5), ZCDP(0.1), RenyiDP(2, 0.5)]
 
+independent_runs = partial(audit_scores, origin="independent_runs")
+
 
 def samples(shift: float, trials: int, seed: int) -> tuple[Any, Any]:
     rng = np.random.default_rng(seed)
@@ -34,7 +37,7 @@ def samples(shift: float, trials: int, seed: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.name)
 def test_scores_far_apart_refute_every_kind_of_claim(claim: Any) -> None:
-    found = audit_scores(*samples(3.0, 1_500, 1), claim=claim, seed=2)
+    found = independent_runs(*samples(3.0, 1_500, 1), claim=claim, seed=2)
     assert found.verdict is Verdict.REFUTED
     assert found.p_value <= 1e-4
     assert found.lower > found.claimed
@@ -47,7 +50,7 @@ def test_scores_far_apart_refute_every_kind_of_claim(claim: Any) -> None:
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.name)
 def test_equal_scores_refute_nothing_and_nothing_is_said_to_have_passed(claim: Any) -> None:
     """False alarms: one in 10,000 of each of the five."""
-    found = audit_scores(*samples(0.0, 1_500, 3), claim=claim)
+    found = independent_runs(*samples(0.0, 1_500, 3), claim=claim)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.p_value > 1e-4
     assert not found.underpowered
@@ -57,20 +60,20 @@ def test_equal_scores_refute_nothing_and_nothing_is_said_to_have_passed(claim: A
 
 def test_scores_that_point_the_wrong_way_are_turned_round() -> None:
     scores_in, scores_out = samples(3.0, 2_000, 4)
-    found = audit_scores(scores_out, scores_in, claim=PureDP(1))
+    found = independent_runs(scores_out, scores_in, claim=PureDP(1))
     assert found.verdict is Verdict.REFUTED
     assert found.favours == "out"
 
 
 def test_same_seed_same_result_and_another_seed_another_split() -> None:
     pair = samples(1.0, 500, 5)
-    first, again, other = (audit_scores(*pair, claim=GDP(1), seed=s) for s in (7, 7, 8))
+    first, again, other = (independent_runs(*pair, claim=GDP(1), seed=s) for s in (7, 7, 8))
     assert first == again
     assert first.threshold != other.threshold
 
 
 def test_too_few_scores_are_called_underpowered() -> None:
-    found = audit_scores([1.0] * 10, [0.0] * 10, claim=PureDP(3))
+    found = independent_runs([1.0] * 10, [0.0] * 10, claim=PureDP(3))
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.underpowered
     assert "underpowered" in found.reason
@@ -78,21 +81,21 @@ def test_too_few_scores_are_called_underpowered() -> None:
 
 
 def test_one_canary_a_side_gives_a_named_verdict() -> None:
-    found = audit_scores([1.0], [0.0], claim=PureDP(1))
+    found = independent_runs([1.0], [0.0], claim=PureDP(1))
     assert (found.verdict, found.lower, found.underpowered) == (Verdict.INCONCLUSIVE, 0.0, True)
     assert found.training == (0, 0)
 
 
 def test_ties_and_infinities_are_scores_like_others() -> None:
-    found = audit_scores([math.inf] * 500, [-math.inf] * 500, claim=PureDP(1))
+    found = independent_runs([math.inf] * 500, [-math.inf] * 500, claim=PureDP(1))
     assert found.verdict is Verdict.REFUTED
-    found = audit_scores([2] * 500, [2] * 500, claim=PureDP(1))
+    found = independent_runs([2] * 500, [2] * 500, claim=PureDP(1))
     assert (found.verdict, found.lower) == (Verdict.INCONCLUSIVE, 0.0)
 
 
 def test_unequal_samples_are_allowed() -> None:
     scores_in, scores_out = samples(3.0, 4_000, 6)
-    found = audit_scores(scores_in[:400], scores_out, claim=PureDP(1))
+    found = independent_runs(scores_in[:400], scores_out, claim=PureDP(1))
     assert found.trials != found.other_trials
     assert found.verdict is Verdict.REFUTED
 
@@ -104,7 +107,7 @@ BAD_SCORES = [[], [math.nan, 1.0], [[1.0, 2.0]], 3.0, ["a"], [None], [True, Fals
 def test_bad_scores_are_refused(bad: Any) -> None:
     for pair in ((bad, [1.0, 2.0]), ([1.0, 2.0], bad)):
         with pytest.raises(InvalidParameter):
-            audit_scores(*pair, claim=PureDP(1))
+            independent_runs(*pair, claim=PureDP(1))
 
 
 BAD_TERMS: list[dict[str, Any]] = [
@@ -127,9 +130,55 @@ BAD_TERMS: list[dict[str, Any]] = [
 def test_bad_terms_are_refused(bad: dict[str, Any]) -> None:
     terms: dict[str, Any] = {"claim": PureDP(1), **bad}
     with pytest.raises(InvalidParameter):
-        audit_scores([1.0, 2.0], [1.0, 2.0], **terms)
+        independent_runs([1.0, 2.0], [1.0, 2.0], **terms)
     with pytest.raises(InvalidParameter):
         audit_one_run(10, **terms)
+
+
+# --- origins --------------------------------------------------------------------------------------
+
+
+def test_where_scores_come_from_is_asked() -> None:
+    with pytest.raises(TypeError, match="origin"):
+        audit_scores([1.0, 2.0], [1.0, 2.0], claim=PureDP(1))  # type: ignore[call-overload]
+    with pytest.raises(
+        InvalidParameter, match="expected one of independent_runs, one_run, neither"
+    ):
+        audit_scores([1.0, 2.0], [1.0, 2.0], origin="shadow models", claim=PureDP(1))
+
+
+def test_a_scorer_that_never_saw_the_data_refutes_nothing() -> None:
+    """Members from one distribution, non-members from another: true epsilon 0."""
+    members, drifted = samples(1.5, 2_000, 11)
+    assert independent_runs(members, drifted, claim=ApproxDP(1, 1e-5)).epsilon_lower > 1.2
+    found = audit_scores(members, drifted, origin="neither", claim=ApproxDP(1, 1e-5))
+    assert not hasattr(found, "verdict")
+    assert not hasattr(found, "lower")
+    assert "drawn by coins" in found.reason
+    assert found.auc == pytest.approx(0.855, abs=0.02)  # Phi(1.5 / sqrt 2)
+    assert found.advantage == pytest.approx(0.547, abs=0.04)
+    assert dict(found.true_positive_rates)[0.1] == pytest.approx(0.586, abs=0.05)
+    assert json.loads(json.dumps(found.to_json()))["kind"] == "estimate"
+    assert str(found).startswith("an estimate, no bound: ")
+
+
+def test_one_run_needs_the_labels_that_the_library_drew(tmp_path: Path) -> None:
+    labels = commit(tmp_path / "c.json", 1_000, seed=2)
+    scores = labels.included + np.random.default_rng(3).normal(0, 0.3, 1_000)
+    sides = scores[labels.included], scores[~labels.included]
+    found = audit_scores(*sides, origin="one_run", claim=PureDP(1), labels=labels)
+    audit = audit_one_run(1_000, claim=PureDP(1))
+    audit.labels = labels
+    assert found == audit.bound(scores)
+    assert found.verdict is Verdict.REFUTED
+    with pytest.raises(InvalidParameter, match="before the run"):
+        audit_scores(*sides, origin="one_run", claim=PureDP(1), labels=None)
+    with pytest.raises(InvalidParameter, match="the labels include"):
+        audit_scores(sides[0][1:], sides[1], origin="one_run", claim=PureDP(1), labels=labels)
+    with pytest.raises(InvalidParameter, match="belong to one_run"):
+        audit_scores(*sides, origin="neither", labels=labels)
+    with pytest.raises(CommitmentMismatch):
+        audit_scores(*sides, origin="one_run", claim=PureDP(1), labels=replace(labels, salt=b""))
 
 
 # --- labels ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from dpaudit.audit.verdict import Verdict
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 
+independent_runs = partial(audit_scores, origin="independent_runs")
+
 
 def samples(mu: float, trials: int, seed: int, scale: float = 1.0) -> tuple[Any, Any]:
     """Scores of any scale: their likelihood ratio is fitted, not taken for granted."""
@@ -24,7 +27,7 @@ def samples(mu: float, trials: int, seed: int, scale: float = 1.0) -> tuple[Any,
 @pytest.mark.parametrize("scale", [1.0, 40.0])
 def test_means_show_what_no_threshold_can(scale: float) -> None:
     """rho = 1/2, claimed 0.4: the best event shows 0.33 or less, 2 / pi of it."""
-    found = audit_scores(*samples(1.0, 40_000, 0, scale), claim=ZCDP(0.4), refute_at=0.01)
+    found = independent_runs(*samples(1.0, 40_000, 0, scale), claim=ZCDP(0.4), refute_at=0.01)
     assert found.verdict is Verdict.REFUTED
     assert 0.4 < found.lower < 0.5
     assert found.means == "the log density ratio of the score"
@@ -35,7 +38,7 @@ def test_means_show_what_no_threshold_can(scale: float) -> None:
 
 def test_a_renyi_claim_is_tested_at_its_order() -> None:
     """D_1.25 = 0.625 for mu = 1; a bound above it has probability 1e-3."""
-    found = audit_scores(*samples(1.0, 40_000, 1), claim=RenyiDP(1.25, 0.45), confidence=0.999)
+    found = independent_runs(*samples(1.0, 40_000, 1), claim=RenyiDP(1.25, 0.45), confidence=0.999)
     assert 0.48 < found.lower < 0.625
     assert found.verdict is Verdict.REFUTED
     assert "density ratio" in found.counted
@@ -43,7 +46,7 @@ def test_a_renyi_claim_is_tested_at_its_order() -> None:
 
 @pytest.mark.parametrize("claim", [PureDP(1), ApproxDP(1, 1e-5), GDP(1)], ids=lambda c: c.name)
 def test_other_claims_bound_no_mean(claim: Any) -> None:
-    found = audit_scores(*samples(0.5, 10_000, 2), claim=claim)
+    found = independent_runs(*samples(0.5, 10_000, 2), claim=claim)
     assert found.means == ""
     assert 0.3 < found.achieved == found.epsilon_lower / found.limit < 1
     share = f"{found.achieved:.0%} of the bound on epsilon that these scores could show"
@@ -52,7 +55,7 @@ def test_other_claims_bound_no_mean(claim: Any) -> None:
 
 
 def test_few_scores_are_counted_at_a_threshold() -> None:
-    found = audit_scores(*samples(1.0, 2_000, 3), claim=ZCDP(0.5))
+    found = independent_runs(*samples(1.0, 2_000, 3), claim=ZCDP(0.5))
     assert found.means == ""
     assert 0.1 < found.lower < 0.5
 

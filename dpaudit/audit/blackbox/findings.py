@@ -36,6 +36,7 @@ class Finding(StrEnum):
     DEPENDENT = "dependent"
     IRREPRODUCIBLE = "irreproducible"
     LOW_BITS = "low_bits"
+    EQUAL_DATA = "equal_data"
 
 
 EXPLANATIONS = {
@@ -51,6 +52,10 @@ EXPLANATIONS = {
         "the last binary digits of the outputs tell the data sets apart by more than the claim "
         "allows, as training draws show; this verdict does not read them, attack='bits' "
         "(--attack bits) does"
+    ),
+    Finding.EQUAL_DATA: (
+        "d0 and d1 are equal: no mechanism tells them apart, and nothing can be shown; give two "
+        "data sets that differ in one unit"
     ),
 }
 SINGLE = {

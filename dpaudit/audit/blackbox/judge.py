@@ -15,7 +15,7 @@ from dpaudit.audit.blackbox.claims import ROOM, Tally
 from dpaudit.audit.blackbox.divergence import Asked
 from dpaudit.audit.blackbox.events import EventOnOutputs
 from dpaudit.audit.blackbox.evidence import Edge
-from dpaudit.audit.blackbox.findings import BROKEN, EXPLANATIONS, Finding
+from dpaudit.audit.blackbox.findings import BROKEN, EXPLANATIONS, SINGLE, Finding
 from dpaudit.audit.blackbox.mirror import mirrored_epsilon_lower, mirrored_p_value
 from dpaudit.audit.blackbox.reproduce import reproducer
 from dpaudit.audit.blackbox.result import FunctionAudit
@@ -82,7 +82,7 @@ def report(sampler: Sampler, terms: Terms, examined: Examined, seconds: float) -
         trials=examined.trials,
         training_trials=examined.training,
         seed=terms.seed,
-        reproducer=_reproducer(sampler, terms, shown),
+        reproducer=_reproducer(sampler, terms, shown, examined),
         seconds={"mechanism": sum(sampler.seconds), "total": seconds},
     )
 
@@ -140,6 +140,8 @@ def _lowers(terms: Terms, examined: Examined) -> tuple[float, float]:
 def _decide(
     terms: Terms, examined: Examined, p_value: float, *, by_mean: bool
 ) -> tuple[Verdict, str]:
+    if Finding.EQUAL_DATA in examined.findings:
+        return Verdict.INCONCLUSIVE, EXPLANATIONS[Finding.EQUAL_DATA]
     if p_value <= terms.refute_at:
         shown = examined.mean.words if by_mean and examined.mean else "an event is likelier than"
         return Verdict.REFUTED, (
@@ -154,7 +156,7 @@ def _decide(
     )
 
 
-def _reproducer(sampler: Sampler, terms: Terms, shown: Counted) -> str:
+def _reproducer(sampler: Sampler, terms: Terms, shown: Counted, examined: Examined) -> str:
     node = type(terms.target.guarantee).__name__
     inside = ", ".join(
         f"{name}={_number(value)}"
@@ -166,14 +168,8 @@ def _reproducer(sampler: Sampler, terms: Terms, shown: Counted) -> str:
         f"print(audit_function(mechanism, d0, d1, claim={node}({inside}), trials={terms.trials}, "
         f"confidence={terms.confidence!r}, refute_at={terms.refute_at!r}, seed={terms.seed}))"
     )
-    return reproducer(
-        sampler.mechanism,
-        sampler.data,
-        shown.question.event,
-        again,
-        terms.trials,
-        terms.seed,
-    )
+    single = bool(SINGLE & set(examined.findings))
+    return reproducer(sampler, shown.question.event, again, terms.trials, single=single)
 
 
 def _number(value: Any) -> str:

@@ -8,31 +8,47 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.blackbox.events import Event
+from dpaudit.audit.blackbox.sampler import Sampler
 
 LONGEST_DATA = 200
 LONGEST_EVENT = 400
+SHOWN_OUTPUTS = 4
 
 
-def reproducer(
-    mechanism: Any, data: tuple[Any, Any], event: Event, again: str, size: int, seed: int
-) -> str:
+def reproducer(sampler: Sampler, event: Event, again: str, size: int, *, single: bool) -> str:
     """Ten lines or fewer: both data sets, fresh draws, and how often the event happens.
 
-    A mechanism or a data set that cannot be written down is left for the reader to bind first;
-    an event without code (a learned score) is repeated by the audit itself, which is seeded.
+    A mechanism or a data set that cannot be written down is left for the reader to bind first.
+    Outputs that are not real numbers are read as the audit reads them, and those of the event are
+    shown.  An event without code (a learned score), and one counted over ``single`` calls, is
+    repeated by the audit itself, which is seeded.
     """
-    lines = ["import numpy as np", *_mechanism(mechanism), *_data(data)]
-    if not event.code or len(event.code) > LONGEST_EVENT:
+    lines = ["import numpy as np", *_mechanism(sampler.mechanism), *_data(sampler.data)]
+    if single or not event.code or len(event.code) > LONGEST_EVENT:
         return "\n".join([*lines, again]) + "\n"
+    reads, shows = f"np.asarray(outputs).reshape({size}, -1)", ""
+    if not _are_real_numbers(sampler):
+        lines.append("from dpaudit.audit.blackbox.draws import read_output")
+        reads = f"read_output(outputs, {size}, 'mechanism').values"
+        shows = f", np.unique(np.asarray(outputs)[event(x)].astype(str))[:{SHOWN_OUTPUTS}]"
     lines += [
-        "inf, nan = np.inf, np.nan",
-        f"event = lambda x: {event.code}",
+        f"inf, nan, event = np.inf, np.nan, lambda x: {event.code}",
         "for name, data in (('d0', d0), ('d1', d1)):",
-        f"    outputs = mechanism(data, np.random.default_rng({seed}), {size})",
-        f"    x = np.asarray(outputs).reshape({size}, -1)",
-        "    print(name, int(np.count_nonzero(event(x))), 'of', len(x))",
+        f"    outputs = mechanism(data, np.random.default_rng({sampler.seed}), {size})",
+        f"    x = {reads}",
+        f"    print(name, int(np.count_nonzero(event(x))), 'of', len(x){shows})",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _are_real_numbers(sampler: Sampler) -> bool:
+    """Whether NumPy holds a call's outputs as they are: neither text, complex nor objects."""
+    try:
+        with np.errstate(all="ignore"):
+            outputs = sampler.mechanism(sampler.data[0], np.random.default_rng(sampler.seed), 2)
+    except Exception:  # noqa: BLE001 (it ran often enough for a verdict)
+        return False
+    return np.asarray(outputs).dtype.kind in "biuf"
 
 
 def _mechanism(mechanism: Any) -> list[str]:

@@ -1,0 +1,157 @@
+"""DSSE envelopes over a certificate's canonical bytes, one file beside each certificate.
+
+A signature is over PAE(type, payload) = "DSSEv1" SP len(type) SP type SP len(payload) SP payload.
+Source: secure-systems-lab, Dead Simple Signing Envelope, protocol v1.0.2.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.errors import CertificateRejected
+from dpaudit.files import write_atomically
+from dpaudit.sign.keys import Key, key_id
+from dpaudit.wire import canonical_bytes
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+SUFFIX = ".dsse"
+LARGEST_ENVELOPE = 2**27
+MOST_SIGNATURES = 64
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Signed:
+    """One signature: the key's id, the verifier's name for it (empty: an unknown key), and state.
+
+    ``state``: valid, unknown (the key was not given), or wrong (not over this certificate).
+    ``timestamp``: whether a token of a time stamping authority is attached, which is not verified.
+    """
+
+    key_id: str
+    name: str
+    state: str
+    timestamp: bool
+
+
+def envelope_of(certificate: Path) -> Path:
+    """Where the signatures of a certificate's file are: ``NAME.json.dsse``."""
+    return certificate.with_name(certificate.name + SUFFIX)
+
+
+def message(payload: bytes) -> bytes:
+    """What is signed: DSSE's pre-authentication encoding of a payload."""
+    kind = PAYLOAD_TYPE.encode()
+    return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
+
+
+def sign(
+    certificate: Mapping[str, Any],
+    key: Ed25519PrivateKey,
+    envelope: Mapping[str, Any] | None = None,
+    timestamp: bytes = b"",
+) -> Json:
+    """The certificate's envelope with this key's signature added; one of its own is replaced.
+
+    Errors: CertificateRejected for an envelope of other content.
+    """
+    payload = canonical_bytes(certificate)
+    rows = [] if envelope is None else _rows(envelope, payload)
+    own = key_id(key.public_key().public_bytes_raw())
+    row: Json = {"keyid": own, "sig": base64.b64encode(key.sign(message(payload))).decode()}
+    if timestamp:
+        row["timestamp"] = base64.b64encode(timestamp).decode()
+    return {
+        "payloadType": PAYLOAD_TYPE,
+        "payload": base64.b64encode(payload).decode(),
+        "signatures": [*(other for other in rows if other["keyid"] != own), row],
+    }
+
+
+def signatures(
+    certificate: Mapping[str, Any], envelope: Mapping[str, Any], keys: Sequence[Key]
+) -> tuple[Signed, ...]:
+    """Who of the known keys signed just this certificate.
+
+    A key signs once however often it occurs; the key id of an envelope is a hint only, so that a
+    valid signature under a wrong id is found, and the id that is returned is the key's own.
+    Errors: CertificateRejected for an envelope of other content.
+    """
+    payload = canonical_bytes(certificate)
+    signed = message(payload)
+    found: dict[str, Signed] = {}
+    for row in _rows(envelope, payload):
+        one = _judged(row, signed, keys)
+        if one.key_id not in found or one.state == "valid":
+            found[one.key_id] = one
+    return tuple(found.values())
+
+
+def _judged(row: Json, signed: bytes, keys: Sequence[Key]) -> Signed:
+    signature, stamped = _decoded(row["sig"]), bool(row.get("timestamp"))
+    for key in keys:
+        if key.verifies(signature, signed):
+            return Signed(key.id, key.name, "valid", stamped)
+    named = next((key.name for key in keys if key.id == row["keyid"]), "")
+    return Signed(row["keyid"], named, "wrong" if named else "unknown", stamped)
+
+
+def read_envelope(path: Path) -> Json:
+    """The envelope in a file.
+
+    Errors: CertificateRejected for a file that cannot be read or is no envelope.
+    """
+    try:
+        if path.stat().st_size > LARGEST_ENVELOPE:
+            raise CertificateRejected(f"{path}: larger than {LARGEST_ENVELOPE} bytes")
+        content = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise CertificateRejected(f"{path}: {error.strerror}; sign with `dpaudit sign`") from None
+    except (ValueError, RecursionError):
+        raise CertificateRejected(f"{path}: not complete JSON; sign anew") from None
+    if not isinstance(content, dict):
+        raise CertificateRejected(f"{path}: JSON, but not a DSSE envelope")
+    return content
+
+
+def write_envelope(envelope: Mapping[str, Any], path: Path) -> None:
+    """Write an envelope, all or nothing."""
+    write_atomically(path, canonical_bytes(envelope) + b"\n")
+
+
+def _rows(envelope: Mapping[str, Any], payload: bytes) -> list[Json]:
+    rows = envelope.get("signatures")
+    if not isinstance(rows, list) or len(rows) > MOST_SIGNATURES or not all(map(_is_row, rows)):
+        raise CertificateRejected("signatures: not those of a DSSE envelope; sign anew")
+    if envelope.get("payloadType") != PAYLOAD_TYPE:
+        raise CertificateRejected(f"signatures: payloadType is not {PAYLOAD_TYPE}; sign anew")
+    if _decoded(envelope.get("payload")) != payload:
+        raise CertificateRejected(
+            "signatures: made over another certificate than this one, which was changed or "
+            "replaced since; have it signed anew"
+        )
+    return rows
+
+
+def _is_row(row: Any) -> bool:
+    if not isinstance(row, dict):
+        return False
+    timestamp = row.get("timestamp", "")
+    return all(isinstance(value, str) for value in (row.get("keyid"), row.get("sig"), timestamp))
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise CertificateRejected("signatures: not base64; sign anew") from None

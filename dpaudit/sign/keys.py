@@ -1,0 +1,158 @@
+"""Ed25519 key files in PEM: made private, read only where nobody else can, never printed.
+
+Source: Josefsson and Liusvaara, RFC 8032 (2017), by the library `cryptography`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.errors import InvalidParameter, OutputNotWritable
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+LARGEST_KEY = 2**16
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+EXTRA = "signatures need the library `cryptography`: pip install 'dpaudit[sign]'"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A public key and the name under which whoever verifies knows it; ``id`` is its SHA-256."""
+
+    name: str
+    raw: bytes
+
+    @property
+    def id(self) -> str:
+        return key_id(self.raw)
+
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        """Whether the signature is this key's, over just these bytes."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+
+def key_id(raw: bytes) -> str:
+    """SHA-256 of a public key's 32 bytes, as hex."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def make_keys(path: Path) -> tuple[Path, Path]:
+    """A new private key at ``path``, for its owner only, and its public key beside it.
+
+    Errors: OutputNotWritable if either file exists or cannot be written.
+    """
+    library()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
+
+    made, public = Ed25519PrivateKey.generate(), path.with_suffix(".pub")
+    secret = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    shared = made.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    if public == path:
+        raise InvalidParameter(f"{path}: .pub is the public key's suffix; name it otherwise")
+    if public.exists():
+        raise OutputNotWritable(f"{public} exists; a key is never overwritten, choose another name")
+    _create(path, secret, 0o600)
+    _create(public, shared, 0o644)
+    return path, public
+
+
+def private_key(path: Path, password: bytes | None = None) -> Ed25519PrivateKey:
+    """The private key of a PEM file.
+
+    Errors: InvalidParameter for a file that others may read or that holds no Ed25519 private key.
+    """
+    library()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    content = _content(path)
+    mode = path.stat().st_mode
+    if mode & OTHERS:
+        raise InvalidParameter(
+            f"{path}: others may read this key (mode {stat.S_IMODE(mode):03o}); chmod 600 it, or "
+            "make a new one if they may have read it"
+        )
+    key = _parsed(path, lambda: load_pem_private_key(content, password), "private")
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InvalidParameter(f"{path}: not an Ed25519 private key")
+    return key
+
+
+def public_key(path: Path, name: str = "") -> Key:
+    """The public key of a PEM file; its name is the file's if none is given.
+
+    Errors: InvalidParameter for a file that holds no Ed25519 public key.
+    """
+    library()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    content = _content(path)
+    if b"PRIVATE KEY" in content:
+        raise InvalidParameter(f"{path}: a private key; give the public one, the file with .pub")
+    key = _parsed(path, lambda: load_pem_public_key(content), "public")
+    if not isinstance(key, Ed25519PublicKey):
+        raise InvalidParameter(f"{path}: not an Ed25519 public key")
+    return Key(name or path.stem, key.public_bytes_raw())
+
+
+def library() -> None:
+    """Errors: InvalidParameter if the library is not installed."""
+    try:
+        import cryptography  # noqa: F401
+    except ImportError:
+        raise InvalidParameter(EXTRA) from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > LARGEST_KEY:
+            raise InvalidParameter(f"{path}: larger than any key file")
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidParameter(f"{path}: {error.strerror}; give a key file") from None
+
+
+def _parsed(path: Path, load: Any, kind: str) -> Any:
+    """What a loader returns; its own message is left out, for it may quote the key."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    try:
+        return load()
+    except (ValueError, UnsupportedAlgorithm):
+        raise InvalidParameter(f"{path}: not a {kind} key in PEM") from None
+    except TypeError:
+        raise InvalidParameter(
+            f"{path}: protected by a password, or given one that it does not need; see --password"
+        ) from None
+
+
+def _create(path: Path, content: bytes, mode: int) -> None:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except OSError as error:
+        raise OutputNotWritable(
+            f"{path}: {error.strerror}; a key is never overwritten, choose another name"
+        ) from None
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(content)
