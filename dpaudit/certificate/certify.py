@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dpaudit import __version__
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.interpretation import in_plain_words
 from dpaudit.audit.attack import Attacked, attack, program_text
@@ -56,6 +55,7 @@ from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption, Status
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
+from dpaudit.version import __version__
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 
