@@ -41,7 +41,7 @@ certify-all: $(READY)  ## certify every mechanism of the catalogue into OUT (rep
 	$(BIN)/dpaudit certify --all --seed 1 --jobs $(WORKERS) --out $(OUT) $(ARGS)
 
 experiments: $(READY)  ## the utility experiments, tables and plots into docs/utility (half an hour of one core; resumes)
-	$(BIN)/dpaudit experiment --all --jobs $(WORKERS) --out docs/utility $(ARGS)
+	$(BIN)/python -m lab run --all --jobs $(WORKERS) --out docs/utility $(ARGS)
 
 # Commands in processes of their own would compile every module anew.
 test quality: export PYTHONDONTWRITEBYTECODE :=
@@ -79,7 +79,7 @@ bench-audit: $(READY)  ## bounds and detection beside jax-privacy and privacy-es
 	$(BIN)/python -m benchmarks.arithmetic
 
 corpus: $(READY)  ## the corpus of certified intervals, and the page of rules, anew
-	$(BIN)/dpaudit corpus --out dpaudit/corpus/corpus.jsonl
+	$(BIN)/dpaudit corpus --out dpaudit/crosscheck/corpus/corpus.jsonl
 	$(BIN)/dpaudit rules --markdown > docs/rules.md
 
 lock:  ## resolve pyproject.toml anew into requirements-dev.lock

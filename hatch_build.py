@@ -7,12 +7,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 CATALOGUE = {
     "mechanisms": "dpaudit/catalogue/mechanisms",
     "audits": "dpaudit/catalogue/audits",
-    "experiments": "dpaudit/catalogue/experiments",
 }
 
 
 class CatalogueHook(BuildHookInterface[Any]):
-    """Forces ``mechanisms/``, ``audits/`` and ``experiments/`` into standard wheels only.
+    """Forces ``mechanisms/`` and ``audits/`` into standard wheels only.
 
     A static ``force-include`` table would also copy them into site-packages on an editable
     install, where the copy goes stale with the first edit.

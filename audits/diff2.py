@@ -15,8 +15,8 @@ import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.mechanism import Mechanism
-from dpaudit.query import Records
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency
 from mechanisms.diff2 import catalogue as diff2
 from mechanisms.diff2.framework import Diff2, LocalDescent

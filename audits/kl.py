@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.curator import Program, Sampler
+from dpaudit.curator.curator import Program, Sampler
+from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
-from dpaudit.query import Array, Records
 from dpaudit.scope import Adjacency, central
 from mechanisms.kl import catalogue
 from mechanisms.kl.instances import Detection, Privacy, TwoPointInstance, two_point_detector

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from audits.kl import REPLACED
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.curator import Program
-from dpaudit.query import Array
+from dpaudit.curator.curator import Program
+from dpaudit.kernels.query import Array
 from mechanisms.kl import adaptive_catalogue as catalogue
 from mechanisms.kl.adaptive import AdaptiveNoisyGD, GradientNormAtStart
 from mechanisms.kl.problem import KLProblem

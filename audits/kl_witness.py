@@ -14,8 +14,8 @@ from itertools import pairwise
 from scipy.special import ndtr
 
 from audits.kl_adaptive import Pulled
-from dpaudit.arithmetic import enclose
-from dpaudit.nodes import Gaussian
+from dpaudit.exact import enclose
+from dpaudit.families.additive import Gaussian
 from mechanisms.kl.condition import KLCondition
 from mechanisms.kl.problem import KLProblem
 from mechanisms.kl.schedule import KLSpiderSchedule

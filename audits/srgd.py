@@ -16,10 +16,10 @@ import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes.correlated import Factorisation, Strategy
-from dpaudit.noise.strategies import prefix_root
-from dpaudit.query import Records
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.families.correlated.node import Factorisation, Strategy
+from dpaudit.families.correlated.strategies import prefix_root
+from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency
 from mechanisms.losses import WorstCase as SignedLoss
 from mechanisms.srgd import catalogue, printed

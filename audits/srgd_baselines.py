@@ -17,9 +17,9 @@ import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.curator import Program
-from dpaudit.mechanism import Mechanism
-from dpaudit.query import Records
+from dpaudit.curator.curator import Program
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency
 from mechanisms.losses import WorstCase
 from mechanisms.srgd import baselines_catalogue as catalogue

@@ -16,8 +16,8 @@ import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.mechanism import Mechanism
-from dpaudit.query import Records
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency
 from mechanisms.stable_erm import baselines_catalogue as baselines
 from mechanisms.stable_erm.baselines import NoisyGradientDescent

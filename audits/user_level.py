@@ -16,9 +16,9 @@ import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.curator import Program
-from dpaudit.mechanism import Mechanism
-from dpaudit.query import Array, Records
+from dpaudit.curator.curator import Program
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 from mechanisms.user_level import catalogue
 from mechanisms.user_level.accelerated import UserLevelAcceleratedSGD

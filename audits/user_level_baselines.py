@@ -14,8 +14,8 @@ import numpy as np
 from audits.user_level import NEAR, hub, linear, placed
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.mechanism import Mechanism
-from dpaudit.query import Array, Records
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 from mechanisms.user_level import baselines_catalogue as catalogue
 from mechanisms.user_level.problem import LinearLoss

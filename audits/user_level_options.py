@@ -13,7 +13,7 @@ import numpy as np
 from audits.user_level import DIMENSION, NEAR, linear
 from audits.user_level_baselines import opposed, pair
 from dpaudit.audit.suite import Suite
-from dpaudit.mechanism import Mechanism
+from dpaudit.curator.mechanism import Mechanism
 from mechanisms.user_level import options_catalogue as catalogue
 from mechanisms.user_level.above import AboveThresholdCounts
 

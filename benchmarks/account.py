@@ -20,21 +20,15 @@ from typing import Any
 
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import decimal_lower, decimal_upper
-from dpaudit.calculus import CALCULI
-from dpaudit.calibrate import calibrate
-from dpaudit.nodes import (
-    ApproxDP,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    PoissonSampled,
-    RandomAllocation,
-    Repeat,
-    SampledWithoutReplacement,
-)
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.calibrate import calibrate
+from dpaudit.exact import decimal_lower, decimal_upper
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.sampling import PoissonSampled, RandomAllocation, SampledWithoutReplacement
+from dpaudit.measures.calculus import CALCULI
+from dpaudit.nodes import Node
 from dpaudit.scope import central
 
 ROUNDS = 3

@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from dpaudit.audit.floating import audit_arithmetic
-from dpaudit.nodes import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from dpaudit.noise import GridGaussianKernel, GridLaplaceKernel
+from dpaudit.audit.arithmetic.floating import audit_arithmetic
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.additive.kernel import GridGaussianKernel, GridLaplaceKernel
+from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
 
 SAMPLERS: dict[str, Any] = {
     "Laplace, doubles": Laplace("a", 1),

@@ -32,21 +32,21 @@ from benchmarks.side_by_side import (
     environment,
     timed,
 )
-from dpaudit.audit.bands import score_band
-from dpaudit.audit.betting import bets_against, parameter_lower, play
-from dpaudit.audit.canaries import audit_one_run, audit_scores
-from dpaudit.audit.estimators import Counts, TestScores, count_errors
-from dpaudit.audit.joint import joint_epsilon_lower
-from dpaudit.audit.power import information_limit, trials_needed
-from dpaudit.audit.region import ApproxRegion
-from dpaudit.audit.selection import (
+from dpaudit.audit.bounds.bands import score_band
+from dpaudit.audit.bounds.betting import bets_against, parameter_lower, play
+from dpaudit.audit.bounds.estimators import Counts, TestScores, count_errors
+from dpaudit.audit.bounds.joint import joint_epsilon_lower
+from dpaudit.audit.bounds.power import information_limit, trials_needed
+from dpaudit.audit.bounds.region import ApproxRegion
+from dpaudit.audit.bounds.selection import (
     Sizes,
     Tails,
     choose_declared,
     epsilon_needed,
     gaussian_tails,
 )
-from dpaudit.nodes import ApproxDP
+from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
+from dpaudit.families.opaque import ApproxDP
 
 SPLIT = (
     "jax Clopper-Pearson, all thresholds", "jax Clopper-Pearson, split",

@@ -21,7 +21,7 @@ from benchmarks.side_by_side import ERROR, say
 from dpaudit.audit import audit_domain, audit_function
 from dpaudit.audit.blackbox.domains import Adjacent
 from dpaudit.audit.workers import finished
-from dpaudit.terminal import Pace
+from dpaudit.cli.terminal import Pace
 
 FOLDER = Path(__file__).resolve().parent.parent
 KEPT = FOLDER / "build" / "detection.jsonl"

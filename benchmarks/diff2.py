@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.curator import Sampler
-from dpaudit.query import Array, Records
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
 from mechanisms.diff2.framework import Diff2
 from mechanisms.diff2.noise import Noise

@@ -14,7 +14,7 @@ import numpy as np
 
 from audits.kl import turned_round
 from audits.kl_adaptive import pulled
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
 from dpaudit.scope import central
 from mechanisms.kl.adaptive import AdaptiveNoisyGD
 from mechanisms.kl.entries import BETA, LOGISTIC, RHO, SMOOTHNESS

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.terminal import Pace
+from dpaudit.cli.terminal import Pace
 
 FloatArray = npt.NDArray[np.float64]
 Sides: TypeAlias = tuple[FloatArray, FloatArray]

@@ -25,8 +25,8 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import expit
 
-from dpaudit.curator import Sampler
-from dpaudit.query import Array, Records
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array, Records
 from mechanisms.losses import Logistic
 from mechanisms.srgd.geometry import project_l2_ball
 from mechanisms.user_level.phased_sgd import UserLevelPhasedSGD, calibrated_phased_sgd

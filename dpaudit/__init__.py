@@ -1,3 +1,134 @@
-"""Differential privacy, accounted, run and attacked from one declaration of the algorithm."""
+"""Differential privacy, accounted, run and attacked from one declaration.
+
+``import dpaudit as dp`` gives the names that projects are written with; each is loaded at its
+first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from dpaudit.accountant.account import Account, Bound, account
+    from dpaudit.accountant.claim import Claim
+    from dpaudit.audit.blackbox.entry import audit_function
+    from dpaudit.audit.blackbox.search import audit_domain
+    from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
+    from dpaudit.audit.neighbours import Neighbours
+    from dpaudit.audit.suite import Suite
+    from dpaudit.audit.verdict import Verdict
+    from dpaudit.curator.curator import Curator
+    from dpaudit.curator.mechanism import Mechanism, Setting
+    from dpaudit.errors import DpauditError, InvalidParameter, Unsupported
+    from dpaudit.families.adaptive import Filter
+    from dpaudit.families.additive import Gaussian, Laplace
+    from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+    from dpaudit.families.correlated import CorrelatedGaussian
+    from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace, RandomizedResponse
+    from dpaudit.families.events import Group
+    from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiDP
+    from dpaudit.families.sampling import (
+        PoissonSampled,
+        RandomAllocation,
+        SampledWithoutReplacement,
+        SampledWithReplacement,
+    )
+    from dpaudit.families.selection import AboveThreshold, ExponentialMechanism, ReportNoisyMax
+    from dpaudit.kernels.query import Query
+    from dpaudit.nodes import Assumption, Leaf, Node
+    from dpaudit.scope import Adjacency, Scope
+
+__all__ = [
+    "GDP",
+    "ZCDP",
+    "AboveThreshold",
+    "Account",
+    "Adjacency",
+    "ApproxDP",
+    "Assuming",
+    "Assumption",
+    "Bound",
+    "Claim",
+    "Compose",
+    "CorrelatedGaussian",
+    "Curator",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "DpauditError",
+    "ExponentialMechanism",
+    "Filter",
+    "Gaussian",
+    "Group",
+    "InvalidParameter",
+    "Laplace",
+    "Leaf",
+    "Mechanism",
+    "Neighbours",
+    "Node",
+    "NonPrivate",
+    "Parallel",
+    "PoissonSampled",
+    "PureDP",
+    "Query",
+    "RandomAllocation",
+    "RandomizedResponse",
+    "RenyiDP",
+    "Repeat",
+    "ReportNoisyMax",
+    "SampledWithReplacement",
+    "SampledWithoutReplacement",
+    "Scope",
+    "Setting",
+    "Suite",
+    "Unsupported",
+    "Verdict",
+    "account",
+    "audit_domain",
+    "audit_function",
+    "audit_one_run",
+    "audit_scores",
+]
+
+_NAMES = {
+    "accountant.account": "Account Bound account",
+    "accountant.claim": "Claim",
+    "audit.blackbox.entry": "audit_function",
+    "audit.blackbox.search": "audit_domain",
+    "audit.canaries.scores": "audit_one_run audit_scores",
+    "audit.neighbours": "Neighbours",
+    "audit.suite": "Suite",
+    "audit.verdict": "Verdict",
+    "curator.curator": "Curator",
+    "curator.mechanism": "Mechanism Setting",
+    "errors": "DpauditError InvalidParameter Unsupported",
+    "families.adaptive": "Filter",
+    "families.additive": "Gaussian Laplace",
+    "families.composition": "Assuming Compose Parallel Repeat",
+    "families.correlated": "CorrelatedGaussian",
+    "families.discrete": "DiscreteGaussian DiscreteLaplace RandomizedResponse",
+    "families.events": "Group",
+    "families.opaque": "ApproxDP GDP NonPrivate PureDP RenyiDP ZCDP",
+    "families.sampling": (
+        "PoissonSampled RandomAllocation SampledWithReplacement SampledWithoutReplacement"
+    ),
+    "families.selection": "AboveThreshold ExponentialMechanism ReportNoisyMax",
+    "kernels.query": "Query",
+    "nodes": "Assumption Leaf Node",
+    "scope": "Adjacency Scope",
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dpaudit' has no attribute {name!r}")
+    value = getattr(import_module(f"dpaudit.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

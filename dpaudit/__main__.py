@@ -2,7 +2,7 @@
 
 import sys
 
-from dpaudit.cli import main
+from dpaudit.cli.main import main
 
 if __name__ == "__main__":  # worker processes import this file again under another name
     sys.exit(main())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpaudit.arithmetic import exact
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact import exact
 
 
 def rational(value: object, place: str) -> Fraction:

@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from dpaudit.mechanism import Metric, Setting
-from dpaudit.query import Array, Records
+from dpaudit.curator.mechanism import Metric, Setting
+from dpaudit.kernels.query import Array, Records
 from mechanisms import randhie
 from mechanisms.losses import Loss, mean_value
 

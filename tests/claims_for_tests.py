@@ -6,9 +6,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose
-from dpaudit.claim import Checked, Claim
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Checked, Claim
+from dpaudit.exact import enclose
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 

@@ -17,11 +17,16 @@ import pytest
 import sympy
 from scipy.special import ndtri
 
-from dpaudit.arithmetic import enclose
-from dpaudit.nodes import Node, Scores
-from dpaudit.pairs import Atoms
-from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PROFILE, PURE, RENYI
-from dpaudit.rules.rdp import order
+from dpaudit.exact import enclose
+from dpaudit.families.selection import Scores
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Atoms
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit
 
 SCOPE = Scope(Adjacency.ADD_REMOVE, Unit.RECORD, Trust.CENTRAL, Released.TRANSCRIPT)

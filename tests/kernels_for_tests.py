@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-import dpaudit.rules  # noqa: F401  (registers the calculi)
-from dpaudit.arithmetic import Number, sqrt
-from dpaudit.calculus import CALCULI, Source, always
-from dpaudit.curator import Curator, Sampler
-from dpaudit.domains import count, number, positive, rate
-from dpaudit.kernels import KERNELS, GaussianKernel, Generator, Kernel
+import dpaudit.accountant.account  # noqa: F401  (registers the calculi)
+from dpaudit.curator.curator import Curator, Sampler
+from dpaudit.curator.replayer import Replayer
+from dpaudit.exact import Number, sqrt
+from dpaudit.exact.domains import count, number, positive, rate
+from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.kernels.base import KERNELS, Generator, Kernel
+from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.measures.calculus import CALCULI, Source, always
 from dpaudit.nodes import Leaf, Node
-from dpaudit.query import Array, Norm, Records
-from dpaudit.replayer import Replayer
 from dpaudit.scope import Adjacency, Scope
 
 REPLACE_ONE = Scope("replace_one", "record", "central", "transcript")  # type: ignore[arg-type]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.curator import Curator, Sampler, Tracer
-from dpaudit.query import Array, Records
+from dpaudit.curator.curator import Curator, Sampler, Tracer
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
 from mechanisms.srgd.accelerated import AcceleratedDPSRGD, State
 from mechanisms.srgd.gradient import StochasticRecursiveGradient

@@ -8,8 +8,8 @@ from types import ModuleType
 
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import exceeds
-from dpaudit.certify import Certified, Options, Order, certify
-from dpaudit.mechanism import Mechanism
+from dpaudit.certificate.certify import Certified, Options, Order, certify
+from dpaudit.curator.mechanism import Mechanism
 
 CATCHES = ("refuted", "conformance", "accountant")
 UNSTATED = "not stated"

@@ -10,12 +10,12 @@ from typing import Any
 import mpmath
 import sympy
 
-from dpaudit.arithmetic import enclose
-from dpaudit.certificate import step_rows, steps_of
+from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.check.derivation import rederive
-from dpaudit.nodes import Gaussian, Laplace, Node
-from dpaudit.rules import RENYI
-from dpaudit.rules.rdp import order
+from dpaudit.exact import enclose
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 ADD_REMOVE = Scope("add_remove", "record", "central", "transcript")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from audits import srgd_baselines as audits
-from dpaudit.curator import Sampler
-from dpaudit.mechanism import Mechanism
-from dpaudit.query import Array, Records
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Scope, central
 from mechanisms.losses import LeastSquares
 from mechanisms.srgd import baselines_catalogue as catalogue

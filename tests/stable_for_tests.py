@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.curator import Sampler
-from dpaudit.query import Array, Records
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array, Records
 from mechanisms.stable_erm.calibration import USERS, Constants
 from mechanisms.stable_erm.domains import Box
 from mechanisms.stable_erm.problem import Problem

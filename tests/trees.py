@@ -6,24 +6,15 @@ import random
 from collections.abc import Callable
 from fractions import Fraction
 
-from dpaudit.account import Account
-from dpaudit.nodes import (
-    GDP,
-    ApproxDP,
-    Compose,
-    DiscreteLaplace,
-    Gaussian,
-    Group,
-    Laplace,
-    Node,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    RandomizedResponse,
-    Repeat,
-    SampledWithoutReplacement,
-    Select,
-)
+from dpaudit.accountant.account import Account
+from dpaudit.families.adaptive import Select
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
+from dpaudit.families.events import Group
+from dpaudit.families.opaque import GDP, ApproxDP, PureDP
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.nodes import Node
 from dpaudit.scope import central
 from tests.coarse import Cells, epsilon_lower, laplace, normal, response
 

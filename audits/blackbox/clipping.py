@@ -18,7 +18,7 @@ from audits.blackbox.case import (
     normal_above,
     reals,
 )
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 
 FAMILY = Family("clipping")
 ONE = PureDP(1)

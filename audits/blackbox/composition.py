@@ -18,7 +18,7 @@ from audits.blackbox.case import (
     normal_above,
     reals,
 )
-from dpaudit.nodes import GDP, ZCDP, PureDP
+from dpaudit.families.opaque import GDP, ZCDP, PureDP
 
 FAMILY = Family("composition")
 ONE = PureDP(1)

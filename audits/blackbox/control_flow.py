@@ -16,7 +16,7 @@ from audits.blackbox.case import (
     laplace_above,
     reals,
 )
-from dpaudit.nodes import PureDP
+from dpaudit.families.opaque import PureDP
 
 FAMILY = Family("control flow")
 ONE = PureDP(1)

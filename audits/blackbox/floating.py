@@ -19,7 +19,7 @@ from audits.blackbox.case import (
     on_grid,
     reals,
 )
-from dpaudit.nodes import GDP, ApproxDP, PureDP
+from dpaudit.families.opaque import GDP, ApproxDP, PureDP
 
 FAMILY = Family("floating point", None)
 ONE = PureDP(1)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from audits.blackbox.case import Array, Domain, Family, Generator, Pair, Relation, reals
-from dpaudit.nodes import PureDP
+from dpaudit.families.opaque import PureDP
 
 FAMILY = Family("local")
 ONE = PureDP(1)

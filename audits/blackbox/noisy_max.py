@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from audits.blackbox.case import Array, Domain, Family, Generator, Pair, Relation, frozen
-from dpaudit.nodes import PureDP
+from dpaudit.families.opaque import PureDP
 
 FAMILY = Family("noisy max")
 ONE = PureDP(1)

@@ -17,7 +17,7 @@ from audits.blackbox.case import (
     normal_above,
     reals,
 )
-from dpaudit.nodes import ApproxDP, PureDP
+from dpaudit.families.opaque import ApproxDP, PureDP
 
 FAMILY = Family("rare events")
 DWORK = "Dwork and Roth 2014, Definition 2.4"

@@ -19,7 +19,7 @@ from audits.blackbox.case import (
     laplace_above,
     reals,
 )
-from dpaudit.nodes import PureDP
+from dpaudit.families.opaque import PureDP
 
 FAMILY = Family("sampling")
 BALLE = "Balle, Barthe and Gaboardi 2018, Privacy amplification by subsampling"

@@ -17,7 +17,7 @@ from audits.blackbox.case import (
     normal_above,
     reals,
 )
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 
 FAMILY = Family("scale")
 ONE = PureDP(1)

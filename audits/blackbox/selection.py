@@ -16,7 +16,7 @@ from audits.blackbox.case import (
     frozen,
     reals,
 )
-from dpaudit.nodes import ApproxDP, PureDP
+from dpaudit.families.opaque import ApproxDP, PureDP
 
 FAMILY = Family("selection")
 ONE = PureDP(1)

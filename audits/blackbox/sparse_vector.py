@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from audits.blackbox.case import Array, Domain, Family, Generator, Pair, Relation, frozen
-from dpaudit.nodes import PureDP
+from dpaudit.families.opaque import PureDP
 
 FAMILY = Family("sparse vector")
 LYU = "Lyu, Su and Li 2017, Understanding the sparse vector technique, Figure 1"

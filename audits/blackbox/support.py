@@ -17,7 +17,7 @@ from audits.blackbox.case import (
     normal_above,
     reals,
 )
-from dpaudit.nodes import GDP, ApproxDP, PureDP
+from dpaudit.families.opaque import GDP, ApproxDP, PureDP
 
 FAMILY = Family("support")
 ONE = PureDP(1)

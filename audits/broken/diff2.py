@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from audits.diff2 import neighbours, worst_case
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.suite import Suite
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator
-from dpaudit.kernels import GaussianKernel, Generator
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import Gaussian
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.kernels.base import Generator
+from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency
 from mechanisms.diff2.catalogue import PAPER_MU, REPLACE_ONE, STATED, diff2_gd_program
 from mechanisms.diff2.framework import Diff2, Trained

@@ -16,22 +16,19 @@ import numpy as np
 
 from audits.broken.diff2 import SETTING
 from audits.diff2 import opposed, worst_case
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.suite import Suite
-from dpaudit.claim import Claim
-from dpaudit.coins import Generator, draw_batch
-from dpaudit.curator import Curator
-from dpaudit.entitlement import Mask, sampling_numbers
-from dpaudit.kernels import GaussianKernel
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import (
-    ApproxDP,
-    Gaussian,
-    Node,
-    Parallel,
-    Repeat,
-    SampledWithoutReplacement,
-)
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.curator.coins import Generator, draw_batch
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.entitlement import Mask, sampling_numbers
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.families.composition import Parallel, Repeat
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.diff2.catalogue import DELTA, EPSILON, PAPER, REPLACE_ONE
 from mechanisms.diff2.framework import Diff2, LocalDescent, turns

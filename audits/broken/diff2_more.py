@@ -15,8 +15,9 @@ import numpy as np
 from audits.broken.diff2 import CORRECT, SIZES, mechanism, planted
 from audits.diff2 import neighbours, worst_case
 from dpaudit.audit.suite import Suite
-from dpaudit.kernels import GaussianKernel, Generator
-from dpaudit.query import Array, ClippedMean, Records, clip_rows
+from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.kernels.base import Generator
+from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
 from dpaudit.scope import Adjacency
 from mechanisms.diff2.catalogue import DELTA, EPSILON, PAPER_MU, STATED, diff2_gd_program
 from mechanisms.diff2.framework import Diff2

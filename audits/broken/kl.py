@@ -29,11 +29,16 @@ from audits.broken.kl_bench import (
     solver_twin,
     spider_twin,
 )
-from dpaudit.curator import Curator
-from dpaudit.kernels import GaussianKernel, Generator
-from dpaudit.nodes import ZCDP, ExponentialMechanism, Filter, Gaussian, Node
-from dpaudit.noise import ExponentialMechanismKernel
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.curator.curator import Curator
+from dpaudit.families.adaptive import Filter
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.families.opaque import ZCDP
+from dpaudit.families.selection import ExponentialMechanism
+from dpaudit.families.selection.kernel import ExponentialMechanismKernel
+from dpaudit.kernels.base import Generator
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.kl.adaptive import (
     GRADIENT,

@@ -14,13 +14,15 @@ import numpy as np
 
 from audits.kl import spider, turned_round
 from audits.kl_adaptive import Pulled, pulled
-from dpaudit.arithmetic import Number, sqrt
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.suite import Suite
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator, Program
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import GDP, ZCDP, ExponentialMechanism, Node
-from dpaudit.query import Array
+from dpaudit.curator.curator import Curator, Program
+from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.exact import Number, sqrt
+from dpaudit.families.opaque import GDP, ZCDP
+from dpaudit.families.selection import ExponentialMechanism
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope, central
 from mechanisms.kl.adaptive import AdaptiveNoisyGD
 from mechanisms.kl.condition import KLCondition

@@ -18,9 +18,9 @@ from audits.broken.kl_bench import (
     planted,
 )
 from audits.kl_adaptive import pulled
-from dpaudit.arithmetic import Number, sqrt
-from dpaudit.claim import Claim
-from dpaudit.nodes import GDP, ZCDP
+from dpaudit.accountant.claim import Claim
+from dpaudit.exact import Number, sqrt
+from dpaudit.families.opaque import GDP, ZCDP
 from mechanisms.kl.condition import KLCondition
 from mechanisms.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
 from mechanisms.kl.schedule import KLSpiderSchedule

@@ -16,15 +16,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from audits.srgd import neighbours
-from dpaudit.arithmetic import Number, sqrt
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.claim import Claim
-from dpaudit.kernels import Generator
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import GDP, ApproxDP, CorrelatedGaussian, Node
-from dpaudit.noise import CorrelatedGaussianKernel
-from dpaudit.query import Array, ClippedMean, Query, Records
+from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.exact import Number, sqrt
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.correlated.kernel import CorrelatedGaussianKernel
+from dpaudit.families.opaque import GDP, ApproxDP
+from dpaudit.kernels.base import Generator
+from dpaudit.kernels.query import Array, ClippedMean, Query, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, central
 from mechanisms.losses import WorstCase
 from mechanisms.srgd.accelerated import AcceleratedDPSRGD

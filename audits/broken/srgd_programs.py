@@ -21,9 +21,11 @@ from audits.broken.srgd import (
     declared,
     planted,
 )
-from dpaudit.curator import Curator
-from dpaudit.nodes import Compose, CorrelatedGaussian, Node, Participation
-from dpaudit.query import Array, ClippedMean
+from dpaudit.curator.curator import Curator
+from dpaudit.families.composition import Compose
+from dpaudit.families.correlated import CorrelatedGaussian, Participation
+from dpaudit.kernels.query import Array, ClippedMean
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.srgd.accelerated import AcceleratedDPSRGD
 from mechanisms.srgd.geometry import project_l2_ball, tau

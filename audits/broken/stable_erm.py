@@ -16,14 +16,17 @@ from typing import Any
 import numpy as np
 
 from audits.stable_erm import attacked, first_batch, whole
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator, Program
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import ApproxDP, Distance, Node, Repeat, StableRelease
-from dpaudit.noise import StableReleaseKernel
-from dpaudit.query import Array
+from dpaudit.curator.curator import Curator, Program
+from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.families.composition import Repeat
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.stability import Distance, StableRelease
+from dpaudit.families.stability.kernel import StableReleaseKernel
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.stable_erm.adversarial import Adversarial, Oracle
 from mechanisms.stable_erm.calibration import (

@@ -19,8 +19,8 @@ from audits.broken.stable_erm import (
     stable_bench_two,
 )
 from dpaudit.audit.neighbours import Neighbours
-from dpaudit.nodes import Distance
-from dpaudit.query import Array, Records
+from dpaudit.families.stability import Distance
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 from mechanisms.stable_erm.calibration import Constants
 from mechanisms.stable_erm.certificate import Certified, GradientCertificate

@@ -16,22 +16,20 @@ from typing import Any
 import numpy as np
 
 from audits.user_level import NEAR, attacked, hub, placed, rows
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.claim import Claim
-from dpaudit.curator import Program
-from dpaudit.kernels import GaussianKernel
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import (
-    AboveThreshold,
-    ApproxDP,
-    Gaussian,
-    Node,
-    ProposeTestRelease,
-    PureDP,
-)
-from dpaudit.noise import AboveThresholdKernel, ProposeTestReleaseKernel
-from dpaudit.query import Array, Records
+from dpaudit.curator.curator import Program
+from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.families.events import ProposeTestRelease
+from dpaudit.families.opaque import ApproxDP, PureDP
+from dpaudit.families.selection import AboveThreshold
+from dpaudit.families.selection.threshold_kernel import AboveThresholdKernel
+from dpaudit.families.stability.coupled_kernel import ProposeTestReleaseKernel
+from dpaudit.kernels.query import Array, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency
 from mechanisms.user_level.accelerated import UserLevelAcceleratedSGD
 from mechanisms.user_level.acsa import one_stage

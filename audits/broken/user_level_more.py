@@ -24,9 +24,12 @@ from audits.broken.user_level import (
 )
 from audits.broken.user_level_programs import WrongMean
 from audits.user_level import WIDE, placed
-from dpaudit.curator import Curator
-from dpaudit.nodes import ApproxDP, Assuming, Assumption, Gaussian, Node, Status
-from dpaudit.query import Array, Norm, Records, clip_rows
+from dpaudit.curator.curator import Curator
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Assuming
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.kernels.query import Array, Norm, Records, clip_rows
+from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.user_level.baselines import OnePassQuery, UserLevelPhasedSGDBaseline
 from mechanisms.user_level.catalogue import WEIGHTED

@@ -27,15 +27,13 @@ from audits.broken.user_level import (
 )
 from audits.user_level import NEAR, outliers, placed
 from dpaudit.audit.neighbours import Neighbours
-from dpaudit.curator import Curator
-from dpaudit.nodes import (
-    ApproxDP,
-    Gaussian,
-    Node,
-    Repeat,
-    SampledWithoutReplacement,
-)
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.curator.curator import Curator
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Repeat
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.user_level.outliers import RELEASE, OutlierRemovedMean, OutlierRemovedQuery
 from mechanisms.user_level.phased_sgd import Solution, UserLevelPhasedSGD

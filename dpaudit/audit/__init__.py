@@ -9,18 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpaudit.audit.arithmetic.floating import audit_arithmetic
     from dpaudit.audit.blackbox.entry import audit_function
     from dpaudit.audit.blackbox.result import FunctionAudit
     from dpaudit.audit.blackbox.search import DomainAudit, audit_domain
-    from dpaudit.audit.canaries import audit_one_run, audit_scores
-    from dpaudit.audit.cancelling import cancelling_attack
-    from dpaudit.audit.commitment import commit, load_labels
-    from dpaudit.audit.correlation import check_dependence
-    from dpaudit.audit.floating import audit_arithmetic
+    from dpaudit.audit.canaries.commitment import commit, load_labels
+    from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
     from dpaudit.audit.graybox import inspect_program
+    from dpaudit.audit.graybox.cancelling import cancelling_attack
+    from dpaudit.audit.graybox.correlation import check_dependence
     from dpaudit.audit.observed import attack_observed
     from dpaudit.audit.verdict import Verdict
-    from dpaudit.nodes import RenyiDP as RDP
+    from dpaudit.families.opaque import RenyiDP as RDP
 
 __all__ = [
     "RDP",
@@ -41,19 +41,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "RDP": ("dpaudit.nodes", "RenyiDP"),
+    "RDP": ("dpaudit.families.opaque", "RenyiDP"),
     "DomainAudit": ("dpaudit.audit.blackbox.search", "DomainAudit"),
     "FunctionAudit": ("dpaudit.audit.blackbox.result", "FunctionAudit"),
     "Verdict": ("dpaudit.audit.verdict", "Verdict"),
     "attack_observed": ("dpaudit.audit.observed", "attack_observed"),
-    "audit_arithmetic": ("dpaudit.audit.floating", "audit_arithmetic"),
-    "audit_one_run": ("dpaudit.audit.canaries", "audit_one_run"),
-    "audit_scores": ("dpaudit.audit.canaries", "audit_scores"),
-    "cancelling_attack": ("dpaudit.audit.cancelling", "cancelling_attack"),
-    "check_dependence": ("dpaudit.audit.correlation", "check_dependence"),
-    "commit": ("dpaudit.audit.commitment", "commit"),
+    "audit_arithmetic": ("dpaudit.audit.arithmetic.floating", "audit_arithmetic"),
+    "audit_one_run": ("dpaudit.audit.canaries.scores", "audit_one_run"),
+    "audit_scores": ("dpaudit.audit.canaries.scores", "audit_scores"),
+    "cancelling_attack": ("dpaudit.audit.graybox.cancelling", "cancelling_attack"),
+    "check_dependence": ("dpaudit.audit.graybox.correlation", "check_dependence"),
+    "commit": ("dpaudit.audit.canaries.commitment", "commit"),
     "inspect_program": ("dpaudit.audit.graybox", "inspect_program"),
-    "load_labels": ("dpaudit.audit.commitment", "load_labels"),
+    "load_labels": ("dpaudit.audit.canaries.commitment", "load_labels"),
     "audit_domain": ("dpaudit.audit.blackbox.search", "audit_domain"),
     "audit_function": ("dpaudit.audit.blackbox.entry", "audit_function"),
 }

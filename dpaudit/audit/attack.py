@@ -14,21 +14,21 @@ import numpy as np
 
 from dpaudit import __version__
 from dpaudit.audit.batches import batch_noise, sampler_of, sampling_frequencies
+from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
 from dpaudit.audit.engine import Batch, plan, run_batches
-from dpaudit.audit.estimators import TestScores, TrainingScores
 from dpaudit.audit.residuals import Finding, check_residuals
 from dpaudit.audit.suite import Suite
-from dpaudit.curator import Program, Sampler
+from dpaudit.curator.curator import Program, Sampler
+from dpaudit.curator.locations import at, line_of_error
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import Diverged, InvalidParameter, Undeclared
-from dpaudit.mechanism import Mechanism
+from dpaudit.exact.wire import digest
+from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
-from dpaudit.places import at, line_of_error
-from dpaudit.query import Array, Records
-from dpaudit.replayer import Replayer
-from dpaudit.roots import code_digest
 from dpaudit.scope import Scope
-from dpaudit.store import AuditStore
-from dpaudit.wire import digest
+from dpaudit.storage.batches import AuditStore
+from dpaudit.storage.roots import code_digest
 
 TRAINING, TEST = 0, 1
 FIRST, SECOND = 0, 1

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.residuals import Finding, Status
-from dpaudit.curator import Sampler
-from dpaudit.nodes import Node, PoissonSampled, SampledWithoutReplacement, postorder
-from dpaudit.places import at
-from dpaudit.query import Array
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.locations import at
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node, postorder
 
 SAMPLINGS = (PoissonSampled, SampledWithoutReplacement)
 

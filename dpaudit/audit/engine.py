@@ -12,7 +12,7 @@ import numpy as np
 from dpaudit.audit.streams import Streams
 from dpaudit.audit.workers import finished
 from dpaudit.errors import DpauditError, InvalidParameter
-from dpaudit.store import Arrays, AuditStore, Key, leading
+from dpaudit.storage.batches import Arrays, AuditStore, Key, leading
 
 MAXIMUM_BATCHES = 10**6
 SMALLEST_TASK, LARGEST_TASK = 10**4, 10**6

@@ -18,10 +18,10 @@ from dpaudit.audit.attack import (
     batches_of,
     tidy,
 )
+from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
 from dpaudit.audit.engine import Task, run_batches
-from dpaudit.audit.estimators import TestScores, TrainingScores
 from dpaudit.audit.suite import Suite
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 
 LEAST_TRAINING = 1_000
 RIDGE = 1e-12  # of the largest variance: a direction is never taken for quieter than that

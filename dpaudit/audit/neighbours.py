@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Records
+from dpaudit.exact.wire import digest
+from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency, choose
-from dpaudit.wire import digest
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,13 +18,13 @@ from dpaudit.audit.attack import Attacked, Progress, checked_declaration
 from dpaudit.audit.engine import Batch
 from dpaudit.audit.learned import GaussianScore, attack_features
 from dpaudit.audit.suite import Suite
-from dpaudit.curator import Event, Program, Request, Sampler
-from dpaudit.entitlement import PUBLIC_COIN, Entitlements
+from dpaudit.curator.curator import Event, Program, Request, Sampler
+from dpaudit.curator.entitlement import PUBLIC_COIN, Entitlements
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.curator.replayer import Walk
 from dpaudit.errors import InvalidParameter
-from dpaudit.mechanism import Mechanism
+from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
-from dpaudit.query import Array, Records
-from dpaudit.replayer import Walk
 from dpaudit.scope import Scope
 
 DRAWS = 8

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.store import Key
+from dpaudit.storage.batches import Key
 
 FALSE_ALARM = 1e-12
 # The shorter prefix also finds copies among batches of different lengths.

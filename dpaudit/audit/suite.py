@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpaudit.audit.neighbours import Neighbours
-from dpaudit.curator import Program
+from dpaudit.curator.curator import Program
 from dpaudit.errors import InvalidParameter
 from dpaudit.nodes import Node
 

@@ -14,16 +14,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import (
-    decimal_lower,
-    decimal_upper,
-    enclose,
-    is_infinite,
-    unknowns,
-)
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Checked, Claim, Outcome
 from dpaudit.audit.attack import Attacked
-from dpaudit.audit.estimators import (
+from dpaudit.audit.bounds.estimators import (
     Counts,
     choose_threshold,
     count_errors,
@@ -31,9 +25,10 @@ from dpaudit.audit.estimators import (
     epsilon_of_gaussian,
     mu_lower,
 )
-from dpaudit.calculus import Step
-from dpaudit.claim import Checked, Claim, Outcome
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, Assumption, PureDP, Status
+from dpaudit.exact import decimal_lower, decimal_upper, enclose, is_infinite, unknowns
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.measures.calculus import Step
+from dpaudit.nodes import Assumption, Status
 
 SHOWN_ERROR = 0.05
 DECISION_ERROR = 1e-4

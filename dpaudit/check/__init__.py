@@ -15,8 +15,8 @@ from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive
 from dpaudit.check.reading import Json, require
 from dpaudit.errors import CertificateRejected, DpauditError
-from dpaudit.tables import from_table
-from dpaudit.wire import digest
+from dpaudit.exact.wire import digest
+from dpaudit.nodes.tables import from_table
 
 __all__ = ["Confirmed", "check", "standing"]
 

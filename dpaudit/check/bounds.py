@@ -7,9 +7,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from dpaudit.arithmetic import enclose, working_precision
+from dpaudit.check.normal import quantile
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
-from dpaudit.check.theorems import quantile
+from dpaudit.exact import enclose, working_precision
 
 SHOWN_ERROR, SHOWN_LEVEL = Fraction(1, 20), "0.95"
 DECISION_ERROR = "0.0001"

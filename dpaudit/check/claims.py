@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.arithmetic import (
+from dpaudit.check.bounds import LENS, SHOWN_LEVEL, Bound
+from dpaudit.check.curves import own_mu
+from dpaudit.check.derivation import Value, own_bound
+from dpaudit.check.normal import gaussian_delta
+from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
+from dpaudit.check.theorem import CALCULI
+from dpaudit.errors import CertificateRejected
+from dpaudit.exact import (
     canonical,
     decimal_lower,
     decimal_upper,
@@ -18,15 +25,9 @@ from dpaudit.arithmetic import (
     sympify,
     unknowns,
 )
-from dpaudit.check.bounds import LENS, SHOWN_LEVEL, Bound
-from dpaudit.check.curves import own_mu
-from dpaudit.check.derivation import Value, own_bound
-from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
-from dpaudit.check.theorems import CALCULI, gaussian_delta
-from dpaudit.errors import CertificateRejected
+from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node
-from dpaudit.pairs import Losses, numbers_in
-from dpaudit.wire import decode_number
+from dpaudit.nodes.pairs import Losses, numbers_in
 
 VERDICTS = (
     "refuted",

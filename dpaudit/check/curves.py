@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.arithmetic import enclose, is_infinite, unknowns, working_precision
 from dpaudit.check.derivation import own_bound
+from dpaudit.check.normal import gaussian_delta, normal_cdf, quantile
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down, rounded_up
-from dpaudit.check.theorems import gaussian_delta, normal_cdf, quantile
+from dpaudit.exact import enclose, is_infinite, unknowns, working_precision
 from dpaudit.nodes import Node
 
 SIX_DIGITS = Fraction(11, 10**6)

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.arithmetic import (
+from dpaudit.check.assumptions import own_assumption
+from dpaudit.check.normal import gaussian_delta
+from dpaudit.check.profile.conversions import confirm_conversion
+from dpaudit.check.reading import SLACK, TINY, Json, decimal, require, rounded_up, value_text
+from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
+from dpaudit.errors import Unsupported
+from dpaudit.exact import (
     decimal_upper,
     enclose,
     infinity,
@@ -16,13 +22,8 @@ from dpaudit.arithmetic import (
     unknowns,
     working_precision,
 )
-from dpaudit.check.assumptions import own_assumption
-from dpaudit.check.profile import confirm_conversion
-from dpaudit.check.reading import SLACK, TINY, Json, decimal, require, rounded_up, value_text
-from dpaudit.check.theorems import RENYI_SYMBOL, attained, bound, gaussian_delta, rule_name
-from dpaudit.errors import Unsupported
+from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, postorder
-from dpaudit.wire import decode_number
 
 ORDERS = ("2", "4", "8", "16", "32", "64")
 LARGEST_EPSILON = Fraction(2) ** 99

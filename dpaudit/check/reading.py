@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.arithmetic import (
+from dpaudit.errors import CertificateRejected
+from dpaudit.exact import (
     decimal_upper,
     enclose,
     is_infinite,
@@ -14,8 +15,7 @@ from dpaudit.arithmetic import (
     readable,
     working_precision,
 )
-from dpaudit.errors import CertificateRejected
-from dpaudit.pairs import Losses
+from dpaudit.nodes.pairs import Losses
 
 SLACK = Fraction(1, 10**9)
 TINY = Fraction(1, 10**300)

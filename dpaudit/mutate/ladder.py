@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.account import Account
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Checked, Outcome
 from dpaudit.audit.attack import Attacked, attack
 from dpaudit.audit.engine import generator
 from dpaudit.audit.graybox import Inspection, first_problem, inspect_program
@@ -30,12 +31,11 @@ from dpaudit.audit.verdict import (
     printed_delta,
     raw,
 )
-from dpaudit.claim import Checked, Outcome
-from dpaudit.curator import Event, Sampler
+from dpaudit.curator.curator import Event, Sampler
 from dpaudit.errors import DpauditError
+from dpaudit.kernels.query import Array, ClippedMean
 from dpaudit.mutate.mutant import Mutant, Planted, Survey
 from dpaudit.nodes import Node
-from dpaudit.query import Array, ClippedMean
 
 FEW_TRIALS = 400
 MOST_TRIALS = 5_000

@@ -14,8 +14,8 @@ from dpaudit.audit.graybox import HOSTILE, Asked, Inspection, inspect_program
 from dpaudit.audit.graybox.checks import RECORDS
 from dpaudit.audit.graybox.hostile import Make
 from dpaudit.audit.suite import Suite
-from dpaudit.entitlement import runs
-from dpaudit.mechanism import Mechanism
+from dpaudit.curator.entitlement import runs
+from dpaudit.curator.mechanism import Mechanism
 from dpaudit.nodes import Node
 
 FAMILIES = (

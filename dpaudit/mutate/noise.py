@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.kernels import Generator, kernel_of
+from dpaudit.kernels.base import Generator, kernel_of
+from dpaudit.kernels.query import Array
 from dpaudit.mutate.mutant import Mutant, Site, Survey, ready
-from dpaudit.query import Array
 
 Draw = Callable[[Array, Array, Generator], Array]
 Rule = Callable[[Any, Draw, Array, Array, Generator], Array]

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.coins import draw_batch
-from dpaudit.entitlement import Mask
+from dpaudit.curator.coins import draw_batch
+from dpaudit.curator.entitlement import Mask
 from dpaudit.errors import DpauditError
+from dpaudit.families.composition import Repeat
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.query import Array, Query
 from dpaudit.mutate.mutant import Mutant, Planted, Site, Survey, ready, signature
 from dpaudit.mutate.tamper import Handed, Instead, Stop, Tampered, is_sampler, relabelled
-from dpaudit.nodes import Node, PoissonSampled, Repeat
-from dpaudit.query import Array, Query
+from dpaudit.nodes import Node
 
 
 class _Repeated(Handed):

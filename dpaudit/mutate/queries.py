@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Query, Records, clip_rows
 from dpaudit.mutate.mutant import Mutant, Site, Survey, ready, signature
 from dpaudit.mutate.tamper import Handed, Tampered
-from dpaudit.query import Array, ClippedMean, Norm, Query, Records, clip_rows
 from dpaudit.scope import Adjacency
 
 Clip = Callable[[Array, Array, Norm], Array]

@@ -19,18 +19,12 @@ from dpaudit import __version__
 from dpaudit.audit.attack import program_text
 from dpaudit.audit.verdict import DECISION_ERROR
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.files import write_atomically
-from dpaudit.mutate.ladder import (
-    Baseline,
-    Result,
-    baseline,
-    faults,
-    run_mutant,
-)
+from dpaudit.exact.wire import digest
+from dpaudit.mutate.ladder import Baseline, Result, baseline, faults, run_mutant
 from dpaudit.mutate.mutant import FAMILIES, Mutant, survey
 from dpaudit.mutate.operators import chosen, mutants
-from dpaudit.project import Target, implementation, resolve
-from dpaudit.wire import digest
+from dpaudit.project.project import Target, implementation, resolve
+from dpaudit.storage.files import write_atomically
 
 Progress = Callable[[str, int, int], None]
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.locations import is_program, line_of_code
 from dpaudit.mutate.changes import CONTROL, EVERY, Change, changes_of
 from dpaudit.mutate.mutant import Mutant, Planted, Survey
-from dpaudit.places import is_program, line_of_code
 
 MOST_CHANGES = 60  # of one target: the rest are like the first
 PER_RECORD = "_clipped"  # inside this a row is clipped afterwards, whatever the program made of it

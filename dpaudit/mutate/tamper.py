@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpaudit.curator import Curator, Program, Sampler
+from dpaudit.curator.curator import Curator, Program, Sampler
+from dpaudit.kernels.query import Array, Query
 from dpaudit.nodes import Node
-from dpaudit.query import Array, Query
 from dpaudit.scope import Scope
 
 

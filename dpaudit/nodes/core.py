@@ -15,14 +15,9 @@ from itertools import islice
 from reprlib import repr as short
 from typing import Any, ClassVar
 
-from dpaudit import wire
-from dpaudit.arithmetic import canonical, exact, is_symbolic, readable, unknowns
-from dpaudit.domains import (
-    SHOWN,
-    checked,
-    text,
-)
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact import canonical, exact, is_symbolic, readable, unknowns, wire
+from dpaudit.exact.domains import SHOWN, checked, text
 from dpaudit.scope import choose
 
 DEPTH = 40
@@ -55,7 +50,7 @@ class Assumption:
 
 
 def _is_ours(kind: type) -> bool:
-    return kind.__module__.startswith(f"{__package__}.")
+    return kind.__module__.startswith("dpaudit.")
 
 
 class Node:

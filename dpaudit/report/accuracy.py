@@ -165,8 +165,8 @@ def _tail(weights: list[float]) -> float:
 
 
 def _value(encoded: Any) -> float:
-    from dpaudit.arithmetic import decimal_upper
-    from dpaudit.wire import decode_number
+    from dpaudit.exact import decimal_upper
+    from dpaudit.exact.wire import decode_number
 
     return float(decimal_upper(decode_number(encoded["number"])))
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from dpaudit.fields import missing
 from dpaudit.report import numbers, words
 from dpaudit.report.model import Banner, Glance, Line
 from dpaudit.report.say import message, say
 from dpaudit.report.words import Json
 from dpaudit.sign import Signed
+from dpaudit.storage.fields import missing
 
 SHAKEN = frozenset({"refuted", "alarm", "inconclusive", "unsupported"})
 

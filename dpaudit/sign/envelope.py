@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import CertificateRejected
-from dpaudit.files import write_atomically
+from dpaudit.exact.wire import canonical_bytes
 from dpaudit.sign.keys import Key, key_id
-from dpaudit.wire import canonical_bytes
+from dpaudit.storage.files import write_atomically
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

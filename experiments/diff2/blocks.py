@@ -7,8 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpaudit.experiment.fits import mean_and_error
-from dpaudit.experiment.model import (
+from experiments.diff2 import problem
+from experiments.diff2.runs import visits
+from experiments.objectives import mean_square
+from lab.fits import mean_and_error
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -21,9 +24,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from experiments.diff2 import problem
-from experiments.diff2.runs import visits
-from experiments.objectives import mean_square
 
 SHARE, TRIALS = 1.25, 8
 STEP_SIZE = 1 / (2 * problem.SMOOTHNESS)

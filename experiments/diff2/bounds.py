@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpaudit.experiment.fits import fit_power_law
-from dpaudit.experiment.model import (
+from experiments.diff2 import problem
+from lab.fits import fit_power_law
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -17,7 +18,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from experiments.diff2 import problem
 
 SLOPES = {"dp_gd": -1.0, "diff2": -4 / 3}
 NAMES = {"dp_gd": "DP-GD", "diff2": "DIFF2-GD"}

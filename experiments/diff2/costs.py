@@ -13,9 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpaudit.curator import Program, Sampler
-from dpaudit.experiment.fits import fit_power_law
-from dpaudit.experiment.model import (
+from dpaudit.curator.curator import Program, Sampler
+from dpaudit.kernels.query import Array, Records
+from experiments.diff2 import problem
+from experiments.diff2.runs import SCOPE
+from lab.fits import fit_power_law
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -28,9 +31,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array, Records
-from experiments.diff2 import problem
-from experiments.diff2.runs import SCOPE
 from mechanisms.diff2.baselines import DpSrm
 from mechanisms.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
 from mechanisms.diff2.framework import Diff2

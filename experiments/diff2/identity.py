@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpaudit.experiment.model import (
+from dpaudit.kernels.query import Records
+from experiments.diff2.runs import visits
+from experiments.objectives import PenalisedLogistic, mean_square, unit_rows
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -16,9 +19,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Records
-from experiments.diff2.runs import visits
-from experiments.objectives import PenalisedLogistic, mean_square, unit_rows
 from mechanisms.diff2.framework import Diff2
 from mechanisms.diff2.noise import Noise
 

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpaudit.account import account
-from dpaudit.curator import Sampler
-from dpaudit.experiment.fits import mean_and_error
-from dpaudit.experiment.model import (
+from dpaudit.accountant.account import account
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array, Records
+from experiments.diff2 import problem
+from experiments.diff2.runs import SCOPE
+from experiments.objectives import mean_square
+from lab.fits import mean_and_error
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -22,10 +26,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array, Records
-from experiments.diff2 import problem
-from experiments.diff2.runs import SCOPE
-from experiments.objectives import mean_square
 from mechanisms.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
 from mechanisms.diff2.framework import Diff2, LocalDescent
 from mechanisms.diff2.noise import Noise

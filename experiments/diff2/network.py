@@ -12,10 +12,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpaudit.account import account
-from dpaudit.curator import Sampler
-from dpaudit.experiment.fits import mean_and_error
-from dpaudit.experiment.model import (
+from dpaudit.accountant.account import account
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array, Records
+from experiments.diff2 import problem
+from experiments.diff2.runs import SCOPE
+from lab.fits import mean_and_error
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -27,9 +30,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array, Records
-from experiments.diff2 import problem
-from experiments.diff2.runs import SCOPE
 from mechanisms import randhie
 from mechanisms.diff2.framework import Diff2
 from mechanisms.diff2.theory import Budget

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, Records
+from dpaudit.kernels.query import Array, Records
 from experiments.objectives import PenalisedLogistic, replicated, unit_rows
 from mechanisms.diff2.framework import Diff2, schedule
 from mechanisms.diff2.theory import (

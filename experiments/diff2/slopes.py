@@ -6,8 +6,12 @@ import math
 
 import numpy as np
 
-from dpaudit.experiment.fits import fit_power_law, mean_and_error
-from dpaudit.experiment.model import (
+from experiments.diff2 import problem
+from experiments.diff2.bounds import NAMES
+from experiments.diff2.runs import visits
+from experiments.objectives import mean_square
+from lab.fits import fit_power_law, mean_and_error
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -20,10 +24,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from experiments.diff2 import problem
-from experiments.diff2.bounds import NAMES
-from experiments.diff2.runs import visits
-from experiments.objectives import mean_square
 
 TRIALS = 3
 BANDS = {"dp_gd": (-1.1, -0.9), "diff2": (-1.45, -1.15)}

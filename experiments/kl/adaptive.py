@@ -7,7 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpaudit.experiment.model import (
+from dpaudit.kernels.query import Array
+from experiments.kl.problem import Landscape, decay, power, replicas, sampler
+from experiments.kl.reading import ABOUT_LINES, columns, fitted, line, lower_line
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -19,9 +22,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array
-from experiments.kl.problem import Landscape, decay, power, replicas, sampler
-from experiments.kl.reading import ABOUT_LINES, columns, fitted, line, lower_line
 from mechanisms.kl.adaptive import AdaptiveNoisyGD, Walked
 from mechanisms.kl.adaptive_printed import PrintedAdaptiveNoisyGD
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpaudit.experiment.model import (
+from experiments.kl.problem import replicas, sampler
+from experiments.kl.reading import line, median_and_error, sizes
+from experiments.kl.spider import BETA, DIMENSION, landscape, schedule
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -16,9 +19,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from experiments.kl.problem import replicas, sampler
-from experiments.kl.reading import line, median_and_error, sizes
-from experiments.kl.spider import BETA, DIMENSION, landscape, schedule
 from mechanisms.kl.spider import (
     CorrectedNoise,
     KLSpider,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpaudit.curator import Program, Sampler
+from dpaudit.curator.curator import Program, Sampler
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency, central
 from mechanisms.kl.condition import KLCondition
 from mechanisms.kl.problem import KLProblem

@@ -7,8 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpaudit.experiment.fits import mean_and_error
-from dpaudit.experiment.model import (
+from dpaudit.kernels.query import Records
+from experiments.kl.problem import power, replicas, sampler
+from experiments.kl.reading import columns, fitted, line, sizes
+from lab.fits import mean_and_error
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -20,9 +23,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Records
-from experiments.kl.problem import power, replicas, sampler
-from experiments.kl.reading import columns, fitted, line, sizes
 from mechanisms.kl.condition import KLCondition
 from mechanisms.kl.instances import (
     GaussianPrivacy,

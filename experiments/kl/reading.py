@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.experiment.fits import Fit, fit_power_law
-from dpaudit.experiment.model import Results, Series
+from lab.fits import Fit, fit_power_law
+from lab.model import Results, Series
 from mechanisms.kl.bounds import kl_lower
 from mechanisms.kl.condition import KLCondition
 

@@ -6,8 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpaudit.experiment.fits import fit_power_law
-from dpaudit.experiment.model import (
+from experiments.kl.problem import Landscape, decay, power, replicas, sampler
+from experiments.kl.reading import ABOUT_LINES, columns, fitted, line, lower_line, sizes
+from lab.fits import fit_power_law
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -19,8 +21,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from experiments.kl.problem import Landscape, decay, power, replicas, sampler
-from experiments.kl.reading import ABOUT_LINES, columns, fitted, line, lower_line, sizes
 from mechanisms.kl.schedule import KLSpiderSchedule
 from mechanisms.kl.spider import KLSpider
 

@@ -8,8 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpaudit.curator import Event
-from dpaudit.experiment.model import (
+from dpaudit.curator.curator import Event
+from dpaudit.kernels.query import Array
+from experiments.kl.problem import logarithm, replicas, sampler
+from experiments.kl.reading import columns, fitted, line, sizes
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -21,9 +24,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array
-from experiments.kl.problem import logarithm, replicas, sampler
-from experiments.kl.reading import columns, fitted, line, sizes
 from mechanisms.kl.adaptive import NORM, AdaptiveNoisyGD
 from mechanisms.kl.select import METHODS, SelectStationaryIterate
 

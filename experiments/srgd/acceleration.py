@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpaudit.experiment.fits import fit_power_law
-from dpaudit.experiment.model import (
+from dpaudit.kernels.query import Array
+from lab.fits import fit_power_law
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -17,7 +18,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array
 from mechanisms.srgd.geometry import EtaSchedule, nesterov_step
 
 DIMENSION, BETA = 400, 1.0

@@ -14,10 +14,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpaudit.arithmetic import Number, sqrt
-from dpaudit.curator import Program, Sampler
-from dpaudit.experiment.fits import fit_power_law
-from dpaudit.experiment.model import (
+from dpaudit.curator.curator import Program, Sampler
+from dpaudit.exact import Number, sqrt
+from dpaudit.families.correlated.node import Factorisation
+from dpaudit.kernels.query import Array
+from dpaudit.measures.convert import gaussian_mu
+from dpaudit.scope import Scope, central
+from experiments.srgd import problem
+from lab.fits import fit_power_law
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -30,11 +35,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.nodes.correlated import Factorisation
-from dpaudit.query import Array
-from dpaudit.rules.convert import gaussian_mu
-from dpaudit.scope import Scope, central
-from experiments.srgd import problem
 from mechanisms.losses import Logistic
 from mechanisms.srgd.localized import LocalizedAcceleratedDPSGD
 from mechanisms.srgd.online import DPOnlineToBatch, online_to_batch_clip

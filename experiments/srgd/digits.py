@@ -7,9 +7,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpaudit.curator import Sampler
-from dpaudit.experiment.fits import mean_and_error
-from dpaudit.experiment.model import (
+from dpaudit.curator.curator import Sampler
+from dpaudit.families.correlated.node import Factorisation
+from dpaudit.kernels.query import Array, Records
+from experiments.srgd.problem import NEXT_TO_NONE, SCOPE
+from lab.fits import mean_and_error
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -22,9 +25,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.nodes.correlated import Factorisation
-from dpaudit.query import Array, Records
-from experiments.srgd.problem import NEXT_TO_NONE, SCOPE
 from mechanisms.losses import Logistic, Loss, SoftplusNetwork, mean_value
 from mechanisms.randhie import DataUnavailable
 from mechanisms.srgd.accelerated import AcceleratedDPSRGD

@@ -6,8 +6,11 @@ import math
 
 import numpy as np
 
-from dpaudit.experiment.fits import Fit, fit_power_law, mean_and_error
-from dpaudit.experiment.model import (
+from dpaudit.kernels.query import Array
+from experiments.objectives import mean_square
+from experiments.srgd import problem
+from lab.fits import Fit, fit_power_law, mean_and_error
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -19,9 +22,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array
-from experiments.objectives import mean_square
-from experiments.srgd import problem
 from mechanisms.srgd.accelerated import AcceleratedDPSRGD
 from mechanisms.srgd.constants import as_float, noised
 from mechanisms.srgd.gradient import LABEL, of_constants

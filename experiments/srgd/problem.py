@@ -14,10 +14,10 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import expit
 
-from dpaudit.curator import Event, Sampler
+from dpaudit.curator.curator import Event, Sampler
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes.correlated import Factorisation
-from dpaudit.query import Array, Records
+from dpaudit.families.correlated.node import Factorisation
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
 from mechanisms.losses import Logistic, Loss
 from mechanisms.srgd.accelerated import AcceleratedDPSRGD

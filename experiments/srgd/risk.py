@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpaudit.experiment.fits import Fit, fit_power_law, mean_and_error
-from dpaudit.experiment.model import (
+from dpaudit.families.correlated.node import Factorisation
+from experiments.srgd import problem
+from lab.fits import Fit, fit_power_law, mean_and_error
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -20,8 +22,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.nodes.correlated import Factorisation
-from experiments.srgd import problem
 
 STRATEGIES = {
     "tree": Factorisation.TREE,

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpaudit.arithmetic import enclose
-from dpaudit.curator import Sampler
-from dpaudit.experiment.fits import fit_power_law, mean_and_error
-from dpaudit.experiment.model import (
+from dpaudit.curator.curator import Sampler
+from dpaudit.exact import enclose
+from dpaudit.kernels.query import Array, Records
+from dpaudit.measures.convert import gaussian_mu
+from lab.fits import fit_power_law, mean_and_error
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -27,8 +29,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array, Records
-from dpaudit.rules.convert import gaussian_mu
 from mechanisms.stable_erm.bounds import Size as Counts
 from mechanisms.stable_erm.bounds import break_even_items, gradient_radius
 from mechanisms.stable_erm.calibration import USERS, Constants

@@ -9,9 +9,10 @@ import math
 
 import numpy as np
 
-from dpaudit.curator import Sampler
-from dpaudit.experiment.fits import fit_power_law
-from dpaudit.experiment.model import (
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array, Records
+from lab.fits import fit_power_law
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -23,7 +24,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array, Records
 from mechanisms import randhie
 from mechanisms.stable_erm.bounds import Size as Counts
 from mechanisms.stable_erm.bounds import gradient_radius

@@ -14,9 +14,12 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpaudit.curator import Program, Sampler
-from dpaudit.experiment.fits import fit_power_law
-from dpaudit.experiment.model import (
+from dpaudit.curator.curator import Program, Sampler
+from dpaudit.kernels.query import Array, Records
+from experiments.user_level import problem
+from experiments.user_level.problem import DELTA, DIMENSION, LIPSCHITZ, RADIUS, SMOOTHNESS
+from lab.fits import fit_power_law
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -29,9 +32,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array, Records
-from experiments.user_level import problem
-from experiments.user_level.problem import DELTA, DIMENSION, LIPSCHITZ, RADIUS, SMOOTHNESS
 from mechanisms.losses import Loss
 from mechanisms.user_level.baselines import FullBatchOutlierRemovedDPSGD
 from mechanisms.user_level.batches import calibrate_batches

@@ -15,10 +15,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
 from dpaudit.errors import DpauditError
-from dpaudit.experiment.fits import mean_and_error
-from dpaudit.experiment.model import (
+from dpaudit.kernels.query import Array, Records
+from experiments.user_level import problem
+from experiments.user_level.problem import DELTA
+from lab.fits import mean_and_error
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -32,9 +35,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array, Records
-from experiments.user_level import problem
-from experiments.user_level.problem import DELTA
 from mechanisms import randhie
 from mechanisms.losses import Logistic
 from mechanisms.user_level.baselines import UserLevelPhasedSGDBaseline

@@ -13,9 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpaudit.curator import Sampler
-from dpaudit.experiment.fits import Fit, fit_power_law
-from dpaudit.experiment.model import (
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array, Records
+from experiments.user_level import problem
+from experiments.user_level.problem import DELTA, DIMENSION, EPSILON
+from lab.fits import Fit, fit_power_law
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -29,9 +32,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array, Records
-from experiments.user_level import problem
-from experiments.user_level.problem import DELTA, DIMENSION, EPSILON
 from mechanisms.user_level.acsa import one_stage
 from mechanisms.user_level.baselines import UserLevelPhasedSGDBaseline
 from mechanisms.user_level.batches import calibrate_batches

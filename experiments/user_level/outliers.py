@@ -11,8 +11,10 @@ import math
 
 import numpy as np
 
-from dpaudit.curator import Sampler
-from dpaudit.experiment.model import (
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array, Records
+from experiments.user_level import problem
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -25,8 +27,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array, Records
-from experiments.user_level import problem
 from mechanisms.user_level.constants import HALT
 from mechanisms.user_level.phased_sgd import UserLevelPhasedSGD
 from mechanisms.user_level.points import counts_within, inlier_probabilities

@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpaudit.curator import Sampler
-from dpaudit.query import Array, Records, clip_rows
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array, Records, clip_rows
 from mechanisms.user_level.baselines import regularity
 from mechanisms.user_level.constants import ReleaseConstants, calibrate_release
 from mechanisms.user_level.phased_sgd import Solution, UserLevelPhasedSGD, phased_sgd_of

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpaudit.experiment.fits import Fit, fit_power_law, mean_and_error
-from dpaudit.experiment.model import (
+from experiments.user_level import problem
+from lab.fits import Fit, fit_power_law, mean_and_error
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -21,7 +22,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from experiments.user_level import problem
 from mechanisms.user_level.formulas import Sizes, excess_risk_bound
 
 NAMES = {

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpaudit.experiment.model import (
+from dpaudit.kernels.query import Array
+from experiments.user_level import problem
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -24,8 +26,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array
-from experiments.user_level import problem
 from mechanisms.user_level.smoothing import BallSmoothedLoss
 
 DIMENSION, RADIUS, LIPSCHITZ = 3, 0.5, 1.0

@@ -10,8 +10,11 @@ import math
 
 import numpy as np
 
-from dpaudit.experiment.fits import fit_power_law
-from dpaudit.experiment.model import (
+from dpaudit.kernels.query import Array
+from experiments.user_level import problem
+from experiments.user_level.problem import DIMENSION
+from lab.fits import fit_power_law
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -24,9 +27,6 @@ from dpaudit.experiment.model import (
     Table,
     Values,
 )
-from dpaudit.query import Array
-from experiments.user_level import problem
-from experiments.user_level.problem import DIMENSION
 from mechanisms.losses import Loss
 from mechanisms.user_level.problem import LinearLoss, Problem, SquaredDistance
 from mechanisms.user_level.sgd import one_pass_sgd, sgd_two_run_radius

@@ -14,15 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, exact, sqrt
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator
-from dpaudit.domains import positive
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.errors import InvalidParameter
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import ApproxDP, Gaussian, Node, Repeat, SampledWithoutReplacement
-from dpaudit.query import Array, ClippedMean, clip_rows
-from dpaudit.rules.convert import gaussian_mu
+from dpaudit.exact import Number, exact, sqrt
+from dpaudit.exact.domains import positive
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Repeat
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.kernels.query import Array, ClippedMean, clip_rows
+from dpaudit.measures.convert import gaussian_mu
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, Trust, Unit, central
 from mechanisms import randhie
 from mechanisms.diff2 import catalogue as diff2

@@ -6,10 +6,14 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpaudit.arithmetic import Number, enclose, exact, log, sqrt, upper_fraction
-from dpaudit.calibrate import calibrate
+from dpaudit.accountant.calibrate import calibrate
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import ApproxDP, Compose, Gaussian, Node, Repeat, SampledWithoutReplacement
+from dpaudit.exact import Number, enclose, exact, log, sqrt, upper_fraction
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.nodes import Node
 from dpaudit.scope import central
 from mechanisms.diff2.noise import Noise
 

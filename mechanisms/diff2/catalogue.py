@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, sqrt
-from dpaudit.claim import Claim
-from dpaudit.mechanism import Mechanism, Metric, Setting
-from dpaudit.nodes import GDP, ApproxDP
-from dpaudit.query import Array, Records
-from dpaudit.rules.convert import gaussian_mu
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.mechanism import Mechanism, Metric, Setting
+from dpaudit.exact import Number, sqrt
+from dpaudit.families.opaque import GDP, ApproxDP
+from dpaudit.kernels.query import Array, Records
+from dpaudit.measures.convert import gaussian_mu
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, central
 from mechanisms import randhie
 from mechanisms.diff2.bvr_noise import Plan, diff2_bvr_noise_paper

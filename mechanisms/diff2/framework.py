@@ -12,10 +12,13 @@ from functools import partial
 
 import numpy as np
 
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Compose, Gaussian, Node, NonPrivate, Repeat
-from dpaudit.query import Array, ClippedMean, client_weights, clipped_difference_mean
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import NonPrivate
+from dpaudit.kernels.query import Array, ClippedMean, client_weights, clipped_difference_mean
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.diff2.ghost import GhostClippedMean, is_ghost
 from mechanisms.diff2.noise import Noise

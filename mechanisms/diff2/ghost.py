@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.kernels.query import Array, ClippedMean, Records
 from mechanisms.factors import Factors, clipped_sums
 from mechanisms.losses import Loss
 

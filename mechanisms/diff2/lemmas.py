@@ -9,9 +9,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from dpaudit.arithmetic import Number, enclose, exact, upper_fraction, working_precision
-from dpaudit.domains import non_negative
 from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.exact import Number, enclose, exact, upper_fraction, working_precision
+from dpaudit.exact.domains import non_negative
 
 LARGEST_ORDER = 2**16
 Curve = Callable[[int], object]

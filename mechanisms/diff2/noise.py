@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from dpaudit.arithmetic import Number, enclose, exact, log, sqrt, upper_fraction
-from dpaudit.domains import non_negative
 from dpaudit.errors import InvalidParameter
-from dpaudit.rules.convert import gaussian_mu
+from dpaudit.exact import Number, enclose, exact, log, sqrt, upper_fraction
+from dpaudit.exact.domains import non_negative
+from dpaudit.measures.convert import gaussian_mu
 from mechanisms.budgets import epsilon_delta, rational
 
 

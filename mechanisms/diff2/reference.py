@@ -11,10 +11,12 @@ import operator
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.coins import Generator, draw_batch
+from dpaudit.curator.coins import Generator, draw_batch
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Gaussian, NonPrivate, SampledWithoutReplacement
-from dpaudit.query import Array
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.opaque import NonPrivate
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.kernels.query import Array
 from mechanisms.losses import Loss
 
 NOT_PRIVATE = NonPrivate("a reference run without clipping or noise: no guarantee")

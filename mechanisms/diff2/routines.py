@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, exact
-from dpaudit.curator import Curator
-from dpaudit.domains import non_negative
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Gaussian, Node, Parallel, Repeat, SampledWithoutReplacement
-from dpaudit.query import Array, ClippedMean
+from dpaudit.exact import Number, exact
+from dpaudit.exact.domains import non_negative
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Parallel, Repeat
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.kernels.query import Array, ClippedMean
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.diff2.units import by_client, equal_size, public_batch_query, radii_moved
 from mechanisms.losses import Loss

@@ -11,12 +11,14 @@ from functools import partial
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, exact
-from dpaudit.curator import Curator
-from dpaudit.domains import positive
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Compose, CorrelatedGaussian, Node
-from dpaudit.query import Array, ClippedMean
+from dpaudit.exact import Number, exact
+from dpaudit.exact.domains import positive
+from dpaudit.families.composition import Compose
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.kernels.query import Array, ClippedMean
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, Trust, Unit
 from mechanisms.diff2.framework import Trained
 from mechanisms.losses import Loss

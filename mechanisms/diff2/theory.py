@@ -15,9 +15,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, enclose, exact
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
+from dpaudit.exact import Number, enclose, exact
+from dpaudit.kernels.query import Array
 from mechanisms.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
 from mechanisms.diff2.noise import Noise, calibration_of
 

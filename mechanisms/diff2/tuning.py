@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import NonPrivate
-from dpaudit.query import Array
+from dpaudit.families.opaque import NonPrivate
+from dpaudit.kernels.query import Array
 from mechanisms.diff2.framework import Diff2
 
 STEP_SIZES = tuple(0.5**i for i in range(10))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import FEW_KINDS, Array, ClippedMean, Records, clip_rows
+from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Records, clip_rows
 from dpaudit.scope import Adjacency, Scope, Trust, Unit
 
 

@@ -13,13 +13,16 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.arithmetic import sqrt
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.spending import Mask
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import ZCDP, Filter, Gaussian, Node, Select
-from dpaudit.query import Array, ClippedMean, Norm, Records
+from dpaudit.exact import sqrt
+from dpaudit.families.adaptive import Filter, Select
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.opaque import ZCDP
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
-from dpaudit.spending import Mask
 from mechanisms.kl.problem import KLProblem, budget, chance, moves
 from mechanisms.srgd.problem import real
 

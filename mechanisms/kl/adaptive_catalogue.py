@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from dpaudit.arithmetic import sqrt
-from dpaudit.mechanism import Metric
+from dpaudit.curator.mechanism import Metric
+from dpaudit.exact import sqrt
 from mechanisms.kl.adaptive import AdaptiveNoisyGD, GradientNormAtStart
 from mechanisms.kl.catalogue import MU
 from mechanisms.kl.entries import (

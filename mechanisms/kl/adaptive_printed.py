@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, sqrt
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.spending import Mask
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import ZCDP, Filter, Node
-from dpaudit.query import Array, ClippedMean
+from dpaudit.exact import Number, sqrt
+from dpaudit.families.adaptive import Filter
+from dpaudit.families.opaque import ZCDP
+from dpaudit.kernels.query import Array, ClippedMean
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
-from dpaudit.spending import Mask
 from mechanisms.kl.adaptive import NORM, RELEASES, AdaptiveNoisyGD
 from mechanisms.kl.problem import moves
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from dpaudit.arithmetic import Number, sqrt
-from dpaudit.claim import Claim
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import ApproxDP
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.exact import Number, sqrt
+from dpaudit.families.opaque import ApproxDP
 from dpaudit.scope import Scope
 from mechanisms.kl.adaptive_catalogue import ROUNDS, THEOREM_3
 from mechanisms.kl.adaptive_printed import PrintedAdaptiveNoisyGD

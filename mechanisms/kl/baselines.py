@@ -14,11 +14,13 @@ from typing import Literal
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, sqrt
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Compose, Gaussian, Node, Repeat
-from dpaudit.query import Array
+from dpaudit.exact import Number, sqrt
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.kl.condition import GrowthCondition, KLCondition
 from mechanisms.kl.estimator import ANCHOR, DIFFERENCE, SpiderEstimator

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from dpaudit.arithmetic import sqrt
-from dpaudit.claim import Claim
-from dpaudit.nodes import GDP, ZCDP
+from dpaudit.accountant.claim import Claim
+from dpaudit.exact import sqrt
+from dpaudit.families.opaque import GDP, ZCDP
 from mechanisms.kl.condition import KLCondition
 from mechanisms.kl.entries import (
     BETA,

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.arithmetic import Number
-from dpaudit.claim import Claim
-from dpaudit.curator import Program
-from dpaudit.mechanism import Mechanism, Metric
-from dpaudit.nodes import ZCDP
-from dpaudit.query import Array
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Program
+from dpaudit.curator.mechanism import Mechanism, Metric
+from dpaudit.exact import Number
+from dpaudit.families.opaque import ZCDP
+from dpaudit.kernels.query import Array
 from dpaudit.scope import Scope, central
 from mechanisms.kl.problem import KLProblem
 from mechanisms.losses import Logistic

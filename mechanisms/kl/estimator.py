@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpaudit.curator import Curator
-from dpaudit.query import Array
-from dpaudit.spending import Mask
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.spending import Mask
+from dpaudit.kernels.query import Array
 from mechanisms.kl.problem import KLProblem
 
 ANCHOR, DIFFERENCE = "anchor", "difference"

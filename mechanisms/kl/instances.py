@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 from mechanisms.kl.problem import chance
 from mechanisms.srgd.problem import real, whole
 

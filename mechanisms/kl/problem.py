@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from dpaudit.domains import positive
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, ClippedMean, clip_rows
+from dpaudit.exact.domains import positive
+from dpaudit.kernels.query import Array, ClippedMean, clip_rows
 from dpaudit.scope import Adjacency, Scope, Trust, Unit
 from mechanisms.budgets import rational
 from mechanisms.losses import Loss

@@ -11,11 +11,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, sqrt
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Compose, Gaussian, Node, Repeat
-from dpaudit.query import Array
+from dpaudit.exact import Number, sqrt
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.kl.problem import KLProblem, budget, moves, within
 from mechanisms.kl.proximal import LABEL, in_turn

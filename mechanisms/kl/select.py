@@ -13,11 +13,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.arithmetic import Number, sqrt
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Compose, ExponentialMechanism, Node
-from dpaudit.query import Array, Norm, Records
+from dpaudit.exact import Number, sqrt
+from dpaudit.families.composition import Compose
+from dpaudit.families.selection import ExponentialMechanism
+from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.kl.adaptive import AdaptiveNoisyGD
 from mechanisms.kl.problem import KLProblem, moves

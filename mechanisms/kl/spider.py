@@ -10,12 +10,14 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, exact, sqrt
-from dpaudit.curator import Curator
-from dpaudit.entitlement import Mask
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.entitlement import Mask
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Compose, Gaussian, Node, Repeat
-from dpaudit.query import Array
+from dpaudit.exact import Number, exact, sqrt
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.kl.estimator import ANCHOR, DIFFERENCE, SpiderEstimator
 from mechanisms.kl.problem import KLProblem, budget, moves, of_length

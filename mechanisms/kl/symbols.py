@@ -9,8 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpaudit.arithmetic import Number
-from dpaudit.nodes import Compose, Gaussian, Node, Repeat
+from dpaudit.exact import Number
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.kl.estimator import ANCHOR, DIFFERENCE
 from mechanisms.kl.problem import moves

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
+from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
-from dpaudit.query import Array
 from dpaudit.scope import Scope
 from mechanisms.losses import Loss
 from mechanisms.srgd.geometry import (

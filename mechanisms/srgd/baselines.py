@@ -9,11 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, exact
-from dpaudit.curator import Curator
-from dpaudit.domains import rate
-from dpaudit.nodes import Gaussian, Node, Parallel, PoissonSampled, Repeat
-from dpaudit.query import Array
+from dpaudit.curator.curator import Curator
+from dpaudit.exact import Number, exact
+from dpaudit.exact.domains import rate
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Parallel, Repeat
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.srgd.geometry import EtaSchedule, nesterov_step
 from mechanisms.srgd.problem import (

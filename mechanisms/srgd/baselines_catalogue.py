@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpaudit.arithmetic import Number, log, sqrt
-from dpaudit.claim import Claim
-from dpaudit.curator import Program
-from dpaudit.mechanism import Mechanism, Metric
-from dpaudit.nodes import GDP, ApproxDP
-from dpaudit.rules.convert import gaussian_mu
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Program
+from dpaudit.curator.mechanism import Mechanism, Metric
+from dpaudit.exact import Number, log, sqrt
+from dpaudit.families.opaque import GDP, ApproxDP
+from dpaudit.measures.convert import gaussian_mu
 from dpaudit.scope import Scope, central
 from mechanisms.rand_entries import holdout_losses, rand_setting, records
 from mechanisms.srgd.baselines import AcceleratedDPSGD, DPSGDOnePass, DPSGDPoisson

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 from mechanisms.srgd.geometry import EtaSchedule
 from mechanisms.srgd.problem import real, whole
 

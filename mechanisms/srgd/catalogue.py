@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpaudit.claim import Claim
-from dpaudit.nodes import GDP, ApproxDP, Status
-from dpaudit.nodes.correlated import Factorisation
-from dpaudit.rules.convert import gaussian_mu
+from dpaudit.accountant.claim import Claim
+from dpaudit.families.correlated.node import Factorisation
+from dpaudit.families.opaque import GDP, ApproxDP
+from dpaudit.measures.convert import gaussian_mu
+from dpaudit.nodes import Status
 from mechanisms.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
 from mechanisms.srgd.constants import Constants, preset_constrained, preset_unconstrained
 from mechanisms.srgd.entries import (

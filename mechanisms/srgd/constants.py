@@ -13,7 +13,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.arithmetic import (
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import (
     Number,
     canonical,
     enclose,
@@ -25,11 +26,10 @@ from dpaudit.arithmetic import (
     sympify,
     upper_fraction,
 )
-from dpaudit.domains import positive, probability
-from dpaudit.errors import InvalidParameter
-from dpaudit.nodes.correlated import SINGLE, Factorisation, Strategy
-from dpaudit.rules.convert import gaussian_mu
-from dpaudit.rules.moves import largest_move
+from dpaudit.exact.domains import positive, probability
+from dpaudit.families.correlated.moves import largest_move
+from dpaudit.families.correlated.node import SINGLE, Factorisation, Strategy
+from dpaudit.measures.convert import gaussian_mu
 from mechanisms.srgd.problem import whole
 
 

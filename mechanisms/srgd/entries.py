@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.arithmetic import sqrt
-from dpaudit.claim import Claim
-from dpaudit.curator import Program
-from dpaudit.mechanism import Mechanism, Metric, Setting
-from dpaudit.nodes import ApproxDP
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Program
+from dpaudit.curator.mechanism import Mechanism, Metric, Setting
+from dpaudit.exact import sqrt
+from dpaudit.families.opaque import ApproxDP
 from dpaudit.scope import central
 from mechanisms.rand_entries import holdout_losses, rand_setting, records
 from mechanisms.srgd.accelerated import DPSRGD, AcceleratedDPSRGD

@@ -11,7 +11,7 @@ from enum import StrEnum
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 
 
 class EtaSchedule(StrEnum):

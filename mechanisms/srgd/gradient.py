@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.arithmetic import Number, exact, sqrt
-from dpaudit.curator import Curator
-from dpaudit.domains import positive
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import CorrelatedGaussian, Gaussian, Node
-from dpaudit.nodes.correlated import Factorisation, Strategy
-from dpaudit.query import Array, Query
+from dpaudit.exact import Number, exact, sqrt
+from dpaudit.exact.domains import positive
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.correlated.node import Factorisation, Strategy
+from dpaudit.kernels.query import Array, Query
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope, choose
 from mechanisms.losses import Loss
 from mechanisms.srgd.constants import Constants, as_float

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from dpaudit.arithmetic import Number, enclose, exact
-from dpaudit.curator import Curator
-from dpaudit.domains import rate
-from dpaudit.nodes import Gaussian, Node, Parallel, PoissonSampled, Repeat
-from dpaudit.query import Array, ClippedMean
+from dpaudit.curator.curator import Curator
+from dpaudit.exact import Number, enclose, exact
+from dpaudit.exact.domains import rate
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Parallel, Repeat
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.query import Array, ClippedMean
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.srgd.geometry import EtaSchedule, nesterov_step
 from mechanisms.srgd.phases import halves, non_negative

@@ -10,11 +10,12 @@ from functools import partial
 
 import numpy as np
 
-from dpaudit.arithmetic import Number
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import CorrelatedGaussian, Node
-from dpaudit.query import Array, ClippedMean
+from dpaudit.exact import Number
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.kernels.query import Array, ClippedMean
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.srgd.problem import (
     Problem,

@@ -12,11 +12,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.arithmetic import Number, enclose
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Assuming, Node
-from dpaudit.query import Array, Norm, Records
+from dpaudit.exact import Number, enclose
+from dpaudit.families.composition import Assuming
+from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.srgd.phases import convex, fresh_phases, halves, non_negative, phase_moves
 from mechanisms.srgd.problem import Problem, Solution, Work, moves, multiplier, real

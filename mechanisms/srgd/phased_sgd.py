@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.arithmetic import Number
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Assuming, Node
-from dpaudit.query import Array, Norm, Records
+from dpaudit.exact import Number
+from dpaudit.families.composition import Assuming
+from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.srgd.phases import convex, fresh_phases, halves, non_negative, phase_moves
 from mechanisms.srgd.problem import Problem, Solution, Work, moves, multiplier, real
@@ -59,7 +60,7 @@ class OnePassAverage:
 def clipped(rows: Array, radius: float) -> Array:
     """Rows (trials, d) at most ``radius`` long; zero where the squared length overflows.
 
-    As :func:`dpaudit.query.clip_rows`, but a third of its cost, which a pass pays a record.
+    As :func:`dpaudit.kernels.query.clip_rows`, but a third of its cost, which a pass pays a record.
     """
     squares = np.einsum("td,td->t", rows, rows)
     usable = np.isfinite(squares)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 
-from dpaudit.arithmetic import Number, exact, log, sqrt
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Assumption, Gaussian, Node, Parallel, Status
+from dpaudit.exact import Number, exact, log, sqrt
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Parallel
+from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.scope import Adjacency
 from mechanisms.srgd.problem import Problem, real, whole
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.arithmetic import (
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import (
     decimal_upper,
     enclose,
     exact,
@@ -25,11 +26,10 @@ from dpaudit.arithmetic import (
     upper_fraction,
     working_precision,
 )
-from dpaudit.domains import positive, probability
-from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes.correlated import SINGLE, Factorisation, Strategy
-from dpaudit.noise.strategies import prefix_squares
-from dpaudit.rules.moves import largest_move
+from dpaudit.exact.domains import positive, probability
+from dpaudit.families.correlated.moves import largest_move
+from dpaudit.families.correlated.node import SINGLE, Factorisation, Strategy
+from dpaudit.families.correlated.strategies import prefix_squares
 from dpaudit.scope import choose
 from mechanisms.srgd.problem import whole
 

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.arithmetic import decimal_upper
-from dpaudit.claim import Claim
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import GDP, Status
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.exact import decimal_upper
+from dpaudit.families.opaque import GDP
+from dpaudit.nodes import Status
 from mechanisms.srgd.accelerated import AcceleratedDPSRGD
 from mechanisms.srgd.constants import (
     Constants,

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpaudit.arithmetic import Number, exact
-from dpaudit.domains import positive
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, ClippedMean
+from dpaudit.exact import Number, exact
+from dpaudit.exact.domains import positive
+from dpaudit.kernels.query import Array, ClippedMean
 from dpaudit.scope import Adjacency, Scope, Trust, Unit
 from mechanisms.losses import Logistic, Loss
 from mechanisms.srgd.geometry import ball, project_l2_ball

@@ -13,12 +13,13 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.arithmetic import Number, enclose, exact
-from dpaudit.domains import positive
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Assuming, Assumption, Node, Status
-from dpaudit.nodes.correlated import Strategy
-from dpaudit.query import Array, ClippedMean, Norm, Query, Records
+from dpaudit.exact import Number, enclose, exact
+from dpaudit.exact.domains import positive
+from dpaudit.families.composition import Assuming
+from dpaudit.families.correlated.node import Strategy
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Query, Records
+from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.scope import Adjacency
 from mechanisms.srgd.constants import as_float
 from mechanisms.srgd.geometry import EtaSchedule

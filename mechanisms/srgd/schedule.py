@@ -6,12 +6,17 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpaudit.arithmetic import Number, decimal_lower, exact, is_symbolic, sqrt
-from dpaudit.domains import positive
 from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import Number, decimal_lower, exact, is_symbolic, sqrt
+from dpaudit.exact.domains import positive
+from dpaudit.families.correlated.node import (
+    LARGEST_MATRIX,
+    Factorisation,
+    LowerTriangular,
+    Strategy,
+)
+from dpaudit.kernels.query import ClippedMean, Query
 from dpaudit.nodes import Node
-from dpaudit.nodes.correlated import LARGEST_MATRIX, Factorisation, LowerTriangular, Strategy
-from dpaudit.query import ClippedMean, Query
 from mechanisms.srgd.rows import Rows, Run
 
 

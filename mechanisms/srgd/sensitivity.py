@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpaudit.arithmetic import (
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import (
     Number,
     canonical,
     decimal_upper,
@@ -21,11 +22,11 @@ from dpaudit.arithmetic import (
     sqrt,
     upper_fraction,
 )
-from dpaudit.domains import non_negative, positive, probability
-from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import EventSlack, Node
-from dpaudit.nodes.correlated import SINGLE, Factorisation, Strategy
-from dpaudit.rules.moves import largest_move
+from dpaudit.exact.domains import non_negative, positive, probability
+from dpaudit.families.correlated.moves import largest_move
+from dpaudit.families.correlated.node import SINGLE, Factorisation, Strategy
+from dpaudit.families.events import EventSlack
+from dpaudit.nodes import Node
 from dpaudit.scope import choose
 from mechanisms.srgd.constants import privacy_constant
 from mechanisms.srgd.geometry import EtaSchedule

@@ -13,10 +13,10 @@ from functools import lru_cache
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes.correlated import SINGLE, LowerTriangular, Strategy
-from dpaudit.noise.strategies import prefix_matrix, prefix_squares
-from dpaudit.query import Array
-from dpaudit.rules.moves import largest_move
+from dpaudit.families.correlated.moves import largest_move
+from dpaudit.families.correlated.node import SINGLE, LowerTriangular, Strategy
+from dpaudit.families.correlated.strategies import prefix_matrix, prefix_squares
+from dpaudit.kernels.query import Array
 from mechanisms.srgd.accelerated import output_weights
 from mechanisms.srgd.constants import as_float
 from mechanisms.srgd.geometry import EtaSchedule

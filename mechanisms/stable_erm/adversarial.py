@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Assumption, Distance
-from dpaudit.query import Array, Records
+from dpaudit.families.stability import Distance
+from dpaudit.kernels.query import Array, Records
+from dpaudit.nodes import Assumption
 from dpaudit.scope import choose
 from mechanisms.stable_erm.stable import Flags, Found, Statistic
 

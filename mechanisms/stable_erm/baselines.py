@@ -13,12 +13,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.arithmetic import Number, exact
-from dpaudit.curator import Curator
-from dpaudit.domains import positive
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Gaussian, Node, Parallel, Repeat
-from dpaudit.query import Array, ClippedMean, Norm, Records
+from dpaudit.exact import Number, exact
+from dpaudit.exact.domains import positive
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Parallel, Repeat
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, Trust
 from mechanisms.stable_erm.domains import Domain
 from mechanisms.stable_erm.phased import batch_sizes

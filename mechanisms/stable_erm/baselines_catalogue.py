@@ -11,13 +11,13 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
-from dpaudit.arithmetic import sqrt
-from dpaudit.claim import Claim
-from dpaudit.curator import Program
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import GDP, ApproxDP
-from dpaudit.query import Records
-from dpaudit.rules.convert import gaussian_mu
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Program
+from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.exact import sqrt
+from dpaudit.families.opaque import GDP, ApproxDP
+from dpaudit.kernels.query import Records
+from dpaudit.measures.convert import gaussian_mu
 from dpaudit.scope import Scope, central
 from mechanisms import randhie
 from mechanisms.stable_erm.baselines import (

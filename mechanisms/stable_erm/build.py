@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Distance
+from dpaudit.families.stability import Distance
 from mechanisms.budgets import rational
 from mechanisms.stable_erm.calibration import (
     Constants,

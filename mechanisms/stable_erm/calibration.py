@@ -12,20 +12,17 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from dpaudit.arithmetic import Number, decimal_upper, exact
-from dpaudit.domains import positive
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    Distance,
-    Laplace,
-    Node,
-    ProposeTestRelease,
-    StableRelease,
-    TruncatedDiscreteLaplace,
-)
-from dpaudit.noise import TruncatedDiscreteLaplaceLaw
-from dpaudit.query import Array
-from dpaudit.rules.stability import lowest
+from dpaudit.exact import Number, decimal_upper, exact
+from dpaudit.exact.domains import positive
+from dpaudit.families.additive import Laplace
+from dpaudit.families.discrete import TruncatedDiscreteLaplace
+from dpaudit.families.events import ProposeTestRelease
+from dpaudit.families.stability import Distance, StableRelease
+from dpaudit.families.stability.kernel import TruncatedDiscreteLaplaceLaw
+from dpaudit.families.stability.rules import lowest
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
 from mechanisms.budgets import epsilon_delta, rational
 
@@ -254,7 +251,7 @@ def _least(
 def _confirmed(
     budget: tuple[Fraction, Fraction], bar: Fraction, kappa: int, noise: float, distance: Distance
 ) -> Constants:
-    from dpaudit.accounting import Account
+    from dpaudit.accountant.account import Account
 
     for more in (1e-7, 1e-6, 1e-5, 1e-4):
         constants = Constants(bar, kappa, _up(noise * (1 + more)), distance)

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.claim import Claim
-from dpaudit.curator import Program
-from dpaudit.mechanism import Mechanism, Metric, Setting
-from dpaudit.nodes import ApproxDP
-from dpaudit.query import Array, Records
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Program
+from dpaudit.curator.mechanism import Mechanism, Metric, Setting
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.kernels.query import Array, Records
 from mechanisms.stable_erm import build
 from mechanisms.stable_erm.bounds import Size, gradient_radius
 from mechanisms.stable_erm.calibration import (

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Assumption, Distance, Status
-from dpaudit.query import Array
+from dpaudit.families.stability import Distance
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Assumption, Status
 from mechanisms.stable_erm.solver import Absolute, Minimiser, Quadratic, RidgeLogistic
 from mechanisms.stable_erm.stable import Enumeration, Flags, Found, Search, Statistic
 

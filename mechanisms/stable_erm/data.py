@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, Records
+from dpaudit.kernels.query import Array, Records
 from mechanisms import randhie
 from mechanisms.stable_erm.release import EQUAL_ITEMS
 

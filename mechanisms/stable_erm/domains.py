@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 
 Flags = NDArray[np.bool_]
 EDGE = 1e-12  # relative: how far from a boundary rounding may leave a projection

@@ -10,9 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Compose, Node
+from dpaudit.families.composition import Compose
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.stable_erm.bounds import gaussian_norm_bound
 from mechanisms.stable_erm.domains import Ball, Lens

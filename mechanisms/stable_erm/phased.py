@@ -17,10 +17,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Curator, Part
+from dpaudit.curator.curator import Curator, Part
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Node, Parallel, Repeat
-from dpaudit.query import Array
+from dpaudit.families.composition import Parallel, Repeat
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.stable_erm.calibration import Constants
 from mechanisms.stable_erm.domains import Domain

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Assumption, Distance
-from dpaudit.query import Array
+from dpaudit.families.stability import Distance
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Assumption
 from mechanisms.stable_erm.certificate import CONVEX, ROUNDING, measured
 from mechanisms.stable_erm.solver import Minimiser, RidgeLogistic
 from mechanisms.stable_erm.stable import Flags, Found, Statistic, kept_means

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 from mechanisms.stable_erm.bounds import (
     DELTA_RULES,
     Size,

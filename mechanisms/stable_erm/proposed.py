@@ -14,12 +14,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.arithmetic import Number, exact
-from dpaudit.curator import Curator
-from dpaudit.domains import positive
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Laplace, Node, ProposeTestRelease
-from dpaudit.query import Array, Norm, Records
+from dpaudit.exact import Number, exact
+from dpaudit.exact.domains import positive
+from dpaudit.families.additive import Laplace
+from dpaudit.families.events import ProposeTestRelease
+from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.stable_erm.release import check_scope, user_array
 from mechanisms.stable_erm.stable import user_means

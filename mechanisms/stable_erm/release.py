@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Curator, Part
+from dpaudit.curator.curator import Curator, Part
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Assuming, Compose, Node, NonPrivate
-from dpaudit.query import Array, Norm, Records
+from dpaudit.families.composition import Assuming, Compose
+from dpaudit.families.opaque import NonPrivate
+from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, Trust, Unit
 from mechanisms.stable_erm.calibration import Constants, Noise
 from mechanisms.stable_erm.problem import DeltaRule, Problem

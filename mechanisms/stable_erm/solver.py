@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import expit
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 from mechanisms.stable_erm.domains import Box, Domain, Everywhere
 from mechanisms.stable_erm.stable import Flags, kept_means, user_means
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Distance
-from dpaudit.query import Array
+from dpaudit.families.stability import Distance
+from dpaudit.kernels.query import Array
 from dpaudit.scope import choose
 
 Subsets = NDArray[np.int64]

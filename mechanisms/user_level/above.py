@@ -14,10 +14,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import AboveThreshold, Node
-from dpaudit.query import Array, Norm, Records
+from dpaudit.families.selection import AboveThreshold
+from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, choose
 from mechanisms.user_level.problem import check_scope, positive, users_of, whole
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Curator, Part
+from dpaudit.curator.curator import Curator, Part
 from dpaudit.errors import InvalidParameter
+from dpaudit.families.stability.coupled_kernel import packed
+from dpaudit.kernels.query import Array, Norm, Records
 from dpaudit.nodes import Node
-from dpaudit.noise.coupled import packed
-from dpaudit.query import Array, Norm, Records
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.user_level.acsa import Stage, State, ac_sa_step, middle
 from mechanisms.user_level.batches import SHARE, BatchConstants, Radii

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 from mechanisms.user_level.problem import positive, whole
 
 Project = Callable[[Array], Array]

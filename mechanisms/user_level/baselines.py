@@ -12,18 +12,13 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import (
-    Assuming,
-    Assumption,
-    Gaussian,
-    Group,
-    Node,
-    Parallel,
-    Status,
-)
-from dpaudit.query import Array, Norm, Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Assuming, Parallel
+from dpaudit.families.events import Group
+from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.srgd.problem import BoundedLogistic
 from mechanisms.user_level.accelerated import BatchSolver, check_batch

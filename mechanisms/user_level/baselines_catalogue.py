@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpaudit.claim import Claim
-from dpaudit.nodes import PureDP
+from dpaudit.accountant.claim import Claim
+from dpaudit.families.opaque import PureDP
 from mechanisms.user_level.baselines import (
     FullBatchOutlierRemovedDPSGD,
     GroupPrivatePhasedSGD,

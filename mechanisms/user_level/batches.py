@@ -13,16 +13,12 @@ from enum import StrEnum
 from fractions import Fraction
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    AboveThreshold,
-    Compose,
-    CoupledGaussian,
-    EventSlack,
-    Gaussian,
-    Leaf,
-    Node,
-    Repeat,
-)
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.events import EventSlack
+from dpaudit.families.selection import AboveThreshold
+from dpaudit.families.stability import CoupledGaussian
+from dpaudit.nodes import Leaf, Node
 from dpaudit.scope import choose
 from mechanisms.user_level.constants import ROOM, Inliers, budget, kappa, rounded_up
 from mechanisms.user_level.problem import whole

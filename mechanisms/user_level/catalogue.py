@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpaudit.claim import Claim
-from dpaudit.nodes import PureDP
+from dpaudit.accountant.claim import Claim
+from dpaudit.families.opaque import PureDP
 from mechanisms.user_level.accelerated import UserLevelAcceleratedSGD
 from mechanisms.user_level.acsa import one_stage
 from mechanisms.user_level.batches import BatchConstants, Radii, calibrate_batches, printed_batches

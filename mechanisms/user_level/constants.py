@@ -17,10 +17,13 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import log_ndtr
 
-from dpaudit.arithmetic import Number
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import CoupledGaussian, Gaussian, Laplace, Leaf, ProposeTestRelease
-from dpaudit.query import Array
+from dpaudit.exact import Number
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.events import ProposeTestRelease
+from dpaudit.families.stability import CoupledGaussian
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Leaf
 from dpaudit.scope import choose
 from mechanisms.budgets import rational
 from mechanisms.user_level.points import even
@@ -138,7 +141,7 @@ def kappa(epsilon: Fraction, delta: Fraction) -> Fraction:
 
     Source: Balle and Wang 2018, Theorem 8.
     """
-    from dpaudit.rules.convert import gaussian_mu
+    from dpaudit.measures.convert import gaussian_mu
 
     return rounded_up(1 / gaussian_mu(epsilon, delta)) + Fraction(DIGITS)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.claim import Claim
-from dpaudit.curator import Program
-from dpaudit.mechanism import Mechanism, Metric, Setting
-from dpaudit.nodes import ApproxDP
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Program
+from dpaudit.curator.mechanism import Mechanism, Metric, Setting
+from dpaudit.families.opaque import ApproxDP
 from mechanisms.srgd.problem import BoundedLogistic
 from mechanisms.stable_erm.data import SIMULATED, records_of
 from mechanisms.user_level.phased_sgd import Solution

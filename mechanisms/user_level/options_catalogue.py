@@ -8,9 +8,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.claim import Claim
-from dpaudit.mechanism import Metric
-from dpaudit.nodes import PureDP
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.mechanism import Metric
+from dpaudit.families.opaque import PureDP
 from mechanisms.user_level.above import AboveThresholdCounts
 from mechanisms.user_level.acsa import one_stage
 from mechanisms.user_level.baselines import UserLevelPhasedSGDBaseline

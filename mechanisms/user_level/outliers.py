@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
+from dpaudit.families.stability.coupled_kernel import packed
+from dpaudit.kernels.query import Array, Norm, Records, clip_rows
 from dpaudit.nodes import Node
-from dpaudit.noise.coupled import packed
-from dpaudit.query import Array, Norm, Records, clip_rows
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.user_level.constants import Inliers, ReleaseConstants
 from mechanisms.user_level.points import (

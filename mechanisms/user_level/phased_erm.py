@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Curator, Part
+from dpaudit.curator.curator import Curator, Part
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Node, Parallel
-from dpaudit.query import Array
+from dpaudit.families.composition import Parallel
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.user_level.accelerated import BatchSolver, check_batch
 from mechanisms.user_level.acsa import Stage, restarts
@@ -295,7 +296,8 @@ class StronglyConvexReduction:
 
 def nothing() -> Node:
     """The declaration of a part that is never read."""
-    from dpaudit.nodes import Gaussian, Repeat
+    from dpaudit.families.additive import Gaussian
+    from dpaudit.families.composition import Repeat
 
     return Repeat(Gaussian("unread", 1), 0)
 

@@ -16,10 +16,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Node, Parallel
-from dpaudit.query import Array
+from dpaudit.families.composition import Parallel
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.user_level.constants import (
     DEFAULT_CORE,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, Records
+from dpaudit.kernels.query import Array, Records
 
 BLOCK = 2_000_000
 WITHIN = 1 - 1e-9

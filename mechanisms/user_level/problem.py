@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, Records, clip_rows
+from dpaudit.kernels.query import Array, Records, clip_rows
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit
 from mechanisms.losses import Loss
 from mechanisms.srgd.geometry import project_l2_ball

@@ -16,20 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import (
-    AboveThreshold,
-    Compose,
-    EventSlack,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
-    Repeat,
-)
-from dpaudit.noise.random_queries import query_law
-from dpaudit.query import Array, Norm, Records
+from dpaudit.families.additive import Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.events import EventSlack
+from dpaudit.families.opaque import NonPrivate
+from dpaudit.families.selection import AboveThreshold
+from dpaudit.families.selection.random_query_kernel import query_law
+from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.user_level.accelerated import GRADIENT, SCORE, BatchScoreQuery
 from mechanisms.user_level.batches import (

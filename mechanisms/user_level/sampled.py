@@ -14,10 +14,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Curator, Part
+from dpaudit.curator.curator import Curator, Part
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Node, Repeat, SampledWithoutReplacement
-from dpaudit.query import Array, Records
+from dpaudit.families.composition import Repeat
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.kernels.query import Array, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.user_level.accelerated import GRADIENT, TestedSolver
 from mechanisms.user_level.acsa import Stage

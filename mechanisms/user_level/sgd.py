@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, Records
+from dpaudit.kernels.query import Array, Records
 from mechanisms.losses import LeastSquares, Logistic, Loss
 from mechanisms.user_level.problem import Problem
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 from mechanisms.losses import Loss
 from mechanisms.user_level.problem import positive
 

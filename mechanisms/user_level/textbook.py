@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Gaussian, Laplace
+from dpaudit.families.additive import Gaussian, Laplace
 from mechanisms.user_level.constants import budget, gaussian_delta, rounded_up
 
 

@@ -15,18 +15,14 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator import Batch, Curator
+from dpaudit.curator.curator import Batch, Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    Compose,
-    ExponentialMechanism,
-    Laplace,
-    Node,
-    Parallel,
-    Repeat,
-    SampledWithoutReplacement,
-)
-from dpaudit.query import FEW_KINDS, Array, ClippedMean, Norm, Records
+from dpaudit.families.additive import Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.families.selection import ExponentialMechanism
+from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Norm, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.user_level.accelerated import check_batch
 from mechanisms.user_level.phased_sgd import Solution

@@ -12,32 +12,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.certificate import validate
-from dpaudit.certify import Certified, Options, Order, certify
+from dpaudit.certificate.certificate import validate
+from dpaudit.certificate.certify import Certified, Options, Order, certify
 from dpaudit.check import Confirmed, check
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.errors import CertificateRejected
-from dpaudit.kernels import GaussianKernel
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Assuming,
-    Assumption,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    PureDP,
-    Repeat,
-)
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.exact.wire import digest
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.families.composition import Assuming, Compose, Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Assumption, Node
 from dpaudit.scope import Scope
-from dpaudit.wire import digest
 
 SETTING = Setting("a test", "row", "one row", ("the releases",))
 DIGESTS = {"mechanisms/case.py": "0" * 64}

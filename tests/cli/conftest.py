@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from dpaudit.cli import main
+from dpaudit.cli.main import main
 
 EPOCH = "1700000000"
 Invoke = Callable[..., Result]

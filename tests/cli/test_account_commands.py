@@ -10,11 +10,12 @@ import pytest
 import sympy
 from click.testing import Result
 
-import dpaudit.corpus.declarations
-from dpaudit.corpus.declarations import Question
-from dpaudit.corpus.score import ACCOUNTANTS
-from dpaudit.interchange.files import save_declaration
-from dpaudit.nodes import Gaussian, Laplace, Repeat
+import dpaudit.crosscheck.corpus.declarations
+from dpaudit.crosscheck.corpus.declarations import Question
+from dpaudit.crosscheck.corpus.score import ACCOUNTANTS
+from dpaudit.crosscheck.interchange.files import save_declaration
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Repeat
 from tests.cli.conftest import Invoke
 
 z = sympy.Symbol("z", positive=True)
@@ -74,9 +75,11 @@ def test_the_corpus_is_written_and_scored(
     dpaudit: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dpaudit_declarations, "questions", lambda: iter(QUESTIONS))
-    monkeypatch.setattr("dpaudit.corpus.questions", lambda: iter(QUESTIONS))
+    monkeypatch.setattr("dpaudit.crosscheck.corpus.questions", lambda: iter(QUESTIONS))
     two = {name: ACCOUNTANTS[name] for name in ("dpaudit", "dp-accounting rdp, as it is")}
-    monkeypatch.setattr("dpaudit.corpus.score.ACCOUNTANTS", two)  # each gets a process of its own
+    monkeypatch.setattr(
+        "dpaudit.crosscheck.corpus.score.ACCOUNTANTS", two
+    )  # each gets a process of its own
     path = tmp_path / "corpus.jsonl"
     result = dpaudit("corpus", "--out", path, "--json")
     assert document(result)["rows"] == len(QUESTIONS)
@@ -92,4 +95,4 @@ def test_a_corpus_that_is_none_is_refused(dpaudit: Invoke, tmp_path: Path) -> No
     assert "give a corpus file" in dpaudit("score", tmp_path / "none.jsonl", code=2).stderr
 
 
-dpaudit_declarations = dpaudit.corpus.declarations
+dpaudit_declarations = dpaudit.crosscheck.corpus.declarations

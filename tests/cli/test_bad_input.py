@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from dpaudit.certificate import save
+from dpaudit.certificate.certificate import save
 from tests.cli.bench import held
 from tests.cli.conftest import Invoke
 
@@ -89,7 +89,7 @@ def test_a_parameter_outside_its_domain_is_named(
     value: str, dpaudit: Invoke, project: Path
 ) -> None:
     path = project / "mechanisms" / "wrong.py"
-    path.write_text(f"from dpaudit.nodes import Gaussian\nGaussian('mean', {value})\n")
+    path.write_text(f"from dpaudit import Gaussian\nGaussian('mean', {value})\n")
     error = one_line(dpaudit("show", "held", code=USAGE))
     assert "noise_multiplier" in error
     assert "wrong.py:2" in error
@@ -100,7 +100,7 @@ def test_a_claim_outside_its_domain_is_named(value: str, dpaudit: Invoke, projec
     if value == "0":
         value = "-0.5"  # a claim of epsilon = 0 is one
     path = project / "mechanisms" / "wrong.py"
-    path.write_text(f"from dpaudit.nodes import ApproxDP\nApproxDP({value}, 1e-5)\n")
+    path.write_text(f"from dpaudit import ApproxDP\nApproxDP({value}, 1e-5)\n")
     assert "epsilon" in one_line(dpaudit("show", "held", code=USAGE))
 
 
@@ -312,6 +312,6 @@ def test_an_interruption_says_how_to_go_on(
     def interrupted(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpaudit.certify.certify", interrupted)
+    monkeypatch.setattr("dpaudit.certificate.certify.certify", interrupted)
     error = one_line(dpaudit("certify", "held", "--seed", "1", code=130))
     assert "--seed resumes" in error

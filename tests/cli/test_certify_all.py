@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from dpaudit.certificate import load
+from dpaudit.certificate.certificate import load
 from tests.cli.conftest import Invoke, call, spawn
 
 ALL = ("certify", "--all", "--seed", "1", "--trials", "400")
@@ -178,7 +178,7 @@ def test_another_dpaudit_is_another_run(
     dpaudit: Invoke, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dpaudit(*ALL)
-    monkeypatch.setattr("dpaudit.kept.code_digest", lambda: "another")
+    monkeypatch.setattr("dpaudit.certificate.cache.code_digest", lambda: "another")
     assert kept(dpaudit(*ALL, "--json")) == []
 
 
@@ -208,7 +208,7 @@ def test_a_forged_certificate_with_a_forged_record_does_not_verify(
     dpaudit: Invoke, small: Path
 ) -> None:
     """The record alone is not trusted: a certificate that is kept is verified."""
-    from dpaudit.kept import files_of, remember
+    from dpaudit.certificate.cache import files_of, remember
 
     dpaudit(*ALL)
     out = small / "reports"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from dpaudit.certificate import load
+from dpaudit.certificate.certificate import load
 from tests.cli.conftest import Invoke
 
 EXITS = {"held": 0, "refuted": 1, "inconclusive": 3, "unsupported": 4, "slack": 5}

@@ -1,4 +1,4 @@
-"""`dpaudit experiment`: listing, exit codes, files, resuming after a kill, several processes."""
+"""`python -m lab run`: listing, exit codes, files, resuming after a kill, several processes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit.experiment import running
+from lab import running
 from tests.cli.conftest import Invoke, call, spawn
 
 MODULE = """
 import time
-from dpaudit.experiment.model import *
+from lab.model import *
 
 def cells(size):
     return [Cell.of(n=n, v=VALUE) for n in range(2 if size is Size.QUICK else 4)]
@@ -51,25 +51,23 @@ def experiments(project: Path) -> Path:
     return project
 
 
-def test_without_a_name_they_are_listed(dpaudit: Invoke, experiments: Path) -> None:
-    rows = json.loads(dpaudit("experiment", "--json").stdout)
+def test_without_a_name_they_are_listed(lab: Invoke, experiments: Path) -> None:
+    rows = json.loads(lab("run", "--json").stdout)
     assert [row["name"] for row in rows] == ["held", "missed", "slow", "unclear"]
     assert rows[0] == {"name": "held", "title": "Title of held", "source": "nobody"}
-    assert "held     Title of held (nobody)" in dpaudit("experiment").stdout
+    assert "held     Title of held (nobody)" in lab("run").stdout
 
 
-def test_a_project_without_experiments(dpaudit: Invoke, project: Path) -> None:
-    result = dpaudit("experiment")
+def test_a_project_without_experiments(lab: Invoke, project: Path) -> None:
+    result = lab("run")
     assert result.stdout == ""
     assert "no experiments" in result.stderr
-    assert "no experiment 'held'" in dpaudit("experiment", "held", code=2).stderr
+    assert "no experiment 'held'" in lab("run", "held", code=2).stderr
 
 
 @pytest.mark.parametrize(("name", "code"), [("held", 0), ("missed", 1), ("unclear", 3)])
-def test_the_exit_code_is_the_verdict(
-    name: str, code: int, dpaudit: Invoke, experiments: Path
-) -> None:
-    result = dpaudit("experiment", name, "--quick", "--out", "out", "--json", code=code)
+def test_the_exit_code_is_the_verdict(name: str, code: int, lab: Invoke, experiments: Path) -> None:
+    result = lab("run", name, "--quick", "--out", "out", "--json", code=code)
     (made,) = json.loads(result.stdout)
     assert made["verdict"] == {0: "held", 1: "missed", 3: "inconclusive"}[code]
     assert made["size"] == "quick"
@@ -81,25 +79,25 @@ def test_the_exit_code_is_the_verdict(
     )
 
 
-def test_several_names_give_the_worst_verdict(dpaudit: Invoke, experiments: Path) -> None:
-    result = dpaudit("experiment", "unclear", "missed", "held", "--quick", code=1)
+def test_several_names_give_the_worst_verdict(lab: Invoke, experiments: Path) -> None:
+    result = lab("run", "unclear", "missed", "held", "--quick", code=1)
     assert "value" in result.stdout
     assert result.stdout.count("Checks") == 3
     assert Path("reports/experiments/held.md").exists()
 
 
-def test_all_of_them_and_names_do_not_go_together(dpaudit: Invoke, experiments: Path) -> None:
-    assert "leave out the names" in dpaudit("experiment", "held", "--all", code=2).stderr
+def test_all_of_them_and_names_do_not_go_together(lab: Invoke, experiments: Path) -> None:
+    assert "leave out the names" in lab("run", "held", "--all", code=2).stderr
     assert not Path("ran.txt").exists()
 
 
-def test_one_that_cannot_run_leaves_the_others(dpaudit: Invoke, experiments: Path) -> None:
+def test_one_that_cannot_run_leaves_the_others(lab: Invoke, experiments: Path) -> None:
     for name in ("missed", "slow", "unclear"):
         (experiments / "experiments" / f"{name}.py").unlink()
     text = (experiments / "experiments" / "held.py").read_text()
     text = text.replace("rng.random()}", '"no number"}').replace("held", "broken")
     (experiments / "experiments" / "broken.py").write_text(text)
-    result = dpaudit("experiment", "--all", "--quick", "--json", code=2)
+    result = lab("run", "--all", "--quick", "--json", code=2)
     assert [made["experiment"] for made in json.loads(result.stdout)] == ["held"]
     page = Path("reports/experiments/README.md").read_text()
     assert "| [held](held.md) | Title of held | 1 of 1 | held |" in page
@@ -107,10 +105,10 @@ def test_one_that_cannot_run_leaves_the_others(dpaudit: Invoke, experiments: Pat
     assert "dpaudit: broken: broken: n=0 v=0.5: drawn: expected a number" in result.stderr
 
 
-def test_equal_orders_give_equal_files(dpaudit: Invoke, experiments: Path) -> None:
+def test_equal_orders_give_equal_files(lab: Invoke, experiments: Path) -> None:
     for folder in ("a", "b"):
-        dpaudit("experiment", "held", "--quick", "--out", folder)
-    dpaudit("experiment", "held", "--quick", "--out", "c", "--seed", 2)
+        lab("run", "held", "--quick", "--out", folder)
+    lab("run", "held", "--quick", "--out", "c", "--seed", 2)
     first, again, other = ((Path(f) / "held.json").read_bytes() for f in "abc")
     assert first == again != other
 
@@ -119,28 +117,26 @@ def test_equal_orders_give_equal_files(dpaudit: Invoke, experiments: Path) -> No
     "arguments", [("--seed", "-1"), ("--seed", 2**128), ("--jobs", 0), ("--size", "huge")]
 )
 def test_bad_options_are_refused(
-    arguments: tuple[object, ...], dpaudit: Invoke, experiments: Path
+    arguments: tuple[object, ...], lab: Invoke, experiments: Path
 ) -> None:
-    dpaudit("experiment", "held", *arguments, code=2)
+    lab("run", "held", *arguments, code=2)
     assert not Path("ran.txt").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_refused_first(
-    dpaudit: Invoke, experiments: Path
-) -> None:
+def test_a_folder_that_cannot_be_written_is_refused_first(lab: Invoke, experiments: Path) -> None:
     Path("taken").write_text("")
-    result = dpaudit("experiment", "held", "--out", "taken/in", code=2)
+    result = lab("run", "held", "--out", "taken/in", code=2)
     assert "taken" in result.stderr
     assert not Path("ran.txt").exists()
 
 
-def test_an_unknown_name_is_refused_before_any_runs(dpaudit: Invoke, experiments: Path) -> None:
-    assert "did you mean held" in dpaudit("experiment", "held", "helt", code=2).stderr
+def test_an_unknown_name_is_refused_before_any_runs(lab: Invoke, experiments: Path) -> None:
+    assert "did you mean held" in lab("run", "held", "helt", code=2).stderr
     assert not Path("ran.txt").exists()
 
 
 def test_a_killed_run_resumes(experiments: Path) -> None:
-    child = spawn("experiment", "slow", "--out", "out", cwd=experiments)
+    child = spawn("run", "slow", "--out", "out", cwd=experiments)
     ran = experiments / "ran.txt"
     for _ in range(300):
         if list((experiments / "out" / ".experiments").glob("*/*.json")):
@@ -151,7 +147,7 @@ def test_a_killed_run_resumes(experiments: Path) -> None:
     before = len(ran.read_text().split())
     kept = len(list((experiments / "out" / ".experiments").glob("*/*.json")))
     assert 1 <= kept < 4
-    resumed = call("experiment", "slow", "--out", "out", cwd=experiments)
+    resumed = call("run", "slow", "--out", "out", cwd=experiments)
     assert f"slow: {kept} of 4 cells" in resumed.stderr
     assert len(ran.read_text().split()) == before + 4 - kept
     assert not (experiments / "out" / ".experiments").exists()
@@ -160,6 +156,6 @@ def test_a_killed_run_resumes(experiments: Path) -> None:
 @pytest.mark.quality
 def test_processes_change_nothing_but_the_time(experiments: Path) -> None:
     for jobs, folder in ((1, "one"), (2, "two")):
-        call("experiment", "held", "--jobs", jobs, "--out", folder, cwd=experiments)
+        call("run", "held", "--jobs", jobs, "--out", folder, cwd=experiments)
     one, two = ((experiments / f / "held.json").read_bytes() for f in ("one", "two"))
     assert one == two

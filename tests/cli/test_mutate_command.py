@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from dpaudit.cli import main
+from dpaudit.cli.main import main
+from dpaudit.cli.mutate import mutate_command
 from dpaudit.mutate import run as running
-from dpaudit.mutate.command import mutate_command
 from tests.cli.conftest import Invoke
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit.certificate import load
+from dpaudit.certificate.certificate import load
 from tests.cli.conftest import call, spawn
 
 HEAVY = (
@@ -40,7 +40,7 @@ def test_help_imports_nothing_heavy() -> None:
     program = (
         "import sys\n"
         "from click.testing import CliRunner\n"
-        "from dpaudit.cli import main\n"
+        "from dpaudit.cli.main import main\n"
         "for arguments in (['--help'], ['certify', '--help'], ['--version']):\n"
         "    assert CliRunner().invoke(main, arguments).exit_code == 0\n"
         "print(*{name.partition('.')[0] for name in sys.modules})"

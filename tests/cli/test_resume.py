@@ -22,7 +22,7 @@ PATIENCE = 90.0
 SCRIPT = f"""
 import os, sys, time
 from dpaudit.audit.engine import plan, run_batches
-from dpaudit.store import AuditStore
+from dpaudit.storage.batches import AuditStore
 
 folder, log, jobs, pause = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 

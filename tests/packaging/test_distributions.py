@@ -12,7 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from dpaudit import __version__, roots
+from dpaudit import __version__
+from dpaudit.storage import roots
 from tests.packaging.conftest import Built
 
 pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]
@@ -73,7 +74,7 @@ def test_the_metadata_name_the_script_and_the_licence(built: Built) -> None:
     scripts = configparser.ConfigParser()
     scripts.read_string(held[f"{INFO}/entry_points.txt"].decode())
     metadata = held[f"{INFO}/METADATA"].decode()
-    assert scripts["console_scripts"]["dpaudit"] == "dpaudit.cli:main"
+    assert scripts["console_scripts"]["dpaudit"] == "dpaudit.cli.main:main"
     assert "Requires-Python: >=3.11" in metadata
     assert "License-Expression: Apache-2.0" in metadata
     assert f"{INFO}/licenses/LICENSE" in held

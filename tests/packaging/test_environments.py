@@ -16,8 +16,16 @@ import json
 from importlib.metadata import packages_distributions
 print(json.dumps(sorted(k for k, v in packages_distributions().items() if "dpaudit" in v)))
 """
-ROOT = "from dpaudit.project import find_root; from pathlib import Path; print(find_root(Path()))"
-SHADOWS = "import dpaudit.project, sys; print({'mechanisms', 'audits'} & sys.modules.keys())"
+ROOT = """
+from pathlib import Path
+from dpaudit.project.project import find_root
+print(find_root(Path()))
+"""
+SHADOWS = """
+import sys
+import dpaudit.project.project
+print({"mechanisms", "audits"} & sys.modules.keys())
+"""
 
 
 def test_the_wheel_installs_no_other_top_level_name(

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpaudit.curves.discrete import Discrete, Grid, Side, discretise
-from dpaudit.pairs import Allocated, Normal, Pair
+from dpaudit.nodes.pairs import Allocated, Normal, Pair
+from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, discretise
 
 Floats = NDArray[np.float64]
 EPSILONS = np.linspace(-4, 6, 201)

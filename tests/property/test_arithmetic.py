@@ -9,7 +9,7 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpaudit.arithmetic import (
+from dpaudit.exact import (
     decimal_lower,
     decimal_upper,
     enclose,

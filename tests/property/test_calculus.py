@@ -14,21 +14,18 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose, is_infinite, sympify
-from dpaudit.nodes import (
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
-    PureDP,
-    Repeat,
-)
-from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PURE, RENYI
-from dpaudit.rules.convert import to_approx
-from dpaudit.rules.rdp import order
+from dpaudit.accountant.account import Account
+from dpaudit.exact import enclose, is_infinite, sympify
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.opaque import NonPrivate, PureDP
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.convert import to_approx
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 SCOPE = Scope("zero_out", "user", "central", "transcript")

@@ -10,36 +10,29 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.calculus import CALCULI, Calculus, Step
-from dpaudit.certificate import step_rows, steps_of
+from dpaudit.accountant.account import Account
+from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.check import check
 from dpaudit.check.derivation import Value, own_bound, rederive
 from dpaudit.errors import CertificateRejected, Unsupported
-from dpaudit.nodes import (
+from dpaudit.families.adaptive import Select
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.discrete import DiscreteGaussian, RandomizedResponse
+from dpaudit.families.events import EventSlack
+from dpaudit.families.opaque import (
     GDP,
     ZCDP,
     ApproxDP,
-    Assuming,
-    Assumption,
-    Compose,
-    DiscreteGaussian,
-    EventSlack,
-    Gaussian,
-    Laplace,
-    Node,
     NonPrivate,
-    Parallel,
-    PoissonSampled,
     ProfilePoints,
     PureDP,
-    RandomizedResponse,
     RenyiDP,
-    Repeat,
-    SampledWithoutReplacement,
-    Select,
 )
-from dpaudit.pairs import Normal, one
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.measures.calculus import CALCULI, Calculus, Step
+from dpaudit.nodes import Assumption, Node
+from dpaudit.nodes.pairs import Normal, one
 from dpaudit.scope import Adjacency
 from tests.cli.bench import certified, mechanism, scope
 
@@ -255,7 +248,7 @@ def test_a_wrong_pair_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_wrong_profile_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that answers 1e-4 too little is not believed."""
-    from dpaudit.curves import epsilon_interval as honest
+    from dpaudit.profiles import epsilon_interval as honest
 
     def shaved(*arguments: Any, **options: Any) -> Any:
         found = honest(*arguments, **options)
@@ -264,13 +257,13 @@ def test_a_wrong_profile_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Compose(Gaussian("a", 2), Laplace("b", 3))
     case = mechanism("case", node, ApproxDP(3, Fraction(1, 10**5)))
     check(certified(case).certificate)
-    monkeypatch.setattr("dpaudit.rules.intervals.epsilon_interval", shaved)
+    monkeypatch.setattr("dpaudit.measures.intervals.epsilon_interval", shaved)
     with pytest.raises(CertificateRejected, match="epsilon does not follow"):
         check(certified(case).certificate)
 
 
 def test_a_wrong_conversion_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpaudit.rules import convert
+    from dpaudit.measures import convert
 
     case = mechanism("case", Gaussian("a", 2), ApproxDP(2, Fraction(1, 10**5)))
     check(certified(case).certificate)
@@ -306,7 +299,7 @@ def test_attained_is_the_checkers_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_calculi_are_the_same() -> None:
-    from dpaudit.check.theorems import CALCULI as known
+    from dpaudit.check.theorem import CALCULI as known
 
     assert set(known) == set(CALCULI)
     assert all(isinstance(calculus, Calculus) for calculus in CALCULI.values())

@@ -10,10 +10,15 @@ import sympy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dpaudit.nodes import ZCDP, Compose, Gaussian, Laplace, Repeat
-from dpaudit.rules import CONCENTRATED, GAUSSIAN, PURE, RENYI
-from dpaudit.rules.convert import gaussian_mu, to_approx
-from dpaudit.rules.sides import delta_sides
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import ZCDP
+from dpaudit.measures.convert import gaussian_mu, to_approx
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI
+from dpaudit.measures.sides import delta_sides
+from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "client", "federated", "output")

@@ -9,10 +9,13 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
 from dpaudit.errors import Undeclared
-from dpaudit.nodes import Compose, Gaussian, Node, PoissonSampled, Repeat
-from dpaudit.query import Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.query import Records
+from dpaudit.nodes import Node
 from tests.kernels_for_tests import REPLACE_ONE, NoNoise, Ruler, Stated, replayer, sampled
 
 TRIALS = 3

@@ -9,9 +9,9 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpaudit.curves import delta_interval, epsilon_interval
-from dpaudit.curves.discrete import Grid, NoLower, Side, discretise
-from dpaudit.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, product
+from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, product
+from dpaudit.profiles import delta_interval, epsilon_interval
+from dpaudit.profiles.grid.discrete import Grid, NoLower, Side, discretise
 
 F = Fraction
 FEW = settings(max_examples=15, deadline=None, derandomize=True)

@@ -9,32 +9,20 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.calculus import CALCULI
 from dpaudit.check.derivation import own_bound
 from dpaudit.errors import Unsupported
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Compose,
-    CoupledGaussian,
-    EventSlack,
-    Filter,
-    Gaussian,
-    Group,
-    Laplace,
-    Node,
-    Parallel,
-    ProposeTestRelease,
-    PureDP,
-    Repeat,
-    Select,
-    StableRelease,
-)
-from dpaudit.pairs import Losses
-from dpaudit.rules import PROFILE
+from dpaudit.families.adaptive import Filter, Select
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.families.stability import CoupledGaussian, StableRelease
+from dpaudit.measures.calculus import CALCULI
+from dpaudit.measures.profile import PROFILE
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Losses
+from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.scope import Adjacency, Scope
-from dpaudit.tables import from_table, to_table
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")
 ORDERS = (Fraction(3, 2), Fraction(2), Fraction(7))

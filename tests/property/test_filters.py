@@ -11,25 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpaudit.arithmetic import enclose, lower_fraction
-from dpaudit.calculus import CALCULI
+from dpaudit.accountant.filters import OpenFilter, open_filter, open_odometer, read_filter
 from dpaudit.errors import BudgetExceeded, DpauditError, InvalidParameter
-from dpaudit.filters import OpenFilter, open_filter, open_odometer, read_filter
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Compose,
-    Filter,
-    Gaussian,
-    Laplace,
-    Node,
-    PureDP,
-    RenyiCurve,
-    Repeat,
-    Select,
-)
-from dpaudit.rules.rdp import order
+from dpaudit.exact import enclose, lower_fraction
+from dpaudit.families.adaptive import Filter, Select
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiCurve
+from dpaudit.measures.calculus import CALCULI
+from dpaudit.measures.renyi import order
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")

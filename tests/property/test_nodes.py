@@ -12,29 +12,14 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpaudit import wire
-from dpaudit.arithmetic import HEADS, is_symbolic
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Assuming,
-    Assumption,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    Repeat,
-    SampledWithoutReplacement,
-    Status,
-    postorder,
-)
-from dpaudit.tables import from_table, to_table
+from dpaudit.exact import HEADS, is_symbolic, wire
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.nodes import Assumption, Node, Status, postorder
+from dpaudit.nodes.tables import from_table, to_table
 
 x, y = sympy.symbols("x y", positive=True)
 k = sympy.Symbol("k", positive=True, integer=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from dpaudit.query import Array, ClippedMean, Records, client_weights, clip_rows
+from dpaudit.kernels.query import Array, ClippedMean, Records, client_weights, clip_rows
 from dpaudit.scope import Adjacency
 
 # Rounding: 20 units in the last place of the largest sum that can occur, per record.

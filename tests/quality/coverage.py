@@ -26,8 +26,8 @@ import scipy
 from scipy.special import bdtrc
 
 from dpaudit.audit.engine import Batch, run_batches
-from dpaudit.store import Arrays, AuditStore
-from dpaudit.terminal import Pace
+from dpaudit.cli.terminal import Pace
+from dpaudit.storage.batches import Arrays, AuditStore
 from tests.quality import measures
 from tests.quality.measures import ERROR, Measure, at_fixed_event
 from tests.quality.nulls import NULLS, Null

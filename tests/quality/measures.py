@@ -8,10 +8,10 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit import variational
-from dpaudit.audit.bands import rates_upper, score_band
-from dpaudit.audit.betting import bets_against, parameter_lower, play
-from dpaudit.audit.estimators import (
+from dpaudit.audit.bounds import variational
+from dpaudit.audit.bounds.bands import rates_upper, score_band
+from dpaudit.audit.bounds.betting import bets_against, parameter_lower, play
+from dpaudit.audit.bounds.estimators import (
     Counts,
     TestScores,
     TrainingScores,
@@ -19,11 +19,11 @@ from dpaudit.audit.estimators import (
     count_errors,
     epsilon_lower,
 )
-from dpaudit.audit.guessing import Sealed, fixed_guesses, learned_guesses
-from dpaudit.audit.joint import joint_epsilon_lower, joint_mu_lower, joint_rho_lower
-from dpaudit.audit.one_run import chosen_epsilon_lower, one_run_epsilon_lower
-from dpaudit.audit.region import ApproxRegion
-from dpaudit.audit.selection import Sizes, choose_trained, epsilon_needed
+from dpaudit.audit.bounds.guessing import Sealed, fixed_guesses, learned_guesses
+from dpaudit.audit.bounds.joint import joint_epsilon_lower, joint_mu_lower, joint_rho_lower
+from dpaudit.audit.bounds.one_run import chosen_epsilon_lower, one_run_epsilon_lower
+from dpaudit.audit.bounds.region import ApproxRegion
+from dpaudit.audit.bounds.selection import Sizes, choose_trained, epsilon_needed
 from tests.quality.nulls import ROUNDING, Null
 
 ERROR = 0.05

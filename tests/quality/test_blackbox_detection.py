@@ -13,7 +13,7 @@ from scipy.stats import binom
 from audits.blackbox import catalogue
 from benchmarks.detection import Audited, detection
 from dpaudit.audit import Verdict, audit_function
-from dpaudit.nodes import PureDP
+from dpaudit.families.opaque import PureDP
 
 pytestmark = pytest.mark.quality
 

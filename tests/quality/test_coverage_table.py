@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpaudit.audit.estimators import Counts
-from dpaudit.files import write_atomically
+from dpaudit.audit.bounds.estimators import Counts
+from dpaudit.storage.files import write_atomically
 from tests.quality import coverage, measures
 from tests.quality.coverage import Cell, Estimator, Plan, failures, measure, page
 from tests.quality.nulls import NULLS, Null

@@ -14,8 +14,7 @@ from audits.broken import diff2_bvr
 from audits.broken.diff2 import diff2_gd_bench, twin
 from audits.diff2 import diff2_gd_client as client_suite
 from dpaudit.audit.attack import TEST, TRAINING, ReplayTask
-from dpaudit.audit.engine import plan, run_batches
-from dpaudit.audit.estimators import (
+from dpaudit.audit.bounds.estimators import (
     TestScores,
     TrainingScores,
     choose_threshold,
@@ -24,8 +23,9 @@ from dpaudit.audit.estimators import (
     epsilon_of_gaussian,
     mu_lower,
 )
+from dpaudit.audit.engine import plan, run_batches
 from dpaudit.audit.suite import Suite
-from dpaudit.mechanism import Mechanism
+from dpaudit.curator.mechanism import Mechanism
 from mechanisms.diff2.catalogue import diff2_gd_client
 
 EXACT = 2.341427

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, xlog1py, xlogy
 
-from dpaudit.audit.estimators import (
+from dpaudit.audit.bounds.estimators import (
     Counts,
     TestScores,
     TrainingScores,

@@ -14,14 +14,20 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dpaudit.audit.estimators import Counts
-from dpaudit.audit.joint import (
+from dpaudit.audit.bounds.estimators import Counts
+from dpaudit.audit.bounds.joint import (
     joint_epsilon_lower,
     joint_mu_lower,
     joint_rho_lower,
     region_p_value,
 )
-from dpaudit.audit.region import ApproxRegion, GaussianRegion, Region, RenyiRegion, zcdp_region
+from dpaudit.audit.bounds.region import (
+    ApproxRegion,
+    GaussianRegion,
+    Region,
+    RenyiRegion,
+    zcdp_region,
+)
 
 pytestmark = pytest.mark.quality
 

@@ -14,7 +14,7 @@ import pytest
 from dpaudit.mutate.ladder import SURVIVED
 from dpaudit.mutate.report import kill_rate
 from dpaudit.mutate.run import Order, run
-from dpaudit.project import catalogue_root, load
+from dpaudit.project.project import catalogue_root, load
 
 
 @pytest.mark.quality

@@ -12,9 +12,11 @@ import pytest
 from mpmath import mp
 from scipy import stats
 
-from dpaudit.nodes import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from dpaudit.noise import EXACT, discrete_gaussian, discrete_laplace
-from dpaudit.query import Array
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
+from dpaudit.kernels.base import exact_kernels
+from dpaudit.kernels.query import Array
+from dpaudit.kernels.samplers import discrete_gaussian, discrete_laplace
 
 pytestmark = pytest.mark.quality
 
@@ -84,7 +86,7 @@ LEAVES = [
 @pytest.mark.parametrize(("leaf", "scale", "weight"), LEAVES, ids=["laplace", "gaussian"])
 def test_kernels_draw_the_same(leaf: Any, scale: float, weight: Any) -> None:
     """A million draws; false alarm 1e-6."""
-    kernel = EXACT[type(leaf)](leaf, DRAWS)
+    kernel = exact_kernels()[type(leaf)](leaf, DRAWS)
     values: Array = np.full((DRAWS, 1), 1_000.0)
     drawn = kernel.sample(values, np.full(DRAWS, scale), np.random.default_rng(22)) - values
     assert chi_square(drawn[:, 0].astype(np.int64), weight, 240) > LEVEL
@@ -96,7 +98,7 @@ CONTINUOUS = [(Laplace("a", 1), stats.laplace), (Gaussian("a", 1), stats.norm)]
 @pytest.mark.parametrize(("leaf", "law"), CONTINUOUS, ids=["laplace", "gaussian"])
 def test_noise_on_a_grid_in_cells(leaf: Any, law: Any) -> None:
     """Ten thousand equal cells and the far tails; false alarm 2e-6."""
-    kernel = EXACT[type(leaf)](leaf, DRAWS)
+    kernel = exact_kernels()[type(leaf)](leaf, DRAWS)
     drawn = kernel.sample(np.zeros((DRAWS, 1)), np.ones(DRAWS), np.random.default_rng(23))[:, 0]
     counts = np.bincount((law.cdf(drawn) * 10_000).astype(np.int64), minlength=10_000)
     assert stats.chisquare(counts).pvalue > LEVEL

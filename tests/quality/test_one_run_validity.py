@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from dpaudit.audit.canaries import audit_scores
-from dpaudit.audit.estimators import epsilon_of_gaussian
-from dpaudit.audit.guessing import Sealed, fixed_guesses, learned_guesses
-from dpaudit.audit.one_run import chosen_epsilon_lower, one_run_epsilon_lower
-from dpaudit.audit.one_run_curves import one_run_mu_lower, one_run_rho_lower
+from dpaudit.audit.bounds.estimators import epsilon_of_gaussian
+from dpaudit.audit.bounds.guessing import Sealed, fixed_guesses, learned_guesses
+from dpaudit.audit.bounds.one_run import chosen_epsilon_lower, one_run_epsilon_lower
+from dpaudit.audit.bounds.one_run_curves import one_run_mu_lower, one_run_rho_lower
+from dpaudit.audit.canaries.scores import audit_scores
 from dpaudit.audit.verdict import Verdict
-from dpaudit.nodes import ApproxDP
+from dpaudit.families.opaque import ApproxDP
 
 pytestmark = pytest.mark.quality
 

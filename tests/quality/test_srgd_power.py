@@ -13,9 +13,9 @@ import pytest
 
 from audits.broken import srgd, srgd_programs
 from dpaudit.audit.attack import attack
-from dpaudit.audit.estimators import count_errors, epsilon_of_gaussian, mu_lower
+from dpaudit.audit.bounds.estimators import count_errors, epsilon_of_gaussian, mu_lower
 from dpaudit.audit.suite import Suite
-from dpaudit.mechanism import Mechanism
+from dpaudit.curator.mechanism import Mechanism
 
 TRIALS = 10_000
 EXACT = 4.3772  # epsilon at 1e-5 of mu = 1

@@ -20,11 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 import experiments
-from dpaudit.experiment.model import Experiment, Findings, Result, Results, Size, Status, judge
-from dpaudit.experiment.pages import lines
-from dpaudit.experiment.plots import svg
-from dpaudit.experiment.running import distinct, measured
-from dpaudit.nodes.correlated import Factorisation
+from dpaudit.families.correlated.node import Factorisation
 from experiments.diff2.blocks import diff2_blocks
 from experiments.diff2.bounds import diff2_bounds
 from experiments.diff2.costs import diff2_costs
@@ -51,6 +47,10 @@ from experiments.user_level.outliers import user_level_outliers
 from experiments.user_level.risk import user_level_risk
 from experiments.user_level.smoothing import user_level_smoothing
 from experiments.user_level.stability import user_level_stability
+from lab.model import Experiment, Findings, Result, Results, Size, Status, judge
+from lab.pages import lines
+from lab.plots import svg
+from lab.running import distinct, measured
 from mechanisms.srgd.constants import as_float, least_multiplier
 
 EXPERIMENTS = (

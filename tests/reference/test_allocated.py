@@ -10,10 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpaudit.curves import allocated, epsilon_interval
-from dpaudit.curves.averages import law_of_mean
-from dpaudit.curves.discrete import Discrete, Grid, Side, discretise
-from dpaudit.pairs import Allocated, Normal, Pair, product
+from dpaudit.nodes.pairs import Allocated, Normal, Pair, product
+from dpaudit.profiles import epsilon_interval
+from dpaudit.profiles.grid import allocated
+from dpaudit.profiles.grid.averages import law_of_mean
+from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, discretise
 
 Floats = NDArray[np.float64]
 EPSILONS = np.array([-3.0, -1.0, -0.4, -0.1, 0.0, 0.05, 0.2, 0.5, 0.9, 1.5, 2.5, 4.0])

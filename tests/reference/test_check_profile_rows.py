@@ -12,17 +12,18 @@ from typing import Any
 import mpmath
 import pytest
 
-from dpaudit.accounting import Account
-from dpaudit.arithmetic import decimal_upper
-from dpaudit.check import profile
-from dpaudit.check.profile import confirm_conversion, confirm_lower, confirm_upper
-from dpaudit.check.profile_cells import Grid
-from dpaudit.check.profile_fourier import delta_bound
-from dpaudit.check.profile_nodes import lower_nodes, upper_nodes
-from dpaudit.check.profile_onestep import cells
-from dpaudit.curves import epsilon_interval
-from dpaudit.nodes import Laplace, Repeat
-from dpaudit.pairs import LaplaceShift, Mixed, Normal, Pair, Spliced, product
+from dpaudit.accountant.account import Account
+from dpaudit.check.profile import conversions as profile
+from dpaudit.check.profile.cells import Grid
+from dpaudit.check.profile.conversions import confirm_conversion, confirm_lower, confirm_upper
+from dpaudit.check.profile.fourier import delta_bound
+from dpaudit.check.profile.nodes import lower_nodes, upper_nodes
+from dpaudit.check.profile.onestep import cells
+from dpaudit.exact import decimal_upper
+from dpaudit.families.additive import Laplace
+from dpaudit.families.composition import Repeat
+from dpaudit.nodes.pairs import LaplaceShift, Mixed, Normal, Pair, Spliced, product
+from dpaudit.profiles import epsilon_interval
 from dpaudit.scope import central
 
 F = Fraction

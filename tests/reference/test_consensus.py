@@ -15,12 +15,10 @@ from dp_accounting import NeighboringRelation
 from dp_accounting import dp_event as d
 from dp_accounting.pld import privacy_loss_distribution
 
-from dpaudit.account import Account
-from dpaudit.consensus import claimed, cross_check
-from dpaudit.errors import Disagreement
-from dpaudit.interchange import from_dp_event
-from dpaudit.nodes import Compose, Gaussian, Laplace, Node, PoissonSampled, Repeat
-from dpaudit.oracle import (
+from dpaudit.accountant.account import Account
+from dpaudit.crosscheck.consensus import claimed, cross_check
+from dpaudit.crosscheck.interchange import from_dp_event
+from dpaudit.crosscheck.oracle import (
     Backend,
     as_is,
     norms_read,
@@ -29,6 +27,11 @@ from dpaudit.oracle import (
     rdp_epsilon_upper,
     relation_of,
 )
+from dpaudit.errors import Disagreement
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit
 
 ADD_REMOVE = Scope(Adjacency.ADD_REMOVE, Unit.RECORD, Trust.CENTRAL, Released.TRANSCRIPT)

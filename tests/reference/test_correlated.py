@@ -9,9 +9,9 @@ import pytest
 import sympy
 from numpy.typing import NDArray
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose
-from dpaudit.nodes import CorrelatedGaussian, LowerTriangular
+from dpaudit.accountant.account import Account
+from dpaudit.exact import enclose
+from dpaudit.families.correlated import CorrelatedGaussian, LowerTriangular
 from dpaudit.scope import Scope
 
 ZERO_OUT = Scope("zero_out", "record", "central", "transcript")  # type: ignore[arg-type]

@@ -11,16 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpaudit.curves import delta_interval, epsilon_interval
-from dpaudit.curves.compose import compose, delta_at
-from dpaudit.curves.discrete import Discrete, Grid, Side, discretise
-from dpaudit.curves.engine import delta_composed, epsilon_composed
-from dpaudit.curves.single import epsilon_single
-from dpaudit.curves.smooth_interval import delta_smooth, epsilon_smooth
-from dpaudit.curves.spectrum import at_angles, at_frequencies, left_out_bound, rows_of
-from dpaudit.curves.stack import Stack
-from dpaudit.curves.transform import by_fft, direct
-from dpaudit.pairs import (
+from dpaudit.nodes.pairs import (
     Atoms,
     Concentrated,
     LaplaceShift,
@@ -31,6 +22,15 @@ from dpaudit.pairs import (
     Spliced,
     product,
 )
+from dpaudit.profiles import delta_interval, epsilon_interval
+from dpaudit.profiles.closed.single import epsilon_single
+from dpaudit.profiles.fourier.compose import compose, delta_at
+from dpaudit.profiles.fourier.engine import delta_composed, epsilon_composed
+from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
+from dpaudit.profiles.fourier.spectrum import at_angles, at_frequencies, left_out_bound, rows_of
+from dpaudit.profiles.fourier.transform import by_fft, direct
+from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, discretise
+from dpaudit.profiles.grid.stack import Stack
 
 F = Fraction
 DELTA = F(1, 10**5)
@@ -306,3 +306,34 @@ def test_without_replacement_pair_is_above_the_one_sided_pair() -> None:
     assert sided.upper < both.lower
     assert both.upper <= F("14.9")
     assert sided.lower >= F("13.3")
+
+
+def _normal_and_laplace(epsilon: int) -> mpmath.mpf:
+    """delta of N(1, 1) and of Laplace noise with loss 1 together, at enough digits.
+
+    The normal profile averaged over the Laplace loss, by parts: the loss is 1 with P mass 1/2, -1
+    with exp(-1) / 2, of density exp((u - 1) / 2) / 4 between.
+    """
+    with mpmath.workdps(60 + epsilon):
+        at, phi = mpmath.mpf(epsilon), mpmath.ncdf
+        half, eighth = mpmath.mpf(1) / 2, mpmath.mpf(1) / 8
+        ends = phi(half + 1 - at) - mpmath.exp(at) * phi(-half - 1 - at)
+        between = phi(1 - at) - phi(-1 - at)
+        return ends - mpmath.exp((at - 1) / 2 - eighth) * between
+
+
+@pytest.mark.parametrize("epsilon", [1, 38, 39, 40, 45, 60])
+def test_an_end_that_is_too_small_for_a_float(epsilon: int) -> None:
+    pair = product(((Normal(F(1)), F(1)), (LaplaceShift(F(1)), F(1))))
+    found = delta_interval(pair, F(epsilon))
+    with mpmath.workdps(60):
+        truth = _normal_and_laplace(epsilon)
+        lower, upper = (
+            mpmath.mpf(end.numerator) / end.denominator for end in (found.lower, found.upper)
+        )
+        assert lower <= truth <= upper
+        assert 0 < upper < truth * (1 + mpmath.mpf("1e-8"))
+    # And back: the delta that was found is reached at that epsilon.
+    solved = epsilon_interval(pair, found.upper)
+    assert solved.lower <= epsilon
+    assert solved.upper >= epsilon - F(1, 10**6)

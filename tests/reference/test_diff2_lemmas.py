@@ -11,7 +11,7 @@ import pytest
 import sympy
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import ClippedMean, Records
+from dpaudit.kernels.query import ClippedMean, Records
 from dpaudit.scope import Adjacency
 from mechanisms.diff2.lemmas import (
     LemmaDoesNotApply,

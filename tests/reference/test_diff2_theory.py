@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Records
+from dpaudit.kernels.query import Records
 from dpaudit.scope import central
 from mechanisms.diff2.bvr_noise import InfeasibleBatchSize, Plan, diff2_bvr_noise_paper
 from mechanisms.diff2.framework import Diff2, LocalDescent
@@ -142,7 +142,7 @@ def test_the_bound_holds_on_a_run() -> None:
 
 
 def _again(program: Diff2, rows: Any) -> Any:
-    from dpaudit.curator import Sampler
+    from dpaudit.curator.curator import Sampler
 
     scope = central("replace_one")
     return Sampler(

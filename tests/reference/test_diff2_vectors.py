@@ -9,8 +9,8 @@ from typing import Any
 import mpmath
 import pytest
 
-from dpaudit.account import account
-from dpaudit.arithmetic import enclose
+from dpaudit.accountant.account import account
+from dpaudit.exact import enclose
 from dpaudit.scope import Scope
 from mechanisms.diff2.catalogue import Diff2, diff2_gd_program
 from mechanisms.diff2.noise import diff2_noise_paper

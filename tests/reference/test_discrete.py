@@ -12,16 +12,21 @@ import pytest
 import sympy
 from dp_accounting.pld import privacy_loss_distribution as distributions
 
-from dpaudit.arithmetic import is_infinite
-from dpaudit.nodes import (
+from dpaudit.exact import is_infinite
+from dpaudit.families.discrete import (
     DiscreteGaussian,
     DiscreteLaplace,
-    Node,
     RandomizedResponse,
     TruncatedDiscreteLaplace,
 )
-from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PROFILE, PURE, RENYI
-from dpaudit.rules.discrete import KINKS
+from dpaudit.families.discrete.rules import KINKS
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
 from tests.enumeration import (
     SCOPE,
     Outcomes,

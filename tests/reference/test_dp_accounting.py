@@ -14,9 +14,11 @@ from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 
-from dpaudit.account import Account
-from dpaudit.nodes import Compose, Gaussian, Laplace, Node, Repeat
-from dpaudit.rules.convert import to_approx
+from dpaudit.accountant.account import Account
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.measures.convert import to_approx
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 REPLACE_ONE = Scope("replace_one", "record", "central", "transcript")

@@ -13,22 +13,18 @@ import pytest
 import sympy
 from scipy import stats
 
-from dpaudit.arithmetic import enclose
-from dpaudit.nodes import (
-    ApproxDP,
-    Compose,
-    EventSlack,
-    Gaussian,
-    Group,
-    Laplace,
-    Node,
-    Parallel,
-    ProposeTestRelease,
-    PureDP,
-)
-from dpaudit.pairs import Atoms, LaplaceShift, Largest, Losses, Normal, Pair, Product
-from dpaudit.rules import APPROX, GAUSSIAN, PROFILE, PURE, RENYI
-from dpaudit.rules.rdp import order
+from dpaudit.exact import enclose
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel
+from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
+from dpaudit.families.opaque import ApproxDP, PureDP
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Atoms, LaplaceShift, Largest, Losses, Normal, Pair, Product
 from dpaudit.scope import Scope
 
 SCOPE = Scope("replace_one", "record", "central", "output")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from flint import acb, arb, ctx
 
-from dpaudit.curves.compose import Composition, _summed, compose
-from dpaudit.curves.discrete import Side
-from dpaudit.curves.search import Parts, stack_of, tilt_for_delta
-from dpaudit.pairs import LaplaceShift, Mixed, Normal
+from dpaudit.nodes.pairs import LaplaceShift, Mixed, Normal
+from dpaudit.profiles.fourier.compose import Composition, _summed, compose
+from dpaudit.profiles.fourier.search import Parts, stack_of, tilt_for_delta
+from dpaudit.profiles.grid.discrete import Side
 
 SGD: Parts = ((Mixed(Normal(Fraction(1)), Fraction(1, 100)), 10_000),)
 NOISES: Parts = ((LaplaceShift(Fraction(1)), 1_000),)

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.nodes import GDP, ZCDP, Compose, Gaussian, Node, Repeat
-from dpaudit.rules import CONCENTRATED
-from dpaudit.rules.convert import gaussian_mu, to_approx
+from dpaudit.accountant.account import Account
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import GDP, ZCDP
+from dpaudit.measures.convert import gaussian_mu, to_approx
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")

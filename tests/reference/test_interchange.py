@@ -13,9 +13,9 @@ from dp_accounting import dp_event as d
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from dpaudit.interchange import HistoryAccountant, from_dp_event
-from dpaudit.interchange.accountant import DpauditAccountant
-from dpaudit.oracle import pld_epsilon_lower
+from dpaudit.crosscheck.interchange import HistoryAccountant, from_dp_event
+from dpaudit.crosscheck.interchange.accountant import DpauditAccountant
+from dpaudit.crosscheck.oracle import pld_epsilon_lower
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE

@@ -15,17 +15,22 @@ import pytest
 import sympy
 
 from audits.kl_witness import witness
-from dpaudit.account import Account
-from dpaudit.arithmetic import exact
-from dpaudit.calculus import Source
-from dpaudit.claim import Claim, Outcome
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.errors import Unsupported
-from dpaudit.nodes import GDP, ZCDP, Compose, Gaussian, Node, Parallel, Repeat
-from dpaudit.rules import CONCENTRATED, GAUSSIAN, PURE, RENYI
-from dpaudit.rules.rdp import order
-from dpaudit.rules.show import show_latex, show_text
+from dpaudit.exact import exact
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.opaque import GDP, ZCDP
+from dpaudit.measures.calculus import Source
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.show import show_latex, show_text
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
+from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.scope import Scope
-from dpaudit.tables import from_table, to_table
 from mechanisms.kl.catalogue import kl_spider_paper_replace_one, kl_spider_paper_zero_out
 from mechanisms.kl.condition import KLCondition
 from mechanisms.kl.problem import KLProblem

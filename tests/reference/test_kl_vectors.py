@@ -15,10 +15,10 @@ import pytest
 
 from audits.kl import canary, turned_round
 from audits.kl_witness import MEANS, SIZE, program, step, witness
-from dpaudit.arithmetic import enclose
-from dpaudit.curator import Sampler
-from dpaudit.query import Records
-from dpaudit.replayer import Replayer
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.replayer import Replayer
+from dpaudit.exact import enclose
+from dpaudit.kernels.query import Records
 from dpaudit.scope import central
 from mechanisms.kl.condition import KLCondition
 from mechanisms.kl.problem import KLProblem

@@ -14,24 +14,15 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.nodes import (
-    GDP,
-    AboveThreshold,
-    ApproxDP,
-    Compose,
-    CoupledGaussian,
-    Gaussian,
-    Group,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
-    ProposeTestRelease,
-    PureDP,
-    Repeat,
-    SampledWithoutReplacement,
-)
-from dpaudit.rules.convert import gaussian_mu
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.events import Group, ProposeTestRelease
+from dpaudit.families.opaque import GDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.families.selection import AboveThreshold
+from dpaudit.families.stability import CoupledGaussian
+from dpaudit.measures.convert import gaussian_mu
+from dpaudit.nodes import Node
 from tests.claims_for_tests import account, agrees, check, epsilon, outcome, two_sided, value
 
 eps, theta, K, C = sympy.symbols("epsilon theta K C", positive=True)

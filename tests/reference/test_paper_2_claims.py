@@ -14,18 +14,12 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.nodes import (
-    ApproxDP,
-    Compose,
-    Gaussian,
-    Node,
-    NonPrivate,
-    Parallel,
-    PureDP,
-    Repeat,
-    StableRelease,
-    TruncatedDiscreteLaplace,
-)
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.discrete import TruncatedDiscreteLaplace
+from dpaudit.families.opaque import ApproxDP, NonPrivate, PureDP
+from dpaudit.families.stability import StableRelease
+from dpaudit.nodes import Node
 from tests.claims_for_tests import account, agrees, check, epsilon, mu, number, outcome, value
 
 
@@ -100,7 +94,7 @@ def test_the_threshold_alone_in_symbols() -> None:
 
 def test_bottom_makes_moments_infinite() -> None:
     """A score of 2 kappa may pass where its neighbour never does: no pure, Renyi or zCDP bound."""
-    from dpaudit.arithmetic import is_infinite
+    from dpaudit.exact import is_infinite
 
     node = algorithm_1(1, "1e-6")
     assert all(is_infinite(value(node, calculus)) for calculus in ("pure", "zcdp", "rdp", "gdp"))
@@ -122,7 +116,7 @@ def test_the_simple_symbolic_bound() -> None:
 def test_the_printed_move_is_loose_by_two() -> None:
     """8 kappa Delta is a valid bound of (4 kappa + 2) Delta."""
     kappa = sympy.Symbol("kappa", positive=True, integer=True)
-    from dpaudit.inequality import at_most
+    from dpaudit.exact.inequality import at_most
 
     assert at_most(4 * kappa + 2, 8 * kappa, {})
     assert not at_most(4 * kappa + 2, 4 * kappa, {})

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.nodes import GDP, ApproxDP, CorrelatedGaussian, Gaussian, Parallel
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Parallel
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.opaque import GDP, ApproxDP
 from tests.claims_for_tests import agrees, epsilon, number, outcome, value
 
 eps, L, B, beta, sigma = sympy.symbols("epsilon L B beta sigma", positive=True)

@@ -14,21 +14,14 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.inequality import at_most
-from dpaudit.nodes import (
-    GDP,
-    ApproxDP,
-    Assuming,
-    Assumption,
-    CorrelatedGaussian,
-    EventSlack,
-    Gaussian,
-    LowerTriangular,
-    Node,
-    NonPrivate,
-    Status,
-)
-from dpaudit.rules.convert import gaussian_mu
+from dpaudit.exact.inequality import at_most
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Assuming
+from dpaudit.families.correlated import CorrelatedGaussian, LowerTriangular
+from dpaudit.families.events import EventSlack
+from dpaudit.families.opaque import GDP, ApproxDP, NonPrivate
+from dpaudit.measures.convert import gaussian_mu
+from dpaudit.nodes import Assumption, Node, Status
 from tests.claims_for_tests import account, agrees, check, epsilon, mu, number, outcome, value
 
 eps, L, B, beta, sigma = sympy.symbols("epsilon L B beta sigma", positive=True)

@@ -13,19 +13,12 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Compose,
-    Gaussian,
-    Node,
-    Parallel,
-    RenyiDP,
-    Repeat,
-    SampledWithoutReplacement,
-)
-from dpaudit.rules.rdp import order
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, RenyiDP
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.measures.renyi import order
+from dpaudit.nodes import Node
 from tests.claims_for_tests import (
     account,
     agrees,

@@ -14,19 +14,12 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Compose,
-    ExponentialMechanism,
-    Filter,
-    Gaussian,
-    Node,
-    PureDP,
-    Repeat,
-    Select,
-)
+from dpaudit.families.adaptive import Filter, Select
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.families.selection import ExponentialMechanism
+from dpaudit.nodes import Node
 from dpaudit.scope import central
 from mechanisms.kl.symbols import (
     SpiderSymbols,

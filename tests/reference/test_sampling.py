@@ -12,21 +12,15 @@ from dp_accounting import dp_event
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose
-from dpaudit.nodes import (
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    PoissonSampled,
-    RenyiCurve,
-    Repeat,
-    SampledWithoutReplacement,
-)
-from dpaudit.rules import RENYI
-from dpaudit.rules.convert import to_approx
-from dpaudit.rules.rdp import order
+from dpaudit.accountant.account import Account
+from dpaudit.exact import enclose
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import RenyiCurve
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.measures.convert import to_approx
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 ADD_REMOVE = Scope("add_remove", "record", "central", "transcript")

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.nodes import AboveThreshold, ReportNoisyMax, Scores, SelectionNoise
-from dpaudit.rules import CONCENTRATED, PROFILE, PURE
+from dpaudit.families.selection import AboveThreshold, ReportNoisyMax, Scores, SelectionNoise
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.zcdp import CONCENTRATED
 from tests.enumeration import (
     ROUNDING,
     SCOPE,

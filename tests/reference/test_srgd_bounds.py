@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 from mechanisms.srgd.bounds import (
     Geometry,
     Rate,

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose
+from dpaudit.accountant.account import Account
+from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes.correlated import Factorisation
-from dpaudit.noise.strategies import prefix_matrix
-from dpaudit.rules.convert import gaussian_mu
+from dpaudit.exact import enclose
+from dpaudit.families.correlated.node import Factorisation
+from dpaudit.families.correlated.strategies import prefix_matrix
+from dpaudit.measures.convert import gaussian_mu
 from dpaudit.scope import Scope, central
 from mechanisms.srgd import catalogue
 from mechanisms.srgd.accelerated import output_weights

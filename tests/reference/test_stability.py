@@ -17,19 +17,16 @@ import pytest
 import sympy
 from scipy import stats
 
-from dpaudit.check.profile import confirm_lower, confirm_upper, on_trust
-from dpaudit.curves import delta_interval, epsilon_interval
-from dpaudit.nodes import (
-    CoupledGaussian,
-    Laplace,
-    Node,
-    Parallel,
-    ProposeTestRelease,
-    Repeat,
-    StableRelease,
-)
-from dpaudit.pairs import Losses, Pair
-from dpaudit.rules import APPROX, PROFILE
+from dpaudit.check.profile.conversions import confirm_lower, confirm_upper, on_trust
+from dpaudit.families.additive import Laplace
+from dpaudit.families.composition import Parallel, Repeat
+from dpaudit.families.events import ProposeTestRelease
+from dpaudit.families.stability import CoupledGaussian, StableRelease
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.profile import PROFILE
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Losses, Pair
+from dpaudit.profiles import delta_interval, epsilon_interval
 from dpaudit.scope import Scope
 
 SCOPE = Scope("replace_one", "user", "central", "output")

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpaudit.accounting import Account
+from dpaudit.accountant.account import Account
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import GDP
-from dpaudit.noise import TruncatedDiscreteLaplaceLaw
+from dpaudit.families.opaque import GDP
+from dpaudit.families.stability.kernel import TruncatedDiscreteLaplaceLaw
 from mechanisms.stable_erm import bounds, floors
 from mechanisms.stable_erm import catalogue as stable
 from mechanisms.stable_erm.bounds import Size

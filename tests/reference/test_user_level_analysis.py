@@ -16,7 +16,7 @@ from scipy.special import log_ndtr
 from scipy.stats import binom
 
 from audits.user_level import hub
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 from mechanisms.user_level import catalogue
 from mechanisms.user_level.acsa import ac_sa, one_stage, restarts
 from mechanisms.user_level.baselines_catalogue import KAPPA

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from dpaudit.claim import Outcome
-from dpaudit.mechanism import Mechanism
+from dpaudit.accountant.claim import Outcome
+from dpaudit.curator.mechanism import Mechanism
 from mechanisms.user_level import baselines_catalogue, catalogue, options_catalogue
 from mechanisms.user_level.batches import BatchConstants
 from mechanisms.user_level.constants import (

@@ -10,23 +10,14 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.account import CALCULUS_OF, Account, account, account_table
-from dpaudit.arithmetic import is_infinite
+from dpaudit.accountant.account import CALCULUS_OF, Account, account, account_table
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    PoissonSampled,
-    PureDP,
-    RenyiCurve,
-    Repeat,
-)
+from dpaudit.exact import is_infinite
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiCurve
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "record", "central", "transcript")

@@ -11,32 +11,25 @@ import pytest
 import sympy
 from scipy import integrate, stats
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose
-from dpaudit.calculus import CALCULI
+from dpaudit.accountant.account import Account
 from dpaudit.check.derivation import own_bound
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Compose,
-    EventSlack,
-    Filter,
-    Gaussian,
-    Laplace,
-    Measure,
-    Node,
-    Parallel,
-    PureDP,
-    RenyiCurve,
-    Repeat,
-    Select,
-)
-from dpaudit.nodes.adaptive import measure_of
-from dpaudit.pairs import Concentrated, LaplaceShift, Largest, Losses, Normal
-from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PROFILE, PURE, RENYI
-from dpaudit.rules.rdp import order
+from dpaudit.exact import enclose
+from dpaudit.families.adaptive import Filter, Measure, Select
+from dpaudit.families.adaptive.node import measure_of
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.events import EventSlack
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiCurve
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import CALCULI
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Concentrated, LaplaceShift, Largest, Losses, Normal
 from dpaudit.scope import Adjacency, Scope
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")

@@ -12,11 +12,11 @@ import pytest
 import sympy
 from numpy.typing import NDArray
 
-from dpaudit.curves import allocated, averages
-from dpaudit.curves.averages import Law, Plan, law_of_mean
-from dpaudit.curves.discrete import Discrete, Grid, Side, TooFine, discretise
 from dpaudit.errors import InvalidParameter
-from dpaudit.pairs import Allocated, Normal, Swapped
+from dpaudit.nodes.pairs import Allocated, Normal, Swapped
+from dpaudit.profiles.grid import allocated, averages
+from dpaudit.profiles.grid.averages import Law, Plan, law_of_mean
+from dpaudit.profiles.grid.discrete import Discrete, Grid, Side, TooFine, discretise
 
 Floats = NDArray[np.float64]
 WIDTH = Fraction(1, 8)

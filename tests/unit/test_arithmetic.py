@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit import arithmetic
-from dpaudit.arithmetic import (
+from dpaudit import exact as arithmetic
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import (
     decimal_lower,
     decimal_upper,
     enclose,
@@ -30,7 +31,6 @@ from dpaudit.arithmetic import (
     unknowns,
     upper_fraction,
 )
-from dpaudit.errors import InvalidParameter
 
 x, y = sympy.symbols("x y", positive=True)
 k, K = sympy.symbols("k K", positive=True, integer=True)

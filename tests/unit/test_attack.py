@@ -12,11 +12,13 @@ import pytest
 
 from dpaudit.audit.attack import LARGEST_SCORE, Attacked, _padded, attack, program_text
 from dpaudit.audit.neighbours import Neighbours
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import GDP, Compose, Gaussian, Repeat
-from dpaudit.query import ClippedMean, Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import GDP
+from dpaudit.kernels.query import ClippedMean, Records
 from tests.cli.bench import NoNoise, Releases, mechanism, rows, suite
 
 ERROR = 5e-5

@@ -12,8 +12,10 @@ from audits.broken import diff2_bvr as bench
 from dpaudit.audit.attack import Attacked, attack
 from dpaudit.audit.batches import batch_noise, sampler_of, sampling_frequencies
 from dpaudit.audit.graybox.watch import Watched
-from dpaudit.curator import Sampler
-from dpaudit.nodes import Compose, Gaussian, PoissonSampled, SampledWithoutReplacement
+from dpaudit.curator.curator import Sampler
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
 from mechanisms.diff2.catalogue import REPLACE_ONE
 
 ERROR = 1e-4

@@ -11,9 +11,9 @@ import pytest
 from scipy.special import bdtr, ndtr, ndtri
 from scipy.stats import poisson
 
-from dpaudit.audit import bands
-from dpaudit.audit.bands import Band, rates_upper, score_band
-from dpaudit.audit.estimators import TestScores, TrainingScores, epsilon_of_gaussian
+from dpaudit.audit.bounds import bands
+from dpaudit.audit.bounds.bands import Band, rates_upper, score_band
+from dpaudit.audit.bounds.estimators import TestScores, TrainingScores, epsilon_of_gaussian
 from dpaudit.errors import InvalidParameter
 
 ERROR = 0.05

@@ -8,19 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpaudit.coins import draw_batch
-from dpaudit.curator import Curator, Sampler
+from dpaudit.curator.coins import draw_batch
+from dpaudit.curator.curator import Curator, Sampler
 from dpaudit.errors import InvalidParameter, Undeclared
-from dpaudit.nodes import (
-    Compose,
-    Gaussian,
-    Node,
-    Parallel,
-    PoissonSampled,
-    Repeat,
-    SampledWithoutReplacement,
-)
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from tests.kernels_for_tests import (
     ADD_REMOVE,

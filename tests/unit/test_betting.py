@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpaudit.audit.betting import (
+from dpaudit.audit.bounds.betting import (
     Bets,
     Tally,
     ValueTally,
@@ -25,7 +25,7 @@ from dpaudit.audit.betting import (
     renewed,
     supporting_line,
 )
-from dpaudit.audit.region import ApproxRegion, GaussianRegion, Region, zcdp_region
+from dpaudit.audit.bounds.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 from dpaudit.errors import InvalidParameter
 
 ERROR = 0.05

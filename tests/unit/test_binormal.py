@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpaudit.audit.binormal import choose_smoothed
-from dpaudit.audit.estimators import TrainingScores
-from dpaudit.audit.selection import Sizes, choose_trained, epsilon_needed
+from dpaudit.audit.bounds.binormal import choose_smoothed
+from dpaudit.audit.bounds.estimators import TrainingScores
+from dpaudit.audit.bounds.selection import Sizes, choose_trained, epsilon_needed
 from dpaudit.errors import InvalidParameter
 
 NEEDED = epsilon_needed(1e-5)

@@ -11,7 +11,7 @@ import pytest
 from dpaudit.audit import FunctionAudit, Verdict, audit_function
 from dpaudit.audit.blackbox.findings import Finding
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import PureDP
+from dpaudit.families.opaque import PureDP
 
 Generator = np.random.Generator
 

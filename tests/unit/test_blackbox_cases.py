@@ -10,7 +10,7 @@ from scipy.stats import beta, binom
 
 from audits.blackbox import Case, Domain, Relation, catalogue
 from audits.blackbox.case import on_grid
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 
 CASES = catalogue()
 BUGGY = [case for case in CASES if not case.correct]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dpaudit.audit.blackbox.command import attack
+from dpaudit.cli.blackbox import attack
 from dpaudit.errors import InvalidParameter, UnknownTarget
 
 SOURCE = """

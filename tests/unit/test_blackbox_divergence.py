@@ -10,20 +10,15 @@ from numpy.random import Generator
 
 from dpaudit.audit import audit_function
 from dpaudit.audit.blackbox.claims import target_of
-from dpaudit.audit.blackbox.divergence import (
-    SHARE,
-    Asked,
-    Divergence,
-    divergence,
-    scores_of,
-)
+from dpaudit.audit.blackbox.divergence import SHARE, Asked, Divergence, divergence, scores_of
 from dpaudit.audit.blackbox.draws import TestDraws, TrainingDraws, read_output
 from dpaudit.audit.blackbox.events import OwnScore
-from dpaudit.audit.estimators import TestScores
-from dpaudit.audit.variational import renyi_lower, renyi_p_value
+from dpaudit.audit.bounds.estimators import TestScores
+from dpaudit.audit.bounds.variational import renyi_lower, renyi_p_value
 from dpaudit.audit.verdict import Verdict
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, Node, PureDP, RenyiDP
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
+from dpaudit.nodes import Node
 
 TRAINING, TEST = 1_000, 4_000
 

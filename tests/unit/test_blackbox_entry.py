@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import dpaudit.audit
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit import FunctionAudit, Verdict, audit_function
 from dpaudit.audit.blackbox import entry, learned
 from dpaudit.audit.blackbox.choice import chosen
 from dpaudit.audit.blackbox.claims import Tally, renyi_lower, target_of
 from dpaudit.audit.blackbox.draws import read_output
 from dpaudit.audit.blackbox.findings import Finding, is_dependent, stream_findings
-from dpaudit.audit.budget import ErrorBudget
-from dpaudit.claim import Claim
+from dpaudit.audit.bounds.budget import ErrorBudget
 from dpaudit.errors import BudgetExceeded, InvalidParameter
-from dpaudit.nodes import GDP, RDP, ZCDP, ApproxDP, PureDP, RenyiDP
+from dpaudit.families.opaque import GDP, RDP, ZCDP, ApproxDP, PureDP, RenyiDP
 
 Generator = np.random.Generator
 GRID = 2.0**-30
@@ -326,7 +326,7 @@ def test_renyi_bound_is_below_the_divergence_of_the_true_rates() -> None:
 
 
 def test_p_values_agree_with_the_joint_test_up_to_their_shares() -> None:
-    from dpaudit.audit.joint import region_p_value
+    from dpaudit.audit.bounds.joint import region_p_value
 
     target = target_of(PureDP(1))
     for hits in (5_000, 5_100, 5_200):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpaudit.audit import FunctionAudit, Verdict, audit_function
-from dpaudit.nodes import GDP, PureDP
+from dpaudit.families.opaque import GDP, PureDP
 
 Generator = np.random.Generator
 Draw = Callable[[float, Generator, int], Any]

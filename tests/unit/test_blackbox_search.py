@@ -11,7 +11,7 @@ import pytest
 from dpaudit.audit import Verdict, audit_domain
 from dpaudit.audit.blackbox.domains import Box, pairs_of_domain
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import PureDP
+from dpaudit.families.opaque import PureDP
 
 Generator = np.random.Generator
 GRID = 2.0**-30

@@ -9,21 +9,14 @@ from typing import Any
 import pytest
 from scipy.stats import norm
 
-from dpaudit.account import account
-from dpaudit.arithmetic import is_infinite
+from dpaudit.accountant.account import account
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import (
-    ZCDP,
-    ApproxDP,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    PoissonSampled,
-    PureDP,
-    Repeat,
-)
+from dpaudit.exact import is_infinite
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import ZCDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "record", "central", "transcript")

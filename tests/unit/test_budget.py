@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dpaudit.audit.budget import ErrorBudget, Spent
+from dpaudit.audit.bounds.budget import ErrorBudget, Spent
 from dpaudit.errors import BudgetExceeded, InvalidParameter
 
 

@@ -10,30 +10,21 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import infinity, is_infinite
-from dpaudit.calculus import CALCULI, Calculus, Source, Step, register
+from dpaudit.accountant.account import Account
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Assuming,
-    Assumption,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    Repeat,
-    SampledWithoutReplacement,
-    Status,
-)
-from dpaudit.pairs import Atoms, Largest, Losses, Pair
-from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PURE, RENYI
+from dpaudit.exact import infinity, is_infinite
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import CALCULI, Calculus, Source, Step, register
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Assumption, Node, Status
+from dpaudit.nodes.pairs import Atoms, Largest, Losses, Pair
 from dpaudit.scope import Scope
 
 REPLACE_ONE = Scope("replace_one", "record", "central", "transcript")

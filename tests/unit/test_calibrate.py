@@ -8,21 +8,13 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.calibrate import calibrate
-from dpaudit.claim import Outcome
+from dpaudit.accountant.calibrate import calibrate
+from dpaudit.accountant.claim import Outcome
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    PureDP,
-    Repeat,
-)
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "record", "central", "transcript")

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.audit.canaries import audit_one_run, audit_scores
-from dpaudit.audit.commitment import CommitmentMismatch, Labels, commit, load_labels
-from dpaudit.audit.guessing import Sealed, fixed_guesses, learned_guesses
-from dpaudit.audit.one_run import chosen_epsilon_lower, one_run_epsilon_lower
+from dpaudit.audit.bounds.guessing import Sealed, fixed_guesses, learned_guesses
+from dpaudit.audit.bounds.one_run import chosen_epsilon_lower, one_run_epsilon_lower
+from dpaudit.audit.canaries.commitment import CommitmentMismatch, Labels, commit, load_labels
+from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
 from dpaudit.audit.verdict import Verdict
 from dpaudit.errors import InvalidParameter, OutputNotWritable
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, Laplace, PureDP, RenyiDP
+from dpaudit.families.additive import Laplace
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 
 CLAIMS = [PureDP(1), ApproxDP(1, 1e-5), GDP(0.5), ZCDP(0.1), RenyiDP(2, 0.5)]
 

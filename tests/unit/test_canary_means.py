@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.audit.canaries import audit_scores
-from dpaudit.audit.canary_means import choose_means
-from dpaudit.audit.estimators import TestScores, TrainingScores
+from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
+from dpaudit.audit.canaries.means import choose_means
+from dpaudit.audit.canaries.scores import audit_scores
 from dpaudit.audit.verdict import Verdict
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 
 independent_runs = partial(audit_scores, origin="independent_runs")
 

@@ -12,9 +12,10 @@ import pytest
 import rfc8785
 import sympy
 
-from dpaudit import certificate as room
-from dpaudit.account import Account
-from dpaudit.certificate import (
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Claim
+from dpaudit.certificate import certificate as room
+from dpaudit.certificate.certificate import (
     claim_row,
     conclusion,
     guarantee,
@@ -25,10 +26,12 @@ from dpaudit.certificate import (
     statement,
     validate,
 )
-from dpaudit.claim import Claim
 from dpaudit.errors import CertificateRejected, OutputNotWritable
-from dpaudit.files import write_atomically
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, Gaussian, Node, NonPrivate, PureDP, Repeat
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.nodes import Node
+from dpaudit.storage.files import write_atomically
 from tests.cli.bench import accept, certified, held, mechanism, scope
 
 K = sympy.Symbol("k", integer=True, positive=True)

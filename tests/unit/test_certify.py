@@ -13,24 +13,16 @@ import pytest
 import sympy
 
 from dpaudit.audit.verdict import DECISION_ERROR
-from dpaudit.certify import Certified, Options, Order, certify
-from dpaudit.curator import Curator
+from dpaudit.certificate.certify import Certified, Options, Order, certify
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism, Metric
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.mechanism import Mechanism, Metric
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Assuming,
-    Assumption,
-    Compose,
-    Gaussian,
-    NonPrivate,
-    PureDP,
-    RenyiDP,
-)
-from dpaudit.query import ClippedMean, Records
-from dpaudit.wire import canonical_bytes
+from dpaudit.exact.wire import canonical_bytes
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Assuming, Compose
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiDP
+from dpaudit.kernels.query import ClippedMean, Records
+from dpaudit.nodes import Assumption
 from tests.cli.bench import (
     DIGESTS,
     TINY,

@@ -14,25 +14,14 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.certificate import save
+from dpaudit.certificate.certificate import save
 from dpaudit.check import check
 from dpaudit.errors import CertificateRejected
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Assuming,
-    Assumption,
-    Compose,
-    Gaussian,
-    Laplace,
-    NonPrivate,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    Repeat,
-    SampledWithoutReplacement,
-)
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.nodes import Assumption
 from tests.cli import bench
 from tests.cli.bench import TINY, Change, accept, certified, held, mechanism, rejected
 

@@ -8,7 +8,9 @@ from fractions import Fraction
 import pytest
 import sympy
 
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, Compose, Gaussian
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP
 from tests.cli.bench import (
     TINY,
     Change,

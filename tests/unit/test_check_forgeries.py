@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, Compose, Gaussian, Laplace
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP
 from tests.cli.bench import (
     TINY,
     Change,

@@ -17,23 +17,27 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import decimal_upper
-from dpaudit.calculus import Step
-from dpaudit.check import profile_noise
-from dpaudit.check.profile import confirm_conversion, confirm_upper
-from dpaudit.check.profile_cells import BITS, Grid, NotConfirmed, ball
-from dpaudit.check.profile_closed import _delta
-from dpaudit.check.profile_fourier import delta_bound
-from dpaudit.check.profile_mixtures import has_cases
-from dpaudit.check.profile_nodes import Nodes, lower_nodes, upper_nodes
-from dpaudit.check.profile_onestep import cells, is_known
-from dpaudit.check.profile_values import has_values
-from dpaudit.check.theorems.stability import _rounded_tails
-from dpaudit.curves import delta_interval, epsilon_interval
-from dpaudit.nodes import ZCDP, Compose, CoupledGaussian, Laplace, Node, Repeat
-from dpaudit.pairs import Atoms, Branched, LaplaceShift, Normal, Pair, largest, product
-from dpaudit.rules.stability import binomial
+from dpaudit.accountant.account import Account
+from dpaudit.check.profile import noise as profile_noise
+from dpaudit.check.profile.cells import BITS, Grid, NotConfirmed, ball
+from dpaudit.check.profile.closed import _delta
+from dpaudit.check.profile.conversions import confirm_conversion, confirm_upper
+from dpaudit.check.profile.fourier import delta_bound
+from dpaudit.check.profile.mixtures import has_cases
+from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
+from dpaudit.check.profile.onestep import cells, is_known
+from dpaudit.check.profile.values import has_values
+from dpaudit.exact import decimal_upper
+from dpaudit.families.additive import Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import ZCDP
+from dpaudit.families.stability import CoupledGaussian
+from dpaudit.families.stability.rules import binomial
+from dpaudit.families.stability.theorem import _rounded_tails
+from dpaudit.measures.calculus import Step
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Atoms, Branched, LaplaceShift, Normal, Pair, largest, product
+from dpaudit.profiles import delta_interval, epsilon_interval
 from mechanisms.user_level import catalogue
 from mechanisms.user_level.problem import USERS
 

@@ -9,18 +9,16 @@ import flint
 import numpy as np
 import pytest
 
-from dpaudit.check import profile_noise
-from dpaudit.check.profile import (
-    on_trust_below,
-)
-from dpaudit.check.profile_cells import BITS, Grid, NotConfirmed, ball
-from dpaudit.check.profile_closed import _delta
-from dpaudit.check.profile_fourier import delta_bound
-from dpaudit.check.profile_nodes import Nodes, convex, lower_nodes, upper_nodes
-from dpaudit.check.profile_onestep import cells
-from dpaudit.check.profile_transforms import smooth_bound
-from dpaudit.check.profile_values import has_values, value_nodes
-from dpaudit.pairs import (
+from dpaudit.check.profile import noise as profile_noise
+from dpaudit.check.profile.cells import BITS, Grid, NotConfirmed, ball
+from dpaudit.check.profile.closed import _delta
+from dpaudit.check.profile.conversions import on_trust_below
+from dpaudit.check.profile.fourier import delta_bound
+from dpaudit.check.profile.nodes import Nodes, convex, lower_nodes, upper_nodes
+from dpaudit.check.profile.onestep import cells
+from dpaudit.check.profile.transforms import smooth_bound
+from dpaudit.check.profile.values import has_values, value_nodes
+from dpaudit.nodes.pairs import (
     Atoms,
     Concentrated,
     DiscreteNormal,

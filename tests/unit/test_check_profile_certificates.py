@@ -9,19 +9,13 @@ from typing import Any
 import pytest
 
 from dpaudit.check import check
-from dpaudit.check.profile import OWN_PARAMETERS
-from dpaudit.nodes import (
-    ApproxDP,
-    Compose,
-    EventSlack,
-    Gaussian,
-    PoissonSampled,
-    PureDP,
-    RandomAllocation,
-    Repeat,
-    SampledWithoutReplacement,
-)
-from dpaudit.wire import digest
+from dpaudit.check.profile.conversions import OWN_PARAMETERS
+from dpaudit.exact.wire import digest
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.events import EventSlack
+from dpaudit.families.opaque import ApproxDP, PureDP
+from dpaudit.families.sampling import PoissonSampled, RandomAllocation, SampledWithoutReplacement
 from tests.cli.bench import Json, certified, mechanism, rejected
 
 DELTA = Fraction(1, 10**5)

@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.check.profile import (
+from dpaudit.check.profile.cells import Cells, Grid, NotConfirmed
+from dpaudit.check.profile.conversions import (
     OWN_PARAMETERS,
     confirm_conversion,
     confirm_lower,
     confirm_upper,
     on_trust,
 )
-from dpaudit.check.profile_cells import Cells, Grid, NotConfirmed
-from dpaudit.check.profile_nodes import Nodes
-from dpaudit.check.profile_onestep import cells
-from dpaudit.curves import epsilon_interval
+from dpaudit.check.profile.nodes import Nodes
+from dpaudit.check.profile.onestep import cells
 from dpaudit.errors import CertificateRejected
-from dpaudit.pairs import (
+from dpaudit.nodes.pairs import (
     Allocated,
     Atoms,
     LaplaceShift,
@@ -34,6 +33,7 @@ from dpaudit.pairs import (
     opaque,
     product,
 )
+from dpaudit.profiles import epsilon_interval
 
 F = Fraction
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dpaudit.certificate import load, save, validate
+from dpaudit.certificate.certificate import load, save, validate
+from dpaudit.certificate.publish import verify_file
 from dpaudit.check import bounds, check, curves
 from dpaudit.errors import CertificateRejected
-from dpaudit.publish import verify_file
-from dpaudit.wire import digest
+from dpaudit.exact.wire import digest
 from tests.cli import bench
 from tests.cli.bench import Json, held
 

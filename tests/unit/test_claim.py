@@ -9,31 +9,20 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose
-from dpaudit.calculus import Source
-from dpaudit.claim import Checked, Claim, Outcome
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Checked, Claim, Outcome
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Assuming,
-    Assumption,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    RenyiDP,
-    Repeat,
-    Status,
-)
-from dpaudit.rules import CONCENTRATED, GAUSSIAN, PURE
-from dpaudit.rules.convert import to_approx
+from dpaudit.exact import enclose
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiDP
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.measures.calculus import Source
+from dpaudit.measures.convert import to_approx
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.scope import Scope
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")

@@ -10,22 +10,15 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit import consensus, oracle
-from dpaudit.arithmetic import infinity
-from dpaudit.consensus import Consensus, Route, claimed, cross_check
+from dpaudit.crosscheck import consensus, oracle
+from dpaudit.crosscheck.consensus import Consensus, CrossChecked, Route, claimed, cross_check
 from dpaudit.errors import Disagreement, InvalidParameter, Unsupported
-from dpaudit.nodes import (
-    ApproxDP,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    Repeat,
-)
+from dpaudit.exact import infinity
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.opaque import ApproxDP, NonPrivate, PureDP
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 ADD_REMOVE = Scope("add_remove", "record", "central", "transcript")  # type: ignore[arg-type]
@@ -221,12 +214,12 @@ def test_negative_divergences_are_not_read_as_no_cost(monkeypatch: pytest.Monkey
 
 def test_an_account_can_be_cross_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A route that is wrong is found before any number is given."""
-    from dpaudit import oracle
-    from dpaudit.account import account
+    from dpaudit.accountant.account import account
+    from dpaudit.crosscheck import oracle
 
-    checked = account(Gaussian("a", 1), ADD_REMOVE, cross_check=True)
+    checked = CrossChecked(Gaussian("a", 1), ADD_REMOVE)
     assert checked.epsilon(1e-5).upper == account(Gaussian("a", 1), ADD_REMOVE).epsilon(1e-5).upper
-    monkeypatch.setattr("dpaudit.consensus.rdp_epsilon_upper", lambda *asked: 1.0)
+    monkeypatch.setattr("dpaudit.crosscheck.consensus.rdp_epsilon_upper", lambda *asked: 1.0)
     assert oracle.rdp_epsilon_upper(Gaussian("a", 1), ADD_REMOVE, Fraction(1, 10**5)) > 4
     with pytest.raises(Disagreement, match="dp-accounting rdp says epsilon <= 1"):
         checked.epsilon(1e-6)

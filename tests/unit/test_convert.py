@@ -11,33 +11,23 @@ import pytest
 import sympy
 from scipy.optimize import minimize_scalar
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import decimal_lower, decimal_upper, enclose, is_infinite
-from dpaudit.calculus import CALCULI, Source, Step
+from dpaudit.accountant.account import Account
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Compose,
-    EventSlack,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    PoissonSampled,
-    PureDP,
-    Repeat,
-)
-from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PURE, RENYI
-from dpaudit.rules.convert import (
-    CONVERSIONS,
-    gaussian_mu,
-    renyi_epsilon,
-    to_approx,
-)
-from dpaudit.rules.rdp import order
-from dpaudit.rules.sides import delta_sides, tradeoff_sides
+from dpaudit.exact import decimal_lower, decimal_upper, enclose, is_infinite
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.events import EventSlack
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import CALCULI, Source, Step
+from dpaudit.measures.convert import CONVERSIONS, gaussian_mu, renyi_epsilon, to_approx
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.sides import delta_sides, tradeoff_sides
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")

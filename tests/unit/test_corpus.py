@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from dpaudit.corpus import answer, node_of, read, shipped, write
-from dpaudit.corpus.declarations import Question, questions
-from dpaudit.corpus.patience import GaveUp, patient
-from dpaudit.corpus.score import ACCOUNTANTS, score
+from dpaudit.crosscheck.corpus import answer, node_of, read, shipped, write
+from dpaudit.crosscheck.corpus.declarations import Question, questions
+from dpaudit.crosscheck.corpus.patience import GaveUp, patient
+from dpaudit.crosscheck.corpus.score import ACCOUNTANTS, score
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import Gaussian, Laplace, Node, Repeat
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Repeat
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope, central
 
 ROWS = 300

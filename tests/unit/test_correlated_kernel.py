@@ -9,21 +9,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpaudit.account import account
-from dpaudit.audit.floating import audit_arithmetic
-from dpaudit.curator import Curator, Tracer
+from dpaudit.accountant.account import account
+from dpaudit.audit.arithmetic.floating import audit_arithmetic
+from dpaudit.curator.curator import Curator, Tracer
 from dpaudit.errors import InvalidParameter, Undeclared
-from dpaudit.nodes import (
+from dpaudit.families.composition import Repeat
+from dpaudit.families.correlated import (
     BandedToeplitz,
     CorrelatedGaussian,
     Factorisation,
     LowerTriangular,
-    Node,
     Participation,
-    Repeat,
 )
-from dpaudit.noise.correlated import CorrelatedGaussianKernel, past_of
-from dpaudit.noise.strategies import (
+from dpaudit.families.correlated.kernel import CorrelatedGaussianKernel, past_of
+from dpaudit.families.correlated.strategies import (
     LARGEST_DENSE,
     fenwick,
     prefix_column,
@@ -32,7 +31,8 @@ from dpaudit.noise.strategies import (
     prefix_squares,
     strategy_matrix,
 )
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from tests.kernels_for_tests import (
     REPLACE_ONE,
     ZERO_OUT,

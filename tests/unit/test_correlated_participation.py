@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.curator import Curator, Sampler, Tracer
+from dpaudit.curator.curator import Curator, Sampler, Tracer
 from dpaudit.errors import InvalidParameter, Undeclared
-from dpaudit.nodes import Compose, CorrelatedGaussian, Node, Parallel, Participation, Repeat
-from dpaudit.query import ClippedMean, Records
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.correlated import CorrelatedGaussian, Participation
+from dpaudit.kernels.query import ClippedMean, Records
+from dpaudit.nodes import Node
 from tests.kernels_for_tests import ADD_REMOVE, ZERO_OUT, Written, replayer, sampled
 
 

@@ -13,27 +13,26 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose
-from dpaudit.calculus import CALCULI
-from dpaudit.check.theorems import attained, bound, rule_name
+from dpaudit.accountant.account import Account
+from dpaudit.check.theorem import attained, bound, rule_name
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import (
+from dpaudit.exact import enclose
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.correlated import (
     BandedToeplitz,
-    Compose,
     CorrelatedGaussian,
     Factorisation,
-    Gaussian,
     LowerTriangular,
-    Node,
     Participation,
-    Repeat,
 )
-from dpaudit.pairs import Losses, Normal
-from dpaudit.rules.moves import largest_move
-from dpaudit.rules.rdp import order
+from dpaudit.families.correlated.moves import largest_move
+from dpaudit.measures.calculus import CALCULI
+from dpaudit.measures.renyi import order
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Losses, Normal
+from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.scope import Adjacency, Scope
-from dpaudit.tables import from_table, to_table
 
 SCOPE = Scope("zero_out", "record", "central", "transcript")  # type: ignore[arg-type]
 T, k = sympy.symbols("T k", positive=True, integer=True)

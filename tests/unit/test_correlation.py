@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 
 from audits.broken import diff2 as bench
-from dpaudit.audit.cancelling import cancelling_attack
-from dpaudit.audit.correlation import COORDINATES, EXPLAINED, RANK, check_dependence
-from dpaudit.audit.estimators import count_errors, mu_lower
+from dpaudit.audit.bounds.estimators import count_errors, mu_lower
+from dpaudit.audit.graybox.cancelling import cancelling_attack
+from dpaudit.audit.graybox.correlation import COORDINATES, EXPLAINED, RANK, check_dependence
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 
 ERROR = 1e-5
 TRIALS, USES, WIDTH = 60, 5, 3

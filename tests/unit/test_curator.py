@@ -9,18 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.curator import Batch, Curator, Part, Sampler, Tracer, system_generator
+from dpaudit.curator.curator import Batch, Curator, Part, Sampler, Tracer, system_generator
 from dpaudit.errors import InvalidParameter, Undeclared
-from dpaudit.nodes import (
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    Parallel,
-    PoissonSampled,
-    Repeat,
-)
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from tests.kernels_for_tests import (
     ADD_REMOVE,

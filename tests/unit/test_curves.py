@@ -11,19 +11,9 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.arithmetic import is_infinite
-from dpaudit.curves import (
-    Interval,
-    advantage_interval,
-    delta_curve,
-    delta_interval,
-    epsilon_interval,
-    tradeoff_interval,
-)
-from dpaudit.curves.pure import largest_loss
-from dpaudit.curves.steps import aligned
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.pairs import (
+from dpaudit.exact import is_infinite
+from dpaudit.nodes.pairs import (
     Atoms,
     Concentrated,
     DiscreteNormal,
@@ -36,6 +26,16 @@ from dpaudit.pairs import (
     Spliced,
     product,
 )
+from dpaudit.profiles import (
+    Interval,
+    advantage_interval,
+    delta_curve,
+    delta_interval,
+    epsilon_interval,
+    tradeoff_interval,
+)
+from dpaudit.profiles.closed.pure import largest_loss
+from dpaudit.profiles.fourier.steps import aligned
 
 F = Fraction
 DELTA = F(1, 10**5)

@@ -9,14 +9,8 @@ import flint
 import numpy as np
 import pytest
 
-from dpaudit.curves.convolved import convolved
-from dpaudit.curves.discrete import Discrete, Grid, NoLower, Side, TooFine, discretise
-from dpaudit.curves.families import NORMAL_FACTOR, lower_normal, normal_between
-from dpaudit.curves.hull import convexified
-from dpaudit.curves.single import delta_ball
-from dpaudit.curves.values import concentrated_delta, from_values, node_values
 from dpaudit.errors import Unsupported
-from dpaudit.pairs import (
+from dpaudit.nodes.pairs import (
     Atoms,
     Concentrated,
     DiscreteNormal,
@@ -28,6 +22,12 @@ from dpaudit.pairs import (
     Product,
     Spliced,
 )
+from dpaudit.profiles.closed.single import delta_ball
+from dpaudit.profiles.grid.convolved import convolved
+from dpaudit.profiles.grid.discrete import Discrete, Grid, NoLower, Side, TooFine, discretise
+from dpaudit.profiles.grid.families import NORMAL_FACTOR, lower_normal, normal_between
+from dpaudit.profiles.grid.hull import convexified
+from dpaudit.profiles.grid.values import concentrated_delta, from_values, node_values
 
 F = Fraction
 GAUSS, LAPLACE = Normal(F(1)), LaplaceShift(F(3, 10))

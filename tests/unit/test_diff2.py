@@ -11,11 +11,13 @@ import sympy
 from scipy import stats
 
 from audits.diff2 import neighbours, worst_case
-from dpaudit.account import account
-from dpaudit.curator import Sampler, Tracer
+from dpaudit.accountant.account import account
+from dpaudit.curator.curator import Sampler, Tracer
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Compose, Gaussian, NonPrivate, Repeat
-from dpaudit.query import Array, Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import NonPrivate
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.diff2.catalogue import Diff2, diff2_gd, diff2_gd_program
 from mechanisms.diff2.noise import Noise, diff2_noise_paper, diff2_noise_tight

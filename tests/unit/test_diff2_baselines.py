@@ -11,11 +11,14 @@ import pytest
 
 from audits.diff2 import opposed
 from audits.diff2_baselines import worst_case
-from dpaudit.claim import Claim, Outcome
-from dpaudit.curator import Sampler
+from dpaudit.accountant.claim import Claim, Outcome
+from dpaudit.curator.curator import Sampler
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import ApproxDP, Gaussian, Repeat, SampledWithoutReplacement
-from dpaudit.query import Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Repeat
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.kernels.query import Records
 from dpaudit.scope import central
 from mechanisms.diff2.baselines import NOISE_MULTIPLIER, SGD, SRM, DpSrm, dp_sgd
 from mechanisms.losses import LeastSquares

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 from audits.broken import diff2, diff2_bvr, diff2_more
-from dpaudit.account import account
+from dpaudit.accountant.account import account
 from dpaudit.audit.graybox import inspect_program
 from dpaudit.audit.graybox.frequencies import CHECK as FREQUENCIES
 from dpaudit.audit.suite import Suite
-from dpaudit.certify import Certified
-from dpaudit.curator import Sampler
+from dpaudit.certificate.certify import Certified
+from dpaudit.curator.curator import Sampler
 from dpaudit.errors import InvalidParameter
-from dpaudit.kernels import GaussianKernel
-from dpaudit.query import Records
+from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.kernels.query import Records
 from mechanisms.diff2.catalogue import REPLACE_ONE
 from tests.diff2_bugs import TRUTH, truth
 from tests.planted_for_tests import CATCHES, planted_in, printed_table

@@ -12,15 +12,17 @@ import pytest
 
 from audits.diff2 import diff2_bvr_local_sgd as suite
 from audits.diff2 import opposed, worst_case
-from dpaudit.account import account
-from dpaudit.arithmetic import enclose
+from dpaudit.accountant.account import account
+from dpaudit.accountant.claim import Outcome
 from dpaudit.audit.attack import attack
-from dpaudit.audit.estimators import choose_threshold, count_errors, epsilon_lower
-from dpaudit.claim import Outcome
-from dpaudit.curator import Sampler
+from dpaudit.audit.bounds.estimators import choose_threshold, count_errors, epsilon_lower
+from dpaudit.curator.curator import Sampler
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Gaussian, Parallel, Repeat, SampledWithoutReplacement
-from dpaudit.query import Records
+from dpaudit.exact import enclose
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Parallel, Repeat
+from dpaudit.families.sampling import SampledWithoutReplacement
+from dpaudit.kernels.query import Records
 from dpaudit.scope import central
 from mechanisms.diff2.bvr_noise import (
     InfeasibleBatchSize,

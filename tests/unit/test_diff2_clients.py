@@ -13,13 +13,14 @@ from scipy import stats
 
 from audits.diff2 import client_neighbours, worst_case
 from audits.diff2 import diff2_gd_client as suite
-from dpaudit.account import account
+from dpaudit.accountant.account import account
 from dpaudit.audit.attack import attack
 from dpaudit.audit.graybox import inspect_program
-from dpaudit.curator import Tracer
+from dpaudit.curator.curator import Tracer
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Compose, Gaussian, Parallel, Repeat
-from dpaudit.query import Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency, Scope, central
 from mechanisms.diff2.catalogue import diff2_gd_client
 from mechanisms.diff2.framework import Diff2, LocalDescent

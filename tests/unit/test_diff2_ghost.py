@@ -11,8 +11,8 @@ import pytest
 from dpaudit.audit.graybox import inspect_program
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.curator import Sampler
-from dpaudit.query import Array, ClippedMean, Records, clip_rows
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
 from dpaudit.scope import Adjacency, central
 from mechanisms.diff2.catalogue import diff2_gd_network
 from mechanisms.diff2.framework import Diff2

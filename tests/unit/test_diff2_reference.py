@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.account import account
-from dpaudit.arithmetic import is_infinite
-from dpaudit.curator import Curator, Sampler
+from dpaudit.accountant.account import account
+from dpaudit.curator.curator import Curator, Sampler
 from dpaudit.errors import InvalidParameter, Undeclared
-from dpaudit.nodes import Compose, Gaussian, Node
-from dpaudit.query import Array, Records
+from dpaudit.exact import is_infinite
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose
+from dpaudit.kernels.query import Array, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope, central
 from mechanisms.diff2.framework import Diff2, GradientDescent, LocalDescent, NormalizedDescent
 from mechanisms.diff2.noise import Noise

@@ -11,12 +11,13 @@ import sympy
 from scipy import stats
 
 from audits.diff2_baselines import srn_sgd as suite
-from dpaudit.account import account
+from dpaudit.accountant.account import account
 from dpaudit.audit.attack import attack
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
 from dpaudit.errors import InvalidParameter, Undeclared
-from dpaudit.nodes import Compose, CorrelatedGaussian
-from dpaudit.query import Array, Records
+from dpaudit.families.composition import Compose
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Scope, central
 from mechanisms.diff2.baselines import SRN, SrnSgd, srn_sgd
 from mechanisms.losses import LeastSquares, Logistic, WorstCase

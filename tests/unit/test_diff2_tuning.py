@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.account import account
-from dpaudit.arithmetic import is_infinite
-from dpaudit.curator import Sampler
+from dpaudit.accountant.account import account
+from dpaudit.curator.curator import Sampler
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Compose
-from dpaudit.query import Array, Records
+from dpaudit.exact import is_infinite
+from dpaudit.families.composition import Compose
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
 from mechanisms.diff2.framework import Diff2
 from mechanisms.diff2.noise import Noise

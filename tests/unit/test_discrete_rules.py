@@ -11,22 +11,26 @@ import mpmath
 import pytest
 import sympy
 
-from dpaudit.calculus import CALCULI, Rule
-from dpaudit.check import theorems
+from dpaudit.check import theorem as theorems
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    Compose,
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose
+from dpaudit.families.discrete import (
     DiscreteGaussian,
     DiscreteLaplace,
-    Gaussian,
-    Node,
     RandomizedResponse,
     TruncatedDiscreteLaplace,
 )
-from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses
-from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PROFILE, PURE, RENYI
-from dpaudit.rules.discrete import KINKS
-from dpaudit.rules.rdp import order
+from dpaudit.families.discrete.rules import KINKS
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import CALCULI, Rule
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses
 from tests.enumeration import (
     SCOPE,
     big,

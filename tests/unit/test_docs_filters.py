@@ -10,8 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpaudit.nodes import GDP, ZCDP, Filter, Gaussian, Laplace, Leaf, Measure, Node, PureDP
-from dpaudit.spending import PRICES, Spending
+from dpaudit.curator.spending import PRICES, Spending
+from dpaudit.families.adaptive import Filter, Measure
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.opaque import GDP, ZCDP, PureDP
+from dpaudit.nodes import Leaf, Node
 
 
 def test_the_session_runs(checkout: Path) -> None:

@@ -18,7 +18,7 @@ from joblib.parallel import ThreadingBackend
 
 from dpaudit.audit.engine import Batch, generator, plan, run_batches
 from dpaudit.errors import InvalidParameter, SensitivityExceeded
-from dpaudit.store import Arrays, AuditStore, Key
+from dpaudit.storage.batches import Arrays, AuditStore, Key
 
 SEED = 2**127 + 12345
 
@@ -200,7 +200,7 @@ def test_an_interruption_keeps_what_was_done(
 SCRIPT = """
 import sys, time
 from dpaudit.audit.engine import plan, run_batches
-from dpaudit.store import AuditStore
+from dpaudit.storage.batches import AuditStore
 
 folder, pause, log = sys.argv[1], float(sys.argv[2]), sys.argv[3]
 

@@ -22,7 +22,7 @@ from dpaudit.audit.engine import (
 )
 from dpaudit.audit.workers import WorkersLost
 from dpaudit.errors import InvalidParameter, SensitivityExceeded
-from dpaudit.store import Arrays, AuditStore, Key
+from dpaudit.storage.batches import Arrays, AuditStore, Key
 
 # One worker of pytest-xdist starts the cluster, once.
 pytestmark = pytest.mark.xdist_group("dask")

@@ -9,23 +9,13 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.entitlement import Entitlements, runs
+from dpaudit.curator.entitlement import Entitlements, runs
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
-from dpaudit.nodes import (
-    Assuming,
-    Assumption,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    Repeat,
-    SampledWithoutReplacement,
-    Several,
-)
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.opaque import NonPrivate, PureDP
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.nodes import Assumption, Node, Several
 
 K = sympy.Symbol("k", integer=True, positive=True)
 N = sympy.Symbol("n", integer=True, nonnegative=True)

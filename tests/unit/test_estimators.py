@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpaudit.audit.estimators import (
+from dpaudit.audit.bounds.estimators import (
     Counts,
     TestScores,
     TrainingScores,

@@ -9,35 +9,32 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose
-from dpaudit.calculus import CALCULI
+from dpaudit.accountant.account import Account
 from dpaudit.check.derivation import own_bound
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Assuming,
-    Assumption,
-    Compose,
-    EventSlack,
-    Gaussian,
-    Group,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
-    ProposeTestRelease,
-    PureDP,
-    RenyiCurve,
-    Repeat,
-    Select,
-    Status,
+from dpaudit.exact import enclose
+from dpaudit.families.adaptive import Select
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiCurve
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import CALCULI
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Assumption, Node, Status
+from dpaudit.nodes.pairs import (
+    Atoms,
+    Concentrated,
+    LaplaceShift,
+    Largest,
+    Losses,
+    Normal,
+    product,
 )
-from dpaudit.pairs import Atoms, Concentrated, LaplaceShift, Largest, Losses, Normal, product
-from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PROFILE, PURE, RENYI
-from dpaudit.rules.rdp import order
 from dpaudit.scope import Adjacency, Scope
 
 SCOPE = Scope("replace_one", "user", "central", "transcript")

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpaudit import roots
 from dpaudit.errors import InvalidParameter, UnknownTarget
-from dpaudit.experiment import pages, running
-from dpaudit.experiment.fits import fit_power_law, mean_and_error
-from dpaudit.experiment.found import load, named
-from dpaudit.experiment.model import (
+from dpaudit.storage import roots
+from lab import pages, running
+from lab.fits import fit_power_law, mean_and_error
+from lab.found import load, named
+from lab.model import (
     Cell,
     Check,
     Experiment,
@@ -28,11 +28,11 @@ from dpaudit.experiment.model import (
     Table,
     judge,
 )
-from dpaudit.experiment.plots import svg
-from dpaudit.experiment.running import Order, distinct, run, run_cell
+from lab.plots import svg
+from lab.running import Order, distinct, run, run_cell
 
 PLAIN = """
-from dpaudit.experiment.model import *
+from lab.model import *
 
 def cells(size):
     return [Cell.of(n=n) for n in ((1, 2) if size is Size.QUICK else (1, 2, 3))]
@@ -331,7 +331,7 @@ def test_pages_hold_what_was_found(tmp_path: Path) -> None:
     page = paths[1].read_text()
     assert "| a\\|b | 1.235 |" in page
     assert "| &lt;c> | 7 |" in page
-    assert "`dpaudit experiment drawn --seed 5 --size quick`" in page
+    assert "`python -m lab run drawn --seed 5 --size quick`" in page
     assert "![Title](drawn.svg)" in page
     assert "| c | nan | at most 1 |  | missed |  |" in page
     assert list(pages.lines(DRAWN, FOUND))[-1] == "note: a note"

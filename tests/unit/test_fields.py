@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit.certificate import schema
+from dpaudit.certificate.certificate import schema
 from dpaudit.errors import InvalidParameter
-from dpaudit.fields import FIELDS, missing, read_fields
+from dpaudit.storage.fields import FIELDS, missing, read_fields
 
 
 def written(folder: Path, text: str) -> Path:

@@ -9,26 +9,15 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.filters import Method, OpenFilter, open_filter
 from dpaudit.errors import Unsupported
-from dpaudit.filters import (
-    Method,
-    OpenFilter,
-    open_filter,
-)
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Gaussian,
-    Laplace,
-    Node,
-    PureDP,
-    RenyiCurve,
-)
-from dpaudit.rules.convert import to_approx
-from dpaudit.rules.rdp import order
+from dpaudit.exact import enclose
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiCurve
+from dpaudit.measures.convert import to_approx
+from dpaudit.measures.renyi import order
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "record", "central", "transcript")

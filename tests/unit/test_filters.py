@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
-from dpaudit.filters import (
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.filters import (
     ORDERS,
     Method,
     OpenFilter,
@@ -25,27 +24,23 @@ from dpaudit.filters import (
     read_filter,
     read_odometer,
 )
-from dpaudit.nodes import (
+from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
+from dpaudit.families.adaptive import Filter
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Repeat
+from dpaudit.families.events import EventSlack
+from dpaudit.families.opaque import (
     GDP,
     ZCDP,
     ApproxDP,
-    Assuming,
-    Assumption,
-    Compose,
-    EventSlack,
-    Filter,
-    Gaussian,
-    Laplace,
-    Node,
     NonPrivate,
-    PoissonSampled,
     ProfilePoints,
     PureDP,
     RenyiCurve,
-    Repeat,
-    Status,
 )
-from dpaudit.rules.rdp import order
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.measures.renyi import order
+from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "record", "central", "transcript")

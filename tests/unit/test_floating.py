@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.audit import summation
-from dpaudit.audit.floating import Target, audit_arithmetic, describe
+from dpaudit.audit.arithmetic import summation
+from dpaudit.audit.arithmetic.floating import Target, audit_arithmetic, describe
+from dpaudit.audit.arithmetic.summation import check_total
+from dpaudit.audit.arithmetic.timing import check_timing
 from dpaudit.audit.residuals import Finding
-from dpaudit.audit.summation import check_total
-from dpaudit.audit.timing import check_timing
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, PureDP
-from dpaudit.noise import GridGaussianKernel, GridLaplaceKernel
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.additive.kernel import GridGaussianKernel, GridLaplaceKernel
+from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
+from dpaudit.families.opaque import PureDP
 
 Array = Any
 ODD = {"value: not a number", "value: infinity", "value: minus infinity"}

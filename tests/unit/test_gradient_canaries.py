@@ -10,8 +10,8 @@ import pytest
 
 from audits.broken import diff2 as bench
 from dpaudit.audit.attack import attack
-from dpaudit.audit.estimators import count_errors, mu_lower
-from dpaudit.audit.gradient_canaries import (
+from dpaudit.audit.bounds.estimators import count_errors, mu_lower
+from dpaudit.audit.canaries.gradients import (
     CanaryLoss,
     StartAt,
     adversarial,
@@ -24,7 +24,7 @@ from dpaudit.audit.gradient_canaries import (
 from dpaudit.audit.graybox import inspect_program
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, ClippedMean
+from dpaudit.kernels.query import Array, ClippedMean
 from dpaudit.scope import Adjacency
 from mechanisms.losses import Logistic
 
@@ -97,7 +97,7 @@ def test_an_adversarial_canary_is_the_best_of_its_candidates() -> None:
 
 
 def _with(records: Array, row: Array) -> Any:
-    from dpaudit.query import Records
+    from dpaudit.kernels.query import Records
 
     changed = records.copy()
     changed[2] = row

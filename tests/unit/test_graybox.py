@@ -15,30 +15,21 @@ import numpy as np
 import pytest
 
 from audits.broken import diff2 as bench
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.attack import attack
-from dpaudit.audit.graybox import (
-    HOSTILE,
-    Asked,
-    Inspection,
-    inspect_program,
-    probe,
-)
+from dpaudit.audit.graybox import HOSTILE, Asked, Inspection, inspect_program, probe
 from dpaudit.audit.graybox.checks import ACCESS, CONTROL, EXECUTED, PAIR, RECORDS
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.errors import InvalidParameter
-from dpaudit.kernels import GaussianKernel, LaplaceKernel
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import (
-    GDP,
-    Compose,
-    Gaussian,
-    Node,
-    Repeat,
-)
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.additive.kernel import GaussianKernel, LaplaceKernel
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import GDP
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from tests.kernels_for_tests import Stated, Written, total
 

@@ -8,27 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.audit.graybox import (
-    Inspection,
-    check_frequencies,
-    inspect_program,
-)
+from dpaudit.accountant.claim import Claim
+from dpaudit.audit.graybox import Inspection, check_frequencies, inspect_program
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.claim import Claim
-from dpaudit.coins import draw_batch
-from dpaudit.curator import Curator
+from dpaudit.curator.coins import draw_batch
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.errors import InvalidParameter
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import (
-    GDP,
-    Gaussian,
-    Node,
-    PoissonSampled,
-    Repeat,
-    SampledWithoutReplacement,
-)
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Repeat
+from dpaudit.families.opaque import GDP
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from tests.kernels_for_tests import Written
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit.imported import imported
+from dpaudit.storage.imported import imported
 
 FILES = {
     "mechanisms/__init__.py": "",

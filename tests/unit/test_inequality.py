@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.arithmetic import enclose
-from dpaudit.gaps import Curve
-from dpaudit.inequality import at_most, balls_at, covered, points
+from dpaudit.accountant.gaps import Curve
+from dpaudit.exact import enclose
+from dpaudit.exact.inequality import at_most, balls_at, covered, points
 
 x, y, z = sympy.symbols("x y z", positive=True)
 n, k, K = sympy.symbols("n k K", positive=True, integer=True)

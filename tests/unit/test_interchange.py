@@ -14,29 +14,22 @@ import pytest
 import sympy
 from dp_accounting import dp_event as d
 
+from dpaudit.crosscheck.interchange import from_dp_event, to_dp_event
+from dpaudit.crosscheck.interchange.events import BY_EVENT, DEEPEST
+from dpaudit.crosscheck.interchange.kinds import NO_NOISE, NOTHING
+from dpaudit.crosscheck.interchange.rows import UNKNOWN
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.interchange import from_dp_event, to_dp_event
-from dpaudit.interchange.events import BY_EVENT, DEEPEST
-from dpaudit.interchange.kinds import NO_NOISE, NOTHING
-from dpaudit.interchange.rows import UNKNOWN
-from dpaudit.nodes import (
-    ZCDP,
-    Compose,
-    CorrelatedGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
+from dpaudit.families.opaque import ZCDP, NonPrivate, RenyiCurve
+from dpaudit.families.sampling import (
     PoissonSampled,
-    RandomizedResponse,
-    RenyiCurve,
-    Repeat,
     SampledWithoutReplacement,
     SampledWithReplacement,
-    postorder,
 )
+from dpaudit.nodes import Node, postorder
 
 GAUSSIAN = d.GaussianDpEvent(2.0)
 ALPHA = sympy.Symbol("alpha", positive=True)

@@ -11,10 +11,11 @@ import pytest
 from dp_accounting import NeighboringRelation, UnsupportedEventError
 from dp_accounting import dp_event as d
 
+from dpaudit.crosscheck.interchange.accountant import DpauditAccountant
+from dpaudit.crosscheck.interchange.kinds import NOTHING
 from dpaudit.errors import InvalidParameter
-from dpaudit.interchange.accountant import DpauditAccountant
-from dpaudit.interchange.kinds import NOTHING
-from dpaudit.nodes import Compose, Gaussian, Laplace, Repeat
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE_ONE = NeighboringRelation.REPLACE_ONE

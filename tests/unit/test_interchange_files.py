@@ -12,25 +12,15 @@ from typing import Any
 import pytest
 import sympy
 
+from dpaudit.crosscheck.interchange import files, load_declaration, save_declaration
 from dpaudit.errors import InvalidParameter, OutputNotWritable
-from dpaudit.interchange import files, load_declaration, save_declaration
-from dpaudit.nodes import (
-    ApproxDP,
-    Assuming,
-    Assumption,
-    Compose,
-    CorrelatedGaussian,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
-    PoissonSampled,
-    Repeat,
-    SampledWithoutReplacement,
-    Status,
-)
-from dpaudit.wire import digest
+from dpaudit.exact.wire import digest
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.opaque import ApproxDP, NonPrivate
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.nodes import Assumption, Node, Status
 
 K = sympy.Symbol("k", integer=True, positive=True)
 LEAF = Gaussian("gaussian", Fraction(11, 10))

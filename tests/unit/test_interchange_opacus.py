@@ -9,10 +9,17 @@ from typing import Any
 
 import pytest
 
+from dpaudit.crosscheck.interchange import (
+    HistoryAccountant,
+    from_opacus_history,
+    to_opacus_history,
+)
+from dpaudit.crosscheck.interchange.kinds import NO_NOISE, NOTHING
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.interchange import HistoryAccountant, from_opacus_history, to_opacus_history
-from dpaudit.interchange.kinds import NO_NOISE, NOTHING
-from dpaudit.nodes import Compose, Gaussian, Laplace, Node, Parallel, PoissonSampled, Repeat
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.nodes import Node
 
 
 def sampled(noise: Any, rate: Any) -> Node:

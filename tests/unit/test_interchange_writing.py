@@ -12,26 +12,16 @@ import pytest
 import sympy
 from dp_accounting import dp_event as d
 
+from dpaudit.crosscheck.interchange import from_dp_event, to_dp_event
+from dpaudit.crosscheck.interchange.events import BY_NODE, MOST_EVENTS
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.interchange import from_dp_event, to_dp_event
-from dpaudit.interchange.events import BY_NODE, MOST_EVENTS
-from dpaudit.nodes import (
-    GDP,
-    Assuming,
-    Assumption,
-    Compose,
-    CorrelatedGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
-    Node,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    RandomizedResponse,
-    RenyiCurve,
-    Repeat,
-)
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
+from dpaudit.families.opaque import GDP, PureDP, RenyiCurve
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.nodes import Assumption, Node
 
 ADJACENCIES = ("add_remove", "replace_one", "zero_out")
 K = sympy.Symbol("k", integer=True, positive=True)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import barnard_exact, binom, boschloo_exact
 
-from dpaudit.audit.estimators import Counts, epsilon_lower, mu_lower
-from dpaudit.audit.extremes import (
+from dpaudit.audit.bounds.estimators import Counts, epsilon_lower, mu_lower
+from dpaudit.audit.bounds.extremes import (
     CAUTION,
     Extreme,
     Trials,
@@ -21,13 +21,13 @@ from dpaudit.audit.extremes import (
     supremum_upper,
     tail_upper,
 )
-from dpaudit.audit.joint import (
+from dpaudit.audit.bounds.joint import (
     joint_epsilon_lower,
     joint_mu_lower,
     joint_rho_lower,
     region_p_value,
 )
-from dpaudit.audit.region import ApproxRegion, GaussianRegion, Region, zcdp_region
+from dpaudit.audit.bounds.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 from dpaudit.errors import InvalidParameter
 
 ERROR = 0.05

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from dpaudit.certify import Options, Order, Run, plan
-from dpaudit.claim import Claim
+from dpaudit.accountant.claim import Claim
+from dpaudit.certificate.cache import FOLDER, Files, files_of, holds, identity, remember
+from dpaudit.certificate.certify import Options, Order, Run, plan
+from dpaudit.certificate.publish import Failed, Finished, certify_each, write_index
+from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, OutputNotWritable
-from dpaudit.kept import FOLDER, Files, files_of, holds, identity, remember
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import GDP, Gaussian, Node
-from dpaudit.publish import Failed, Finished, certify_each, write_index
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.opaque import GDP
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from tests.cli.bench import DIGESTS, NoNoise, Releases, mechanism, suite
 

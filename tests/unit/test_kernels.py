@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpaudit.account import account
-from dpaudit.calculus import CALCULI
+from dpaudit.accountant.account import account
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.kernels import KERNELS, GaussianKernel, LaplaceKernel, kernel_of
-from dpaudit.nodes import Compose, Gaussian, Laplace, Node, PureDP, Repeat
-from dpaudit.query import Array, ClippedMean
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.additive.kernel import GaussianKernel, LaplaceKernel
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import PureDP
+from dpaudit.kernels.base import KERNELS, kernel_of
+from dpaudit.kernels.query import Array, ClippedMean
+from dpaudit.measures.calculus import CALCULI
+from dpaudit.nodes import Node
 from tests.kernels_for_tests import (
     REPLACE_ONE,
     ZERO_OUT,

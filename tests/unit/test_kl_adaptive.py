@@ -13,12 +13,13 @@ import pytest
 
 from audits.kl import turned_round, zeroed_out
 from audits.kl_adaptive import pulled
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
-from dpaudit.kernels import GaussianKernel, Generator
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import Gaussian
-from dpaudit.query import Array, Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.kernels.base import Generator
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
 from mechanisms.kl.adaptive import MODES, AdaptiveNoisyGD, GradientNormAtStart
 from mechanisms.kl.adaptive_catalogue import adaptive_noisy_gd

@@ -16,9 +16,9 @@ from scipy.special import ndtr, ndtri
 from audits.broken import kl_bench as kl
 from audits.kl_adaptive import pulled
 from dpaudit.audit.attack import attack
-from dpaudit.audit.estimators import Counts, count_errors, mu_lower
+from dpaudit.audit.bounds.estimators import Counts, count_errors, mu_lower
 from dpaudit.audit.suite import Suite
-from dpaudit.mechanism import Mechanism
+from dpaudit.curator.mechanism import Mechanism
 
 ERROR = 1e-4
 MU = math.sqrt(2)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Gaussian
-from dpaudit.query import Array, Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
 from mechanisms.kl import bounds
 from mechanisms.kl.condition import (

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from audits import kl, kl_adaptive, kl_baselines, kl_readings
-from dpaudit.cli import main
-from dpaudit.curator import Sampler
+from dpaudit.cli.main import main
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
-from dpaudit.mechanism import Mechanism
 from dpaudit.scope import Scope, central
 from mechanisms.kl import (
     adaptive_catalogue,

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.experiment.model import Cell, Result, Results
-from dpaudit.query import Records
+from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency
 from experiments.kl import adaptive, loop, proximal, spider, stationary
 from experiments.kl.problem import Landscape, decay, logarithm, power, replicas, sampler
 from experiments.kl.reading import fitted, median_and_error
+from lab.model import Cell, Result, Results
 from mechanisms.kl.adaptive import NORM, Walked
 from mechanisms.kl.adaptive_printed import PrintedAdaptiveNoisyGD
 from mechanisms.kl.condition import check_kl

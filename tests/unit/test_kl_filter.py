@@ -15,27 +15,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator, Sampler, Tracer
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Curator, Sampler, Tracer
+from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
-from dpaudit.kernels import GaussianKernel, Generator, LaplaceKernel
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Compose,
-    Filter,
-    Gaussian,
-    Laplace,
-    Node,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    Repeat,
-    Select,
-)
-from dpaudit.query import Array, ClippedMean, Records
-from dpaudit.replayer import Replayer
+from dpaudit.families.adaptive import Filter, Select
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.additive.kernel import GaussianKernel, LaplaceKernel
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.base import Generator
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import central
 from mechanisms.kl.adaptive import (
     MODES,

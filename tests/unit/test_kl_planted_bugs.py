@@ -15,7 +15,7 @@ from audits.broken import kl, kl_bench, kl_declared
 from audits.kl import turned_round
 from audits.kl_adaptive import pulled
 from dpaudit.check import check
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
 from dpaudit.scope import central
 from tests.claims_for_tests import number, value
 from tests.planted_for_tests import CATCHES, planted_in, printed_table

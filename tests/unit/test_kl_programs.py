@@ -12,11 +12,11 @@ import pytest
 
 from audits import kl, kl_adaptive, kl_baselines, kl_readings
 from audits.broken.kl_bench import SCHEDULE, SPIDER_BENCH
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Undeclared
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import Gaussian
-from dpaudit.query import Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.kernels.query import Records
 from dpaudit.scope import Scope, central
 from mechanisms.kl import (
     adaptive_catalogue,

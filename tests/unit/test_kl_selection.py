@@ -10,9 +10,9 @@ import pytest
 
 from audits.broken.kl_bench import CHOOSER_BENCH
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import ExponentialMechanism
-from dpaudit.noise import ExponentialMechanismKernel
-from dpaudit.query import Records
+from dpaudit.families.selection import ExponentialMechanism
+from dpaudit.families.selection.kernel import ExponentialMechanismKernel
+from dpaudit.kernels.query import Records
 from dpaudit.scope import central
 from mechanisms.kl import adaptive_catalogue
 from mechanisms.kl.select import (

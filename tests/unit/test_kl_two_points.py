@@ -11,8 +11,8 @@ import pytest
 
 from audits.kl import two_point_detection
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Gaussian
-from dpaudit.query import Array
+from dpaudit.families.additive import Gaussian
+from dpaudit.kernels.query import Array
 from mechanisms.kl import bounds
 from mechanisms.kl.baselines import FixedNoisyGD
 from mechanisms.kl.instances import (

@@ -10,21 +10,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpaudit.curator import Curator, Sampler
-from dpaudit.entitlement import Mask
+from dpaudit.curator.curator import Curator, Sampler
+from dpaudit.curator.entitlement import Mask
+from dpaudit.curator.latent import Outcomes, enumerated
+from dpaudit.curator.replayer import Walk
 from dpaudit.errors import SensitivityExceeded
-from dpaudit.latent import Outcomes, enumerated
-from dpaudit.nodes import (
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    PoissonSampled,
-    Repeat,
-    SampledWithoutReplacement,
-)
-from dpaudit.query import Array, ClippedMean, Records
-from dpaudit.replayer import Walk
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from tests.kernels_for_tests import (
     ADD_REMOVE,

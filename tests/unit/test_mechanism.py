@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from dpaudit.claim import Claim, Outcome
+from dpaudit.accountant.claim import Claim, Outcome
+from dpaudit.curator.mechanism import Mechanism, Metric, Setting
 from dpaudit.errors import InvalidParameter
-from dpaudit.mechanism import Mechanism, Metric, Setting
-from dpaudit.nodes import GDP, Gaussian
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.opaque import GDP
 from tests.kernels_for_tests import REPLACE_ONE, Releases
 
 CLAIM = Claim(GDP(1), by="this file")

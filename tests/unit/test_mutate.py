@@ -16,12 +16,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.errors import InvalidParameter
-from dpaudit.mechanism import Mechanism, Setting
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import GDP, ApproxDP, PureDP
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.mutate import ladder
 from dpaudit.mutate.ladder import (
     EQUIVALENT,
@@ -38,18 +43,7 @@ from dpaudit.mutate.mutant import FAMILIES, Mutant, Planted, ready, survey
 from dpaudit.mutate.operators import chosen, mutants
 from dpaudit.mutate.report import as_json, counts, exit_code, kill_rate, lines
 from dpaudit.mutate.run import Order, Ran, _Store
-from dpaudit.nodes import (
-    GDP,
-    ApproxDP,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    PoissonSampled,
-    PureDP,
-    Repeat,
-)
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from tests.kernels_for_tests import Stated, total
 

@@ -9,26 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator
-from dpaudit.mechanism import Mechanism, Setting
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import GDP, ApproxDP, PureDP
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.mutate.changes import CONTROL, EVERY, changes_of
 from dpaudit.mutate.mutant import Planted, survey
 from dpaudit.mutate.source import source_mutants
-from dpaudit.nodes import (
-    GDP,
-    ApproxDP,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    PoissonSampled,
-    PureDP,
-    Repeat,
-)
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 SETTING = Setting("a test", "row", "one row", ("the releases",))

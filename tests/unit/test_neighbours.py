@@ -10,8 +10,8 @@ import pytest
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Gaussian
-from dpaudit.query import Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency
 from tests.kernels_for_tests import Releases
 

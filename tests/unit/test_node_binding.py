@@ -9,11 +9,8 @@ import pytest
 import sympy
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    Compose,
-    Gaussian,
-    Repeat,
-)
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
 
 x, y = sympy.symbols("x y", positive=True)
 

@@ -9,15 +9,11 @@ import pytest
 import sympy
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    Assuming,
-    Assumption,
-    Compose,
-    Gaussian,
-    PureDP,
-    Status,
-)
-from dpaudit.tables import from_table, to_table
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Assuming, Compose
+from dpaudit.families.opaque import PureDP
+from dpaudit.nodes import Assumption, Status
+from dpaudit.nodes.tables import from_table, to_table
 
 x, y = sympy.symbols("x y", positive=True)
 

@@ -9,31 +9,34 @@ import pytest
 from mpmath import mp, nsum
 from scipy import stats
 
-import dpaudit.noise.coins as coins
+import dpaudit.kernels.random_bits as coins
 from dpaudit.audit.residuals import check_residuals
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
 from dpaudit.errors import InvalidParameter
-from dpaudit.kernels import KERNELS, LaplaceKernel, kernel_of
-from dpaudit.nodes import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Node, Repeat
-from dpaudit.noise import (
-    EXACT,
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.additive.kernel import (
     DiscreteGaussianKernel,
     DiscreteLaplaceKernel,
     GridGaussianKernel,
     GridLaplaceKernel,
+    LaplaceKernel,
     arithmetic_of,
+    rounded_up,
+)
+from dpaudit.families.composition import Repeat
+from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
+from dpaudit.kernels.base import KERNELS, exact_kernels, kernel_of
+from dpaudit.kernels.query import Query, Records
+from dpaudit.kernels.samplers import (
     discrete_gaussian,
     discrete_laplace,
-)
-from dpaudit.noise.discrete import (
     gaussian_log_mass,
     gaussian_log_total,
     gaussian_tail,
     laplace_log_mass,
     laplace_tail,
 )
-from dpaudit.noise.kernels import rounded_up
-from dpaudit.query import Query, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from tests.kernels_for_tests import Releases, Stated, mean_exponential, replayer, sampled, zeroed
 
@@ -210,7 +213,7 @@ GAUSSIAN = DiscreteGaussian("count", 4)
 def test_kernels_are_known_and_named_as_what_they_are() -> None:
     assert kernel_of(LAPLACE) is DiscreteLaplaceKernel
     assert kernel_of(GAUSSIAN) is DiscreteGaussianKernel
-    assert {arithmetic_of(kernel) for kernel in EXACT.values()} == {"exact"}
+    assert {arithmetic_of(kernel) for kernel in exact_kernels().values()} == {"exact"}
     assert arithmetic_of(KERNELS[Laplace]) == "float64"
     assert arithmetic_of(KERNELS[Gaussian]) == "float64"
 
@@ -340,7 +343,7 @@ def test_odd_values_are_rounded_half_up_and_cut(value: float, expected: int) -> 
 
 
 def test_scales_that_are_no_short_fraction_are_rounded_up() -> None:
-    from dpaudit.arithmetic import sqrt
+    from dpaudit.exact import sqrt
 
     found = rounded_up(sqrt(Fraction(2)))
     assert found**2 >= 2
@@ -362,7 +365,7 @@ def test_scales_that_are_no_short_fraction_are_rounded_up() -> None:
 )
 def test_noise_on_a_grid(leaf: Node, make: Any, norm: str, law: Any) -> None:
     """Kolmogorov and Smirnov at 1e-6; every output is on the grid, whatever the value."""
-    released = _released(leaf, norm, 5_000, kernels=EXACT)[:, 0]
+    released = _released(leaf, norm, 5_000, kernels=exact_kernels())[:, 0]
     assert stats.kstest(released, law.cdf).pvalue > 1e-6
     step = 2.0 ** (1 - 32)
     assert (released / step == np.floor(released / step)).all()
@@ -374,7 +377,7 @@ def test_noise_on_a_grid(leaf: Node, make: Any, norm: str, law: Any) -> None:
 
 def test_the_grid_raises_the_scale_for_what_rounding_adds() -> None:
     """b' >= multiplier (sensitivity + d g): the loss is never above sensitivity / scale."""
-    from dpaudit.noise.kernels import _raised, _steps
+    from dpaudit.families.additive.kernel import _raised, _steps
 
     for multiplier, sensitivity, width in ((0.7, 1.3, 1), (30.0, 1e-6, 1_000), (5.0, 1e9, 7)):
         scale = np.array([multiplier * sensitivity])

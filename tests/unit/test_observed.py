@@ -11,18 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.attack import Attacked, attack
-from dpaudit.audit.estimators import count_errors, mu_lower
+from dpaudit.audit.bounds.estimators import count_errors, mu_lower
 from dpaudit.audit.learned import GaussianScore
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.observed import attack_observed
 from dpaudit.audit.suite import Suite
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.errors import Diverged, InvalidParameter
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import GDP, Compose, Gaussian, Node, PoissonSampled, Repeat
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import GDP
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from tests.kernels_for_tests import Written
 

@@ -11,18 +11,10 @@ import numpy as np
 import pytest
 import sympy
 
+from dpaudit.accountant.filters import Odometer, OpenFilter, open_odometer, read_odometer
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.filters import (
-    Odometer,
-    OpenFilter,
-    open_odometer,
-    read_odometer,
-)
-from dpaudit.nodes import (
-    Gaussian,
-    Laplace,
-    NonPrivate,
-)
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.opaque import NonPrivate
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "record", "central", "transcript")

@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-from dpaudit.audit.one_run import (
+from dpaudit.audit.bounds.one_run import (
     chosen_epsilon_lower,
     one_run_epsilon_lower,
     one_run_p_value,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from dpaudit.audit.one_run import one_run_p_value
-from dpaudit.audit.one_run_curves import (
+from dpaudit.audit.bounds.one_run import one_run_p_value
+from dpaudit.audit.bounds.one_run_curves import (
     _p_value,
     gaussian_inverse,
     one_run_mu_lower,
@@ -38,7 +38,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 def worst_law(correct: int, guesses: int, canaries: int, mu: float) -> float:
     """Largest P(at least ``correct`` right) over laws of the count within the budgets of mu-GDP.
 
-    The budget of :mod:`dpaudit.audit.one_run` at fifteen epsilons at once; a linear programme.
+    The budget of :mod:`dpaudit.audit.bounds.one_run` at fifteen epsilons at once; a linear
+    programme.
     """
     epsilons = np.linspace(0, 3 * mu + mu**2, 15)
     size = guesses + 1

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit.curator import Tracer
+from dpaudit.curator.curator import Tracer
+from dpaudit.curator.locations import at, line_of_code, line_of_error, place_in, program_line
 from dpaudit.errors import Undeclared
-from dpaudit.nodes import Gaussian, PoissonSampled
-from dpaudit.places import at, line_of_code, line_of_error, place_in, program_line
-from dpaudit.query import ClippedMean, Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.query import ClippedMean, Records
 from dpaudit.scope import Scope
 
 HERE = "tests/unit/test_places.py"

@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose, working_precision
-from dpaudit.nodes import GDP, ZCDP, Compose, Gaussian, Laplace, Node, NonPrivate, PureDP
-from dpaudit.plain import PRIORS, in_plain_words, mean_posterior
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.interpretation import PRIORS, in_plain_words, mean_posterior
+from dpaudit.exact import enclose, working_precision
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose
+from dpaudit.families.opaque import GDP, ZCDP, NonPrivate, PureDP
+from dpaudit.nodes import Node
 from tests.cli.bench import scope
 
 MULTIPLIERS = [Fraction(1, 20), Fraction(1, 3), Fraction(1), Fraction(7, 4), Fraction(20)]

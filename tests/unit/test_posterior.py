@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dpaudit.audit import verdict
-from dpaudit.audit.estimators import Counts, epsilon_lower
-from dpaudit.audit.posterior import CredibleInterval, EpsilonPosterior, epsilon_posterior
+from dpaudit.audit.bounds.estimators import Counts, epsilon_lower
+from dpaudit.audit.bounds.posterior import CredibleInterval, EpsilonPosterior, epsilon_posterior
 from dpaudit.errors import InvalidParameter
 
 DRAWS = 200_000

@@ -10,17 +10,17 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import binom
 
-from dpaudit.audit.estimators import Counts, epsilon_lower
-from dpaudit.audit.joint import region_p_value
-from dpaudit.audit.power import (
+from dpaudit.audit.bounds.estimators import Counts, epsilon_lower
+from dpaudit.audit.bounds.joint import region_p_value
+from dpaudit.audit.bounds.power import (
     Power,
     information_limit,
     limit_of_scores,
     smallest_epsilon,
     trials_needed,
 )
-from dpaudit.audit.region import ApproxRegion, GaussianRegion
-from dpaudit.audit.selection import (
+from dpaudit.audit.bounds.region import ApproxRegion, GaussianRegion
+from dpaudit.audit.bounds.selection import (
     Sizes,
     Tails,
     choose_declared,

@@ -9,10 +9,10 @@ import time
 import numpy as np
 import pytest
 
-from dpaudit import terminal
 from dpaudit.audit.engine import Batch, plan, run_batches
-from dpaudit.store import Arrays
-from dpaudit.terminal import Pace, progress
+from dpaudit.cli import terminal
+from dpaudit.cli.terminal import Pace, progress
+from dpaudit.storage.batches import Arrays
 
 
 class Clock:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit import project
 from dpaudit.errors import UnknownTarget
+from dpaudit.project import project
 
 pytestmark = pytest.mark.usefixtures("unserved")
 
@@ -279,7 +279,7 @@ def test_what_a_project_defines_reaches_worker_processes(scratch: Path) -> None:
 import json, sys
 from pathlib import Path
 from joblib import Parallel, delayed
-from dpaudit import project
+from dpaudit.project import project
 
 def main():
     target = project.resolve("noisy_mean", Path.cwd())

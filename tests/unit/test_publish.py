@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from dpaudit.certificate import save
-from dpaudit.certify import Certified, Options, Order, certify
+from dpaudit.certificate.certificate import save
+from dpaudit.certificate.certify import Certified, Options, Order, certify
+from dpaudit.certificate.publish import clean, render, verified, verify_file, writable, write
 from dpaudit.errors import CertificateRejected, OutputNotWritable
-from dpaudit.nodes import GDP, Gaussian
-from dpaudit.publish import clean, render, verified, verify_file, writable, write
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.opaque import GDP
 from tests.cli.bench import DIGESTS, certified, forged, held, mechanism, suite
 
 CASE = mechanism("case", Gaussian("a", 2), GDP(0.5), labels=("a",))
@@ -98,7 +99,7 @@ def test_a_folder_without_permission_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root may write anywhere, so the system's answer is replaced."""
-    monkeypatch.setattr("dpaudit.publish.os.access", lambda path, mode: False)
+    monkeypatch.setattr("dpaudit.certificate.publish.os.access", lambda path, mode: False)
     with pytest.raises(OutputNotWritable, match="cannot be written"):
         writable(tmp_path / "new")
 

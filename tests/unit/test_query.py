@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import (
+from dpaudit.kernels.query import (
     Array,
     ClippedMean,
     Records,

@@ -6,7 +6,7 @@ import doctest
 import re
 from pathlib import Path
 
-from dpaudit.cli import main
+from dpaudit.cli.main import main
 
 
 def test_python_session(checkout: Path) -> None:

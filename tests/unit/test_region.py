@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpaudit.audit.region import (
+from dpaudit.audit.bounds.region import (
     SLACK,
     ApproxRegion,
     CommonRegion,
@@ -22,11 +22,11 @@ from dpaudit.audit.region import (
     zcdp_region,
 )
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import (
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.opaque import (
     GDP,
     ZCDP,
     ApproxDP,
-    Gaussian,
     ProfilePoints,
     PureDP,
     RenyiCurve,

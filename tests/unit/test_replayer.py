@@ -10,18 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpaudit.curator import Curator, Event
+from dpaudit.curator.curator import Curator, Event
+from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import Diverged, InvalidParameter, SensitivityExceeded, Undeclared
-from dpaudit.nodes import (
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    Parallel,
-    Repeat,
-)
-from dpaudit.query import Array, ClippedMean, Records
-from dpaudit.replayer import Replayer
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from tests.kernels_for_tests import (
     REPLACE_ONE,
     ZERO_OUT,

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.certificate import surprises
-from dpaudit.claim import Claim, Outcome
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, Gaussian, PureDP
-from dpaudit.publish import surprises as published
+from dpaudit.accountant.claim import Claim, Outcome
+from dpaudit.certificate.certificate import surprises
+from dpaudit.certificate.publish import surprises as published
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.report import render_html, render_index, summary_rows
 from tests.cli.bench import NoNoise, accept, certified, mechanism, suite
 from tests.unit.test_report import Outline

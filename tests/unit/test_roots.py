@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit import roots
 from dpaudit.errors import UnknownTarget
+from dpaudit.storage import roots
 
 
 def test_an_editable_install_serves_the_checkout(checkout: Path) -> None:

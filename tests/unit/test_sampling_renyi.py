@@ -14,30 +14,18 @@ import mpmath
 import pytest
 import sympy
 
-from dpaudit import wire
-from dpaudit.arithmetic import choose, enclose, is_infinite, smaller, sum_over, total_over
-from dpaudit.calculus import CALCULI
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    GDP,
-    Assuming,
-    Assumption,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    RenyiCurve,
-    Repeat,
-    SampledWithoutReplacement,
-    Status,
-)
-from dpaudit.rules import GAUSSIAN, RENYI
-from dpaudit.rules.convert import renyi_epsilon, to_approx
-from dpaudit.rules.rdp import order
-from dpaudit.rules.sampling_renyi import central_moment
+from dpaudit.exact import choose, enclose, is_infinite, smaller, sum_over, total_over, wire
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.opaque import GDP, PureDP, RenyiCurve
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.families.sampling.renyi_rules import central_moment
+from dpaudit.measures.calculus import CALCULI
+from dpaudit.measures.convert import renyi_epsilon, to_approx
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.scope import Scope
 from tests.sampling_for_tests import (
     ADD_REMOVE,

@@ -12,30 +12,30 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.arithmetic import is_infinite
-from dpaudit.calculus import CALCULI, Calculus
 from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
-from dpaudit.nodes import (
-    ApproxDP,
-    Compose,
-    CorrelatedGaussian,
-    Gaussian,
-    Node,
-    NonPrivate,
-    Parallel,
+from dpaudit.exact import is_infinite
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.opaque import ApproxDP, NonPrivate, PureDP
+from dpaudit.families.sampling import (
     PoissonSampled,
-    PureDP,
     RandomAllocation,
-    Repeat,
     SampledWithoutReplacement,
     SampledWithReplacement,
 )
-from dpaudit.pairs import Allocated, Normal
-from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PROFILE, PURE, RENYI
-from dpaudit.rules.convert import to_approx
-from dpaudit.rules.rdp import order
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import CALCULI, Calculus
+from dpaudit.measures.convert import to_approx
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Allocated, Normal
+from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.scope import Scope
-from dpaudit.tables import from_table, to_table
 from tests.sampling_for_tests import (
     ADD_REMOVE,
     REPLACE_ONE,

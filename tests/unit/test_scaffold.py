@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpaudit.errors import OutputNotWritable, UnknownTarget
-from dpaudit.scaffold import AUDIT, MECHANISM, start
+from dpaudit.project.scaffold import AUDIT, MECHANISM, start
 
 
 def files(folder: Path) -> set[str]:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.special import kl_div, ndtr
 
-from dpaudit.audit.estimators import Counts, TestScores, TrainingScores
-from dpaudit.audit.joint import joint_epsilon_lower, joint_mu_lower
-from dpaudit.audit.selection import (
+from dpaudit.audit.bounds.estimators import Counts, TestScores, TrainingScores
+from dpaudit.audit.bounds.joint import joint_epsilon_lower, joint_mu_lower
+from dpaudit.audit.bounds.selection import (
     Sizes,
     Tails,
     _likely_upper,

@@ -12,24 +12,27 @@ import pytest
 import sympy
 from scipy.special import ndtr
 
-from dpaudit.arithmetic import enclose
-from dpaudit.calculus import CALCULI, Rule
-from dpaudit.check import theorems
+from dpaudit.check import theorem as theorems
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
+from dpaudit.exact import enclose
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose
+from dpaudit.families.selection import (
     AboveThreshold,
-    Compose,
     ExponentialMechanism,
-    Gaussian,
-    Node,
     ReportNoisyMax,
     Scores,
     SelectionNoise,
 )
-from dpaudit.pairs import Losses
-from dpaudit.rules import CONCENTRATED, GAUSSIAN, PROFILE, PURE, RENYI
-from dpaudit.rules.rdp import order
-from dpaudit.tables import from_table, to_table
+from dpaudit.measures.calculus import CALCULI, Rule
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Losses
+from dpaudit.nodes.tables import from_table, to_table
 from tests.enumeration import (
     ORDERS,
     SCOPE,

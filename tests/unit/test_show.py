@@ -10,23 +10,17 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit.account import Account
-from dpaudit.calculus import Calculus
-from dpaudit.nodes import (
-    ZCDP,
-    Assuming,
-    Assumption,
-    Compose,
-    Gaussian,
-    Laplace,
-    Node,
-    NonPrivate,
-    Parallel,
-    Repeat,
-    Status,
-)
-from dpaudit.rules import CONCENTRATED, GAUSSIAN, PURE, RENYI
-from dpaudit.rules.show import show_latex, show_text, value_text
+from dpaudit.accountant.account import Account
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.opaque import ZCDP, NonPrivate
+from dpaudit.measures.calculus import Calculus
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI
+from dpaudit.measures.show import show_latex, show_text, value_text
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.scope import Scope
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")

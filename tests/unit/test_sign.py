@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from dpaudit.cli import main
+from dpaudit.cli.main import main
 from dpaudit.errors import CertificateRejected, InvalidParameter, OutputNotWritable
 from dpaudit.sign import (
     envelope_of,

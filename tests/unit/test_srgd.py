@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.account import Account
-from dpaudit.curator import Sampler
+from dpaudit.accountant.account import Account
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import InvalidParameter, Undeclared
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import CorrelatedGaussian
-from dpaudit.nodes.correlated import Factorisation
-from dpaudit.query import Array, Records
-from dpaudit.replayer import Replayer
-from dpaudit.rules.convert import gaussian_mu
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.correlated.node import Factorisation
+from dpaudit.kernels.query import Array, Records
+from dpaudit.measures.convert import gaussian_mu
 from dpaudit.scope import Scope, central
 from mechanisms.losses import Logistic, SoftplusNetwork
 from mechanisms.losses import WorstCase as Canary

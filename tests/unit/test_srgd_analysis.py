@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 from dpaudit.scope import central
 from mechanisms.srgd.accelerated import DPSRGD, AcceleratedDPSRGD, nesterov_potential
 from mechanisms.srgd.geometry import EtaSchedule

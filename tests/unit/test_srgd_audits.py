@@ -12,15 +12,15 @@ from scipy import stats
 from audits import srgd as audits
 from audits.broken import srgd, srgd_programs
 from dpaudit.audit.attack import attack
-from dpaudit.audit.estimators import count_errors, mu_lower
+from dpaudit.audit.bounds.estimators import count_errors, mu_lower
 from dpaudit.audit.suite import Suite
-from dpaudit.curator import Sampler
-from dpaudit.nodes import CorrelatedGaussian
-from dpaudit.nodes.correlated import Factorisation
-from dpaudit.noise import CorrelatedGaussianKernel
-from dpaudit.noise.strategies import prefix_matrix, strategy_matrix
-from dpaudit.query import Records
-from dpaudit.replayer import Replayer
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.replayer import Replayer
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.correlated.kernel import CorrelatedGaussianKernel
+from dpaudit.families.correlated.node import Factorisation
+from dpaudit.families.correlated.strategies import prefix_matrix, strategy_matrix
+from dpaudit.kernels.query import Records
 from mechanisms.srgd import catalogue, printed
 from mechanisms.srgd.accelerated import output_weights
 from mechanisms.srgd.prefix_noise import prefix_noise_bound

@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 
 from audits import srgd_baselines as audits
+from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.audit.suite import Suite
-from dpaudit.certify import Options, Order, certify
-from dpaudit.claim import Claim, Outcome
-from dpaudit.nodes import (
-    GDP,
-    Node,
-)
+from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.families.opaque import GDP
+from dpaudit.nodes import Node
 from tests.claims_for_tests import number, value
 from tests.kernels_for_tests import replayer, sampled
 from tests.srgd_baselines_for_tests import (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter, SensitivityExceeded
-from dpaudit.query import Array, Records
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 from mechanisms.losses import LeastSquares, Logistic, mean_value
 from mechanisms.srgd.baselines import (

@@ -11,20 +11,16 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.arithmetic import enclose
-from dpaudit.claim import Outcome
-from dpaudit.curator import Sampler
+from dpaudit.accountant.claim import Outcome
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import (
-    Assuming,
-    CorrelatedGaussian,
-    Gaussian,
-    Parallel,
-    PoissonSampled,
-    Repeat,
-    Status,
-)
+from dpaudit.exact import enclose
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Assuming, Parallel, Repeat
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.nodes import Status
 from dpaudit.scope import Unit
 from mechanisms.srgd import baselines_catalogue as catalogue
 from mechanisms.srgd.baselines import (

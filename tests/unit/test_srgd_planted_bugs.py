@@ -16,20 +16,23 @@ import numpy as np
 import pytest
 
 from audits.broken import srgd, srgd_programs
-from dpaudit.account import Account
-from dpaudit.arithmetic import enclose, sqrt
+from dpaudit.accountant.account import Account
 from dpaudit.audit.attack import Attacked, attack
-from dpaudit.audit.cancelling import cancelling_attack
-from dpaudit.audit.estimators import count_errors, mu_lower
+from dpaudit.audit.bounds.estimators import count_errors, mu_lower
+from dpaudit.audit.graybox.cancelling import cancelling_attack
 from dpaudit.audit.graybox.checks import inspect_program
-from dpaudit.calculus import CALCULI
 from dpaudit.check import check
-from dpaudit.curator import Curator, Sampler
+from dpaudit.curator.curator import Curator, Sampler
 from dpaudit.errors import InvalidParameter, Undeclared
-from dpaudit.nodes import ApproxDP, CorrelatedGaussian, EventSlack, Node, Participation, PureDP
-from dpaudit.nodes.correlated import Factorisation
-from dpaudit.noise.strategies import strategy_matrix
-from dpaudit.query import Array
+from dpaudit.exact import enclose, sqrt
+from dpaudit.families.correlated import CorrelatedGaussian, Participation
+from dpaudit.families.correlated.node import Factorisation
+from dpaudit.families.correlated.strategies import strategy_matrix
+from dpaudit.families.events import EventSlack
+from dpaudit.families.opaque import ApproxDP, PureDP
+from dpaudit.kernels.query import Array
+from dpaudit.measures.calculus import CALCULI
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.srgd.sensitivity import DataEvent, NoiseEvent, outside
 from tests.planted_for_tests import CATCHES, planted_in, printed_table, row

@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dpaudit.account import Account
-from dpaudit.curator import Sampler
+from dpaudit.accountant.account import Account
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import InvalidParameter, SensitivityExceeded, Unsupported
-from dpaudit.nodes import Assuming, EventSlack, Gaussian, Status
-from dpaudit.nodes.correlated import Factorisation
-from dpaudit.query import Array, Records
-from dpaudit.replayer import Replayer
-from dpaudit.rules.convert import gaussian_mu
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Assuming
+from dpaudit.families.correlated.node import Factorisation
+from dpaudit.families.events import EventSlack
+from dpaudit.kernels.query import Array, Records
+from dpaudit.measures.convert import gaussian_mu
+from dpaudit.nodes import Status
 from dpaudit.scope import central
 from mechanisms.losses import WorstCase as Canary
 from mechanisms.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
@@ -66,7 +69,7 @@ def test_a_clip_schedule_is_accounted_by_its_columns(strategy: str) -> None:
 
 
 def _matrix(strategy: Factorisation, rounds: int) -> Array:
-    from dpaudit.noise.strategies import strategy_matrix
+    from dpaudit.families.correlated.strategies import strategy_matrix
 
     return strategy_matrix(strategy, rounds)
 

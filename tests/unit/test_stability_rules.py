@@ -10,18 +10,25 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.arithmetic import enclose, is_infinite
-from dpaudit.calculus import CALCULI
+from dpaudit.accountant.claim import Claim
 from dpaudit.check.derivation import own_bound
-from dpaudit.claim import Claim
-from dpaudit.curves import delta_interval, epsilon_interval
-from dpaudit.curves.scores import chances, family_of, gaussian, member
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import ApproxDP, Compose, CoupledGaussian, Node, Repeat, StableRelease
-from dpaudit.pairs import Atoms, Branched, Losses, Normal, Scored, Thresholded
-from dpaudit.rules import APPROX, CONCENTRATED, GAUSSIAN, PROFILE, PURE, RENYI
-from dpaudit.rules.rdp import order
-from dpaudit.rules.stability import GRAIN, binomial
+from dpaudit.exact import enclose, is_infinite
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.stability import CoupledGaussian, StableRelease
+from dpaudit.families.stability.rules import GRAIN, binomial
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import CALCULI
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Atoms, Branched, Losses, Normal, Scored, Thresholded
+from dpaudit.profiles import delta_interval, epsilon_interval
+from dpaudit.profiles.grid.scores import chances, family_of, gaussian, member
 from dpaudit.scope import Adjacency, Scope
 
 SCOPE = Scope("replace_one", "user", "central", "output")
@@ -75,7 +82,7 @@ def test_the_family_in_floats_is_the_members_exactly() -> None:
 @pytest.mark.parametrize("mu", [1e-5, 0.01, 0.3, 4.0])
 def test_the_gaussian_profile_in_floats(mu: float) -> None:
     """Against Arb at 200 bits, down to 1e-250, at both signs of epsilon."""
-    from dpaudit.rules.convert import gaussian_delta
+    from dpaudit.measures.convert import gaussian_delta
 
     for z in (-30.0, -3.0, -0.2, 0.0, 0.1, 1.0, 5.0, 20.0, 33.0):
         epsilon = mu * (z + mu / 2)

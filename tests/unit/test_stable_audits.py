@@ -13,20 +13,20 @@ import pytest
 import audits.stable_erm as audits
 import audits.stable_erm_baselines as baseline_audits
 from audits.stable_erm import attacked, neighbours, suite, whole
-from dpaudit.account import account
-from dpaudit.arithmetic import enclose
-from dpaudit.audit.estimators import count_errors, epsilon_lower
+from dpaudit.accountant.account import account
+from dpaudit.accountant.claim import Claim
+from dpaudit.audit.bounds.estimators import count_errors, epsilon_lower
 from dpaudit.audit.graybox import inspect_program
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.certify import Certified as Result
-from dpaudit.certify import Options, Order, certify
-from dpaudit.claim import Claim
-from dpaudit.curator import Sampler
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import ApproxDP
-from dpaudit.query import Array, Records
-from dpaudit.replayer import Replayer
+from dpaudit.certificate.certify import Certified as Result
+from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.curator.replayer import Replayer
+from dpaudit.exact import enclose
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.kernels.query import Array, Records
 from mechanisms.stable_erm import baselines_catalogue as baselines
 from mechanisms.stable_erm import catalogue as stable
 from mechanisms.stable_erm.adversarial import Adversarial, Oracle

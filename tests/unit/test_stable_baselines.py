@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    Gaussian,
-    postorder,
-)
-from dpaudit.query import Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.kernels.query import Records
+from dpaudit.nodes import postorder
 from dpaudit.scope import central
 from mechanisms.stable_erm.baselines import (
     ItemPhasedERM,

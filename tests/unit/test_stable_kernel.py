@@ -13,19 +13,21 @@ import sympy
 from scipy.integrate import quad
 from scipy.stats import chisquare
 
-from dpaudit.accounting import Account
+from dpaudit.accountant.account import Account
 from dpaudit.audit.residuals import check_residuals
-from dpaudit.curator import Curator, Sampler, Tracer
+from dpaudit.curator.curator import Curator, Sampler, Tracer
+from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.nodes import Node, Repeat, StableRelease
-from dpaudit.noise import (
-    EXACT,
+from dpaudit.families.composition import Repeat
+from dpaudit.families.stability import StableRelease
+from dpaudit.families.stability.kernel import (
     GridStableReleaseKernel,
     StableReleaseKernel,
     TruncatedDiscreteLaplaceLaw,
 )
-from dpaudit.query import Array, Records
-from dpaudit.replayer import Replayer
+from dpaudit.kernels.base import exact_kernels
+from dpaudit.kernels.query import Array, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.stable_erm.calibration import USERS
 
@@ -216,7 +218,7 @@ def sampled(score: float, trials: int = 500, kernels: Any = None) -> Sampler:
     return sampler
 
 
-@pytest.mark.parametrize("kernels", [None, EXACT])
+@pytest.mark.parametrize("kernels", [None, exact_kernels()])
 def test_a_run_releases_vectors_and_bottoms(kernels: Any) -> None:
     """The share of bottoms at a score of kappa is P(R < kappa), within 4.9 standard errors."""
     released = sampled(2, kernels=kernels).transcript[0].released

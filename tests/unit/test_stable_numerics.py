@@ -15,7 +15,7 @@ import pytest
 
 from audits.broken.stable_erm_search import TotalMinusDeleted
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array, Records
+from dpaudit.kernels.query import Array, Records
 from mechanisms.stable_erm.calibration import Constants
 from mechanisms.stable_erm.certificate import RULES, Certified, GradientCertificate, measured
 from mechanisms.stable_erm.data import records_of_lists

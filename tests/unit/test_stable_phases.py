@@ -11,15 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.accounting import Account
-from dpaudit.curator import Tracer
+from dpaudit.accountant.account import Account
+from dpaudit.curator.curator import Tracer
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    NonPrivate,
-    Parallel,
-    Repeat,
-)
-from dpaudit.query import Array, Records
+from dpaudit.families.composition import Parallel, Repeat
+from dpaudit.families.opaque import NonPrivate
+from dpaudit.kernels.query import Array, Records
 from mechanisms.stable_erm import catalogue as stable
 from mechanisms.stable_erm.calibration import (
     USERS,

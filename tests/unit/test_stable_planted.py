@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from audits.broken import stable_erm, stable_erm_search
-from dpaudit.account import account
-from dpaudit.certify import Options, Order, certify
+from dpaudit.accountant.account import account
+from dpaudit.certificate.certify import Options, Order, certify
 from dpaudit.check import check
 from mechanisms.stable_erm.calibration import del_output_pert_paper
 from tests.planted_for_tests import planted_in, printed_table

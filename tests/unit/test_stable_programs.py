@@ -10,17 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.accounting import Account
-from dpaudit.curator import Sampler
+from dpaudit.accountant.account import Account
+from dpaudit.curator.curator import Sampler
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import (
-    Assuming,
-    Leaf,
-    NonPrivate,
-    StableRelease,
-    postorder,
-)
-from dpaudit.query import Records
+from dpaudit.families.composition import Assuming
+from dpaudit.families.opaque import NonPrivate
+from dpaudit.families.stability import StableRelease
+from dpaudit.kernels.query import Records
+from dpaudit.nodes import Leaf, postorder
 from dpaudit.scope import central
 from mechanisms.stable_erm import build
 from mechanisms.stable_erm import catalogue as stable

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.query import Array
+from dpaudit.kernels.query import Array
 from mechanisms.stable_erm.adversarial import Adversarial, Oracle
 from mechanisms.stable_erm.stable import (
     Enumeration,

@@ -12,23 +12,17 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import laplace
 
-from dpaudit.account import account
+from dpaudit.accountant.account import account
 from dpaudit.audit.residuals import check_residuals
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.kernels import Kernel
-from dpaudit.nodes import (
-    Gaussian,
-    Laplace,
-    ProposeTestRelease,
-    StableRelease,
-    TruncatedDiscreteLaplace,
-)
-from dpaudit.noise import (
-    ProposeTestReleaseKernel,
-    StableReleaseKernel,
-    TruncatedDiscreteLaplaceLaw,
-)
-from dpaudit.query import Array, Records
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.discrete import TruncatedDiscreteLaplace
+from dpaudit.families.events import ProposeTestRelease
+from dpaudit.families.stability import StableRelease
+from dpaudit.families.stability.coupled_kernel import ProposeTestReleaseKernel
+from dpaudit.families.stability.kernel import StableReleaseKernel, TruncatedDiscreteLaplaceLaw
+from dpaudit.kernels.base import Kernel
+from dpaudit.kernels.query import Array, Records
 from mechanisms.stable_erm import baselines_catalogue as baselines
 from mechanisms.stable_erm import catalogue as stable
 from mechanisms.stable_erm.calibration import USERS, Constants, laplace_constants
@@ -248,8 +242,8 @@ def test_small_batches_together_are_normal(
 
 def test_a_row_of_unknown_noise_is_unknown_throughout() -> None:
     """A mean over random inliers: its noise is not known, passed or not."""
-    from dpaudit.nodes import CoupledGaussian
-    from dpaudit.noise.coupled import packed
+    from dpaudit.families.stability import CoupledGaussian
+    from dpaudit.families.stability.coupled_kernel import packed
 
     leaf = ProposeTestRelease(Laplace("t", 1), CoupledGaussian("m", 2, 2, 3, 1), Fraction(1, 10))
     sure, unsure = (packed(np.full((1, 2), p), np.ones((1, 2, 1))) for p in (1.0, 0.5))

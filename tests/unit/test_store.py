@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter, OutputNotWritable
-from dpaudit.store import Arrays, AuditStore, leading
+from dpaudit.storage.batches import Arrays, AuditStore, leading
 
 KEY = (0, 1, 2)
 

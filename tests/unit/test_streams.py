@@ -13,7 +13,7 @@ from dpaudit.audit import streams
 from dpaudit.audit.engine import Batch, generator, plan, run_batches
 from dpaudit.audit.streams import Streams
 from dpaudit.errors import InvalidParameter
-from dpaudit.store import Arrays, AuditStore
+from dpaudit.storage.batches import Arrays, AuditStore
 
 RNG = np.random.default_rng(5)
 CONTINUOUS = RNG.normal(size=5_000)

@@ -12,9 +12,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpaudit.nodes import AboveThreshold
-from dpaudit.noise import AboveThresholdKernel
-from dpaudit.noise.posterior import FARTHEST, Law, Numbers, Posterior
+from dpaudit.families.selection import AboveThreshold
+from dpaudit.families.selection.threshold_kernel import AboveThresholdKernel
+from dpaudit.kernels.posterior import FARTHEST, Law, Numbers, Posterior
 
 RELATIVE = 1e-11
 

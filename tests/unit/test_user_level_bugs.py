@@ -18,7 +18,7 @@ from audits import user_level_baselines as baseline_audits
 from audits.broken import user_level as broken
 from audits.broken import user_level_more as more
 from audits.broken import user_level_programs as programs
-from dpaudit.account import Account
+from dpaudit.accountant.account import Account
 from dpaudit.audit.attack import Attacked, attack
 from dpaudit.audit.graybox import inspect_program
 from dpaudit.audit.observed import attack_observed
@@ -33,11 +33,11 @@ from dpaudit.audit.verdict import (
     lens,
     raw,
 )
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import NonPrivate
-from dpaudit.query import Array, Records
+from dpaudit.families.opaque import NonPrivate
+from dpaudit.kernels.query import Array, Records
 from mechanisms.user_level import baselines_catalogue, catalogue
 from mechanisms.user_level.baselines import UserLevelPhasedSGDBaseline
 from mechanisms.user_level.batches import BatchConstants

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.experiment.model import Cell, Experiment, Result, Results, Size, Status
 from experiments.user_level import costs, data, noise, outliers, problem, risk, smoothing, stability
+from lab.model import Cell, Experiment, Result, Results, Size, Status
 from mechanisms.losses import LeastSquares, Logistic
 from mechanisms.srgd.problem import BoundedLogistic
 from mechanisms.user_level.baselines import regularity

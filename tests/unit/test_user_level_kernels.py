@@ -12,23 +12,24 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.uses import label_of, runs
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
-from dpaudit.nodes import (
-    AboveThreshold,
-    Compose,
-    CoupledGaussian,
-    Gaussian,
-    Laplace,
-    Parallel,
-    ProposeTestRelease,
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel
+from dpaudit.families.events import ProposeTestRelease
+from dpaudit.families.selection import AboveThreshold
+from dpaudit.families.selection.random_query_kernel import RandomQueryKernel, query_law
+from dpaudit.families.selection.threshold_kernel import AboveThresholdKernel
+from dpaudit.families.stability import CoupledGaussian
+from dpaudit.families.stability.coupled_kernel import (
+    CoupledGaussianKernel,
+    ProposeTestReleaseKernel,
+    packed,
+    unpacked,
 )
-from dpaudit.noise import AboveThresholdKernel, CoupledGaussianKernel, ProposeTestReleaseKernel
-from dpaudit.noise.coupled import packed, unpacked
-from dpaudit.noise.random_queries import RandomQueryKernel, query_law
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency
-from dpaudit.uses import label_of, runs
 from mechanisms.user_level.problem import USERS
 
 LEAF = AboveThreshold("bit", Fraction(1, 2), Fraction(1, 2))

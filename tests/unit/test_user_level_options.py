@@ -12,14 +12,14 @@ import pytest
 import sympy
 
 from audits import user_level_options as audits
-from dpaudit.account import Account
+from dpaudit.accountant.account import Account
 from dpaudit.audit.attack import attack
 from dpaudit.audit.suite import Suite
-from dpaudit.curator import Sampler
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
-from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import NonPrivate
-from dpaudit.query import Array, Records
+from dpaudit.families.opaque import NonPrivate
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 from mechanisms.losses import LeastSquares
 from mechanisms.user_level import catalogue, options_catalogue

@@ -12,10 +12,10 @@ import pytest
 from scipy.stats import binom
 
 from audits.user_level import attacked, rows
-from dpaudit.curator import Sampler, Tracer
+from dpaudit.curator.curator import Sampler, Tracer
+from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import DpauditError, InvalidParameter, Unsupported
-from dpaudit.mechanism import Mechanism
-from dpaudit.query import Array, Records
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency, Scope, Trust, Unit, central
 from mechanisms.losses import LeastSquares, Logistic
 from mechanisms.user_level import baselines_catalogue, catalogue, options_catalogue

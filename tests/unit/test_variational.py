@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from dpaudit.audit import variational, variational_mu
-from dpaudit.audit.estimators import TestScores, TrainingScores
-from dpaudit.audit.variational import (
+from dpaudit.audit.bounds import variational, variational_mu
+from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
+from dpaudit.audit.bounds.variational import (
     ORDERS,
     RenyiWitness,
     renyi_lower,
     renyi_witness,
     rho_lower,
 )
-from dpaudit.audit.variational_mu import GaussianWitness, gaussian_witness, mu_lower
+from dpaudit.audit.bounds.variational_mu import GaussianWitness, gaussian_witness, mu_lower
 from dpaudit.errors import InvalidParameter
 
 ERROR = 0.05

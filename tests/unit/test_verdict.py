@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.account import Account
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.attack import Attacked
-from dpaudit.audit.estimators import Counts, TestScores, TrainingScores
+from dpaudit.audit.bounds.estimators import Counts, TestScores, TrainingScores
 from dpaudit.audit.residuals import Finding, check_residuals
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
@@ -31,20 +32,11 @@ from dpaudit.audit.verdict import (
     overall,
     raw,
 )
-from dpaudit.certify import standing_assumptions
-from dpaudit.claim import Claim
-from dpaudit.nodes import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Assuming,
-    Assumption,
-    Gaussian,
-    Node,
-    NonPrivate,
-    PureDP,
-    Status,
-)
+from dpaudit.certificate.certify import standing_assumptions
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Assuming
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.nodes import Assumption, Node, Status
 from tests.cli.bench import mechanism, scope, suite
 
 TINY = Fraction(1, 10**5)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sympy
 
-from dpaudit import wire
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact import wire
 
 x, y = sympy.symbols("x y", positive=True)
 n = sympy.Symbol("n", nonnegative=True)

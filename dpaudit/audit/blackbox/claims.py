@@ -11,21 +11,22 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr
 
+from dpaudit.accountant.claim import Claim
 from dpaudit.audit.blackbox.evidence import Edge
-from dpaudit.audit.estimators import (
+from dpaudit.audit.bounds.estimators import (
     MINIMUM_ERROR,
     Counts,
     epsilon_lower,
     mu_lower,
     proportion_upper,
 )
-from dpaudit.audit.joint import (
+from dpaudit.audit.bounds.joint import (
     joint_epsilon_lower,
     joint_mu_lower,
     joint_rho_lower,
     region_p_value,
 )
-from dpaudit.audit.region import (
+from dpaudit.audit.bounds.region import (
     ApproxRegion,
     GaussianRegion,
     Region,
@@ -34,9 +35,9 @@ from dpaudit.audit.region import (
     zcdp_region,
 )
 from dpaudit.audit.verdict import rho_of_rates
-from dpaudit.claim import Claim
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, Node, PureDP, RenyiDP
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
+from dpaudit.nodes import Node
 
 LARGEST = 50.0
 QUICK_SHARE = 0.05
@@ -183,14 +184,14 @@ class Target:
 
 
 def target_of(claim: object) -> Target:
-    """What a node or :class:`dpaudit.claim.Claim` asks to be tested.
+    """What a node or :class:`dpaudit.accountant.claim.Claim` asks to be tested.
 
     Errors: InvalidParameter for anything but PureDP, ApproxDP, ZCDP, RenyiDP or GDP.
     """
     node = claim.guarantee if isinstance(claim, Claim) else claim
     if not isinstance(node, (PureDP, ApproxDP, ZCDP, RenyiDP, GDP)):
         raise InvalidParameter(
-            f"claim = {claim!r}: expected PureDP, ApproxDP, ZCDP, RenyiDP or GDP of dpaudit.nodes"
+            f"claim = {claim!r}: expected PureDP, ApproxDP, ZCDP, RenyiDP or GDP"
         )
     region = region_of(node)
     if isinstance(node, GDP):

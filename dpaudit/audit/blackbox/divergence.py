@@ -18,8 +18,8 @@ from dpaudit.audit.blackbox.draws import Draws, TrainingDraws
 from dpaudit.audit.blackbox.events import Measurement
 from dpaudit.audit.blackbox.features import Feature, raw_columns
 from dpaudit.audit.blackbox.learned import linear_score, summed_ratios
-from dpaudit.audit.estimators import TestScores, TrainingScores
-from dpaudit.audit.variational import (
+from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
+from dpaudit.audit.bounds.variational import (
     MAXIMUM_ORDER,
     ORDERS,
     RenyiWitness,
@@ -46,7 +46,7 @@ class Divergence:
     def p_value(self, test: TestScores, claimed: float) -> float:
         """P-value of the claim; ``claimed`` is its rho, or its divergence at the witness's order.
 
-        Source: Ville (1939); see :mod:`dpaudit.audit.variational`.
+        Source: Ville (1939); see :mod:`dpaudit.audit.bounds.variational`.
         """
         slack = claimed * (1 + 1e-12)
         order = self.witness.order

@@ -47,8 +47,8 @@ from dpaudit.audit.blackbox.sampler import (
     pieces_for,
 )
 from dpaudit.audit.blackbox.terms import Attack, Terms, checked_terms
-from dpaudit.audit.budget import ErrorBudget
-from dpaudit.audit.estimators import TestScores
+from dpaudit.audit.bounds.budget import ErrorBudget
+from dpaudit.audit.bounds.estimators import TestScores
 from dpaudit.errors import InvalidParameter
 
 Array = npt.NDArray[Any]

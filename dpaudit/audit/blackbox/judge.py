@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.arithmetic import exact
 from dpaudit.audit.blackbox.choice import Question
 from dpaudit.audit.blackbox.claims import ROOM, Tally
 from dpaudit.audit.blackbox.divergence import Asked
@@ -22,6 +21,7 @@ from dpaudit.audit.blackbox.result import FunctionAudit
 from dpaudit.audit.blackbox.sampler import Sampler
 from dpaudit.audit.blackbox.terms import Terms
 from dpaudit.audit.verdict import Verdict
+from dpaudit.exact import exact
 
 BOUNDED_EVENTS = 4
 TRIM = 0.05

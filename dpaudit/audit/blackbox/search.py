@@ -17,13 +17,7 @@ from dpaudit.audit.blackbox.entry import audit_function
 from dpaudit.audit.blackbox.evidence import Edge, ranked
 from dpaudit.audit.blackbox.features import Feature, features_of
 from dpaudit.audit.blackbox.result import FunctionAudit
-from dpaudit.audit.blackbox.sampler import (
-    CallFailed,
-    Mechanism,
-    Part,
-    Sampler,
-    checked_mechanism,
-)
+from dpaudit.audit.blackbox.sampler import CallFailed, Mechanism, Part, Sampler, checked_mechanism
 from dpaudit.audit.blackbox.terms import Attack, checked_terms
 from dpaudit.audit.engine import generator
 

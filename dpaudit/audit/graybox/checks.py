@@ -16,11 +16,11 @@ from dpaudit.audit.graybox.hostile import HOSTILE, Make, Probe, probe, rows_to_p
 from dpaudit.audit.graybox.watch import Asked, Watched
 from dpaudit.audit.residuals import DEFAULT_ERROR, Finding, check_residuals
 from dpaudit.audit.suite import Suite
+from dpaudit.curator.locations import at, place_in
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.curator.replayer import Replay, Replayer, Walk, disclosures
 from dpaudit.errors import Diverged, DpauditError, InvalidParameter, Undeclared
-from dpaudit.mechanism import Mechanism
-from dpaudit.places import at, place_in
-from dpaudit.query import Array, Records
-from dpaudit.replayer import Replay, Replayer, Walk, disclosures
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 
 TRIALS = 32

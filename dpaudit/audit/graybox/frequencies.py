@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc
 
 from dpaudit.audit.residuals import Finding
-from dpaudit.entitlement import Mask, sampling_numbers
+from dpaudit.curator.entitlement import Mask, sampling_numbers
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import Node, PoissonSampled
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.nodes import Node
 
 CHECK = "sampling frequencies"
 OUTWARD = 1 + 1e-9  # what SciPy's binomial tails may be off by

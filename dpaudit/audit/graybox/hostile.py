@@ -15,8 +15,8 @@ from itertools import combinations
 import numpy as np
 
 from dpaudit.audit.graybox.watch import Asked
-from dpaudit.query import Array, Records
-from dpaudit.replayer import moved_too_far
+from dpaudit.curator.replayer import moved_too_far
+from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 
 Make = Callable[[Array], Array]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.graybox.frequencies import Frequencies
-from dpaudit.curator import Batch, Request, Sampler
-from dpaudit.entitlement import Mask, sampling_numbers
-from dpaudit.kernels import Session
-from dpaudit.nodes import PoissonSampled
-from dpaudit.places import at, is_program, program_line
-from dpaudit.query import Array, Query, Records
+from dpaudit.curator.curator import Batch, Request, Sampler
+from dpaudit.curator.entitlement import Mask, sampling_numbers
+from dpaudit.curator.locations import at, is_program, program_line
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.base import Session
+from dpaudit.kernels.query import Array, Query, Records
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,9 @@ import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.kernels import GaussianKernel
-from dpaudit.nodes import Gaussian
-from dpaudit.query import Array, Records
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.kernels.query import Array, Records
 from mechanisms import cases
 
 first, second = np.zeros((4, 1)), np.zeros((4, 1))

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import GDP, ZCDP, ApproxDP, Gaussian, Node, PureDP
-from dpaudit.query import Array, ClippedMean, Records
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")

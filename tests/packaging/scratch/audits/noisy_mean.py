@@ -6,7 +6,7 @@ import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.query import Records
+from dpaudit.kernels.query import Records
 from mechanisms.noisy_mean import noisy_mean
 
 ROWS = np.zeros((10, 2))

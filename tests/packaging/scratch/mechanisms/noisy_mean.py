@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpaudit.claim import Claim
-from dpaudit.curator import Curator
-from dpaudit.mechanism import Mechanism, Setting
-from dpaudit.nodes import GDP, Gaussian, Node
-from dpaudit.query import Array, ClippedMean
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Curator
+from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.opaque import GDP
+from dpaudit.kernels.query import Array, ClippedMean
+from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 

@@ -1,0 +1,1 @@
+"""Accounts of declarations, claims on them, and what is solved for them."""

@@ -1,0 +1,294 @@
+"""The accountant: every calculus that has the rules, and the best sound bound among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import Number, decimal_lower, decimal_upper, enclose, exact, is_infinite
+from dpaudit.exact.domains import non_negative, probability
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.measures.calculus import CALCULI, Step
+from dpaudit.measures.convert import to_approx
+from dpaudit.measures.show import value_text
+from dpaudit.measures.sides import delta_sides, tradeoff_sides
+from dpaudit.nodes import Node, find_path, postorder
+from dpaudit.nodes.pairs import Normal
+from dpaudit.nodes.registry import load
+from dpaudit.profiles import WIDTH
+from dpaudit.scope import Scope
+
+load("rules")
+
+DELTAS = ("1e-3", "1e-5", "1e-6", "1e-9")
+CALCULUS_OF: dict[type[Node], str] = {PureDP: "pure", ZCDP: "zcdp", GDP: "gdp"}
+# Closed forms first; Renyi routes last, since a profile is never above them where it is tight.
+ROUTES = ("gdp", "pure", "approx", "profile", "rdp", "zcdp")
+TIGHT = Fraction(1, 100)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A number known from both sides: ``lower <= truth <= upper``, and how either was found.
+
+    ``lower`` is what some data and queries of the declared kinds reach; 0 where nothing is known.
+    ``step`` is the derivation of ``upper``.
+    """
+
+    lower: Fraction
+    upper: Number
+    lower_method: str
+    upper_method: str
+    step: Step | None = None
+
+    @property
+    def width(self) -> float:
+        """Upper minus lower."""
+        return float("inf") if is_infinite(self.upper) else float(self.upper - self.lower)
+
+
+class Account:
+    """What a declaration guarantees under a scope; every answer is a :class:`Step` or a Bound.
+
+    ``width``: how far apart the ends of an epsilon may be, where a profile is refined.
+    """
+
+    def __init__(self, node: Node, scope: Scope, width: float = WIDTH) -> None:
+        self.node = node
+        self.scope = scope
+        self.width = width
+        self._folded: dict[str, Step] = {}
+        self._converted: dict[tuple[str, Fraction], Step] = {}
+        self._best: dict[Fraction, Step] = {}
+
+    def step(self, calculus: str) -> Step:
+        """The fold under one calculus.
+
+        Errors: InvalidParameter for a name that is no calculus; Unsupported naming the first node
+        without a rule.
+        """
+        if calculus not in CALCULI:
+            raise InvalidParameter(f"calculus {calculus!r}: expected one of {', '.join(CALCULI)}")
+        if calculus not in self._folded:
+            self._folded[calculus] = CALCULI[calculus].fold(self.node, self.scope)
+        return self._folded[calculus]
+
+    def routes(self) -> list[str]:
+        """Calculi that have a rule for every node, closed forms first."""
+        return [name for name in ROUTES if CALCULI[name].supports(self.node, self.scope)]
+
+    def converted(self, calculus: str, delta: object) -> Step:
+        """One calculus' guarantee as (epsilon, delta); errors as :meth:`approximate`."""
+        at = _probability(delta)
+        if (calculus, at) not in self._converted:
+            self._converted[calculus, at] = to_approx(self.step(calculus), at, self.width)
+        return self._converted[calculus, at]
+
+    def approximate(self, delta: object) -> Step:
+        """The smallest certified epsilon at ``delta`` over all routes; value (epsilon, delta).
+
+        A Gaussian route that is attained is exact, and the only one asked.  A two-sided profile
+        makes Renyi routes needless.
+        Errors: InvalidParameter for delta outside [0, 1); Unsupported where no calculus covers the
+        whole tree.
+        """
+        at = _probability(delta)
+        if at not in self._best:
+            self._best[at] = min(self._candidates(at), key=_size)
+        return self._best[at]
+
+    def _candidates(self, delta: Fraction) -> list[Step]:
+        found: list[Step] = []
+        refused: list[Unsupported] = []
+        for name in self._in_order(self._routes()):
+            try:
+                found.append(self.converted(name, delta))
+            except Unsupported as error:
+                refused.append(error)
+                continue
+            if _is_tight(found[-1]):
+                break
+        if not found:
+            raise refused[0]
+        return found
+
+    def _in_order(self, routes: list[str]) -> list[str]:
+        """The Gaussian route first where it is exact, and after the profile where it is not."""
+        if not {"gdp", "profile"} <= set(routes):
+            return routes
+        try:
+            pairs = self.step("profile").value.pairs
+        except Unsupported:
+            return routes
+        if all(isinstance(pair, Normal) for pair in pairs):
+            return routes
+        rest = [name for name in routes if name not in ("gdp", "profile")]
+        pure = [name for name in rest if name in ("pure", "approx")]
+        return [*pure, "profile", "gdp", *(name for name in rest if name not in pure)]
+
+    def _routes(self) -> list[str]:
+        found = self.routes()
+        if not found:
+            raise Unsupported(self._why_none())
+        return found
+
+    def _why_none(self) -> str:
+        table = []
+        for node in postorder(self.node):
+            has = [c.name for c in CALCULI.values() if c.has(node, self.scope)]
+            table.append((len(has), node, has))
+        _, node, has = min(table, key=lambda row: row[0])
+        rules_for = ", ".join(has) or "no calculus"
+        return (
+            f"{find_path(self.node, node)}: no one calculus covers the whole declaration under "
+            f"{self.scope.adjacency}; this node has rules in {rules_for}"
+        )
+
+    def upper(self, claim: Node) -> Step:
+        """The bound that answers a claim, in the claim's own measure."""
+        if isinstance(claim, ApproxDP):
+            return self.approximate(claim.delta)
+        return self.step(CALCULUS_OF[type(claim)])
+
+    def epsilon(self, delta: object) -> Bound:
+        """The smallest epsilon at ``delta``; errors as :meth:`approximate`."""
+        best = self.approximate(delta)
+        at = _probability(delta)
+        known = [s for (_, d), s in self._converted.items() if d == at and s.lower is not None]
+        lowest = max(known, key=lambda step: step.lower, default=None)
+        lower, method = (lowest.lower, lowest.rule) if lowest else (Fraction(0), "none")
+        return Bound(lower, best.value[0], method, best.rule, best)
+
+    def delta(self, epsilon: object) -> Bound:
+        """The smallest delta at ``epsilon`` >= 0.
+
+        Errors: InvalidParameter for an epsilon that is negative or no number; Unsupported where no
+        calculus covers the whole tree.
+        """
+        at = _number(epsilon, "epsilon")
+        non_negative(at, "epsilon")
+        return self._smallest(lambda step: delta_sides(step, at))
+
+    def advantage(self) -> Bound:
+        """The largest advantage of a membership guess: total variation, delta at epsilon 0."""
+        return self.delta(0)
+
+    def tradeoff(self, alpha: object) -> Bound:
+        """The smallest false-negative rate at false-positive rate ``alpha``.
+
+        The guarantee is ``lower``; ``upper`` is what some data and queries reach (1 - alpha where
+        nothing is known).  Errors: as :meth:`delta`, for an alpha outside [0, 1].
+        """
+        at = _number(alpha, "alpha")
+        non_negative(at, "alpha")
+        non_negative(1 - at, "1 - alpha")
+        if at == 1:
+            return Bound(Fraction(0), Fraction(0), "alpha is 1", "alpha is 1")
+        sides = [
+            (*tradeoff_sides(self.step(name), at), name)
+            for name in self._routes()
+            if name in ("gdp", "profile", "pure")
+        ]
+        if not sides:
+            raise Unsupported("trade-off: it needs a gdp, pure or profile route; no node has one")
+        lower, _, lower_name = max(sides, key=lambda row: row[0])
+        upper, upper_name = min(((u, n) for _, u, n in sides), key=lambda row: row[0])
+        return Bound(lower, upper, upper_name, lower_name, self.step(lower_name))
+
+    def _smallest(self, sides: Callable[[Step], tuple[Fraction | None, Fraction]]) -> Bound:
+        found: list[tuple[Fraction, Fraction, str]] = []
+        for name in self._routes():
+            lower, upper = sides(self.step(name))
+            found.append((lower or Fraction(0), upper, name))
+            if lower is not None and name == "gdp":
+                break
+        upper, upper_name = min(((u, n) for _, u, n in found), key=lambda row: row[0])
+        lower, lower_name = max(((low, n) for low, _, n in found), key=lambda row: row[0])
+        return Bound(lower, upper, lower_name, upper_name, self.step(upper_name))
+
+    def profile_curve(self, epsilons: list[Fraction]) -> list[tuple[Fraction, str]]:
+        """Upper bounds of delta at the given epsilons, where the Gaussian route covers the tree."""
+        if not self._has_gaussian_curve():
+            return []
+        return [(e, decimal_upper(delta_sides(self.step("gdp"), e)[1])) for e in epsilons]
+
+    def tradeoff_curve(self, alphas: list[Fraction]) -> list[tuple[Fraction, str]]:
+        """Lower bounds of the false-negative rate at the given false-positive rates."""
+        if not self._has_gaussian_curve():
+            return []
+        return [(a, decimal_lower(tradeoff_sides(self.step("gdp"), a)[0])) for a in alphas]
+
+    def _has_gaussian_curve(self) -> bool:
+        return "gdp" in self.routes() and not is_infinite(self.step("gdp").value)
+
+
+def _probability(delta: object) -> Any:
+    at = exact(delta, "delta")
+    probability(at, "delta")
+    return at
+
+
+def _number(value: object, place: str) -> Fraction:
+    at = exact(value, place)
+    if not isinstance(at, Fraction):
+        raise InvalidParameter(f"{place} = {at}: expected a rational number")
+    return at
+
+
+def _is_tight(step: Step) -> bool:
+    """Whether upper and lower end agree so well that no other route is worth asking."""
+    epsilon = step.value[0]
+    if step.lower is None or is_infinite(epsilon):
+        return False
+    return bool(enclose(epsilon * (1 - TIGHT)) <= enclose(step.lower))
+
+
+def _size(step: Step) -> Any:
+    epsilon = step.value[0]
+    return (1, 0.0) if is_infinite(epsilon) else (0, float(enclose(epsilon).mid()))
+
+
+def account(node: Node, scope: Scope, width: float = WIDTH) -> Account:
+    """The account of a declaration under a scope.
+
+    ``width``: how far apart the ends of an epsilon may be.
+    Errors: InvalidParameter for a width that is not a positive number.
+    """
+    if not 0 < width < float("inf"):
+        raise InvalidParameter(f"width = {width}: expected a positive number")
+    return Account(node, scope, width)
+
+
+def account_table(node: Node, scope: Scope, delta: str | None = None) -> dict[str, Any]:
+    """The account as JSON: every calculus that applies, and epsilon at some deltas.
+
+    Errors: InvalidParameter for a delta that is no number in [0, 1); Unsupported as
+    :meth:`Account.epsilon`.
+    """
+    opened = Account(node, scope)
+    asked = [delta] if delta is not None else list(DELTAS)
+    rows = [(text, opened.epsilon(_decimal(text))) for text in asked]
+    return {
+        "scope": str(scope),
+        "calculi": {name: value_text(opened.step(name).value) for name in opened.routes()},
+        "epsilon": [
+            {
+                "delta": text,
+                "epsilon_lower": decimal_lower(bound.lower),
+                "epsilon_upper": decimal_upper(bound.upper),
+                "rule": bound.upper_method,
+            }
+            for text, bound in rows
+        ],
+    }
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise InvalidParameter(f"delta = {text!r}: expected a number in [0, 1)") from None

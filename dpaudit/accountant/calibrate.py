@@ -1,0 +1,305 @@
+"""Calibration: a value of one parameter at which a declaration satisfies a guarantee.
+
+The value returned is checked like any claim; that the guarantee is monotone in the parameter only
+helps the search, and nothing rests on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cache, cached_property
+from typing import Any
+
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Checked, Claim, Outcome
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import Number, enclose, exact, is_infinite, is_symbolic, unknowns
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.measures.calculus import Step
+from dpaudit.nodes import Node, postorder
+from dpaudit.profiles import WIDTH
+from dpaudit.scope import Scope
+
+DIGITS = 6
+LARGEST = 40
+SEARCH_DIGITS = 12
+STEPS_OUT = 20
+FLAT = 1e-300
+STEEPEST = 700.0
+# A coarse width, as a part of the epsilon that is asked for; ends that are close; a guess's error.
+ROUGH = 0.01
+CLOSE = 0.1
+GUESSED = 2e-3
+SECANTS = 6
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A value that satisfies the guarantee, and the proof.
+
+    ``refused``: the nearest value tried at which it was not shown; None where every value holds.
+    """
+
+    symbol: Any
+    value: Fraction
+    node: Node
+    checked: Checked
+    refused: Fraction | None
+
+    @property
+    def step(self) -> Step:
+        """The derivation of the guarantee at the value."""
+        if self.checked.step is None:
+            raise Unsupported("a calibrated guarantee without a derivation")
+        return self.checked.step
+
+
+def calibrate(
+    declaration: Node,
+    scope: Scope,
+    guarantee: Node,
+    *,
+    bracket: tuple[object, object] | None = None,
+    digits: int = DIGITS,
+) -> Calibrated:
+    """The best value of the one free symbol of ``declaration``, to ``digits`` significant digits.
+
+    Best: nearest to where the guarantee stops to hold.  A symbol declared integer takes whole
+    numbers.  ``bracket``: ends between which to search (powers of two are tried otherwise).
+    Errors: InvalidParameter where not exactly one symbol is free, or for a bracket that is not two
+    numbers in order; Unsupported where no value in the bracket satisfies the guarantee.
+    """
+    problem = _Problem(declaration, scope, guarantee, _only_symbol(declaration))
+    low, high = _ends(problem, bracket)
+    held = [end for end in (low, high) if problem.holds(end)]
+    if not held:
+        raise Unsupported(
+            f"calibrate: {problem.claim.text} holds neither at {problem.symbol} = {float(low):g} "
+            f"nor at {float(high):g}; give another bracket="
+        )
+    if len(held) == 2:
+        found, refused = low, None
+    elif problem.symbol.is_integer:
+        found, refused = _whole(problem, low, high)
+    else:
+        found, refused = _real(problem, low, high, digits)
+    return problem.answer(found, refused)
+
+
+def _only_symbol(declaration: Node) -> Any:
+    indices = {getattr(node, "index", None) for node in postorder(declaration)}
+    values = (v for node in postorder(declaration) for v in node.parameters.values())
+    free = set[Any]().union(*map(unknowns, values)) - indices
+    if len(free) != 1 or not next(iter(free)).is_Symbol:
+        names = ", ".join(sorted(map(str, free))) or "none"
+        raise InvalidParameter(f"calibrate: expected one free symbol, found {names}; bind the rest")
+    return next(iter(free))
+
+
+@dataclass(frozen=True)
+class _Problem:
+    declaration: Node
+    scope: Scope
+    guarantee: Node
+    symbol: Any
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.guarantee, by="calibration")
+
+    @cached_property
+    def checked(self) -> Callable[[Fraction], Checked]:
+        """The claim's check at a value, made once a value."""
+
+        def check(value: Fraction) -> Checked:
+            node = self.declaration.bind({self.symbol: value})
+            return self.claim.check_account(Account(node, self.scope))
+
+        return cache(check)
+
+    def excess(self, value: Fraction) -> float:
+        """log(derived / claimed): at most 0 where the guarantee holds (up to rounding)."""
+        checked = self.checked(value)
+        if checked.step is None:
+            raise Unsupported(f"calibrate: {checked.reason}")
+        return _log(_number(checked.step)) - _log(float(enclose(self.claim.value).mid()))
+
+    @cached_property
+    def rough(self) -> Callable[[Fraction], tuple[float, float]]:
+        """log(derived / claimed) from below and from above, at a coarse width; once a value."""
+
+        def ends(value: Fraction) -> tuple[float, float]:
+            claimed = self.guarantee
+            width = ROUGH * self._claimed if isinstance(claimed, ApproxDP) else 0.0
+            if width <= WIDTH:
+                found = self.excess(value)
+                return found, found
+            account = Account(self.declaration.bind({self.symbol: value}), self.scope, width)
+            bound = account.epsilon(claimed.parameters["delta"])
+            lower, upper = float(bound.lower), _finite(bound.upper)
+            return _log(lower) - math.log(self._claimed), _log(upper) - math.log(self._claimed)
+
+        return cache(ends)
+
+    @cached_property
+    def _claimed(self) -> float:
+        return float(enclose(self.claim.value).mid())
+
+    def holds(self, value: Fraction) -> bool:
+        """Whether the guarantee holds at a value; at a coarse width where that shows it."""
+        lower, upper = self.rough(value)
+        if upper <= 0 or lower > 0:
+            return upper <= 0
+        return self.excess(value) <= 0
+
+    def guess(self, value: Fraction) -> float:
+        """About the excess: the middle of the coarse ends, where they are close."""
+        lower, upper = self.rough(value)
+        return (lower + upper) / 2 if upper - lower <= CLOSE else upper
+
+    def proved(self, value: Fraction) -> bool:
+        """Whether the guarantee is shown at a value."""
+        return self.checked(value).outcome is Outcome.PROVED
+
+    def answer(self, value: Fraction, refused: Fraction | None) -> Calibrated:
+        """The value with its proof.
+
+        Errors: Unsupported where the guarantee is not shown there.
+        """
+        if not self.proved(value):
+            raise Unsupported(f"calibrate: {self.claim.text} is not shown at {float(value):g}")
+        node = self.declaration.bind({self.symbol: value})
+        return Calibrated(self.symbol, value, node, self.checked(value), refused)
+
+
+def _number(step: Step) -> float:
+    return _finite(step.value[0] if isinstance(step.value, tuple) else step.value)
+
+
+def _finite(value: Number) -> float:
+    return math.inf if is_infinite(value) else float(enclose(value).mid())
+
+
+def _log(value: float) -> float:
+    return STEEPEST if value == math.inf else math.log(max(value, FLAT))
+
+
+def _ends(problem: _Problem, bracket: tuple[object, object] | None) -> tuple[Fraction, Fraction]:
+    if bracket is not None:
+        low, high = (exact(end, f"bracket[{i}]") for i, end in enumerate(bracket))
+        if is_symbolic(low) or is_symbolic(high) or not low < high:
+            raise InvalidParameter(f"bracket = {bracket}: expected two numbers in order")
+        return low, high
+    return _powers(problem)
+
+
+def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
+    """Neighbouring powers of two of which one satisfies the guarantee and one does not."""
+    one = Fraction(1)
+    here = _sign(problem, one)
+    for power in range(1, LARGEST):
+        for end in (Fraction(2) ** power, Fraction(1, 2**power)):
+            if problem.symbol.is_integer and end < 1:
+                continue
+            inner = end / 2 if end > 1 else end * 2
+            if _sign(problem, end) not in (here, None):
+                return min(inner, end), max(inner, end)
+    raise Unsupported(
+        f"calibrate: {problem.claim.text} {'holds' if here else 'fails'} at every power of two of "
+        f"{problem.symbol}; give bracket="
+    )
+
+
+def _sign(problem: _Problem, value: Fraction) -> bool | None:
+    """Whether the guarantee holds; None where the value is outside the parameter's domain."""
+    try:
+        return problem.holds(value)
+    except InvalidParameter:
+        return None
+
+
+def _whole(problem: _Problem, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    """Neighbouring whole numbers, the first of which satisfies the guarantee."""
+    low, high = Fraction(math.ceil(low)), Fraction(math.floor(high))
+    low_holds = problem.holds(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if problem.holds(Fraction(middle)) == low_holds:
+            low = Fraction(middle)
+        else:
+            high = Fraction(middle)
+    return (low, high) if low_holds else (high, low)
+
+
+def _real(
+    problem: _Problem, low: Fraction, high: Fraction, digits: int
+) -> tuple[Fraction, Fraction]:
+    """The root of the excess in the logarithm of the value, stepped out until it is proved."""
+    from scipy.optimize import toms748
+
+    def guess(logarithm: float) -> float:
+        return problem.guess(_short(logarithm))
+
+    def excess(logarithm: float) -> float:
+        return problem.excess(_short(logarithm))
+
+    low_log, high_log = math.log(low), math.log(high)
+    away = -1 if problem.holds(low) else 1
+    tolerance = 10.0 ** (1 - digits)
+    root = None
+    if guess(low_log) * guess(high_log) < 0:
+        near = toms748(guess, low_log, high_log, xtol=GUESSED, rtol=GUESSED)
+        root = _secant(guess, excess, near, (low_log, high_log), tolerance / 10)
+    if root is None:
+        root = toms748(excess, low_log, high_log, xtol=tolerance, rtol=tolerance)
+    return _stepped(problem.proved, math.exp(root), digits, away)
+
+
+def _secant(
+    guess: Callable[[float], float],
+    excess: Callable[[float], float],
+    near: float,
+    ends: tuple[float, float],
+    tolerance: float,
+) -> float | None:
+    """The root of the excess from a start near it and the slope of the guess; None where lost."""
+    aside = near + GUESSED * 4
+    slope = (guess(aside) - guess(near)) / (aside - near)
+    here, value = near, excess(near)
+    for _ in range(SECANTS):
+        following = here - value / slope if slope else math.inf
+        if not ends[0] <= following <= ends[1]:
+            return None
+        if abs(following - here) <= tolerance:
+            return following
+        before, last = here, value
+        here, value = following, excess(following)
+        slope = (value - last) / (here - before)
+    return None
+
+
+def _short(logarithm: float) -> Fraction:
+    return Fraction(f"{math.exp(logarithm):.{SEARCH_DIGITS}g}")
+
+
+def _stepped(
+    proved_at: Callable[[Fraction], bool], root: float, digits: int, away: int
+) -> tuple[Fraction, Fraction]:
+    """Neighbouring decimals near the root, the first of which is proved and the second is not.
+
+    ``away``: the direction, 1 or -1, in which the guarantee gets easier.
+    """
+    rounded = Context(prec=digits).create_decimal(Decimal(root))
+    unit = away * Fraction(10) ** (rounded.adjusted() - digits + 1)
+    value = Fraction(rounded)
+    proved = proved_at(value)
+    for _ in range(STEPS_OUT):
+        following = value - unit if proved else value + unit
+        if proved_at(following) != proved:
+            return (value, following) if proved else (following, value)
+        value = following
+    raise Unsupported(f"calibrate: no value near {root:g} could be proved; ask for fewer digits=")

@@ -1,0 +1,202 @@
+"""What a release costs: a declaration's value in a calculus, or a number that somebody proved.
+
+Everything here is a fraction: exact where it is rational, else rounded up at 30 digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import (
+    Number,
+    canonical,
+    decimal_lower,
+    decimal_upper,
+    enclose,
+    exact,
+    is_infinite,
+    is_symbolic,
+    readable,
+    sympify,
+    unknowns,
+    working_precision,
+)
+from dpaudit.exact.domains import non_negative
+from dpaudit.exact.wire import decode_number
+from dpaudit.measures.calculus import CALCULI
+from dpaudit.measures.renyi import order
+from dpaudit.nodes import Assumption, Node
+from dpaudit.nodes.registry import load
+from dpaudit.scope import Scope
+
+load("rules")
+
+Amounts = tuple[Fraction, ...]
+Assumptions = tuple[Assumption, ...]
+DIGITS = 30
+LARGEST_DENOMINATOR = 10**60
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a release costs, exactly, and the assumptions on which that rests."""
+
+    values: Sequence[Any]
+    assumes: Assumptions = ()
+
+    @property
+    def rounded(self) -> Amounts | None:
+        """The values as fractions, rounded up where they are irrational; None for infinity."""
+        found = [ceiling(value) for value in self.values]
+        cost = tuple(value for value in found if value is not None)
+        return cost if len(cost) == len(found) else None
+
+
+def declared(node: Node, scope: Scope, calculus: str, orders: Amounts = ()) -> Charge:
+    """The value of a declaration: one number, epsilon and delta, or a curve at some orders.
+
+    Errors: Unsupported without a rule; InvalidParameter while symbols have no value.
+    """
+    step = CALCULI[calculus].fold(node, scope)
+    value, assumes = step.value, step.assumptions()
+    values = value if isinstance(value, tuple) else (value,)
+    free = set[Any]().union(*map(unknowns, values)) - ({order()} if calculus == "rdp" else set())
+    if free:
+        names = ", ".join(sorted(map(str, free)))
+        raise InvalidParameter(f"charge {node.head[:80]}: bind {names} to numbers before spending")
+    if calculus != "rdp" or is_infinite(value):
+        return Charge(values * max(1, len(orders)), assumes)
+    return Charge(at_orders(value, orders), assumes)
+
+
+def at_orders(curve: Number, orders: Amounts) -> list[Number]:
+    """A Renyi curve at each of some orders."""
+    return [canonical(sympify(curve).subs(order(), sympify(a))) for a in orders]
+
+
+def given(asked: object, size: int) -> Charge:
+    """The numbers of a charge; a delta that is left out is 0.
+
+    Errors: InvalidParameter for another count of numbers, or a value that is not finite, negative,
+    or a symbol.
+    """
+    values = list(asked) if isinstance(asked, (tuple, list)) else [asked]
+    values += [Fraction(0)] * (len(values) == 1 and size == 2)
+    if len(values) != size:
+        raise InvalidParameter(f"charge of {len(values)} numbers: expected {size}")
+    found = [exact(value, "charge") for value in values]
+    for value in found:
+        non_negative(value, "charge")
+        if unknowns(value):
+            raise InvalidParameter(f"charge {str(value)[:80]}: expected a number, not a symbol")
+    return Charge(found)
+
+
+def joined(known: Assumptions, more: Assumptions) -> Assumptions:
+    """All assumptions, each once.
+
+    Errors: InvalidParameter for two different ones under one id.
+    """
+    found = {assumption.id: assumption for assumption in known}
+    for assumption in more:
+        if found.setdefault(assumption.id, assumption) != assumption:
+            raise InvalidParameter(f"two different assumptions share the id {assumption.id!r}")
+    return tuple(found.values())
+
+
+def ceiling(value: Any) -> Fraction | None:
+    """The value itself or, where it is irrational, a little more; None for infinity."""
+    number = canonical(value) if is_symbolic(value) else value
+    if isinstance(number, Fraction):
+        return shortened(number)
+    if is_symbolic(number) and is_infinite(number):
+        return None
+    with working_precision():
+        text = decimal_upper(enclose(number) if is_symbolic(number) else number, DIGITS)
+    return None if text == "inf" else max(Fraction(text), Fraction(0))
+
+
+def floor(value: Any) -> Fraction:
+    """The value itself or, where it is irrational, a little less."""
+    number = canonical(value) if is_symbolic(value) else value
+    if isinstance(number, Fraction):
+        return number
+    with working_precision():
+        return Fraction(decimal_lower(enclose(number) if is_symbolic(number) else number, DIGITS))
+
+
+def shortened(value: Fraction) -> Fraction:
+    """The value itself or, where its denominator is very long, a little more."""
+    if value.denominator <= LARGEST_DENOMINATOR:
+        return value
+    return Fraction(decimal_upper(value, 2 * DIGITS))
+
+
+def shown(value: Fraction) -> str:
+    """A sum in a message: exact where it is short."""
+    text = readable(value)
+    return text if len(text) <= DIGITS else f"about {decimal_upper(value, 6)}"
+
+
+def read_amounts(rows: Any) -> Amounts:
+    """Fractions from the wire.
+
+    Errors: InvalidParameter for anything else, or a negative one.
+    """
+    if not isinstance(rows, list):
+        raise InvalidParameter("malformed sums: expected a list of fractions")
+    found = tuple(map(decode_number, rows))
+    if not all(isinstance(v, Fraction) and v >= 0 for v in found):
+        raise InvalidParameter("malformed sums: expected fractions that are not negative")
+    return found
+
+
+def read_count(value: Any) -> int:
+    """A count of releases from the wire.
+
+    Errors: InvalidParameter for anything that is no whole number, or is negative.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidParameter("malformed count of releases: expected a whole number")
+    return value
+
+
+def assumption_rows(assumes: Assumptions) -> list[dict[str, str]]:
+    """Assumptions as JSON."""
+    return [{name: str(value) for name, value in asdict(a).items()} for a in assumes]
+
+
+def read_assumptions(rows: Any) -> Assumptions:
+    """The assumptions that :func:`assumption_rows` wrote.
+
+    Errors: InvalidParameter for anything else.
+    """
+    names = {"id", "statement", "status", "evidence"}
+    if not isinstance(rows, list) or not all(isinstance(r, dict) and set(r) == names for r in rows):
+        raise InvalidParameter(f"malformed assumptions: expected {', '.join(sorted(names))}")
+    return joined((), tuple(Assumption(**row) for row in rows))
+
+
+def scope_row(scope: Scope) -> dict[str, str]:
+    """A scope as JSON."""
+    return {
+        "adjacency": str(scope.adjacency),
+        "unit": str(scope.unit),
+        "trust": str(scope.trust),
+        "released": str(scope.released),
+    }
+
+
+def read_scope(row: Any) -> Scope:
+    """The scope that :func:`scope_row` wrote.
+
+    Errors: InvalidParameter for anything else.
+    """
+    names = ("adjacency", "unit", "trust", "released")
+    if not isinstance(row, dict) or set(row) != set(names):
+        raise InvalidParameter(f"malformed scope: expected {', '.join(names)}")
+    return Scope(*(row[name] for name in names))

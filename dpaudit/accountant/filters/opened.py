@@ -1,0 +1,211 @@
+"""A budget that adaptive charges may use up, and that refuses the first one that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.accountant.filters.caps import OWN, UNITS, Method, caps_of, orders_of
+from dpaudit.accountant.filters.charges import (
+    Amounts,
+    Assumptions,
+    Charge,
+    assumption_rows,
+    declared,
+    given,
+    joined,
+    read_amounts,
+    read_assumptions,
+    read_count,
+    read_scope,
+    scope_row,
+    shortened,
+    shown,
+)
+from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
+from dpaudit.exact import canonical, exact, readable
+from dpaudit.exact.domains import rate
+from dpaudit.exact.wire import decode_number, encode_number
+from dpaudit.families.adaptive import Filter, Measure
+from dpaudit.families.adaptive.node import measure_of
+from dpaudit.families.opaque import ProfilePoints
+from dpaudit.nodes import Node
+from dpaudit.nodes.tables import from_table, to_table
+from dpaudit.scope import Scope, choose
+
+HALF = Fraction(1, 2)
+_SQUARED = (Method.GDP, Method.ADVANCED)
+_CALCULUS = {Method.ADVANCED: "approx", Method.ZCDP: "zcdp", Method.RDP: "rdp", Method.GDP: "gdp"}
+
+
+@dataclass(frozen=True)
+class OpenFilter:
+    """A budget and what is spent of it; made by :func:`open_filter`, never changed.
+
+    ``orders``: those of method rdp.  ``share``: of delta, kept for advanced composition itself.
+    ``spent``: the sums so far, one for each cap; ``count``: how many charges they hold;
+    ``assumes``: what those of declarations rest on.  A number given as a charge was proved by
+    whoever gives it.
+    """
+
+    budget: Node
+    scope: Scope
+    method: Method
+    orders: Amounts
+    share: Fraction
+    spent: Amounts
+    count: int
+    assumes: Assumptions = ()
+
+    @property
+    def caps(self) -> Amounts:
+        """The largest sums that keep the budget, each rounded down where it is irrational."""
+        return caps_of(self.budget, self.method, self.orders, self.share)
+
+    @property
+    def remaining(self) -> Amounts:
+        """What is left of each cap."""
+        return tuple(cap - sum_ for cap, sum_ in zip(self.caps, self.spent, strict=True))
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """What each sum is of: epsilon, delta, rho, squares, or a divergence of some order."""
+        if self.method is Method.RDP:
+            return tuple(f"divergence of order {readable(a)}" for a in self.orders)
+        return UNITS[self.method][: len(self.caps)]
+
+    def charge(self, asked: object) -> Amounts | None:
+        """What a release costs, one number for each cap; None where that is infinite.
+
+        ``asked``: a declaration, folded under the scope, or the number that somebody proved:
+        epsilon, or (epsilon, delta); rho; mu; a divergence, or one for each order.
+        Errors: InvalidParameter for a value that is no charge; Unsupported for a declaration
+        without a rule.
+        """
+        return self._charge(asked).rounded
+
+    def _charge(self, asked: object) -> Charge:
+        if isinstance(asked, Node):
+            own = "pure" if len(self.caps) == 1 else "approx"
+            name = _CALCULUS.get(self.method, own)
+            found = declared(asked, self.scope, name, self.orders)
+        else:
+            found = given(asked, len(self.caps))
+        if self.method not in _SQUARED:
+            return found
+        first, *others = found.values
+        return Charge((canonical(first**2), *others), found.assumes)
+
+    def admits(self, asked: object) -> bool:
+        """Whether a release fits; nothing is spent.
+
+        Errors: as :meth:`charge`.
+        """
+        return self._missing(self.charge(asked)) is None
+
+    def spend(self, asked: object) -> OpenFilter:
+        """The filter after a release: call it before data is touched, and keep what it returns.
+
+        Errors: BudgetExceeded where the charge does not fit; as :meth:`charge`.
+        """
+        charge = self._charge(asked)
+        cost = charge.rounded
+        missing = self._missing(cost)
+        if missing is not None or cost is None:
+            raise BudgetExceeded(self._refusal(cost, missing or 0))
+        sums = [shortened(a + b) for a, b in zip(self.spent, cost, strict=True)]
+        return replace(
+            self,
+            spent=tuple(map(min, sums, self.caps)),
+            count=self.count + 1,
+            assumes=joined(self.assumes, charge.assumes),
+        )
+
+    def _missing(self, cost: Amounts | None) -> int | None:
+        """The place of the first cap that a charge would pass; None where it fits."""
+        if cost is None:
+            return 0
+        left = zip(cost, self.remaining, strict=True)
+        return next((place for place, (asked, has) in enumerate(left) if asked > has), None)
+
+    def _refusal(self, cost: Amounts | None, place: int) -> str:
+        asked = "an infinite charge" if cost is None else shown(cost[place])
+        return (
+            f"{self.budget.head}: {asked} of {self.units[place]} does not fit: "
+            f"{shown(self.spent[place])} of {shown(self.caps[place])} is spent after {self.count} "
+            "releases; use more noise, or stop"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON; :func:`read_filter` takes it back."""
+        return {
+            "budget": to_table(self.budget),
+            "scope": scope_row(self.scope),
+            "method": str(self.method),
+            "orders": [encode_number(a) for a in self.orders],
+            "share": encode_number(self.share),
+            "spent": [encode_number(sum_) for sum_ in self.spent],
+            "count": self.count,
+            "assumes": assumption_rows(self.assumes),
+        }
+
+
+def open_filter(
+    budget: Node,
+    scope: Scope,
+    method: Method | str | None = None,
+    *,
+    orders: Sequence[object] | None = None,
+    share: object = HALF,
+) -> OpenFilter:
+    """A filter that has spent nothing.
+
+    ``budget``: PureDP, ApproxDP, ZCDP, RenyiCurve or GDP, or the Filter node that declares it; or a
+    whole privacy profile, as ProfilePoints: (epsilon, delta)-DP at each of its points.
+    ``method``: the budget's own by default; an ApproxDP budget can be kept by any of them, a
+    profile by gdp (its default), zcdp or rdp: the largest cap that keeps every point.
+    ``orders``: for method rdp: where a curve is kept, or the one order for an ApproxDP budget.
+    Errors: InvalidParameter for anything else, or a budget with symbols; Unsupported where a method
+    cannot keep a budget.
+    """
+    asked = budget.budget if isinstance(budget, Filter) else budget
+    whole = isinstance(asked, ProfilePoints)
+    measure = Measure.APPROX if whole else measure_of(asked)
+    own = Method.GDP if whole else OWN[measure]
+    chosen = choose(Method, method, "method") if method is not None else own
+    if measure is not Measure.APPROX and chosen is not own:
+        raise Unsupported(f"{asked.head}: only method {own} keeps this budget")
+    if whole and chosen in (Method.BASIC, Method.ADVANCED):
+        raise Unsupported(f"{asked.head}: method {chosen} keeps one point; use gdp, zcdp or rdp")
+    if not isinstance(scope, Scope):
+        raise InvalidParameter(f"open_filter: scope is a {type(scope).__name__}, expected a Scope")
+    kept = exact(share, "share")
+    rate(kept, "share")
+    fixed = orders_of(asked, measure, chosen, orders)
+    nothing = tuple(Fraction(0) for _ in caps_of(asked, chosen, fixed, kept))
+    return OpenFilter(asked, scope, chosen, fixed, kept, nothing, 0)
+
+
+def read_filter(table: Any) -> OpenFilter:
+    """The filter that :meth:`OpenFilter.to_json` wrote.
+
+    Errors: InvalidParameter for anything else, or where more is spent than the budget has.
+    """
+    try:
+        opened = open_filter(
+            from_table(table["budget"]),
+            read_scope(table["scope"]),
+            str(table["method"]),
+            orders=read_amounts(table["orders"]) or None,
+            share=decode_number(table["share"]),
+        )
+        spent, count = read_amounts(table["spent"]), table["count"]
+        assumes = read_assumptions(table["assumes"])
+    except (KeyError, TypeError, AttributeError):
+        raise InvalidParameter("malformed filter: expected what OpenFilter.to_json wrote") from None
+    found = replace(opened, spent=spent, count=read_count(count), assumes=assumes)
+    if len(spent) != len(opened.spent) or min((*spent, *found.remaining)) < 0:
+        raise InvalidParameter("malformed filter: its sums are not between 0 and its caps")
+    return found

@@ -1,0 +1,1 @@
+"""What floating-point arithmetic and time give away."""

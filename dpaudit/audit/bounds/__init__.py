@@ -1,0 +1,1 @@
+"""Lower bounds from counts and scores, valid at their stated confidence."""

@@ -1,0 +1,306 @@
+"""What a claim allows: the region of pairs (P[E], Q[E]) that no event of a true claim leaves.
+
+A *region* is given by its upper edge: ``largest(q)`` is the supremum of P[E] over all events E with
+Q[E] = q and all pairs (P, Q) that the claim permits, in other words 1 - f(q) for the trade-off
+function f.  The edge is concave and does not decrease.  Claims under a symmetric adjacency have the
+same region for (P, Q) and for (Q, P), and both are tested.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import canonical, enclose, sympify, unknowns, upper_fraction
+from dpaudit.families.opaque import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    ProfilePoints,
+    PureDP,
+    RenyiCurve,
+    RenyiDP,
+)
+from dpaudit.nodes import Node
+
+FloatArray = npt.NDArray[np.float64]
+
+MAXIMUM_EPSILON = 700.0
+MAXIMUM_MU = 1e6
+SLACK = 1e-10
+_UP = 1 + 1e-15
+_ORDERS = tuple(1 + 0.02 * 1.4**k for k in range(41))
+_HALVINGS = 50
+_TAIL = np.geomspace(1e-9, 5e-3, 40)
+_NODES = np.concatenate([[0.0], _TAIL, np.linspace(0.01, 0.99, 99), 1 - _TAIL[::-1], [1.0]])
+
+
+@runtime_checkable
+class Region(Protocol):
+    """Upper edge of the pairs (p, q) = (P[E], Q[E]) that a claim allows."""
+
+    def largest(self, q: FloatArray) -> FloatArray:
+        """The largest P[E] where Q[E] = ``q``: never below the exact value, at most 1.
+
+        ``q``: any shape, values in [0, 1].  Concave up to an error of ``SLACK`` p + 1e-15.
+        """
+        ...
+
+    @property
+    def reference(self) -> Region:
+        """The region whose likelihood ratio orders outcomes when this one is tested."""
+        ...
+
+    @property
+    def corners(self) -> tuple[float, ...]:
+        """Values of q near which the slope of the edge is known to jump."""
+        ...
+
+
+@dataclass(frozen=True)
+class ApproxRegion:
+    """(epsilon, delta)-DP: p <= e^epsilon q + delta and 1 - q <= e^epsilon (1 - p) + delta.
+
+    Errors: InvalidParameter unless 0 <= epsilon <= 700 and 0 <= delta < 1.
+    Source: Kairouz, Oh and Viswanath (2015), Theorem 2.1 and Figure 1.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        _inside(self.epsilon, MAXIMUM_EPSILON, "epsilon")
+        if not 0 <= self.delta < 1:
+            raise InvalidParameter(f"delta = {self.delta!r}: expected in [0, 1)")
+
+    def largest(self, q: FloatArray) -> FloatArray:
+        delta = math.nextafter(self.delta, 1.0) if self.delta else 0.0
+        low = (math.exp(self.epsilon) * _UP * q + delta) * _UP
+        missed = np.maximum((1 - delta - q) * (1 - 1e-15) - 2.0**-53, 0.0)
+        high = 1 - math.exp(-self.epsilon) / _UP * missed * (1 - 1e-15) + 2.0**-52
+        return np.minimum(np.minimum(low, high), 1.0)
+
+    @property
+    def reference(self) -> Region:
+        return self
+
+    @property
+    def corners(self) -> tuple[float, ...]:
+        return ((1 - self.delta) / (1 + math.exp(self.epsilon)),)
+
+
+@dataclass(frozen=True)
+class GaussianRegion:
+    """mu-GDP: p <= Phi(Phi^-1(q) + mu).
+
+    Errors: InvalidParameter unless 0 <= mu <= 1e6.
+    Source: Dong, Roth and Su (2022), Definition 2.6.
+    """
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        _inside(self.mu, MAXIMUM_MU, "mu")
+
+    def largest(self, q: FloatArray) -> FloatArray:
+        quantile = ndtri(q)
+        # ndtri and ndtr err by a few units in the last place; 1e-14 of the argument covers them.
+        shifted = quantile + self.mu + 1e-14 * (1 + np.abs(np.nan_to_num(quantile, posinf=0.0)))
+        edge = np.where(np.isneginf(quantile), 0.0, ndtr(shifted) * (1 + 1e-14))
+        return np.minimum(np.maximum(edge, q), 1.0)
+
+    @property
+    def reference(self) -> Region:
+        return self
+
+    @property
+    def corners(self) -> tuple[float, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class RenyiRegion:
+    """Renyi divergences of both directions at most ``bounds`` at finitely many ``orders`` > 1.
+
+    Data processing: the two-point divergence D_a((p, 1 - p) || (q, 1 - q)) is at most the bound at
+    order a, and so is D_a((q, 1 - q) || (p, 1 - p)).  Both are jointly quasi-convex, so the region
+    is convex; its edge is found by bisection, for bounds taken larger by 1e-10.
+    Shapes: ``orders`` and ``bounds`` have one entry an order; nats.
+    Errors: InvalidParameter for no orders, an order outside (1, 1e6], a bound that is not finite.
+    Source: Mironov (2017), Definition 4; van Erven and Harremoes (2014), Theorems 9 and 13.
+    """
+
+    orders: tuple[float, ...]
+    bounds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.orders or len(self.orders) != len(self.bounds):
+            raise InvalidParameter("Renyi region: expected one bound for each order, and an order")
+        for order, bound in zip(self.orders, self.bounds, strict=True):
+            if not 1 < order <= 1e6:
+                raise InvalidParameter(f"order = {order!r}: expected in (1, 1e6]")
+            _inside(bound, math.inf, f"Renyi bound at order {order:g}")
+
+    def largest(self, q: FloatArray) -> FloatArray:
+        flat = np.ravel(np.asarray(q, dtype=np.float64))
+        low, high = flat.copy(), np.ones_like(flat)
+        for _ in range(_HALVINGS):
+            middle = low + (high - low) / 2
+            outside = self._outside(middle, flat)
+            low, high = np.where(outside, low, middle), np.where(outside, middle, high)
+        edge = np.where(self._outside(np.ones_like(flat), flat), high, 1.0)
+        return np.asarray(np.where(flat == 0, 0.0, edge).reshape(np.shape(q)))
+
+    def _outside(self, p: FloatArray, q: FloatArray) -> FloatArray:
+        """Whether some order forbids (p, q), with room for rounding."""
+        order = np.array(self.orders)[:, None]
+        bound = (order - 1) * np.array(self.bounds)[:, None]
+        room = 1e-10 + 1e-13 * order
+        with np.errstate(divide="ignore", invalid="ignore"):
+            hit, missed = (np.log(p), np.log(q)), (np.log1p(-p), np.log1p(-q))
+            forward = _power(hit, order, bound) + _power(missed, order, bound)
+            backward = _power(hit[::-1], order, bound) + _power(missed[::-1], order, bound)
+        return np.asarray((np.maximum(forward, backward) > 1 + room).any(axis=0))
+
+    @cached_property
+    def _chords(self) -> ChordRegion:
+        return ChordRegion(_NODES, self.largest(_NODES))
+
+    @property
+    def reference(self) -> Region:
+        """Chords of the edge, which take less time than the edge."""
+        return self._chords
+
+    @property
+    def corners(self) -> tuple[float, ...]:
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class ChordRegion:
+    """A concave edge given at some q, and by chords between them; to order outcomes, not to claim.
+
+    Shapes: ``q`` increasing from 0 to 1 and ``p``, (nodes,) each.
+    """
+
+    q: FloatArray
+    p: FloatArray
+
+    def largest(self, q: FloatArray) -> FloatArray:
+        return np.asarray(np.interp(q, self.q, self.p))
+
+    @property
+    def reference(self) -> Region:
+        return self
+
+    @property
+    def corners(self) -> tuple[float, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class CommonRegion:
+    """What several claims about the same mechanism allow together.
+
+    Errors: InvalidParameter for no regions.
+    """
+
+    regions: tuple[Region, ...]
+
+    def __post_init__(self) -> None:
+        if not self.regions:
+            raise InvalidParameter("common region: expected at least one region")
+
+    def largest(self, q: FloatArray) -> FloatArray:
+        return np.asarray(np.min([region.largest(q) for region in self.regions], axis=0))
+
+    @property
+    def reference(self) -> Region:
+        return self
+
+    @property
+    def corners(self) -> tuple[float, ...]:
+        return tuple(corner for region in self.regions for corner in region.corners)
+
+
+def zcdp_region(rho: float) -> RenyiRegion:
+    """rho-zCDP: divergences at most rho times the order, at 41 orders from 1.02 to 14,000.
+
+    Errors: InvalidParameter unless 0 <= rho is finite.
+    Source: Bun and Steinke (2016), Definition 1.1.
+    """
+    _inside(rho, math.inf, "rho")
+    return RenyiRegion(_ORDERS, tuple(rho * order * _UP for order in _ORDERS))
+
+
+def region_of(guarantee: Node) -> Region:
+    """The region of a claim: PureDP, ApproxDP, ProfilePoints, GDP, ZCDP, RenyiDP or RenyiCurve.
+
+    Exact parameters are rounded up to floats, so the region is never smaller than the claim's.
+    Errors: Unsupported for another node; InvalidParameter for symbols without a value.
+    """
+    makers: dict[type[Node], Callable[[Any], Region]] = {
+        PureDP: lambda node: _approx(node.epsilon, Fraction(0)),
+        ApproxDP: lambda node: _approx(node.epsilon, node.delta),
+        ProfilePoints: lambda node: CommonRegion(tuple(_approx(*point) for point in node.points)),
+        GDP: lambda node: GaussianRegion(_float_upper(node.mu, "mu")),
+        ZCDP: lambda node: zcdp_region(_float_upper(node.rho, "rho")),
+        RenyiDP: lambda node: RenyiRegion(
+            (_float_upper(node.order, "order"),), (_float_upper(node.epsilon, "epsilon"),)
+        ),
+        RenyiCurve: _renyi,
+    }
+    if type(guarantee) not in makers:
+        raise Unsupported(f"{guarantee.name}: no region of event probabilities is known for it")
+    return makers[type(guarantee)](guarantee)
+
+
+def _approx(epsilon: Any, delta: Any) -> Region:
+    return ApproxRegion(_float_upper(epsilon, "epsilon"), _float_upper(delta, "delta"))
+
+
+def _renyi(node: RenyiCurve) -> Region:
+    from sympy import Symbol
+
+    alpha = Symbol("alpha", positive=True)
+    if unknowns(node.curve) - {alpha}:
+        raise InvalidParameter(f"{node.name}: give every symbol but alpha a value first")
+    curve: Any = node.curve
+    orders = [Fraction(order).limit_denominator(10**6) for order in _ORDERS]
+    values = [curve if not unknowns(curve) else canonical(curve.subs(alpha, sympify(order)))
+              for order in orders]  # fmt: skip
+    return RenyiRegion(
+        tuple(map(float, orders)), tuple(_float_upper(value, node.name) for value in values)
+    )
+
+
+def _float_upper(value: Any, place: str) -> float:
+    """The exact number as a float that is not below it."""
+    if unknowns(value):
+        raise InvalidParameter(f"{place} = {value}: give every symbol a value first")
+    fraction = value if isinstance(value, Fraction) else upper_fraction(enclose(value))
+    if fraction is None or fraction > 1e300:
+        raise InvalidParameter(f"{place}: too large for a test of event probabilities")
+    nearest = float(fraction)
+    return nearest if Fraction(nearest) >= fraction else math.nextafter(nearest, math.inf)
+
+
+def _inside(value: float, top: float, place: str) -> None:
+    if not 0 <= value <= top or math.isinf(value):
+        raise InvalidParameter(f"{place} = {value!r}: expected a number in [0, {top:g}]")
+
+
+def _power(logs: tuple[FloatArray, FloatArray], order: FloatArray, bound: FloatArray) -> FloatArray:
+    """exp(a log u + (1 - a) log v - bound), 0 where u = 0 and v may be anything."""
+    first, second = logs
+    exponent = np.where(np.isneginf(first), -np.inf, order * first + (1 - order) * second - bound)
+    return np.exp(np.minimum(exponent, 700.0))

@@ -1,0 +1,1 @@
+"""Canaries: scores of inserted records, over many runs or one."""

@@ -1,0 +1,196 @@
+"""`audit_one_run`: a claim tested on one run with many canaries.
+
+Labels are drawn and committed to, the run is made with the canaries they include, its scores are
+handed in once.  The guesses come from the scores and, where they are learned, from labels that are
+opened for it and then never counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import isqrt
+from pathlib import Path
+
+import numpy.typing as npt
+
+from dpaudit.audit.bounds.estimators import _scores
+from dpaudit.audit.bounds.guessing import FloatArray, Sealed, fixed_guesses, learned_guesses
+from dpaudit.audit.bounds.one_run import (
+    MAXIMUM_CANARIES,
+    chosen_epsilon_lower,
+    one_run_epsilon_lower,
+)
+from dpaudit.audit.bounds.one_run_curves import (
+    one_run_mu_lower,
+    one_run_renyi_lower,
+    one_run_rho_lower,
+)
+from dpaudit.audit.canaries.commitment import Labels, commit
+from dpaudit.audit.canaries.results import OneRunResult, judged
+from dpaudit.audit.canaries.terms import CanaryTerms
+from dpaudit.errors import InvalidParameter
+
+LEAST_TO_LEARN = 500
+Bound = Callable[[int, int, int, float], float]
+
+
+@dataclass
+class OneRunAudit:
+    """One audit: :meth:`commit` before the run, :meth:`bound` after it, each once.
+
+    ``guesses``: how many canaries to guess, fixed beforehand; None lets claims about epsilon with
+    500 canaries or more learn it, and means 2 sqrt(canaries) elsewhere.
+    """
+
+    canaries: int
+    terms: CanaryTerms
+    guesses: int | None
+    labels: Labels | None = field(default=None, repr=False)
+    _spent: bool = field(default=False, repr=False)
+
+    def commit(self, path: str | Path, *, seed: int | None = None) -> Labels:
+        """Draw labels and write the commitment to ``path``, before the run.
+
+        Errors: as :func:`dpaudit.audit.canaries.commitment.commit`; InvalidParameter for a second
+        call.
+        """
+        if self.labels is not None:
+            raise InvalidParameter(
+                "commit: the labels of this audit are drawn; one run has one set"
+            )
+        self.labels = commit(path, self.canaries, seed=seed)
+        return self.labels
+
+    def bound(self, scores: npt.ArrayLike, labels: Labels | None = None) -> OneRunResult:
+        """Check the labels against their commitment, guess, count, and bound; once.
+
+        ``scores``: shape (canaries,), large where a canary looks included; +-inf are allowed.
+        ``labels``: those that :func:`dpaudit.audit.canaries.commitment.load_labels` read back, if
+        another process committed to them.  ``lower`` and ``decisive`` come from two separate
+        choices of guesses, each valid at its own error rate.
+
+        Errors: InvalidParameter for NaN, another shape, missing labels, a second call;
+        CommitmentMismatch for labels that are not those committed to.
+        """
+        found = self._checked(labels)
+        values = _scores(scores, "scores")
+        if values.size != self.canaries:
+            raise InvalidParameter(f"scores: {values.size}; {self.canaries} canaries need one each")
+        self._spent = True
+        shown = self._count(values, found, self.terms.shown)
+        decisive = self._count(values, found, self.terms.refute_at)
+        return self._result(shown, decisive, found)
+
+    def _checked(self, given: Labels | None) -> Labels:
+        if self._spent:
+            raise InvalidParameter("bound: the error of this audit is spent; commit to a new run")
+        labels = given if given is not None else self.labels
+        if labels is None:
+            raise InvalidParameter("bound: no labels; call commit() before the run")
+        if labels.canaries != self.canaries:
+            raise InvalidParameter(
+                f"labels: of {labels.canaries} canaries, this audit has {self.canaries}"
+            )
+        labels.check()
+        return labels
+
+    @property
+    def _learns(self) -> bool:
+        is_epsilon = self.terms.target.measure == "epsilon"
+        return self.guesses is None and is_epsilon and self.canaries >= LEAST_TO_LEARN
+
+    def _count(self, scores: FloatArray, labels: Labels, error: float) -> _Counted:
+        sealed, target, seed = Sealed(labels.included), self.terms.target, self.terms.seed
+        if self._learns:
+            guesses = learned_guesses(scores, sealed, target.delta, error, seed)
+        else:
+            number = self.guesses or min(self.canaries, max(1, 2 * isqrt(self.canaries)))
+            guesses = fixed_guesses(scores, number, seed)
+        correct = sealed.count(guesses.places, guesses.guessed_in)
+        opened = int(sealed.opened.sum())
+        return _Counted(correct, int(guesses.places.size), guesses.canaries, opened)
+
+    def _result(self, shown: _Counted, decisive: _Counted, labels: Labels) -> OneRunResult:
+        terms, target = self.terms, self.terms.target
+        lower, epsilon_lower = self._bound(), self._epsilon_lower()
+        most = decisive.canaries if self._learns else decisive.guesses
+        strongest = _Counted(most, most, decisive.canaries, 0)
+        reached = lower(decisive, terms.refute_at)
+        achievable = lower(strongest, terms.refute_at)
+        refuted = reached > target.claimed * (1 + 1e-12)
+        words = f"; all of {most:,} guesses correct would show {achievable:.4g}"
+        return OneRunResult(
+            **judged(target.claimed, reached, achievable, words, refuted=refuted),
+            claim=target.words,
+            measure=target.measure,
+            claimed=target.claimed,
+            delta=target.delta,
+            lower=lower(shown, terms.shown),
+            decisive=reached,
+            epsilon_lower=epsilon_lower(shown, terms.shown),
+            confidence=terms.confidence,
+            refute_at=terms.refute_at,
+            achievable=achievable,
+            seed=terms.seed,
+            correct=shown.correct,
+            guesses=shown.guesses,
+            decisive_correct=decisive.correct,
+            decisive_guesses=decisive.guesses,
+            opened=shown.opened,
+            canaries=self.canaries,
+            commitment=labels.commitment,
+        )
+
+    def _epsilon_lower(self) -> Callable[[_Counted, float], float]:
+        bound = chosen_epsilon_lower if self._learns else one_run_epsilon_lower
+        delta = self.terms.target.delta
+        return lambda c, error: bound(c.correct, c.guesses, c.canaries, delta, error)
+
+    def _bound(self) -> Callable[[_Counted, float], float]:
+        target = self.terms.target
+        if target.measure == "epsilon":
+            return self._epsilon_lower()
+        if target.measure == "renyi_epsilon":
+            order = target.order
+            return lambda c, error: one_run_renyi_lower(
+                c.correct, c.guesses, c.canaries, order, error
+            )
+        curve: Bound = one_run_mu_lower if target.measure == "mu" else one_run_rho_lower
+        return lambda c, error: curve(c.correct, c.guesses, c.canaries, error)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    correct: int
+    guesses: int
+    canaries: int
+    opened: int
+
+
+def audit_one_run(
+    canaries: int,
+    *,
+    claim: object,
+    confidence: float = 0.95,
+    refute_at: float = 1e-4,
+    guesses: int | None = None,
+    seed: int = 0,
+) -> OneRunAudit:
+    """An audit of one run with ``canaries`` canaries, each in the data by a fair coin of its own.
+
+    ``claim``: PureDP, ApproxDP, GDP, ZCDP or RenyiDP under an adjacency in which including one
+    canary is one step.  No family is assumed: a bound on mu, say, is made for a claim of mu-GDP
+    only.  ``seed`` breaks ties and draws the pilot; labels have their own randomness.
+
+    Errors: InvalidParameter for a claim of another kind, canaries outside [1, 1e7], guesses
+    outside [1, canaries], a confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5).
+    Source: Steinke, Nasr and Jagielski (2023); the theorem in :mod:`dpaudit.audit.bounds.one_run`.
+    """
+    if type(canaries) is not int or not 1 <= canaries <= MAXIMUM_CANARIES:
+        limit = f"{MAXIMUM_CANARIES:,}"
+        raise InvalidParameter(f"canaries = {canaries!r}: expected an integer from 1 to {limit}")
+    if guesses is not None and (type(guesses) is not int or not 1 <= guesses <= canaries):
+        raise InvalidParameter(f"guesses = {guesses!r}: expected from 1 to {canaries}, or None")
+    terms = CanaryTerms.of(claim, confidence, refute_at, seed)
+    return OneRunAudit(canaries, terms, guesses)

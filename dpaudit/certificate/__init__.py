@@ -1,0 +1,1 @@
+"""Certificates: made, written, kept and published."""

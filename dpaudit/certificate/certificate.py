@@ -1,0 +1,345 @@
+"""Certificates: what was claimed, derived, attacked and run, as one canonical JSON statement.
+
+The form is an in-toto Statement v1; its first subject is the SHA-256 of the predicate's RFC 8785
+bytes, so that a change of one digit anywhere is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Claim, Outcome
+from dpaudit.audit.verdict import Judged, Lower, Verdict
+from dpaudit.errors import CertificateRejected
+from dpaudit.exact import (
+    decimal_lower,
+    decimal_upper,
+    enclose,
+    is_infinite,
+    is_symbolic,
+    readable,
+    unknowns,
+    upper_fraction,
+    working_precision,
+)
+from dpaudit.exact.wire import canonical_bytes, digest, encode_number
+from dpaudit.measures.calculus import Step
+from dpaudit.measures.renyi import order
+from dpaudit.measures.show import value_text
+from dpaudit.nodes import Assumption
+from dpaudit.storage.files import write_atomically
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://dpaudit.dev/certificate/v1"
+LARGEST_FILE = 64 * 2**20
+VERDICTS_OF = {
+    Outcome.PROVED: (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS),
+    Outcome.UNPROVED: (Verdict.INCONCLUSIVE,),
+    Outcome.UNSUPPORTED: (Verdict.UNSUPPORTED,),
+}
+RENYI_ORDERS = (2, 4, 8, 16, 32, 64)
+PROFILE_POINTS = 61
+TRADEOFF_POINTS = 61
+MEASURES = {"pure": ("pure_dp", "epsilon"), "zcdp": ("zcdp", "rho"), "gdp": ("gdp", "mu")}
+
+Json = dict[str, Any]
+
+
+def statement(predicate: Mapping[str, Any]) -> Json:
+    """The in-toto statement of a predicate, its keys in the order of its canonical bytes."""
+    implementation = predicate["mechanism"]["implementation"]
+    own = {"name": "predicate", "digest": {"sha256": digest(predicate)}}
+    made = {
+        "_type": STATEMENT,
+        "subject": [own, *implementation],
+        "predicateType": PREDICATE,
+        "predicate": dict(predicate),
+    }
+    # As if read from a file, so that a page made of either is the same.
+    canonical: Json = json.loads(canonical_bytes(made))
+    return canonical
+
+
+@cache
+def schema() -> Json:
+    """The certificate's JSON schema."""
+    text = resources.files("dpaudit").joinpath("certificate_schema.json").read_text("utf-8")
+    loaded: Json = json.loads(text)
+    return loaded
+
+
+def validate(certificate: Any) -> None:
+    """Check a certificate against the schema.
+
+    Errors: CertificateRejected naming the place of the first fault.
+    """
+    from jsonschema import Draft202012Validator
+
+    try:
+        error = next(iter(Draft202012Validator(schema()).iter_errors(certificate)), None)
+    except RecursionError:
+        raise CertificateRejected("not a certificate: nested too deeply") from None
+    if error is not None:
+        place = "/".join(map(str, error.absolute_path)) or "the top"
+        raise CertificateRejected(f"not a certificate: at {place}: {error.message[:200]}")
+
+
+def load(path: Path) -> Json:
+    """Read a certificate file.
+
+    Errors: CertificateRejected for a file that is missing, truncated, too large or not JSON.
+    """
+    try:
+        content = json.loads(_text(path), object_pairs_hook=_each_once)
+    except OSError as error:
+        raise CertificateRejected(f"{path}: {error.strerror}; give a certificate's file") from None
+    except (ValueError, RecursionError) as error:
+        raise CertificateRejected(
+            f"{path}: not complete JSON ({str(error)[:80]}); make it again with `dpaudit certify`"
+        ) from None
+    if not isinstance(content, dict):
+        raise CertificateRejected(f"{path}: JSON, but not a certificate")
+    return content
+
+
+def _text(path: Path) -> str:
+    if path.stat().st_size > LARGEST_FILE:
+        raise CertificateRejected(f"{path}: larger than {LARGEST_FILE} bytes")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise CertificateRejected(f"{path}: not a file; give a certificate's file")
+    return path.read_text("utf-8")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> Json:
+    """A JSON object whose keys differ: of two equal ones, programs may read either."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return found
+
+
+def save(certificate: Mapping[str, Any], path: Path) -> None:
+    """Write the certificate's canonical bytes, all or nothing."""
+    write_atomically(path, canonical_bytes(certificate) + b"\n")
+
+
+def surprises(certificate: Mapping[str, Any], expected: Sequence[Outcome]) -> tuple[str, ...]:
+    """Where a claim's verdict is not the one that is expected of it, one line a claim."""
+    rows = certificate["predicate"]["claims"]
+    return tuple(
+        f"{row['stated_text']}{_read(row)}: expected {wanted}, is {_found(row)}: {row['reason']}"
+        for row, wanted in zip(rows, expected, strict=True)
+        if not _as_expected(row, wanted)
+    )
+
+
+def _as_expected(row: Mapping[str, Any], wanted: Outcome) -> bool:
+    """A claim that is expected to fail may fail by the account or, where that is open, the attack.
+
+    Neither an alarm nor a proof that an attack breaks is ever expected.
+    """
+    if wanted is Outcome.REFUTED:
+        return bool(row["verdict"] == "refuted" and row["check"] != Outcome.PROVED)
+    return bool(row["check"] == wanted and row["verdict"] in VERDICTS_OF[wanted])
+
+
+def _read(row: Mapping[str, Any]) -> str:
+    return f" ({row['reading']})" if row["reading"] else ""
+
+
+def _found(row: Mapping[str, Any]) -> str:
+    verdict = row["verdict"].replace("_", " ")
+    return verdict if verdict == row["check"] else f"{row['check']}, the verdict {verdict}"
+
+
+# --- derivations ---------------------------------------------------------------------------------
+
+
+def steps_of(roots: Sequence[Step]) -> list[Step]:
+    """Every step of several derivations, premises first, each once."""
+    found: dict[int, Step] = {}
+    for root in roots:
+        for step in root.walk():
+            found.setdefault(id(step), step)
+    return list(found.values())
+
+
+def step_rows(steps: Sequence[Step]) -> list[Json]:
+    """Steps as the certificate holds them; premises are row numbers."""
+    number = {id(step): i for i, step in enumerate(steps)}
+    return [
+        _step_row(i, step, [number[id(p)] for p in step.premises]) for i, step in enumerate(steps)
+    ]
+
+
+def _step_row(number: int, step: Step, premises: list[int]) -> Json:
+    witness: Json = dict(step.witness)
+    if step.rule.startswith("convert."):
+        witness["delta"] = encode_number(step.value[1])
+    if step.lower is not None:
+        witness["epsilon_lower"] = decimal_lower(step.lower)
+    return {
+        "id": number,
+        "node": step.node.digest,
+        "node_text": step.node.head,
+        "calculus": step.calculus,
+        "rule": step.rule,
+        "cite": str(step.cite),
+        "conclusion": conclusion(step),
+        "expression": value_text(step.value),
+        "premises": premises,
+        "assumes": [a.id for a in step.assumes],
+        "attained": step.attained,
+        "witness": witness,
+    }
+
+
+def conclusion(step: Step) -> Json:
+    """A step's bound as decimal strings, rounded outward; "inf" while it depends on a round."""
+    if step.calculus == "approx":
+        epsilon, delta = map(_rounded, step.value)
+        return {"measure": "approx_dp", "epsilon": epsilon, "delta": delta}
+    if step.calculus == "rdp":
+        rows = [[str(a), _rounded(_at_order(step.value, a))] for a in RENYI_ORDERS]
+        return {"measure": "rdp", "curve": rows}
+    if step.calculus == "profile":
+        return {"measure": "pairs"}
+    measure, name = MEASURES[step.calculus]
+    return {"measure": measure, name: _rounded(step.value)}
+
+
+def curve_rows(account: Account, roots: Sequence[Step]) -> list[Json]:
+    """Privacy profile (upper) and trade-off curve (lower) for the figures.
+
+    None where mu is finite, but beyond what any precision tells from infinity.
+    """
+    if _beyond_precision(account):
+        return []
+    largest = max((_epsilon(step) for step in roots), default=Fraction(0)) or _typical(account)
+    shares = [Fraction(3 * k, 2 * (PROFILE_POINTS - 1)) for k in range(PROFILE_POINTS)]
+    # At the printed abscissae, so that the printed ordinates are theirs.
+    epsilons = [Fraction(decimal_upper(largest * share)) for share in shares]
+    alphas = [Fraction(decimal_lower(alpha)) for alpha in _alphas()]
+    rows = {
+        "profile": [[decimal_upper(e), d] for e, d in account.profile_curve(epsilons)],
+        "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff_curve(alphas)],
+    }
+    return [{"measure": k, "curve": v} for k, v in rows.items() if v]
+
+
+def _beyond_precision(account: Account) -> bool:
+    value = account.step("gdp").value if "gdp" in account.routes() else Fraction(0)
+    if is_infinite(value) or unknowns(value):
+        return False
+    with working_precision():
+        return upper_fraction(enclose(value)) is None
+
+
+def _epsilon(step: Step) -> Fraction:
+    value = step.value[0] if isinstance(step.value, tuple) else Fraction(0)
+    return Fraction(0) if is_infinite(value) else Fraction(value)
+
+
+def _typical(account: Account) -> Fraction:
+    """An epsilon that shows the profile where no claim names one: delta is 3e-7 or less there."""
+    mu = account.step("gdp").value if "gdp" in account.routes() else Fraction(0)
+    end = Fraction(0) if is_infinite(mu) else Fraction(decimal_upper(mu))
+    return end * (end / 2 + 5) or Fraction(1)
+
+
+def _alphas() -> list[Fraction]:
+    tail = [Fraction(k, 10**p) for p in (6, 5, 4, 3) for k in (1, 2, 5)]
+    return [*tail, *(Fraction(k, TRADEOFF_POINTS - 1) for k in range(1, TRADEOFF_POINTS - 1))]
+
+
+def _rounded(value: Any) -> str:
+    return "inf" if unknowns(value) else decimal_upper(value)
+
+
+def _at_order(value: Any, alpha: int) -> Any:
+    return value.subs(order(), alpha) if is_symbolic(value) else value
+
+
+def stated(claim: Claim) -> Json | None:
+    """A claim's numbers as decimal strings; None while it holds symbols."""
+    numbers = {
+        k: v
+        for k, v in claim.guarantee.parameters.items()
+        if k in ("epsilon", "delta", "rho", "mu")
+    }
+    if any(is_symbolic(v) and v.free_symbols for v in numbers.values()):
+        return None
+    measures = {"PureDP": "pure_dp", "ApproxDP": "approx_dp", "ZCDP": "zcdp", "GDP": "gdp"}
+    shown = {k: decimal_upper(v) for k, v in numbers.items()}
+    return {"measure": measures[type(claim.guarantee).__name__], **shown}
+
+
+def claim_row(number: int, judged: Judged, step: int | None) -> Json:
+    """One claim with its check, its bounds and its verdict."""
+    claim, checked = judged.claim, judged.checked
+    return {
+        "id": f"claim-{number + 1}",
+        "stated": stated(claim),
+        "exact": encode_number(claim.value),
+        "stated_text": claim.text,
+        "by": claim.by,
+        "source": "",
+        "reading": "; ".join(filter(None, (claim.reading, *_ranges(claim)))),
+        "check": str(checked.outcome),
+        "reason": judged.reason,
+        "upper": conclusion(checked.step) if checked.step else None,
+        "step": step,
+        "attained": bool(checked.step and checked.step.attained),
+        "lower": lower_row(judged.lower),
+        "lower_conditional": lower_row(judged.conditional),
+        "verdict": str(judged.verdict),
+    }
+
+
+def _ranges(claim: Claim) -> list[str]:
+    return [
+        f"for {symbol} from {readable(low)} to {readable(high)}"
+        for symbol, (low, high) in claim.ranges.items()
+    ]
+
+
+def audit_id(lower: Lower) -> str:
+    """The audit row a bound comes from: the lens, or the raw bound at one delta."""
+    raw = lower.measure == "approx_dp" and not lower.family
+    return f"raw-{decimal_upper(Fraction(lower.delta))}" if raw else "lens"
+
+
+def lower_row(found: Lower | None) -> Json | None:
+    """An attacked bound of a claim; ``conditional_on`` is empty where nothing is assumed."""
+    if found is None:
+        return None
+    return {
+        **guarantee(found.measure, found.shown, found.delta),
+        "confidence": "0.95",
+        "conditional_on": found.family,
+        "audit": audit_id(found),
+    }
+
+
+def guarantee(measure: str, value: float, delta: str = "") -> Json:
+    """A lower bound as decimal strings, rounded down."""
+    name = {"gdp": "mu", "zcdp": "rho"}.get(measure, "epsilon")
+    row = {"measure": measure, name: decimal_lower(value)}
+    return {**row, "delta": decimal_upper(Fraction(delta))} if measure == "approx_dp" else row
+
+
+def assumption_row(assumption: Assumption) -> Json:
+    """One assumption."""
+    return {
+        "id": assumption.id,
+        "statement": assumption.statement,
+        "status": str(assumption.status),
+        "evidence": assumption.evidence,
+    }

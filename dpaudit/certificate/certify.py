@@ -1,0 +1,383 @@
+"""Certification: account, run, attack, judge, and write down what was shown."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fractions import Fraction
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from dpaudit import __version__
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.interpretation import in_plain_words
+from dpaudit.audit.attack import Attacked, attack, program_text
+from dpaudit.audit.suite import Suite
+from dpaudit.audit.verdict import (
+    DecisionBudget,
+    Judged,
+    Lower,
+    Verdict,
+    bounds_of,
+    deltas,
+    judge,
+    lens,
+    overall,
+    printed_delta,
+    raw,
+)
+from dpaudit.certificate.certificate import (
+    Json,
+    assumption_row,
+    claim_row,
+    conclusion,
+    curve_rows,
+    statement,
+    step_rows,
+    steps_of,
+    validate,
+)
+from dpaudit.certificate.evidence import audit_rows, conformance_rows
+from dpaudit.check import standing
+from dpaudit.curator.curator import Sampler, system_generator
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import decimal_lower, unknowns
+from dpaudit.families.opaque import RenyiDP
+from dpaudit.measures.calculus import Step
+from dpaudit.nodes import Assumption, Status
+from dpaudit.nodes.tables import to_table
+from dpaudit.scope import Adjacency
+
+PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
+
+
+@dataclass(frozen=True)
+class Order:
+    """One mechanism to certify, where it comes from, and the suite that attacks it.
+
+    ``fields``: what its project's ``dpaudit.toml`` states of it.
+    """
+
+    mechanism: Mechanism
+    suite: Suite | None
+    root: str
+    implementation: Mapping[str, str]
+    fields: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a certification runs; ``seed`` None draws audits' seed and a run's noise afresh.
+
+    ``targets``: what the command line was given, to say how to run it again.
+    """
+
+    seed: int | None = None
+    trials: int | None = None
+    jobs: int = 1
+    store: Path | None = None
+    targets: tuple[str, ...] = ()
+    progress: Callable[[str, int, int], None] | None = None
+
+
+@dataclass(frozen=True)
+class Certified:
+    """The judged claims of one mechanism, and its certificate."""
+
+    mechanism: Mechanism
+    judged: tuple[Judged, ...]
+    attacked: Attacked | None
+    verdict: Verdict
+    certificate: Json
+
+
+def certify(orders: Sequence[Order], options: Options) -> list[Certified]:
+    """Certify several mechanisms in one run, which shares one decision error."""
+    run = plan(orders, options)
+    return [run.certify(index) for index in range(len(run.orders))]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Mechanisms certified together: one seed, one command, one decision error.
+
+    Certificate by certificate, in any order: what one says does not depend on which others were
+    made, now or before.
+    """
+
+    orders: tuple[Order, ...]
+    options: Options
+    budget: DecisionBudget
+    seed: int
+    command: str
+
+    def certify(self, index: int) -> Certified:
+        """Account, attack, run and judge the mechanism at a place of the run."""
+        return _certify(self, index)
+
+
+def plan(orders: Sequence[Order], options: Options) -> Run:
+    """A run over all orders; its decision error is shared by all that have a suite."""
+    audited = [o for o in orders if o.suite is not None]
+    budget = DecisionBudget(sum(bounds_of(o.mechanism.claims) for o in audited), len(audited))
+    seed = secrets.randbits(128) if options.seed is None else options.seed
+    command = _command(options.targets or [o.mechanism.name for o in orders], options, seed)
+    return Run(tuple(orders), options, budget, seed, command)
+
+
+def _certify(run: Run, index: int) -> Certified:
+    order, options, budget = run.orders[index], run.options, run.budget
+    mechanism = order.mechanism
+    _check_claims(mechanism)
+    account = Account(mechanism.declaration, mechanism.scope)
+    checks = [claim.check_account(account) for claim in mechanism.claims]
+    _check_steps([check.step for check in checks if check.step is not None])
+    attacked = None if order.suite is None else _attack(run, index)
+    lens_bound = None if attacked is None else lens(attacked, budget)
+    raws = {} if attacked is None else _raws(mechanism, attacked, budget)
+    standing = standing_assumptions(attacked)
+    judged = tuple(
+        judge(c, account, lens_bound, raws.get(printed_delta(c.claim)), attacked, standing)
+        for c in checks
+    )
+    verdict = overall([j.verdict for j in judged])
+    predicate = {
+        "issued": _issued(),
+        "scope": _scope(order),
+        "fields": dict(order.fields),
+        "mechanism": _mechanism(order),
+        **_claims_and_derivation(account, judged),
+        "assumptions": _assumptions(standing, judged),
+        "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
+        "conformance": conformance_rows(attacked),
+        "run": _run_once(mechanism, attacked, options),
+        "in_plain_words": in_plain_words(account),
+        "verdict": _verdict(verdict, judged),
+        "environment": environment(),
+        "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
+    }
+    certificate = statement(predicate)
+    validate(certificate)
+    return Certified(mechanism, judged, attacked, verdict, certificate)
+
+
+def _check_claims(mechanism: Mechanism) -> None:
+    """Errors: Unsupported for a claim in a measure that certificates do not hold."""
+    for claim in mechanism.claims:
+        if isinstance(claim.guarantee, RenyiDP):
+            raise Unsupported(
+                f"{mechanism.name}: {claim.text} is checked by `dpaudit show`; a certificate holds "
+                "claims of PureDP, ApproxDP, ZCDP or GDP"
+            )
+
+
+def _check_steps(steps: Sequence[Step]) -> None:
+    """Before anything is run.
+
+    Errors: InvalidParameter for a bound that still holds symbols, or an assumption under the id of
+    a standing one.
+    """
+    taken = {assumption.id for assumption in standing(Status.DECLARED)}
+    for step in steps:
+        for assumption in step.assumptions():
+            if assumption.id in taken:
+                raise InvalidParameter(
+                    f"assumption {assumption.id!r}: every certificate has one of that id; rename it"
+                )
+        symbols = unknowns(step.value[0] if isinstance(step.value, tuple) else step.value)
+        if symbols:
+            names = ", ".join(sorted(map(str, symbols)))
+            raise InvalidParameter(
+                f"{step.node.head}: a certificate holds numbers; bind {names} first"
+            )
+
+
+def _attack(run: Run, index: int) -> Attacked:
+    order, options = run.orders[index], run.options
+    assert order.suite is not None  # noqa: S101  (the caller checked)
+    name, report = order.mechanism.name, options.progress
+    return attack(
+        order.mechanism,
+        order.suite,
+        seed=run.seed,
+        index=index,
+        trials=options.trials,
+        error=run.budget.conformance,
+        implementation=order.implementation,
+        jobs=options.jobs,
+        store=options.store,
+        progress=None if report is None else lambda done, total: report(name, done, total),
+    )
+
+
+def _raws(
+    mechanism: Mechanism, attacked: Attacked, budget: DecisionBudget
+) -> dict[Fraction | None, Lower | None]:
+    return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
+
+
+def standing_assumptions(attacked: Attacked | None) -> list[Assumption]:
+    """What every guarantee here rests on besides its rules; the checker insists on each."""
+    if attacked is None:
+        return standing(Status.DECLARED)
+    return standing(Status.VIOLATED if _broken(attacked) else Status.TESTED)
+
+
+def _broken(attacked: Attacked | None) -> bool:
+    return attacked is not None and any(f.status == "broken" for f in attacked.findings)
+
+
+# --- sections of the predicate -------------------------------------------------------------------
+
+
+def _issued() -> str:
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    try:
+        at = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    except (OSError, OverflowError, ValueError):
+        raise InvalidParameter(
+            f"SOURCE_DATE_EPOCH = {epoch[:40]!r}: expected seconds since 1970, or unset it"
+        ) from None
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _scope(order: Order) -> Json:
+    mechanism = order.mechanism
+    scope, setting = mechanism.scope, mechanism.setting
+    return {
+        "title": f"{mechanism.title}: {setting.data}" if setting.data else mechanism.title,
+        "controller": "; ".join(order.fields.get("controller", [])) or setting.controller,
+        "model": str(scope.trust),
+        "unit": {"entity": setting.unit_entity, "period": None, "bound": setting.unit_bound},
+        "adjacency": str(scope.adjacency),
+        "outputs": [str(scope.released)],
+        "data_accesses": {"covered": list(setting.covered), "uncovered": list(setting.uncovered)},
+        "invariants": list(setting.invariants),
+    }
+
+
+def _mechanism(order: Order) -> Json:
+    declaration = order.mechanism.declaration
+    return {
+        "name": order.mechanism.name,
+        "title": order.mechanism.title,
+        "source": order.mechanism.source,
+        "program": program_text(order.mechanism.program),
+        "root": order.root,
+        "declaration": to_table(declaration),
+        "declaration_text": repr(declaration),
+        "digest": declaration.digest,
+        "implementation": [
+            {"name": name, "digest": {"sha256": value}}
+            for name, value in sorted(order.implementation.items())
+        ],
+    }
+
+
+def _claims_and_derivation(account: Account, judged: Sequence[Judged]) -> Json:
+    roots = [j.checked.step for j in judged if j.checked.step is not None]
+    steps = steps_of(roots)
+    number = {id(step): i for i, step in enumerate(steps)}
+    rows = []
+    for i, one in enumerate(judged):
+        step = one.checked.step
+        rows.append(claim_row(i, one, None if step is None else number[id(step)]))
+    derivation = {
+        "upper_bounds": [*_distinct([conclusion(s) for s in roots]), *curve_rows(account, roots)],
+        "steps": step_rows(steps),
+        "arithmetic": "interval",
+        "accountant": f"dpaudit {__version__}",
+    }
+    return {"claims": rows, "derivation": derivation}
+
+
+def _distinct(rows: list[Json]) -> list[Json]:
+    return [row for i, row in enumerate(rows) if row not in rows[:i]]
+
+
+def _assumptions(standing: Sequence[Assumption], judged: Sequence[Judged]) -> list[Json]:
+    found = {a.id: a for a in standing}
+    for one in judged:
+        if one.checked.step is not None:
+            found.update((a.id, a) for a in one.checked.step.assumptions())
+    return [assumption_row(a) for a in found.values()]
+
+
+def _run_once(mechanism: Mechanism, attacked: Attacked | None, options: Options) -> Json | None:
+    """Run the program once on its own data; only released values and declared metrics leave.
+
+    An implementation whose audit broke a conformance check never gets to see the data.
+    """
+    if mechanism.records is None or _broken(attacked):
+        return None
+    records = mechanism.records()
+    generator, entropy = system_generator(), "operating system"
+    if options.seed is not None:
+        generator, entropy = np.random.default_rng([options.seed, 1]), f"seed {options.seed}"
+    sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
+    output = mechanism.program.run(sampler)
+    metrics = mechanism.evaluate(output) if mechanism.evaluate else ()
+    demonstration = (
+        ()
+        if options.seed is None
+        else (
+            "a seeded demonstration: who knows the seed can subtract its noise; do not release it",
+        )
+    )
+    return {
+        # Under add_remove the number of records is itself private.
+        "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records),
+        "entropy": entropy,
+        "metrics": [
+            {"name": m.name, "value": f"{m.value:.6g}", "covered": m.covered, "note": m.note}
+            for m in metrics
+        ],
+        "notes": [*mechanism.setting.notes, *demonstration],
+    }
+
+
+def _verdict(verdict: Verdict, judged: Sequence[Judged]) -> Json:
+    reasons = list(map(_reason, judged))
+    return {"status": str(verdict), "reasons": reasons, "margin": _margin(judged)}
+
+
+def _reason(one: Judged) -> str:
+    reading = f" ({one.claim.reading})" if one.claim.reading else ""
+    return f"{one.claim.text}{reading} is {one.verdict.replace('_', ' ')}: {one.reason}"
+
+
+def _margin(judged: Sequence[Judged]) -> str:
+    """Claimed minus accounted, rounded down, for the first claim that has both as fractions."""
+    for one in judged:
+        step = one.checked.step
+        value = None if step is None else step.value
+        value = value[0] if isinstance(value, tuple) else value
+        if isinstance(value, Fraction) and isinstance(one.claim.value, Fraction):
+            return decimal_lower(one.claim.value - value, 6)
+    return ""
+
+
+def environment() -> Json:
+    """The versions that a certificate names."""
+    return {
+        "dpaudit": __version__,
+        "python": platform.python_version(),
+        "platform": f"{sys.platform} {platform.machine()}",
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "git": None,
+    }
+
+
+def _command(targets: Sequence[str], options: Options, seed: int) -> str:
+    """The command that gives these audits again; one run's targets share its seed and error."""
+    trials = [] if options.trials is None else ["--trials", str(options.trials)]
+    return shlex.join(["dpaudit", "certify", *targets, "--seed", str(seed), *trials])

@@ -1,0 +1,1 @@
+"""Privacy profiles, confirmed from a witness alone."""

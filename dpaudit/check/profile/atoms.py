@@ -1,0 +1,147 @@
+"""Atoms on a grid of losses: lists of outcomes, discrete normal noise, and mixtures of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpaudit.check.profile.cells import (
+    MOST_NODES,
+    UNIT,
+    Ball,
+    Cells,
+    Grid,
+    Mass,
+    NotConfirmed,
+    ball,
+    both_up,
+    is_sharp,
+    mixture,
+    up,
+)
+from dpaudit.exact import is_symbolic
+from dpaudit.nodes.pairs import Atoms, DiscreteNormal, Pair
+
+MOST_ATOMS = 2**15
+# An atom this near to a node, in cells, counts as on it.
+ON_NODE = 2.0**-24
+SHARP_TAIL = 1e-60
+
+
+def with_atoms(made: Cells, atoms: Sequence[Mass], grid: Grid) -> Cells:
+    """Atoms put on their nodes, or split over the two next to them; infinite losses go above."""
+    placed = [_placed(mass, grid) for mass in atoms if mass[0] > 0 and mass[1] > 0]
+    for p, q in atoms:
+        if not (p > 0 or p == 0) or not (q > 0 or q == 0):
+            raise NotConfirmed("an atom that may be empty")
+    lost = math.fsum(up(p) for p, q in atoms if q == 0)
+    never = math.fsum(up(q) for p, q in atoms if p == 0)
+    made = _widened(made, [node for node, *_ in placed])
+    for node, a, b, on, _ in placed:
+        k = node - made.first
+        made.on[k] += on
+        if b > 0 or a > 0:
+            made.a[k] += a
+            made.b[k] += b
+    return replace(
+        made,
+        infinite=(lost, never),
+        relative=made.relative + UNIT * (8 + len(atoms)),
+        shift=max([made.shift, *(distance for *_, distance in placed)]),
+    )
+
+
+def _placed(mass: Mass, grid: Grid) -> tuple[int, float, float, float, float]:
+    """(node, a, b, mass on the node, its distance); next to a node an atom counts as on it."""
+    p, q = mass
+    place = (p / q).log() / ball(grid.step)
+    near = round(float(place.mid()))
+    if abs(place - near) < ON_NODE:
+        return near, 0.0, 0.0, up(p), up(abs(place - near)) * grid.h
+    node = math.floor(float(place.mid()))
+    x, h = ball(grid.step * node).exp(), ball(grid.step)
+    b = (p - x * q) / (1 - (-h).exp())
+    a = p - b
+    if not (is_sharp(a) and is_sharp(b)):
+        raise NotConfirmed("an atom at a node")
+    return node, up(a), up(b), 0.0, 0.0
+
+
+def _widened(made: Cells, nodes: Sequence[int]) -> Cells:
+    """Room for these nodes and for the cells above them.
+
+    What was outside may then lie at either end, and counts as outside of both.
+    """
+    last = made.first + len(made.a)
+    low, high = min([made.first, *nodes]), max([last, *(node + 1 for node in nodes)])
+    if not high - low < MOST_NODES:
+        raise NotConfirmed("too many cells")
+    left, right = made.first - low, high - last
+    if not (left or right):
+        return made
+    outside = made.below[0] + made.above[0], made.below[1] + made.above[1]
+    return replace(
+        made,
+        below=outside,
+        above=outside,
+        first=low,
+        a=np.pad(made.a, (left, right)),
+        b=np.pad(made.b, (left, right)),
+        on=np.pad(made.on, (left, right)),
+    )
+
+
+def _atoms(pair: Pair, grid: Grid) -> Cells:
+    return mixed_atoms(pair, ball(1), grid)
+
+
+def mixed_atoms(pair: Pair, r: Ball, grid: Grid) -> Cells:
+    """((1 - r) Q + r P, Q) for outcomes (P, Q)."""
+    outcomes, rest = OUTCOMES[type(pair)](pair, grid)
+    made = with_atoms(_nothing(), [mixture(mass, r) for mass in outcomes], grid)
+    # Outcomes left out may lie at either end.
+    p, q = both_up(mixture(rest, r))
+    below, above = made.below, made.above
+    return replace(made, below=(below[0] + p, below[1] + q), above=(above[0] + p, above[1] + q))
+
+
+def _listed(pair: Atoms, grid: Grid) -> tuple[list[Mass], Mass]:
+    if len(pair.outcomes) > MOST_ATOMS:
+        raise NotConfirmed("too many atoms")
+    return [(ball(p), ball(q)) for p, q in pair.outcomes], (ball(0), ball(0))
+
+
+def _nothing() -> Cells:
+    return Cells(0, np.zeros(1), np.zeros(1), np.zeros(2), (0.0, 0.0), (0.0, 0.0), 0.0)
+
+
+def _discrete_normal(pair: DiscreteNormal, grid: Grid) -> tuple[list[Mass], Mass]:
+    """Outcomes k with P mass f(k - shift) and Q mass f(k), f(k) proportional to exp(-k^2 / 2v)."""
+    if is_symbolic(pair.shift) or pair.shift.denominator != 1:
+        raise NotConfirmed("a shift that is no integer")
+    shift, double = int(pair.shift), 2 * ball(pair.variance)
+    rare = -math.log(min(grid.tail, SHARP_TAIL))
+    reach = math.ceil(math.sqrt(rare * float(double.mid()))) + 2
+    span = range(-reach - abs(shift), reach + abs(shift) + 1)
+    if len(span) > MOST_ATOMS:
+        raise NotConfirmed("too many atoms")
+    density = {k: (-ball(k * k) / double).exp() for k in span}
+    # Beyond the last integer densities fall by this factor at least.
+    last = span.stop - 1
+    beyond = density[last] / (1 - (-ball(2 * last) / double).exp())
+    whole = sum(density.values(), ball(0))
+    whole = whole.union(whole + 2 * beyond)
+    inner = range(-reach + min(shift, 0), reach + max(shift, 0) + 1)
+    outcomes = [(density[k - shift] / whole, density[k] / whole) for k in inner]
+    p, q = (ball(1) - sum(masses, ball(0)) for masses in zip(*outcomes, strict=True))
+    return outcomes, (p.max(ball(0)), q.max(ball(0)))
+
+
+OUTCOMES: dict[type[Pair], Callable[[Any, Grid], tuple[list[Mass], Mass]]] = {
+    Atoms: _listed,
+    DiscreteNormal: _discrete_normal,
+}

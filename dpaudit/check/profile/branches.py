@@ -1,0 +1,82 @@
+"""Profiles of pairs with branches that are seen, in Arb: sums over branches, largest over scores.
+
+A branch taken with mass p under P and q under Q adds p delta_base(x q / p), and p where q = 0.
+Scores: the threshold R is in 0..2 kappa, P(R = r) proportional to exp(-epsilon |r - kappa|); its
+masses are summed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from dpaudit.check.profile.cells import Ball, ball
+from dpaudit.nodes.pairs import Branched, Normal, Pair, Scored, Thresholded
+
+Delta = Callable[[Pair, Ball], Ball]
+MOST_KAPPA = 2_000
+
+
+def branched(pair: Branched, x: Ball, delta: Delta) -> Ball:
+    """The sum over branches."""
+    return sum((branch(ball(p), ball(q), b, x, delta) for p, q, b in pair.branches), ball(0))
+
+
+def branch(p: Ball, q: Ball, base: Pair, x: Ball, delta: Delta) -> Ball:
+    """What one branch adds: between 0 and p, where a mass may be zero or not."""
+    if p == 0 or q == 0:
+        return p
+    if not (p > 0 and q > 0):
+        return ball(0).union(p)
+    return p * delta(base, x * q / p)
+
+
+def scored(pair: Scored, x: Ball, delta: Delta) -> Ball:
+    """Bottom on both sides, or a release on both."""
+    below = _below(pair.epsilon, int(pair.kappa), _bits())
+    return _scores(below, int(pair.score), int(pair.other), pair.mu, x, delta)
+
+
+def thresholded(pair: Thresholded, x: Ball, delta: Delta) -> Ball:
+    """The largest over all scores one apart, in both orders; between 0 and 1 for very many."""
+    if pair.kappa > MOST_KAPPA:
+        return ball(0).union(ball(1))
+    below = _below(pair.epsilon, int(pair.kappa), _bits())
+    found = ball(0)
+    for s in range(2 * int(pair.kappa) + 1):
+        mu = pair.offset + pair.slope * (2 * s + 1)
+        for one, other in ((s, s + 1), (s + 1, s)):
+            found = found.max(_scores(below, one, other, mu, x, delta))
+    return found
+
+
+def _scores(
+    below: tuple[Ball, ...], score: int, other: int, mu: Any, x: Ball, delta: Delta
+) -> Ball:
+    """(P(R < s) - x P(R < t))+ and the released part."""
+    last = len(below) - 1
+    bottom = (below[score] - x * below[other]).max(ball(0))
+    if score == last:
+        return bottom
+    # P(R >= s) = P(R < last - s): the law of R is symmetric.
+    passes, others = below[last - score], below[last - other]
+    return bottom + branch(passes, others, Normal(mu), x, delta)
+
+
+def _bits() -> int:
+    import flint
+
+    return int(flint.ctx.prec)
+
+
+@lru_cache(maxsize=16)
+def _below(epsilon: Any, kappa: int, bits: int) -> tuple[Ball, ...]:
+    """P(R < s) for s = 0..2 kappa + 1, at the precision of the context (``bits``)."""
+    step = (-ball(epsilon)).exp()
+    weights = [step ** abs(r - kappa) for r in range(2 * kappa + 1)]
+    sums = [ball(Fraction(0))]
+    for weight in weights:
+        sums.append(sums[-1] + weight)
+    return tuple(value / sums[-1] for value in sums)

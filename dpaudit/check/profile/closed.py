@@ -1,0 +1,289 @@
+"""Privacy profiles of one pair in Arb, and the largest loss of any pair, exactly.
+
+With x = exp(epsilon) and (u)+ = max(0, u):
+    Normal(mu)          Phi(mu/2 - epsilon/mu) - x Phi(-mu/2 - epsilon/mu)
+    LaplaceShift(e)     the larger of (1 - x)+ and (1 - exp((epsilon - e) / 2))+
+    Atoms               sum of (p - x q)+
+    Mixed(base, r)      r delta_base(1 + (x - 1) / r) for x > 1 - r, else 1 - x
+    Swapped(base)       1 - x + x delta_base(1 / x)
+    Spliced             of ``above`` for x >= 1, of ``below`` for x < 1
+    Largest             the largest
+    Product of Atoms    sum of (p - x q)+ over its outcomes, where they are at most ``OUTCOMES``
+    Product with branches: see profile_mixtures
+    Branched, Scored, Thresholded: see profile_branches
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from math import comb, prod
+from typing import Any
+
+from dpaudit.check.profile.branches import branched, scored, thresholded
+from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
+from dpaudit.check.profile.mixtures import delta_of_cases, has_cases
+from dpaudit.exact import (
+    Number,
+    exp,
+    infinity,
+    is_infinite,
+    is_symbolic,
+    log,
+    maximum,
+    settled,
+    total,
+)
+from dpaudit.nodes.pairs import (
+    Atoms,
+    Branched,
+    LaplaceShift,
+    Largest,
+    Mixed,
+    Normal,
+    Pair,
+    Product,
+    Scored,
+    Spliced,
+    Swapped,
+    Thresholded,
+)
+
+PRECISIONS = (128, 400, 1200, 4000)
+OUTCOMES = 1000
+Ends = tuple[Number, Number]
+Forms = Mapping[type[Pair], Callable[[Any, Ball], Ball]]
+
+
+def parts(pair: Pair) -> tuple[Pair, ...]:
+    """The pairs that a pair is made of; products apart."""
+    if isinstance(pair, (Mixed, Swapped)):
+        return (pair.base,)
+    if isinstance(pair, Spliced):
+        return pair.above, pair.below
+    if isinstance(pair, Branched):
+        return tuple(base for _, _, base in pair.branches)
+    return pair.pairs if isinstance(pair, Largest) else ()
+
+
+def is_form(pair: Pair) -> bool:
+    """Whether a pair's own form is closed, whatever is inside."""
+    if isinstance(pair, Product):
+        return _has_few_outcomes(pair) or has_cases(pair)
+    return type(pair) in _CLOSED
+
+
+def _has_few_outcomes(pair: Product) -> bool:
+    if not all(isinstance(p, Atoms) and n == int(n) and n >= 0 for p, n in pair.parts):
+        return False
+    kinds = [(len(p.outcomes) - 1, int(n)) for p, n in pair.parts if isinstance(p, Atoms)]
+    return prod(comb(min(n, OUTCOMES) + k, k) for k, n in kinds) <= OUTCOMES
+
+
+def has_closed(pair: Pair) -> bool:
+    """Whether the profile is known in closed form."""
+    return is_form(pair) and all(map(has_closed, parts(pair)))
+
+
+def closed_at_most(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether delta(epsilon) <= delta for certain."""
+    return any(found <= allowed for found, allowed in _compared(pair, epsilon, delta))
+
+
+def closed_at_least(pair: Pair, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether delta(epsilon) >= delta for certain."""
+    return any(found >= wanted for found, wanted in _compared(pair, epsilon, delta))
+
+
+def _compared(pair: Pair, epsilon: Fraction, delta: Fraction) -> Iterator[tuple[Ball, Ball]]:
+    import flint
+
+    if has_closed(pair):
+        for bits in PRECISIONS:
+            with flint.ctx.workprec(bits):
+                yield _delta(pair, ball(epsilon).exp()), ball(delta)
+
+
+def delta_by(pair: Pair, x: Ball, more: Forms) -> Ball:
+    """delta at x > 0 by the closed forms here and by ``more`` (forms of other pair types)."""
+    if type(pair) in more:
+        return more[type(pair)](pair, x)
+    if type(pair) not in _CLOSED:
+        raise NotConfirmed(type(pair).__name__)
+    return _CLOSED[type(pair)](pair, x, more)
+
+
+def _delta(pair: Pair, x: Ball) -> Ball:
+    return delta_by(pair, x, {})
+
+
+def _positive(value: Ball) -> Ball:
+    return value.max(ball(0))
+
+
+def _normal(pair: Normal, x: Ball, more: Forms) -> Ball:
+    mu, root = ball(pair.mu), ball(2).sqrt()
+    if pair.mu == 0:
+        return _positive(1 - x)
+    middle = x.log() / mu
+    return ((middle - mu / 2) / root).erfc() / 2 - x * ((middle + mu / 2) / root).erfc() / 2
+
+
+def _laplace(pair: LaplaceShift, x: Ball, more: Forms) -> Ball:
+    inside = 1 - ((x.log() - ball(pair.epsilon)) / 2).exp()
+    return _positive(inside).max(1 - x)
+
+
+def _atoms(pair: Atoms, x: Ball, more: Forms) -> Ball:
+    return sum((_positive(ball(p) - x * ball(q)) for p, q in pair.outcomes), ball(0))
+
+
+def _product(pair: Product, x: Ball, more: Forms) -> Ball:
+    """One draw after another; outcomes met equally often are one outcome."""
+    if has_cases(pair):
+        return delta_of_cases(pair, x)
+    if not _has_few_outcomes(pair):
+        raise NotConfirmed("Product")
+    found = [(ball(1), ball(1))]
+    for factor, times in pair.parts:
+        own = _drawn(factor, int(times)).values()
+        found = [(p * a, q * b) for p, q in found for a, b in own]
+    return sum((_positive(p - x * q) for p, q in found), ball(0))
+
+
+def _drawn(factor: Any, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
+    """(P, Q) masses by how often each outcome of the factor was met."""
+    masses = [(ball(p), ball(q)) for p, q in factor.outcomes]
+    found = {(0,) * len(masses): (ball(1), ball(1))}
+    for _ in range(times):
+        following: dict[tuple[int, ...], tuple[Ball, Ball]] = {}
+        for met, (p, q) in found.items():
+            for i, (a, b) in enumerate(masses):
+                key = (*met[:i], met[i] + 1, *met[i + 1 :])
+                before = following.get(key, (ball(0), ball(0)))
+                following[key] = before[0] + p * a, before[1] + q * b
+        found = following
+    return found
+
+
+def _mixed(pair: Mixed, x: Ball, more: Forms) -> Ball:
+    rate = ball(pair.rate)
+    inner = (x - 1 + rate) / rate
+    if inner > 0:
+        return rate * delta_by(pair.base, inner, more)
+    # delta_base lies in [0, 1] and is 1 at 0: near inner = 0 nothing better is needed.
+    return 1 - x if inner <= 0 else ball(0).union(rate)
+
+
+def _swapped(pair: Swapped, x: Ball, more: Forms) -> Ball:
+    return 1 - x + x * delta_by(pair.base, 1 / x, more)
+
+
+def _spliced(pair: Spliced, x: Ball, more: Forms) -> Ball:
+    if x >= 1:
+        return delta_by(pair.above, x, more)
+    if x < 1:
+        return delta_by(pair.below, x, more)
+    return delta_by(pair.above, x, more).union(delta_by(pair.below, x, more))
+
+
+def _largest(pair: Largest, x: Ball, more: Forms) -> Ball:
+    found = ball(0)
+    for member in pair.pairs:
+        found = found.max(delta_by(member, x, more))
+    return found
+
+
+def _with_bases(form: Callable[..., Ball]) -> Callable[[Any, Ball, Forms], Ball]:
+    """A form that asks for delta of the pairs inside."""
+    return lambda pair, x, more: form(pair, x, lambda base, at: delta_by(base, at, more))
+
+
+_CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
+    Normal: _normal,
+    LaplaceShift: _laplace,
+    Atoms: _atoms,
+    Product: _product,
+    Mixed: _mixed,
+    Swapped: _swapped,
+    Spliced: _spliced,
+    Largest: _largest,
+    Branched: _with_bases(branched),
+    Scored: _with_bases(scored),
+    Thresholded: _with_bases(thresholded),
+}
+
+
+# --- the largest loss ----------------------------------------------------------------------------
+
+
+def largest_loss_at_most(pair: Pair, epsilon: Fraction) -> bool:
+    """Whether no loss is above epsilon for certain, so that delta(epsilon) = 0."""
+    return _is_at_most(_ends(pair)[1], epsilon)
+
+
+def largest_loss_at_least(pair: Pair, epsilon: Fraction) -> bool:
+    """Whether P puts mass on losses of at least epsilon, or next to it, for certain."""
+    largest = _ends(pair)[1]
+    return is_infinite(largest) or _is_at_most(-largest, -epsilon)
+
+
+def _is_at_most(value: Number, limit: Fraction) -> bool:
+    import flint
+
+    if is_infinite(value):
+        return False
+    if not is_symbolic(value):
+        return bool(value <= limit)
+    with flint.ctx.workprec(PRECISIONS[1]):
+        return bool(ball(value) <= ball(limit))
+
+
+def _ends(pair: Pair) -> Ends:
+    """(minus the smallest loss where Q has mass, the largest where P has mass)."""
+    if isinstance(pair, Normal) and pair.mu == 0:
+        return Fraction(0), Fraction(0)
+    if isinstance(pair, LaplaceShift):
+        return pair.epsilon, pair.epsilon
+    if isinstance(pair, Atoms):
+        return _largest_ratio((q, p) for p, q in pair.outcomes), _largest_ratio(pair.outcomes)
+    if isinstance(pair, Mixed):
+        return _mixed_ends(pair)
+    if isinstance(pair, Swapped):
+        low, high = _ends(pair.base)
+        return high, low
+    if isinstance(pair, Spliced):
+        return _ends(pair.below)[0], _ends(pair.above)[1]
+    if isinstance(pair, (Largest, Product)):
+        return _ends_of_several(pair)
+    return infinity(), infinity()
+
+
+def _largest_ratio(outcomes: Any) -> Number:
+    known = [(top, bottom) for top, bottom in outcomes if top != 0]
+    if any(bottom == 0 for _, bottom in known):
+        return infinity()
+    return maximum(log(top / bottom) for top, bottom in known)
+
+
+def _mixed_ends(pair: Mixed) -> Ends:
+    low, high = _ends(pair.base)
+    rate = pair.rate
+    above = high if is_infinite(high) else log(1 - rate + rate * exp(high))
+    if is_infinite(low):
+        return (infinity() if rate == 1 else -log(1 - rate)), above
+    return -log(1 - rate + rate * exp(-low)), above
+
+
+def _ends_of_several(pair: Largest | Product) -> Ends:
+    if isinstance(pair, Largest):
+        both = zip(*map(_ends, pair.pairs), strict=True)
+        low, high = (infinity() if any(map(is_infinite, e)) else maximum(e) for e in both)
+        return low, high
+    ends = [(_ends(member), times) for member, times in pair.parts if times != 0]
+    sums = []
+    for side in (0, 1):
+        values = [(end[side], times) for end, times in ends]
+        unbounded = any(is_infinite(value) for value, _ in values)
+        sums.append(infinity() if unbounded else settled(total(v * n for v, n in values)))
+    return sums[0], sums[1]

@@ -1,0 +1,240 @@
+"""Confirms privacy profiles: delta of a pair at an epsilon, from above and from below.
+
+Every number is the checker's own: closed forms and one-step masses in its own arithmetic, Fourier
+sums on a grid twice as fine as the witness's, its own bounds of every error.  From the witness it
+takes the step and the tilt alone, for which any choice gives true bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from dpaudit.check.profile.cells import Cells, Grid, NotConfirmed
+from dpaudit.check.profile.closed import (
+    closed_at_least,
+    closed_at_most,
+    has_closed,
+    largest_loss_at_least,
+    largest_loss_at_most,
+)
+from dpaudit.check.profile.fourier import delta_bound
+from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
+from dpaudit.check.profile.onestep import cells, is_known
+from dpaudit.check.profile.transforms import is_smooth, smooth_bound
+from dpaudit.check.profile.values import has_values, value_nodes
+from dpaudit.check.reading import decimal, require
+from dpaudit.exact import (
+    Number,
+    decimal_upper,
+    enclose,
+    infinity,
+    is_symbolic,
+    unknowns,
+    working_precision,
+)
+from dpaudit.nodes.pairs import Losses, Pair, numbers_in
+
+Row = Mapping[str, Any]
+# What one step may leave out, as a part of delta: it moves delta by that part at most.
+LEFT_OUT, SMALLEST = 1e-9, 1e-290
+SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
+MOST_FACTORS = 10**10
+LONGEST, SHOWN = 400, 80
+# The fields of a row besides its pair and value, by form; "" is an end that says nothing.
+SUMS = ("fourier", "closed transforms")
+COMMON = {"step", "side", "epsilon", "delta", "tilt", "window_first", "period", "frequencies"}
+FIELDS: dict[str, set[str]] = {
+    "": set(),
+    "closed": {"epsilon"},
+    "largest loss": set(),
+    "fourier": COMMON
+    | {"nodes", "window_centre", "infinite", "round_off", "aliasing", "truncation", "masses"},
+    "closed transforms": COMMON | {"error", "aliasing", "truncation"},
+}
+# The accountant's float and its decimal of 12 digits.
+ROUNDED = Fraction(1, 10**8)
+OWN_PARAMETERS = (
+    "windows, frequencies and error terms that Fourier witnesses record: the checker has its own"
+)
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """A confirmed epsilon (it may be infinite), what is reached, and what was not confirmed."""
+
+    epsilon: Number
+    reached: Fraction | None
+    trusted: tuple[str, ...]
+
+
+def confirm_conversion(losses: Losses, delta: Fraction, text: str, witness: Row) -> Profiled | None:
+    """The (epsilon, delta) that a witness shows for pairs; None where it does not.
+
+    ``upper``: a row for every pair that dominates, epsilon being the largest of theirs; ``lower``:
+    at most one row, for a pair that is reached.  A slack s takes (1 + e^epsilon) s off delta.
+    """
+    if any(map(unknowns, (*numbers_in((losses.pairs, losses.reached)), losses.slack))):
+        return None
+    trusted: list[str] = []
+    epsilon = infinity() if text == "inf" else _upper(losses, delta, witness["upper"], trusted)
+    reached = _lower(losses, delta, witness["lower"], trusted)
+    if epsilon is None or reached is None:
+        return None
+    if text != "inf" and epsilon != decimal(text):
+        return None
+    if any(row.get("form") in SUMS for row in (*witness["upper"], *witness["lower"])):
+        trusted.append(OWN_PARAMETERS)
+    return Profiled(epsilon, reached if witness["lower"] else None, tuple(trusted))
+
+
+def _is_consistent(row: Row, side: str, slack: Number) -> bool:
+    """Whether a row holds the fields of its form, and says what its value says.
+
+    With a slack the value is the epsilon at which that is paid for, after the row's own.
+    """
+    form = row.get("form", "")
+    if form not in FIELDS or set(row) != {"pair", "value"} | FIELDS[form] | ({"form"} & set(row)):
+        return False
+    value = decimal(row["value"])
+    if form == "closed":
+        own = _number(row["epsilon"])
+        return own == value or (slack != 0 and own <= value)
+    if form in SUMS:
+        beyond = (value - Fraction(row["epsilon"])) * (1 if side == "upper" else -1)
+        return row["side"] == side and beyond >= -ROUNDED * (1 + value)
+    return form == "largest loss" or value == 0
+
+
+def _upper(
+    losses: Losses, delta: Fraction, rows: Sequence[Row], trusted: list[str]
+) -> Fraction | None:
+    if len(rows) != len(losses.pairs):
+        return None
+    for number, (pair, row) in enumerate(zip(losses.pairs, rows, strict=True)):
+        epsilon = decimal(row["value"])
+        held = confirm_upper(pair, epsilon, _left(losses, delta, epsilon), row)
+        if row["pair"] != str(number) or not (held or on_trust(pair)):
+            return None
+        if not _is_consistent(row, "upper", losses.slack):
+            return None
+        if not held:
+            trusted.append(_trust("upper", epsilon, delta, pair))
+    return max(decimal(row["value"]) for row in rows)
+
+
+def _left(losses: Losses, delta: Fraction, epsilon: Fraction) -> Fraction:
+    """What a slack leaves of delta, rounded down."""
+    if losses.slack == 0:
+        return delta
+    with working_precision():
+        return delta - Fraction(decimal_upper((1 + enclose(epsilon).exp()) * enclose(losses.slack)))
+
+
+def _lower(
+    losses: Losses, delta: Fraction, rows: Sequence[Row], trusted: list[str]
+) -> Fraction | None:
+    """The epsilon that is reached: 0 without a row."""
+    if not rows:
+        return Fraction(0)
+    (row,) = rows
+    pair, epsilon = losses.reached[int(row["pair"])], decimal(row["value"])
+    if losses.slack != 0 or not _is_consistent(row, "lower", 0):
+        return None
+    if confirm_lower(pair, epsilon, delta, row):
+        return epsilon
+    trusted.append(_trust("lower", epsilon, delta, pair))
+    return epsilon if on_trust_below(pair) else None
+
+
+def _trust(side: str, epsilon: Fraction, delta: Fraction, pair: Pair) -> str:
+    return (
+        f"the {side} epsilon {decimal_upper(epsilon, 6)} at delta {decimal_upper(delta, 6)} of "
+        f"{pair.text[:SHOWN]}: only the accountant computed it"
+    )
+
+
+def on_trust(pair: Pair) -> bool:
+    """Whether the checker has no way to confirm upper bounds of this pair."""
+    return not (has_closed(pair) or all(is_known(f) or has_values(f) for f, _ in pair.factors))
+
+
+def on_trust_below(pair: Pair) -> bool:
+    """Whether the checker has no way to confirm lower bounds of this pair."""
+    return not (has_closed(pair) or all(is_known(f) for f, _ in pair.factors))
+
+
+def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> bool:
+    """Whether delta of the pair at ``epsilon`` is shown to be at most ``delta``."""
+    if delta < 0 or epsilon < 0:
+        return False
+    if has_closed(pair):
+        return closed_at_most(pair, epsilon, delta) or largest_loss_at_most(pair, epsilon)
+    if delta == 0 or row.get("form") == "largest loss":
+        return largest_loss_at_most(pair, epsilon)
+    try:
+        return _composed(pair, epsilon, delta, row, 1) <= delta
+    except NotConfirmed:
+        return False
+
+
+def confirm_lower(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> bool:
+    """Whether delta of the pair is shown to be at least ``delta`` at every smaller epsilon."""
+    if epsilon == 0 and delta >= 0:
+        return True
+    if delta <= 0 or epsilon < 0:
+        return delta == 0 and epsilon > 0 and largest_loss_at_least(pair, epsilon)
+    if has_closed(pair):
+        return closed_at_least(pair, epsilon, delta)
+    try:
+        return _composed(pair, epsilon, delta, row, -1) >= delta
+    except NotConfirmed:
+        return False
+
+
+def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: int) -> Fraction:
+    """The checker's own bound of delta of independent factors."""
+    tilt = float(_number(row["tilt"]))
+    counts = [_whole(times) for _, times in pair.factors]
+    if is_smooth(pair):
+        factors = [(f, n) for (f, _), n in zip(pair.factors, counts, strict=True)]
+        return smooth_bound(factors, tilt, epsilon, sign)
+    step = _number(row["step"]) / 2
+    if not SMALLEST_STEP < step < LARGEST_STEP:
+        raise NotConfirmed(f"step {float(step)}")
+    tail = max(float(delta) / sum(counts) * LEFT_OUT, SMALLEST)
+    grid = Grid(step, 2.0 ** math.floor(math.log2(tail)))
+    nodes = [_nodes(factor, grid, sign) for factor, _ in pair.factors]
+    return delta_bound(list(zip(nodes, counts, strict=True)), step, tilt, epsilon, sign)
+
+
+def _nodes(factor: Pair, grid: Grid, sign: int) -> Nodes:
+    if sign > 0 and not is_known(factor):
+        return _values(factor, grid)
+    made = _cells(factor, grid)
+    return upper_nodes(made) if sign > 0 else lower_nodes(made, grid.h)
+
+
+def _number(text: str) -> Fraction:
+    require(len(text) <= LONGEST, "a number of the witness is too long")
+    return Fraction(text)
+
+
+def _whole(times: Any) -> int:
+    if is_symbolic(times) or times.denominator != 1 or not 0 < times <= MOST_FACTORS:
+        raise NotConfirmed(f"{times} factors")
+    return int(times)
+
+
+@lru_cache(maxsize=8)
+def _cells(factor: Pair, grid: Grid) -> Cells:
+    return cells(factor, grid)
+
+
+@lru_cache(maxsize=8)
+def _values(factor: Pair, grid: Grid) -> Nodes:
+    return value_nodes(factor, grid)

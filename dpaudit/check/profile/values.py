@@ -1,0 +1,163 @@
+"""Node masses above profiles of which only upper bounds at single points are known.
+
+Any bounds D_i of delta at nodes x_i give one: delta is convex, so that it lies below the lower
+hull of the points (x_i, D_i), of (0, 1), and of the constant from the last one on.
+
+    Concentrated(rho)   min over orders a > 1 of exp((a - 1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1)
+    Renyi(a, d)         the same with d for a rho, at orders up to a
+    the rest            closed forms of ``profile_closed``
+
+Source: Canonne, Kamath, Steinke 2020, Proposition 12.  Below x = 1 the two directions exchange:
+delta(x) = 1 - x + x delta(1/x).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dpaudit.check.profile.cells import UNIT, Ball, Floats, Grid, NotConfirmed, ball, up
+from dpaudit.check.profile.closed import delta_by, is_form, parts
+from dpaudit.check.profile.mixtures import has_cases
+from dpaudit.check.profile.nodes import ROUNDING, Nodes, convex
+from dpaudit.exact import Number
+from dpaudit.nodes.pairs import Concentrated, Pair, Renyi, Symmetric, Thresholded
+
+BITS = 192
+MOST_NODES = 200_000
+LARGEST = 400.0
+
+
+def has_values(pair: Pair) -> bool:
+    """Whether bounds at single points are known, at a cost that allows thousands of them."""
+    if isinstance(pair, Thresholded) or has_cases(pair):
+        return False
+    return type(pair) in _BOUNDS or (is_form(pair) and all(map(has_values, parts(pair))))
+
+
+def value_nodes(pair: Pair, grid: Grid) -> Nodes:
+    """A profile at least that of the pair; only every n-th node is used where they are many.
+
+    Errors: NotConfirmed for a pair whose losses have no end that is known.
+    """
+    import flint
+
+    with flint.ctx.workprec(BITS):
+        last = _end(pair, grid, 1)
+        first = -last if isinstance(pair, Symmetric) else _end(pair, grid, -1)
+        every = -(-(last - first) // MOST_NODES)
+        if isinstance(pair, Symmetric):
+            kinks, infinite = _mirrored(pair, grid, last, every)
+            first = -(len(kinks) // 2) * every
+        else:
+            kinks, infinite = _kinks(pair, grid, range(first, last + every, every), None)
+        masses = np.zeros((len(kinks) - 1) * every + 1)
+        masses[::every] = convex(kinks, grid.h * every)
+        relative = ROUNDING + UNIT * (len(kinks) + 8 * last * grid.h)
+        return Nodes(first, masses, infinite, relative, 0.0)
+
+
+def _kinks(pair: Pair, grid: Grid, at: range, slope: Ball | None) -> tuple[Floats, float]:
+    """P masses at these nodes of the lines through the bounds, and the last bound.
+
+    ``slope``: of the line before the first; None for the line from (0, 1).
+    """
+    x = [ball(grid.step * k).exp() for k in at]
+    d = [delta_by(pair, value, _BOUNDS) for value in x]
+    slopes = [(d[k + 1] - d[k]) / (x[k + 1] - x[k]) for k in range(len(x) - 1)]
+    before = [(d[0] - 1) / x[0] if slope is None else slope, *slopes]
+    kinks = [_outward(v * (s - r)) for v, r, s in zip(x, before, [*slopes, 0], strict=True)]
+    return np.array(kinks), up(d[-1])
+
+
+def _mirrored(pair: Pair, grid: Grid, last: int, every: int) -> tuple[Floats, float]:
+    """As ``_kinks`` for a pair that is its own swap: masses at -l are those at l times exp(-l)."""
+    x = [ball(grid.step * k).exp() for k in (-every, 0)]
+    d = [delta_by(pair, value, _BOUNDS) for value in x]
+    slope = (d[1] - d[0]) / (x[1] - x[0])
+    right, infinite = _kinks(pair, grid, range(0, last + every, every), slope)
+    left = right[1:] * np.exp(-np.arange(1, len(right)) * grid.h * every)
+    return np.concatenate((left[::-1], right)), infinite
+
+
+def _outward(kink: Ball) -> float:
+    return math.nextafter(float(kink.upper()), math.inf)
+
+
+def _end(pair: Pair, grid: Grid, side: int) -> int:
+    """The node from which delta (or its excess over 1 - x) is below the grid's tail."""
+    reach = min(4 * grid.h, 1.0)
+    while True:
+        x = ball(Fraction(side) * Fraction(reach)).exp()
+        excess = delta_by(pair, x, _BOUNDS) - (ball(0) if side > 0 else 1 - x)
+        if excess <= ball(grid.tail):
+            break
+        reach *= 1.15
+        if reach > LARGEST:
+            raise NotConfirmed("no end")
+    return side * math.ceil(reach / grid.h)
+
+
+@lru_cache(maxsize=64)
+def _parameter(value: Number) -> Ball:
+    """A ball, which an expression of SymPy takes long to give."""
+    return ball(value)
+
+
+# --- bounds at single points ---------------------------------------------------------------------
+
+
+def _at_order(a: float, divergence: Ball, epsilon: Ball) -> Ball:
+    order = ball(a)
+    rise = (order - 1) * (divergence - epsilon)
+    return (rise + order * (1 - 1 / order).log() - (order - 1).log()).exp()
+
+
+def _both_ways(x: Ball, above: Any, divergence: Ball) -> Ball:
+    """A bound known for x >= 1, at any x; Pinsker's where it is smaller (divergence at order 1)."""
+    pinsker = (divergence / 2).sqrt().min(ball(1))
+    if x >= 1:
+        return above(x.log()).min(pinsker)
+    return 1 - x + x * above(-x.log()).min(pinsker)
+
+
+def _concentrated(pair: Concentrated, x: Ball) -> Ball:
+    rho = _parameter(pair.rho)
+    if rho <= 0:
+        return (1 - x).max(ball(0))
+
+    def above(epsilon: Ball) -> Ball:
+        a = _order(float(rho.mid()), float(epsilon.mid()))
+        return _at_order(a, rho * ball(a), epsilon)
+
+    return _both_ways(x, above, rho)
+
+
+def _renyi(pair: Renyi, x: Ball) -> Ball:
+    largest, divergence = float(_parameter(pair.order).lower()), _parameter(pair.epsilon)
+
+    def above(epsilon: Ball) -> Ball:
+        inner = -math.expm1(min(float((epsilon - divergence).mid()), 0.0))
+        a = min(1 / inner if inner > 0 else math.inf, math.nextafter(largest, 1.0))
+        return _at_order(max(a, 1 + 1e-9), divergence, epsilon)
+
+    return _both_ways(x, above, divergence)
+
+
+def _order(rho: float, epsilon: float) -> float:
+    """Where (2 a - 1) rho - epsilon + log(1 - 1/a) = 0, about; every order gives a true bound."""
+    excess = max((epsilon + rho) / (2 * rho) - 1, 1e-9)
+    for _ in range(12):
+        slope = (2 * excess + 1) * rho - epsilon + math.log(excess / (1 + excess))
+        change = slope / (2 * rho + 1 / (excess * (1 + excess)))
+        excess = max(excess - change, excess / 4, 1e-12)
+        if abs(change) < 1e-9 * excess:
+            break
+    return 1 + excess
+
+
+_BOUNDS: Any = {Concentrated: _concentrated, Renyi: _renyi}

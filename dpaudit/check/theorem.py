@@ -1,0 +1,119 @@
+"""What a restated theorem is, and the table of all: families register theirs on import.
+
+Sources are those the accountant cites for the rules of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import settled
+from dpaudit.nodes import Node
+from dpaudit.nodes.registry import load
+
+NUMERIC = ("gdp", "pure", "approx", "rdp", "zcdp")
+CALCULI = (*NUMERIC, "profile")
+RENYI_SYMBOL = "alpha"
+EVERYWHERE = frozenset({"add_remove", "replace_one", "zero_out"})
+
+
+class Premise(Protocol):
+    """What is known of a premise besides its bound."""
+
+    @property
+    def attained(self) -> bool:
+        """Whether some data and queries reach it."""
+
+    @property
+    def in_one_part(self) -> bool:
+        """Whether one record saturates it in one part of a partition only."""
+
+
+Attained = Callable[[Any, Sequence[Premise]], bool]
+
+
+def never(node: Any, premises: Sequence[Premise]) -> bool:
+    """Nothing is known about reaching the bound."""
+    return False
+
+
+def always(node: Any, premises: Sequence[Premise]) -> bool:
+    """Reached where all premises are."""
+    return all(p.attained for p in premises)
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """``bound(node, *premises)``: exact, a function of the order (rdp), or a pair (approx).
+
+    ``name`` and source are those of the accountant's rule.
+    """
+
+    name: str
+    bound: Callable[..., Any]
+    adjacencies: frozenset[str] = EVERYWHERE
+    attained: Attained = never
+
+
+Table = dict[tuple[str, str], Theorem]
+THEOREMS: Table = {}
+
+
+def register(table: Table) -> None:
+    """Add theorems by (calculus, node type).
+
+    Errors: InvalidParameter for a second theorem of one node type in one calculus.
+    """
+    for calculus, node_type in table:
+        if (calculus, node_type) in THEOREMS:
+            raise InvalidParameter(f"the checker has a {calculus} theorem for {node_type} already")
+    THEOREMS.update(table)
+
+
+def rule_name(calculus: str, node: Node, adjacency: str) -> str | None:
+    """The rule for a node under an adjacency; None where no theorem here covers it."""
+    load("theorem")
+    theorem = THEOREMS.get((calculus, type(node).__name__))
+    if theorem is None or adjacency not in theorem.adjacencies:
+        return None
+    if calculus == "rdp" and node.speaks_of != RENYI_SYMBOL and _names(node, RENYI_SYMBOL):
+        return None
+    return f"{calculus}.{theorem.name}"
+
+
+def _names(node: Node, symbol: str) -> bool:
+    found = (getattr(value, "free_symbols", ()) for value in node.parameters.values())
+    return any(s.name == symbol for symbols in found for s in symbols)
+
+
+def bound(calculus: str, node: Node, premises: Sequence[Any]) -> Any:
+    """An upper bound of the node.
+
+    Exact; a function of the order (rdp); two numbers (approx); or pairs of distributions (profile).
+    """
+    load("theorem")
+    return _settled(THEOREMS[calculus, type(node).__name__].bound(node, *premises))
+
+
+def _settled(value: Any) -> Any:
+    if callable(value):
+        return lambda a: settled(value(a))
+    return tuple(map(settled, value)) if isinstance(value, tuple) else settled(value)
+
+
+def attained(calculus: str, node: Node, premises: Sequence[Premise]) -> bool:
+    """Whether some data and queries of the declared kinds reach the bound."""
+    load("theorem")
+    return THEOREMS[calculus, type(node).__name__].attained(node, premises)
+
+
+def lifted(calculus: str, combine: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """One formula on numbers, on both numbers of a pair, or at every order of a curve."""
+    if calculus == "approx":
+        return lambda node, *ps: tuple(settled(combine([p[i] for p in ps])) for i in (0, 1))
+    if calculus == "rdp":
+        return lambda node, *ps: lambda a: settled(combine([p(a) for p in ps]))
+    return lambda node, *ps: settled(combine(list(ps)))

@@ -1,0 +1,310 @@
+"""Commands that attack, certify, verify and render."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dpaudit.cli.commands import as_json_option, echo_json, quiet, resolve_target
+from dpaudit.cli.compliance_commands import keys_option, known_keys, signed_row, threshold_option
+from dpaudit.errors import DpauditError, InvalidParameter, UnknownTarget, described
+
+if TYPE_CHECKING:
+    from dpaudit.certificate.certify import Certified, Options, Order, Run
+    from dpaudit.certificate.publish import Failed, Finished
+
+INTERNAL = 70
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _audited(command: Command) -> Command:
+    options = (
+        click.option("--seed", type=click.IntRange(0, 2**128 - 1), help="Seed of every draw."),
+        click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes."),
+        click.option("--trials", type=click.IntRange(2, 10**9), help="Test trials a side."),
+    )
+    return functools.reduce(lambda wrapped, option: option(wrapped), options, command)
+
+
+def _out(help_text: str) -> Callable[[Command], Command]:
+    return click.option(
+        "--out",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path("reports"),
+        show_default=True,
+        help=help_text,
+    )
+
+
+@click.command()
+@click.argument("targets", nargs=-1, required=True)
+@_audited
+@as_json_option
+def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
+    """Attack TARGETS and judge their claims; touches no data and writes no file."""
+    from dpaudit.cli import terminal
+
+    results = _certify(targets, [_without_data(_order(target)) for target in targets], given, None)
+    certificates = [result.certificate for result in results]
+    if as_json:
+        echo_json([_row(certificate) for certificate in certificates])
+    else:
+        terminal.verdicts(certificates)
+    _exit(results)
+
+
+@click.command()
+@click.argument("targets", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every mechanism of the project.")
+@_audited
+@_out("Folder for certificates and pages; finished batches are kept here until the end.")
+@as_json_option
+def certify(
+    targets: tuple[str, ...], *, everything: bool, out: Path, as_json: bool, **given: Any
+) -> None:
+    """Account, run, attack and certify TARGETS; writes NAME.json and NAME.html.
+
+    With --all every mechanism of the project at or above this folder: each is written as soon as
+    it is finished, and with --seed those that an earlier run has made of the same sources are kept.
+    Exits with 0 if every verdict is the one that its mechanism expects.
+    """
+    from dpaudit.certificate import publish
+    from dpaudit.cli import terminal
+
+    if everything == bool(targets):
+        said = "--all excludes targets" if everything else "Missing argument 'TARGETS...', or --all"
+        raise click.UsageError(f"{said}: give either targets or --all.")
+    if everything:
+        _certify_all(given, out, as_json=as_json)
+    orders = [_order(target) for target in targets]
+    _distinct(orders)
+    publish.writable(out)
+    results = _certify(targets, orders, given, out / ".audits")
+    written = publish.write(results, out)
+    publish.clean(results, out / ".audits")
+    certificates = [result.certificate for result in results]
+    if as_json:
+        files = [{"certificate": str(w.certificate), "page": str(w.page)} for w in written]
+        echo_json([_row(c) | f for c, f in zip(certificates, files, strict=True)])
+    else:
+        terminal.verdicts(certificates, written)
+    _exit(results)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@keys_option
+@threshold_option
+@as_json_option
+def verify(
+    files: tuple[Path, ...], *, keys: tuple[str, ...], threshold: int | None, as_json: bool
+) -> None:
+    """Re-derive certificates from their witnesses, without the accountant."""
+    from dpaudit.certificate.publish import verify_file
+    from dpaudit.cli import terminal
+
+    known = known_keys(keys)
+    rows = [signed_row(verify_file(path), path, known, threshold) for path in files]
+    echo_json(rows) if as_json else terminal.verified(rows)
+    if not all(row["verified"] for row in rows):
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@_out("Folder for the pages.")
+@as_json_option
+def report(files: tuple[Path, ...], *, out: Path, as_json: bool) -> None:
+    """Render certificates as single-file HTML pages, after verifying them."""
+    from dpaudit.certificate import publish
+
+    publish.writable(out)
+    pages = [{"certificate": str(path), "page": str(publish.render(path, out))} for path in files]
+    echo_json(pages) if as_json else click.echo("\n".join(row["page"] for row in pages))
+
+
+AUDIT_COMMANDS = (audit, certify, verify, report)
+
+
+# --- some targets --------------------------------------------------------------------------------
+
+
+def _certify(
+    targets: Sequence[str], orders: Sequence[Order], given: Mapping[str, Any], store: Path | None
+) -> list[Certified]:
+    from dpaudit.certificate.certify import certify as run
+    from dpaudit.cli.terminal import progress
+
+    with progress() as report_progress, quiet():
+        return run(orders, _options(targets, given, store, report_progress))
+
+
+def _options(
+    targets: Sequence[str], given: Mapping[str, Any], store: Path | None, progress: Any
+) -> Options:
+    from dpaudit.certificate.certify import Options
+
+    return Options(**given, store=store, targets=tuple(targets), progress=progress)
+
+
+def _without_data(order: Order) -> Order:
+    return replace(order, mechanism=replace(order.mechanism, records=None))
+
+
+def _distinct(orders: Sequence[Order]) -> None:
+    """Errors: InvalidParameter for two targets that would write the same files."""
+    names = [order.mechanism.name for order in orders]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidParameter(f"two targets are of {name!r}: certify them one at a time")
+
+
+def _order(target: str) -> Order:
+    from dpaudit.certificate.certify import Order
+    from dpaudit.project.project import catalogue_root, implementation
+    from dpaudit.storage.fields import read_fields
+
+    found = resolve_target(target)
+    root = "catalogue" if found.project.root == catalogue_root() else "project"
+    files = implementation(found.project, found.mechanism, found.suite)
+    fields = read_fields(found.project.root, found.project.mechanisms).of(found.mechanism.name)
+    return Order(found.mechanism, found.suite, root, files, fields)
+
+
+def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
+    predicate = certificate["predicate"]
+    return {
+        "name": predicate["mechanism"]["name"],
+        "verdict": predicate["verdict"]["status"],
+        "reasons": predicate["verdict"]["reasons"],
+        "claims": [
+            {
+                "claim": row["stated_text"],
+                "reading": row["reading"],
+                "check": row["check"],
+                "upper": row["upper"],
+                "lower": row["lower"],
+                "lower_conditional": row["lower_conditional"],
+                "verdict": row["verdict"],
+            }
+            for row in predicate["claims"]
+        ],
+        "conformance": [row for row in predicate["conformance"] if row["status"] != "held"],
+        "seed": predicate["reproduce"]["root_seed"],
+    }
+
+
+def _exit(results: Sequence[Certified]) -> None:
+    from dpaudit.audit.verdict import EXIT_CODES, overall
+
+    sys.exit(EXIT_CODES[overall([certified.verdict for certified in results])])
+
+
+# --- all of a project ----------------------------------------------------------------------------
+
+
+def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
+    from dpaudit.certificate import publish
+    from dpaudit.certificate.certify import plan
+    from dpaudit.cli.terminal import progress
+
+    with progress() as report_progress, quiet():
+        orders = _every_order()
+        publish.writable(out)
+        run = plan(orders, _options(["--all"], given, out / ".audits", report_progress))
+        results = sorted(_each(run, out), key=lambda one: one.name)
+    index = publish.write_index(results, out)
+    if as_json:
+        echo_json([_row_of_all(one) for one in results])
+    else:
+        _show_all(results, index)
+    sys.exit(_exit_code(results))
+
+
+def _every_order() -> list[Order]:
+    """Errors: UnknownTarget for a project without mechanisms."""
+    from dpaudit.certificate.certify import Order
+    from dpaudit.project.project import catalogue_root, find_root, implementation, load
+    from dpaudit.storage.fields import read_fields
+
+    project = load(find_root(Path.cwd()))
+    root = "catalogue" if project.root == catalogue_root() else "project"
+    if not project.mechanisms:
+        raise UnknownTarget(f"{project.root} holds no mechanism; start one with `dpaudit init`")
+    pairs = [
+        (project.mechanisms[name], project.suites.get(name)) for name in sorted(project.mechanisms)
+    ]
+    stated = read_fields(project.root, project.mechanisms)
+    return [
+        Order(one, suite, root, implementation(project, one, suite), stated.of(one.name))
+        for one, suite in pairs
+    ]
+
+
+def _each(run: Run, out: Path) -> list[Finished | Failed]:
+    """All of the run, a line on standard error for each as it is finished."""
+    from dpaudit.certificate.publish import Finished, certify_each
+
+    results: list[Finished | Failed] = []
+    for one in certify_each(run, out):
+        results.append(one)
+        said = _said(one) if isinstance(one, Finished) else described(one.error)
+        click.echo(f"{len(results)} of {len(run.orders)}, {one.name}: {said}", err=True)
+    return results
+
+
+def _said(one: Finished) -> str:
+    verdict = one.certificate["predicate"]["verdict"]["status"].replace("_", " ")
+    return f"{verdict}{', kept' if one.kept else ''}"
+
+
+def _row_of_all(one: Finished | Failed) -> dict[str, Any]:
+    from dpaudit.certificate.publish import Finished
+
+    if not isinstance(one, Finished):
+        return {"name": one.name, "error": described(one.error)}
+    return {
+        **_row(one.certificate),
+        "certificate": str(one.files.certificate),
+        "page": str(one.files.page),
+        "kept": one.kept,
+        "surprises": list(one.surprises),
+    }
+
+
+def _show_all(results: Sequence[Finished | Failed], index: Path) -> None:
+    from dpaudit.certificate.publish import Finished
+    from dpaudit.cli import terminal
+
+    finished = [one for one in results if isinstance(one, Finished)]
+    terminal.verdicts([one.certificate for one in finished])
+    for one in results:
+        for line in one.surprises if isinstance(one, Finished) else (described(one.error),):
+            terminal.warn(f"{one.name}: {line}")
+    click.echo(index)
+
+
+def _exit_code(results: Sequence[Finished | Failed]) -> int:
+    """0 if all is as expected; else of an error, of the gravest surprise, or 1."""
+    from dpaudit.audit.verdict import EXIT_CODES, Verdict, overall
+    from dpaudit.certificate.publish import Finished
+
+    codes = [
+        one.error.exit_code if isinstance(one.error, DpauditError) else INTERNAL
+        for one in results
+        if not isinstance(one, Finished)
+    ]
+    if codes:
+        return max(codes)
+    surprising = [
+        Verdict(one.certificate["predicate"]["verdict"]["status"])
+        for one in results
+        if isinstance(one, Finished) and one.surprises
+    ]
+    return (EXIT_CODES[overall(surprising)] or 1) if surprising else 0

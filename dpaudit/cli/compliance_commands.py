@@ -1,0 +1,154 @@
+"""Commands about evidence that was made: sign."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpaudit.cli.commands import as_json_option, echo_json
+from dpaudit.errors import CertificateRejected, InvalidParameter
+
+if TYPE_CHECKING:
+    from dpaudit.sign import Key, Signed
+
+PASSWORD = "DPAUDIT_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--key", type=click.Path(path_type=Path), help="Your private key, in PEM.")
+@click.option("--new-key", type=click.Path(path_type=Path), help="Make a key and its .pub first.")
+@click.option(
+    "--password",
+    is_flag=True,
+    help=f"Ask for the key's password; without a terminal it is read from {PASSWORD}.",
+)
+@click.option(
+    "--timestamp",
+    type=click.Path(path_type=Path),
+    help="Attach a time stamping authority's token (RFC 3161) to this signature.",
+)
+@as_json_option
+def sign(
+    files: tuple[Path, ...],
+    *,
+    key: Path | None,
+    new_key: Path | None,
+    password: bool,
+    timestamp: Path | None,
+    as_json: bool,
+) -> None:
+    """Sign certificates FILES: you answer for what no checker can see again.
+
+    Each FILE must verify first; its signatures go into FILE.dsse, several keys into one.
+    """
+    from dpaudit.certificate.publish import verified
+    from dpaudit.sign import envelope_of, make_keys, private_key, read_envelope, write_envelope
+    from dpaudit.sign import sign as signed
+
+    if (key is None) == (new_key is None) or not (files or new_key):
+        raise click.UsageError("give FILES and either --key or --new-key; --new-key needs no FILES")
+    made = [] if new_key is None else [str(path) for path in make_keys(new_key)]
+    own = private_key(key or new_key or Path(), _password() if password else None)
+    token = b"" if timestamp is None else _token(timestamp)
+    written = []
+    for path in files:
+        certificate, _ = verified(path)
+        target = envelope_of(path)
+        earlier = read_envelope(target) if target.exists() else None
+        write_envelope(signed(certificate, own, earlier, token), target)
+        written.append(str(target))
+    if as_json:
+        echo_json({"keys": made, "signatures": written})
+    else:
+        click.echo("\n".join([*made, *written]))
+
+
+def _password() -> bytes:
+    given = os.environ.get(PASSWORD)
+    if given is None:
+        given = click.prompt("Password of the key", hide_input=True, err=True)
+    return str(given).encode()
+
+
+def _token(path: Path) -> bytes:
+    try:
+        return path.read_bytes()[: 2**20]
+    except OSError as error:
+        raise InvalidParameter(f"{path}: {error.strerror}; give a time stamp token") from None
+
+
+keys_option = click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="A public key that has to have signed; may be repeated.",
+)
+threshold_option = click.option(
+    "--threshold",
+    type=click.IntRange(1, 64),
+    help="How many of the keys have to have signed; all by default.",
+)
+
+
+def known_keys(given: tuple[str, ...]) -> list[Key]:
+    """The public keys of `--key [NAME=]FILE`, each once."""
+    from dpaudit.sign import public_key
+
+    found: dict[str, Key] = {}
+    for text in given:
+        name, separator, file = text.rpartition("=")
+        key = public_key(Path(file if separator else text), name)
+        if key.id in found:
+            raise InvalidParameter(f"--key {text}: the same key as {found[key.id].name}")
+        found[key.id] = key
+    return list(found.values())
+
+
+def signed_by(path: Path, keys: list[Key]) -> tuple[Signed, ...]:
+    """Who signed the certificate in a file; nobody where no signatures are beside it.
+
+    Errors: CertificateRejected for signatures of another certificate.
+    """
+    from dpaudit.certificate.certificate import load
+    from dpaudit.sign import envelope_of, read_envelope, signatures
+
+    envelope = envelope_of(path)
+    if not envelope.exists():
+        return ()
+    return signatures(load(path), read_envelope(envelope), keys)
+
+
+def signed_row(
+    row: dict[str, Any], path: Path, keys: list[Key], threshold: int | None
+) -> dict[str, Any]:
+    """A row of `dpaudit verify` with its signatures: fewer valid ones than asked for fail it.
+
+    Errors: InvalidParameter for a threshold that no set of these keys can reach.
+    """
+    wanted = len(keys) if threshold is None else threshold
+    if wanted > len(keys):
+        raise InvalidParameter(
+            f"--threshold {wanted}: {len(keys)} keys were given; name each with --key"
+        )
+    if not row["verified"]:
+        return row
+    try:
+        found = signed_by(path, keys)
+    except CertificateRejected as error:
+        return {**row, "verified": False, "verdict": "", "reason": str(error)}
+    row = {**row, "signatures": [asdict(one) for one in found]}
+    valid = {one.key_id for one in found if one.state == "valid"}
+    missing = ", ".join(key.name for key in keys if key.id not in valid)
+    if len(valid) >= wanted:
+        return row
+    reason = f"{len(valid)} of {wanted} wanted signatures: none valid of {missing}"
+    return {**row, "verified": False, "verdict": "", "reason": reason}
+
+
+COMPLIANCE_COMMANDS = (sign,)

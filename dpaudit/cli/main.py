@@ -1,0 +1,154 @@
+"""The command line: every command takes ``--json``, writes progress to stderr, and exits by code.
+
+0 certified or verified, 1 refuted or verification failed, 2 usage, 3 inconclusive, 4 unsupported,
+5 alarm, 70 an error nobody foresaw; `certify --all`: 0 where all is as expected.
+Heavy imports happen inside commands.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpaudit import __version__
+from dpaudit.cli.audit_commands import AUDIT_COMMANDS, INTERNAL
+from dpaudit.cli.blackbox import attack as attack_command
+from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
+from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
+from dpaudit.cli.mutate import mutate_command
+from dpaudit.errors import TRACEBACK, DpauditError, described
+
+INTERRUPTED = 130
+LEFT_OUT = f"its text may quote data and is left out, {TRACEBACK}=1 shows it"
+
+
+class Interface(click.Group):
+    """Turns every error made on purpose into one line and its exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DpauditError as error:
+            click.echo(f"dpaudit: {described(error)}", err=True)
+            ctx.exit(error.exit_code)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo(
+                "dpaudit: interrupted; a `dpaudit certify` with --seed resumes where it stopped",
+                err=True,
+            )
+            ctx.exit(INTERRUPTED)
+        except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+            raise
+        except Exception as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            click.echo(f"dpaudit: {described(error)}; {LEFT_OUT}", err=True)
+            ctx.exit(INTERNAL)
+
+
+@click.group(cls=Interface, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dpaudit")
+def main() -> None:
+    """Differential privacy, accounted, run and attacked from one declaration.
+
+    A TARGET is a name from `dpaudit list`, `catalogue:NAME`, or `path/to/file.py::NAME`.
+    """
+
+
+@main.command("list")
+@as_json_option
+def list_command(*, as_json: bool) -> None:
+    """Mechanisms of the project at or above this folder, and of the shipped catalogue."""
+    from dpaudit.cli import terminal
+    from dpaudit.project.project import catalogue_root, find_root, foreign_catalogue, load, rows
+
+    root = find_root(Path.cwd())
+    shipped = catalogue_root()
+    with quiet():
+        own = rows(load(root))
+    here = "project" if root != shipped else "catalogue"
+    listed = [(here, row) for row in own]
+    if root != shipped:
+        listed += [("catalogue", row) for row in foreign_catalogue(shipped)]
+    table = [
+        {
+            "name": row.name,
+            "target": row.name if where == here else f"catalogue:{row.name}",
+            "title": row.title,
+            "paper": row.source,
+            "scope": row.scope,
+            "claims": [asdict(claim) for claim in row.claims],
+            "root": where,
+        }
+        for where, row in listed
+    ]
+    echo_json(table) if as_json else terminal.catalogue(table)
+
+
+@main.command()
+@click.argument("target")
+@click.option("--latex", is_flag=True, help="The derivation as LaTeX.")
+@click.option("--calculus", help="pure, approx, zcdp, rdp or gdp; all that apply by default.")
+@as_json_option
+def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> None:
+    """Declaration and derivation of TARGET, each line with its source."""
+    from dpaudit.accountant.account import Account
+    from dpaudit.cli import terminal
+    from dpaudit.measures.show import show_latex, show_text
+
+    mechanism = resolve_target(target).mechanism
+    account = Account(mechanism.declaration, mechanism.scope)
+    chosen = [calculus] if calculus else account.routes()
+    text = show_latex if latex else show_text
+    derivations = {name: text(account.step(name)) for name in chosen}
+    checks = [str(claim.check_account(account)) for claim in mechanism.claims]
+    if as_json:
+        declaration = repr(mechanism.declaration)
+        echo_json({"declaration": declaration, "derivations": derivations, "claims": checks})
+    else:
+        terminal.derivation(mechanism, derivations, checks)
+
+
+@main.command()
+@click.argument("target")
+@click.option("--delta", type=str, help="Also epsilon at this delta.")
+@as_json_option
+def account(target: str, *, delta: str | None, as_json: bool) -> None:
+    """What the declaration of TARGET guarantees, as numbers rounded outward."""
+    from dpaudit.accountant.account import account_table
+    from dpaudit.cli import terminal
+
+    mechanism = resolve_target(target).mechanism
+    numbers = account_table(mechanism.declaration, mechanism.scope, delta)
+    table = {"name": mechanism.name, **numbers}
+    echo_json(table) if as_json else terminal.account(table)
+
+
+@main.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path())
+@click.option("--with", "copied", help="Copy a shipped mechanism's files, e.g. diff2.")
+@as_json_option
+def init(folder: Path, *, copied: str | None, as_json: bool) -> None:
+    """Start a project: mechanisms/ and audits/, with a first mechanism or a shipped one."""
+    from dpaudit.project.scaffold import start
+
+    written = [str(path) for path in start(folder, copied)]
+    if as_json:
+        echo_json({"folder": str(folder), "written": written})
+    else:
+        enter = "" if folder == Path() else f"cd {folder} && "
+        click.echo("\n".join([*written, f"next: {enter}dpaudit list"]))
+
+
+for command in (
+    *AUDIT_COMMANDS,
+    *COMPLIANCE_COMMANDS,
+    *COMMANDS,
+    attack_command,
+    mutate_command,
+):
+    main.add_command(command)

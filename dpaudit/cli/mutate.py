@@ -1,0 +1,90 @@
+"""The command ``dpaudit mutate``."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from dpaudit.cli.commands import as_json_option
+
+SECONDS = 5.0
+
+
+class _Progress:
+    """A line on standard error at the start, every few seconds, and at the end."""
+
+    def __init__(self) -> None:
+        self.last = -math.inf
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done in (0, total) or now - self.last > SECONDS:
+            self.last = now
+            click.echo(f"mutants of {name}: {done} of {total}", err=True)
+
+
+@click.command("mutate")
+@click.argument("target")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**128 - 1),
+    default=1,
+    show_default=True,
+    help="Seed of every draw; an interrupted run resumes under the same seed.",
+)
+@click.option("--limit", type=click.IntRange(1, 10**6), help="At most so many mutants.")
+@click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
+@click.option("--trials", type=click.IntRange(2, 10**9), help="Test trials a side, at most.")
+@click.option("--family", "families", multiple=True, help="Only mutants of this family.")
+@click.option(
+    "--require",
+    type=click.FloatRange(0.0, 1.0),
+    default=0.95,
+    show_default=True,
+    help="Exit with 1 below this kill rate.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reports"),
+    show_default=True,
+    help="Folder in which finished mutants are kept until all are.",
+)
+@as_json_option
+def mutate_command(
+    target: str,
+    *,
+    seed: int,
+    limit: int | None,
+    jobs: int,
+    trials: int | None,
+    families: tuple[str, ...],
+    require: float,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Plant bugs in TARGET and its queries, and see whether its own audits find them."""
+    from dpaudit.mutate import report
+    from dpaudit.mutate.mutant import FAMILIES
+    from dpaudit.mutate.run import Order, run
+
+    order = Order(
+        target,
+        Path.cwd(),
+        seed=seed,
+        limit=limit,
+        trials=trials,
+        families=families or FAMILIES,
+        store=out / ".mutants",
+    )
+    ran = run(order, jobs=jobs, progress=_Progress())
+    if as_json:
+        click.echo(json.dumps(report.as_json(ran), indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(report.lines(ran)))
+    sys.exit(report.exit_code(ran, require))

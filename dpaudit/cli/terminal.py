@@ -1,0 +1,202 @@
+"""What commands print for people: tables on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from dpaudit.certificate.cache import Files
+    from dpaudit.curator.mechanism import Mechanism
+
+STYLES = {
+    "certified": "green",
+    "certified_under_assumptions": "green",
+    "refuted": "red",
+    "alarm": "bold red",
+    "inconclusive": "yellow",
+    "unsupported": "yellow",
+}
+PLAIN_SECONDS = 5.0
+WIDTH = 180
+BARS = 8  # of more, the finished ones are not shown
+
+
+def _console() -> Console:
+    console = Console()
+    # Piped output keeps whole cells; a terminal wraps them to its own width.
+    return console if console.is_terminal else Console(width=WIDTH)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=escape(title), title_justify="left", show_lines=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _print(table: Table) -> None:
+    _console().print(table)
+
+
+def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The mechanisms by name, with their claims."""
+    table = _table("Mechanisms", "target", "title", "source", "scope", "claims")
+    for row in rows:
+        claims = "\n".join(map(_claimed, row["claims"]))
+        cells = (row["target"], row["title"], row["paper"], row["scope"], claims)
+        table.add_row(*map(escape, cells))
+    _print(table)
+
+
+def _claimed(claim: Mapping[str, str]) -> str:
+    notes = [claim["reading"]] if claim["reading"] else []
+    notes += [f"{claim['expected']} is expected"] if claim["expected"] != "proved" else []
+    return claim["claim"] + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def derivation(mechanism: Mechanism, derivations: Mapping[str, str], checks: Sequence[str]) -> None:
+    """Declaration, derivations and claims, as plain text."""
+    blocks = [repr(mechanism.declaration), f"under {mechanism.scope}"]
+    blocks += [f"{name}:\n{text}" for name, text in derivations.items()]
+    blocks += ["claims:\n" + "\n".join(f"  {check}" for check in checks)]
+    _console().print("\n\n".join(blocks), markup=False, highlight=False, soft_wrap=True)
+
+
+def account(table: Mapping[str, Any]) -> None:
+    """The account's numbers."""
+    columns = ("delta", "epsilon_lower", "epsilon_upper", "rule")
+    shown = _table(table["scope"], "delta", "epsilon at least", "epsilon at most", "by")
+    for row in table["epsilon"]:
+        shown.add_row(*(escape(row[key]) for key in columns))
+    _print(shown)
+    for name, value in table["calculi"].items():
+        _console().print(f"{name}: {value}", markup=False, highlight=False)
+
+
+def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files] = ()) -> None:
+    """Claim, accounted, attacked, verdict: one line a claim; then the files."""
+    from dpaudit.report import summary_rows
+
+    table = _table("Claims", "mechanism", "claim", "accounted", "attacked", "verdict")
+    for certificate in certificates:
+        claims = certificate["predicate"]["claims"]
+        for row, claim in zip(summary_rows([certificate]), claims, strict=True):
+            style = STYLES[claim["verdict"]]
+            reading = f" ({row.reading})" if row.reading else ""
+            cells = (row.name, row.claim + reading, row.accounted, row.attacked)
+            table.add_row(*map(escape, cells), f"[{style}]{escape(row.verdict)}[/]")
+    _print(table)
+    for certificate in certificates:
+        _broken(certificate["predicate"])
+    for one in written:
+        files = f"{one.page}  {one.certificate}"
+        _console().print(files, markup=False, highlight=False, soft_wrap=True)
+
+
+def _broken(predicate: Mapping[str, Any]) -> None:
+    for finding in predicate["conformance"]:
+        if finding["status"] == "broken":
+            warn(f"{predicate['mechanism']['name']}: {finding['check']}: {finding['detail']}")
+
+
+def warn(text: str) -> None:
+    """One line that should not be missed."""
+    _console().print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def verified(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What was re-derived, and what was taken on trust."""
+    for row in rows:
+        word = "verified" if row["verified"] else "FAILED"
+        lines = [f"{row['file']}: {word} ({row['verdict'] or row['reason']})"]
+        lines += [f"  confirmed: {line}" for line in row["confirmed"]]
+        lines += [f"  on trust: {line}" for line in row["on_trust"]]
+        lines += [f"  signature: {_signature(one)}" for one in row.get("signatures", [])]
+        _console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _signature(one: Mapping[str, Any]) -> str:
+    name = f"{one['name']}, " if one["name"] else ""
+    stamp = ", with a time stamp that is not verified here" if one["timestamp"] else ""
+    return f"{one['state']}, {name}key {one['key_id'][:16]}{stamp}"
+
+
+Report = Callable[[str, int, int], None]
+
+
+@dataclass
+class Pace:
+    """Time left, from what was done since the first look: an earlier run's batches cost nothing."""
+
+    clock: Callable[[], float] = time.monotonic
+    _first: tuple[float, int] | None = field(default=None, init=False)
+
+    def left(self, done: int, total: int) -> str:
+        """Words like ", 40 s left"; empty before there is a pace, and at the end."""
+        now = self.clock()
+        if self._first is None:
+            self._first = now, done
+        start, before = self._first
+        if done <= before or done >= total:
+            return ""
+        return f", {_duration((now - start) / (done - before) * (total - done))} left"
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(minutes)} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
+@contextmanager
+def progress() -> Iterator[Report]:
+    """A progress bar on a terminal, a line now and then elsewhere; always standard error."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with _bars(console) as report:
+            yield report
+    else:
+        yield _lines(console)
+
+
+@contextmanager
+def _bars(console: Console) -> Iterator[Report]:
+    from rich.progress import Progress, TimeRemainingColumn
+
+    with Progress(*Progress.get_default_columns()[:3], TimeRemainingColumn(), console=console) as p:
+        tasks: dict[str, Any] = {}
+
+        def report(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                # What an earlier run stored is no part of this one's speed.
+                tasks[name] = p.add_task(f"attacking {name}", total=total, completed=done)
+            visible = done < total or len(tasks) <= BARS
+            p.update(tasks[name], completed=done, visible=visible)
+
+        yield report
+
+
+def _lines(console: Console) -> Report:
+    last = [-math.inf]
+    paces: dict[str, Pace] = {}
+
+    def report(name: str, done: int, total: int) -> None:
+        left = paces.setdefault(name, Pace()).left(done, total)
+        now = time.monotonic()
+        if done == total or now - last[0] > PLAIN_SECONDS:
+            last[0] = now
+            console.print(
+                f"attacking {name}: {done} of {total} batches{left}", markup=False, highlight=False
+            )
+
+    return report

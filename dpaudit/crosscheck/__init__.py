@@ -1,0 +1,1 @@
+"""Other accountants and other libraries' descriptions, asked and compared."""

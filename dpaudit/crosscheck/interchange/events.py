@@ -1,0 +1,159 @@
+"""Declarations from and to the events of dp-accounting 0.6, under an adjacency that is stated.
+
+An event's noise is over the clipping norm C; a node's is over the sensitivity under the declared
+adjacency, which for a sum of records of norm at most C is C under add_remove and zero_out and 2 C
+under replace_one.  A Gaussian or Laplace multiplier is therefore halved on its way in under
+replace_one, and doubled on its way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dpaudit.crosscheck.interchange.kinds import NORMS, NOTHING, Kind
+from dpaudit.crosscheck.interchange.rows import MODULE, ROWS, UNKNOWN, Row, Write
+from dpaudit.errors import DpauditError, InvalidParameter, Unsupported
+from dpaudit.families.composition import Repeat
+from dpaudit.nodes import Node, find_path, postorder
+from dpaudit.scope import Adjacency, choose
+
+DEEPEST = 100
+MOST_EVENTS = 10_000
+
+BY_EVENT: dict[str, Row] = {row.event: row for row in ROWS}
+BY_NODE: dict[type[Node], Write] = {kind: write for row in ROWS for kind, write in row.writes}
+
+
+def from_dp_event(event: Any, adjacency: Adjacency | str) -> Node:
+    """The declaration that an event of dp-accounting describes, under the stated adjacency.
+
+    Zero noise is NonPrivate; what reads no record (NoOp, a rate or count of 0) is a release that is
+    repeated 0 times.  Nothing is imported or called that the event names.
+    Errors: InvalidParameter for a number that is NaN, infinite, negative or of another type;
+    Unsupported for an event without a node.  Both name the path inside the event.
+    """
+    chosen = choose(Adjacency, adjacency, "adjacency")
+    return Reader(chosen, NORMS[chosen], type(event).__name__).read(event)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Where a reading stands: the adjacency, its sensitivity in clipping norms, the path."""
+
+    adjacency: Adjacency
+    norms: int
+    path: str
+    depth: int = 0
+    done: dict[int, tuple[Any, Node]] = field(default_factory=dict)
+
+    def read(self, event: Any) -> Node:
+        """The node of an event; an event that occurs several times is read once."""
+        if id(event) not in self.done:
+            self.done[id(event)] = (event, self._read(event))
+        return self.done[id(event)][1]
+
+    def _read(self, event: Any) -> Node:
+        name = type(event).__name__
+        if self.depth > DEEPEST:
+            raise InvalidParameter(f"{name}: events nested deeper than {DEEPEST}")
+        row = BY_EVENT.get(name) if type(event).__module__ == MODULE else None
+        if row is None:
+            why = UNKNOWN.get(name, "not an event of dp-accounting 0.6 that has a node")
+            raise Unsupported(f"{self.path}: {name}: {why}")
+        return row.read(event, self)
+
+    def below(self, event: Any, place: str) -> Node:
+        """The node of an event inside this one; ``place`` names it: ``.event``, ``.events[3]``."""
+        path = f"{self.path}{place}.{type(event).__name__}"
+        return replace(self, path=path, depth=self.depth + 1).read(event)
+
+    def number(self, event: Any, name: str, kind: Kind) -> Any:
+        """A number of the event, as the node has it."""
+        return kind.read(getattr(event, name), f"{self.path}.{name}", self.norms)
+
+
+def to_dp_event(node: Node, adjacency: Adjacency | str) -> Any:
+    """The event of dp-accounting that describes a declaration, under the stated adjacency.
+
+    Numbers become floats whose shortest decimal they are, or the next float towards less privacy.
+    Errors: Unsupported for a node without an event, symbols without values, or more than
+    ``MOST_EVENTS`` different rounds of one Repeat; InvalidParameter for a number no float can hold.
+    """
+    chosen = choose(Adjacency, adjacency, "adjacency")
+    return event_over(node, NORMS[chosen], chosen)
+
+
+def event_over(node: Node, norms: int, adjacency: Adjacency) -> Any:
+    """The event whose noise is over a norm of which the sensitivity is ``norms`` times as much."""
+    done: dict[str, Any] = {}
+    failed: dict[str, DpauditError] = {}
+    for each in postorder(node):
+        if each.digest not in done:
+            try:
+                done[each.digest] = _written(each, Writer(adjacency, norms, each), done, failed)
+            except (InvalidParameter, Unsupported) as error:
+                failed[each.digest] = _placed(error, node, each, failed)
+    if node.digest in failed:
+        raise failed[node.digest]
+    return done[node.digest]
+
+
+def _placed(
+    error: DpauditError, root: Node, node: Node, failed: Mapping[str, DpauditError]
+) -> DpauditError:
+    """The error with the node's path, or a child's error as it is."""
+    if any(error is known for known in failed.values()):
+        return error
+    return type(error)(f"{find_path(root, node)}: {error}")
+
+
+def _written(
+    node: Node, writer: Writer, done: Mapping[str, Any], failed: Mapping[str, DpauditError]
+) -> Any:
+    """A node's event; rounds that differ have no use for the event of a round in symbols."""
+    if isinstance(node, Repeat) and node.index is not None:
+        return writer.write([])
+    for child in node.children:
+        if child.digest in failed:
+            raise failed[child.digest]
+    return writer.write([done[child.digest] for child in node.children])
+
+
+@dataclass(frozen=True)
+class Writer:
+    """What is written: a node, under an adjacency with its sensitivity in clipping norms."""
+
+    adjacency: Adjacency
+    norms: int
+    node: Node
+
+    def write(self, children: list[Any]) -> Any:
+        """The event of the node, given those of its children."""
+        if self.node == NOTHING:
+            return self.make("NoOpDpEvent")
+        write = BY_NODE.get(type(self.node))
+        if write is None:
+            raise Unsupported(f"dp-accounting 0.6 has no event for {type(self.node).__name__}")
+        return write(self.node, children, self)
+
+    def make(self, name: str, **values: Any) -> Any:
+        """An event of dp-accounting."""
+        from dp_accounting import dp_event
+
+        return getattr(dp_event, name)(**values)
+
+    def number(self, name: str, kind: Kind) -> Any:
+        """A number of the node, as the event has it."""
+        return kind.write(getattr(self.node, name), name, self.norms)
+
+    def rounds(self, node: Repeat) -> list[Any]:
+        """The events of rounds that differ."""
+        times = node.times
+        if not isinstance(times, int) and getattr(times, "denominator", None) != 1:
+            raise Unsupported(f"{times} different rounds: bind the number first")
+        if times > MOST_EVENTS:
+            raise Unsupported(f"{times} different rounds: at most {MOST_EVENTS}")
+        bound = (node.child.bind({node.index: k}) for k in range(1, int(times) + 1))
+        return [event_over(each, self.norms, self.adjacency) for each in bound]

@@ -1,0 +1,1 @@
+"""Who holds the data: what is allowed, drawn and replayed."""

@@ -1,0 +1,384 @@
+"""Curators: the only holders of records.
+
+A program hands a curator queries and gets releases.  :class:`Sampler` answers from the data with
+the declared noise; :class:`Tracer` answers from public placeholder rows without noise; the
+replayer (``replayer.py``) answers from a transcript and accumulates declared densities.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpaudit.curator.coins import draw_batch, public_value
+from dpaudit.curator.entitlement import PUBLIC_COIN, Entitlements, Grant, Mask, sampling_numbers
+from dpaudit.curator.scales import scaled
+from dpaudit.curator.spending import chosen_multipliers
+from dpaudit.errors import InvalidParameter, Undeclared
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.base import Session
+from dpaudit.kernels.query import Array, Query, Records
+from dpaudit.nodes import Node
+from dpaudit.scope import Adjacency, Scope
+
+Generator = np.random.Generator
+
+
+class Program(Protocol):
+    """A private algorithm: holds no record, draws no noise."""
+
+    def declaration(self, scope: Scope) -> Node:
+        """The noise of every release, normalised by the sensitivity under the scope."""
+
+    def run(self, curator: Curator) -> Any:
+        """Run on a curator; every array leads with the trials axis."""
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """One entry of a transcript: a release (with the trials that were on), or a public coin."""
+
+    label: str
+    released: Array
+    on: Mask
+
+
+Transcript = Sequence[Event]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A public block of rows: part ``index`` of a partition into contiguous blocks."""
+
+    index: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Handle of a secret random batch, valid inside one step; who is in it stays in the curator.
+
+    ``part``: the public block of rows that it is drawn from; None for all rows.
+    """
+
+    sampling: Node
+    part: Part | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """One release that passed every check: what to evaluate, and the noise it must carry.
+
+    ``draws``: the secret batch (or several, to average over); empty on all rows or a part.
+    """
+
+    label: str
+    query: Query
+    records: Records
+    draws: Sequence[Mask]
+    session: Session
+    scale: Array
+    sensitivity: Array
+    mask: Mask
+
+    @property
+    def first_draw(self) -> Mask | None:
+        """The secret batch of a curator that draws one; None on all rows or a part."""
+        return self.draws[0] if self.draws else None
+
+
+class Curator(ABC):
+    """What the three curators share: the declaration's entitlements and the checks before data."""
+
+    def __init__(self, declaration: Node, scope: Scope, records: Records, trials: int) -> None:
+        if not hasattr(trials, "__index__") or trials < 1:
+            raise InvalidParameter(f"trials = {trials}: expected a whole number, at least 1")
+        self.scope = scope
+        self.trials = trials
+        self.entitlements = Entitlements(declaration, trials)
+        self._records = records
+        self._sizes: tuple[int, ...] | None = None
+        self._parts: dict[Part, Records] = {}
+        self._sessions: dict[str, Session] = {}
+        self._open: Batch | None = None
+        self._latent: Sequence[Mask] = ()
+        for sampling in self.entitlements.samplings():
+            self._check_population(sampling, len(records))
+
+    def part(self, index: int, sizes: Sequence[int]) -> Part:
+        """Part ``index`` of the partition into blocks of these public sizes, the same all run.
+
+        Errors: InvalidParameter under add_remove (blocks by position move when a record is added),
+        for sizes that do not sum to the number of records, or that change during a run.
+        """
+        if self.scope.adjacency is Adjacency.ADD_REMOVE:
+            raise InvalidParameter("parts by position have no meaning under add_remove")
+        sizes = tuple(int(s) for s in sizes)
+        if self._sizes not in (None, sizes) or sum(sizes) != len(self._records):
+            raise InvalidParameter(
+                f"part({index}): sizes {sizes[:8]} must sum to the {len(self._records)} records "
+                "and stay the same during a run"
+            )
+        if not 0 <= index < len(sizes) or min(sizes) < 1:
+            raise InvalidParameter(f"part({index}) of {len(sizes)}: no such part, or an empty one")
+        self._sizes = sizes
+        part = Part(index, sum(sizes[:index]), sum(sizes[: index + 1]))
+        if part not in self._parts:
+            self._parts[part] = self._records.rows(part.start, part.stop)
+        return part
+
+    def release(
+        self,
+        label: str,
+        query: Query,
+        *,
+        on: Mask | None = None,
+        rows: Part | Batch | None = None,
+        noise_multiplier: Any = None,
+    ) -> Array:
+        """The query's value with the noise declared under ``label``, shape (trials, d).
+
+        ``on`` (trials,) is public: trials that are off hold NaN and are not charged.
+        ``noise_multiplier`` (trials,), or a number: under a Filter and only there; public too.
+        Errors, all before data is touched and with nothing spent: Undeclared for a release that
+        was not declared, is used up or passes its cap; InvalidParameter for a norm, a shape or a
+        sensitivity that does not fit.  A query that fails on the data is charged, and says no more
+        than that.
+        """
+        mask = self._mask(on)
+        if not mask.any():
+            raise Undeclared(f"release {label!r}: no trial is on; end the loop instead")
+        records, draws = self._rows(rows)
+        block = rows.part if isinstance(rows, Batch) else rows
+        part = None if block is None else block.index
+        sampling = rows.sampling if isinstance(rows, Batch) else None
+        asked = noise_multiplier
+        chosen = None if asked is None else chosen_multipliers(asked, self.trials, label)
+        grant = self.entitlements.grant(label, mask, part, sampling, chosen)
+        scale, sensitivity = scaled(label, query, grant, (self.scope, len(records)), mask)
+        session = self._session(label, grant, mask)
+        request = Request(label, query, records, draws, session, scale, sensitivity, mask)
+        self._rehearse(request)
+        self.entitlements.spend(grant, mask)
+        return self._answer(request)
+
+    def admits(self, label: str, noise_multiplier: Any, *, on: Mask | None = None) -> Mask:
+        """The trials that are on in which a release with this noise would fit its filter's cap.
+
+        Nothing is spent.  Errors: Undeclared or InvalidParameter for a label under no Filter.
+        """
+        chosen = chosen_multipliers(noise_multiplier, self.trials, label)
+        return self.entitlements.admits(label, chosen, self._mask(on))
+
+    @abstractmethod
+    def coin(self, draw: Callable[[Generator], Any]) -> Array:
+        """A public random value, independent of the data; recorded and replayed verbatim."""
+
+    @contextmanager
+    def batch(self, label: str, rows: Part | None = None) -> Iterator[Batch]:
+        """A secret batch for the releases of one step, drawn as declared above ``label``.
+
+        ``rows``: the part of the records it is drawn from; all of them by default.
+        Errors: Undeclared where ``label`` has no sampling, or on other rows, or its declared
+        batches were all drawn; InvalidParameter inside another batch, or for a part of another
+        size than was declared.
+        """
+        if self._open is not None:
+            raise InvalidParameter("a batch is open already: one step, one batch")
+        records, _ = self._rows(rows)
+        part = None if rows is None else rows.index
+        self._check_population(self.entitlements.sampling_of(label, part), len(records))
+        sampling = self.entitlements.open_batch(label, part)
+        self._open, self._latent = Batch(sampling, rows), self._draw(sampling, len(records))
+        try:
+            yield self._open
+            self._close()
+        finally:
+            self._open, self._latent = None, ()
+
+    @abstractmethod
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        """Draw the batch of one step from ``size`` rows (or several, to average over)."""
+
+    @abstractmethod
+    def _answer(self, request: Request) -> Array:
+        """The release; everything that can be refused has been."""
+
+    def _close(self) -> None:  # noqa: B027  (most curators have nothing to close)
+        """Called when a step ends without an error."""
+
+    def _rehearse(self, request: Request) -> None:  # noqa: B027  (audits show the error itself)
+        """Called before data is touched."""
+
+    def _mask(self, on: Mask | None) -> Mask:
+        mask = np.ones(self.trials, dtype=bool) if on is None else np.array(on)
+        if mask.shape != (self.trials,) or mask.dtype != bool:
+            raise InvalidParameter(f"on: expected {self.trials} truth values, one a trial")
+        mask.flags.writeable = False
+        return mask
+
+    def _rows(self, rows: Part | Batch | None) -> tuple[Records, Sequence[Mask]]:
+        if rows is None:
+            return self._records, ()
+        if isinstance(rows, Batch):
+            if rows is not self._open:
+                raise Undeclared("a batch is valid only inside the step that drew it")
+            return self._block(rows.part), self._latent
+        return self._block(rows), ()
+
+    def _block(self, part: Part | None) -> Records:
+        if part is None:
+            return self._records
+        if part not in self._parts:
+            raise Undeclared("rows: expected a part or a batch that this curator gave")
+        return self._parts[part]
+
+    def _check_population(self, sampling: Node, size: int) -> None:
+        if isinstance(sampling, PoissonSampled):
+            return
+        if self.scope.adjacency is Adjacency.ADD_REMOVE:
+            raise InvalidParameter(f"{sampling.head}: no fixed population under add_remove")
+        if sampling_numbers(sampling)[1] != size:
+            raise InvalidParameter(f"{sampling.head}: declared for another number of records")
+
+    def _session(self, label: str, grant: Grant, mask: Mask) -> Session:
+        kernel = grant.entitlement.kernel
+        if kernel.memory and (grant.sampling or not mask.all()):
+            raise InvalidParameter(
+                f"release {label!r}: a kernel with memory needs every trial on, and no secret batch"
+            )
+        if label not in self._sessions or (kernel.memory and grant.first_use):
+            self._sessions[label] = self._open_session(grant)
+        return self._sessions[label]
+
+    def _open_session(self, grant: Grant) -> Session:
+        session: Session = grant.entitlement.kernel(grant.leaf, self.trials)  # type: ignore[assignment]
+        return session
+
+    def _value(
+        self, request: Request, chosen: Mask | None = None, records: Records | None = None
+    ) -> Array:
+        """The noise-free value, shape (trials, d); a record can cause no warning."""
+        with np.errstate(all="ignore"):
+            found = request.query.value(records or request.records, chosen)
+        value = np.asarray(found, dtype=np.float64)
+        if value.ndim != 2 or value.shape[0] not in (1, self.trials):
+            raise InvalidParameter(
+                f"release {request.label!r}: its query has shape {value.shape}; "
+                f"expected ({self.trials}, d)"
+            )
+        return np.broadcast_to(value, (self.trials, value.shape[1]))
+
+
+class Sampler(Curator):
+    """Answers from the data, with exactly the declared noise.
+
+    ``rng``: seeded for audits and tests, the operating system's entropy for releases.  Public
+    coins come from a generator of their own: who draws them learns nothing of the noise's.
+    ``kernels`` replaces kernels by leaf type, and the draw of batches by the type of sampling (by a
+    class whose ``draw(size, rng)`` gives membership): only audits of wrong implementations do that.
+    """
+
+    def __init__(
+        self,
+        declaration: Node,
+        scope: Scope,
+        records: Records,
+        *,
+        rng: Generator,
+        trials: int = 1,
+        kernels: Mapping[type[Node], type[Any]] | None = None,
+    ) -> None:
+        super().__init__(declaration, scope, records, trials)
+        self._rng = rng
+        seed = int.from_bytes(sha256(rng.bytes(32)).digest(), "big")
+        self._public = np.random.default_rng(seed)
+        self._kernels = dict(kernels or {})
+        self._drawers: dict[Node, Any] = {}
+        self._dimensions: dict[str, int] = {}
+        self.transcript: list[Event] = []
+
+    def coin(self, draw: Callable[[Generator], Any]) -> Array:
+        value = public_value(draw(self._public))
+        self.transcript.append(Event(PUBLIC_COIN, value, self._mask(None)))
+        return value
+
+    def _rehearse(self, request: Request) -> None:
+        """Errors of the query show on rows of zeros, once a label; then the kernel is asked."""
+        if request.label not in self._dimensions:
+            records = request.records.placeholder()
+            nobody = np.broadcast_to(np.False_, (self.trials, len(records)))
+            value = self._value(request, nobody if request.draws else None, records)
+            self._dimensions[request.label] = value.shape[1]
+        request.session.admit(request.scale, self._dimensions[request.label])
+
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        wrong = self._kernels.get(type(sampling))
+        if wrong is None:
+            return [draw_batch(sampling, self.trials, size, self._rng)]
+        drawer = self._drawers.setdefault(sampling, wrong(sampling, self.trials))
+        return [drawer.draw(size, self._rng)]
+
+    def _open_session(self, grant: Grant) -> Session:
+        kernel = self._kernels.get(type(grant.leaf), grant.entitlement.kernel)
+        session: Session = kernel(grant.leaf, self.trials)
+        return session
+
+    def _answer(self, request: Request) -> Array:
+        with np.errstate(all="ignore"):
+            value = self._private_value(request)
+            released = request.session.sample(value, request.scale, self._rng)
+        released = np.where(request.mask[:, None], released, np.nan)
+        released.flags.writeable = False
+        self.transcript.append(Event(request.label, released, request.mask))
+        return released
+
+    def _private_value(self, request: Request) -> Array:
+        # Whatever an exception says, shows or refers to can hold a record.
+        with suppress(Exception):
+            value = self._value(request, request.first_draw)
+            if value.shape[1] == self._dimensions[request.label]:
+                return value
+        self.entitlements.forfeit(request.label)
+        raise InvalidParameter(
+            f"release {request.label!r}: its query failed, though not on rows of zeros; it must "
+            "give one vector of the same length for any records"
+        )
+
+
+class Tracer(Curator):
+    """Answers from public placeholder rows without noise; ``trace`` lists what was asked."""
+
+    def __init__(self, declaration: Node, scope: Scope, placeholder: Records) -> None:
+        super().__init__(declaration, scope, placeholder, 1)
+        self._rng = np.random.default_rng(0)
+        self.trace: list[tuple[str, float, float]] = []
+
+    def coin(self, draw: Callable[[Generator], Any]) -> Array:
+        return public_value(draw(self._rng))
+
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        return [draw_batch(sampling, 1, size, self._rng)]
+
+    def _answer(self, request: Request) -> Array:
+        row = (request.label, float(request.sensitivity[0]), float(request.scale[0]))
+        self.trace.append(row)
+        value = self._value(request, request.first_draw)
+        request.session.admit(request.scale, value.shape[1])
+        released = request.session.centre(value)
+        request.session.advance(value, request.scale)
+        return released
+
+
+def system_generator() -> Generator:
+    """PCG64-DXSM seeded with 256 bits of the operating system's entropy."""
+    import secrets
+
+    return np.random.Generator(np.random.PCG64DXSM(secrets.randbits(256)))

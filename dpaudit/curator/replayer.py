@@ -1,0 +1,385 @@
+"""The replayer: walks both data sets along a transcript under the declared densities.
+
+The score it gives a transcript is the log-likelihood ratio of the declared program on the two data
+sets: the Neyman-Pearson optimal statistic where the densities are exact, a valid one always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpaudit.curator.coins import draw_batch, public_value
+from dpaudit.curator.curator import Curator, Event, Program, Request, Transcript
+from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
+from dpaudit.curator.latent import Outcomes, drawn, enumerated
+from dpaudit.curator.locations import at, program_line
+from dpaudit.errors import Diverged, SensitivityExceeded
+from dpaudit.kernels.base import Session
+from dpaudit.kernels.query import Array, Query, Records
+from dpaudit.nodes import Node
+from dpaudit.scope import Scope
+
+Generator = np.random.Generator
+RELATIVE_TOLERANCE = 1e-9
+ROUNDING = 1e-12
+# Keeps the replayer's coins apart from those of any curator with the same seed.
+LATENT, PUBLIC = 0x4C6174, 0x507562
+
+
+@dataclass(frozen=True, eq=False)
+class Visit:
+    """One release as a walk saw it: value (of the first secret batch, if there are several), scale,
+    and the sensitivity its query stated; ``matches``: coordinates released without noise;
+    ``place``: the line of the program that asked for it.
+    """
+
+    label: str
+    value: Array
+    scale: Array
+    sensitivity: Array
+    session: Session
+    on: Mask
+    matches: NDArray[np.bool_]
+    mixes: bool
+    place: str = ""
+
+
+class Walk(Curator):
+    """Walks one data set along a transcript and adds up the declared log densities.
+
+    Latent coins are its own: ``coins`` seeds them, and the likelihood is averaged over ``draws`` of
+    them inside the step in which they are shared.  Public coins are those of the transcript;
+    ``redrawn`` holds what the program would have drawn, which no record may change.
+    Errors: Diverged where the program asks for another release than the transcript recorded.
+    """
+
+    def __init__(
+        self,
+        declaration: Node,
+        scope: Scope,
+        records: Records,
+        transcript: Transcript,
+        *,
+        coins: int,
+        draws: int = 32,
+    ) -> None:
+        trials = len(transcript[0].on) if transcript else 1
+        super().__init__(declaration, scope, records, trials)
+        self._transcript = transcript
+        self._position = 0
+        self._coins = coins
+        self._draws = draws
+        self._steps = 0
+        self._sampled = False
+        self._in_step: list[tuple[Request, Array]] = []
+        self._place = ""
+        self.log_density = np.zeros(trials)
+        self.visits: list[Visit] = []
+        self.residuals: dict[str, list[Array]] = {}
+        self.redrawn: list[Array] = []
+
+    @property
+    def averaged(self) -> bool:
+        """Whether the likelihood is an average over draws of latent coins."""
+        return self._sampled or any(getattr(v.session, "averaged", False) for v in self.visits)
+
+    def release(self, label: str, query: Query, **options: Any) -> Array:
+        self._place = program_line()
+        return super().release(label, query, **options)
+
+    def coin(self, draw: Callable[[Generator], Any]) -> Array:
+        self._place = program_line()
+        released = self._next(PUBLIC_COIN, self._mask(None)).released
+        self.redrawn.append(public_value(draw(self._generator(PUBLIC, self._position))))
+        return released
+
+    def finish(self) -> None:
+        """Errors: Diverged if the transcript holds releases the program did not ask for."""
+        if self._position < len(self._transcript):
+            left = self._transcript[self._position].label
+            raise Diverged(
+                f"release {self._position}: the program stopped, the transcript goes on ({left!r})"
+                f"{at(self._place and f'after {self._place}')}"
+            )
+
+    def _next(self, label: str, mask: Mask) -> Event:
+        index = self._position
+        if index >= len(self._transcript):
+            raise Diverged(
+                f"release {index}: the program asks for {label!r}, the transcript has ended"
+                f"{at(self._place)}"
+            )
+        event = self._transcript[index]
+        if event.label != label:
+            raise Diverged(
+                f"release {index}: the program asks for {label!r}, recorded {event.label!r}"
+                f"{at(self._place)}"
+            )
+        if (event.on != mask).any():
+            raise Diverged(
+                f"release {index} ({label!r}): other trials are on than were recorded"
+                f"{at(self._place)}"
+            )
+        self._position += 1
+        return event
+
+    def _generator(self, *key: int) -> Generator:
+        return np.random.default_rng(np.random.SeedSequence(self._coins, spawn_key=key))
+
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        self._steps += 1
+        first = self._generator(LATENT, self._steps, 0)
+        return [draw_batch(sampling, self.trials, size, first)]
+
+    def _close(self) -> None:
+        if self._in_step:
+            outcomes = self._outcomes(self._in_step[0][0].records)
+            added = np.array([self._step_density(mask) for mask in outcomes.masks])
+            self.log_density += np.logaddexp.reduce(added + outcomes.logs[:, None])
+        self._in_step = []
+
+    def _outcomes(self, records: Records) -> Outcomes:
+        """All batches, where equal records may stand for one another; a few draws otherwise."""
+        assert self._open is not None  # noqa: S101  (a step is closed while it is open)
+        alike = all(getattr(r.query, "exchangeable", False) for r, _ in self._in_step)
+        found = enumerated(self._open.sampling, records) if alike else None
+        if found is not None:
+            return found
+        self._sampled = True
+        makers = [partial(self._generator, LATENT, self._steps, k) for k in range(self._draws)]
+        return drawn(self._open.sampling, self.trials, len(records), makers)
+
+    def _step_density(self, chosen: Mask) -> Array:
+        """Log density of a step's releases together, for one batch."""
+        total = np.zeros(self.trials)
+        with np.errstate(all="ignore"):
+            for request, released in self._in_step:
+                value = self._value(request, chosen)
+                shown = np.where(request.mask[:, None], released, 0.0)
+                density = request.session.log_density(shown, value, request.scale)
+                total += np.where(request.mask, density, 0.0)
+        return total
+
+    def _answer(self, request: Request) -> Array:
+        value = self._value(request, request.first_draw)
+        released = self._next(request.label, request.mask).released
+        shape = request.session.centre(value).shape
+        if released.shape != shape:
+            raise Diverged(
+                f"release {self._position - 1} ({request.label!r}): the program releases shape "
+                f"{shape}, recorded {released.shape}{at(self._place)}"
+            )
+        self._visit(request, value, released)
+        if request.draws:
+            self._in_step.append((request, released))
+        else:
+            self._exact(request, value, released)
+        return released
+
+    def _visit(self, request: Request, value: Array, released: Array) -> None:
+        continuous = bool(getattr(request.session, "continuous", True))
+        noisy = request.mask & (request.scale > 0) & continuous
+        centre = request.session.centre(value)
+        same = (released == centre) | (~np.isfinite(released) & ~np.isfinite(centre))
+        visit = Visit(
+            label=request.label,
+            value=value,
+            scale=request.scale,
+            sensitivity=request.sensitivity,
+            session=request.session,
+            on=request.mask,
+            matches=noisy[:, None] & same,
+            mixes=self._mixes(request),
+            place=self._place,
+        )
+        self.visits.append(visit)
+
+    def _mixes(self, request: Request) -> bool:
+        """Whether the query lets one record change another's vector; asked once a label."""
+        check = getattr(request.query, "mixes_records", None)
+        known = any(visit.label == request.label for visit in self.visits)
+        return check is not None and not known and bool(check(request.records))
+
+    def _exact(self, request: Request, value: Array, released: Array) -> None:
+        on, scale = request.mask, request.scale
+        with np.errstate(all="ignore"):
+            shown = np.where(on[:, None], released, request.session.centre(value))
+            noise = np.where(on[:, None], request.session.residual(shown, value, scale), np.nan)
+            density = request.session.log_density(shown, value, scale)
+        self.residuals.setdefault(request.label, []).append(noise)
+        self.log_density += np.where(on, density, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """What a transcript says about two data sets.
+
+    ``scores`` (trials,): log density on the first data set minus that on the second, under the
+    declaration; infinite where a release equals one data set's noise-free value.
+    ``attack`` is ``exact`` or ``averaged(K)`` over K draws of latent coins.
+    ``violations`` are deterministic findings, one line each.
+    ``residuals``: per label (trials, uses, d), the noise on the data set the transcript came from.
+    ``opposite``: what the noise would have been on the other data set, shaped alike.
+    ``places``: per label, the line of the program that released it first.
+    """
+
+    scores: Array
+    attack: str
+    violations: tuple[str, ...]
+    residuals: dict[str, Array]
+    opposite: dict[str, Array]
+    places: dict[str, str]
+
+
+PRIVATE_COIN = "a public coin is drawn in a way that depends on the private records"
+PRIVATE_OUTPUT = "the output depends on the private records beyond what was released"
+
+
+class Replayer:
+    """Replays transcripts of one program on two neighbouring data sets."""
+
+    def __init__(
+        self,
+        program: Program,
+        declaration: Node,
+        scope: Scope,
+        pair: tuple[Records, Records],
+        *,
+        coins: int = 0,
+        draws: int = 32,
+    ) -> None:
+        self._program = program
+        self._declaration = declaration
+        self._scope = scope
+        self._pair = pair
+        self._coins = coins
+        self._draws = draws
+
+    def scores(self, transcript: Transcript) -> Array:
+        """Log-likelihood ratios, shape (trials,).
+
+        Errors: Diverged for control flow that differs from the transcript's on either data set;
+        SensitivityExceeded where the data sets move a query by more than it states.
+        """
+        replay = self.inspect(transcript, own=0)
+        if replay.violations:
+            raise SensitivityExceeded("; ".join(replay.violations))
+        return replay.scores
+
+    def inspect(self, transcript: Transcript, own: int) -> Replay:
+        """Scores with the violations collected; ``own`` is the data set the transcript came from.
+
+        Errors: Diverged, as :meth:`scores`.
+        """
+        first, second = (self.walk(records, transcript) for records in self._pair)
+        return self.compared(first, second, own)
+
+    def compared(self, one: tuple[Walk, Any], two: tuple[Walk, Any], own: int) -> Replay:
+        """What two walks of one transcript, with their outputs, say: see :meth:`inspect`."""
+        first, second = one[0], two[0]
+        with np.errstate(invalid="ignore"):
+            scores = first.log_density - second.log_density
+        for a, b in zip(first.visits, second.visits, strict=True):
+            scores = _noise_free(scores, a, b)
+        walked, other_walk = (first, second) if own == 0 else (second, first)
+        return Replay(
+            scores=np.where(np.isnan(scores), 0.0, scores),
+            attack=f"averaged({self._draws})" if first.averaged else "exact",
+            violations=(*_violations(first.visits, second.visits), *disclosures(one, two)),
+            residuals=_stacked(walked),
+            opposite=_stacked(other_walk),
+            places={visit.label: visit.place for visit in reversed(walked.visits)},
+        )
+
+    def walk(self, records: Records, transcript: Transcript) -> tuple[Walk, Any]:
+        """The walk of one data set along a transcript, and the program's output.
+
+        Errors: Diverged, as :meth:`scores`.
+        """
+        walk = Walk(
+            self._declaration,
+            self._scope,
+            records,
+            transcript,
+            coins=self._coins,
+            draws=self._draws,
+        )
+        output = self._program.run(walk)
+        walk.finish()
+        return walk, output
+
+
+def disclosures(first: tuple[Walk, Any], second: tuple[Walk, Any]) -> tuple[str, ...]:
+    """What two walks of one transcript, with their outputs, show of their records beside values."""
+    found: dict[str, None] = {}
+    for a, b in zip(first[0].visits, second[0].visits, strict=True):
+        if (a.scale != b.scale)[a.on].any():
+            text = f"release {a.label!r}: its sensitivity depends on the private records"
+            found[text + at(a.place)] = None
+    if not _equal(first[0].redrawn, second[0].redrawn):
+        found[PRIVATE_COIN] = None
+    if not _equal(first[1], second[1]):
+        found[PRIVATE_OUTPUT] = None
+    return tuple(found)
+
+
+def _stacked(walk: Walk) -> dict[str, Array]:
+    return {label: np.stack(uses, axis=1) for label, uses in walk.residuals.items()}
+
+
+def _noise_free(scores: Array, first: Visit, second: Visit) -> Array:
+    """A coordinate that equals one data set's noise-free value, not the other's, is decisive."""
+    scores = np.where((first.matches & ~second.matches).any(-1), np.inf, scores)
+    return np.where((second.matches & ~first.matches).any(-1), -np.inf, scores)
+
+
+def _violations(first: Sequence[Visit], second: Sequence[Visit]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for a, b in zip(first, second, strict=True):
+        where = at(a.place)
+        if a.mixes or b.mixes:
+            found[f"release {a.label!r}: a record changes another record's vector{where}"] = None
+        stated = np.minimum(a.sensitivity, b.sensitivity)
+        if moved_too_far((a.value, b.value), stated, a.session, a.on):
+            found[
+                f"release {a.label!r}: the two data sets move the query by more than its stated "
+                f"{a.session.norm} sensitivity{where}"
+            ] = None
+    return tuple(found)
+
+
+def moved_too_far(values: tuple[Array, Array], stated: Array, session: Session, on: Mask) -> bool:
+    """Whether two values, (trials, d), are further apart than ``stated`` (trials,) in some trial.
+
+    Rounding of the values' own size is allowed; a value that is not a number is too far.
+    """
+    with np.errstate(all="ignore"):
+        distance = session.apart(*values, stated)
+        size = sum(np.abs(value).max(-1, initial=0.0) for value in values)
+        allowed = stated * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
+    # A value that is not a number has moved by no finite distance.
+    return not bool((distance <= allowed)[on].all())
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two outputs are the same, bit by bit up to signed zeros and NaN."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        numbers = a.dtype.kind in "fc"
+        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=numbers)
+    if is_dataclass(a):
+        return all(_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    if isinstance(a, Mapping):
+        return list(a) == list(b) and all(_equal(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    if hasattr(a, "__dict__"):
+        return _equal(vars(a), vars(b))
+    return bool(a == b or (a != a and b != b))

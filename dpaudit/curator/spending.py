@@ -1,0 +1,175 @@
+"""What the releases under a filter have spent of its cap, trial by trial, exactly.
+
+Every charge is made of the noise multiplier that the release is drawn with.  Sums are kept as
+whole numbers of 2^-60 of the cap, once rounded up and once down; where these do not decide, the
+exact fractions of all charges so far do.  So a trial is refused if and only if its exact sum would
+pass the cap, whatever the other trials did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpaudit.accountant.filters.caps import OWN, caps_of
+from dpaudit.accountant.filters.charges import shown
+from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
+from dpaudit.exact import enclose
+from dpaudit.families.adaptive import Filter, Measure
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.nodes import Leaf, Node
+
+Mask = NDArray[np.bool_]
+Units = NDArray[np.int64]
+Floats = NDArray[np.float64]
+WHOLE = 2**60
+TOO_MUCH = 2**61
+ROUNDING = 2.0**-48  # far more than the arithmetic of a charge can be off, relatively
+
+
+@dataclass(frozen=True)
+class Price:
+    """A charge as ``factor`` / multiplier^``power``, in the measure's own sums."""
+
+    factor: Fraction
+    power: int
+
+    def exactly(self, multiplier: float) -> Fraction:
+        """The charge of one multiplier, a float taken as the number it is."""
+        return self.factor / Fraction(multiplier) ** self.power
+
+
+# Sums of epsilon, of rho, and of mu^2.  Laplace noise is (1/b)-DP, hence 1/(2 b^2)-zCDP.
+PRICES: Mapping[tuple[type[Node], Measure], Price] = {
+    (Gaussian, Measure.ZCDP): Price(Fraction(1, 2), 2),
+    (Gaussian, Measure.GDP): Price(Fraction(1), 2),
+    (Laplace, Measure.PURE): Price(Fraction(1), 1),
+    (Laplace, Measure.ZCDP): Price(Fraction(1, 2), 2),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Paid:
+    """One release: what it cost, by multiplier, in the trials that were on."""
+
+    price: Price
+    multipliers: Floats
+    on: Mask
+
+
+class Spending:
+    """The sums of one Filter node during one run, for all trials.
+
+    Errors: InvalidParameter for a cap with symbols; Unsupported for a kind of release that curators
+    do not charge in the filter's measure.
+    """
+
+    def __init__(self, node: Filter, trials: int) -> None:
+        self.node = node
+        self._prices = {leaf: price_of(leaf, node) for leaf in leaves_of(node)}
+        self._cap = caps_of(node.budget, OWN[Measure(node.measure)], (), Fraction(1, 2))[0]
+        self._roots = {p: _root(self._cap / p.factor, p.power) for p in self._prices.values()}
+        self._paid: list[Paid] = []
+        self._upper: Units = np.zeros(trials, dtype=np.int64)
+        self._lower: Units = np.zeros(trials, dtype=np.int64)
+
+    @property
+    def cap(self) -> Fraction:
+        """The largest sum: of epsilon, of rho, or of mu^2."""
+        return self._cap
+
+    def spent(self, trial: int) -> Fraction:
+        """The exact sum of a trial: an odometer's reading, which is no guarantee."""
+        paid = (p for p in self._paid if p.on[trial])
+        return sum((p.price.exactly(float(p.multipliers[trial])) for p in paid), Fraction(0))
+
+    def admits(self, leaf: Node, multipliers: Floats, on: Mask) -> Mask:
+        """Where a release with these multipliers fits; nothing is spent.
+
+        A multiplier that is no positive, finite number fits nowhere.
+        """
+        return self._judged(leaf, multipliers, on)[0]
+
+    def _judged(self, leaf: Node, multipliers: Floats, on: Mask) -> tuple[Mask, Units, Units]:
+        """Where a charge fits, and the charge in units, rounded up and down."""
+        price = self._prices[leaf]
+        valid = np.isfinite(multipliers) & (multipliers > 0) & on
+        safe = np.where(valid, multipliers, 1.0)
+        above, below = self._units(price, safe)
+        fits = valid & (self._upper + above <= WHOLE)
+        doubtful = valid & ~fits & (self._lower + below <= WHOLE)
+        for trial in np.flatnonzero(doubtful):
+            asked = price.exactly(float(safe[trial]))
+            fits[trial] = self.spent(int(trial)) + asked <= self._cap
+        return np.asarray(fits), above, below
+
+    def spend(self, label: str, leaf: Node, multipliers: Floats, on: Mask) -> None:
+        """Charge the trials that are on: before data is touched, all of them or none.
+
+        Errors: Undeclared where a charge would pass the cap in some trial.
+        """
+        fits, above, below = self._judged(leaf, multipliers, on)
+        refused = on & ~fits
+        if refused.any():
+            raise Undeclared(
+                f"release {label!r}: its charge would pass the cap {shown(self._cap)} of its "
+                f"{self.node.measure} filter in {int(refused.sum())} of {int(on.sum())} trials "
+                "that are on; use more noise, or ask admits first and stop"
+            )
+        # Sums that the exact fractions admitted may have been rounded up past the cap.
+        self._upper = np.where(on, self._upper + above, self._upper)
+        self._lower = np.where(on, self._lower + below, self._lower)
+        kept = np.where(on, multipliers, np.nan)
+        self._paid.append(Paid(self._prices[leaf], kept, on))
+
+    def _units(self, price: Price, multipliers: Floats) -> tuple[Units, Units]:
+        """A charge in 2^-60 of the cap, rounded up (to at least 1) and down."""
+        with np.errstate(all="ignore"):
+            share = (1.0 / (multipliers * self._roots[price])) ** price.power * WHOLE
+        above = np.minimum(np.ceil(share * (1 + ROUNDING)), TOO_MUCH)
+        below = np.minimum(np.floor(share * (1 - ROUNDING)), TOO_MUCH)
+        return np.maximum(above, 1).astype(np.int64), below.astype(np.int64)
+
+
+def _root(value: Fraction, power: int) -> float:
+    return float((enclose(value) ** Fraction(1, power)).mid())
+
+
+def leaves_of(node: Filter) -> tuple[Node, ...]:
+    """The kinds of releases that a filter charges."""
+    return (node.child,) if isinstance(node.child, Leaf) else node.child.children
+
+
+def price_of(leaf: Node, node: Filter) -> Price:
+    """How a leaf is charged under a filter.
+
+    Errors: Unsupported for a leaf and a measure that curators do not charge.
+    """
+    found = PRICES.get((type(leaf), Measure(node.measure)))
+    if found is None:
+        known = ", ".join(f"{kind.__name__} in {measure}" for kind, measure in PRICES)
+        raise Unsupported(
+            f"{leaf.head} under a {node.measure} filter cannot be run; curators charge {known}"
+        )
+    return found
+
+
+def chosen_multipliers(asked: Any, trials: int, label: str) -> Floats:
+    """Public noise multipliers, one a trial, shape (trials,); a number stands for all trials.
+
+    Errors: InvalidParameter for another shape, or what is no array of numbers.
+    """
+    try:
+        found = np.array(asked, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.empty((0, 0))
+    if found.shape not in ((), (1,), (trials,)):
+        raise InvalidParameter(
+            f"release {label!r}: noise_multiplier has shape {found.shape}; expected ({trials},)"
+        )
+    return np.array(np.broadcast_to(found, (trials,)))

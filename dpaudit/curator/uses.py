@@ -1,0 +1,143 @@
+"""Uses: how often, on which rows, and in which batches a declaration allows each leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from dpaudit.curator.spending import leaves_of
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import enclose, is_symbolic
+from dpaudit.families.adaptive import Filter
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.events import EventSlack, ProposeTestRelease
+from dpaudit.families.opaque import NonPrivate
+from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.nodes import Leaf, Node
+
+MAXIMUM_RUNS = 1_000_000
+MAXIMUM_USES = 2**62
+PUBLIC_COIN = "public coin"
+SAMPLINGS = (PoissonSampled, SampledWithoutReplacement)
+
+
+@dataclass(frozen=True)
+class Run:
+    """``times`` consecutive uses of one leaf: on all records or a part, or in secret batches of it.
+
+    ``each``: how many uses of the leaf's label one batch covers.  ``under``: the filter that
+    charges each use by the noise multiplier it is given; ``times`` is then no limit.
+    """
+
+    leaf: Node
+    times: int
+    part: int | None = None
+    sampling: Node | None = None
+    each: int = 0
+    under: Filter | None = None
+
+
+def runs(node: Node, part: int | None = None) -> Iterator[Run]:
+    """The declared uses of every leaf, in declared order.
+
+    Errors: InvalidParameter where a count is still symbolic, or a structure cannot be run;
+    Unsupported for a combinator of which not every child may run.
+    """
+    if isinstance(node, NonPrivate):
+        return
+    if isinstance(node, (Leaf, ProposeTestRelease)):
+        yield Run(node, 1, part)
+    elif isinstance(node, (Compose, Assuming, EventSlack)):
+        for child in node.children:
+            yield from runs(child, part)
+    elif type(node) in _HOW:
+        yield from _HOW[type(node)](node, part)
+    else:
+        raise Unsupported(f"{node.head} cannot be run: curators know no such combinator")
+
+
+def _parallel(node: Parallel, part: int | None) -> Iterator[Run]:
+    if part is not None:
+        raise InvalidParameter(f"{node.head} inside a Parallel: flatten the parts to run it")
+    for i, child in enumerate(node.children):
+        yield from runs(child, i)
+
+
+def _repeated(node: Repeat, part: int | None) -> Iterator[Run]:
+    if is_symbolic(node.times):
+        raise InvalidParameter(f"{node.head}: bind its symbols to numbers before a run")
+    times = int(node.times)
+    if node.index is not None:
+        _countable(times)
+        for k in range(1, times + 1):
+            yield from runs(node.child.bind({node.index: k}), part)
+        return
+    body = limited(runs(node.child, part))
+    if times != 1 and any(run.under for run in body):
+        raise Unsupported(f"{node.head}: a repeated Filter cannot be run; give each its own labels")
+    if len({label_of(run.leaf) for run in body}) == len(body):
+        yield from (replace(run, times=run.times * times) for run in body)
+    else:
+        _countable(times * len(body))
+        for _ in range(times):
+            yield from body
+
+
+def _filtered(node: Filter, part: int | None) -> Iterator[Run]:
+    """Each leaf, as often as its charges fit."""
+    for leaf in leaves_of(node):
+        yield Run(leaf, MAXIMUM_USES, part, under=node)
+
+
+def _sampled(node: Node, part: int | None) -> Iterator[Run]:
+    body = limited(runs(node.children[0]))
+    if any(run.part is not None or run.sampling or run.under for run in body):
+        raise InvalidParameter(f"{node.head}: parts, batches, filters inside a batch cannot be run")
+    sampling_numbers(node)
+    for run in body:
+        each = sum(other.times for other in body if label_of(other.leaf) == label_of(run.leaf))
+        yield replace(run, part=part, sampling=node, each=each)
+
+
+_HOW: dict[type[Node], Callable[[Any, int | None], Iterator[Run]]] = {
+    Parallel: _parallel,
+    Repeat: _repeated,
+    Filter: _filtered,
+    PoissonSampled: _sampled,
+    SampledWithoutReplacement: _sampled,
+}
+
+
+def limited(found: Iterable[Run]) -> list[Run]:
+    """All uses; errors: InvalidParameter for over a million."""
+    body = list(islice(found, MAXIMUM_RUNS + 1))
+    _countable(len(body))
+    return body
+
+
+def _countable(count: int) -> None:
+    if count > MAXIMUM_RUNS:
+        raise InvalidParameter(f"the declaration unrolls to over {MAXIMUM_RUNS} runs")
+
+
+def sampling_numbers(sampling: Any) -> tuple[float, ...]:
+    """The rate of a Poisson sampling, or the batch size and the population, as floats.
+
+    Errors: InvalidParameter where they are still symbolic.
+    """
+    if isinstance(sampling, PoissonSampled):
+        return (float(enclose(sampling.rate).mid()),)
+    return tuple(float(enclose(n).mid()) for n in (sampling.batch_size, sampling.population))
+
+
+def label_of(leaf: Node) -> str:
+    """The label by which a run releases a leaf; errors: InvalidParameter without a usable one."""
+    named = leaf.release if isinstance(leaf, ProposeTestRelease) else leaf
+    label: Any = named.parameters.get("label")
+    if not label:
+        raise InvalidParameter(f"{leaf.head} has no label: a run needs one to release it by")
+    if label == PUBLIC_COIN:
+        raise InvalidParameter(f"label {label!r} is kept for public coins: rename the release")
+    return str(label)

@@ -1,0 +1,130 @@
+"""Functions of exact numbers, floats and balls: a formula is written once for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.exact.arb import as_ball, largest
+from dpaudit.exact.forms import (
+    Number,
+    canonical,
+    is_arb,
+    is_rational,
+    is_symbolic,
+    sympify,
+    unknowns,
+)
+from dpaudit.exact.operations import folded
+
+FACTORED = 10**40
+
+
+def sqrt(value: Number) -> Number:
+    """Square root: exact for fractions and expressions, float for floats, a ball for balls."""
+    if isinstance(value, float):
+        return math.sqrt(value)
+    if is_arb(value):
+        return value.sqrt()
+    if is_rational(value) and max(abs(value.numerator), value.denominator) > FACTORED:
+        return _large_sqrt(Fraction(value))
+    import sympy
+
+    return canonical(sympy.sqrt(sympify(value)))
+
+
+def _large_sqrt(value: Fraction) -> Number:
+    """Square root of a fraction that SymPy would try for minutes to factor."""
+    import sympy
+
+    root = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
+    half = sympy.Rational(1, 2)
+    return root if root**2 == value else sympy.Pow(sympify(value), half, evaluate=False)
+
+
+def exp(value: Number) -> Number:
+    """Exponential, of the same kind as its argument."""
+    return _apply("exp", math.exp, value)
+
+
+def log(value: Number) -> Number:
+    """Natural logarithm, of the same kind as its argument.
+
+    SymPy finds nothing to simplify in the logarithm of a sum or a product, and takes long to see.
+    """
+    if is_symbolic(value) and (value.is_Add or value.is_Mul):
+        import sympy
+
+        return sympy.log(value, evaluate=False)
+    return _apply("log", math.log, value)
+
+
+def erfinv(value: Number) -> Number:
+    """Inverse error function of an exact number or a ball."""
+    return _apply("erfinv", None, value)
+
+
+def tanh(value: Number) -> Number:
+    """Hyperbolic tangent, of the same kind as its argument."""
+    return _apply("tanh", math.tanh, value)
+
+
+def _apply(name: str, of_float: Callable[[float], float] | None, value: Number) -> Number:
+    if isinstance(value, float) and of_float is not None:
+        return of_float(value)
+    if is_arb(value):
+        return getattr(value, name)()
+    import sympy
+
+    return canonical(getattr(sympy, name)(sympify(value)))
+
+
+def maximum(values: Iterable[Number]) -> Number:
+    """Largest of the values; stays a SymPy ``Max`` where symbols leave it open."""
+    items = list(values)
+    if all(is_rational(v) or isinstance(v, float) for v in items):
+        return max(items)
+    if any(map(is_arb, items)):
+        return folded(lambda a, b: a.max(b))([as_ball(v) for v in items])
+    import sympy
+
+    items = list(dict.fromkeys(map(sympify, items)))
+    if not any(map(unknowns, items)):
+        items = largest(items)
+    if len(items) == 1:
+        return canonical(items[0])
+    if any(map(_is_opaque, items)):
+        return sympy.Max(*_flat(items), evaluate=False)
+    return canonical(sympy.Max(*items))
+
+
+def _is_opaque(item: Any) -> bool:
+    """Whether a symbol is inside a function: SymPy would factor long to compare two of them."""
+    import sympy
+
+    return any(part.free_symbols for part in item.atoms(sympy.log, sympy.exp, sympy.Sum))
+
+
+def _flat(items: list[Any]) -> list[Any]:
+    """The items, those of a largest instead of it."""
+    import sympy
+
+    return [i for item in items for i in (item.args if isinstance(item, sympy.Max) else (item,))]
+
+
+def smaller(first: Number, second: Number) -> Number:
+    """The smaller of two exact numbers, as an expression unless both are fractions."""
+    if is_rational(first) and is_rational(second):
+        return min(first, second)
+    from dpaudit.exact.unevaluated import Lesser
+
+    return Lesser(sympify(first), sympify(second))
+
+
+def choose(n: Number, k: Number) -> Number:
+    """The binomial coefficient, n over k, of exact numbers."""
+    import sympy
+
+    return canonical(sympy.binomial(sympify(n), sympify(k)))

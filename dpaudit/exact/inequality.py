@@ -1,0 +1,391 @@
+"""Inequalities between exact expressions: shown for all values of their symbols, or not shown.
+
+The order is: branches of a maximum, signs under the symbols' assumptions, sums term by term,
+floors replaced by their arguments, and Arb balls on every box of a subdivision of stated ranges.
+Nothing here guesses: what is not shown is False.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import (
+    SYMPY_ERRORS,
+    Number,
+    canonical,
+    enclose,
+    head,
+    is_printable,
+    is_symbolic,
+    sympify,
+    unknowns,
+    working_precision,
+)
+
+Ends: TypeAlias = tuple[Fraction, Fraction]
+Ranges: TypeAlias = Mapping[Any, Ends]
+Values: TypeAlias = Mapping[Any, Fraction]
+Balls: TypeAlias = Mapping[Any, Any]
+
+BOXES = 2000
+POINTS = 3000
+OPERATIONS = 500
+CANCELLING = 100
+FEW = 7
+CASES = 6
+PROBES = 64
+WIDE = 4
+
+
+def at_most(value: Number, claimed: Number, ranges: Ranges) -> bool:
+    """Whether value <= claimed is shown for all values of the symbols, or all in the ranges."""
+    if is_symbolic(value) and head(value) == "Max":
+        return all(at_most(branch, claimed, ranges) for branch in value.args)
+    if is_symbolic(claimed) and head(claimed) == "Max":
+        return any(at_most(value, branch, ranges) for branch in claimed.args)
+    difference = canonical(sympify(value) - sympify(claimed))
+    if not unknowns(difference):
+        return certainly(difference, _is_nonpositive) or (
+            not certainly(difference, is_positive) and simple(difference) == 0
+        )
+    # SymPy's simplification takes a sum apart no further, and takes long.
+    return (
+        _by_terms(difference, ranges)
+        or _nonpositive(simple(difference), ranges)
+        or _by_ratio(value, claimed, ranges)
+    )
+
+
+def _by_ratio(value: Number, claimed: Number, ranges: Ranges) -> bool:
+    """(value / claimed)^2 <= 1, where symbols may cancel that do not in the difference."""
+    value, claimed = sympify(value), sympify(claimed)
+    ours, theirs = unknowns(value), unknowns(claimed)
+    if not ours & theirs or len(ours | theirs) > FEW or not claimed.is_positive:
+        return False
+    if not _is_small(value / claimed, CANCELLING):
+        return False
+    return _nonpositive(simple(simple((value / claimed) ** 2) - 1), ranges)
+
+
+def _nonpositive(difference: Number, ranges: Ranges, cases: int = CASES) -> bool:
+    if not unknowns(difference):
+        return certainly(difference, _is_nonpositive) or difference == 0
+    if _by_sign(difference) or _by_terms(difference, ranges):
+        return True
+    branches = _branches(difference) if cases else []
+    if branches and all(_any_of(branch, ranges, cases - 1) for branch in branches):
+        return True
+    without = _without_floors(difference)
+    if without is not None and _by_sign(simple(without)):
+        return True
+    atoms = sorted(unknowns(difference), key=str)
+
+    def holds(balls: Balls) -> bool:
+        return certainly(difference, _is_nonpositive, balls)
+
+    def fails(values: Values) -> bool:
+        return certainly(difference, is_positive, balls_at(values, difference))
+
+    return covered(atoms, ranges, holds, fails)
+
+
+def _by_sign(difference: Any) -> bool:
+    """By the signs of its terms; of a small expression, by SymPy's reasoning, whole or factored."""
+    if not is_symbolic(difference):
+        return bool(difference <= 0)
+    if head(difference) == "Add" and all(term.is_nonpositive for term in difference.args):
+        return True
+    if not _is_small(difference):
+        return False
+    return bool(difference.is_nonpositive or _factored(difference).is_nonpositive)
+
+
+def _factored(difference: Any) -> Any:
+    import sympy
+
+    try:
+        return sympy.factor(sympy.together(difference))
+    except SYMPY_ERRORS:
+        return difference
+
+
+def simple(difference: Number) -> Number:
+    """The difference simplified, unless it is so large that this would take minutes."""
+    if not _is_small(difference):
+        return difference
+    import sympy
+
+    try:
+        return canonical(sympy.simplify(difference))
+    except (*SYMPY_ERRORS, StopIteration):
+        return difference
+
+
+def _is_small(expression: Number, operations: int = OPERATIONS) -> bool:
+    import sympy
+
+    large = not is_symbolic(expression) or not is_printable(expression)
+    return not large and bool(sympy.count_ops(expression) <= operations)
+
+
+# --- sums, maxima, floors ------------------------------------------------------------------------
+
+
+def _by_terms(difference: Any, ranges: Ranges) -> bool:
+    """f(1) + ... + f(n) + r = sum of (f(k) + r/n), which is at most 0 if every term is."""
+    import sympy
+
+    sums = [term for term in sympy.Add.make_args(difference) if term.has(sympy.Sum)]
+    if not sums:
+        return False
+    parts = [_as_sum(term) for term in sums]
+    limits = {part[1] for part in parts if part}
+    if None in parts or len(limits) != 1:
+        return False
+    index, first, last = limits.pop()
+    rest = difference - sympy.Add(*sums)
+    # A free namesake of the index is another symbol, and its range is not the index's.
+    if first != 1 or not last.is_positive or rest.has(index):
+        return False
+    own = {atom: ends for atom, ends in ranges.items() if atom != index}
+    term = sympy.Add(*(part[0] for part in parts if part)) + rest / last
+    return _nonpositive(simple(term), own, 0)
+
+
+def _as_sum(term: Any) -> tuple[Any, Any] | None:
+    """c * Sum(f, (k, a, b)) as (c f, (k, a, b)), where c does not hold k."""
+    import sympy
+
+    factors = sympy.Mul.make_args(term)
+    found = [f for f in factors if isinstance(f, sympy.Sum)]
+    others = sympy.Mul(*(f for f in factors if not isinstance(f, sympy.Sum)))
+    if len(found) != 1 or others.has(sympy.Sum) or len(found[0].limits) != 1:
+        return None
+    limits = found[0].limits[0]
+    return None if others.has(limits[0]) else (others * found[0].function, limits)
+
+
+def _any_of(forms: Iterable[Any], ranges: Ranges, cases: int) -> bool:
+    return any(_nonpositive(simple(form), ranges, cases) for form in forms)
+
+
+def _branches(difference: Any) -> list[list[Any]]:
+    """For each value that one Max, Min or Abs inside may take: the expression, in several forms.
+
+    First as it is; then with what that value says of the others, where they are plain symbols.
+    """
+    import sympy
+
+    found = [m for m in difference.atoms(sympy.Max, sympy.Min, sympy.Abs) if not _bound_in(m)]
+    if not found:
+        return []
+    one = min(found, key=lambda m: (sympy.count_ops(m), str(m)))
+    values = (one.args[0], -one.args[0]) if isinstance(one, sympy.Abs) else one.args
+    plain = all(value.is_Symbol for value in values)
+    known = _ordered(one, values) if plain else dict.fromkeys(values, ())
+    return [
+        [form, *(form.xreplace(order) for order in known[value])]
+        for value, form in ((v, difference.xreplace({one: v})) for v in values)
+    ]
+
+
+def _ordered(one: Any, values: Sequence[Any]) -> dict[Any, list[dict[Any, Any]]]:
+    """The least one: all others are above it; the largest one: it is above any other."""
+    import sympy
+
+    def above(low: Any, high: Any) -> Any:
+        return low + sympy.Dummy(str(high), nonnegative=True)
+
+    others = {value: [other for other in values if other != value] for value in values}
+    if isinstance(one, sympy.Min):
+        return {v: [{other: above(v, other) for other in others[v]}] for v in values}
+    return {v: [{v: above(other, v)} for other in others[v]] for v in values}
+
+
+def _bound_in(part: Any) -> bool:
+    import sympy
+
+    return bool(part.has(sympy.Sum))
+
+
+def _without_floors(difference: Any) -> Any:
+    """An expression that is never smaller, with floors and ceilings replaced; None if unknown.
+
+    x - 1 < floor(x) <= x <= ceiling(x) < x + 1, used at the end that the slope asks for.
+    """
+    import sympy
+
+    found = sorted(difference.atoms(sympy.floor, sympy.ceiling), key=str)
+    if not found or difference.has(sympy.Sum) or not _is_small(difference):
+        return None
+    for part in found:
+        inside = part.args[0]
+        low, high = (inside - 1, inside) if isinstance(part, sympy.floor) else (inside, inside + 1)
+        mark = sympy.Dummy(real=True, nonnegative=part.is_nonnegative, positive=part.is_positive)
+        over = sympy.Dummy(nonnegative=True)
+        if _by_sign(-_slope(difference, part, mark, mark)):
+            difference = difference.xreplace({part: high})
+        elif _by_sign(_slope(difference, part, low + over, over)):
+            difference = difference.xreplace({part: low})
+        else:
+            return None
+    return difference
+
+
+def _slope(difference: Any, part: Any, value: Any, mark: Any) -> Any:
+    """The derivative in ``mark`` where a part of the expression is replaced by ``value``."""
+    import sympy
+
+    return sympy.factor(sympy.together(difference.xreplace({part: value}).diff(mark)))
+
+
+# --- balls ---------------------------------------------------------------------------------------
+
+
+def _is_nonpositive(ball: Any) -> bool:
+    return bool(ball <= 0)
+
+
+def is_positive(ball: Any) -> bool:
+    """Whether a ball is certainly above 0."""
+    return bool(ball > 0)
+
+
+def certainly(value: Number, holds: Callable[[Any], bool], symbols: Balls | None = None) -> bool:
+    """Whether the ball around a value is finite and satisfies a predicate."""
+    try:
+        ball = enclose(value, symbols)
+    except InvalidParameter:
+        return False
+    return bool(ball.is_finite()) and holds(ball)
+
+
+def balls_at(values: Values, *expressions: Number) -> dict[Any, Any]:
+    """Balls of the values, and of the floors inside the expressions: exact where these are whole.
+
+    Arb cannot tell that log(8)/log(2) is 3.
+    """
+    import sympy
+
+    found = {atom: enclose(value) for atom, value in values.items()}
+    numbers = {atom: sympify(value) for atom, value in values.items()}
+    for expression in filter(is_symbolic, expressions):
+        for part in expression.atoms(sympy.floor, sympy.ceiling):
+            if unknowns(part) <= values.keys() and not part.has(sympy.Sum):
+                whole = part.subs(numbers)
+                if whole.is_Integer:
+                    found[part] = enclose(Fraction(int(whole)))
+    return found
+
+
+def covered(
+    atoms: Sequence[Any],
+    ranges: Ranges,
+    holds: Callable[[Balls], bool],
+    fails: Callable[[Values], bool],
+) -> bool:
+    """Whether a predicate holds on every box of a subdivision of the ranges of all atoms.
+
+    ``fails`` at the lower corner of one of the first boxes ends the search.
+    """
+    if any(atom not in ranges for atom in atoms):
+        return False
+    boxes = [tuple(_whole(atom, ranges[atom]) for atom in atoms)]
+    for number in range(BOXES):
+        if not boxes:
+            return True
+        box = boxes.pop()
+        if any(lower > upper for lower, upper in box):
+            continue
+        if holds({a: _interval(*ends) for a, ends in zip(atoms, box, strict=True)}):
+            continue
+        if all(lower == upper for lower, upper in box):
+            return False
+        if number < PROBES and fails(dict(zip(atoms, (ends[0] for ends in box), strict=True))):
+            return False
+        boxes.extend(_halves(atoms, box))
+    return False
+
+
+def _whole(atom: Any, ends: Ends) -> Ends:
+    """For an integer, the whole numbers inside."""
+    if not atom.is_integer:
+        return ends
+    return Fraction(math.ceil(ends[0])), Fraction(math.floor(ends[1]))
+
+
+def _interval(lower: Fraction, upper: Fraction) -> Any:
+    if lower == upper:
+        return enclose(lower)
+    with working_precision():
+        return enclose(lower).union(enclose(upper))
+
+
+def _halves(atoms: Sequence[Any], box: tuple[Ends, ...]) -> list[tuple[Ends, ...]]:
+    widest = max(range(len(box)), key=lambda i: _width(*box[i]))
+    atom, (lower, upper) = atoms[widest], box[widest]
+    middle = _middle(lower, upper)
+    parts = [_whole(atom, (lower, middle)), _whole(atom, (middle, upper))]
+    if atom.is_integer and parts[0][1] == parts[1][0]:
+        parts[1] = (parts[1][0] + 1, parts[1][1])
+    return [(*box[:widest], part, *box[widest + 1 :]) for part in parts]
+
+
+def _width(lower: Fraction, upper: Fraction) -> float:
+    """Relative where the range is positive."""
+    return math.log(upper / lower) if lower > 0 else float(upper - lower)
+
+
+def _middle(lower: Fraction, upper: Fraction) -> Fraction:
+    """Geometric in a range of several times its lower end, so that small values are reached."""
+    middle = (lower + upper) / 2
+    if lower > 0 and upper > WIDE * lower:
+        root = Fraction(math.sqrt(float(lower * upper)))
+        return root if lower < root < upper else middle
+    return middle
+
+
+# --- values to try -------------------------------------------------------------------------------
+
+
+def points(
+    atoms: Sequence[Any], ranges: Ranges, most: int = POINTS
+) -> Iterator[dict[Any, Fraction]]:
+    """Values to try: first each sample for all symbols at once, then combinations."""
+    samples = [_samples(atom, ranges) for atom in atoms]
+    if not all(samples):
+        return
+    together = (
+        tuple(s[i % len(s)] for s in samples) for i in range(max(map(len, samples), default=0))
+    )
+    tried = itertools.chain(together, itertools.product(*samples))
+    for point in itertools.islice(tried, max(20, most // max(1, len(samples)))):
+        yield dict(zip(atoms, point, strict=True))
+
+
+def _samples(atom: Any, ranges: Ranges) -> list[Fraction]:
+    """Rational points to try: inside the stated range, or values of the right sign."""
+    if atom in ranges:
+        lower, upper = ranges[atom]
+        found = [lower + (upper - lower) * Fraction(k, 8) for k in range(9)]
+        found += [Fraction(p.__floor__()) for p in found if p.__floor__() >= lower]
+        if lower > 0 and upper > WIDE * lower:
+            middle = _middle(lower, upper)
+            roots = [_middle(lower, middle), middle, _middle(middle, upper)]
+            found += [Fraction(math.floor(r)) if atom.is_integer else r for r in roots]
+    else:
+        found = [Fraction(1), Fraction(2), Fraction(10), Fraction(1000)]
+        found += [Fraction(1, 2), Fraction(1, 10), Fraction(1, 1000)]
+        found += [-v for v in found]
+    return [v for v in dict.fromkeys(found) if _allowed(atom, v)]
+
+
+def _allowed(atom: Any, value: Fraction) -> bool:
+    number = sympify(value)
+    checks = ("positive", "negative", "nonnegative", "nonpositive", "integer", "nonzero")
+    return all(getattr(atom, f"is_{c}") is not True or getattr(number, f"is_{c}") for c in checks)

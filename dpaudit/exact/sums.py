@@ -1,0 +1,96 @@
+"""Sums of numbers, and of an expression over an index: in closed form where one is proved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.exact.arb import as_ball
+from dpaudit.exact.forms import (
+    SYMPY_ERRORS,
+    Number,
+    canonical,
+    is_arb,
+    is_infinite,
+    is_rational,
+    is_real_expression,
+    is_symbolic,
+    sympify,
+)
+from dpaudit.exact.operations import folded
+
+EXPLICIT_TERMS = 100
+_RATIONAL = {int, Fraction}
+_NOTHING = Fraction(0)
+
+
+def total(values: Iterable[Number]) -> Number:
+    """Sum of the values; symbolic terms go through one ``sympy.Add`` (linear, not quadratic)."""
+    items = list(values)
+    if not items:
+        return _NOTHING
+    if set(map(type, items)) <= _RATIONAL or all(map(is_rational, items)):
+        start = items.pop() if type(items[-1]) is Fraction else _NOTHING
+        return sum(items, start)
+    if all(isinstance(v, float) for v in items):
+        return math.fsum(items)
+    if any(map(is_arb, items)):
+        return folded(lambda a, b: a + b)([as_ball(v) for v in items])
+    import sympy
+
+    return canonical(sympy.Add(*(sympify(v) for v in items)))
+
+
+def total_over(value: Number, index: Any, times: Number) -> Number:
+    """Sum of ``value`` over ``index`` = 1..times; a proved closed form, or a SymPy ``Sum``."""
+    if is_infinite(value):
+        return Fraction(0) if times == 0 else value
+    if index is None or not is_symbolic(value) or index not in value.free_symbols:
+        return canonical(value * times)
+    if _is_sum_inside(value):
+        return sum_over(value, index, 1, times)
+    if not is_symbolic(times) and times <= EXPLICIT_TERMS:
+        return total(canonical(value.subs(index, k)) for k in range(1, int(times) + 1))
+    return _sum(value, index, times)
+
+
+def _is_sum_inside(value: Any) -> bool:
+    """Whether a closed form of its sum is out of reach: SymPy would search for minutes."""
+    import sympy
+
+    return bool(value.has(sympy.Sum))
+
+
+def sum_over(summand: Any, index: Any, first: int, last: Number) -> Number:
+    """The sum of an expression over index = first..last, left as a sum: no closed form is sought.
+
+    Numbers alone, so that no sum of them has to be computed before its value is asked for.
+    """
+    from dpaudit.exact.unevaluated import InertSum
+
+    return InertSum(sympify(summand), (index, first, sympify(last)))
+
+
+def _sum(value: Any, index: Any, times: Number) -> Number:
+    import sympy
+
+    last = sympy.Dummy("n", integer=True, positive=True)
+    try:
+        closed = sympy.Sum(value, (index, 1, last)).doit()
+    except SYMPY_ERRORS:
+        closed = sympy.nan
+    if _telescopes(closed, value, index, last):
+        return canonical(closed.subs(last, sympify(times)))
+    return sympy.Sum(value, (index, 1, sympify(times)))
+
+
+def _telescopes(closed: Any, value: Any, index: Any, last: Any) -> bool:
+    """A closed form F is right: F(0) = 0 and F(n) - F(n-1) is term n."""
+    import sympy
+
+    if closed.has(sympy.Sum) or not is_real_expression(closed):
+        return False
+    step = closed - closed.subs(last, last - 1) - value.subs(index, last)
+    return bool(sympy.simplify(closed.subs(last, 0)) == 0 and sympy.simplify(step) == 0)

@@ -1,0 +1,223 @@
+"""Expressions as JSON, read back from an allow-list; canonical bytes and digests.
+
+Nothing that is read is ever evaluated as text: an expression is a list ``[head, arguments...]``
+whose head must be in a table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import reprlib
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import (
+    HEADS,
+    MAXIMUM_DIGITS,
+    SYMPY_ERRORS,
+    Number,
+    canonical,
+    enclose,
+    head,
+    is_real_expression,
+    is_short,
+    is_symbolic,
+    sympify,
+    unknowns,
+)
+
+MAXIMUM_DEPTH = 200
+_ASSUMPTIONS = ("positive", "negative", "nonnegative", "nonpositive", "integer", "real", "nonzero")
+_CONSTANTS = ("Infinity", "Pi", "Exp1")
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+# The size up to which SymPy may be asked to evaluate a head at a number.
+_LARGEST_ARGUMENT = {
+    "Pow": 10**3,
+    "exp": 10**4,
+    "floor": 10**1000,
+    "ceiling": 10**1000,
+    "binomial": 10**3,
+}
+
+
+def canonical_bytes(value: Any) -> bytes:
+    """The RFC 8785 bytes of a JSON value (sorted keys, one form for each number).
+
+    Errors: InvalidParameter for values JSON cannot hold (infinities, non-string keys).
+    """
+    try:
+        if _is_plain(value):
+            return _ENCODER.encode(value).encode()
+        return _rfc_8785(value)
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise InvalidParameter(f"not representable as canonical JSON: {error}") from None
+
+
+def _rfc_8785(value: Any) -> bytes:
+    import rfc8785
+
+    try:
+        return rfc8785.dumps(value)
+    except rfc8785.CanonicalizationError as error:
+        raise InvalidParameter(f"not representable as canonical JSON: {error}") from None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether Python's own encoder writes a value as RFC 8785 does: no numbers, keys in ASCII."""
+    kind = type(value)
+    if kind is dict:
+        for key in value:
+            if type(key) is not str or not key.isascii():
+                return False
+        value = value.values()
+    elif kind is not list:
+        return kind is str or kind is bool or value is None
+    for item in value:  # noqa: SIM110  (this is asked of every node)
+        if type(item) is not str and not _is_plain(item):
+            return False
+    return True
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical bytes, in hexadecimal."""
+    return hashlib.sha256(canonical_bytes(value)).hexdigest()
+
+
+def encode_number(value: Number) -> Any:
+    """A Fraction as ``"p/q"``, an expression as ``[head, arguments...]``.
+
+    Errors: InvalidParameter for an expression or an assumption that is not in the list, or for
+    numbers of absurd size.
+    """
+    return _encode(value, 0)
+
+
+def _encode(value: Number, depth: int) -> Any:
+    value = canonical(value)
+    if depth > MAXIMUM_DEPTH:
+        raise InvalidParameter(f"expression nested deeper than {MAXIMUM_DEPTH}")
+    if not is_symbolic(value):
+        if not is_short(value):
+            raise InvalidParameter(f"a number of over {MAXIMUM_DIGITS} digits on the wire")
+        return f"{value.numerator}/{value.denominator}"
+    if value.is_Symbol:
+        return ["Symbol", _name(value.name), _known(value, value.name, value.assumptions0)]
+    if _is_function_symbol(value):
+        name = _name(value.func.__name__)
+        known = _known(value.func, name, getattr(value.func, "_kwargs", {}))
+        return ["Function", name, known, *(_encode(a, depth + 1) for a in value.args)]
+    if not head(value):
+        raise InvalidParameter(f"{str(value)[:200]} is not in the list of expressions on the wire")
+    return [head(value), *(_encode(a, depth + 1) for a in value.args)]
+
+
+def _is_function_symbol(value: Any) -> bool:
+    from sympy.core.function import AppliedUndef
+
+    return isinstance(value, AppliedUndef)
+
+
+def _name(name: Any) -> str:
+    if not (isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()):
+        raise InvalidParameter(
+            f"{reprlib.repr(name)}: expected a printable name of at most 100 letters"
+        )
+    return name
+
+
+def _known(symbol: Any, name: str, facts: Any) -> dict[str, bool]:
+    """Everything in the list that is known of a symbol; refused if that does not make it again."""
+    import sympy
+
+    known = {fact: True for fact in _ASSUMPTIONS if facts.get(fact)}
+    make = sympy.Function if isinstance(symbol, type) else sympy.Symbol
+    if symbol != make(name, **known):
+        raise InvalidParameter(
+            f"symbol {name}: its assumptions can only be some of {', '.join(_ASSUMPTIONS)}"
+        )
+    return known
+
+
+def _assumptions(known: Any) -> dict[str, bool]:
+    truths = isinstance(known, dict) and all(isinstance(v, bool) for v in known.values())
+    if not truths or set(known) - set(_ASSUMPTIONS):
+        raise InvalidParameter(f"assumptions can only be some of {', '.join(_ASSUMPTIONS)}")
+    return dict(known)
+
+
+def decode_number(table: Any) -> Number:
+    """The number that :func:`encode_number` wrote; anything else is refused."""
+    value = _decode(table, 0)
+    if is_symbolic(value) and not (head(value) == "Infinity" or is_real_expression(value)):
+        raise InvalidParameter(f"{str(value)[:40]!r}: not a real expression")
+    return value
+
+
+def _decode(table: Any, depth: int) -> Number:
+    if depth > MAXIMUM_DEPTH:
+        raise InvalidParameter(f"expression nested deeper than {MAXIMUM_DEPTH}")
+    if isinstance(table, str):
+        return _decode_fraction(table)
+    if not isinstance(table, list) or not table or not isinstance(table[0], str):
+        raise InvalidParameter(
+            f"{reprlib.repr(table)[:200]}: expected 'p/q' or [head, arguments...]"
+        )
+    name, arguments = table[0], table[1:]
+    if name in ("Symbol", "Function"):
+        return _decode_symbol(name, arguments, depth)
+    if name not in (*HEADS, *_CONSTANTS):
+        raise InvalidParameter(f"{name[:40]!r} is not in the list of expressions on the wire")
+    return _build(name, [_decode(a, depth + 1) for a in arguments])
+
+
+def _decode_fraction(text: str) -> Fraction:
+    numerator, slash, denominator = text.partition("/")
+    digits = numerator.removeprefix("-")
+    if not (slash and text.isascii() and digits.isdecimal() and denominator.isdecimal()):
+        raise InvalidParameter(f"{text[:40]!r}: expected a fraction 'p/q'")
+    if max(len(digits), len(denominator)) > MAXIMUM_DIGITS + 1 or int(denominator) == 0:
+        raise InvalidParameter(f"{text[:40]!r}: not a fraction of reasonable size")
+    return Fraction(int(numerator), int(denominator))
+
+
+def _decode_symbol(kind: str, arguments: list[Any], depth: int) -> Number:
+    import sympy
+
+    if len(arguments) < 2 or (kind == "Symbol" and len(arguments) > 2):
+        raise InvalidParameter(f"malformed {kind} on the wire")
+    name, known = _name(arguments[0]), _assumptions(arguments[1])
+    inside = [sympify(_decode(a, depth + 1)) for a in arguments[2:]]
+    try:
+        if kind == "Symbol":
+            return sympy.Symbol(name, **known)
+        return sympy.Function(name, **known)(*inside)
+    except SYMPY_ERRORS:
+        raise InvalidParameter(f"malformed {kind} {name!r} on the wire") from None
+
+
+def _build(name: str, arguments: list[Number]) -> Number:
+    import sympy
+
+    if name in _CONSTANTS and not arguments:
+        return {"Infinity": sympy.oo, "Pi": sympy.pi, "Exp1": sympy.E}[name]
+    _refuse_large(name, arguments)
+    if name != "Sum" and any(isinstance(a, sympy.Tuple) for a in arguments):
+        raise InvalidParameter(f"malformed {name} on the wire")
+    try:
+        value = getattr(sympy, name)(*map(sympify, arguments))
+    except SYMPY_ERRORS:
+        raise InvalidParameter(f"malformed {name} on the wire") from None
+    if not all(is_short(canonical(r)) for r in value.atoms(sympy.Rational)):
+        raise InvalidParameter(f"{name} on the wire: a number of over {MAXIMUM_DIGITS} digits")
+    return canonical(value)
+
+
+def _refuse_large(name: str, arguments: list[Number]) -> None:
+    """Stop before SymPy computes an integer of millions of digits."""
+    limit = _LARGEST_ARGUMENT.get(name)
+    if limit is None or not arguments or unknowns(arguments[-1]):
+        return
+    if not abs(enclose(arguments[-1])) <= limit:
+        raise InvalidParameter(f"{name} on the wire: its argument is too large")

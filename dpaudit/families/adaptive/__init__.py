@@ -1,0 +1,5 @@
+"""Adaptive composition under a cap: a filter, and a choice among measures."""
+
+from dpaudit.families.adaptive.node import Filter, Measure, Select
+
+__all__ = ["Filter", "Measure", "Select"]

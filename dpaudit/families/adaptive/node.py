@@ -1,0 +1,113 @@
+"""Adaptive choices: which of several mechanisms runs, and how much noise each release carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import Number
+from dpaudit.exact.domains import non_negative, number, probability, refuse
+from dpaudit.families.opaque.node import GDP, ZCDP, ApproxDP, PureDP, RenyiCurve
+from dpaudit.nodes.core import Leaf, Node, Several, symbols_in
+from dpaudit.scope import choose
+
+
+class Select(Several):
+    """One child runs: which one may depend on what was released before, or on public coins."""
+
+
+class Measure(StrEnum):
+    """The calculus in which a filter adds its charges."""
+
+    PURE = "pure"
+    APPROX = "approx"
+    ZCDP = "zcdp"
+    RDP = "rdp"
+    GDP = "gdp"
+
+
+BUDGETS: dict[Measure, type[Leaf]] = {
+    Measure.PURE: PureDP,
+    Measure.APPROX: ApproxDP,
+    Measure.ZCDP: ZCDP,
+    Measure.RDP: RenyiCurve,
+    Measure.GDP: GDP,
+}
+SYMBOL = RenyiCurve.speaks_of
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Filter(Node):
+    """Releases of the kind of ``child``, as many as fit, each with noise chosen from the past.
+
+    Charges, made of released values only, are added in ``measure`` (their squares, for gdp) before
+    each release; one that would pass ``cap`` is refused before data is touched.  The guarantee is
+    the cap, never the realised sum.
+
+    ``child``: a leaf, or a Select or Compose of leaves; its noise multipliers are placeholders.
+    ``cap``: epsilon, rho or mu, or a curve in Symbol("alpha", positive=True) for rdp; ``delta``:
+    the cap on the sum of deltas, for approx only.  :meth:`of` takes the cap as a guarantee.
+    """
+
+    speaks_of: ClassVar[str] = SYMBOL
+    child: Node
+    measure: str
+    cap: Number = number(non_negative)
+    delta: Number = field(default=Fraction(0), metadata={"kind": "number", "domain": probability})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        measure = choose(Measure, self.measure, "Filter.measure")
+        object.__setattr__(self, "measure", measure)
+        if measure is not Measure.APPROX and self.delta != 0:
+            refuse(self.delta, "Filter.delta", "0 in every measure but approx")
+        speaks = {s.name for value in (self.cap, self.delta) for s in symbols_in(value)}
+        if measure is not Measure.RDP and SYMBOL in speaks:
+            refuse(self.cap, "Filter.cap", f"no symbol {SYMBOL} in every measure but rdp")
+        _template(self.child)
+
+    @classmethod
+    def of(cls, child: Node, budget: Node) -> Filter:
+        """The filter whose cap is a guarantee: PureDP, ApproxDP, ZCDP, RenyiCurve or GDP.
+
+        Errors: InvalidParameter for any other node.
+        """
+        measure = measure_of(budget)
+        delta = budget.delta if isinstance(budget, ApproxDP) else Fraction(0)
+        return cls(child, measure, amount(budget), delta)
+
+    @property
+    def budget(self) -> Leaf:
+        """The cap as a guarantee."""
+        own: list[Any] = [self.cap, self.delta] if self.measure == Measure.APPROX else [self.cap]
+        return BUDGETS[Measure(self.measure)](*own)
+
+
+def measure_of(budget: object) -> Measure:
+    """The measure in which a guarantee is a budget.
+
+    Errors: InvalidParameter for anything that is not one of the five guarantees.
+    """
+    for measure, kind in BUDGETS.items():
+        if type(budget) is kind:
+            return measure
+    names = ", ".join(kind.__name__ for kind in BUDGETS.values())
+    shown = budget.head if isinstance(budget, Node) else type(budget).__name__
+    raise InvalidParameter(f"budget {shown}: expected one of {names}")
+
+
+def amount(budget: Any) -> Number:
+    """The epsilon, rho, mu or curve of a guarantee."""
+    names = ("epsilon", "rho", "mu", "curve")
+    return next(getattr(budget, name) for name in names if hasattr(budget, name))
+
+
+def _template(child: Node) -> None:
+    inside = child.children if isinstance(child, Several) else (child,)
+    if not all(isinstance(node, Leaf) for node in inside):
+        raise InvalidParameter(
+            f"Filter.child = {child.head}: expected a leaf, or a Select or Compose of leaves"
+        )

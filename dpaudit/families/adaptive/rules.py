@@ -1,0 +1,179 @@
+"""Adaptive choices: one of several mechanisms (a maximum), and filters (the cap).
+
+A filter's charges depend on what was released, so that their realised sum is no guarantee.  What
+is: the largest sum that can occur, which the filter keeps at or below its cap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.exact import Number, infinity, maximum, sqrt
+from dpaudit.families.adaptive import Filter, Measure, Select
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.measures import profile
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import Calculus, Source, always
+from dpaudit.measures.gdp import GAUSSIAN, corner
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Leaf, Node, postorder
+from dpaudit.nodes.pairs import Atoms, Losses, Pair, largest, opaque
+
+CHOICE = Source("dpaudit", 2026, "definition of Select: given the past, one child runs")
+PURE_FILTER = Source("Rogers, Roth, Ullman, Vadhan", 2016, "filter by basic composition")
+ZCDP_FILTER = Source(
+    "Whitehouse, Ramdas, Rogers, Wu", 2023, "filter for approximate zCDP, at delta = 0"
+)
+RENYI_FILTER = Source("Feldman, Zrnic", 2021, "Renyi filter, at each order")
+GDP_FILTER = Source("Smith, Thakurta", 2022, "filter for Gaussian differential privacy")
+
+Pairs = tuple[Pair, ...]
+
+
+# --- one of several ------------------------------------------------------------------------------
+
+
+def _choice(calculus: Calculus) -> None:
+    @calculus.rule(Select, cite=CHOICE, attained=always)
+    def chosen(node: Select, *premises: Number) -> Number:
+        """The largest: whatever the past, one child runs; a program may always run the largest."""
+        return maximum(premises)
+
+
+for _calculus in (PURE, CONCENTRATED, RENYI, GAUSSIAN):
+    _choice(_calculus)
+
+
+@APPROX.rule(Select, cite=CHOICE)
+def chosen(node: Select, *premises: tuple[Number, Number]) -> tuple[Number, Number]:
+    """The largest epsilon and the largest delta."""
+    return maximum(e for e, _ in premises), maximum(d for _, d in premises)
+
+
+@PROFILE.rule(Select, cite=CHOICE)
+def chosen_profile(node: Select, *children: Losses) -> Losses:
+    """The largest profile of all, in one pair, as the past may choose anew in every round.
+
+    Reached: that of any one child, by a program that always runs it.
+    """
+
+    def together(side: Callable[[Losses], Pairs]) -> Pairs:
+        return (largest(pair for child in children for pair in side(child)),)
+
+    def any_one(side: Callable[[Losses], Pairs]) -> Pairs:
+        found = dict.fromkeys(pair for child in children for pair in side(child))
+        return tuple(found)[: profile.ALTERNATIVES]
+
+    return Losses(
+        together(lambda child: child.remove),
+        together(lambda child: child.add),
+        any_one(lambda child: child.reached_remove),
+        any_one(lambda child: child.reached_add),
+        maximum(child.slack for child in children),
+        any(child.in_one_part for child in children),
+    )
+
+
+# --- filters -------------------------------------------------------------------------------------
+
+
+def all_gaussian(node: Filter) -> bool:
+    """Whether every charge is that of Gaussian noise, for which rho = mu^2 / 2 exactly."""
+    return all(isinstance(x, Gaussian) for x in postorder(node.child) if isinstance(x, Leaf))
+
+
+def _known(node: Filter, values: dict[Measure, Callable[[], Any]]) -> Any:
+    """The value that the cap gives in this calculus; infinite where none is proved."""
+    found = values.get(Measure(node.measure))
+    return infinity() if found is None else found()
+
+
+@PURE.rule(Filter, cite=PURE_FILTER)
+def filter_pure(node: Filter, charge: Number) -> Number:
+    """The cap, for pure charges: the realised loss is at most their sum, and that at most the cap.
+
+    A cap in another measure bounds no epsilon at delta = 0.
+    """
+    return _known(node, {Measure.PURE: lambda: node.cap})
+
+
+@APPROX.rule(Filter, cite=PURE_FILTER)
+def filter_approximate(node: Filter, charge: Any) -> tuple[Number, Number]:
+    """The two caps, for charges whose epsilons and deltas are added."""
+    if node.measure == Measure.PURE:
+        return node.cap, Fraction(0)
+    if node.measure == Measure.APPROX:
+        return node.cap, node.delta
+    return infinity(), Fraction(1)
+
+
+@CONCENTRATED.rule(Filter, cite=ZCDP_FILTER)
+def filter_concentrated(node: Filter, charge: Number) -> Number:
+    """The cap, for charges rho; mu^2 / 2 and epsilon^2 / 2 of the other caps.
+
+    Proof: given the past, each release is rho_t-zCDP and rho_t is fixed by the past, so that the
+    product of (p_t / q_t)^a exp(-a (a - 1) rho_t) is a supermartingale for every order a.
+    """
+    values = {
+        Measure.ZCDP: lambda: node.cap,
+        Measure.GDP: lambda: node.cap**2 / 2,
+        Measure.PURE: lambda: node.cap**2 / 2,
+    }
+    return _known(node, values)
+
+
+@RENYI.rule(Filter, cite=RENYI_FILTER)
+def filter_renyi(node: Filter, charge: Number) -> Number:
+    """The cap at every order, for charges that are curves; else as zCDP."""
+    values = {
+        Measure.RDP: lambda: node.cap,
+        Measure.ZCDP: lambda: order() * node.cap,
+        Measure.GDP: lambda: order() * node.cap**2 / 2,
+        Measure.PURE: lambda: order() * node.cap**2 / 2,
+    }
+    return _known(node, values)
+
+
+@GAUSSIAN.rule(Filter, cite=GDP_FILTER)
+def filter_gaussian(node: Filter, charge: Number) -> Number:
+    """The cap, for charges mu added in squares; sqrt(2 rho) where all noise is Gaussian.
+
+    Proof: each release is a post-processing of N(mu_t, 1) against N(0, 1) (Blackwell).  The loss of
+    the sum is a Brownian motion with drift, run for a time of at most mu^2 and padded to it.
+    """
+    values = {
+        Measure.GDP: lambda: node.cap,
+        Measure.PURE: lambda: corner(node.cap),
+        Measure.ZCDP: lambda: sqrt(2 * node.cap) if all_gaussian(node) else infinity(),
+    }
+    return _known(node, values)
+
+
+@PROFILE.rule(Filter, cite=GDP_FILTER)
+def filter_profile(node: Filter, charge: Losses) -> Losses:
+    """The pair of the cap: of mu-GDP, randomised response, or all that rho-zCDP allows.
+
+    No filter adds up whole profiles: stopping where their product passes a given curve is not
+    private in general (Tran, Koskela, Raisa, Honkela 2026).
+    """
+    normal = node.measure == Measure.ZCDP and all_gaussian(node)
+    budget = GDP(sqrt(2 * node.cap)) if normal else node.budget
+    pairs = _PAIRS.get(type(budget))
+    found: Losses = pairs(budget) if pairs else opaque(ALL_TOLD)
+    return found
+
+
+ALL_TOLD = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
+# A curve of Renyi bounds has no one dominating pair.
+_PAIRS: dict[type[Node], Callable[..., Any]] = {
+    GDP: profile.gaussian_curve,
+    ZCDP: profile.concentrated,
+    PureDP: profile.pure,
+    ApproxDP: profile.approximate,
+}

@@ -1,0 +1,122 @@
+"""Adaptive choices and filters, stated a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import chain
+from typing import Any
+
+from dpaudit.check.theorem import Table, Theorem, always, lifted, register
+from dpaudit.exact import canonical, erfinv, exp, infinity, maximum, sqrt, sympify, tanh
+from dpaudit.families.additive.theorem import at_order
+from dpaudit.families.composition.profile_theorem import MOST_ALTERNATIVES
+from dpaudit.nodes.pairs import Atoms, Concentrated, Losses, Normal, Pair, largest
+
+ONE, ZERO = Fraction(1), Fraction(0)
+NUMERIC = ("pure", "zcdp", "rdp", "gdp", "approx")
+
+
+# --- Select --------------------------------------------------------------------------------------
+
+
+def _select(node: Any, *premises: Losses) -> Losses:
+    """Given the past one child runs: the pointwise largest profile dominates it."""
+
+    def every(sides: Sequence[tuple[Pair, ...]]) -> list[Pair]:
+        return list(dict.fromkeys(chain.from_iterable(sides)))
+
+    reached = [every([p.reached_remove for p in premises])]
+    reached.append(every([p.reached_add for p in premises]))
+    first, second = (tuple(side[:MOST_ALTERNATIVES]) for side in reached)
+    return Losses(
+        (largest(every([p.remove for p in premises])),),
+        (largest(every([p.add for p in premises])),),
+        first,
+        second,
+        maximum([p.slack for p in premises]),
+        any(p.in_one_part for p in premises),
+    )
+
+
+# --- Filter: the cap, by calculus and by the measure in which charges are added -------------------
+
+
+def _gaussian_only(node: Any) -> bool:
+    return {type(leaf).__name__ for leaf in node.child.children or (node.child,)} == {"Gaussian"}
+
+
+def _pure_to_gdp(epsilon: Any) -> Any:
+    return sqrt(8) * erfinv(tanh(epsilon / 2))
+
+
+def _zcdp_to_gdp(node: Any) -> Any:
+    return sqrt(2 * node.cap) if _gaussian_only(node) else infinity()
+
+
+CAPS: dict[tuple[str, str], Callable[[Any], Any]] = {
+    ("pure", "pure"): lambda n: n.cap,
+    ("approx", "pure"): lambda n: (n.cap, ZERO),
+    ("approx", "approx"): lambda n: (n.cap, n.delta),
+    ("zcdp", "zcdp"): lambda n: n.cap,
+    ("zcdp", "gdp"): lambda n: n.cap**2 / 2,
+    ("zcdp", "pure"): lambda n: n.cap**2 / 2,
+    ("rdp", "rdp"): lambda n: lambda a: at_order(n.cap, a),
+    ("rdp", "zcdp"): lambda n: lambda a: a * n.cap,
+    ("rdp", "gdp"): lambda n: lambda a: a * n.cap**2 / 2,
+    ("rdp", "pure"): lambda n: lambda a: a * n.cap**2 / 2,
+    ("gdp", "gdp"): lambda n: n.cap,
+    ("gdp", "pure"): lambda n: _pure_to_gdp(n.cap),
+    ("gdp", "zcdp"): _zcdp_to_gdp,
+}
+NO_BOUND: dict[str, Callable[[], Any]] = {
+    "approx": lambda: (infinity(), ONE),
+    "rdp": lambda: lambda a: infinity(),
+}
+
+
+def _cap(calculus: str) -> Callable[..., Any]:
+    def bound(node: Any, charge: Any) -> Any:
+        known = CAPS.get((calculus, str(node.measure)))
+        return known(node) if known else NO_BOUND.get(calculus, infinity)()
+
+    return bound
+
+
+def _cap_pairs(node: Any, charge: Losses) -> Losses:
+    """The pair of the guarantee that the cap is."""
+    pair = _pair(node)
+    return Losses((pair,), (pair.swapped,))
+
+
+def _pair(node: Any) -> Pair:
+    measure = str(node.measure)
+    if measure == "gdp":
+        return Normal(node.cap)
+    if measure == "zcdp":
+        return Normal(sqrt(2 * node.cap)) if _gaussian_only(node) else Concentrated(node.cap)
+    if measure == "rdp":
+        return Atoms(((ONE, ZERO), (ZERO, ONE)))
+    kept = 1 - node.delta
+    high, low = (canonical(sympify(kept / (1 + exp(s * node.cap)))) for s in (-1, 1))
+    told = ((node.delta, ZERO), (ZERO, node.delta)) if measure == "approx" else ()
+    return Atoms((*told, (high, low), (low, high)))
+
+
+_NAMES = {
+    "pure": "filter_pure",
+    "approx": "filter_approximate",
+    "zcdp": "filter_concentrated",
+    "rdp": "filter_renyi",
+    "gdp": "filter_gaussian",
+}
+
+ADAPTIVE: Table = {
+    **{(c, "Filter"): Theorem(name, _cap(c)) for c, name in _NAMES.items()},
+    ("profile", "Filter"): Theorem("filter_profile", _cap_pairs),
+    **{(c, "Select"): Theorem("chosen", lifted(c, maximum), attained=always) for c in NUMERIC[:4]},
+    ("approx", "Select"): Theorem("chosen", lifted("approx", maximum)),
+    ("profile", "Select"): Theorem("chosen_profile", _select),
+}
+
+register(ADAPTIVE)

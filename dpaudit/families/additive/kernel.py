@@ -1,0 +1,327 @@
+"""Kernels of added noise: in floating point; and exact, discrete or on a grid for real queries.
+
+Gaussian and Laplace noise in floating point is fast, good for audits, and leaks low bits (Mironov
+2012); the exact kernels are for a sampler that releases.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from fractions import Fraction
+from hashlib import sha256
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import enclose, upper_fraction
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
+from dpaudit.kernels.base import Generator, Kernel, exact_kernel, exact_match, kernel, standardised
+from dpaudit.kernels.query import Array, Norm
+from dpaudit.kernels.random_bits import Bits, Whole, bits_of
+from dpaudit.kernels.samplers import (
+    LARGEST,
+    gaussian_log_mass,
+    gaussian_tail,
+    gaussian_units,
+    laplace_log_mass,
+    laplace_tail,
+    laplace_units,
+)
+
+LARGEST_VALUE = 2.0**52
+GRID_BITS = 32
+LARGEST_STEPS = 2.0**61
+ROOM = 1 + 1e-9  # a scale computed in floating point
+
+
+def arithmetic_of(found: Any) -> str:
+    """How a kernel's draws are made: "exact", or "float64" for one that leaks low bits."""
+    return str(getattr(found, "arithmetic", "float64"))
+
+
+@kernel(Gaussian)
+class GaussianKernel(Kernel):
+    """values + N(0, scale^2 I)."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        return values + scale[:, None] * rng.standard_normal(values.shape)
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        safe = np.where(scale > 0, scale, 1.0)
+        squares = np.square((released - values) / safe[:, None]).sum(-1)
+        normaliser = values.shape[-1] * (np.log(safe) + 0.5 * math.log(2 * math.pi))
+        return np.where(scale > 0, -0.5 * squares - normaliser, exact_match(released, values))
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        return standardised(released, values, scale)
+
+
+@kernel(Laplace)
+class LaplaceKernel(Kernel):
+    """values + i.i.d. Laplace(scale)."""
+
+    norm = "l1"
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        return values + scale[:, None] * rng.laplace(size=values.shape)
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        safe = np.where(scale > 0, scale, 1.0)
+        distance = np.abs((released - values) / safe[:, None]).sum(-1)
+        normaliser = values.shape[-1] * np.log(2 * safe)
+        return np.where(scale > 0, -distance - normaliser, exact_match(released, values))
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        noise = standardised(released, values, scale)
+        tail = np.clip(0.5 * np.exp(-np.abs(noise)), 1e-300, 0.5)
+        return np.where(noise < 0, ndtri(tail), -ndtri(tail))
+
+
+class DiscreteKernel(Kernel):
+    """Whole-numbered noise of the leaf's own scale, however small the query's sensitivity.
+
+    One whole number a trial; other numbers are rounded half up, which moves by no more than a
+    whole sensitivity.  Values are cut to +-2^52, NaN counts as 0.
+    """
+
+    continuous = False
+    arithmetic: ClassVar[str] = "exact"
+
+    @abstractmethod
+    def draw(self, count: int, bits: Bits) -> Whole:
+        """Noise, shape (count,)."""
+
+    @abstractmethod
+    def log_mass(self, k: Array) -> Array:
+        """Log mass of the noise."""
+
+    @abstractmethod
+    def tail(self, k: Array) -> Array:
+        """P[noise >= k], k >= 1."""
+
+    def admit(self, scale: Array, dimension: int) -> None:
+        """Errors: InvalidParameter for a vector, or a sensitivity above the leaf's."""
+        name = type(self.leaf).__name__
+        if dimension != 1:
+            raise InvalidParameter(
+                f"{name}: noise for one whole number, not for a vector of {dimension}; release "
+                "them one by one"
+            )
+        if (scale > self.own_scale(self.leaf) * ROOM).any():
+            raise InvalidParameter(f"{name}: the query's sensitivity is above the leaf's")
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        whole = _whole(self._checked(values, scale)).astype(np.int64)
+        noise = np.where(scale > 0, self.draw(len(scale), bits_of(rng)), 0)
+        return (whole + noise[:, None]).astype(np.float64)
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        moved = self._moved(released, values, scale)
+        known = np.where(np.isfinite(moved) & (moved == np.rint(moved)), moved, 0.0)
+        at_zero = np.where(known == 0, 0.0, -np.inf)
+        mass = np.where(scale > 0, self.log_mass(known), at_zero)
+        return np.where(known == moved, mass, -np.inf)
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        moved = self._moved(released, values, scale)
+        size = np.abs(np.where(np.isfinite(moved), moved, 0.0))
+        share = _shares(released)
+        mass = np.exp(self.log_mass(size))
+        outer = np.where(size > 0, self.tail(np.maximum(size, 1)) - share * mass, share * mass)
+        outer = np.where(size > 0, outer, self.tail(np.ones_like(size)) + outer)
+        sided = np.where(moved < 0, 1.0, -1.0) * ndtri(np.clip(outer, 1e-300, 1.0))
+        return np.where(scale > 0, sided, np.nan)[:, None]
+
+    def _moved(self, released: Array, values: Array, scale: Array) -> Array:
+        difference: Array = (released - _whole(self._checked(values, scale)))[:, 0]
+        return difference
+
+    def _checked(self, values: Array, scale: Array) -> Array:
+        self.admit(scale, values.shape[-1])
+        return values
+
+    @classmethod
+    def multiplier(cls, leaf: Any) -> float:
+        return cls.own_scale(leaf) / float(enclose(leaf.sensitivity).mid())
+
+    @staticmethod
+    @abstractmethod
+    def own_scale(leaf: Any) -> float:
+        """Scale of the noise, as a float."""
+
+
+def _whole(values: Array) -> Array:
+    """Rounded half up, within +-2^52."""
+    known = np.clip(np.nan_to_num(values, nan=0.0), -LARGEST_VALUE, LARGEST_VALUE)
+    below = np.floor(known)
+    return below + (known - below >= 0.5)
+
+
+def _shares(released: Array) -> Array:
+    """Where in its step of the distribution function each draw is put: a hash of what was released.
+
+    A residual has no generator, and must be uniform: SHA-256 of the whole batch is taken for one.
+    """
+    seed = int.from_bytes(sha256(np.ascontiguousarray(released).tobytes()).digest(), "big")
+    return np.random.default_rng(seed).random((len(released),))
+
+
+@exact_kernel(DiscreteLaplace)
+@kernel(DiscreteLaplace)
+class DiscreteLaplaceKernel(DiscreteKernel):
+    """values + k, k with probability proportional to exp(-|k| / scale), exactly.
+
+    A scale that is no fraction of numbers up to 2^52 is rounded up to 40 digits: more noise.
+    Source: Canonne, Kamath and Steinke (2020), Algorithm 2.
+    """
+
+    norm: ClassVar[Norm] = "l1"
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        super().__init__(leaf, trials)
+        self._exact = rounded_up(leaf.scale)
+        self._scale = float(self._exact)
+
+    @staticmethod
+    def own_scale(leaf: Any) -> float:
+        return float(enclose(leaf.scale).mid())
+
+    def draw(self, count: int, bits: Bits) -> Whole:
+        scales = np.full(count, self._exact.numerator, dtype=np.int64)
+        return laplace_units(scales, self._exact.denominator, bits)
+
+    def log_mass(self, k: Array) -> Array:
+        return laplace_log_mass(k, self._scale)
+
+    def tail(self, k: Array) -> Array:
+        return laplace_tail(k, self._scale)
+
+
+@exact_kernel(DiscreteGaussian)
+@kernel(DiscreteGaussian)
+class DiscreteGaussianKernel(DiscreteKernel):
+    """values + k, k with probability proportional to exp(-k^2 / (2 variance)), exactly.
+
+    Source: Canonne, Kamath and Steinke (2020), Algorithm 3.
+    """
+
+    norm: ClassVar[Norm] = "l2"
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        super().__init__(leaf, trials)
+        self._exact = rounded_up(leaf.variance)
+        self._variance = float(self._exact)
+
+    @staticmethod
+    def own_scale(leaf: Any) -> float:
+        return math.sqrt(float(enclose(leaf.variance).mid()))
+
+    def draw(self, count: int, bits: Bits) -> Whole:
+        return gaussian_units([self._exact], np.zeros(count, dtype=np.int64), bits)
+
+    def log_mass(self, k: Array) -> Array:
+        return gaussian_log_mass(k, self._variance)
+
+    def tail(self, k: Array) -> Array:
+        return gaussian_tail(k, self._variance)
+
+
+@exact_kernel(Laplace)
+class GridLaplaceKernel(LaplaceKernel):
+    """Laplace noise for real queries that leaks no bits: values on a grid, discrete noise on it.
+
+    The grid's step g is a power of two, 2^-32 of the scale or less.  Rounding d coordinates to it
+    adds d g to the l1-sensitivity, for which the scale is raised: the loss is that of the
+    leaf, scale / sensitivity, or less.  Densities and residuals are the continuous ones, right to
+    2^-30.
+    Source: Haney, Desfontaines, Hartman, Shrestha and Hay (2022); Balcer and Vadhan (2018).
+    """
+
+    arithmetic: ClassVar[str] = "exact"
+
+    def admit(self, scale: Array, dimension: int) -> None:
+        """Errors: InvalidParameter for a scale too large for the grid."""
+        self._raised(scale, _steps(scale), dimension)
+
+    def _raised(self, scale: Array, step: Array, dimension: int) -> Whole:
+        return _raised(scale, step, self.multiplier(self.leaf) * dimension)
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        step = _steps(scale)
+        raised = self._raised(scale, step, values.shape[-1])
+        each = np.repeat(raised, values.shape[-1])
+        noise = laplace_units(each, 1, bits_of(rng)).reshape(values.shape)
+        return _on_grid(values, noise, step, scale)
+
+
+@exact_kernel(Gaussian)
+class GridGaussianKernel(GaussianKernel):
+    """Gaussian noise for real queries that leaks no bits: values on a grid, discrete noise on it.
+
+    Rounding adds sqrt(d) g to the l2-sensitivity, for which the deviation is raised.  It has the
+    zCDP and Renyi bounds of the leaf.  Its profile is close to the normal's, by how much is not
+    proved: an epsilon accounted by mu or by the profile is then an estimate.
+    Source: Canonne, Kamath and Steinke (2020), Theorem 4; Haney et al. (2022).
+    """
+
+    arithmetic: ClassVar[str] = "exact"
+
+    def admit(self, scale: Array, dimension: int) -> None:
+        """Errors: InvalidParameter for a scale too large for the grid."""
+        self._raised(scale, _steps(scale), dimension)
+
+    def _raised(self, scale: Array, step: Array, dimension: int) -> Whole:
+        return _raised(scale, step, self.multiplier(self.leaf) * math.sqrt(dimension))
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        step = _steps(scale)
+        raised = self._raised(scale, step, values.shape[-1])
+        known, which = np.unique(raised, return_inverse=True)
+        variances = [Fraction(int(deviation)) ** 2 for deviation in known]
+        each = np.repeat(which.astype(np.int64), values.shape[-1])
+        noise = gaussian_units(variances, each, bits_of(rng)).reshape(values.shape)
+        return _on_grid(values, noise, step, scale)
+
+
+def _steps(scale: Array) -> Array:
+    """The grid's step of each trial: the power of two at or below scale / 2^32; 1 without noise."""
+    exponent = np.frexp(np.where(scale > 0, scale, 1.0))[1] - 1
+    return np.ldexp(1.0, np.where(scale > 0, exponent - GRID_BITS, 0))
+
+
+def _raised(scale: Array, step: Array, more: float) -> Whole:
+    """Scale in steps, raised by ``more`` steps and rounded up; 1 without noise.
+
+    Errors: InvalidParameter where the noise multiplier times the dimension is above 2^50.
+    """
+    if not more < 2.0**50:
+        raise InvalidParameter("noise multiplier times dimension: too large for noise on a grid")
+    return np.ceil((np.where(scale > 0, scale / step, 1.0) + more) * (1 + 2.0**-50)).astype(
+        np.int64
+    )
+
+
+def _on_grid(values: Array, noise: Whole, step: Array, scale: Array) -> Array:
+    with np.errstate(over="ignore"):
+        ratio = np.nan_to_num(values / step[:, None], nan=0.0)
+    steps = np.rint(np.clip(ratio, -LARGEST_STEPS, LARGEST_STEPS)).astype(np.int64)
+    noisy = (steps + noise).astype(np.float64) * step[:, None]
+    return np.where(scale[:, None] > 0, noisy, values)
+
+
+def rounded_up(value: Any) -> Fraction:
+    """The fraction itself if its parts are at most 2^52, else the next of 40 binary digits above.
+
+    Errors: InvalidParameter for what is above 2^52 or below 2^-52.
+    """
+    found = value if isinstance(value, Fraction) else upper_fraction(enclose(value))
+    if found is None or not Fraction(1, LARGEST) <= found <= LARGEST:
+        raise InvalidParameter("scale of discrete noise: outside [2^-52, 2^52]")
+    if max(found.numerator, found.denominator) <= LARGEST:
+        return found
+    digits = min(max(40 - math.floor(math.log2(found)), 0), 52)
+    return Fraction(math.ceil(found * 2**digits), 2**digits)

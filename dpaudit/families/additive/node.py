@@ -1,0 +1,33 @@
+"""Leaves that add continuous noise; ``noise_multiplier`` is scale over sensitivity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpaudit.exact import Number
+from dpaudit.exact.domains import number, positive
+from dpaudit.nodes.core import Leaf, labelled
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gaussian(Leaf):
+    """Adds N(0, s^2 I) to a query of l2-sensitivity D; ``noise_multiplier`` = s / D."""
+
+    label: str
+    noise_multiplier: Number = number(positive)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Laplace(Leaf):
+    """Adds i.i.d. Laplace(b) to a query of l1-sensitivity D; ``noise_multiplier`` = b / D."""
+
+    label: str
+    noise_multiplier: Number = number(positive)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))

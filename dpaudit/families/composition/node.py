@@ -1,0 +1,75 @@
+"""Combinators: composition, repetition, disjoint parts, and a guarantee under an assumption."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from reprlib import repr as short
+from typing import Any
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import Number, is_symbolic
+from dpaudit.exact.domains import SHOWN, count, number
+from dpaudit.nodes.core import Assumption, Node, Several, postorder, symbols_in
+
+
+class Compose(Several):
+    """All children run on the same records, each free to depend on what was released before."""
+
+
+class Parallel(Several):
+    """Child i runs on part i of a partition of the records that does not depend on their values.
+
+    Under replace_one and zero_out the changed record stays in its part; parts are public blocks.
+    """
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Repeat(Node):
+    """``child`` runs ``times`` times in sequence, adaptively.
+
+    With ``index`` (an integer symbol) the child's parameters may depend on the round 1..times.
+    """
+
+    child: Node
+    times: Number = number(count)
+    index: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.index is not None:
+            self._check_index()
+
+    def _check_index(self) -> None:
+        import sympy
+
+        name = str(self.index)[:SHOWN]
+        wanted = sympy.Symbol(name, integer=True, positive=True)
+        if not (is_symbolic(self.index) and self.index == wanted):
+            raise InvalidParameter(
+                f"Repeat.index = {name}: expected Symbol({name!r}, integer=True, positive=True)"
+            )
+        if self.index in symbols_in(self.times):
+            raise InvalidParameter(f"Repeat.times = {self.times}: holds the index {name} itself")
+        for node in postorder(self.child):
+            found = set[Any]().union(*map(symbols_in, node.parameters.values()))
+            namesakes = {s for s in found if s.name == name} - {self.index}
+            if namesakes or getattr(node, "index", None) == self.index:
+                raise InvalidParameter(
+                    f"Repeat.index = {name}: {node.head[:SHOWN]} has another symbol or index of "
+                    "that name; rename one"
+                )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Assuming(Node):
+    """``base``, whose guarantee holds under ``assumption``."""
+
+    base: Node
+    assumption: Assumption
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.assumption, Assumption):
+            raise InvalidParameter(
+                f"Assuming.assumption = {short(self.assumption)}: expected an Assumption"
+            )

@@ -1,0 +1,231 @@
+"""Dominating pairs, stated a second time: leaves, composition, repetition, parts, assumptions.
+
+A bound is a value of :class:`dpaudit.nodes.pairs.Losses`.  Each of its four sides is folded by
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from itertools import chain, pairwise, product
+from math import prod
+from typing import Any
+
+from dpaudit.check.theorem import Table, Theorem, register
+from dpaudit.errors import Unsupported
+from dpaudit.exact import canonical, exp, is_symbolic, maximum, sqrt, sympify, total, total_over
+from dpaudit.exact.domains import known_sign
+from dpaudit.nodes.pairs import (
+    Atoms,
+    Concentrated,
+    LaplaceShift,
+    Losses,
+    Normal,
+    Pair,
+    Renyi,
+    distinct,
+    largest,
+    mapped,
+    numbers_in,
+)
+from dpaudit.nodes.pairs import product as independent
+
+Pairs = tuple[Pair, ...]
+# The accountant keeps as many alternatives, and writes out as many different rounds.
+MOST_ALTERNATIVES, MOST_ROUNDS = 64, 100_000
+ZERO, ONE = Fraction(0), Fraction(1)
+
+
+# --- leaves --------------------------------------------------------------------------------------
+
+
+def _reached(pair: Pair) -> Losses:
+    """The mechanism's own pair on the worst query; its noise is the same in both directions."""
+    return Losses((pair,), (pair,), (pair,), (pair,))
+
+
+def _dominating(pair: Pair) -> Losses:
+    return Losses((pair,), (pair.swapped,))
+
+
+def _randomised_response(epsilon: Any, mass: Any) -> tuple[tuple[Any, Any], ...]:
+    """Two answers with odds e^epsilon : 1, of a mass in all.
+
+    Source: Kairouz, Oh, Viswanath 2017, Theorem 3.3.
+    """
+    likely, unlikely = (canonical(sympify(mass / (1 + exp(e)))) for e in (-epsilon, epsilon))
+    return (likely, unlikely), (unlikely, likely)
+
+
+def _pure(node: Any) -> Losses:
+    return _dominating(Atoms(_randomised_response(node.epsilon, ONE)))
+
+
+def _approximate(node: Any) -> Losses:
+    """Tells all with probability delta."""
+    answers = _randomised_response(node.epsilon, 1 - node.delta)
+    return _dominating(Atoms(((node.delta, ZERO), (ZERO, node.delta), *answers)))
+
+
+def _through_points(node: Any) -> Losses:
+    """delta is convex in x = e^epsilon, 1 at x = 0, and at 1/x it is 1 - 1/x + delta(x) / x.
+
+    So it lies below the lower hull of the points, and from the last one on below that one's delta.
+    A point with a larger delta than one before it says nothing.
+    """
+    best, known = ONE, []
+    for epsilon, delta in node.points:
+        if delta <= best:
+            best = delta
+            known.append((exp(epsilon), delta))
+    mirrored = [(1 / x, 1 - 1 / x + delta / x) for x, delta in reversed(known) if x != 1]
+    hull = _lower_hull([(ZERO, ONE), *mirrored, *known])
+    slopes = [canonical(sympify(d - c) / sympify(y - x)) for (x, c), (y, d) in pairwise(hull)]
+    kinks = [canonical(r - s) for s, r in pairwise([*slopes, ZERO])]
+    told = (hull[-1][1], ZERO), (ZERO, canonical(1 + slopes[0]))
+    shown = ((canonical(x * q), q) for (x, _), q in zip(hull[1:], kinks, strict=True))
+    return _dominating(Atoms((*told, *shown)))
+
+
+def _lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Points certainly below the line of their neighbours in the hull so far, and the two ends."""
+    hull: list[tuple[Any, Any]] = []
+    for x, d in points:
+        while len(hull) > 1:
+            (u, a), (v, b) = hull[-2:]
+            above = (d - a) * (v - u) - (b - a) * (x - u)
+            if known_sign(canonical(sympify(above)), strict=True):
+                break
+            hull.pop()
+        hull.append((x, d))
+    return hull
+
+
+# --- structure -----------------------------------------------------------------------------------
+
+
+def _composed(node: Any, *premises: Losses) -> Losses:
+    """Pairs multiply; slacks add.
+
+    Upper: any choice of alternatives may be the record's.  Reached: one record, in one part of one
+    partition; what other partitions add is left out, which a release after the fact may do.
+    """
+    return Losses(
+        _choices([p.remove for p in premises]),
+        _choices([p.add for p in premises]),
+        _together([(p.reached_remove, p.in_one_part) for p in premises]),
+        _together([(p.reached_add, p.in_one_part) for p in premises]),
+        total(p.slack for p in premises),
+        any(p.in_one_part for p in premises),
+    )
+
+
+def _times(*pairs: Pair) -> Pair:
+    return independent((pair, ONE) for pair in pairs)
+
+
+def _choices(sides: Sequence[Pairs]) -> Pairs:
+    if prod(len(side) for side in sides) > MOST_ALTERNATIVES:
+        sides = [(largest(side),) for side in sides]
+    return tuple(dict.fromkeys(_times(*chosen) for chosen in product(*sides)))
+
+
+def _together(sides: Sequence[tuple[Pairs, bool]]) -> Pairs:
+    always = [pairs[0] for pairs, parted in sides if pairs and not parted]
+    parts = [pair for pairs, parted in sides if parted for pair in pairs]
+    if not parts:
+        return (_times(*always),) if always else ()
+    return tuple(_times(_times(*always), part) for part in parts)[:MOST_ALTERNATIVES]
+
+
+def _disjoint(node: Any, *premises: Losses) -> Losses:
+    """The record's part alone sees it, so each part is an alternative."""
+
+    def alternatives(sides: Iterable[Pairs]) -> Pairs:
+        return distinct(chain.from_iterable(sides))
+
+    def bounded(pairs: Pairs) -> Pairs:
+        return (largest(pairs),) if len(pairs) > MOST_ALTERNATIVES else pairs
+
+    return Losses(
+        bounded(alternatives(p.remove for p in premises)),
+        bounded(alternatives(p.add for p in premises)),
+        alternatives(p.reached_remove for p in premises)[:MOST_ALTERNATIVES],
+        alternatives(p.reached_add for p in premises)[:MOST_ALTERNATIVES],
+        maximum(p.slack for p in premises),
+        True,
+    )
+
+
+def _repeated(node: Any, premise: Losses) -> Losses:
+    """All rounds multiply.
+
+    Upper: the worst profile of a round, every round.  Reached: a record that stays in its part.
+    """
+
+    def rounds(pair: Pair) -> Pair:
+        return _rounds(pair, node.index, node.times)
+
+    return Losses(
+        (rounds(largest(premise.remove)),),
+        (rounds(largest(premise.add)),),
+        tuple(map(rounds, premise.reached_remove)),
+        tuple(map(rounds, premise.reached_add)),
+        total_over(premise.slack, node.index, node.times),
+        premise.in_one_part,
+    )
+
+
+def _rounds(pair: Pair, index: Any, times: Any) -> Pair:
+    """The product over ``index`` = 1..times.
+
+    Errors: Unsupported for different rounds of a number that is a symbol or too large.
+    """
+    return independent(chain(*(_each_round(f, n, index, times) for f, n in pair.factors)))
+
+
+def _each_round(pair: Pair, count: Any, index: Any, times: Any) -> list[tuple[Pair, Any]]:
+    if isinstance(pair, Normal):
+        # Squares add, so that a schedule of normal pairs is one normal pair.
+        return [(Normal(sqrt(total_over(pair.mu**2 * count, index, times))), ONE)]
+    parameters = [n for n in (*numbers_in(pair), count) if is_symbolic(n)]
+    if index is None or not any(index in n.free_symbols for n in parameters):
+        return [(pair, count * times)]
+    if is_symbolic(times) or times > MOST_ROUNDS:
+        raise Unsupported(f"{times} different rounds: no product of pairs for them")
+
+    def bind(k: int) -> Callable[[Any], Any]:
+        return lambda n: canonical(n.subs(index, k)) if is_symbolic(n) else n
+
+    return [(mapped(pair, bind(k)), bind(k)(count)) for k in range(1, int(times) + 1)]
+
+
+def _unchanged(node: Any, premise: Losses) -> Losses:
+    """An assumption may rule out the data that reach the base's pairs."""
+    return Losses(premise.remove, premise.add, slack=premise.slack)
+
+
+PROFILE: Table = {
+    ("profile", "Gaussian"): Theorem(
+        "gaussian", lambda n: _reached(Normal(1 / n.noise_multiplier))
+    ),
+    ("profile", "Laplace"): Theorem(
+        "laplace", lambda n: _reached(LaplaceShift(1 / n.noise_multiplier))
+    ),
+    ("profile", "PureDP"): Theorem("pure", _pure),
+    ("profile", "ApproxDP"): Theorem("approximate", _approximate),
+    ("profile", "ZCDP"): Theorem("concentrated", lambda n: _dominating(Concentrated(n.rho))),
+    ("profile", "RenyiDP"): Theorem("renyi", lambda n: _dominating(Renyi(n.order, n.epsilon))),
+    ("profile", "ProfilePoints"): Theorem("points", _through_points),
+    ("profile", "GDP"): Theorem("gaussian_curve", lambda n: _dominating(Normal(n.mu))),
+    ("profile", "NonPrivate"): Theorem(
+        "no_guarantee", lambda n: _dominating(Atoms(((ONE, ZERO), (ZERO, ONE))))
+    ),
+    ("profile", "Compose"): Theorem("composition", _composed),
+    ("profile", "Repeat"): Theorem("repetition", _repeated),
+    ("profile", "Parallel"): Theorem("disjoint", _disjoint),
+    ("profile", "Assuming"): Theorem("unchanged", _unchanged),
+}
+
+register(PROFILE)

@@ -1,0 +1,173 @@
+"""The kernel of correlated Gaussian noise: noisy prefix sums of the rows it is given.
+
+Release t is x_1 + ... + x_t + e_t with e = B Z (see :mod:`dpaudit.families.correlated.strategies`),
+and the running sum stays in the session.  Given the past, e_t is a part that the past decides plus
+K_tt z'_t, with z'_t fresh N(0, s^2 I).
+Source: Denisov, McMahan, Rush, Smith, Thakurta 2022, Theorem 2.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import is_symbolic
+from dpaudit.families.correlated.node import CorrelatedGaussian, Factorisation, Strategy
+from dpaudit.families.correlated.strategies import (
+    fenwick,
+    is_toeplitz,
+    prefix_column,
+    prefix_root,
+)
+from dpaudit.kernels.base import Generator, Kernel, exact_match, kernel, standardised
+from dpaudit.kernels.query import Array
+
+
+class Past(Protocol):
+    """What the noise of earlier rounds decides of round t's; arrays are (trials, d)."""
+
+    def known(self, t: int) -> Array | float:
+        """The sum of K_tu z'_u over u < t."""
+
+    def weight(self, t: int) -> float:
+        """K_tt."""
+
+    def push(self, t: int, noise: Array, fresh: Array) -> None:
+        """Round t's prefix noise e_t, and z'_t."""
+
+
+@dataclass(eq=False, repr=False)
+class Chain:
+    """e_t = e_b + z_t for an earlier round b = ``start(t)``, 0 for none.
+
+    ``kept(t)``: the rounds that one after t may start from; other noise is forgotten.
+    """
+
+    start: Callable[[int], int]
+    kept: Callable[[int], tuple[int, ...]]
+    _noise: dict[int, Array] = field(default_factory=dict)
+
+    def known(self, t: int) -> Array | float:
+        return self._noise[self.start(t)] if self.start(t) else 0.0
+
+    def weight(self, t: int) -> float:
+        return 1.0
+
+    def push(self, t: int, noise: Array, fresh: Array) -> None:
+        self._noise[t] = noise
+        self._noise = {u: self._noise[u] for u in self.kept(t)}
+
+
+class Rows:
+    """Any other strategy: every z' is kept, ``row(t)`` is K_t1 ... K_tt."""
+
+    def __init__(self, row: Callable[[int], Array], rounds: int) -> None:
+        self._row = row
+        self._rounds = rounds
+        self._fresh: Array | None = None
+
+    def known(self, t: int) -> Array | float:
+        if self._fresh is None:
+            return 0.0
+        return np.asarray(np.tensordot(self._row(t)[:-1], self._fresh[: t - 1], axes=1))
+
+    def weight(self, t: int) -> float:
+        return float(self._row(t)[-1])
+
+    def push(self, t: int, noise: Array, fresh: Array) -> None:
+        if self._fresh is None:
+            self._fresh = np.zeros((self._rounds, *fresh.shape))
+        self._fresh[t - 1] = fresh
+
+
+def past_of(strategy: Strategy, rounds: int) -> Past:
+    """The memory of a strategy: O(log T) rows for the tree, 1 for identity, T where B is dense.
+
+    Errors: InvalidParameter as :func:`dpaudit.families.correlated.strategies.prefix_root`.
+    """
+    if strategy is Factorisation.TREE:
+        return Chain(lambda t: t & (t - 1), fenwick)
+    if strategy is Factorisation.IDENTITY:
+        return Chain(lambda t: t - 1, lambda t: (t,))
+    if strategy is Factorisation.INDEPENDENT_PREFIX:
+        return Chain(lambda t: 0, lambda t: ())
+    if is_toeplitz(strategy):
+        column = prefix_column(strategy, rounds)
+        return Rows(lambda t: column[t - 1 :: -1], rounds)
+    root = prefix_root(strategy, rounds)
+    return Rows(lambda t: root[t - 1, :t], rounds)
+
+
+@kernel(CorrelatedGaussian)
+class CorrelatedGaussianKernel(Kernel):
+    """x_1 + ... + x_t + (B Z)_t, with independent N(0, s^2) entries in Z; one use, T releases.
+
+    Its values are the rows x_t; s, the scale, is that of the first round in all of them, since
+    rounds share noise.
+    """
+
+    memory: ClassVar[bool] = True
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        super().__init__(leaf, trials)
+        self._past = past_of(leaf.strategy, self.releases(leaf))
+        self._round = 1
+        self._sum: Array | float = 0.0
+        self._scale: Array | None = None
+
+    @staticmethod
+    def releases(leaf: Any) -> int:
+        if is_symbolic(leaf.rounds):
+            raise InvalidParameter(f"{leaf.head}: bind its rounds to a number before a run")
+        return int(leaf.rounds)
+
+    def admit(self, scale: Array, dimension: int) -> None:
+        """Errors: InvalidParameter for another scale than the first round's."""
+        if self._scale is not None and (scale != self._scale).any():
+            raise InvalidParameter(
+                f"release {self.leaf.label!r}, round {self._round}: its rounds share noise, so "
+                "their queries need one sensitivity; clip every round to the same radius"
+            )
+
+    def centre(self, values: Array) -> Array:
+        return np.asarray(self._sum + values)
+
+    def advance(self, values: Array, scale: Array) -> None:
+        self._remember(values, scale, np.zeros_like(values), np.zeros_like(values))
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        fresh = scale[:, None] * rng.standard_normal(values.shape)
+        noise = self._past.known(self._round) + self._past.weight(self._round) * fresh
+        released = self.centre(values) + noise
+        self._remember(values, scale, noise, fresh)
+        return released
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        return standardised(self._fresh(released, values), np.zeros_like(values), scale)
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        fresh = self._fresh(released, values)
+        safe = np.where(scale > 0, scale, 1.0)
+        squares = np.square(fresh / safe[:, None]).sum(axis=-1)
+        deviation = safe * abs(self._past.weight(self._round))
+        normaliser = values.shape[-1] * (np.log(deviation) + 0.5 * math.log(2 * math.pi))
+        exact = exact_match(released, self.centre(values))
+        self._remember(values, scale, released - self.centre(values), fresh)
+        return np.where(scale > 0, -0.5 * squares - normaliser, exact)
+
+    def _fresh(self, released: Array, values: Array) -> Array:
+        """z'_t, shape (trials, d)."""
+        noise = released - self.centre(values)
+        known, weight = self._past.known(self._round), self._past.weight(self._round)
+        return np.asarray((noise - known) / weight)
+
+    def _remember(self, values: Array, scale: Array, noise: Array, fresh: Array) -> None:
+        self._past.push(self._round, noise, fresh)
+        self._sum = self.centre(values)
+        self._scale = np.array(scale)
+        self._round += 1

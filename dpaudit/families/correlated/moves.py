@@ -1,0 +1,323 @@
+"""How far one record moves a strategy's rows: the largest ||C u||^2 over its unit moves u.
+
+A record takes part in rounds t_1 < ... < t_j, j at most k, neighbours at least b apart, with moves
+u_t of norm at most 1.  With G = C^T C, ||C u||^2 = sum G_st <u_s, u_t> <= sum |G_st|, and equal
+where all G_st are at least 0 and the u_t are equal.
+Source: Choquette-Choo, McMahan, Rush, Thakurta 2023 (multi-epoch factorisation), Corollary 2.1;
+banded strategies: Choquette-Choo et al. 2023 (amplified banded factorisation); falling Toeplitz
+ones: Kalinin, Lampert 2024.  The proofs are short and stand here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, lru_cache
+from itertools import pairwise
+from math import comb, lcm
+from typing import Any
+
+from dpaudit.errors import Unsupported
+from dpaudit.exact import Number, is_symbolic, log, maximum, total
+from dpaudit.families.correlated.node import (
+    BandedToeplitz,
+    Factorisation,
+    LowerTriangular,
+    Participation,
+    Strategy,
+)
+
+EXACT_ROUNDS = 512
+LARGEST_SUM = 5_000_000
+PATTERNS = 20_000
+GRAM_ROUNDS = 200
+FIXED_POINT = 192
+
+Gram = Callable[[int, int], Any]
+
+
+@dataclass(frozen=True)
+class Move:
+    """The largest squared norm: an upper bound, and what some move reaches (None: not known)."""
+
+    upper: Number
+    reached: Number | None
+
+
+def exactly(value: Number) -> Move:
+    """A maximum that is known, and reached."""
+    return Move(value, value)
+
+
+@lru_cache(maxsize=1024)
+def largest_move(strategy: Strategy, rounds: Number, who: Participation) -> Move:
+    """The largest ||C u||^2 of one record.
+
+    Errors: Unsupported where no bound is proved here: several participations in a symbolic number
+    of rounds (but for identity and independent_prefix), or in too many rounds to search.
+    """
+    if who.at_most == 1:
+        return _once(strategy, rounds)
+    if is_symbolic(rounds):
+        return _symbolic(strategy, rounds, int(who.at_most), int(who.separation))
+    last, apart = int(rounds), int(who.separation)
+    times = min(int(who.at_most), -(-last // apart))
+    return _once(strategy, rounds) if times == 1 else _often(strategy, last, times, apart)
+
+
+# --- one round a record: the largest column ------------------------------------------------------
+
+
+def _once(strategy: Strategy, rounds: Number) -> Move:
+    if isinstance(strategy, LowerTriangular):
+        squares = ([row[t] ** 2 for row in strategy.entries[t:]] for t in range(int(rounds)))
+        return exactly(max(map(sum, squares)))
+    if isinstance(strategy, BandedToeplitz):
+        return _banded_once(strategy.entries, rounds)
+    return _COLUMNS[strategy](rounds)
+
+
+def _banded_once(coefficients: Sequence[Fraction], rounds: Number) -> Move:
+    """The first column, cut after ``rounds`` entries; in full where the rounds are a symbol."""
+    whole = sum((c**2 for c in coefficients), Fraction(0))
+    if is_symbolic(rounds):
+        return exactly(whole) if len(coefficients) == 1 else Move(whole, None)
+    return exactly(sum((c**2 for c in coefficients[: int(rounds)]), Fraction(0)))
+
+
+def levels(rounds: Number) -> Number:
+    """floor(log2 T) + 1: the nodes of a Fenwick tree that hold round 1, and no round is in more."""
+    if not is_symbolic(rounds):
+        return Fraction(int(rounds).bit_length())
+    import sympy
+
+    return sympy.floor(sympy.log(rounds) / sympy.log(2)) + 1
+
+
+def _blocks(rounds: Number) -> Move:
+    """One dyadic block a level; the release combines them, so it is not known to be reached."""
+    return Move(levels(rounds), None)
+
+
+def _half_height(rounds: Number) -> Move:
+    """h/2 for the smallest even h with binomial(h, h/2) > T: the left children above a leaf."""
+    if is_symbolic(rounds):
+        raise Unsupported("smooth_binary in a symbolic number of rounds: bind the rounds first")
+    half = 1
+    while comb(2 * half, half) < rounds + 1:
+        half += 1
+    return Move(Fraction(half), None)
+
+
+def _roots(rounds: Number) -> Move:
+    """Sum of c_k^2; for a symbol 1 + log((4 T - 1) / 3) / pi.
+
+    Proof: (k + 1/4) c_k^2 grows to 1/pi, so c_k^2 < 1 / (pi (k + 1/4)), which is convex: its sum
+    over 1..T-1 is at most its integral over [1/2, T - 1/2].
+    """
+    if not is_symbolic(rounds) and rounds <= LARGEST_SUM:
+        return _toeplitz_roots(int(rounds), 1, 1)
+    import sympy
+
+    return Move(1 + log((4 * rounds - 1) / 3) / sympy.pi, None)
+
+
+_COLUMNS: dict[Factorisation, Callable[[Number], Move]] = {
+    Factorisation.IDENTITY: lambda rounds: exactly(Fraction(1)),
+    Factorisation.INDEPENDENT_PREFIX: exactly,
+    Factorisation.TREE: lambda rounds: exactly(levels(rounds)),
+    Factorisation.TREE_HONAKER: _blocks,
+    Factorisation.SMOOTH_BINARY: _half_height,
+    Factorisation.SQRT_TOEPLITZ: _roots,
+}
+
+
+# --- several rounds a record ---------------------------------------------------------------------
+
+
+def _symbolic(strategy: Strategy, rounds: Any, times: int, apart: int) -> Move:
+    import sympy
+
+    if strategy is Factorisation.IDENTITY:
+        return exactly(sympy.Min(times, sympy.ceiling(rounds / apart)))
+    if strategy is Factorisation.INDEPENDENT_PREFIX and times <= EXACT_ROUNDS:
+        left = [maximum((rounds - j * apart, Fraction(0))) for j in range(times)]
+        return exactly(total((2 * j + 1) * rows for j, rows in enumerate(left)))
+    raise Unsupported(
+        f"{strategy} with {times} participations in {rounds} rounds: bind the rounds to a number"
+    )
+
+
+def _often(strategy: Strategy, last: int, times: int, apart: int) -> Move:
+    if strategy is Factorisation.IDENTITY:
+        return exactly(Fraction(times))
+    if strategy is Factorisation.INDEPENDENT_PREFIX:
+        earlier = times * (times - 1) * (4 * times + 1) // 6  # sum of j (2 j + 1), j < times
+        return exactly(Fraction(times**2 * last - apart * earlier))
+    if strategy is Factorisation.SQRT_TOEPLITZ:
+        return _toeplitz_roots(last, times, apart)
+    if strategy is Factorisation.TREE:
+        return _tree(last, times, apart)
+    if isinstance(strategy, BandedToeplitz):
+        return _banded(strategy.entries, last, times, apart)
+    if isinstance(strategy, LowerTriangular):
+        return _explicit(strategy.entries, last, times, apart)
+    raise Unsupported(f"{strategy} with {times} participations: no bound is proved; use tree")
+
+
+def regular(column: Sequence[Any], last: int, times: int, apart: int) -> Any:
+    """||sum of columns 1, 1+b, 1+2b, ...||^2 of the Toeplitz strategy with this first column."""
+    sums = [
+        sum(column[i - j * apart] for j in range(times) if 0 <= i - j * apart < len(column))
+        for i in range(min(last, len(column) + (times - 1) * apart))
+    ]
+    return sum(v**2 for v in sums)
+
+
+def _toeplitz_roots(last: int, times: int, apart: int) -> Move:
+    """Exact up to ``EXACT_ROUNDS``; above that in fixed point, rounded up and down."""
+    if last * times > LARGEST_SUM:
+        raise Unsupported(f"sqrt_toeplitz: {times} participations in {last} rounds are too many")
+    if last <= EXACT_ROUNDS:
+        column = [comb(2 * k, k) * 4 ** (last - k) for k in range(last)]
+        return exactly(Fraction(regular(column, last, times, apart), 16**last))
+    one = 1 << FIXED_POINT
+    above, below = [one], [one]
+    for k in range(1, last):
+        above.append(-(-above[-1] * (2 * k - 1) // (2 * k)))
+        below.append(below[-1] * (2 * k - 1) // (2 * k))
+    upper, reached = (regular(c, last, times, apart) for c in (above, below))
+    scale = 1 << FIXED_POINT
+    return Move(Fraction(-(-upper // scale), scale), Fraction(reached // scale, scale))
+
+
+def _banded(coefficients: Sequence[Fraction], last: int, times: int, apart: int) -> Move:
+    """Rounds 1, 1+b, ... are the worst where the coefficients fall, none negative, or b bands.
+
+    Proof: G_st is a sum of products c_l c_(l+t-s) over l <= T - t; it falls as t or t - s grows,
+    and the j-th round is at least 1 + (j-1) b, the i-th and j-th at least (j-i) b apart.  With at
+    most b coefficients G_st = 0 for s != t, and G_tt falls as t grows.
+    """
+    if last * times > LARGEST_SUM:
+        raise Unsupported(f"{times} participations in {last} rounds are too many to add up")
+    falling = all(a >= b for a, b in pairwise(coefficients))
+    if (falling and coefficients[-1] >= 0) or len(coefficients) <= apart:
+        return exactly(regular(coefficients, last, times, apart))
+    if last > EXACT_ROUNDS:
+        raise Unsupported(f"{last} rounds of rising or signed coefficients: at most {EXACT_ROUNDS}")
+    rows = [
+        [coefficients[i - t] if i - t < len(coefficients) else Fraction(0) for t in range(i + 1)]
+        for i in range(last)
+    ]
+    return _explicit(rows, last, times, apart)
+
+
+def _explicit(rows: Sequence[Sequence[Fraction]], last: int, times: int, apart: int) -> Move:
+    scale = lcm(*(entry.denominator for row in rows for entry in row))
+    columns = [[int(row[t] * scale) for row in rows[t:]] for t in range(last)]
+    weights = [sum(c**2 for c in column) for column in columns]
+    if all(not any(column[apart:]) for column in columns):
+        return exactly(Fraction(heaviest(weights, times, apart), scale**2))
+
+    @cache
+    def gram(s: int, t: int) -> int:
+        """Rounds from 0, s <= t."""
+        return sum(a * b for a, b in zip(columns[s][t - s :], columns[t], strict=False))
+
+    return _scaled(_searched(gram, last, times, apart), scale**2)
+
+
+def _scaled(move: Move, by: int) -> Move:
+    lower = None if move.reached is None else Fraction(move.reached, by)
+    return Move(Fraction(move.upper, by), lower)
+
+
+def _tree(last: int, times: int, apart: int) -> Move:
+    """By search where the patterns are few; else the sum over blocks of (rounds inside)^2, where
+    a block of length m holds at most min(k, ceil(m / b)) of them: one factor replaced by that.
+    """
+
+    def blocks(t: int) -> Iterator[int]:
+        while t <= last:
+            yield t
+            t += t & -t
+
+    def gram(s: int, t: int) -> int:
+        return sum(m - (m & -m) < s + 1 for m in blocks(t + 1))
+
+    if _patterns(last, times, apart) <= PATTERNS:
+        return _searched(gram, last, times, apart)
+    if last * times > LARGEST_SUM:
+        raise Unsupported(f"tree: {times} participations in {last} rounds are too many to search")
+    weights = [
+        sum(min(times, -(-(m & -m) // apart)) for m in blocks(t)) for t in range(1, last + 1)
+    ]
+    return Move(
+        Fraction(heaviest(weights, times, apart)), Fraction(_regular(gram, last, times, apart))
+    )
+
+
+# --- search --------------------------------------------------------------------------------------
+
+
+def heaviest(weights: Sequence[Any], times: int, apart: int) -> Any:
+    """The largest total weight of at most ``times`` rounds, neighbours ``apart`` or more apart."""
+    best = [0] * (len(weights) + 1)
+    for _ in range(times):
+        chosen = [0]
+        for t, weight in enumerate(weights, 1):
+            chosen.append(max(chosen[-1], weight + best[max(t - apart, 0)]))
+        best = chosen
+    return best[-1]
+
+
+def _patterns(last: int, times: int, apart: int) -> int:
+    """How many patterns there are; counted no further than ``PATTERNS``."""
+    found = 0
+    for j in range(1, times + 1):
+        found += comb(max(last - (j - 1) * (apart - 1), 0), j)
+        if found > PATTERNS:
+            break
+    return found
+
+
+def patterns(last: int, times: int, apart: int, start: int = 0) -> Iterator[tuple[int, ...]]:
+    """Every choice of 1 to ``times`` rounds from ``start``, neighbours ``apart`` or more apart."""
+    if times == 0:
+        return
+    for t in range(start, last):
+        yield (t,)
+        for rest in patterns(last, times - 1, apart, t + apart):
+            yield (t, *rest)
+
+
+def _searched(gram: Gram, last: int, times: int, apart: int) -> Move:
+    """Every pattern where they are few; else r_s = the heaviest row of |G|, then the heaviest r."""
+    if _patterns(last, times, apart) <= PATTERNS:
+        found = [_squared(gram, chosen) for chosen in patterns(last, times, apart)]
+        known = [value for value, reached in found if reached]
+        return Move(max(value for value, _ in found), max(known))
+    if last > GRAM_ROUNDS:
+        raise Unsupported(
+            f"{times} participations in {last} rounds: too many patterns to search; use at most "
+            f"{GRAM_ROUNDS} rounds, or a strategy of at most as many bands as the separation"
+        )
+    rows = [[abs(gram(min(s, t), max(s, t))) for t in range(last)] for s in range(last)]
+    for s, row in enumerate(rows):
+        for t in range(last):
+            row[t] *= s == t or abs(s - t) >= apart
+    upper = heaviest([heaviest(row, times, apart) for row in rows], times, apart)
+    return Move(upper, _regular(gram, last, times, apart))
+
+
+def _squared(gram: Gram, chosen: Sequence[int]) -> tuple[Any, bool]:
+    """Sum of |G_st| over a pattern, and whether all of them are at least 0."""
+    off = [gram(s, t) for i, t in enumerate(chosen) for s in chosen[:i]]
+    value = sum(gram(t, t) for t in chosen) + 2 * sum(map(abs, off))
+    return value, all(g >= 0 for g in off)
+
+
+def _regular(gram: Gram, last: int, times: int, apart: int) -> Any:
+    value, reached = _squared(gram, range(0, last, apart)[:times])
+    return value if reached else gram(0, 0)

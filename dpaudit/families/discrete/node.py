@@ -1,0 +1,99 @@
+"""Leaves whose release is one of countably many values: noise on the integers, random answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.exact import Number
+from dpaudit.exact.domains import Domain, count, known_sign, number, positive, refuse
+from dpaudit.nodes.core import Leaf, labelled
+
+
+def whole(value: Number, place: str) -> None:
+    """Domain 1, 2, 3, ...; a symbol must be declared integer and positive."""
+    positive(value, place)
+    count(value, place)
+
+
+def several(value: Number, place: str) -> None:
+    """Domain 2, 3, 4, ...; a symbol must be declared integer and positive."""
+    whole(value, place)
+    if known_sign(value - 2, strict=False) is False:
+        refuse(value, place, "at least 2 choices")
+
+
+def preset(domain: Domain, value: int) -> Any:
+    """A dataclass field that holds an exact number of the given domain, with a default."""
+    return field(default=Fraction(value), metadata={"kind": "number", "domain": domain})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiscreteGaussian(Leaf):
+    """Adds k with probability proportional to exp(-k^2 / (2 variance)) to one integer query.
+
+    The query moves by at most the integer ``sensitivity``.  (An integer vector with that
+    l2-sensitivity and independent noise has the same zCDP and Renyi bounds, not this profile:
+    declare it as ZCDP.)
+    """
+
+    label: str
+    variance: Number = number(positive)
+    sensitivity: Number = preset(whole, 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiscreteLaplace(Leaf):
+    """Adds i.i.d. k with probability proportional to exp(-|k| / scale) to an integer query.
+
+    The query, a number or a vector, moves by at most the integer ``sensitivity`` in l1-norm.
+    """
+
+    label: str
+    scale: Number = number(positive)
+    sensitivity: Number = preset(whole, 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TruncatedDiscreteLaplace(Leaf):
+    """Adds k in [-bound, bound] with probability proportional to exp(-|k| / scale).
+
+    One integer query that moves by at most the integer ``sensitivity`` <= ``bound``.  A public
+    shift changes nothing: a threshold drawn from 0..2 bound around ``bound`` is this noise.
+    """
+
+    label: str
+    scale: Number = number(positive)
+    bound: Number = number(whole)
+    sensitivity: Number = preset(whole, 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+        if known_sign(self.bound - self.sensitivity, strict=False) is False:
+            refuse(self.bound, f"{self.name}.bound", "at least the sensitivity")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RandomizedResponse(Leaf):
+    """Tells which of ``choices`` values holds, e^epsilon times as likely as each other value.
+
+    P(truth) = e^epsilon / (e^epsilon + choices - 1); neighbours may hold any two of the values.
+    """
+
+    label: str
+    epsilon: Number = number(positive)
+    choices: Number = preset(several, 2)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))

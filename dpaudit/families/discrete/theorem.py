@@ -1,0 +1,269 @@
+"""Noise on the integers, and random answers.
+
+Proofs that are not in the papers stand beside the accountant's rules of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.check.theorem import Premise, Table, Theorem, always, register
+from dpaudit.exact import enclose, erfinv, exp, infinity, is_symbolic, log, sqrt, tanh, unknowns
+from dpaudit.nodes.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses, Pair
+
+# The accountant writes out as many losses, and draws lines between as many beyond.
+MOST_LOSSES = 128
+ONE, ZERO = Fraction(1), Fraction(0)
+
+Outcome = tuple[Any, Any]
+
+
+def lost(epsilon: Any) -> bool:
+    """Below 2^-30: differences of its second order would be lost in a ball's digits."""
+    return not unknowns(epsilon) and bool(enclose(epsilon * 2**30) < 1)
+
+
+def grown(epsilon: Any) -> Any:
+    """e^epsilon - 1 = tanh(epsilon / 2) (e^epsilon + 1)."""
+    return tanh(epsilon / 2) * (exp(epsilon) + 1)
+
+
+def _fall(epsilon: Any) -> Any:
+    """1 - e^-epsilon = tanh(epsilon / 2) (e^-epsilon + 1)."""
+    return tanh(epsilon / 2) * (exp(-epsilon) + 1)
+
+
+def _both_ways(upper: Pair, reached: Pair | None = None) -> Losses:
+    """Each of these mechanisms can run either way round on some data."""
+    below = upper if reached is None else reached
+    return Losses(remove=(upper,), add=(upper,), reached_remove=(below,), reached_add=(below,))
+
+
+def _decay(distance: Any, scale: Any) -> Any:
+    return exp(-distance / scale)
+
+
+def _many(move: Any) -> bool:
+    return is_symbolic(move) or move > MOST_LOSSES
+
+
+# --- discrete Gaussian and discrete Laplace noise ------------------------------------------------
+
+
+def _exact_laplace(node: Any, premises: Sequence[Premise] = ()) -> bool:
+    """Else the noise is so wide that randomised response stands for it."""
+    return not (lost(node.sensitivity / node.scale) or lost(Fraction(2**70) / node.scale))
+
+
+def _laplace_divergence(node: Any) -> Any:
+    """E[loss] * scale = D - 2 a (1 - a^D) / (1 - a^2)."""
+    epsilon = node.sensitivity / node.scale
+    if not _exact_laplace(node):
+        return epsilon * tanh(epsilon / 2)
+    a = _decay(1, node.scale)
+    both_tails = 2 * a * (1 - _decay(node.sensitivity, node.scale)) / (1 - a**2)
+    return (node.sensitivity - both_tails) / node.scale
+
+
+def _laplace_curve(node: Any) -> Callable[[Any], Any]:
+    if not _exact_laplace(node):
+        return lambda order: order * _laplace_divergence(node)
+
+    def curve(order: Any) -> Any:
+        scale, move = node.scale, node.sensitivity
+        a, growth = _decay(1, scale), exp((2 * order - 1) / scale)
+        ends = exp(-order * move / scale), exp((order - 1) * move / scale)
+        geometric = (1 - a) * (ends[1] - ends[0] * growth) / (growth - 1)
+        return log((ends[0] + ends[1] + geometric) / (1 + a)) / (order - 1)
+
+    return curve
+
+
+def _laplace_corner(node: Any) -> Any:
+    """The middle corner of the polygon."""
+    half = (node.sensitivity + 1) / 2
+    if is_symbolic(half):
+        import sympy
+
+        lower = sympy.floor(half)
+    else:
+        lower = Fraction(half.numerator // half.denominator)
+    thresholds = lower, node.sensitivity + 1 - lower
+    tails = [2 * _decay(t, node.scale) / (1 + _decay(1, node.scale)) for t in thresholds]
+    return sqrt(2) * (erfinv(1 - tails[0]) + erfinv(1 - tails[1]))
+
+
+def _laplace_losses(node: Any) -> Losses:
+    scale, move = node.scale, node.sensitivity
+    if not _many(move):
+        whole = 1 + _decay(1, scale)
+        return _both_ways(Atoms(tuple(_outcomes(scale, int(move), 1 / whole, whole))))
+    upper = _response(move / scale, ONE) if is_symbolic(move) else tuple(_lines(scale, int(move)))
+    return _both_ways(Atoms(upper), LaplaceShift(move / scale))
+
+
+def _outcomes(scale: Any, move: int, tail: Any, whole: Any) -> Iterator[Outcome]:
+    """Masses by loss: everything up to 0, then 1..move-1, then everything from ``move`` on."""
+    beyond = tail * _decay(Fraction(move), scale)
+    yield beyond, tail
+    for k in range(1, move):
+        p, q = (
+            _fall(1 / scale) * _decay(Fraction(distance), scale) / whole
+            for distance in (move - k, k)
+        )
+        yield p, q
+    yield tail, beyond
+
+
+def _lines(scale: Any, move: int) -> Iterator[Outcome]:
+    """The continuous profile, linear in x between some of the losses (2 k - move) / scale."""
+    kinks = [Fraction(move * i // MOST_LOSSES) for i in range(MOST_LOSSES + 1)]
+    slope = ONE
+    for i, kink in enumerate(kinks):
+        following = ZERO
+        if i < MOST_LOSSES:
+            after = kinks[i + 1]
+            following = _decay(after, scale) / (1 + _decay(after - kink, scale))
+        yield (slope - following) * exp((2 * kink - move) / scale), slope - following
+        slope = following
+
+
+# --- truncated noise -----------------------------------------------------------------------------
+
+
+def _weight(node: Any) -> Any:
+    return _fall(1 / node.scale) + 2 * _decay(1, node.scale) * _fall(node.bound / node.scale)
+
+
+def _told(node: Any, move: Any) -> Any:
+    """Mass of the last ``move`` values."""
+    first = node.bound - move + 1
+    return _decay(first, node.scale) * _fall(move / node.scale) / _weight(node)
+
+
+def _truncated_outcomes(node: Any, move: Fraction) -> Atoms:
+    told, weight = _told(node, move), _weight(node)
+    tail = _fall((node.bound - move + 1) / node.scale) / weight
+    shared = _outcomes(node.scale, int(move), tail, weight)
+    return Atoms(((told, ZERO), (ZERO, told), *shared))
+
+
+def _truncated_losses(node: Any) -> Losses:
+    move = node.sensitivity
+    if not _many(move):
+        return _both_ways(_truncated_outcomes(node, move))
+    told = _told(node, move)
+    answers = _response(move / node.scale, 1 - told)
+    return _both_ways(Atoms(((told, ZERO), (ZERO, told), *answers)), _truncated_outcomes(node, ONE))
+
+
+def _response(epsilon: Any, mass: Any) -> tuple[Outcome, ...]:
+    pair = mass / (1 + exp(-epsilon)), mass / (1 + exp(epsilon))
+    return pair, pair[::-1]
+
+
+# --- randomised response -------------------------------------------------------------------------
+
+
+def _total(node: Any) -> Any:
+    return exp(node.epsilon) + node.choices - 1
+
+
+def _response_losses(node: Any) -> Losses:
+    truth, other = exp(node.epsilon) / _total(node), 1 / _total(node)
+    told: tuple[Outcome, ...] = ((truth, other), (other, truth))
+    if node.choices != 2:
+        neither = (node.choices - 2) / _total(node)
+        told = (*told, (neither, neither))
+    return _both_ways(Atoms(told))
+
+
+def _response_curve(node: Any) -> Callable[[Any], Any]:
+    if lost(node.epsilon):
+        return lambda order: order * _response_divergence(node)
+
+    def curve(order: Any) -> Any:
+        moments = exp(order * node.epsilon) + exp((1 - order) * node.epsilon) + node.choices - 2
+        return log(moments / _total(node)) / (order - 1)
+
+    return curve
+
+
+def _at_order_one(node: Any, premises: Sequence[Premise] = ()) -> bool:
+    """Up to six choices, or as long as choices - 2 <= 2 e^(epsilon/2)."""
+    if is_symbolic(node.choices):
+        return False
+    if node.choices <= 6 or unknowns(node.epsilon):
+        return bool(node.choices <= 6)
+    return bool(enclose(node.epsilon / 2).exp() * 2 >= enclose(node.choices - 2))
+
+
+def _response_divergence(node: Any) -> Any:
+    if node.choices == 2 or not _at_order_one(node):
+        return node.epsilon * tanh(node.epsilon / 2)
+    return node.epsilon * grown(node.epsilon) / _total(node)
+
+
+def _response_corner(node: Any) -> Any:
+    if node.choices == 2:
+        return sqrt(8) * erfinv(tanh(node.epsilon / 2))
+    rates = 1 / _total(node), (node.choices - 1) / _total(node)
+    return sqrt(2) * (erfinv(1 - 2 * rates[0]) + erfinv(1 - 2 * rates[1]))
+
+
+def _endless(calculus: str) -> Theorem:
+    bound = (lambda n: lambda a: infinity()) if calculus == "rdp" else (lambda n: infinity())
+    return Theorem("truncated", bound, attained=always)
+
+
+DISCRETE: Table = {
+    ("zcdp", "DiscreteGaussian"): Theorem(
+        "discrete_gaussian", lambda n: n.sensitivity**2 / (2 * n.variance), attained=always
+    ),
+    ("rdp", "DiscreteGaussian"): Theorem(
+        "discrete_gaussian_curve", lambda n: lambda a: a * n.sensitivity**2 / (2 * n.variance)
+    ),
+    ("profile", "DiscreteGaussian"): Theorem(
+        "discrete_gaussian_pair", lambda n: _both_ways(DiscreteNormal(n.variance, n.sensitivity))
+    ),
+    ("pure", "DiscreteLaplace"): Theorem(
+        "discrete_laplace", lambda n: n.sensitivity / n.scale, attained=always
+    ),
+    ("approx", "DiscreteLaplace"): Theorem(
+        "discrete_laplace_at_zero", lambda n: (n.sensitivity / n.scale, ZERO)
+    ),
+    ("zcdp", "DiscreteLaplace"): Theorem(
+        "discrete_laplace_divergence", _laplace_divergence, attained=_exact_laplace
+    ),
+    ("rdp", "DiscreteLaplace"): Theorem(
+        "discrete_laplace_curve", _laplace_curve, attained=_exact_laplace
+    ),
+    ("gdp", "DiscreteLaplace"): Theorem("discrete_laplace_corner", _laplace_corner),
+    ("profile", "DiscreteLaplace"): Theorem("discrete_laplace_pair", _laplace_losses),
+    **{
+        (name, "TruncatedDiscreteLaplace"): _endless(name)
+        for name in ("pure", "zcdp", "rdp", "gdp")
+    },
+    ("approx", "TruncatedDiscreteLaplace"): Theorem(
+        "truncated_discrete_laplace", lambda n: (n.sensitivity / n.scale, _told(n, n.sensitivity))
+    ),
+    ("profile", "TruncatedDiscreteLaplace"): Theorem("truncated_pair", _truncated_losses),
+    ("pure", "RandomizedResponse"): Theorem(
+        "randomized_response", lambda n: n.epsilon, attained=always
+    ),
+    ("approx", "RandomizedResponse"): Theorem(
+        "randomized_response_at_zero", lambda n: (n.epsilon, ZERO)
+    ),
+    ("zcdp", "RandomizedResponse"): Theorem(
+        "randomized_response_divergence", _response_divergence, attained=_at_order_one
+    ),
+    ("rdp", "RandomizedResponse"): Theorem(
+        "randomized_response_curve", _response_curve, attained=lambda n, ps: not lost(n.epsilon)
+    ),
+    ("gdp", "RandomizedResponse"): Theorem("randomized_response_corner", _response_corner),
+    ("profile", "RandomizedResponse"): Theorem("randomized_response_pair", _response_losses),
+}
+
+register(DISCRETE)

@@ -1,0 +1,192 @@
+"""Group privacy: a guarantee for one record, as a guarantee for any k records together."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpaudit.errors import Unsupported
+from dpaudit.exact import (
+    Number,
+    canonical,
+    exp,
+    infinity,
+    is_infinite,
+    is_symbolic,
+    maximum,
+    sympify,
+)
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.events import Group
+from dpaudit.families.opaque import ZCDP, PureDP
+from dpaudit.measures import profile
+from dpaudit.measures import renyi as rdp
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import Source, Step, always
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Leaf, Node, postorder
+from dpaudit.nodes.pairs import LaplaceShift, Losses, Normal, Pair, product
+
+GROUP = Source("Vadhan", 2017, "Lemma 2.2 (group privacy)")
+GROUP_ZCDP = Source("Bun, Steinke", 2016, "Proposition 1.9 (group privacy)")
+GROUP_RENYI = Source("Mironov", 2017, "Proposition 2 (group privacy)")
+GROUP_GDP = Source("Dong, Roth, Su", 2022, "Theorem 2.14 (group privacy)")
+STRUCTURE = (Assuming, Compose, Group, Repeat)
+
+
+def moves_together(node: Node) -> bool:
+    """Whether a group of k moves every query by up to k sensitivities, and the guarantee is that.
+
+    So it is for Gaussian and Laplace noise, composed and repeated; and over the parts of a
+    partition for Gaussian noise alone, where a group spread over parts does no worse in one.
+    """
+    for part in postorder(node):
+        if isinstance(part, Parallel):
+            if any(isinstance(x, Leaf) and not isinstance(x, Gaussian) for x in postorder(part)):
+                return False
+        elif not isinstance(part, (Gaussian, Laplace, *STRUCTURE)):
+            return False
+    return True
+
+
+def together(node: Node, premises: tuple[Step, ...]) -> bool:
+    """Attained where the child is, by a query that the whole group moves to one side."""
+    return always(node, premises) and moves_together(node)
+
+
+def linear_or_laplace(node: Node, premises: tuple[Step, ...]) -> bool:
+    """As above, where the rule loses nothing."""
+    exact = slope(premises[0].value) is not None or isinstance(node.children[0], Laplace)
+    return together(node, premises) and exact
+
+
+@PURE.rule(Group, cite=GROUP, attained=together)
+def group_pure(node: Group, epsilon: Number) -> Number:
+    """k epsilon."""
+    return node.size * epsilon
+
+
+@APPROX.rule(Group, cite=GROUP)
+def group_approximate(node: Group, base: tuple[Number, Number]) -> tuple[Number, Number]:
+    """(k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)).
+
+    Proof: k steps from neighbour to neighbour add delta e^(i epsilon), i = 0..k-1.
+    """
+    epsilon, delta = base
+    if is_infinite(epsilon):
+        return infinity(), Fraction(1)
+    return node.size * epsilon, delta * steps(epsilon, node.size)
+
+
+def steps(epsilon: Number, size: Number) -> Number:
+    """Sum of e^(i epsilon), i = 0..size-1; above it where epsilon may be zero, and size is open."""
+    if epsilon == 0 or size == 1:
+        return size
+    if is_symbolic(epsilon) and not sympify(epsilon).is_positive:
+        return size * exp((size - 1) * epsilon)
+    return (exp(size * epsilon) - 1) / (exp(epsilon) - 1)
+
+
+@CONCENTRATED.rule(Group, cite=GROUP_ZCDP, attained=together)
+def group_concentrated(node: Group, rho: Number) -> Number:
+    """k^2 rho."""
+    return node.size**2 * rho
+
+
+@GAUSSIAN.rule(Group, cite=GROUP_GDP, attained=together)
+def group_gaussian(node: Group, mu: Number) -> Number:
+    """k mu: shifts of one normal distribution add."""
+    return node.size * mu
+
+
+@RENYI.rule(Group, cite=GROUP_RENYI, attained=linear_or_laplace)
+def group_renyi(node: Group, curve: Number) -> Number:
+    """k^2 times a curve that is linear in the order; for others 3^c times that at 2^c orders.
+
+    c = ceil(log2 k), at orders >= 2; below 2 the bound at 2 holds, as divergences do not decrease.
+    Laplace noise: that of the group's shift.  Linear curves: Bun, Steinke 2016, Proposition 1.9.
+    """
+    if node.size == 1 or is_infinite(curve):
+        return curve
+    if isinstance(node.child, Laplace):
+        moved = node.child.noise_multiplier / node.size
+        return rdp.laplace(Laplace(node.child.label, moved))
+    rho = slope(curve)
+    if rho is not None:
+        return node.size**2 * rho * order()
+    doublings = doublings_to(node.size)
+    higher = sympify(2**doublings * maximum((order(), Fraction(2))))
+    return canonical(3**doublings * sympify(curve).subs(order(), higher))
+
+
+def slope(curve: Number) -> Number | None:
+    """The rho of a curve rho * alpha; None for another curve."""
+    import sympy
+
+    value, alpha = sympy.expand(sympify(curve)), order()
+    line = value.is_polynomial(alpha) and value.diff(alpha, 2) == 0 and value.subs(alpha, 0) == 0
+    return canonical(value.subs(alpha, 1)) if line else None
+
+
+def doublings_to(size: Number) -> Number:
+    """ceil(log2 size)."""
+    if not is_symbolic(size):
+        return (int(size) - 1).bit_length()
+    import sympy
+
+    return sympy.ceiling(sympy.log(size) / sympy.log(2))
+
+
+@PROFILE.rule(Group, cite=GROUP_GDP)
+def group_profile(node: Group, base: Losses) -> Losses:
+    """Normal and Laplace pairs moved k times as far; pure epsilon k times, rho of zCDP k^2 times.
+
+    Proof: the best tests between shifts of a log-concave noise are thresholds, so that the
+    trade-off curves of k steps, one after the other, are that of the whole shift.
+    Errors: Unsupported for a child whose pairs are of another kind.
+    """
+    child = node.child
+    if isinstance(child, PureDP):
+        pure: Losses = profile.pure(PureDP(node.size * child.epsilon))
+        return pure
+    if isinstance(child, ZCDP):
+        concentrated: Losses = profile.concentrated(ZCDP(node.size**2 * child.rho))
+        return concentrated
+    if len(base.remove) > 1 or len(base.add) > 1:
+        raise Unsupported(_no_pair(node))
+    moved = moves_together(child)
+
+    def far(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
+        return tuple(enlarged(pair, node, composed=moved) for pair in pairs)
+
+    return Losses(
+        far(base.remove),
+        far(base.add),
+        far(base.reached_remove) if moved else (),
+        far(base.reached_add) if moved else (),
+        base.slack,
+        base.in_one_part,
+    )
+
+
+def enlarged(pair: Pair, node: Group, *, composed: bool) -> Pair:
+    """The pair at ``size`` times its shift; of a product only where every query moves so far."""
+    if isinstance(pair, Normal):
+        return Normal(node.size * pair.mu)
+    if isinstance(pair, LaplaceShift):
+        return LaplaceShift(node.size * pair.epsilon)
+    factors = pair.factors
+    if not composed or not all(isinstance(p, (Normal, LaplaceShift)) for p, _ in factors):
+        raise Unsupported(_no_pair(node))
+    return product((enlarged(p, node, composed=True), times) for p, times in factors)
+
+
+def _no_pair(node: Group) -> str:
+    return (
+        f"{node.head}: no dominating pair is proved for a group over {node.child.head[:80]}; use "
+        "pure, approx, zcdp, rdp or gdp"
+    )

@@ -1,0 +1,149 @@
+"""Group privacy, stated a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.check.theorem import RENYI_SYMBOL, Premise, Table, Theorem, register
+from dpaudit.errors import Unsupported
+from dpaudit.exact import (
+    canonical,
+    exp,
+    infinity,
+    is_infinite,
+    is_symbolic,
+    log,
+    maximum,
+    sympify,
+)
+from dpaudit.nodes import Node, postorder
+from dpaudit.nodes.pairs import Atoms, Concentrated, LaplaceShift, Losses, Normal, Pair
+from dpaudit.nodes.pairs import product as independent
+
+# A partition of Gaussian releases is safe: squares of a split group add up to less than its own.
+SHIFTS = frozenset({"Gaussian", "Laplace", "Compose", "Repeat", "Assuming", "Group"})
+ROTUND = SHIFTS - {"Laplace"} | {"Parallel"}
+Curve = Callable[[Any], Any]
+
+
+def _all_shift(node: Node) -> bool:
+    """Every query of the tree moves by at most ``size`` sensitivities, and may move by so many."""
+    return all(
+        {type(below).__name__ for below in postorder(part)} <= ROTUND
+        if type(part).__name__ == "Parallel"
+        else type(part).__name__ in SHIFTS
+        for part in postorder(node)
+    )
+
+
+def _saturated(node: Any, premises: Sequence[Premise]) -> bool:
+    return premises[0].attained and _all_shift(node.child)
+
+
+def _saturated_curve(node: Any, premises: Sequence[Any]) -> bool:
+    """The bound loses nothing where the curve is a line, or noise is one Laplace release."""
+    lossless = type(node.child).__name__ == "Laplace" or _line(premises[0].upper) is not None
+    return _saturated(node, premises) and lossless
+
+
+def _approximate(node: Any, base: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The geometric sum of e^epsilon over the steps, where it has one; an upper bound else."""
+    (epsilon, delta), k = base, node.size
+    if is_infinite(epsilon):
+        return infinity(), Fraction(1)
+    if k == 1 or epsilon == 0:
+        return k * epsilon, k * delta
+    if is_symbolic(epsilon) and not epsilon.is_positive:
+        return k * epsilon, k * delta * exp((k - 1) * epsilon)
+    return k * epsilon, delta * (exp(k * epsilon) - 1) / (exp(epsilon) - 1)
+
+
+def _line(curve: Curve) -> Any:
+    """The slope of a curve that is a line through 0; None for another curve."""
+    import sympy
+
+    alpha = sympy.Symbol(RENYI_SYMBOL, positive=True)
+    value = sympy.expand(sympify(curve(alpha)))
+    if not value.is_polynomial(alpha) or sympy.degree(value, alpha) > 1 or value.subs(alpha, 0):
+        return None
+    return canonical(value.subs(alpha, 1))
+
+
+def _renyi(node: Any, curve: Curve) -> Curve:
+    """Sources as the accountant's: lines (Bun, Steinke 2016), else Mironov 2017, Proposition 2."""
+    k = node.size
+    if k == 1 or is_infinite(curve(Fraction(2))):
+        return curve
+    if type(node.child).__name__ == "Laplace":
+        return _laplace(k / node.child.noise_multiplier)
+    slope = _line(curve)
+    if slope is not None:
+        return lambda a: k**2 * slope * a
+    c = _binary_digits(k)
+    return lambda a: 3**c * curve(2**c * maximum((a, Fraction(2))))
+
+
+def _binary_digits(size: Any) -> Any:
+    if not is_symbolic(size):
+        return int(size - 1).bit_length()
+    import sympy
+
+    return sympy.ceiling(log(size) / log(2))
+
+
+def _laplace(epsilon: Any) -> Curve:
+    def curve(a: Any) -> Any:
+        weight = a / (2 * a - 1)
+        mean = weight * exp((a - 1) * epsilon) + (1 - weight) * exp(-a * epsilon)
+        return log(mean) / (a - 1)
+
+    return curve
+
+
+def _pairs(node: Any, base: Losses) -> Losses:
+    """Shifts of log-concave noise, k in a row, are one shift k times as long."""
+    child, k = node.child, node.size
+    if type(child).__name__ == "PureDP":
+        odds = [canonical(sympify(1 / (1 + exp(s * k * child.epsilon)))) for s in (-1, 1)]
+        answers = Atoms(((odds[0], odds[1]), (odds[1], odds[0])))
+        return Losses((answers,), (answers.swapped,))
+    if type(child).__name__ == "ZCDP":
+        curve = (Concentrated(k**2 * child.rho),)
+        return Losses(curve, curve)
+    if max(len(base.remove), len(base.add)) > 1:
+        raise Unsupported(f"{node.head}: no dominating pair for a group over several alternatives")
+    shifts = _all_shift(child)
+
+    def longer(pair: Pair) -> Pair:
+        return _longer(pair, k, shifts)
+
+    sides = [base.remove, base.add]
+    reached = [base.reached_remove, base.reached_add] if shifts else [(), ()]
+    moved = [tuple(map(longer, side)) for side in (*sides, *reached)]
+    return Losses(moved[0], moved[1], moved[2], moved[3], base.slack, base.in_one_part)
+
+
+def _longer(pair: Pair, k: Any, several: bool) -> Pair:  # noqa: FBT001
+    if isinstance(pair, Normal):
+        return Normal(k * pair.mu)
+    if isinstance(pair, LaplaceShift):
+        return LaplaceShift(k * pair.epsilon)
+    if several and all(isinstance(factor, (Normal, LaplaceShift)) for factor, _ in pair.factors):
+        return independent([(_longer(factor, k, False), n) for factor, n in pair.factors])
+    raise Unsupported("no dominating pair is known for a group over this child")
+
+
+GROUPS: Table = {
+    ("pure", "Group"): Theorem("group_pure", lambda n, e: n.size * e, attained=_saturated),
+    ("approx", "Group"): Theorem("group_approximate", _approximate),
+    ("zcdp", "Group"): Theorem(
+        "group_concentrated", lambda n, rho: n.size**2 * rho, attained=_saturated
+    ),
+    ("gdp", "Group"): Theorem("group_gaussian", lambda n, mu: n.size * mu, attained=_saturated),
+    ("rdp", "Group"): Theorem("group_renyi", _renyi, attained=_saturated_curve),
+    ("profile", "Group"): Theorem("group_profile", _pairs),
+}
+
+register(GROUPS)

@@ -1,0 +1,91 @@
+"""Dominating pairs under sampling, stated a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dpaudit.check.theorem import Table, Theorem, register
+from dpaudit.families.sampling.theorem import interchangeable
+from dpaudit.nodes.pairs import Allocated, Losses, Mixed, Normal, Pair, Spliced
+
+Change = Callable[[Pair], Pair]
+
+
+def _changed(base: Losses, upper: tuple[Change, Change], reached: tuple[Change, Change]) -> Losses:
+    """Each side's pairs changed: (remove, add) of the dominating, then of the reached ones."""
+    return Losses(
+        tuple(map(upper[0], base.remove)),
+        tuple(map(upper[1], base.add)),
+        tuple(map(reached[0], base.reached_remove)),
+        tuple(map(reached[1], base.reached_add)),
+        base.slack,
+        base.in_one_part,
+    )
+
+
+def _towards(share: Any) -> Change:
+    """(P, Q) to ((1 - q) Q + q P, Q)."""
+    return lambda pair: Mixed(pair, share)
+
+
+def _away(share: Any) -> Change:
+    """(P, Q) to (P, (1 - q) P + q Q)."""
+    return lambda pair: Mixed(pair.swapped, share).swapped
+
+
+def _poisson(node: Any, base: Losses) -> Losses:
+    """Without the record both runs are the run without it.
+
+    Source: Zhu, Dong, Wang 2022, Theorem 11.
+    """
+    changes = _towards(node.rate), _away(node.rate)
+    return _changed(base, changes, changes)
+
+
+def _without_replacement(node: Any, base: Losses) -> Losses:
+    """For x >= 1 the first of the two above dominates, whatever the other records hold.
+
+    delta(x) = 1 - x + x delta'(1/x) with the swapped pair gives x < 1 from the other direction.
+    Reached: all other records hold what the replaced record is replaced by.
+    Where records have places, only the runs with the same draws are compared.
+    Source: Zhu, Dong, Wang 2022, Theorem 11.
+    """
+    if not interchangeable(node.child):
+        return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)
+    share = node.batch_size / node.population
+    above, below = _towards(share), _away(share)
+
+    def joined(pair: Pair) -> Pair:
+        return Spliced(above(pair), below(pair))
+
+    return _changed(base, (joined, joined), (above, below))
+
+
+def _allocated(node: Any, base: Losses) -> Losses:
+    """Normal moves of length 1/z, one in a uniform slot; else no further apart than the child.
+
+    Whatever direction a release takes, and however long, its likelihood ratio is that of a shorter
+    move along one axis of t; adaptive directions change no law.
+    Source: Chua et al. 2024 (balls and bins); van Erven, Harremoes 2014, Theorem 13.
+    """
+    if type(node.child).__name__ != "Gaussian":
+        return Losses(base.remove, base.add, (), (), base.slack * node.slots, base.in_one_part)
+    z = node.child.noise_multiplier
+    pair: Pair = Normal(1 / z) if node.slots == 1 else Allocated(z, node.slots)
+    return Losses((pair,), (pair.swapped,), (pair,), (pair.swapped,))
+
+
+PROFILE_SAMPLING: Table = {
+    ("profile", "PoissonSampled"): Theorem(
+        "poisson_profile", _poisson, frozenset({"add_remove", "zero_out"})
+    ),
+    ("profile", "RandomAllocation"): Theorem(
+        "allocated_profile", _allocated, frozenset({"add_remove", "zero_out"})
+    ),
+    ("profile", "SampledWithoutReplacement"): Theorem(
+        "batch_profile", _without_replacement, frozenset({"replace_one"})
+    ),
+}
+
+register(PROFILE_SAMPLING)

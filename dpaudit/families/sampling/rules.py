@@ -1,0 +1,247 @@
+"""Amplification by sampling: the child runs on a secret batch of the records.
+
+P and Q below are the child's outputs with and without the record, or on the two batches.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpaudit.exact import Number, exp, is_infinite, log, sympify
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Parallel
+from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.sampling import (
+    PoissonSampled,
+    RandomAllocation,
+    SampledWithoutReplacement,
+    SampledWithReplacement,
+)
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import Source, always
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node, postorder
+from dpaudit.nodes.pairs import Allocated, Losses, Mixed, Normal, Pair, Spliced, one
+from dpaudit.scope import Adjacency
+
+BALLE_POISSON = Source("Balle, Barthe, Gaboardi", 2018, "Theorem 8")
+BALLE_BATCH = Source("Balle, Barthe, Gaboardi", 2018, "Theorem 9")
+BALLE_DRAWS = Source(
+    "Balle, Barthe, Gaboardi", 2018, "Theorem 10 (its setting); dpaudit 2026, proof at the rule"
+)
+ZHU_POISSON = Source("Zhu, Dong, Wang", 2022, "Theorem 11 (Poisson sampling of a dominating pair)")
+ZHU_BATCH = Source("Zhu, Dong, Wang", 2022, "Theorem 11 (sampling without replacement)")
+CHUA = Source(
+    "Chua, Ghazi, Harrison, Kamath, Kumar, Leeman, Manurangsi, Sinha, Zhang",
+    2024,
+    "Balls-and-bins sampling for DP-SGD: its dominating pair",
+)
+MIXTURE = Source("van Erven, Harremoes", 2014, "Theorem 13 (a mixture is no further apart)")
+
+# Under zero_out too the batches are those with the record and those without: its contribution to
+# every query is exactly zero, and no query reads the realised size of a batch.
+WITH_OR_WITHOUT = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
+REPLACED = (Adjacency.REPLACE_ONE,)
+PUBLIC_PLACES = (Parallel, CorrelatedGaussian)
+SAMPLED = (PoissonSampled, SampledWithoutReplacement, SampledWithReplacement, RandomAllocation)
+
+CONCENTRATED.absent(
+    *SAMPLED,
+    reason="sampling makes high orders jump, so no line rho * order is amplified "
+    "(Bun, Dwork, Rothblum, Steinke 2018, Section 1)",
+)
+GAUSSIAN.absent(
+    *SAMPLED,
+    reason="a mixture's trade-off curve is no Gaussian one; its best mu is the child's own "
+    "(Dong, Roth, Su 2022, Section 4)",
+)
+
+
+def alike(child: Node) -> bool:
+    """Whether a batch may hold any record in place of any other, as a child's guarantee covers it.
+
+    Not where records have public places (parts, rounds): the record that is drawn instead may be in
+    another one, and a batch's number of records in a part, which may be released, tells which was.
+    Then only the two runs with the same draws are compared, and no batch without the record helps.
+    """
+    return not any(isinstance(node, PUBLIC_PLACES) for node in postorder(child))
+
+
+# --- (epsilon, delta) ----------------------------------------------------------------------------
+
+
+def amplified(epsilon: Number, share: Number) -> Number:
+    """log(1 + q (e^epsilon - 1))."""
+    return log(1 + share * (exp(epsilon) - 1))
+
+
+@PURE.rule(PoissonSampled, cite=BALLE_POISSON, adjacency=WITH_OR_WITHOUT)
+def poisson_sampled(node: PoissonSampled, epsilon: Number) -> Number:
+    """log(1 + q (e^epsilon - 1)) at rate q."""
+    return amplified(epsilon, node.rate)
+
+
+@PURE.rule(SampledWithoutReplacement, cite=BALLE_BATCH, adjacency=REPLACED)
+def sampled_without_replacement(node: SampledWithoutReplacement, epsilon: Number) -> Number:
+    """log(1 + q (e^epsilon - 1)), q = batch_size / population; epsilon unless records are alike."""
+    return amplified(epsilon, share_of(node)) if alike(node.child) else epsilon
+
+
+def share_of(node: SampledWithoutReplacement) -> Number:
+    """The chance that a record is in the batch."""
+    return node.batch_size / node.population
+
+
+@APPROX.rule(PoissonSampled, cite=BALLE_POISSON, adjacency=WITH_OR_WITHOUT)
+def poisson_sampled_approx(
+    node: PoissonSampled, base: tuple[Number, Number]
+) -> tuple[Number, Number]:
+    """(log(1 + q (e^epsilon - 1)), q delta) at rate q."""
+    return amplified(base[0], node.rate), node.rate * base[1]
+
+
+@APPROX.rule(SampledWithoutReplacement, cite=BALLE_BATCH, adjacency=REPLACED)
+def sampled_without_replacement_approx(
+    node: SampledWithoutReplacement, base: tuple[Number, Number]
+) -> tuple[Number, Number]:
+    """(log(1 + q (e^epsilon - 1)), q delta); (epsilon, q delta) unless records are alike."""
+    epsilon, delta = base
+    share = share_of(node)
+    return amplified(epsilon, share) if alike(node.child) else epsilon, share * delta
+
+
+@PURE.rule(SampledWithReplacement, cite=BALLE_DRAWS, adjacency=REPLACED)
+def sampled_with_replacement(node: SampledWithReplacement, epsilon: Number) -> Number:
+    """m log(1 + (e^epsilon - 1) / n) = log E e^(J epsilon), J the number of times it is drawn.
+
+    Proof: J is binomial(m, 1/n).  Fix m draws Y of the other records.  M_j runs on j copies of the
+    record and Y_(j+1), .., Y_m; M'_i on i copies of what replaces it and Y_(i+1), .., Y_m.  Then
+    M_j <= e^(j epsilon) M'_i for all i <= j: at most j records differ.  Let w_j be J's weights and
+    L = sum w_j e^(j epsilon).  A j with e^(j epsilon) <= L is bounded by M'_j, and leaves room for
+    w_j (L - e^(j epsilon)) more of it below w_j L M'_j; the larger j are bounded by their own M'_j
+    up to w_j L, and by that room for the other w_j (e^(j epsilon) - L).  Room and need are equal
+    by definition of L, so sum w_j M_j <= L sum w_j M'_j.  Unless records are alike: m epsilon.
+    """
+    if not alike(node.child):
+        return node.draws * epsilon
+    return node.draws * log(_growth(node, epsilon))
+
+
+def _growth(node: SampledWithReplacement, epsilon: Number) -> Number:
+    return 1 + (exp(epsilon) - 1) / node.population
+
+
+@APPROX.rule(SampledWithReplacement, cite=BALLE_DRAWS, adjacency=REPLACED)
+def sampled_with_replacement_approx(
+    node: SampledWithReplacement, base: tuple[Number, Number]
+) -> tuple[Number, Number]:
+    """As the pure rule, and delta times (E e^(J epsilon) - 1) / (e^epsilon - 1).
+
+    The pure rule's proof, where a group of j adds delta (e^(j epsilon) - 1) / (e^epsilon - 1) to
+    the bound of M_j; at epsilon = 0 the factor is E J = m / n.
+    """
+    epsilon, delta = base
+    if is_infinite(epsilon):
+        return epsilon, Fraction(1)
+    if epsilon == 0:
+        return epsilon, delta * node.draws / node.population
+    growth = _growth(node, epsilon)
+    copies = (sympify(growth) ** sympify(node.draws) - 1) / (exp(epsilon) - 1)
+    return sampled_with_replacement(node, epsilon), delta * copies
+
+
+@PURE.rule(RandomAllocation, cite=MIXTURE, attained=always)
+def random_allocation(node: RandomAllocation, epsilon: Number) -> Number:
+    """epsilon: a mixture over the slot; reached by outputs whose loss is epsilon in every slot."""
+    return epsilon
+
+
+@APPROX.rule(RandomAllocation, cite=MIXTURE)
+def random_allocation_approx(
+    node: RandomAllocation, base: tuple[Number, Number]
+) -> tuple[Number, Number]:
+    """The child's own: hockey-stick divergences are jointly convex."""
+    return base
+
+
+# --- privacy profiles ----------------------------------------------------------------------------
+
+
+def mixed(pairs: tuple[Pair, ...], rate: Number) -> tuple[Pair, ...]:
+    """((1 - q) Q + q P, Q) for each (P, Q)."""
+    return tuple(Mixed(pair, rate) for pair in pairs)
+
+
+def mixed_away(pairs: tuple[Pair, ...], rate: Number) -> tuple[Pair, ...]:
+    """(P, (1 - q) P + q Q) for each (P, Q)."""
+    return tuple(Mixed(pair.swapped, rate).swapped for pair in pairs)
+
+
+@PROFILE.rule(PoissonSampled, cite=ZHU_POISSON, adjacency=WITH_OR_WITHOUT)
+def poisson_profile(node: PoissonSampled, base: Losses) -> Losses:
+    """The run with the record mixes the two; attained by records whose queries are the child's."""
+    return Losses(
+        mixed(base.remove, node.rate),
+        mixed_away(base.add, node.rate),
+        mixed(base.reached_remove, node.rate),
+        mixed_away(base.reached_add, node.rate),
+        base.slack,
+        base.in_one_part,
+    )
+
+
+@PROFILE.rule(SampledWithoutReplacement, cite=ZHU_BATCH, adjacency=REPLACED)
+def batch_profile(node: SampledWithoutReplacement, base: Losses) -> Losses:
+    """The two directions spliced at x = 1; one of them is reached.
+
+    It is reached where all other records hold what the replaced one is replaced by.  The child's
+    own pairs unless records are alike.
+    """
+    if not alike(node.child):
+        return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)
+    share = share_of(node)
+    remove = tuple(spliced(pair, share) for pair in base.remove)
+    add = tuple(spliced(pair, share) for pair in base.add)
+    return Losses(
+        remove,
+        add,
+        mixed(base.reached_remove, share),
+        mixed_away(base.reached_add, share),
+        base.slack,
+        base.in_one_part,
+    )
+
+
+def spliced(pair: Pair, share: Number) -> Pair:
+    """((1 - q) Q + q P, Q) at x >= 1 and (P, (1 - q) P + q Q) at x < 1."""
+    return Spliced(Mixed(pair, share), Mixed(pair.swapped, share).swapped)
+
+
+PROFILE.absent(
+    SampledWithReplacement,
+    reason="the proved bound mixes profiles of 1, 2, ... copies of the record: no pair here",
+)
+
+
+@PROFILE.rule(RandomAllocation, cite=CHUA, adjacency=WITH_OR_WITHOUT)
+def allocated_profile(node: RandomAllocation, base: Losses) -> Losses:
+    """A uniform mixture over the slots of a Gaussian child; the pairs of any other child unchanged.
+
+    Gaussian: release i moves by g_i, chosen after the releases before it, |g_i| at most the
+    sensitivity.  It is a rescaling, plus noise of its own, of one coordinate of the mixture over i
+    of N(e_i / z, I) against N(0, I): the pair dominates, and full moves reach it.  Other children:
+    divergences are jointly convex, so the mixture is dominated by its parts.
+    """
+    if not isinstance(node.child, Gaussian):
+        return Losses(base.remove, base.add, (), (), _slack(node, base), base.in_one_part)
+    if node.slots == 1:
+        return one(Normal(1 / node.child.noise_multiplier))
+    return one(Allocated(node.child.noise_multiplier, node.slots))
+
+
+def _slack(node: RandomAllocation, base: Losses) -> Number:
+    """Every slot runs the child, and may meet its noise event."""
+    return base.slack * node.slots

@@ -1,0 +1,11 @@
+"""Selection: exponential mechanism, report-noisy-max, and above-threshold."""
+
+from dpaudit.families.selection.node import (
+    AboveThreshold,
+    ExponentialMechanism,
+    ReportNoisyMax,
+    Scores,
+    SelectionNoise,
+)
+
+__all__ = ["AboveThreshold", "ExponentialMechanism", "ReportNoisyMax", "Scores", "SelectionNoise"]

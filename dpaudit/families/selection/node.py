@@ -1,0 +1,94 @@
+"""Leaves that select: which candidate scores best, which query is above a threshold.
+
+Scores and queries are real functions of the records, each divided by its sensitivity: between
+neighbours each moves by at most 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dpaudit.exact import Number
+from dpaudit.exact.domains import number, positive
+from dpaudit.families.discrete.node import preset, whole
+from dpaudit.nodes.core import Leaf, labelled
+from dpaudit.scope import choose
+
+
+class Scores(StrEnum):
+    """How scores differ between neighbours.
+
+    ``ANY``: each by at most 1, up or down.  ``MONOTONE``: none down or none up, as counts do under
+    add_remove.
+    """
+
+    ANY = "any"
+    MONOTONE = "monotone"
+
+
+class SelectionNoise(StrEnum):
+    """Noise that is added to every score before the largest is named."""
+
+    LAPLACE = "laplace"
+    EXPONENTIAL = "exponential"
+    GUMBEL = "gumbel"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExponentialMechanism(Leaf):
+    """Selects a candidate with probability proportional to exp(epsilon * score / 2).
+
+    The candidates, and the measure they are weighted with, are public.
+    """
+
+    label: str
+    epsilon: Number = number(positive)
+    scores: Scores = Scores.ANY
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+        object.__setattr__(self, "scores", choose(Scores, self.scores, f"{self.name}.scores"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReportNoisyMax(Leaf):
+    """Names the candidate whose score plus i.i.d. noise of scale 2 / epsilon is largest.
+
+    Nothing but the name is released.  Gumbel noise makes it the exponential mechanism;
+    exponential noise makes it permute-and-flip.
+    """
+
+    label: str
+    epsilon: Number = number(positive)
+    noise: SelectionNoise = SelectionNoise.LAPLACE
+    scores: Scores = Scores.ANY
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+        place = self.name
+        object.__setattr__(self, "noise", choose(SelectionNoise, self.noise, f"{place}.noise"))
+        object.__setattr__(self, "scores", choose(Scores, self.scores, f"{place}.scores"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AboveThreshold(Leaf):
+    """Says of one query after another whether it is above a threshold, up to ``answers`` times.
+
+    One Laplace noise of scale 1 / epsilon_threshold on the threshold, drawn once; a fresh one of
+    scale 2 answers / epsilon_query on each query; it stops at the ``answers``-th yes.  No noisy
+    value is released.  (Below a threshold: negate threshold and queries.)
+    """
+
+    label: str
+    epsilon_threshold: Number = number(positive)
+    epsilon_query: Number = number(positive)
+    answers: Number = preset(whole, 1)
+    scores: Scores = Scores.ANY
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+        object.__setattr__(self, "scores", choose(Scores, self.scores, f"{self.name}.scores"))

@@ -1,0 +1,174 @@
+"""Selection: the exponential mechanism, noisy maxima, and thresholds.
+
+Proofs that are not in the papers stand beside the accountant's rules of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.check.theorem import Premise, Table, Theorem, always, register
+from dpaudit.exact import erfinv, exp, log, sqrt, tanh, unknowns
+from dpaudit.families.discrete.theorem import grown, lost
+from dpaudit.nodes.pairs import Atoms, Losses, Pair
+
+# The accountant draws a range's profile between as many steps of the loss.
+STEPS = 128
+ONE, ZERO = Fraction(1), Fraction(0)
+SHARES = ("1/2", "3/4", "63/64")
+
+
+# --- losses in an interval of width r that holds 0 -----------------------------------------------
+
+
+def _range_divergence(r: Any) -> Any:
+    """Order 1, at e^t = (e^r - 1) / r; r^2 / 8 is above it, kept for symbols and the smallest r."""
+    if unknowns(r) or lost(r):
+        return r**2 / 8
+    return log(grown(r) / r) - 1 + r / grown(r)
+
+
+def _range_curve(r: Any) -> Callable[[Any], Any]:
+    if lost(r):
+        return lambda order: order * _range_divergence(r)
+
+    def curve(order: Any) -> Any:
+        s, gain = order - 1, grown(order * r) / order
+        return log(s * gain / grown(s * r)) + log(gain / grown(r)) / s - r
+
+    return curve
+
+
+def _range_losses(r: Any) -> Losses:
+    upper = (Atoms(tuple(_range_outcomes(r))),)
+    reached = tuple(_two_outcomes(r, Fraction(share)) for share in SHARES)
+    return Losses(upper, upper, reached, reached)
+
+
+def _range_outcomes(r: Any) -> Iterator[tuple[Any, Any]]:
+    """Lines between points of (e^(r/2) - sqrt(x))^2 / (e^r - 1), at the losses 2 r i / STEPS - r.
+
+    The slope is (1 - 2 e^r e^(-r i / STEPS) / (1 + e^(r / STEPS))) / (e^r - 1) after point i; it
+    rises by e^r e^(-r i / STEPS) 2 tanh(r / (2 STEPS)) / (e^r - 1) at inner points.
+    """
+    for i in range(STEPS + 1):
+        share = Fraction(1, 2) if i in (0, STEPS) else ONE
+        rise = 2 * share * tanh(r / (2 * STEPS)) / grown(r)
+        yield rise * exp(r * Fraction(i, STEPS)), rise * exp(r * Fraction(STEPS - i, STEPS))
+
+
+def _two_outcomes(r: Any, share: Fraction) -> Atoms:
+    """Losses t = share * r and t - r."""
+    t, rest = share * r, (1 - share) * r
+    q = grown(rest) / grown(r), grown(t) / grown(r)
+    return Atoms(((exp(t) * q[0], q[0]), (q[1], exp(rest) * q[1])))
+
+
+# --- losses of at most epsilon -------------------------------------------------------------------
+
+
+def _pure_divergence(epsilon: Any) -> Any:
+    return epsilon**2 / 2 if unknowns(epsilon) else epsilon * tanh(epsilon / 2)
+
+
+def _pure_curve(epsilon: Any) -> Callable[[Any], Any]:
+    if lost(epsilon):
+        return lambda order: order * _pure_divergence(epsilon)
+
+    def curve(order: Any) -> Any:
+        moments = exp(order * epsilon) + exp((1 - order) * epsilon)
+        return log(moments / (1 + exp(epsilon))) / (order - 1)
+
+    return curve
+
+
+def _corner(epsilon: Any) -> Any:
+    return sqrt(8) * erfinv(tanh(epsilon / 2))
+
+
+def _opposite(high: Any, low: Any) -> Atoms:
+    return Atoms(((high, low), (low, high)))
+
+
+def _pure_losses(epsilon: Any, *reached: Pair) -> Losses:
+    upper = _opposite(1 / (1 + exp(-epsilon)), 1 / (1 + exp(epsilon)))
+    return Losses((upper,), (upper,), reached, reached)
+
+
+# --- selection -----------------------------------------------------------------------------------
+
+
+def _width(node: Any) -> Any:
+    return node.epsilon / 2 if str(node.scores) == "monotone" else node.epsilon
+
+
+def _is_exponential(node: Any) -> bool:
+    """The exponential mechanism, also where it is written as Gumbel noise."""
+    return str(getattr(node, "noise", "gumbel")) == "gumbel"
+
+
+def _either(ranged: Callable[[Any], Any], pure: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda n: (ranged if _is_exponential(n) else pure)(_width(n))
+
+
+def _sharp(node: Any, premises: Sequence[Premise]) -> bool:
+    return _is_exponential(node) and not (unknowns(node.epsilon) or lost(_width(node)))
+
+
+def _exact_curve(node: Any, premises: Sequence[Premise]) -> bool:
+    return _is_exponential(node) and not lost(_width(node))
+
+
+def _noisy_max_losses(node: Any) -> Losses:
+    width = _width(node)
+    if _is_exponential(node):
+        return _range_losses(width)
+    if str(node.noise) == "laplace":
+        behind = exp(-width / 2) / 2 * (1 + width / 4)
+        return _pure_losses(width, _opposite(1 - behind, behind))
+    behind, far = exp(-width / 2) / 2, exp(-width) / 2
+    tie = Atoms(((Fraction(1, 2), far), (Fraction(1, 2), 1 - far)))
+    return _pure_losses(width, _opposite(1 - behind, behind), tie)
+
+
+def _largest_loss(node: Any) -> Any:
+    share = Fraction(1, 2) if str(node.scores) == "monotone" else ONE
+    return node.epsilon_threshold + share * node.epsilon_query
+
+
+def _of_loss(theorem: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda n: theorem(_largest_loss(n))
+
+
+def _selecting(kind: str, prefix: str) -> Table:
+    """The exponential mechanism's theorems and those of noisy maxima."""
+    return {
+        ("pure", kind): Theorem(prefix, _width, attained=always),
+        ("approx", kind): Theorem(f"{prefix}_at_zero", lambda n: (_width(n), ZERO)),
+        ("zcdp", kind): Theorem(
+            f"{prefix}_divergence", _either(_range_divergence, _pure_divergence), attained=_sharp
+        ),
+        ("rdp", kind): Theorem(
+            f"{prefix}_curve", _either(_range_curve, _pure_curve), attained=_exact_curve
+        ),
+        ("gdp", kind): Theorem(f"{prefix}_corner", _either(lambda r: _corner(r / 2), _corner)),
+        ("profile", kind): Theorem(f"{prefix}_pairs", _noisy_max_losses),
+    }
+
+
+SELECTION: Table = {
+    **_selecting("ExponentialMechanism", "exponential_mechanism"),
+    **_selecting("ReportNoisyMax", "noisy_max"),
+    ("pure", "AboveThreshold"): Theorem("above_threshold", _largest_loss, attained=always),
+    ("approx", "AboveThreshold"): Theorem(
+        "above_threshold_at_zero", lambda n: (_largest_loss(n), ZERO)
+    ),
+    ("zcdp", "AboveThreshold"): Theorem("above_threshold_divergence", _of_loss(_pure_divergence)),
+    ("rdp", "AboveThreshold"): Theorem("above_threshold_curve", _of_loss(_pure_curve)),
+    ("gdp", "AboveThreshold"): Theorem("above_threshold_corner", _of_loss(_corner)),
+    ("profile", "AboveThreshold"): Theorem("above_threshold_pairs", _of_loss(_pure_losses)),
+}
+
+register(SELECTION)

@@ -1,0 +1,180 @@
+"""The kernel of AboveThreshold: one answer a query, against a secret threshold drawn once.
+
+Released is 1 for yes and 0 for no; after the last yes every answer is 1, and says nothing.  The
+threshold stands at 0: a program subtracts its public part from the query.
+Source: Dwork, Roth 2014, Algorithm 1 and Theorem 3.24; Lyu, Su, Li 2017, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr, ndtri
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import enclose, is_symbolic
+from dpaudit.families.selection import AboveThreshold
+from dpaudit.kernels.base import Generator, Kernel, kernel
+from dpaudit.kernels.digests import TINY, hashed
+from dpaudit.kernels.posterior import Asked, Numbers, Posterior
+from dpaudit.kernels.query import Array, Norm
+
+Flags = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+MOST_QUERIES = 2**40
+# Nats: independent batches of answers coincide with probability e^-60.
+ENOUGH = 60.0
+
+
+@kernel(AboveThreshold)
+class AboveThresholdKernel(Kernel):
+    """1 where value + Laplace(scale) >= threshold, else 0; threshold ~ Laplace(ratio scale).
+
+    ``scale`` is 2 answers sensitivity / epsilon_query, the same for every query; ratio =
+    epsilon_query / (2 answers epsilon_threshold).  One number a trial and query.  Densities
+    integrate over the threshold given the answers so far (:mod:`dpaudit.kernels.posterior`): those
+    of yes and no sum to 1, and are right to 1e-9.
+    """
+
+    norm: ClassVar[Norm] = "l1"
+    continuous: ClassVar[bool] = False
+    memory: ClassVar[bool] = True
+    endless: ClassVar[bool] = True
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        super().__init__(leaf, trials)
+        self._answers = _whole(leaf)
+        ratio = enclose(leaf.epsilon_query) / (2 * self._answers * enclose(leaf.epsilon_threshold))
+        self._ratio = float(ratio.mid())
+        self._posterior = Posterior(self._ratio)
+        # The row of every trial's past; trials of one past share one.
+        self._row = np.zeros(trials, dtype=np.int64)
+        self._known: tuple[Array, Array, Array] | None = None
+        self._left = np.full(trials, self._answers)
+        self._threshold: Array | None = None
+        self._scale: Array | None = None
+
+    @staticmethod
+    def multiplier(leaf: Any) -> float:
+        """Scale of a query's noise over the sensitivity."""
+        return float((2 * _whole(leaf) / enclose(leaf.epsilon_query)).mid())
+
+    @staticmethod
+    def releases(leaf: Any) -> int:
+        """One use answers as many queries as are asked: a no costs nothing."""
+        return MOST_QUERIES
+
+    def admit(self, scale: Array, dimension: int) -> None:
+        """Errors: InvalidParameter for a vector, or another sensitivity than the first query's."""
+        if dimension != 1:
+            raise InvalidParameter(f"{self.leaf.head}: one number a query, not {dimension}")
+        if (scale <= 0).any():
+            raise InvalidParameter(f"{self.leaf.head}: a query of sensitivity 0 needs no test")
+        if self._scale is not None and (scale != self._scale).any():
+            raise InvalidParameter(
+                f"{self.leaf.head}: its queries share a threshold, so they need one sensitivity"
+            )
+
+    def thresholds(self, scale: Array, rng: Generator) -> Array:
+        """The secret thresholds, (trials,), drawn at the first query."""
+        if self._threshold is None:
+            self._threshold = self._ratio * scale * rng.laplace(size=len(scale))
+        return self._threshold
+
+    def noise(self, scale: Array, rng: Generator) -> Array:
+        """A query's own noise, (trials,)."""
+        return np.asarray(scale * rng.laplace(size=len(scale)))
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        threshold = self.thresholds(scale, rng)
+        return self._answered(values[:, 0] + self.noise(scale, rng) >= threshold, scale)
+
+    def centre(self, values: Array) -> Array:
+        return np.where((self._left == 0)[:, None], 1.0, (values >= 0).astype(np.float64))
+
+    def advance(self, values: Array, scale: Array) -> None:
+        self._answered(values[:, 0] >= 0, scale)
+
+    def _answered(self, yes: Flags, scale: Array) -> Array:
+        over = self._left == 0
+        self._left = self._left - (yes & ~over)
+        self._scale = np.array(scale)
+        return np.where(over | yes, 1.0, 0.0)[:, None]
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        yes, over = released[:, 0] == 1, self._left == 0
+        said = yes | (released[:, 0] == 0)
+        log_no, log_yes = self._outcomes(values, scale)
+        self._answered(yes, scale)
+        self._learn(yes)
+        found = np.where(over, np.where(yes, 0.0, -np.inf), np.where(yes, log_yes, log_no))
+        return np.where(said, found, -np.inf)
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        """The outcome as a uniform number of its share of [0, 1], mapped to normal; NaN at rest.
+
+        NaN too where a batch's answers are so certain that two batches may well have the same:
+        the uniform numbers are made of them.
+        """
+        share = np.exp(self._outcomes(values, scale)[0])
+        drawn = hashed(released, 1)[:, 0]
+        outcome = np.where(released[:, 0] == 0, share * drawn, share + (1 - share) * drawn)
+        found = ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))
+        told = float((entr(share) + entr(1 - share)).sum()) > ENOUGH
+        return np.where((self._left > 0) & told, found, np.nan)[:, None]
+
+    def _outcomes(self, values: Array, scale: Array) -> tuple[Array, Array]:
+        """log P(no), log P(yes) of every trial given its past, (trials,); 0 where it is over."""
+        seen = self._seen(values)
+        if self._known is None or not np.array_equal(self._known[0], seen):
+            self._known = np.array(seen), *self._found(values, scale)
+        return self._known[1:]
+
+    def _seen(self, values: Array) -> Array:
+        """What tells one query of all trials from another."""
+        return values
+
+    def _found(self, values: Array, scale: Array) -> tuple[Array, Array]:
+        log_no, log_yes = np.zeros(self.trials), np.zeros(self.trials)
+        alive = np.flatnonzero(self._left > 0)
+        if len(alive):
+            no, yes = self._posterior.chances(self._query(values, scale, alive))
+            rows = self._row[alive]
+            log_no[alive], log_yes[alive] = no[rows], yes[rows]
+        return log_no, log_yes
+
+    def _query(self, values: Array, scale: Array, alive: Integers) -> Asked:
+        """What the trials that go on are asked, by the rows of their pasts."""
+        queries = values[alive, 0] / scale[alive]
+        self._share_rows(alive, queries)
+        return Numbers(_first(self._row[alive], queries))
+
+    def _learn(self, yes: Flags) -> None:
+        """Take the answers of the trials that go on into their pasts."""
+        self._known = None
+        alive = np.flatnonzero(self._left > 0)
+        if len(alive):
+            self._share_rows(alive, yes[alive])
+            self._posterior.learn(_first(self._row[alive], yes[alive]))
+
+    def _share_rows(self, alive: Integers, what: NDArray[Any]) -> None:
+        """One row for the trials with one past and the same ``what``; no rows for others."""
+        pairs = np.stack((self._row[alive].astype(np.float64), what.astype(np.float64)))
+        kinds, own = np.unique(pairs, axis=1, return_inverse=True)
+        rows = kinds[0].astype(np.int64)
+        self._row[alive] = own.ravel()
+        if len(rows) != self._posterior.rows or (rows != np.arange(len(rows))).any():
+            self._posterior.take(rows)
+
+
+def _first(rows: Integers, values: NDArray[Any]) -> NDArray[Any]:
+    """What the trials of every row have in common, (rows,)."""
+    return np.asarray(values[np.unique(rows, return_index=True)[1]])
+
+
+def _whole(leaf: Any) -> int:
+    if is_symbolic(leaf.answers):
+        raise InvalidParameter(f"{leaf.head}: bind its answers to a number before a run")
+    return int(leaf.answers)

@@ -1,0 +1,67 @@
+"""Leaves that release what is stable: a threshold on a score, and means over random inliers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import Number
+from dpaudit.exact.domains import count, number, positive, rate
+from dpaudit.families.discrete.node import whole
+from dpaudit.nodes.core import Leaf, labelled
+from dpaudit.scope import choose
+
+
+class Distance(StrEnum):
+    """How far apart two neighbours' releases may be, in units of the noise.
+
+    ``PATH``: score + other score + 2 units.  ``DIAMETER``: 2 units, whatever the scores.
+    """
+
+    PATH = "path"
+    DIAMETER = "diameter"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StableRelease(Leaf):
+    """Releases a vector with Gaussian noise where a score is at most a secret threshold.
+
+    The score is one of 0, 1, 2, ... and moves by at most 1; scores above 2 ``kappa`` never pass.
+    The threshold is drawn from 0..2 kappa with probability proportional to exp(-``epsilon``
+    |r - kappa|).  Below it the vector is released with noise of ``noise_multiplier`` units, and the
+    vectors of two neighbours that pass are as far apart as ``distance`` says; otherwise bottom.
+    """
+
+    label: str
+    epsilon: Number = number(positive)
+    kappa: Number = number(whole)
+    noise_multiplier: Number = number(positive)
+    distance: str = Distance.PATH
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+        chosen = choose(Distance, self.distance, f"{self.name}.distance")
+        object.__setattr__(self, "distance", chosen)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CoupledGaussian(Leaf):
+    """Gaussian noise on a mean over random inliers; the runs' inner coins are coupled.
+
+    Under the coupling the mean moves by at most ``always`` + B units, B at most a binomial of
+    ``flips`` trials of probability ``rate``; ``noise_multiplier`` = standard deviation / unit.
+    """
+
+    label: str
+    noise_multiplier: Number = number(positive)
+    always: Number = number(count)
+    flips: Number = number(count)
+    rate: Number = number(rate)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+        if self.always == 0 and self.flips == 0:
+            raise InvalidParameter(f"{self.name}: expected a mean that may move")

@@ -1,0 +1,175 @@
+"""Stable releases with a bottom outcome, and Gaussian noise under a coupling of inner coins."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpaudit.errors import Unsupported
+from dpaudit.exact import Number, exp, infinity, is_symbolic, sympify, total
+from dpaudit.families.stability import CoupledGaussian, Distance, StableRelease
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import Source
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes.pairs import Atoms, Branched, Losses, Normal, Scored, Thresholded
+from dpaudit.scope import Adjacency
+
+DELETION = Source(
+    "Ghazi, Kamath, Kumar, Manurangsi, Meka, Zhang",
+    2023,
+    "Theorem 3.3, with the exact profile over all pairs of scores (dpaudit 2026)",
+)
+COUPLING = Source(
+    "Balle, Barthe, Gaboardi", 2018, "Theorem 2 (joint convexity of hockey-stick divergences)"
+)
+SCORES = 2_000
+FLIPS = 20_000
+# What a binomial's rounding may add: masses are moved up to multiples of it.
+GRAIN = Fraction(1, 10**40)
+ZERO, ONE = Fraction(0), Fraction(1)
+
+
+# --- a score against a threshold -----------------------------------------------------------------
+
+
+def no_finite_bound(node: StableRelease) -> Number:
+    """A score of 2 kappa may pass where its neighbour never does."""
+    return infinity()
+
+
+for _calculus in (PURE, CONCENTRATED, RENYI, GAUSSIAN):
+    _calculus.rule(StableRelease, cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,))(
+        no_finite_bound
+    )
+
+
+@APPROX.rule(StableRelease, cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,))
+def stable_approximate(node: StableRelease) -> tuple[Number, Number]:
+    """(2 e, p(0) + delta of N(mu, 1) against N(0, 1) at e), mu of the farthest that may pass.
+
+    The test is (e, p(0))-DP, p(0) the probability of the lowest threshold; mu = (4 kappa + 2) / z
+    (path) or 2 / z (diameter), and a score of 2 kappa + 1 never passes.
+    """
+    epsilon, kappa = node.epsilon, node.kappa
+    units = 4 * kappa + 2 if node.distance == Distance.PATH else Fraction(2)
+    test = lowest(epsilon, kappa)
+    return 2 * epsilon, total((test, normal_delta(epsilon, units / node.noise_multiplier)))
+
+
+def lowest(epsilon: Number, kappa: Number) -> Number:
+    """P(R = 0) = e^(-e kappa) / (1 + 2 (1 - e^(-e kappa)) / (e^e - 1))."""
+    shrunk = exp(-epsilon * kappa)
+    return shrunk / (1 + 2 * (1 - shrunk) / (exp(epsilon) - 1))
+
+
+def normal_delta(epsilon: Number, mu: Number) -> Number:
+    """Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
+    above, below = (upper_tail(epsilon / mu + side * mu / 2) for side in (-1, 1))
+    return above - exp(epsilon) * below
+
+
+def upper_tail(z: Number) -> Number:
+    """1 - Phi(z)."""
+    import sympy
+
+    return (1 - sympy.erf(sympify(z) / sympy.sqrt(2))) / 2
+
+
+@PROFILE.rule(StableRelease, cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,))
+def stable_release(node: StableRelease) -> Losses:
+    """The largest over scores s, t one apart: bottom, or pass and N(mu, 1) against N(0, 1).
+
+    mu = (s + t + 2) / z (path) or 2 / z (diameter).  Equal scores do no worse: at x >= 1 the pair
+    (s, s + 1), at x < 1 the pair (s + 1, s) has the larger profile.  All scores one apart are
+    reached, 2 kappa + 1 included, by a function that is near 0 without one of two groups of users
+    and far apart elsewhere, so that one data set is stable without the first only, its neighbour
+    without the second only (n >= 4 kappa + 2; path: every other user moves it by one unit, either
+    way; diameter: the replaced user alone, by one unit each way).  Listed are kappa, kappa + 1,
+    the worst pair at most deltas, and 2 kappa, which passes with p(0), against 2 kappa + 1, never.
+    Errors: Unsupported while kappa is a symbol, or large.
+    """
+    if is_symbolic(node.kappa) or node.kappa > SCORES:
+        raise Unsupported(f"{node.head}: a profile needs a kappa of at most {SCORES}: bind it")
+    unit, path = 1 / node.noise_multiplier, node.distance == Distance.PATH
+    offset, slope = 2 * unit, unit if path else Fraction(0)
+    pair = Thresholded(node.epsilon, node.kappa, offset, slope)
+    worst, last = (
+        Scored(node.epsilon, node.kappa, s, s + 1, offset + slope * (2 * s + 1))
+        for s in (node.kappa, 2 * node.kappa)
+    )
+    return Losses((pair,), (pair,), (worst, last), (worst.swapped,))
+
+
+# --- a coupling of inner coins -------------------------------------------------------------------
+
+for _calculus in (PURE, APPROX):
+    _calculus.absent(
+        CoupledGaussian, reason="a whole curve of (epsilon, delta), no one point of it: use profile"
+    )
+
+
+def farthest(node: CoupledGaussian) -> Number:
+    """The mu of the largest move, all coins flipped."""
+    return (node.always + node.flips) / node.noise_multiplier
+
+
+@GAUSSIAN.rule(CoupledGaussian, cite=COUPLING)
+def coupled_gaussian(node: CoupledGaussian) -> Number:
+    """The largest move: trade-off curves of a mixture with a seen index are above the lowest."""
+    return farthest(node)
+
+
+@CONCENTRATED.rule(CoupledGaussian, cite=COUPLING)
+def coupled_concentrated(node: CoupledGaussian) -> Number:
+    """The largest move."""
+    return farthest(node) ** 2 / 2
+
+
+@RENYI.rule(CoupledGaussian, cite=COUPLING)
+def coupled_renyi(node: CoupledGaussian) -> Number:
+    """The largest move."""
+    return order() * farthest(node) ** 2 / 2
+
+
+@PROFILE.rule(CoupledGaussian, cite=COUPLING)
+def coupled_profile(node: CoupledGaussian) -> Losses:
+    """Sum over k of P(B = k) times the profile of N((always + k) / z, 1) against N(0, 1).
+
+    Proof: seeing how many coins flip can only tell more, and the profile grows with the move, so
+    that a binomial moved up (by ``GRAIN`` at most) does no less.
+    Errors: Unsupported while flips or rate is a symbol, or flips is large.
+    """
+    if is_symbolic(node.flips) or is_symbolic(node.rate) or node.flips > FLIPS:
+        raise Unsupported(f"{node.head}: a profile needs numbers, and at most {FLIPS} flips")
+    weights = binomial(int(node.flips), node.rate)
+    branches = [
+        (weight, weight, Normal((node.always + k) / node.noise_multiplier))
+        for k, weight in enumerate(weights[:-1])
+        if weight
+    ]
+    told = Atoms(((ONE, ZERO), (ZERO, ONE)))
+    rest = [(weights[-1], weights[-1], told)] if weights[-1] else []
+    pair = Branched((*branches, *rest))
+    return Losses((pair,), (pair.swapped,))
+
+
+def binomial(trials: int, rate: Fraction) -> list[Fraction]:
+    """P(B = k) for k = 0, 1, ..., then what is left above: each tail moved up to ``GRAIN``.
+
+    The list ends where the tail is at most ``GRAIN``, or where all trials succeed.
+    """
+    hit, miss = rate.numerator, rate.denominator - rate.numerator
+    if miss == 0:
+        return [*[ZERO] * trials, ONE, ZERO]
+    whole = rate.denominator**trials
+    left, term, tails = whole - miss**trials, miss**trials, [ONE]
+    for k in range(1, trials + 2):
+        tails.append(-(-left * GRAIN.denominator // whole) * GRAIN)
+        if tails[-1] <= GRAIN:
+            break
+        term = term * (trials - k + 1) * hit // (k * miss)
+        left -= term
+    return [a - b for a, b in zip(tails, [*tails[1:], ZERO], strict=True)]

@@ -1,0 +1,147 @@
+"""Kernels: how a noise leaf is sampled, and the density of what it releases.
+
+A kernel is opened as a session per run; a session may keep state between releases.  ``scale`` is
+the noise multiplier times the query's sensitivity, shape (trials,).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+from dpaudit.errors import Unsupported
+from dpaudit.exact import enclose
+from dpaudit.kernels.query import Array, Norm
+from dpaudit.nodes import Node
+from dpaudit.nodes.registry import load
+
+Generator = np.random.Generator
+
+
+class Session(Protocol):
+    """One run of one kernel, for all trials at once; arrays are (trials, d).
+
+    ``sample``, ``log_density`` and ``advance`` advance a session that keeps state; ``centre`` and
+    ``residual`` do not, and are asked for before the ``log_density`` of the same release.
+    """
+
+    norm: ClassVar[Norm]
+
+    def admit(self, scale: Array, dimension: int) -> None:
+        """Errors: InvalidParameter for what it cannot release; asked before data is touched."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        """Draw what is released around the noise-free values."""
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        """Log density of the release given the session's past, shape (trials,), normalised."""
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        """The noise mapped to i.i.d. N(0, 1) if it was drawn as declared, shape (trials, d)."""
+
+    def centre(self, values: Array) -> Array:
+        """What would be released without noise."""
+
+    def advance(self, values: Array, scale: Array) -> None:
+        """Take a release without noise for made."""
+
+    def apart(self, values: Array, others: Array, stated: Array) -> Array:
+        """How far apart two values are, (trials,), to be held against a stated sensitivity."""
+
+
+class Kernel:
+    """Base of kernels: local facts about a leaf type.
+
+    ``memory``: whether a session keeps state from one release of a use to the next; it then needs
+    every trial on, and every use opens a session of its own.
+    """
+
+    norm: ClassVar[Norm] = "l2"
+    continuous: ClassVar[bool] = True
+    memory: ClassVar[bool] = False
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        self.leaf = leaf
+        self.trials = trials
+
+    def admit(self, scale: Array, dimension: int) -> None:
+        """Any scale and dimension, unless a kernel says otherwise."""
+
+    def centre(self, values: Array) -> Array:
+        """The values, unless a kernel keeps a sum of them."""
+        return values
+
+    def advance(self, values: Array, scale: Array) -> None:
+        """Nothing, unless a kernel keeps state."""
+
+    def apart(self, values: Array, others: Array, stated: Array) -> Array:
+        """Their distance in the kernel's norm, unless a release has parts of several kinds."""
+        difference = values - others
+        return np.asarray(np.linalg.norm(difference, ord=1 if self.norm == "l1" else 2, axis=-1))
+
+    @staticmethod
+    def multiplier(leaf: Any) -> float:
+        """Noise scale over sensitivity, as a float."""
+        return float(enclose(leaf.noise_multiplier).mid())
+
+    @staticmethod
+    def releases(leaf: Any) -> int:
+        """How many releases one use of the leaf covers."""
+        return 1
+
+
+KERNELS: dict[type[Node], type[Any]] = {}
+_EXACT: dict[type[Node], type[Any]] = {}
+KernelType = TypeVar("KernelType", bound=type)
+
+
+def kernel(node_type: type[Node]) -> Callable[[KernelType], KernelType]:
+    """Class decorator: the kernel of a leaf type."""
+
+    def register(cls: KernelType) -> KernelType:
+        KERNELS[node_type] = cls
+        return cls
+
+    return register
+
+
+def exact_kernel(node_type: type[Node]) -> Callable[[KernelType], KernelType]:
+    """Class decorator: the kernel of a leaf type whose draws are exact, for a release."""
+
+    def register(cls: KernelType) -> KernelType:
+        _EXACT[node_type] = cls
+        return cls
+
+    return register
+
+
+def exact_kernels() -> Mapping[type[Node], type[Any]]:
+    """Kernels for a sampler that releases: ``Sampler(..., rng=..., kernels=exact_kernels())``."""
+    load("kernel")
+    return _EXACT
+
+
+def kernel_of(leaf: Node) -> type[Any]:
+    """The kernel of a leaf.
+
+    Errors: Unsupported for leaves that somebody else's code has to run.
+    """
+    load("kernel")
+    try:
+        return KERNELS[type(leaf)]
+    except KeyError:
+        known = ", ".join(sorted(t.__name__ for t in KERNELS))
+        raise Unsupported(f"{leaf.head} cannot be sampled here; leaves that can: {known}") from None
+
+
+def exact_match(released: Array, values: Array) -> Array:
+    """Log density of a point mass: 0 where the release equals the value, else -infinity."""
+    return np.where((released == values).all(axis=-1), 0.0, -np.inf)
+
+
+def standardised(released: Array, values: Array, scale: Array) -> Array:
+    """(released - values) / scale; NaN where the scale is zero, since nothing was drawn there."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(scale[:, None] > 0, (released - values) / scale[:, None], np.nan)

@@ -1,0 +1,192 @@
+"""Two-sided numbers of a profile step: the largest over its pairs, slack included.
+
+A noise event of probability s costs: delta of the mechanism is within (1 + e^epsilon) s of that of
+the mechanism without it, since each of its two runs moves by at most s in total variation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.errors import Unsupported
+from dpaudit.exact import (
+    Number,
+    decimal_upper,
+    enclose,
+    infinity,
+    is_infinite,
+    unknowns,
+    working_precision,
+)
+from dpaudit.measures.calculus import Step
+from dpaudit.nodes.pairs import Losses, Pair, numbers_in
+from dpaudit.profiles import (
+    RELATIVE_WIDTH,
+    WIDTH,
+    Interval,
+    delta_interval,
+    epsilon_interval,
+    epsilon_outline,
+)
+
+CORRECTIONS = 60
+COARSER = 100
+SEPARATING = Fraction(1, 50)
+NEXT = Fraction(1, 10**12)
+
+
+@dataclass(frozen=True)
+class TwoSided:
+    """A certified interval, and the rows from which a checker confirms either end."""
+
+    upper: Number
+    lower: Fraction | None
+    upper_rows: tuple[dict[str, str], ...]
+    lower_rows: tuple[dict[str, str], ...]
+    method: str
+
+
+def losses_of(step: Step) -> Losses:
+    """The pairs of a profile step.
+
+    Errors: Unsupported for another calculus, or while a symbol has no value.
+    """
+    losses = step.value
+    if not isinstance(losses, Losses):
+        raise Unsupported(f"{step.calculus}: expected a step of the profile calculus")
+    free = set[Any]().union(*map(unknowns, (*_numbers(losses), losses.slack)))
+    if free:
+        names = ", ".join(sorted(map(str, free)))
+        raise Unsupported(f"{step.node.head}: a number was asked for while {names} have no value")
+    return losses
+
+
+def _numbers(losses: Losses) -> Iterable[Number]:
+    return (n for pair in (*losses.pairs, *losses.reached) for n in numbers_in(pair))
+
+
+def epsilon_two_sided(step: Step, delta: Fraction, width: float = WIDTH) -> TwoSided:
+    """The smallest certified epsilon at ``delta``, and one that is certainly reached."""
+    losses = losses_of(step)
+    if losses.slack != 0:
+        return _with_slack(losses, delta, width)
+    return _collected(losses, _epsilon(delta), width)
+
+
+def delta_two_sided(step: Step, epsilon: Fraction) -> TwoSided:
+    """The largest delta at ``epsilon``, from above and from below."""
+    losses = losses_of(step)
+    found = _collected(losses, _delta(epsilon), RELATIVE_WIDTH)
+    if losses.slack == 0 or is_infinite(found.upper):
+        return found
+    upper = min(Fraction(1), found.upper + _cost(losses, epsilon))
+    return TwoSided(Fraction(decimal_upper(upper)), None, found.upper_rows, (), found.method)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A pair's interval: a rough one, and one of a width from a rough one."""
+
+    rough: Callable[[Pair, float], Interval]
+    fine: Callable[[Pair, float, Interval | None], Interval]
+
+
+def _epsilon(delta: Fraction) -> Asked:
+    return Asked(
+        lambda pair, width: epsilon_outline(pair, delta, _separating(width)),
+        lambda pair, width, near: epsilon_interval(pair, delta, width, near),
+    )
+
+
+def _separating(width: float) -> float:
+    """A width at which to tell which pairs are the largest."""
+    return min(COARSER * width, max(width, float(SEPARATING)))
+
+
+def _delta(epsilon: Fraction) -> Asked:
+    return Asked(
+        lambda pair, width: delta_interval(pair, epsilon, COARSER * width),
+        lambda pair, width, near: delta_interval(pair, epsilon, width),
+    )
+
+
+def _refined(losses: Losses, asked: Asked, width: float) -> dict[Pair, Interval]:
+    """Every pair's interval: those that decide the largest ends at ``width``, others rough."""
+    pairs = list(dict.fromkeys((*losses.pairs, *losses.reached)))
+    if len(pairs) == 1:
+        return {pair: asked.fine(pair, width, None) for pair in pairs}
+    known = {pair: asked.rough(pair, width) for pair in pairs}
+    fine = set[Pair]()
+    while True:
+        deciding = {max(losses.pairs, key=lambda pair: _size(known[pair]))}
+        if losses.reached:
+            deciding.add(max(losses.reached, key=lambda pair: known[pair].lower))
+        if deciding <= fine:
+            return known
+        for pair in deciding - fine:
+            if not _is_narrow(known[pair], width):
+                known[pair] = asked.fine(pair, width, known[pair])
+        fine |= deciding
+
+
+def _is_narrow(found: Interval, width: float) -> bool:
+    """Whether an interval is as narrow as was asked for, absolutely and relative to its end."""
+    if is_infinite(found.upper):
+        return False
+    return bool(found.upper - found.lower <= Fraction(width) * min(Fraction(1), found.upper))
+
+
+def _size(found: Interval) -> tuple[bool, Number]:
+    unbounded = is_infinite(found.upper)
+    return unbounded, Fraction(0) if unbounded else found.upper
+
+
+def _collected(losses: Losses, asked: Asked, width: float) -> TwoSided:
+    """The largest upper end over all pairs, and the largest lower end over those reached."""
+    known = _refined(losses, asked, width)
+    uppers = [known[pair] for pair in losses.pairs]
+    upper = (
+        infinity() if any(is_infinite(i.upper) for i in uppers) else max(i.upper for i in uppers)
+    )
+    method = next(i.method for i in uppers if is_infinite(upper) or i.upper == upper)
+    rows = tuple(_row(n, i.upper, i.upper_witness) for n, i in enumerate(uppers))
+    lowers = [(known[pair], n) for n, pair in enumerate(losses.reached)]
+    if not lowers:
+        return TwoSided(upper, None, rows, (), method)
+    best, place = max(lowers, key=lambda row: row[0].lower)
+    lower_rows = (_row(place, best.lower, best.lower_witness),)
+    return TwoSided(upper, best.lower, rows, lower_rows, method)
+
+
+def _row(place: int, value: Number, witness: dict[str, str]) -> dict[str, str]:
+    return {"pair": str(place), "value": decimal_upper(value), **witness}
+
+
+def _cost(losses: Losses, epsilon: Fraction) -> Fraction:
+    """(1 + e^epsilon) times the slack, rounded up."""
+    with working_precision():
+        return Fraction(decimal_upper((1 + enclose(epsilon).exp()) * enclose(losses.slack)))
+
+
+def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:
+    """An epsilon at which delta of the pairs plus the slack's cost is at most ``delta``.
+
+    The cost grows with epsilon: start where nothing is left for it, and pay at each answer.
+    """
+    epsilon, beyond = Fraction(0), NEXT
+    for _ in range(CORRECTIONS):
+        left = delta - _cost(losses, epsilon)
+        if left < 0:
+            break
+        found = _collected(losses, _epsilon(left), width)
+        if is_infinite(found.upper):
+            break
+        if found.upper <= epsilon:
+            upper = epsilon
+            rows = tuple({**row, "value": decimal_upper(upper)} for row in found.upper_rows)
+            return TwoSided(upper, None, rows, (), found.method)
+        epsilon, beyond = Fraction(decimal_upper(found.upper + beyond)), 2 * beyond
+    return TwoSided(infinity(), None, (), (), "slack above delta")

@@ -1,0 +1,163 @@
+"""delta at an epsilon, and the trade-off at an alpha, of one step: from below and from above."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.exact import (
+    decimal_lower,
+    decimal_upper,
+    enclose,
+    is_infinite,
+    lower_fraction,
+    sqrt,
+    upper_fraction,
+    working_precision,
+)
+from dpaudit.measures.calculus import Step
+from dpaudit.measures.convert import gaussian_delta, normal_cdf, require_numbers, to_approx
+from dpaudit.measures.intervals import delta_two_sided, losses_of
+from dpaudit.measures.renyi import order
+from dpaudit.profiles import tradeoff_interval
+
+Sides = tuple[Fraction | None, Fraction]
+NOTHING: Sides = (None, Fraction(1))
+FIRST_DELTA = Fraction(1, 2)
+CORRECTIONS = 8
+
+
+def delta_sides(step: Step, epsilon: Fraction) -> Sides:
+    """(what is reached or None, an upper bound) of delta at ``epsilon``.
+
+    Errors: Unsupported while the guarantee holds free symbols.
+    """
+    require_numbers(step)
+    if step.calculus == "profile":
+        found = delta_two_sided(step, epsilon)
+        return found.lower, min(found.upper, Fraction(1))
+    if step.calculus == "approx":
+        return _approx(step, epsilon)
+    if is_infinite(step.value):
+        return NOTHING
+    with working_precision():
+        return _SIDES[step.calculus](step, epsilon)
+
+
+def _gdp(step: Step, epsilon: Fraction) -> Sides:
+    mu = enclose(step.value)
+    if mu == 0:
+        return Fraction(0), Fraction(0)
+    ball = gaussian_delta(enclose(epsilon), mu)
+    return (_floor(ball) if step.attained else None), _ceiling(ball)
+
+
+def _pure(step: Step, epsilon: Fraction) -> Sides:
+    """Randomised response dominates: (e^E - e^e) / (e^E + 1) for E-DP."""
+    if step.value == epsilon:
+        return None, Fraction(0)
+    own = enclose(step.value)
+    ball = (own.exp() - enclose(epsilon).exp()) / (own.exp() + 1)
+    return None, _ceiling(ball)
+
+
+def _approx(step: Step, epsilon: Fraction) -> Sides:
+    """Randomised response with probability 1 - delta dominates."""
+    own, delta = step.value
+    if is_infinite(own) or is_infinite(delta):
+        return NOTHING
+    with working_precision():
+        high, at, told = enclose(own).exp(), enclose(epsilon).exp(), enclose(delta)
+        return None, _ceiling(told + (1 - told) * ((high - at) / (high + 1)).max(0))
+
+
+def _renyi(step: Step, epsilon: Fraction) -> Sides:
+    """exp((a - 1)(D_a - e)) (1 - 1/a)^a / (a - 1) at a good order a.
+
+    The order is the one that is best for delta, which is the one at that order, a few times over.
+    """
+    best, delta = Fraction(1), FIRST_DELTA
+    for _ in range(CORRECTIONS):
+        witness = to_approx(step, delta).witness
+        if "order" not in witness:
+            break
+        found = _ceiling(_delta_at(step, Fraction(witness["order"]), epsilon))
+        if found >= best:
+            break
+        best = delta = found
+        if delta == 0:
+            break
+    return None, best
+
+
+def _delta_at(step: Step, alpha: Fraction, epsilon: Fraction) -> Any:
+    a = enclose(alpha)
+    curve = (
+        enclose(step.value) * a if step.calculus == "zcdp" else enclose(step.value, {order(): a})
+    )
+    loss = (a - 1) * (curve - enclose(epsilon)) + a * (1 - 1 / a).log() - (a - 1).log()
+    return loss.exp()
+
+
+_SIDES: dict[str, Callable[[Step, Fraction], Sides]] = {
+    "gdp": _gdp,
+    "pure": _pure,
+    "zcdp": _renyi,
+    "rdp": _renyi,
+}
+
+
+def _ceiling(ball: Any) -> Fraction:
+    upper = upper_fraction(ball) if ball.is_finite() else None
+    return (
+        Fraction(1)
+        if upper is None
+        else Fraction(decimal_upper(max(Fraction(0), min(upper, Fraction(1)))))
+    )
+
+
+def _floor(ball: Any) -> Fraction:
+    lower = lower_fraction(ball) if ball.is_finite() else None
+    return Fraction(0) if lower is None else Fraction(decimal_lower(max(Fraction(0), lower)))
+
+
+def tradeoff_sides(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
+    """(a lower bound, what is reached from above) of the false-negative rate at ``alpha``."""
+    require_numbers(step)
+    trivial = Fraction(0), 1 - alpha
+    if step.calculus == "profile":
+        return _tradeoff_of_pairs(step, alpha)
+    if is_infinite(step.value):
+        return trivial
+    with working_precision():
+        if step.calculus == "pure":
+            own, a = enclose(step.value).exp(), enclose(alpha)
+            return _floor((1 - own * a).max((1 - a) / own).max(0)), 1 - alpha
+        ball = _gaussian_tradeoff(enclose(step.value), alpha)
+        upper = min(_ceiling(ball), 1 - alpha) if step.attained else 1 - alpha
+        return _floor(ball), upper
+
+
+def _gaussian_tradeoff(mu: Any, alpha: Fraction) -> Any:
+    """Phi(Phi^{-1}(1 - alpha) - mu)."""
+    if alpha in (0, 1):
+        return enclose(1 - alpha)
+    quantile = enclose(sqrt(2)) * (1 - 2 * enclose(alpha)).erfinv()
+    return normal_cdf(quantile - mu)
+
+
+def _tradeoff_of_pairs(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
+    """f(min(alpha + slack, 1)) - slack, the least over the pairs.
+
+    Each data set's output is within ``slack`` in total variation of one that the pairs dominate:
+    a test at level alpha is one at level alpha + slack there, and misses by slack less at most.
+    """
+    losses = losses_of(step)
+    moved = min(alpha + Fraction(decimal_upper(losses.slack)), Fraction(1))
+    uppers = [tradeoff_interval(pair, moved).lower for pair in losses.pairs]
+    reached = [tradeoff_interval(pair, alpha).upper for pair in losses.reached]
+    lower = max(Fraction(0), min(uppers) - (moved - alpha))
+    if losses.slack != 0 or not reached:
+        return lower, 1 - alpha
+    return lower, min(*reached, 1 - alpha)

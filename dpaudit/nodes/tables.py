@@ -1,0 +1,95 @@
+"""Declarations as JSON tables keyed by digest, read back through an allow-list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import wire
+from dpaudit.nodes import VALUES, Leaf, Node, Several, postorder
+from dpaudit.nodes.registry import load
+
+
+def to_table(root: Node) -> dict[str, Any]:
+    """A declaration as JSON: ``{"root": digest, "nodes": {digest: row}}``; sharing is kept."""
+    return {"root": root.digest, "nodes": {node.digest: node.row() for node in postorder(root)}}
+
+
+def from_table(table: Any) -> Node:
+    """The declaration that :func:`to_table` wrote.
+
+    Errors: InvalidParameter for unknown node types, malformed rows, or a digest that is not its
+    row's.
+    """
+    if not isinstance(table, dict) or not isinstance(table.get("nodes"), dict):
+        raise InvalidParameter("malformed declaration: expected {'root': ..., 'nodes': {...}}")
+    load("node")
+    rows, built = table["nodes"], dict[str, Node]()
+    for digest in _order(rows):
+        node = built[digest] = _from_row(rows[digest], built)
+        if node.digest != digest or node.row() != rows[digest]:
+            raise InvalidParameter(f"declaration row {digest[:12]} does not have that digest")
+    root = table.get("root")
+    if not isinstance(root, str) or root not in built:
+        raise InvalidParameter("malformed declaration: its root is not among its nodes")
+    return built[root]
+
+
+def _order(rows: Mapping[str, Any]) -> list[str]:
+    """Digests, children before parents; a row that refers to none or to itself is refused."""
+    graph = {digest: _child_digests(row) for digest, row in rows.items()}
+    try:
+        found = list(TopologicalSorter(graph).static_order())
+    except CycleError:
+        raise InvalidParameter("malformed declaration: a node contains itself") from None
+    if set(found) != set(rows) or not all(isinstance(d, str) for d in found):
+        raise InvalidParameter("malformed declaration: a node refers to one that is missing")
+    return found
+
+
+def _child_digests(row: Any) -> list[str]:
+    children = row.get("children") if isinstance(row, dict) else None
+    if not isinstance(children, list) or not all(isinstance(c, str) for c in children):
+        raise InvalidParameter("malformed declaration row")
+    return children
+
+
+def _from_row(row: Any, built: Mapping[str, Node]) -> Node:
+    kind = Node.types.get(str(row.get("type")))
+    if kind is None or kind in (Node, Leaf, Several):
+        raise InvalidParameter(f"{str(row.get('type'))[:40]!r} is not a node type")
+    children = [built[c] for c in row["children"]]
+    if issubclass(kind, Several):
+        return kind(*children)
+    if not isinstance(row.get("parameters"), dict):
+        raise InvalidParameter("malformed declaration row")
+    arguments = {k: _decode(v) for k, v in row["parameters"].items()}
+    names = [f.name for f in fields(kind) if f.type in ("Node", Node)]  # type: ignore[arg-type]
+    if len(names) != len(children):
+        raise InvalidParameter(f"{kind.__name__} on the wire: wrong number of children")
+    return _construct(kind, {**arguments, **dict(zip(names, children, strict=True))})  # type: ignore[no-any-return]
+
+
+def _decode(table: Any) -> Any:
+    if not isinstance(table, dict):
+        raise InvalidParameter("malformed parameter on the wire")
+    if "number" in table:
+        return wire.decode_number(table["number"])
+    if isinstance(table.get("list"), list):
+        return tuple(_decode(item) for item in table["list"])
+    if isinstance(table.get("text"), str):
+        return table["text"]
+    kind = VALUES.get(str(table.get("value")))
+    if kind is None or not isinstance(table.get("fields"), dict):
+        raise InvalidParameter("malformed parameter on the wire")
+    return _construct(kind, {k: _decode(v) for k, v in table["fields"].items()})
+
+
+def _construct(kind: Any, arguments: Mapping[str, Any]) -> Any:
+    try:
+        return kind(**arguments)
+    except TypeError:
+        raise InvalidParameter(f"malformed {kind.__name__} on the wire") from None

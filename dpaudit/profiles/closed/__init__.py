@@ -1,0 +1,1 @@
+"""Pairs whose profile has a closed form."""

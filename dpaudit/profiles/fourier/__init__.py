@@ -1,0 +1,1 @@
+"""Compositions of pairs by tilted Fourier sums."""

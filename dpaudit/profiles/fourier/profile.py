@@ -1,0 +1,121 @@
+"""One composition as a two-sided function of epsilon, tilted anew where that is needed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dpaudit.profiles.fourier.compose import Composition, Delta, compose, delta_at
+from dpaudit.profiles.fourier.search import Parts, Solved, stack_of, tilt_for_epsilon
+from dpaudit.profiles.fourier.steps import aligned, first_step
+from dpaudit.profiles.grid.discrete import CRUMB, Side, TooFine
+from dpaudit.profiles.grid.stack import Stack
+
+GUESS = 1e-20
+SMALLEST_GUESS = 1e-290
+COARSE = 1e-2
+TILT_RATIO = 0.2
+GOOD = 1e-6
+LARGEST_STEP = 0.125
+LEAST = -690.0
+
+
+@dataclass
+class OneSide:
+    """Bounds of delta from one side; compositions are kept, at tilts 20% apart."""
+
+    stack: Stack
+    kept: dict[int, Composition | None] = field(default_factory=dict)
+
+    def solved(self, epsilon: float) -> Solved | None:
+        """The bound at epsilon with its composition; None where only a trivial one is known."""
+        tilt, _ = tilt_for_epsilon(self.stack, epsilon)
+        key = round(math.log(tilt) / TILT_RATIO)
+        if key not in self.kept:
+            self.kept[key] = _composed(self.stack, math.exp(key * TILT_RATIO))
+        composition = self.kept[key]
+        if composition is None or not composition.lowest <= epsilon <= composition.highest:
+            return None
+        return Solved(epsilon, delta_at(composition, epsilon), composition)
+
+    def chernoff(self, epsilon: float) -> float:
+        """Chernoff's upper bound of delta."""
+        tilt, _ = tilt_for_epsilon(self.stack, epsilon)
+        bound = self.stack.cumulant(tilt) - tilt * epsilon + self.stack.slack
+        # An upper end must not underflow to 0.
+        finite = math.exp(min(max(bound, LEAST), 0.0)) * 1.001
+        return min(finite + self.stack.infinite + self.stack.total * 10 * CRUMB, 1.0)
+
+
+def _composed(stack: Stack, tilt: float) -> Composition | None:
+    try:
+        return compose(stack, tilt)
+    except TooFine:
+        return None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Both sides on one grid; ``lower`` is None where no lower profile is known."""
+
+    step: float
+    upper: OneSide
+    lower: OneSide | None
+
+    def upper_at(self, epsilon: float) -> tuple[float, Solved | None]:
+        """An upper bound of delta, with its composition where it has one."""
+        least = max(0.0, -math.expm1(min(epsilon, 1.0)))
+        found = self.upper.solved(epsilon)
+        value = self.upper.chernoff(epsilon) if found is None else found.delta.value
+        return max(value, least), found
+
+    def lower_at(self, epsilon: float) -> tuple[float, Solved | None]:
+        """A lower bound of delta, with its composition where it has one."""
+        least = max(0.0, -math.expm1(min(epsilon, 1.0)) * (1 - 1e-15))
+        if self.lower is None:
+            return least, None
+        found = self.lower.solved(epsilon)
+        value = self.lower.stack.infinite * (1 - 1e-9) if found is None else found.delta.value
+        return (least, None) if value <= least else (value, found)
+
+
+def profile_of(parts: Parts, epsilon: float, width: float) -> Profile:
+    """A profile whose delta at epsilon is about ``width`` wide, relative to delta."""
+    guess, tilt = _guess(parts, epsilon)
+    total = max(sum(times for _, times in parts), 1)
+    step = aligned(parts, min(math.sqrt(0.5 * width / (tilt * total)), LARGEST_STEP))
+    return on_grid(parts, step, guess)
+
+
+def on_grid(parts: Parts, step: float, delta: float) -> Profile:
+    """Both sides at one step; cut off is what changes the given delta by its 1e-7th part."""
+    while True:
+        try:
+            upper = stack_of(parts, Fraction(step), delta, Side.UPPER)
+            lower = stack_of(parts, Fraction(step), delta, Side.LOWER)
+            if upper is None:
+                raise TooFine("no upper profile")
+            return Profile(step, OneSide(upper), OneSide(lower) if lower else None)
+        except TooFine:
+            step = aligned(parts, 2.5 * step)
+            if step > 2.0**20:
+                raise
+
+
+def _guess(parts: Parts, epsilon: float) -> tuple[float, float]:
+    """The order of magnitude of delta at epsilon, and the tilt there, from a coarse grid."""
+    guess, tilt = GUESS, 1.0
+    for _ in range(4):
+        stack = on_grid(parts, first_step(parts, COARSE), guess).upper.stack
+        tilt, log_delta = tilt_for_epsilon(stack, epsilon)
+        found = max(math.exp(min(max(log_delta, -700.0), 0.0)), SMALLEST_GUESS)
+        if found >= guess:
+            return min(found, 1.0), tilt
+        guess = found * 1e-3
+    return guess, tilt
+
+
+def worst(delta: Delta) -> float:
+    """Error terms of a bound relative to it."""
+    return (delta.round_off + delta.alias + delta.truncation) / max(delta.value, 1e-320)

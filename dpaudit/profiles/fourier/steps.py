@@ -1,0 +1,52 @@
+"""The first step of a grid: from the width asked for, on losses with positive probability."""
+
+from __future__ import annotations
+
+import math
+
+from dpaudit.exact import enclose
+from dpaudit.nodes.pairs import Atoms, DiscreteNormal, LaplaceShift, Pair
+from dpaudit.profiles.fourier.search import Parts
+from dpaudit.profiles.grid.masses import as_float
+
+LARGEST_STEP = 0.125
+SAFETY = 0.75
+ALIGNMENT = 2.0**-40
+LARGEST_ALIGNED = 8.0
+
+
+def first_step(parts: Parts, width: float) -> float:
+    """Widths grow like the number of factors times step^2."""
+    total = max(sum(times for _, times in parts), 1)
+    return aligned(parts, min(SAFETY * math.sqrt(width / total), LARGEST_STEP))
+
+
+def aligned(parts: Parts, step: float) -> float:
+    """A step near the one given that divides the one loss with an atom, where there is one."""
+    anchors = {anchor for pair, _ in parts for anchor in _anchors(pair)}
+    if len(anchors) != 1:
+        return _short(step)
+    anchor = anchors.pop()
+    if anchor <= 0 or step > anchor:
+        return _short(step)
+    if all(isinstance(pair, (Atoms, DiscreteNormal)) for pair, _ in parts):
+        return anchor / max(math.ceil(anchor / LARGEST_ALIGNED), 1) * (1 - ALIGNMENT)
+    return anchor / max(math.ceil(anchor / step), 1) * (1 - ALIGNMENT)
+
+
+def _short(step: float) -> float:
+    """A float of 12 bits, so that its multiples are exact."""
+    mantissa, exponent = math.frexp(step)
+    return math.ldexp(math.floor(mantissa * 4096), exponent - 12)
+
+
+def _anchors(pair: Pair) -> list[float]:
+    """Losses with positive probability, by absolute value, one for each that differs."""
+    if isinstance(pair, LaplaceShift):
+        return [as_float(pair.epsilon, "epsilon")]
+    if isinstance(pair, DiscreteNormal):
+        return [as_float(abs(pair.shift) / (2 * pair.variance), "shift / (2 variance)")]
+    if isinstance(pair, Atoms):
+        ratios = [enclose(p / q).log() for p, q in pair.outcomes if p != 0 and q != 0]
+        return sorted({float(f"{abs(float(r.mid())):.13g}") for r in ratios} - {0.0})
+    return []

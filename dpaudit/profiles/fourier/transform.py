@@ -1,0 +1,122 @@
+"""The transform Phi of a composition: by direct sums where few frequencies matter, else by FFT."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from dpaudit.profiles.fourier.spectrum import at_frequencies, left_out_bound, rows_of
+from dpaudit.profiles.grid.discrete import Reals, TooFine
+from dpaudit.profiles.grid.hull import UNIT
+from dpaudit.profiles.grid.stack import Stack, Tilted
+
+Complexes = NDArray[np.complexfloating[Any, Any]]
+FFT_FACTOR = 32.0
+LEFT_OUT_EXPONENT = 46.0
+LEAST_EXPONENT = 36.0
+MOST_DIRECT = 2048
+MOST_KEPT = 2**16
+LONGEST_FFT = 2**21
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Phi at frequencies 0, 1, ..., the error of each, and the largest |Phi| at the others."""
+
+    values: Complexes
+    errors: Reals
+    left_out: float
+
+
+def transform(
+    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int, spread: float
+) -> Transform:
+    """Phi at the frequencies that matter, the error of each, and the bound of the others."""
+    needed = 1.1 * math.sqrt(2 * LEFT_OUT_EXPONENT) / (spread + 1e-9) * period / 6.28
+    for more in (1.0, 1.6, 2.6, 4.2):
+        kept = math.ceil(more * needed) + 4
+        if kept > min(MOST_DIRECT, period // 8):
+            break
+        found = direct(stack, tilted, centres, period, kept)
+        if found is not None:
+            return found
+    if period > LONGEST_FFT:
+        raise TooFine(f"an FFT of length {period}; take a larger step")
+    return by_fft(stack, tilted, centres, period)
+
+
+def direct(
+    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int, needed: int
+) -> Transform | None:
+    """By direct sums; None where the frequencies left out cannot be bounded well."""
+    rows = rows_of(stack, tilted.masses, centres)
+    values = at_frequencies(rows, np.arange(needed), period)
+    with np.errstate(divide="ignore"):
+        if stack.times @ np.log(np.abs(values[:, -1])) > -LEAST_EXPONENT:
+            return None
+    bound = left_out_bound(stack, tilted, centres, rows, 2 * math.pi * (needed - 1) / period)
+    if bound is None or bound > -LEAST_EXPONENT:
+        return None
+    size = np.abs(values)
+    with np.errstate(divide="ignore"):
+        log_sum = stack.times @ np.log(values)
+        log_size = stack.times @ np.log(size)
+        grown = stack.times @ (np.log1p(rows.relative / size) + 16 * UNIT)
+        largest = stack.times @ np.log(size + rows.relative)
+    return Transform(np.exp(log_sum), _rounding(log_size, grown, largest), math.exp(bound))
+
+
+def by_fft(stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int) -> Transform:
+    """By one real FFT per factor."""
+    log_sum = np.zeros(period // 2 + 1, dtype=np.complex128)
+    bound = np.zeros(period // 2 + 1)
+    grown = np.zeros(period // 2 + 1)
+    for k, (discrete, times) in enumerate(stack.factors):
+        start = stack.starts[k]
+        masses = tilted.masses[start : start + stack.sizes[k]]
+        values = fft.rfft(_folded(masses, discrete.first - int(centres[k]), period))
+        off = FFT_FACTOR * UNIT * math.log2(period) * math.sqrt(period * float(masses @ masses))
+        size = np.abs(values)
+        with np.errstate(divide="ignore"):
+            log_sum += times * np.log(values)
+            bound += times * np.log(size + off)
+            grown += times * (np.log1p(off / size) + 16 * UNIT)
+    return _kept(log_sum, bound, grown)
+
+
+def _folded(masses: Reals, lead: int, period: int) -> Reals:
+    """Masses at indices lead, lead + 1, ... modulo the period."""
+    folded = np.zeros(period)
+    at = lead % period
+    if at + len(masses) <= period:
+        folded[at : at + len(masses)] = masses
+    else:
+        np.add.at(folded, (at + np.arange(len(masses))) % period, masses)
+    return folded
+
+
+def _kept(log_sum: Complexes, bound: Reals, grown: Reals) -> Transform:
+    large = np.flatnonzero(bound > -LEFT_OUT_EXPONENT)
+    kept = int(large[-1]) + 1 if len(large) else 1
+    if kept > MOST_KEPT:
+        raise TooFine(f"{kept} frequencies matter, of {len(bound)}; take a larger step")
+    rest = bound[kept:]
+    rounding = _rounding(log_sum[:kept].real, grown[:kept], bound[:kept])
+    left_out = float(np.exp(rest.max())) if len(rest) else 0.0
+    return Transform(np.exp(log_sum[:kept]), rounding, left_out)
+
+
+def _rounding(log_size: Reals, grown: Reals, largest: Reals) -> Reals:
+    """prod (|phi| + E)^T - prod |phi|^T, from the logs of the product, of the ratio and of the sum.
+
+    The ratio's log, sum T (log1p(E / |phi|) + 16 u), is infinite where some phi is 0.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        difference = np.exp(log_size + np.log(np.expm1(grown)))
+    # Neither product is more than the larger one, but for its own roundings.
+    return np.where(np.isfinite(difference), difference, 2 * np.exp(np.minimum(largest, 0.0)))

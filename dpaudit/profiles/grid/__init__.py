@@ -1,0 +1,1 @@
+"""Pairs put on a grid of privacy losses, from above and from below."""

@@ -1,0 +1,135 @@
+"""Pairs whose P and Q masses between any two losses have a closed form.
+
+A pair registers two functions: its masses between successive edges of loss, and the span of losses
+outside of which P and Q both have mass at most ``tail``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import Number, enclose, readable
+from dpaudit.nodes.pairs import Pair
+from dpaudit.profiles.grid.cells import UNIT, Cells, Masses
+from dpaudit.profiles.grid.discrete import MAXIMUM_NODES, Grid, Reals, TooFine
+
+NORMAL_FACTOR = 32 * UNIT
+LARGEST_LOSS = 1e7
+SMALLEST = 1e-290
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Single outcomes: their losses (infinite ones included), P masses and Q masses."""
+
+    losses: Reals
+    p: Reals
+    q: Reals
+
+
+NO_OUTCOMES = Outcomes(np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A pair as smooth masses between edges of loss, (edges) -> (P, Q), and single outcomes.
+
+    Cells are (e_i, e_{i+1}]; ``edge_error`` bounds how far the true loss of an edge or an outcome
+    lies from the number given, ``relative`` the relative error of every tail of P and Q.
+    """
+
+    masses: Callable[[Any], tuple[Reals, Reals]]
+    outcomes: Outcomes
+    span: tuple[float, float]
+    edge_error: float
+    relative: float
+
+
+Maker = Callable[[Any, float], Closed | None]
+_MAKERS: dict[type[Pair], Maker] = {}
+
+
+def closed_form(kind: type[Pair]) -> Callable[[Maker], Maker]:
+    """Register the function (pair, tail) -> Closed of one type."""
+
+    def register(function: Maker) -> Maker:
+        _MAKERS[kind] = function
+        return function
+
+    return register
+
+
+def closed(pair: Pair, tail: float) -> Closed | None:
+    """The pair's closed form, None where it has none."""
+    maker = _MAKERS.get(type(pair))
+    return None if maker is None else maker(pair, tail)
+
+
+@lru_cache(maxsize=4096)
+def as_float(value: Number, place: str) -> float:
+    """The nearest float (within one rounding) of an exact number."""
+    result = float(enclose(value).mid())
+    if not math.isfinite(result) or 0 < abs(result) < SMALLEST or (result == 0) != (value == 0):
+        raise InvalidParameter(f"{place} = {readable(value)}: expected a number of moderate size")
+    return result
+
+
+def cells_of(pair: Pair, grid: Grid, lean: int) -> Cells | None:
+    """Cells of a closed pair; None where the pair has no closed form."""
+    form = closed(pair, grid.tail)
+    return None if form is None else cells_from(form, grid, lean)
+
+
+def cells_from(form: Closed, grid: Grid, lean: int) -> Cells:
+    """Cells of a closed form; edges lie below their nodes (lean 1) or above (lean -1)."""
+    h = grid.width
+    low, high = (min(max(end, -LARGEST_LOSS), LARGEST_LOSS) for end in form.span)
+    first, last = math.floor(low / h) - 1, math.ceil(high / h) + 1
+    if last - first > MAXIMUM_NODES:
+        raise TooFine(f"step {h:g}: more than {MAXIMUM_NODES} nodes; take a larger one")
+    inner = np.arange(first, last + 1) * h - lean * form.edge_error
+    p, q = form.masses(np.concatenate(([-np.inf], inner, [np.inf])))
+    atoms, ends = _placed(form.outcomes, inner, first)
+    relative = form.relative + 2 * form.edge_error
+    return Cells(
+        grid.step,
+        first,
+        p[1:-1],
+        q[1:-1],
+        (float(p[0]) + ends[0], float(q[0]) + ends[1]),
+        (float(p[-1]) + ends[2], float(q[-1]) + ends[3]),
+        relative,
+        atoms,
+        _one_sided(form.outcomes),
+    )
+
+
+def _one_sided(outcomes: Outcomes) -> tuple[float, float]:
+    """P mass where Q has none, and Q mass where P has none: outcomes of infinite loss."""
+    p, q, infinite = outcomes.p, outcomes.q, ~np.isfinite(outcomes.losses)
+    return float(p[infinite & (q == 0)].sum()), float(q[infinite & (p == 0)].sum())
+
+
+def _placed(
+    outcomes: Outcomes, edges: Reals, first: int
+) -> tuple[Masses, tuple[float, float, float, float]]:
+    """Outcomes by cell, in ascending order of loss, and the masses (P, Q) below and above.
+
+    A mass of 0 at a finite loss is one too small for a float.
+    """
+    finite = np.flatnonzero(np.isfinite(outcomes.losses))
+    order = finite[np.argsort(outcomes.losses[finite], kind="stable")]
+    losses, p, q = (m[order] for m in (outcomes.losses, outcomes.p, outcomes.q))
+    cell = np.searchsorted(edges, losses, side="left") - 1
+    low, high = cell < 0, cell >= len(edges) - 1
+    inside = ~(low | high)
+    ends = tuple(float(m[side].sum()) for side in (low, high) for m in (p, q))
+    atoms = Masses(first + cell[inside], p[inside], q[inside])
+    return atoms, (ends[0], ends[1], ends[2], ends[3])

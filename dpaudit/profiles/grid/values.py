@@ -1,0 +1,184 @@
+"""Discretes from values at the nodes: maxima, splices and bounds that come as a formula.
+
+A Discrete has the value D_i = infinite + sum_{n > i} p_n (1 - exp(-(n - i) h)) at node i; from the
+values its masses are p_i = (D_{i-1} - D_i) / (1 - e^-h) - (D_i - D_{i+1}) / (e^h - 1).  Upper: node
+values that are not below delta make chords that are not below delta, and so does their convex
+hull, delta being convex.  Sums run in extended precision and what rounding leaves is made up for by
+``SLACK / h`` on every mass.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from dpaudit.nodes.pairs import Concentrated, Largest, Renyi
+from dpaudit.profiles.grid.cells import trivial
+from dpaudit.profiles.grid.discrete import (
+    MAXIMUM_NODES,
+    Discrete,
+    Grid,
+    NoLower,
+    Reals,
+    Side,
+    TooFine,
+    discretise,
+    discretiser,
+)
+from dpaudit.profiles.grid.hull import convexified
+from dpaudit.profiles.grid.masses import as_float
+
+# The exponent, up to 1e4 in size, is off by a few roundings of its parts.
+MARGIN = 1e-11
+
+Long = Reals
+SLACK = 2.0**-44
+
+
+def node_values(discrete: Discrete, low: int, high: int) -> Long:
+    """D at the nodes low..high, which hold all of the discrete's nodes."""
+    h = np.longdouble(float(discrete.step))
+    masses = np.zeros(high - low + 1, dtype=np.longdouble)
+    lead = discrete.first - low
+    masses[lead : lead + len(discrete.masses)] = discrete.masses
+    up = np.exp(h * np.arange(len(masses), dtype=np.longdouble))
+    tails = np.append(np.cumsum((masses / up)[::-1])[::-1][1:], np.longdouble(0)) * up
+    values: Long = np.cumsum((np.expm1(h) * tails)[::-1])[::-1] + discrete.infinite
+    return values
+
+
+def from_values(values: Long, low: int, total: float, step: Fraction, side: Side) -> Discrete:
+    """The Discrete with these values (or their hull) at nodes low, low + 1, ...
+
+    ``total``: the value at x = 0.  The last value stays from the last node on (UPPER), and must
+    be 0 for LOWER.
+    """
+    h = np.longdouble(float(step))
+    falls = -np.diff(values)
+    signed = np.zeros(len(values), dtype=np.longdouble)
+    signed[1:] = falls / -np.expm1(-h)
+    signed[:-1] -= falls / np.expm1(h)
+    signed[0] = max(total - float(values[-1]) - float(signed[1:].sum()), 0.0)
+    hull = convexified(signed.astype(np.float64), float(h))
+    if hull is None:
+        return trivial(step) if side is Side.LOWER else _all_at_top(values, low, total, step)
+    factor = 1 + (1 if side is Side.UPPER else -1) * SLACK / float(h)
+    infinite = max(float(values[-1]), 0.0) * factor
+    return Discrete(step, low, hull * factor, infinite if side is Side.UPPER else 0.0).trimmed()
+
+
+def _all_at_top(values: Long, low: int, total: float, step: Fraction) -> Discrete:
+    """A coarse upper end: all finite mass on the last node."""
+    return Discrete(step, low + len(values) - 1, np.array([total]), float(values[-1]))
+
+
+def _range(discretes: list[Discrete]) -> tuple[int, int]:
+    low = min(d.first for d in discretes) - 1
+    high = max(d.first + len(d.masses) - 1 for d in discretes) + 1
+    if high - low > MAXIMUM_NODES or (high - low) * float(discretes[0].step) > 10_000:
+        raise TooFine("a maximum of profiles over too many nodes; take a larger step")
+    return low, high
+
+
+def _total(discrete: Discrete) -> float:
+    return math.fsum(discrete.masses) + discrete.infinite
+
+
+@discretiser(Largest)
+def _largest(pair: Largest, grid: Grid, side: Side) -> Discrete:
+    """Upper: the largest value at every node.  Lower: the member with the largest delta(1)."""
+    members = [discretise(member, grid, side) for member in pair.pairs]
+    low, high = _range(members)
+    values = [node_values(member, low, high) for member in members]
+    if side is Side.LOWER:
+        at = min(max(-low, 0), high - low)
+        return members[int(np.argmax([float(v[at]) for v in values]))]
+    relative = 1 + max(member.relative for member in members)
+    largest = np.max(values, axis=0) * relative
+    return from_values(largest, low, max(map(_total, members)) * relative, grid.step, side)
+
+
+def joined(above: Discrete, below: Discrete, side: Side) -> Discrete:
+    """The values of ``above`` from loss 0 on and of ``below`` before it."""
+    low, high = _range([above, below])
+    low, high = min(low, -1), max(high, 1)
+    right, left = node_values(above, low, high), node_values(below, low, high)
+    values = np.where(np.arange(low, high + 1) >= 0, right, left)
+    values[-low] = (
+        max(right[-low], left[-low]) if side is Side.UPPER else min(right[-low], left[-low])
+    )
+    relative = max(above.relative, below.relative)
+    values = values * (1 + relative if side is Side.UPPER else 1 - relative)
+    return from_values(values, low, _total(below) * (1 + relative), above.step, side)
+
+
+# --- zero-concentrated differential privacy ------------------------------------------------------
+
+
+@discretiser(Concentrated)
+def _concentrated(pair: Concentrated, grid: Grid, side: Side) -> Discrete:
+    """delta(epsilon) <= min over alpha > 1 of the Renyi bound with D_alpha <= rho alpha.
+
+    Source: Canonne, Kamath, Steinke 2020, Proposition 12; at epsilon = 0 also Pinsker's
+    inequality, delta <= sqrt(rho / 2).
+    """
+    if side is Side.LOWER:
+        raise NoLower("Concentrated: only upper bounds are known for whatever is rho-zCDP")
+    rho, h = as_float(pair.rho, "rho"), grid.width
+    if rho == 0:
+        return Discrete(grid.step, 0, np.array([1.0]))
+    rho *= 1 + 2.0**-50
+    reach = rho + 2 * math.sqrt(rho * -math.log(max(grid.tail, 1e-300))) + h
+    last = math.ceil(reach / h)
+    if 2 * last > MAXIMUM_NODES or reach > 5_000:
+        raise TooFine(f"step {h:g}: too many nodes for rho = {rho:g}; take a larger one")
+    right = concentrated_delta(np.arange(last + 1) * h, rho)
+    x = np.exp(-np.arange(1, last + 1) * np.longdouble(h))
+    left = 1 - x + x * right[1:]
+    values = np.concatenate((left[::-1], right)) * (1 + np.longdouble(1e-13))
+    return from_values(values, -last, 1 + 1e-13, grid.step, side)
+
+
+@discretiser(Renyi)
+def _renyi(pair: Renyi, grid: Grid, side: Side) -> Discrete:
+    """delta(e) <= exp((a - 1)(epsilon - e)) (1 - 1/a)^a / (a - 1), and at most 1.
+
+    Source: Canonne, Kamath, Steinke 2020, Proposition 12, at the one order a that is known.
+    """
+    if side is Side.LOWER:
+        raise NoLower("Renyi: only upper bounds are known for whatever has that divergence")
+    order, h = as_float(pair.order, "order"), grid.width
+    largest = as_float(pair.epsilon, "epsilon") * (1 + 2.0**-50)
+    beyond = order * math.log1p(-1 / order) - math.log(order - 1)
+    reach = largest + max(beyond - math.log(max(grid.tail, 1e-300)), 0.0) / (order - 1) + h
+    last = math.ceil(reach / h)
+    if 2 * last > MAXIMUM_NODES or reach > 5_000:
+        raise TooFine(f"step {h:g}: too many nodes for order {order:g}; take a larger one")
+    losses = np.arange(last + 1) * np.longdouble(h)
+    right = np.minimum(np.exp((order - 1) * (largest - losses) + beyond) * (1 + MARGIN), 1)
+    x = np.exp(-losses[1:])
+    left = 1 - x + x * right[1:]
+    values = np.concatenate((left[::-1], right)) * (1 + np.longdouble(1e-13))
+    return from_values(np.minimum(values, 1), -last, 1 + 1e-13, grid.step, side)
+
+
+def concentrated_delta(epsilon: Reals, rho: float) -> Long:
+    """An upper bound of delta at every epsilon >= 0 for rho-zCDP; any order is sound."""
+    rho_long, at = np.longdouble(rho), epsilon.astype(np.longdouble)
+    excess = np.maximum((at + rho_long) / (2 * rho_long) - 1, 1e-9)
+    for _ in range(40):
+        slope = (2 * excess + 1) * rho_long - at + np.log1p(-1 / (1 + excess))
+        curvature = 2 * rho_long + 1 / (excess * (1 + excess))
+        excess = np.maximum(excess - slope / curvature, excess / 4)
+    log_delta = excess * ((1 + excess) * rho_long - at) + _gain(excess)
+    pinsker = np.sqrt(rho_long / 2)
+    bound: Long = np.minimum(np.exp(np.minimum(log_delta, 0)), np.minimum(pinsker, 1))
+    return bound
+
+
+def _gain(excess: Long) -> Long:
+    """log of (1 - 1/alpha)^alpha / (alpha - 1), in terms of alpha - 1."""
+    gain: Long = excess * np.log(excess) - (1 + excess) * np.log1p(excess)
+    return gain

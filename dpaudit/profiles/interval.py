@@ -1,0 +1,42 @@
+"""Two-sided bounds, as exact decimals rounded outward, with what shows each of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dpaudit.exact import Number, decimal_lower, decimal_upper, infinity
+
+
+@dataclass(frozen=True)
+class Interval:
+    """lower <= true value <= upper; ``upper`` may be infinity (:func:`arithmetic.infinity`).
+
+    Witnesses say how an independent checker confirms each end
+    (:mod:`dpaudit.profiles.fourier.witness`); an end without a witness is trivial (0, 1 or
+    infinity).
+    """
+
+    lower: Fraction
+    upper: Number
+    lower_witness: dict[str, str] = field(default_factory=dict)
+    upper_witness: dict[str, str] = field(default_factory=dict)
+    method: str = ""
+
+
+def rounded_up(value: object) -> Number:
+    """A decimal of 12 digits that is not below the value (fraction, float or ball)."""
+    text = decimal_upper(value)
+    return infinity() if text == "inf" else Fraction(text)
+
+
+def rounded_down(value: object) -> Fraction:
+    """A decimal of 12 digits that is not above the value, and not below 0."""
+    text = decimal_lower(value)
+    return max(Fraction(0), Fraction(0) if text == "-inf" else Fraction(text))
+
+
+def as_infinite(value: float | None) -> bool:
+    """Whether a float bound is missing or not finite."""
+    return value is None or not math.isfinite(value)

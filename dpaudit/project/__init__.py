@@ -1,0 +1,1 @@
+"""Projects: mechanisms and suites found by name; new ones."""

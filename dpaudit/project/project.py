@@ -1,0 +1,327 @@
+"""What a project root defines: its mechanisms and suites, found by name.
+
+dpaudit never imports a catalogue by name: the root comes from the working folder or the target.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dpaudit.errors import DpauditError, UnknownTarget
+from dpaudit.storage.imported import imported
+from dpaudit.storage.roots import (
+    catalogue_root,
+    digests,
+    find_root,
+    import_all,
+    module_name,
+    root_above,
+    serve,
+    sources,
+)
+
+if TYPE_CHECKING:
+    from dpaudit.audit.suite import Suite
+    from dpaudit.curator.mechanism import Mechanism
+
+__all__ = [
+    "Broken",
+    "ClaimRow",
+    "Project",
+    "Row",
+    "Target",
+    "catalogue_root",
+    "find_root",
+    "foreign_catalogue",
+    "implementation",
+    "load",
+    "resolve",
+    "rows",
+    "serve",
+]
+
+BROKEN = "audits.broken"
+CATALOGUE_PREFIX = "catalogue:"
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What ``audits/broken`` holds, wrong on purpose.
+
+    ``mechanisms`` by name; ``suites`` by module and attribute (``diff2.half_the_noise``), for
+    many bugs may be planted in one mechanism.
+    """
+
+    mechanisms: Mapping[str, Mechanism]
+    suites: Mapping[str, Suite]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A root's mechanisms by name, and its suites by the name of the mechanism they attack."""
+
+    root: Path
+    mechanisms: Mapping[str, Mechanism]
+    suites: Mapping[str, Suite]
+    broken: Broken
+
+
+@dataclass(frozen=True)
+class Target:
+    """A mechanism, the suite that attacks it (None if there is none), and their project."""
+
+    project: Project
+    mechanism: Mechanism
+    suite: Suite | None
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """One claim as text: what, who states it where, how it is read, what is expected of it."""
+
+    claim: str
+    by: str
+    reading: str
+    expected: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One mechanism of a root as text, for a listing."""
+
+    name: str
+    title: str
+    source: str
+    scope: str
+    claims: tuple[ClaimRow, ...]
+
+
+def load(root: Path) -> Project:
+    """Serve a root, import every module of it, and collect its mechanisms and suites.
+
+    Only module-level instances count; an instance imported from another module is no duplicate.
+    Errors: UnknownTarget for a file that does not import (with file, line and cause), for two
+    objects of one name, or for a suite of a mechanism that nobody defines.
+    """
+    from dpaudit.audit.suite import Suite
+    from dpaudit.curator.mechanism import Mechanism
+
+    root = serve(root)
+    modules = import_all(root)
+    right = [m for m in modules if _within(m, "mechanisms")]
+    audits = [m for m in modules if _within(m, "audits") and not _within(m, BROKEN)]
+    wrong = [m for m in modules if _within(m, BROKEN)]
+    mechanisms, suites = _by_key(right, Mechanism, _name), _by_key(audits, Suite, _attacked)
+    known = _by_key([*right, *wrong], Mechanism, _name)
+    planted = _without(_by_place(wrong, Suite), suites)
+    for place, suite in (_by_place(audits, Suite) | planted).items():
+        _mechanism_of(suite, known, place)
+    return Project(root, mechanisms, suites, Broken(_without(known, mechanisms), planted))
+
+
+def resolve(target: str, cwd: Path) -> Target:
+    """Serve the root that a target names, and find its mechanism there.
+
+    ``name`` is looked up in the root at or above ``cwd``, ``catalogue:name`` in the shipped
+    catalogue, ``path/to/file.py::Name`` in the file's own root; ``Name`` is a mechanism's name,
+    or the module attribute that holds a mechanism or a suite.
+    Errors: UnknownTarget, with the names that come close.
+    """
+    path, separator, name = target.rpartition("::")
+    if separator:
+        return _resolve_file(cwd / path, name)
+    if target.endswith(".py"):
+        raise UnknownTarget(f"{target} names a file: say which mechanism, {target}::NAME")
+    if target.startswith(CATALOGUE_PREFIX):
+        return _named(load(catalogue_root()), target.removeprefix(CATALOGUE_PREFIX))
+    return _named(load(find_root(cwd)), target)
+
+
+def implementation(project: Project, mechanism: Mechanism, suite: Suite | None) -> dict[str, str]:
+    """SHA-256 of every file of the project that a mechanism and its suite are made of.
+
+    These are the files that define both and what they import; all files where an object is
+    defined nowhere, or a file imports by other means than an import statement.
+    """
+    modules = import_all(project.root)
+    homes = [_home(one, modules, project.root) for one in (mechanism, suite) if one is not None]
+    if None in homes:
+        return digests(project.root, sources(project.root))
+    return digests(project.root, imported(project.root, [home for home in homes if home]))
+
+
+def rows(project: Project) -> tuple[Row, ...]:
+    """The mechanisms of a project as text, by name."""
+    return tuple(_row(project.mechanisms[name]) for name in sorted(project.mechanisms))
+
+
+def foreign_catalogue(root: Path) -> tuple[Row, ...]:
+    """The mechanisms of a root that this process does not serve, read in a child process.
+
+    Errors: UnknownTarget with the child's last line if it fails.
+    """
+    command = [sys.executable, "-P", "-m", "dpaudit.project.project", str(root)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    if child.returncode != 0:
+        last = (child.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UnknownTarget(f"{root} could not be listed: {last}")
+    return tuple(_read_row(row) for row in json.loads(child.stdout))
+
+
+def _read_row(row: dict[str, Any]) -> Row:
+    return Row(**row | {"claims": tuple(ClaimRow(**claim) for claim in row["claims"])})
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the mechanisms of one root as JSON rows; what its modules print goes to stderr."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            found = rows(load(Path(arguments[0])))
+    except DpauditError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    json.dump([asdict(row) for row in found], sys.stdout)
+    return 0
+
+
+def _within(module: ModuleType, package: str) -> bool:
+    return f"{module.__name__}.".startswith(f"{package}.")
+
+
+def _name(mechanism: Mechanism) -> str:
+    return mechanism.name
+
+
+def _attacked(suite: Suite) -> str:
+    return suite.mechanism
+
+
+def _by_place(modules: Iterable[ModuleType], kind: type[Found]) -> dict[str, Found]:
+    """Module-level instances by module and attribute, ``audits.broken.`` left out; each once."""
+    held: dict[int, tuple[str, Found]] = {}
+    for module in modules:
+        for attribute, value in vars(module).items():
+            if isinstance(value, kind):
+                place = f"{module.__name__}.{attribute}".removeprefix(f"{BROKEN}.")
+                held.setdefault(id(value), (place, value))
+    return dict(held.values())
+
+
+def _home(wanted: object, modules: Iterable[ModuleType], root: Path) -> Path | None:
+    """The file that defines an object: of those that hold it, the one that imports the fewest."""
+    holders = [m for m in modules if any(value is wanted for value in vars(m).values())]
+    files = [Path(m.__file__ or "") for m in holders]
+    if len(files) < 2:
+        return files[0] if files else None
+    return min(files, key=lambda path: len(imported(root, [path])))
+
+
+def _by_key(
+    modules: Iterable[ModuleType], kind: type[Found], key: Callable[[Found], str]
+) -> dict[str, Found]:
+    found: dict[str, Found] = {}
+    places: dict[str, str] = {}
+    for place, value in _by_place(modules, kind).items():
+        name = key(value)
+        if name in found:
+            raise UnknownTarget(
+                f"two of type {kind.__name__} are for {name!r}: {places[name]} and {place}; "
+                "rename or remove one"
+            )
+        found[name], places[name] = value, place
+    return found
+
+
+def _without(found: Mapping[str, Found], known: Mapping[str, Found]) -> dict[str, Found]:
+    originals = {id(value) for value in known.values()}
+    return {name: value for name, value in found.items() if id(value) not in originals}
+
+
+def _mechanism_of(suite: Suite, known: Mapping[str, Mechanism], place: str) -> Mechanism:
+    if suite.mechanism not in known:
+        raise UnknownTarget(
+            f"the suite {place} attacks {suite.mechanism!r}, which no file of mechanisms/ "
+            f"defines: {_suggestion(suite.mechanism, known)}"
+        )
+    return known[suite.mechanism]
+
+
+def _named(project: Project, name: str) -> Target:
+    known = {**project.mechanisms, **project.broken.mechanisms}
+    if name not in known:
+        raise UnknownTarget(
+            f"no mechanism {name!r} in {project.root}: {_suggestion(name, known)}; "
+            f"`dpaudit list` shows all, `{CATALOGUE_PREFIX}NAME` is a shipped one"
+        )
+    return _target(project, known[name])
+
+
+def _target(project: Project, mechanism: Mechanism) -> Target:
+    if project.mechanisms.get(mechanism.name) is mechanism:
+        return Target(project, mechanism, project.suites.get(mechanism.name))
+    attacks = (s for s in project.broken.suites.values() if s.mechanism == mechanism.name)
+    return Target(project, mechanism, next(attacks, None))
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    shown = ", ".join(names[:5]) or "nothing"
+    return f"it holds {shown}" + (" and more" if len(names) > 5 else "")
+
+
+def _resolve_file(path: Path, name: str) -> Target:
+    path = path.resolve()
+    if not path.is_file():
+        raise UnknownTarget(f"{path} is not a file; the form is path/to/file.py::NAME")
+    root = root_above(path.parent)
+    if root is None or path not in sources(root):
+        raise UnknownTarget(
+            f"{path} is no module of a project's mechanisms/ or audits/; move it into one, "
+            "or start one with `dpaudit init`"
+        )
+    project = load(root)
+    return _held(project, sys.modules[module_name(path, root)], name)
+
+
+def _held(project: Project, module: ModuleType, name: str) -> Target:
+    from dpaudit.audit.suite import Suite
+    from dpaudit.curator.mechanism import Mechanism
+
+    held = {k: v for k, v in vars(module).items() if isinstance(v, (Mechanism, Suite))}
+    named = {v.name: v for v in held.values() if isinstance(v, Mechanism)}
+    found = held.get(name) or named.get(name)
+    if isinstance(found, Suite):
+        known = {**project.broken.mechanisms, **project.mechanisms}
+        return Target(project, _mechanism_of(found, known, name), found)
+    if found is None:
+        raise UnknownTarget(
+            f"no mechanism or suite {name!r} in {module.__file__}: "
+            f"{_suggestion(name, {*held, *named})}"
+        )
+    return _target(project, found)
+
+
+def _row(mechanism: Mechanism) -> Row:
+    claims = tuple(
+        ClaimRow(claim.text, claim.by, claim.reading, str(expected))
+        for claim, expected in zip(mechanism.claims, mechanism.expectations, strict=True)
+    )
+    return Row(mechanism.name, mechanism.title, mechanism.source, str(mechanism.scope), claims)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

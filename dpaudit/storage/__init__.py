@@ -1,0 +1,1 @@
+"""Files written whole, audits' batches on disk, and the roots of projects."""

@@ -1,0 +1,171 @@
+"""Project roots: folders holding ``mechanisms/`` and ``audits/``, found as pytest finds tests.
+
+A root may hold ``experiments/`` too.
+
+A process serves one root, put first on ``sys.path``; its modules go in by plain import, so that
+worker processes can unpickle whatever they define.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from dpaudit.errors import UnknownTarget
+
+PACKAGES = ("mechanisms", "audits")
+EXPERIMENTS = "experiments"  # a package that a root may have; no certificate depends on it
+
+_served: Path | None = None
+
+
+def catalogue_root() -> Path:
+    """The shipped catalogue: ``dpaudit/catalogue`` in a wheel, the checkout when editable."""
+    package = Path(__file__).resolve().parent.parent
+    shipped = package / "catalogue"
+    return shipped if shipped.is_dir() else package.parent
+
+
+def is_root(folder: Path) -> bool:
+    """Whether the folder holds both packages; one that cannot be read is no root."""
+    return all(os.path.isdir(folder / package) for package in PACKAGES)  # noqa: PTH112
+
+
+def optional(root: Path) -> tuple[str, ...]:
+    """The packages that a root has and need not have; a folder of that name alone is none."""
+    return (EXPERIMENTS,) if (root / EXPERIMENTS / "__init__.py").is_file() else ()
+
+
+def root_above(folder: Path) -> Path | None:
+    """The nearest root at or above a folder, None if there is none."""
+    folder = folder.resolve()
+    return next((above for above in (folder, *folder.parents) if is_root(above)), None)
+
+
+def find_root(start: Path) -> Path:
+    """The nearest root at or above ``start``, else the shipped catalogue."""
+    return root_above(start) or catalogue_root()
+
+
+def serve(root: Path) -> Path:
+    """Put a root first on ``sys.path``, so that its files import plainly; return its full path.
+
+    Errors: UnknownTarget if it is no root, a package lacks ``__init__.py``, this process serves
+    another root, or another ``mechanisms`` or ``audits`` is already imported.
+    """
+    global _served
+    root = root.resolve()
+    if _served == root:
+        return root
+    if _served is not None:
+        raise UnknownTarget(
+            f"{root} cannot be served: this process serves {_served}; run one command for each"
+        )
+    for package in (*PACKAGES, *optional(root)):
+        _refuse_missing(root / package)
+        _refuse_foreign(root / package)
+    sys.path.insert(0, str(root))
+    importlib.invalidate_caches()
+    _served = root
+    return root
+
+
+def sources(root: Path, packages: Sequence[str] = PACKAGES) -> tuple[Path, ...]:
+    """The source files of a root in order of import; hidden files and folders are left out."""
+    return tuple(_sources(root, packages))
+
+
+def module_name(path: Path, root: Path) -> str:
+    """The dotted name under which a source file of a root imports."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_all(root: Path, packages: Sequence[str] = PACKAGES) -> tuple[ModuleType, ...]:
+    """Import every module of these packages of the root that is served.
+
+    Errors: UnknownTarget with the file, line and cause of the first that fails.
+    """
+    return tuple(_import(module_name(path, root), root) for path in sources(root, packages))
+
+
+def digests(root: Path, paths: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of files below a root, as hex by relative POSIX path."""
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+    }
+
+
+@cache
+def code_digest() -> str:
+    """SHA-256 over every file of dpaudit itself, the shipped catalogue left out, as hex."""
+    package = Path(__file__).resolve().parent.parent
+    total = hashlib.sha256()
+    for path in sorted(package.rglob("*")):
+        place = path.relative_to(package)
+        if path.is_file() and not {"catalogue", "__pycache__"} & set(place.parts):
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            total.update(f"{place.as_posix()}\0{content}\n".encode())
+    return total.hexdigest()
+
+
+def _refuse_missing(package: Path) -> None:
+    if not (package / "__init__.py").is_file():
+        raise UnknownTarget(
+            f"{package.parent} is no project root: {package / '__init__.py'} is missing; "
+            "create it empty, or start with `dpaudit init`"
+        )
+
+
+def _refuse_foreign(package: Path) -> None:
+    module = sys.modules.get(package.name)
+    places = [Path(place).resolve() for place in getattr(module, "__path__", [])]
+    if module is not None and places != [package]:
+        elsewhere = places[0] if places else getattr(module, "__file__", None)
+        raise UnknownTarget(
+            f"{package} cannot be served: another {package.name} is already imported from "
+            f"{elsewhere}; run dpaudit in a process of its own"
+        )
+
+
+def _sources(root: Path, packages: Sequence[str]) -> Iterator[Path]:
+    for package in packages:
+        for path in sorted((root / package).rglob("*.py"), key=_package_first):
+            if not any(part.startswith(".") for part in path.relative_to(root).parts):
+                yield path
+
+
+def _package_first(path: Path) -> tuple[str, ...]:
+    return path.parent.parts if path.stem == "__init__" else (*path.parent.parts, path.stem)
+
+
+def _import(name: str, root: Path) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        cause = f"{type(error).__name__}: {_first_line(error)}"
+        raise UnknownTarget(
+            f"{_place(error, name, root)}: {name} does not import: {cause}; "
+            "mend the file or take it out of the project"
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    return (message.strip().splitlines() or ["no message"])[0]
+
+
+def _place(error: BaseException, name: str, root: Path) -> str:
+    if isinstance(error, SyntaxError) and Path(error.filename or "").is_relative_to(root):
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
+    return f"{inside[-1].filename}:{inside[-1].lineno}" if inside else f"{root} ({name})"

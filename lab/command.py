@@ -1,0 +1,158 @@
+"""The command ``python -m lab run``."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpaudit.cli.commands import as_json_option
+from dpaudit.cli.main import Interface
+from dpaudit.errors import DpauditError, InvalidParameter
+
+if TYPE_CHECKING:
+    from lab.model import Cell
+    from lab.running import Order
+
+SECONDS = 5.0
+TICKS = 10**6
+
+
+class _Progress:
+    """A line on standard error at the start, every few seconds and at the end, with time left."""
+
+    def __init__(self) -> None:
+        from dpaudit.cli.terminal import Pace
+
+        self.pace, self.last = Pace(), -math.inf
+
+    def __call__(self, name: str, done: Sequence[Cell], cells: Sequence[Cell]) -> None:
+        total = sum(cell.cost for cell in cells)
+        share = round(TICKS * sum(cell.cost for cell in done) / total)
+        left = self.pace.left(share, TICKS) if len(done) < len(cells) else ""
+        now = time.monotonic()
+        if len(done) in (0, len(cells)) or now - self.last > SECONDS:
+            self.last = now
+            click.echo(f"{name}: {len(done)} of {len(cells)} cells{left}", err=True)
+
+
+@click.group(cls=Interface, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Utility experiments: grids of cells, checks against bands, tables and plots."""
+
+
+@main.command("run")
+@click.argument("names", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Every experiment, and a README.md of all.")
+@click.option(
+    "--size",
+    type=click.Choice(["quick", "full"]),
+    default="full",
+    show_default=True,
+    help="All cells, in minutes, or a corner of the grid, in seconds.",
+)
+@click.option("--quick", "size", flag_value="quick", help="The same as --size quick.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**128 - 1),
+    default=1,
+    show_default=True,
+    help="Seed of every draw; an interrupted run resumes under the same seed.",
+)
+@click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reports/experiments"),
+    show_default=True,
+    help="Folder for NAME.json, NAME.md and NAME.svg; finished cells are kept here until the end.",
+)
+@as_json_option
+def run_command(
+    names: tuple[str, ...],
+    *,
+    every: bool,
+    size: str,
+    seed: int,
+    jobs: int,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Run the experiments NAMES of this project and judge their checks; without NAMES, list them.
+
+    Exits with 0 where every check held, 1 where one was missed, 3 where one is inconclusive, 2
+    where one could not run: the others of the same command run all the same.
+    """
+    from dpaudit.certificate.publish import writable
+    from dpaudit.project.project import find_root
+    from dpaudit.storage.files import write_atomically
+    from lab.found import load, named
+    from lab.model import Size
+    from lab.pages import index
+    from lab.running import Order
+
+    root = find_root(Path.cwd())
+    found = load(root)
+    if every and names:
+        raise InvalidParameter("--all runs every experiment: leave out the names")
+    if not names and not every:
+        _list(found, as_json=as_json)
+        return
+    for name in names:
+        named(found, name, root)
+    writable(out)
+    made, code = [], 0
+    for name in dict.fromkeys(names) or sorted(found):
+        try:
+            order = Order(root, name, Size(size), seed)
+            made.append(_one(order, jobs, out, as_json=as_json))
+        except DpauditError as error:
+            code = error.exit_code
+            click.echo(f"dpaudit: {name}: {' '.join(str(error).split())}", err=True)
+    if every:
+        write_atomically(out / "README.md", index(made).encode())
+    if as_json:
+        click.echo(json.dumps(made, ensure_ascii=False, allow_nan=False))
+    sys.exit(code or _exit_code([document["verdict"] for document in made]))
+
+
+def _one(order: Order, jobs: int, out: Path, *, as_json: bool) -> dict[str, Any]:
+    from lab import pages
+    from lab.found import load
+    from lab.running import run
+
+    experiment = load(order.root)[order.name]
+    results = run(order, jobs=jobs, store=out / ".experiments", progress=_Progress())
+    findings = experiment.read(results)
+    paths = [str(path) for path in pages.write(order, experiment, results, findings, out)]
+    if not as_json:
+        click.echo("\n".join([*pages.lines(experiment, findings), "", *paths, ""]))
+    return pages.document(order, experiment, results, findings) | {"files": paths}
+
+
+def _exit_code(verdicts: Sequence[str]) -> int:
+    from lab.pages import EXIT_CODES
+
+    codes = {EXIT_CODES[verdict] for verdict in verdicts}
+    return next((code for code in (1, 3) if code in codes), 0)
+
+
+def _list(found: Any, *, as_json: bool) -> None:
+    rows = [
+        {"name": e.name, "title": e.title, "source": e.source}
+        for e in sorted(found.values(), key=lambda e: e.name)
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    width = max((len(row["name"]) for row in rows), default=0)
+    for row in rows:
+        click.echo(f"{row['name']:{width}}  {row['title']} ({row['source']})")
+    if not rows:
+        click.echo("no experiments: add a module to experiments/, beside an __init__.py", err=True)

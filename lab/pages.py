@@ -1,0 +1,171 @@
+"""An experiment's findings as JSON, as Markdown, and as lines for a terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpaudit.storage.files import write_atomically
+from lab.model import Check, Experiment, Findings, Results, Status, Table, judge
+from lab.plots import svg
+from lab.running import Order
+
+EXIT_CODES: dict[str, int] = {Status.HELD: 0, Status.MISSED: 1, Status.INCONCLUSIVE: 3}
+CHECK_COLUMNS = ("check", "value", "band", "two standard errors", "verdict", "band from")
+
+
+def document(
+    order: Order, experiment: Experiment, results: Results, findings: Findings
+) -> dict[str, Any]:
+    """Everything a run found; a number that is not finite is a word."""
+    return {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "source": experiment.source,
+        "size": str(order.size),
+        "seed": str(order.seed),
+        "verdict": str(judge(findings.checks)),
+        "checks": [_check(check) for check in findings.checks],
+        "tables": [_table(table) for table in findings.tables],
+        "notes": list(findings.notes),
+        "cells": [
+            {
+                "parameters": dict(result.cell.parameters),
+                "values": {k: _json(v) for k, v in result.values.items()},
+            }
+            for result in results
+        ],
+    }
+
+
+def markdown(order: Order, experiment: Experiment, findings: Findings) -> str:
+    """The page: title, source, plot, checks, tables and notes."""
+    lines = [f"# {experiment.title}", "", f"Source: {experiment.source}.", ""]
+    lines += [f"`python -m lab run {experiment.name}{_options(order)}`", ""]
+    if findings.panels:
+        lines += [f"![{experiment.title}]({experiment.name}.svg)", ""]
+    lines += _markdown_table(checks_table(findings.checks))
+    for table in findings.tables:
+        lines += _markdown_table(table)
+    lines += [f"- {_escaped(note)}" for note in findings.notes]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def write(
+    order: Order, experiment: Experiment, results: Results, findings: Findings, folder: Path
+) -> list[Path]:
+    """Write NAME.json, NAME.md and, where there is a plot, NAME.svg; each whole or not at all.
+
+    Errors: OutputNotWritable.
+    """
+    made = document(order, experiment, results, findings)
+    content = {
+        ".json": json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+        ".md": markdown(order, experiment, findings),
+    }
+    if findings.panels:
+        content[".svg"] = svg(findings.panels)
+    paths = [folder / f"{experiment.name}{suffix}" for suffix in content]
+    for path, text in zip(paths, content.values(), strict=True):
+        write_atomically(path, text.encode())
+    return paths
+
+
+def index(documents: Sequence[Mapping[str, Any]]) -> str:
+    """A page that links to the pages of all experiments of a run, with their verdicts."""
+    rows = ["# Experiments", "", "| experiment | what it shows | checks held | verdict |"]
+    rows += ["|---|---|---|---|"]
+    for made in documents:
+        held = sum(check["verdict"] == Status.HELD for check in made["checks"])
+        link = f"[{made['experiment']}]({made['experiment']}.md)"
+        share = f"{held} of {len(made['checks'])}"
+        rows.append(f"| {link} | {_escaped(made['title'])} | {share} | {made['verdict']} |")
+    return "\n".join(rows) + "\n"
+
+
+def lines(experiment: Experiment, findings: Findings) -> Iterator[str]:
+    """The title, every check and every table, in columns."""
+    yield f"{experiment.name}: {experiment.title}"
+    for table in (*findings.tables, checks_table(findings.checks)):
+        yield ""
+        yield from _columns(table)
+    yield from (f"note: {note}" for note in findings.notes)
+
+
+def checks_table(checks: tuple[Check, ...]) -> Table:
+    """Checks as a table: value, band, margin and verdict."""
+    rows = [
+        (c.name, c.value, _band(c), c.margin if c.margin else "", c.status.value, c.source)
+        for c in checks
+    ]
+    return Table("Checks", CHECK_COLUMNS, tuple(rows))
+
+
+def shown(value: str | int | float) -> str:
+    """A cell's text: four significant digits of a number that is not whole."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def _band(check: Check) -> str:
+    if math.isinf(check.lower):
+        return f"at most {check.upper:.6g}"
+    if math.isinf(check.upper):
+        return f"at least {check.lower:.6g}"
+    return f"[{check.lower:.6g}, {check.upper:.6g}]"
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {
+        "name": check.name,
+        "value": _json(check.value),
+        "lower": _json(check.lower),
+        "upper": _json(check.upper),
+        "margin": check.margin,
+        "verdict": str(check.status),
+        "source": check.source,
+    }
+
+
+def _table(table: Table) -> dict[str, Any]:
+    rows = [[_json(value) for value in row] for row in table.rows]
+    return {"title": table.title, "columns": list(table.columns), "rows": rows}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_json(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _options(order: Order) -> str:
+    seed = "" if order.seed == Order.seed else f" --seed {order.seed}"
+    return seed if order.size == Order.size else f"{seed} --size {order.size}"
+
+
+def _markdown_table(table: Table) -> list[str]:
+    def row(cells: list[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    body = [row([_escaped(shown(value)) for value in values]) for values in table.rows]
+    head = row(list(map(_escaped, table.columns)))
+    return [f"## {table.title}", "", head, row(["---"] * len(table.columns)), *body, ""]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _columns(table: Table) -> Iterator[str]:
+    rows = [list(table.columns), *([shown(v) for v in row] for row in table.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    yield table.title
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"  {'  '.join(cells)}".rstrip()

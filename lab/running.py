@@ -1,0 +1,160 @@
+"""Running the cells of an experiment: in this process or several, resumed where a run stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from dpaudit import __version__
+from dpaudit.audit.workers import finished
+from dpaudit.errors import InvalidParameter
+from dpaudit.storage import roots
+from dpaudit.storage.files import write_atomically
+from lab.found import load, named
+from lab.model import Cell, Experiment, Result, Results, Size, Values
+
+Progress = Callable[[str, Sequence[Cell], Sequence[Cell]], None]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which experiment of which root to run, how much of it, and under which seed."""
+
+    root: Path
+    name: str
+    size: Size = Size.FULL
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**128:
+            raise InvalidParameter(f"seed = {self.seed}: expected in [0, 2^128)")
+
+
+def run(
+    order: Order, *, jobs: int = 1, store: Path | None = None, progress: Progress | None = None
+) -> Results:
+    """Run every cell that ``store`` does not hold yet; equal orders give equal results.
+
+    ``store``: a folder that keeps finished cells until all are; None keeps none.
+    ``progress(name, done, all)`` is called at the start and after every cell.
+    Errors: UnknownTarget for an unknown name; InvalidParameter for cells that are not distinct, or
+    a result that is no number; whatever a cell raises.
+    """
+    experiment = named(load(order.root), order.name, order.root)
+    cells = distinct(experiment.cells(order.size))
+    kept = None if store is None else _Store(store / _identity(order))
+    done = {} if kept is None else kept.read(cells)
+    report = progress or _silent
+    report(order.name, list(done), cells)
+    # Long cells first keep several workers busy to the end; short ones first give a pace at once.
+    missing = sorted((c for c in cells if c not in done), key=lambda c: c.cost, reverse=jobs > 1)
+    for cell, values in finished(partial(run_cell, order), missing, jobs):
+        done[cell] = values
+        if kept is not None:
+            kept.write(cell, values)
+        report(order.name, list(done), cells)
+    if kept is not None:
+        kept.remove()
+    return Results(tuple(Result(cell, done[cell]) for cell in cells))
+
+
+def run_cell(order: Order, cell: Cell) -> Values:
+    """One cell of an order, in this process or a worker."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return measured(_opened(order.root, order.name), cell, order.seed)
+
+
+def measured(experiment: Experiment, cell: Cell, seed: int) -> Values:
+    """One cell, by a generator that depends on the seed, the experiment and the cell alone.
+
+    Errors: InvalidParameter for a result that is neither a number nor a list of numbers.
+    """
+    text = sha256(f"{experiment.name}\n{cell.name}".encode()).digest()
+    key = tuple(int.from_bytes(text[k : k + 4], "big") for k in range(0, 16, 4))
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+    place = f"{experiment.name}: {cell.name}"
+    values = experiment.run(cell, rng)
+    return {name: _plain(value, f"{place}: {name}") for name, value in values.items()}
+
+
+def distinct(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    """The cells of a grid.
+
+    Errors: InvalidParameter for none, or two with equal parameters.
+    """
+    names = [cell.name for cell in cells]
+    if not names or len(set(names)) < len(names):
+        twice = next((name for name in names if names.count(name) > 1), "no cell")
+        raise InvalidParameter(f"cells: {twice}; expected distinct cells, at least one")
+    return tuple(cells)
+
+
+@lru_cache(maxsize=8)
+def _opened(root: Path, name: str) -> Experiment:
+    """The experiment, in this process or a worker."""
+    return named(load(root), name, root)
+
+
+def _plain(value: object, place: str) -> int | float | list[int | float]:
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or array.ndim > 1:
+        raise InvalidParameter(f"{place}: expected a number or a list of numbers")
+    plain: int | float | list[int | float] = array.tolist()
+    return plain
+
+
+def _identity(order: Order) -> str:
+    """A digest of everything that a result depends on."""
+    packages = ("mechanisms", *roots.optional(order.root))
+    content = {
+        "experiment": order.name,
+        "seed": f"{order.seed:032x}",
+        "sources": roots.digests(order.root, roots.sources(order.root, packages)),
+        "dpaudit": __version__,
+        "numpy": np.__version__,
+    }
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _silent(name: str, done: Sequence[Cell], cells: Sequence[Cell]) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A folder with one file a finished cell; files that do not read are run again."""
+
+    folder: Path
+
+    def read(self, cells: Sequence[Cell]) -> dict[Cell, Values]:
+        found = {cell: self._read(cell) for cell in cells}
+        return {cell: values for cell, values in found.items() if values is not None}
+
+    def _read(self, cell: Cell) -> Values | None:
+        try:
+            row = json.loads(self._path(cell).read_text("utf-8"))
+            values: Values = row["values"]
+            return values if row["cell"] == cell.name and isinstance(values, dict) else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, cell: Cell, values: Values) -> None:
+        row = {"cell": cell.name, "values": values}
+        write_atomically(self._path(cell), json.dumps(row).encode())
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.folder.parent.rmdir()
+
+    def _path(self, cell: Cell) -> Path:
+        return self.folder / f"{sha256(cell.name.encode()).hexdigest()[:32]}.json"
