@@ -51,7 +51,7 @@ from dpaudit.curator import Sampler, system_generator
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.evidence import audit_rows, conformance_rows
 from dpaudit.mechanism import Mechanism
-from dpaudit.nodes import Assumption, RenyiDP, Status
+from dpaudit.nodes import Assumption, RenyiDP, Status, free_unknowns
 from dpaudit.plain import in_plain_words
 from dpaudit.scope import Adjacency
 from dpaudit.tables import to_table
@@ -165,8 +165,17 @@ def _certify(run: Run, index: int) -> Certified:
 
 
 def _check_claims(mechanism: Mechanism) -> None:
-    """Errors: Unsupported for a claim in a measure that certificates do not hold."""
+    """Errors: InvalidParameter for symbols, Unsupported for measures certificates do not hold."""
+    free = free_unknowns(mechanism.declaration)
+    if free:
+        names = ", ".join(sorted(map(str, free)))
+        raise InvalidParameter(f"{mechanism.name}: a certificate holds numbers; bind {names} first")
     for claim in mechanism.claims:
+        if any(unknowns(value) for value in claim.guarantee.parameters.values()):
+            raise InvalidParameter(
+                f"{mechanism.name}: {claim.text} claims symbols; a certificate holds numbers: bind "
+                "them first, or check the claim with `dpaudit show`"
+            )
         if isinstance(claim.guarantee, RenyiDP):
             raise Unsupported(
                 f"{mechanism.name}: {claim.text} is checked by `dpaudit show`; a certificate holds "
@@ -177,8 +186,7 @@ def _check_claims(mechanism: Mechanism) -> None:
 def _check_steps(steps: Sequence[Step]) -> None:
     """Before anything is run.
 
-    Errors: InvalidParameter for a bound that still holds symbols, or an assumption under the id of
-    a standing one.
+    Errors: InvalidParameter for an assumption under the id of a standing one.
     """
     taken = {assumption.id for assumption in standing(Status.DECLARED)}
     for step in steps:
@@ -187,12 +195,6 @@ def _check_steps(steps: Sequence[Step]) -> None:
                 raise InvalidParameter(
                     f"assumption {assumption.id!r}: every certificate has one of that id; rename it"
                 )
-        symbols = unknowns(step.value[0] if isinstance(step.value, tuple) else step.value)
-        if symbols:
-            names = ", ".join(sorted(map(str, symbols)))
-            raise InvalidParameter(
-                f"{step.node.head}: a certificate holds numbers; bind {names} first"
-            )
 
 
 def _attack(run: Run, index: int) -> Attacked:

@@ -12,7 +12,7 @@ from dpaudit.check.assumptions import standing, statuses
 from dpaudit.check.bounds import rederive_bounds
 from dpaudit.check.claims import Case, check_claims
 from dpaudit.check.curves import check_curves
-from dpaudit.check.derivation import rederive
+from dpaudit.check.derivation import rederive, require_numbers
 from dpaudit.check.reading import Json, require
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.tables import from_table
@@ -70,12 +70,13 @@ def _check(certificate: Json) -> Confirmed:
     root = from_table(mechanism["declaration"])
     require(root.digest == mechanism["digest"], "the declaration's digest is another")
     require(mechanism["declaration_text"] == repr(root), "the declaration's text is of another")
+    require_numbers(root)
     values = rederive(predicate, root)
     known = statuses(predicate, root)
     check_curves(predicate, root)
     bounds = rederive_bounds(predicate)
-    trusted = check_claims(Case(predicate, root, values, bounds, known))
-    trusted += dict.fromkeys(text for value in values for text in value.trusted)
+    check_claims(Case(predicate, root, values, bounds, known))
+    trusted = dict.fromkeys(text for value in values for text in value.trusted)
     return Confirmed(
         confirmed=(
             "digest of the predicate",

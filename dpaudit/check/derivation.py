@@ -21,7 +21,7 @@ from dpaudit.check.profile import confirm_conversion
 from dpaudit.check.reading import SLACK, TINY, Json, decimal, require, rounded_up, value_text
 from dpaudit.check.theorems import RENYI_SYMBOL, attained, bound, gaussian_delta, rule_name
 from dpaudit.errors import Unsupported
-from dpaudit.nodes import Node, postorder
+from dpaudit.nodes import Node, free_unknowns, postorder
 from dpaudit.wire import decode_number
 
 ORDERS = ("2", "4", "8", "16", "32", "64")
@@ -59,6 +59,12 @@ class Value:
     def number(self) -> Any:
         """The epsilon, rho or mu of the bound."""
         return self.upper[0] if isinstance(self.upper, tuple) else self.upper
+
+
+def require_numbers(root: Node) -> None:
+    """Errors: CertificateRejected for a declaration that holds an unknown no Repeat binds."""
+    names = ", ".join(sorted(map(str, free_unknowns(root))))[:60]
+    require(not names, f"the declaration holds symbols: {names}; numbers are certified")
 
 
 def rederive(predicate: Json, root: Node) -> list[Value]:
@@ -156,6 +162,7 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
         f"{place}: its premise is of another kind",
     )
     delta = decode_number(witness["delta"])
+    require(not unknowns(delta), f"{place}: its delta is a symbol, not a number")
     require(stated["delta"] == decimal_upper(delta), f"{place}: its delta is not its witness's")
     trusted: tuple[str, ...] = ()
     if premise.calculus == "profile":

@@ -14,6 +14,7 @@ from dpaudit.nodes.core import (
     Status,
     digest_each,
     find_path,
+    free_unknowns,
     postorder,
 )
 from dpaudit.nodes.correlated import (
@@ -111,5 +112,6 @@ __all__ = [
     "TruncatedDiscreteLaplace",
     "digest_each",
     "find_path",
+    "free_unknowns",
     "postorder",
 ]
