@@ -39,7 +39,11 @@ STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://dpaudit.dev/certificate/v1"
 LARGEST_FILE = 64 * 2**20
 VERDICTS_OF = {
-    Outcome.PROVED: (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS),
+    Outcome.PROVED: (
+        Verdict.CERTIFIED,
+        Verdict.CERTIFIED_UNDER_ASSUMPTIONS,
+        Verdict.UNCONFIRMED,
+    ),
     Outcome.UNPROVED: (Verdict.INCONCLUSIVE,),
     Outcome.UNSUPPORTED: (Verdict.UNSUPPORTED,),
 }

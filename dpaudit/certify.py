@@ -46,12 +46,14 @@ from dpaudit.certificate import (
     steps_of,
     validate,
 )
-from dpaudit.check import standing
+from dpaudit.check import is_computed, is_taken_on_trust, standing
+from dpaudit.claim import Checked, Outcome
 from dpaudit.curator import Sampler, system_generator
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.evidence import audit_rows, conformance_rows
 from dpaudit.mechanism import Mechanism
 from dpaudit.nodes import Assumption, RenyiDP, Status, free_unknowns
+from dpaudit.pairs import Losses
 from dpaudit.plain import in_plain_words
 from dpaudit.scope import Adjacency
 from dpaudit.tables import to_table
@@ -141,7 +143,15 @@ def _certify(run: Run, index: int) -> Certified:
     raws = {} if attacked is None else _raws(mechanism, attacked, budget)
     standing = standing_assumptions(attacked)
     judged = tuple(
-        judge(c, account, lens_bound, raws.get(printed_delta(c.claim)), attacked, standing)
+        judge(
+            c,
+            account,
+            lens_bound,
+            raws.get(printed_delta(c.claim)),
+            attacked,
+            standing,
+            on_trust=_on_trust(c, mechanism),
+        )
         for c in checks
     )
     verdict = overall([j.verdict for j in judged])
@@ -162,6 +172,21 @@ def _certify(run: Run, index: int) -> Certified:
     certificate = statement(predicate)
     validate(certificate)
     return Certified(mechanism, judged, attacked, verdict, certificate)
+
+
+def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
+    """Whether the checker cannot confirm what the outcome rests on."""
+    step = checked.step
+    if step is None or checked.outcome not in (Outcome.PROVED, Outcome.REFUTED):
+        return False
+    if not any(isinstance(p.value, Losses) for p in step.premises):
+        return False
+    losses = step.premises[0].value
+    if all(map(is_computed, losses.pairs)) and checked.outcome is Outcome.PROVED:
+        return False
+    adjacency, rows = str(mechanism.scope.adjacency), step_rows(steps_of([step]))
+    outcome, claimed = str(checked.outcome), checked.claim.value
+    return is_taken_on_trust(rows, mechanism.declaration, adjacency, outcome, claimed)
 
 
 def _check_claims(mechanism: Mechanism) -> None:

@@ -7,18 +7,21 @@ table, and searches for nothing.  What it cannot re-derive it lists as taken on 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from dpaudit.check.assumptions import standing, statuses
 from dpaudit.check.bounds import rederive_bounds
-from dpaudit.check.claims import Case, check_claims
+from dpaudit.check.claims import Case, check_claims, is_unconfirmed
 from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive, require_numbers
+from dpaudit.check.profile import is_computed
 from dpaudit.check.reading import Json, require
 from dpaudit.errors import CertificateRejected, DpauditError
+from dpaudit.nodes import Node
 from dpaudit.tables import from_table
 from dpaudit.wire import digest
 
-__all__ = ["Confirmed", "check", "standing"]
+__all__ = ["Confirmed", "check", "is_computed", "is_taken_on_trust", "standing"]
 
 # What a certificate of the wrong shape raises where it is read.
 _MALFORMED = (
@@ -58,6 +61,17 @@ def check(certificate: Json) -> Confirmed:
         raise CertificateRejected(
             f"the certificate is malformed ({type(error).__name__}: {str(error)[:80]})"
         ) from None
+
+
+def is_taken_on_trust(
+    steps: list[Json], root: Node, adjacency: str, outcome: str, claimed: Any
+) -> bool:
+    """Whether an outcome of the last step, against a number, rests on what is not confirmed.
+
+    Errors: CertificateRejected for steps that do not follow.
+    """
+    predicate = {"derivation": {"steps": steps}, "scope": {"adjacency": adjacency}}
+    return is_unconfirmed(rederive(predicate, root)[-1], outcome, claimed)
 
 
 def _check(certificate: Json) -> Confirmed:

@@ -33,6 +33,7 @@ VERDICTS = (
     "alarm",
     "unsupported",
     "inconclusive",
+    "unconfirmed",
     "certified_under_assumptions",
     "certified",
 )
@@ -272,8 +273,10 @@ def _conditional(claim: Stated, shown: Json, bound: Bound) -> None:
 
 
 def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
-    if _exceeds(claim, claim.number, case.bounds) or claim.row["check"] == "refuted":
+    if _exceeds(claim, claim.number, case.bounds):
         return "refuted"
+    if claim.row["check"] == "refuted":
+        return "unconfirmed" if is_unconfirmed(value, "refuted", claim.number) else "refuted"
     if any(row["status"] == "broken" for row in case.predicate["conformance"]):
         return "alarm"
     if value is not None and _exceeds(claim, value.number, case.bounds):
@@ -282,7 +285,20 @@ def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
         return "alarm"
     if claim.row["check"] != "proved":
         return "unsupported" if value is None else "inconclusive"
-    return _certified(value, case)
+    found = _certified(value, case)
+    doubted = found != "inconclusive" and is_unconfirmed(value, "proved", claim.number)
+    return "unconfirmed" if doubted else found
+
+
+def is_unconfirmed(value: Value | None, outcome: str, number: Any) -> bool:
+    """Whether a claim's outcome rests on a number that only the accountant computed."""
+    if value is None:
+        return False
+    if outcome == "refuted":
+        return value.reached_doubted
+    if outcome != "proved" or value.doubt is None:
+        return False
+    return not value.doubt.holds_at(Fraction(decimal_lower(number)))
 
 
 def _exceeds(claim: Stated, number: Any, bounds: Mapping[str, Bound]) -> bool:

@@ -17,7 +17,7 @@ from dpaudit.arithmetic import (
     working_precision,
 )
 from dpaudit.check.assumptions import own_assumption
-from dpaudit.check.profile import confirm_conversion
+from dpaudit.check.profile import Doubt, confirm_conversion
 from dpaudit.check.reading import SLACK, TINY, Json, decimal, require, rounded_up, value_text
 from dpaudit.check.theorems import RENYI_SYMBOL, attained, bound, gaussian_delta, rule_name
 from dpaudit.errors import Unsupported
@@ -42,7 +42,8 @@ class Value:
 
     ``upper``: exact, a function of the order (rdp), or a pair (approx).  ``reached``: a value that
     some data and queries reach, None where that is not known.  ``in_one_part``: one record can
-    saturate it in one part of a partition only.  ``trusted``: what was not confirmed, in words.
+    saturate it in one part of a partition only.  ``trusted``: what was not confirmed, in words;
+    ``doubt``: of the upper bound, ``reached_doubted``: of what is reached.
     """
 
     node: Node
@@ -54,6 +55,8 @@ class Value:
     assumes: frozenset[str]
     converted: bool = False
     trusted: tuple[str, ...] = ()
+    doubt: Doubt | None = None
+    reached_doubted: bool = False
 
     @property
     def number(self) -> Any:
@@ -164,11 +167,10 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
     delta = decode_number(witness["delta"])
     require(not unknowns(delta), f"{place}: its delta is a symbol, not a number")
     require(stated["delta"] == decimal_upper(delta), f"{place}: its delta is not its witness's")
-    trusted: tuple[str, ...] = ()
+    found = None
     if premise.calculus == "profile":
         found = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
         epsilon, reached = (found.epsilon, found.reached) if found else REFUSED
-        trusted = found.trusted if found else ()
     else:
         epsilon, reached = CONVERSIONS[premise.calculus](premise, delta, stated["epsilon"], witness)
     require(epsilon is not None, f"{place}: epsilon does not follow")
@@ -183,7 +185,9 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
         reached=reached,
         assumes=premise.assumes,
         converted=True,
-        trusted=trusted,
+        trusted=found.trusted if found else (),
+        doubt=found.doubt if found else None,
+        reached_doubted=bool(found and found.reached_doubted),
     )
 
 
