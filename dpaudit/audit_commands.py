@@ -166,12 +166,14 @@ def _distinct(orders: Sequence[Order]) -> None:
 
 def _order(target: str) -> Order:
     from dpaudit.certify import Order
+    from dpaudit.fields import read_fields
     from dpaudit.project import catalogue_root, implementation
 
     found = resolve_target(target)
     root = "catalogue" if found.project.root == catalogue_root() else "project"
     files = implementation(found.project, found.mechanism, found.suite)
-    return Order(found.mechanism, found.suite, root, files)
+    fields = read_fields(found.project.root, found.project.mechanisms).of(found.mechanism.name)
+    return Order(found.mechanism, found.suite, root, files, fields)
 
 
 def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,6 +229,7 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
 def _every_order() -> list[Order]:
     """Errors: UnknownTarget for a project without mechanisms."""
     from dpaudit.certify import Order
+    from dpaudit.fields import read_fields
     from dpaudit.project import catalogue_root, find_root, implementation, load
 
     project = load(find_root(Path.cwd()))
@@ -236,7 +239,11 @@ def _every_order() -> list[Order]:
     pairs = [
         (project.mechanisms[name], project.suites.get(name)) for name in sorted(project.mechanisms)
     ]
-    return [Order(one, suite, root, implementation(project, one, suite)) for one, suite in pairs]
+    stated = read_fields(project.root, project.mechanisms)
+    return [
+        Order(one, suite, root, implementation(project, one, suite), stated.of(one.name))
+        for one, suite in pairs
+    ]
 
 
 def _each(run: Run, out: Path) -> list[Finished | Failed]:

@@ -8,7 +8,7 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 from importlib import metadata
@@ -63,12 +63,16 @@ PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 
 @dataclass(frozen=True)
 class Order:
-    """One mechanism to certify, where it comes from, and the suite that attacks it."""
+    """One mechanism to certify, where it comes from, and the suite that attacks it.
+
+    ``fields``: what its project's ``dpaudit.toml`` states of it.
+    """
 
     mechanism: Mechanism
     suite: Suite | None
     root: str
     implementation: Mapping[str, str]
+    fields: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,8 @@ def _certify(run: Run, index: int) -> Certified:
     verdict = overall([j.verdict for j in judged])
     predicate = {
         "issued": _issued(),
-        "scope": _scope(mechanism),
+        "scope": _scope(order),
+        "fields": dict(order.fields),
         "mechanism": _mechanism(order),
         **_claims_and_derivation(account, judged),
         "assumptions": _assumptions(standing, judged),
@@ -271,11 +276,12 @@ def _issued() -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _scope(mechanism: Mechanism) -> Json:
+def _scope(order: Order) -> Json:
+    mechanism = order.mechanism
     scope, setting = mechanism.scope, mechanism.setting
     return {
         "title": f"{mechanism.title}: {setting.data}" if setting.data else mechanism.title,
-        "controller": setting.controller,
+        "controller": "; ".join(order.fields.get("controller", [])) or setting.controller,
         "model": str(scope.trust),
         "unit": {"entity": setting.unit_entity, "period": None, "bound": setting.unit_bound},
         "adjacency": str(scope.adjacency),

@@ -55,6 +55,7 @@ def identity(run: Run, index: int) -> str:
             "claims": [_claim(claim) for claim in mechanism.claims],
             "suite": None if order.suite is None else _suite(order.suite),
             "implementation": [order.root, dict(order.implementation)],
+            "fields": dict(order.fields),
             "dpaudit": code_digest(),
             "environment": environment(),
             "epoch": os.environ.get("SOURCE_DATE_EPOCH", ""),

@@ -1,8 +1,8 @@
-"""What the guarantee speaks about, what it means for a person, and what it leaves open."""
+"""What the guarantee speaks about, who answers for it, and what it means for a person."""
 
 from __future__ import annotations
 
-from dpaudit.report import numbers, regulation, words
+from dpaudit.report import front, numbers, words
 from dpaudit.report.model import (
     Block,
     Bullets,
@@ -14,19 +14,47 @@ from dpaudit.report.model import (
     Section,
     Table,
 )
+from dpaudit.report.say import message, say
 from dpaudit.report.words import Json
 
-_SHAKEN = frozenset({"refuted", "alarm", "inconclusive", "unsupported"})
-_NONE = ("none listed",)
+# What each field is called on a page.
+LABELS = {
+    "purpose": message("Purpose"),
+    "legal_basis": message("Legal basis"),
+    "data_source": message("Data source"),
+    "data_period": message("Period of the data"),
+    "publication_date": message("Publication date"),
+    "release_type": message("Type of release"),
+    "controller": message("Controller"),
+    "processor": message("Processor"),
+    "contact": message("Contact"),
+    "approver": message("Approved by"),
+    "review_date": message("To be reviewed on"),
+    "expires": message("Expires on"),
+    "retention": message("Retention of the raw data"),
+    "tuning": message("How parameters were tuned"),
+    "exploratory_accesses": message("Exploratory accesses to the data"),
+    "post_processing": message("Post-processing"),
+    "justification": message("Justification of the parameters"),
+    "sbom": message("Software bill of materials"),
+    "product_type": message("Type of product"),
+    "region": message("Region"),
+    "sector": message("Sector"),
+}
 _ALWAYS_OPEN = (
-    "Facts about a whole group or population that the outputs reveal whether or not any one "
-    "unit takes part.",
-    "Several units together, such as a household or one person with several records: the bound "
-    "is for one unit and grows with their number.",
-    "Other releases from the same data: their losses add up and are not part of this certificate.",
-    "Timing, memory, floating-point rounding and other side channels, unless an assumption above "
-    "says otherwise.",
-    "The security of the raw data, and the grounds on which they were collected and are processed.",
+    message(
+        "Facts about a whole group or population that the outputs reveal whether or not any one "
+        "unit takes part."
+    ),
+    message(
+        "Several units together, such as a household or one person with several records: the bound "
+        "is for one unit and grows with their number."
+    ),
+    message(
+        "Other releases from the same data: their losses add up and are not part of this "
+        "certificate."
+    ),
+    message("The security of the raw data, and the grounds on which they were collected."),
 )
 
 
@@ -34,108 +62,132 @@ def protected(predicate: Json) -> Section:
     """What one unit is, who is trusted, what goes out, and which data accesses count."""
     scope = predicate["scope"]
     accesses = scope["data_accesses"]
+    none = (say("none listed"),)
     rows = (
-        Fact("Unit of privacy", (scope["unit"]["entity"], *_unit_notes(scope["unit"]))),
-        Fact("Neighbouring data sets", (words.adjacency(scope),)),
-        Fact("Trust model", (words.MODELS[scope["model"]],)),
-        Fact("Released", tuple(scope["outputs"]), "list"),
-        Fact("Data accesses covered", tuple(accesses["covered"]) or _NONE, "list"),
-        Fact("Data accesses not covered", tuple(accesses["uncovered"]) or _NONE, "list"),
-        Fact("Released exactly (invariants)", tuple(scope["invariants"]) or _NONE, "list"),
+        Fact(say("Unit of privacy"), (scope["unit"]["entity"], *_unit_notes(scope["unit"]))),
+        Fact(say("Neighbouring data sets"), (words.adjacency(scope),)),
+        Fact(say("Trust model"), (say(words.MODELS[scope["model"]]),)),
+        Fact(say("Released"), words.outputs(scope), "list"),
+        Fact(say("Data accesses covered"), tuple(accesses["covered"]) or none, "list"),
+        Fact(say("Data accesses not covered"), tuple(accesses["uncovered"]) or none, "list"),
+        Fact(say("Released exactly (invariants)"), tuple(scope["invariants"]) or none, "list"),
     )
-    return Section("protected", "What is protected", (Facts(rows),))
+    blocks: tuple[Block, ...] = (
+        Facts(rows),
+        Heading(say("What the guarantee is silent about")),
+        Bullets(tuple(map(say, _ALWAYS_OPEN))),
+    )
+    return Section("protected", say("What is protected"), blocks)
+
+
+def stated(predicate: Json) -> Section:
+    """What the controller states; what is not stated is listed as missing."""
+    fields = predicate.get("fields", {})
+    rows = [
+        Fact(say(label), tuple(fields[name]), "list")
+        for name, label in LABELS.items()
+        if fields.get(name)
+    ]
+    blocks: list[Block] = []
+    if rows:
+        text = say("Nothing here is checked: it rests on the word of whoever states it.")
+        blocks += [Paragraph(text, "note"), Facts(tuple(rows))]
+    absent = front.not_stated(predicate)
+    if absent:
+        names = ", ".join(say(LABELS[name]) for name in absent)
+        text = say("Missing, to be stated in dpaudit.toml: {names}.", names=names)
+        blocks.append(Paragraph(text, "caution"))
+    return Section("stated", say("What the controller states"), tuple(blocks))
 
 
 def plain_words(predicate: Json) -> Section:
     """What the accounted bound means for one unit, as chances."""
-    values = predicate["in_plain_words"]
-    if not values:
-        text = "No accounted bound is part of this certificate, so nothing can be said here."
-        return Section("plain-words", "In plain words", (Paragraph(text),))
+    values, guess = predicate["in_plain_words"], front.guess_upper(predicate)
+    title = say("In plain words")
+    if not guess:
+        text = say("No bound was derived, so that nothing can be promised to anybody.")
+        return Section("plain-words", title, (Paragraph(text),))
     task = words.observer_task(predicate["scope"])
-    blocks: list[Block] = [
-        Paragraph(
-            "Suppose someone sees everything that is released, knows all other data, has "
-            f"unlimited computing power and wants to find out {task}. "
-            "By the accounting of the declared algorithm, and under the assumptions below:"
-        ),
-        _chances(values),
-        *_caution(predicate),
-    ]
-    return Section("plain-words", "In plain words", tuple(blocks))
+    text = say(
+        "Suppose someone sees everything that is released, knows all other data, has unlimited "
+        "computing power and wants to find out {task}. By the accounting of the declared "
+        "algorithm, and under the assumptions below:",
+        task=task,
+    )
+    blocks = (Paragraph(text), _chances(values, guess), *caution(predicate))
+    return Section("plain-words", title, blocks)
 
 
 def run(predicate: Json) -> Section:
     """The run on data, and which of its numbers the guarantee does not cover."""
-    body = predicate["run"]
+    body, title = predicate["run"], say("The run on data")
     if body is None:
-        text = "No run on data is part of this certificate."
-        return Section("run", "The run on data", (Paragraph(text),))
+        return Section(
+            "run", title, (Paragraph(say("No run on data is part of this certificate.")),)
+        )
+    records = body["records"]
+    shown = say("private under this adjacency") if records is None else numbers.grouped(records)
     facts = Facts(
         (
-            Fact("Records", (_records(body["records"]),)),
-            Fact("Source of randomness", (body["entropy"],)),
-            Fact("Notes", tuple(body["notes"]), "list"),
+            Fact(say("Records"), (shown,)),
+            Fact(say("Source of randomness"), (words.fixed(body["entropy"]),)),
+            Fact(say("Notes"), tuple(map(words.fixed, body["notes"])), "list"),
         )
     )
     blocks: list[Block] = [facts]
     if body["entropy"] != "operating system":
-        text = (
+        text = say(
             "The noise of this run came from a stored seed and can be computed again by whoever "
             "knows the seed. Outputs of this run are not protected and must not be published."
         )
         blocks.append(Paragraph(text, "caution"))
-    return Section("run", "The run on data", (*blocks, *_metrics(body["metrics"])))
+    return Section("run", title, (*blocks, *_metrics(body["metrics"])))
 
 
-def not_covered(predicate: Json) -> Section:
-    """What stays open, and what the profile bounds of the criteria that regulators name."""
-    blocks: list[Block] = [
-        Bullets(_open_items(predicate)),
-        Heading("Criteria of Opinion 05/2014 (WP216)"),
-        Paragraph(
-            "The three risks named by the Article 29 Working Party, with the number that the "
-            "accounted bound gives for each. Whether data are personal data is a legal question "
-            "that this page does not answer."
-        ),
-        regulation.criteria(predicate),
-        *_caution(predicate),
-        Heading("Checklist for stating a differential privacy guarantee"),
-        regulation.checklist(predicate),
-    ]
-    return Section("not-covered", "What is not covered", tuple(blocks))
+def caution(predicate: Json) -> tuple[Block, ...]:
+    """That numbers of the accounting say nothing of a program whose verdict is shaken."""
+    status = predicate["verdict"]["status"]
+    if status not in front.SHAKEN:
+        return ()
+    text = say(
+        "The verdict above is ‘{word}’: these numbers follow from the declaration and are not "
+        "established for the program.",
+        word=words.tone(words.VERDICTS, status)[0],
+    )
+    return (Paragraph(text, "caution"),)
 
 
 def _unit_notes(unit: Json) -> tuple[str, ...]:
-    period = (f"period: {unit['period']}",) if unit["period"] else ()
-    return (*period, f"contribution: {unit['bound']}") if unit["bound"] else period
+    period = (say("period: {text}", text=unit["period"]),) if unit["period"] else ()
+    bound = (say("contribution: {text}", text=unit["bound"]),) if unit["bound"] else ()
+    return (*period, *bound)
 
 
-def _chances(values: Json) -> Table:
+def _chances(values: Json | None, guess: str) -> Table:
     rows = [
         _chance(
-            "Their best guess is right at most this often, if both cases are equally likely",
-            values["membership_guess_upper"],
+            say("Their best guess is right at most this often, if both cases are equally likely"),
+            guess,
             "0.5",
-        ),
-        _chance(
-            "They recognise at most this share of true cases, if they accept a false alarm in "
-            "1 of 1,000",
-            values["true_positive_rate_at_0.001_upper"],
-            "0.001",
-        ),
-    ]
-    rows += [
-        _chance(
-            f"They believed {numbers.percent(prior)} in what is true; their belief afterwards, "
-            "averaged over what may be released",
-            posterior,
-            prior,
         )
-        for prior, posterior in values["posterior"]
     ]
-    columns = ("What an observer can achieve", "At most", "Without the release")
-    return Table("Bounds on what anybody can find out about one unit", columns, tuple(rows))
+    if values:
+        text = say(
+            "They recognise at most this share of true cases, if they accept a false alarm in 1 of "
+            "1,000"
+        )
+        rows.append(_chance(text, values["true_positive_rate_at_0.001_upper"], "0.001"))
+        text = message(
+            "They believed {prior} in what is true; their belief afterwards, averaged over what "
+            "may be released"
+        )
+        rows += [
+            _chance(say(text, prior=numbers.percent(prior)), posterior, prior)
+            for prior, posterior in values["posterior"]
+        ]
+    columns = (say("What an observer can achieve"), say("At most"), say("Without the release"))
+    caption = say("Bounds on what anybody can find out about one unit")
+    return Table(caption, columns, tuple(rows))
 
 
 def _chance(text: str, bound_upper: str, before: str) -> tuple[Cell, ...]:
@@ -150,41 +202,19 @@ def _metrics(metrics: list[Json]) -> list[Block]:
         (
             Cell(item["name"]),
             Cell(numbers.exact(item["value"]), (), "number"),
-            Cell("Covered", (), "good") if item["covered"] else Cell("Not covered", (), "caution"),
+            Cell(say("Covered"), (), "good")
+            if item["covered"]
+            else Cell(say("Not covered"), (), "caution"),
             Cell(item["note"] or "—"),
         )
         for item in metrics
     )
-    table = Table("Metrics of the run", ("Metric", "Value", "By the guarantee", "Note"), rows)
+    columns = (say("Metric"), say("Value"), say("By the guarantee"), say("Note"))
+    table = Table(say("Metrics of the run"), columns, rows)
     if all(item["covered"] for item in metrics):
         return [table]
-    text = (
+    text = say(
         "A metric that is not covered was computed from raw data; publishing it reveals more than "
         "this certificate accounts for."
     )
     return [table, Paragraph(text, "note")]
-
-
-def _open_items(predicate: Json) -> tuple[str, ...]:
-    scope, body = predicate["scope"], predicate["run"]
-    items = [f"Data access: {text}." for text in scope["data_accesses"]["uncovered"]]
-    items += [f"Released exactly: {text}." for text in scope["invariants"]]
-    if body:
-        items += [f"Metric: {item['name']}." for item in body["metrics"] if not item["covered"]]
-    return (*items, *_ALWAYS_OPEN)
-
-
-def _caution(predicate: Json) -> list[Block]:
-    status = predicate["verdict"]["status"]
-    if status not in _SHAKEN:
-        return []
-    word = words.VERDICTS[status][0].lower()
-    text = (
-        f"The verdict above is ‘{word}’: these numbers follow from the declaration and are not "
-        "established for the program."
-    )
-    return [Paragraph(text, "caution")]
-
-
-def _records(count: int | None) -> str:
-    return "private under this adjacency" if count is None else numbers.grouped(count)

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpaudit.report import words
 from dpaudit.report.model import Tree, TreeLine
+from dpaudit.report.say import say
 from dpaudit.report.words import Json
 
 _DEEPEST = 8
@@ -51,29 +52,32 @@ def _walk(
     while stack:
         id_, depth = stack.pop()
         if id_ in seen or id_ not in known:
-            lines.append(_reference(id_, depth, "above" if id_ in seen else "is missing"))
+            lines.append(_reference(id_, depth, seen=id_ in seen))
             continue
         seen.add(id_)
         lines.append(_line(known[id_], depth, serves.get(id_, [])))
         stack += [(premise, depth + 1) for premise in reversed(known[id_]["premises"])]
 
 
-def _reference(id_: int, depth: int, where: str) -> TreeLine:
-    return TreeLine(min(depth, _DEEPEST), f"Step {id_}", "", f"see step {id_}: {where}", "", ())
+def _reference(id_: int, depth: int, *, seen: bool) -> TreeLine:
+    text = (
+        say("see step {step} above", step=id_) if seen else say("step {step} is missing", step=id_)
+    )
+    return TreeLine(min(depth, _DEEPEST), say("Step {step}", step=id_), "", text, "", ())
 
 
 def _line(step: Json, depth: int, claims: list[str]) -> TreeLine:
     candidates: list[tuple[str, str]] = [
-        ("Applies to", _short(step["node_text"])),
-        ("Exact value", step["expression"]),
-        ("Attained", "yes" if step["attained"] else "not shown"),
-        ("Assumes", ", ".join(step["assumes"])),
-        ("Witness", _flat(step["witness"])),
-        ("Serves claim", ", ".join(claims)),
+        (say("Applies to"), _short(step["node_text"])),
+        (say("Exact value"), step["expression"]),
+        (say("Attained"), say("yes") if step["attained"] else say("not shown")),
+        (say("Assumes"), ", ".join(step["assumes"])),
+        (say("Witness"), _flat(step["witness"])),
+        (say("Serves claim"), ", ".join(claims)),
     ]
     return TreeLine(
         depth=min(depth, _DEEPEST),
-        label=f"Step {step['id']}",
+        label=say("Step {step}", step=step["id"]),
         conclusion=words.guarantee(step["conclusion"], "upper"),
         rule=f"{step['rule']} ({step['calculus']})",
         cite=step["cite"],
@@ -88,4 +92,6 @@ def _flat(witness: Mapping[str, Any]) -> str:
 
 def _short(value: Any) -> str:
     text = str(value)
-    return text if len(text) <= 160 else f"{text[:80]}… ({len(text)} characters)"
+    return (
+        text if len(text) <= 160 else f"{text[:80]}… ({say('{count} characters', count=len(text))})"
+    )

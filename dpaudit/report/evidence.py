@@ -1,135 +1,136 @@
-"""The evidence: derivation, assumptions, audits and conformance checks."""
+"""The evidence: assumptions, hazards, audits, conformance checks and the derivation."""
 
 from __future__ import annotations
 
-from dpaudit.report import numbers, words
+from collections import Counter
+
+from dpaudit.report import assurance, numbers, words
 from dpaudit.report.derivation import tree
-from dpaudit.report.model import Block, Cell, Code, Fact, Facts, Heading, Paragraph, Section, Table
+from dpaudit.report.model import Block, Cell, Code, Heading, Paragraph, Section, Table
+from dpaudit.report.say import message, say
 from dpaudit.report.words import Json
 
-
-def derivation(predicate: Json) -> Section:
-    """The declared algorithm and every step from it to the accounted bounds."""
-    body = predicate["derivation"]
-    blocks: list[Block] = []
-    if predicate["mechanism"]["declaration_text"]:
-        blocks.append(Code(predicate["mechanism"]["declaration_text"], "The declared algorithm"))
-    if not body["steps"]:
-        blocks.append(Paragraph("No derivation is part of this certificate."))
-        return Section("derivation", "Derivation", tuple(blocks))
-    blocks.append(
-        Paragraph(
-            f"Made by {body['accountant']} with {body['arithmetic']} arithmetic: every printed "
-            "bound is rounded so that it stays a bound. Conclusions come first; the steps they "
-            "rest on are indented below them. Each rule names the theorem it applies."
-        )
-    )
-    return Section("derivation", "Derivation", (*blocks, tree(body["steps"], predicate["claims"])))
+THREAT_MODELS = {
+    "white_box": message("sees everything inside the program but the noise itself"),
+    "black_box_all": message("sees all released values"),
+    "black_box_final": message("sees the final output only"),
+    "gradient_canary": message("inserts gradients of its own making"),
+    "worst_case_input": message("chooses the worst records"),
+}
 
 
 def assumptions(predicate: Json) -> Section:
-    """What has to hold for the guarantee, and who saw to it."""
-    rows = tuple(_assumption(item, predicate) for item in predicate["assumptions"])
-    if not rows:
-        text = "The certificate lists no assumptions."
-        return Section("assumptions", "Assumptions", (Paragraph(text),))
-    meaning = (
-        "Enforced: the software sees to it. Tested: a check in this certificate could have found "
-        "it broken and did not. Declared: somebody says so; nothing here verifies it. "
-        "Violated: it is known not to hold."
+    """What has to hold for the guarantee, block by block, and who saw to it."""
+    meaning = say(
+        "Proved: it follows from theorems that were checked again. Enforced: the software sees to "
+        "it. Tested: a check could have found it broken and did not. Declared: somebody says so; "
+        "nothing here verifies it. Unknown: nobody says. Violated: it is known not to hold."
     )
-    columns = ("Assumption", "Status", "Evidence", "Used in")
-    table = Table("Assumptions and their status", columns, rows)
-    return Section("assumptions", "Assumptions", (Paragraph(meaning), table))
+    columns = (say("Block"), say("What has to hold"), say("Status"), say("Evidence"))
+    rows = tuple(
+        (Cell(row.layer), Cell(row.statement), _status(row.status), Cell(row.evidence or "—"))
+        for row in assurance.rows(predicate)
+    )
+    caption = say("Blocks of the guarantee after NIST SP 800-226, and how far each is secured")
+    blocks = (Paragraph(meaning), Table(caption, columns, rows))
+    return Section("assumptions", say("Assumptions"), blocks)
+
+
+def hazards(predicate: Json) -> Section:
+    """The known hazards, answered one by one."""
+    columns = (say("Hazard"), say("Status of the safeguard"), say("Answer"))
+    rows = tuple(
+        (Cell(row.statement), _status(row.status), Cell(row.evidence or "—"))
+        for row in assurance.hazards(predicate)
+    )
+    table = Table(say("Ways in which such a guarantee is known to fail"), columns, rows)
+    return Section("hazards", say("Hazards, one by one"), (table,))
 
 
 def audits(predicate: Json) -> Section:
     """The attacks that were run and what they can and cannot show."""
-    found = predicate["audits"]
+    found, title = predicate["audits"], say("Audits")
     if not found:
-        text = "No attack was run. Nothing here was measured on the program itself."
-        return Section("audits", "Audits", (Paragraph(text, "caution"),))
-    blocks: list[Block] = [
+        text = say("No attack was run. Nothing here was measured on the program itself.")
+        return Section("audits", title, (Paragraph(text, "caution"), *_conformance(predicate)))
+    text = say(
+        "An audit attacks the program and proves a lower bound on its leakage at the stated "
+        "confidence. It can refute a claim; it cannot prove one. ‘Not refuted’ means only that "
+        "this attack found no contradiction."
+    )
+    columns = (
+        say("Attack"),
+        say("Trials"),
+        say("Attacked bound"),
+        say("Most it could have shown"),
+        say("Result"),
+    )
+    rows = tuple(_audit_row(i, audit, predicate) for i, audit in enumerate(found, start=1))
+    table = Table(say("Audits at a glance"), columns, rows)
+    return Section("audits", title, (Paragraph(text), table, *_conformance(predicate)))
+
+
+def derivation(predicate: Json) -> Section:
+    """The declared algorithm and every step from it to the accounted bounds."""
+    body, title = predicate["derivation"], say("Derivation")
+    blocks: list[Block] = []
+    if predicate["mechanism"]["declaration_text"]:
+        text = predicate["mechanism"]["declaration_text"]
+        blocks.append(Code(text, say("The declared algorithm")))
+    if not body["steps"]:
+        blocks.append(Paragraph(say("No derivation is part of this certificate.")))
+        return Section("derivation", title, tuple(blocks))
+    blocks.append(
         Paragraph(
-            "An audit attacks the program and proves a lower bound on its leakage at the stated "
-            "confidence. It can refute a claim; it cannot prove one. ‘Not refuted’ means only "
-            "that this attack found no contradiction."
+            say(
+                "Made by {accountant} with {arithmetic} arithmetic: every printed bound is rounded "
+                "so that it stays a bound. Conclusions come first; the steps they rest on are "
+                "indented below them. Each rule names the theorem it applies.",
+                accountant=body["accountant"],
+                arithmetic=words.fixed(body["arithmetic"]),
+            )
+        )
+    )
+    return Section("derivation", title, (*blocks, tree(body["steps"], predicate["claims"])))
+
+
+def _status(status: str) -> Cell:
+    word, colour = words.tone(words.STATUSES, status)
+    return Cell(word, (), colour)
+
+
+def _audit_row(number: int, audit: Json, predicate: Json) -> tuple[Cell, ...]:
+    word, colour = words.tone(words.AUDIT_VERDICTS, audit["verdict"])
+    model = str(THREAT_MODELS.get(audit["threat_model"], audit["threat_model"]))
+    error = numbers.upper(audit["confidence"]["decision_error"])
+    return (
+        Cell(
+            say("Audit {number}", number=number),
+            (say("The attacker {model}", model=say(model)), audit["neighbours_text"]),
         ),
-        _audit_table(predicate),
-    ]
-    for index, audit in enumerate(found, start=1):
-        blocks += [Heading(f"Audit {index}: {audit['id']}"), _audit_facts(audit)]
-    return Section("audits", "Audits", tuple(blocks))
-
-
-def conformance(predicate: Json) -> Section:
-    """Whether the program that ran is the one that was declared."""
-    checks = predicate["conformance"]
-    if not checks:
-        text = "No check compared the program that ran with its declaration."
-        return Section("conformance", "Conformance checks", (Paragraph(text, "caution"),))
-    columns = ("Check", "Result", "Statistic", "False alarm rate", "Detail")
-    table = Table(
-        "Does the program do what is declared?", columns, tuple(map(_conformance_row, checks))
-    )
-    text = (
-        "These checks compare the program that ran with its declaration. ‘Held’ means that no "
-        "deviation was found; a deviation too small for the check can remain."
-    )
-    return Section("conformance", "Conformance checks", (Paragraph(text), table))
-
-
-def _assumption(item: Json, predicate: Json) -> tuple[Cell, ...]:
-    word, tone = words.ASSUMPTION_STATUSES[item["status"]]
-    steps = [
-        str(step["id"])
-        for step in predicate["derivation"]["steps"]
-        if item["id"] in step["assumes"]
-    ]
-    used = f"step{'s' if len(steps) > 1 else ''} {', '.join(steps)}" if steps else "—"
-    return (
-        Cell(item["statement"], (item["id"],)),
-        Cell(word, (), tone),
-        Cell(item["evidence"] or "none given"),
-        Cell(used),
-    )
-
-
-def _audit_table(predicate: Json) -> Table:
-    columns = ("Audit", "Trials", "Attacked bound", "Most it could have shown", "Result")
-    rows = tuple(_audit_row(audit, predicate) for audit in predicate["audits"])
-    return Table("Audits at a glance", columns, rows)
-
-
-def _audit_row(audit: Json, predicate: Json) -> tuple[Cell, ...]:
-    word, tone = words.AUDIT_VERDICTS[audit["verdict"]]
-    return (
-        Cell(audit["id"], (audit["threat_model"],)),
-        Cell(numbers.grouped(audit["trials"]), ("on each data set",), "number"),
+        Cell(numbers.grouped(audit["trials"]), (say("on each data set"),), "number"),
         _attacked(audit),
         _strongest(audit, predicate),
-        Cell(
-            word, (f"at error rate {numbers.upper(audit['confidence']['decision_error'])}",), tone
-        ),
+        Cell(word, (say("at error rate {rate}", rate=error),), colour),
     )
 
 
 def _attacked(audit: Json) -> Cell:
     bounds = [words.guarantee(bound, "lower") for bound in audit["lower_bounds"]]
     if not bounds:
-        return Cell("None", ("no lower bound was found",), "none")
-    level = f"{numbers.percent(audit['confidence']['level'])} confidence"
+        return Cell(say("None"), (say("no lower bound was found"),), "none")
+    level = say("{level} confidence", level=numbers.percent(audit["confidence"]["level"]))
     family = audit["conditional_on"]
-    conditional = (f"Conditional: holds only for {family}",) if family else ()
+    conditional = (say("Conditional: holds only for {family}", family=family),) if family else ()
     return Cell(bounds[0], (*bounds[1:], level, *conditional), "strong")
 
 
 def _strongest(audit: Json, predicate: Json) -> Cell:
     best = audit["strongest"]
     if not best:
-        return Cell("Unknown", (), "none")
+        return Cell(say("Unknown"), (), "none")
     powerless = [
-        f"could not have refuted the claim {words.stated(claim)}"
+        say("could not have refuted the claim {claim}", claim=words.stated(claim))
         for claim in predicate["claims"]
         if _out_of_reach(claim["stated"], best)
     ]
@@ -143,63 +144,51 @@ def _out_of_reach(stated: Json | None, best: Json) -> bool:
     return numbers.parse(best[parameter]) <= numbers.parse(stated[parameter])
 
 
-def _audit_facts(audit: Json) -> Facts:
-    counts, confidence = audit["counts"], audit["confidence"]
-    attack = audit["attack"]
-    witness = tuple(f"{key} = {value}" for key, value in audit["witness"].items())
-    return Facts(
-        (
-            Fact("Attacker sees", (audit["threat_model"],)),
-            Fact("Attack", (attack["text"], words.ATTACKS[attack["type"]])),
-            Fact("Neighbouring data sets", (audit["neighbours_text"],)),
-            Fact("Their digests", tuple(audit["neighbours"]), "code list"),
-            Fact("Trials", (_trials(audit),)),
-            Fact("Estimator", (audit["estimator"], f"threshold {audit['threshold'] or 'none'}")),
-            Fact("Errors counted", _errors(counts), "list"),
-            Fact("Confidence", _confidence(confidence), "list"),
-            Fact("Witness", witness, "list"),
-            Fact("Seed", (audit["seed"],), "code"),
-        )
+def _conformance(predicate: Json) -> list[Block]:
+    """How many checks held, and each that did not; the appendix lists all."""
+    checks, heading = (
+        predicate["conformance"],
+        Heading(say("Does the program do what is declared?")),
     )
-
-
-def _trials(audit: Json) -> str:
-    training = audit["training_trials"]
-    chosen = (
-        f"; {numbers.grouped(training)} others were used to choose the test" if training else ""
+    if not checks:
+        text = say("No check compared the program that ran with its declaration.")
+        return [heading, Paragraph(text, "caution")]
+    counts = Counter(check["status"] for check in checks)
+    said = ", ".join(
+        f"{words.tone(words.CONFORMANCE_STATUSES, status)[0]}: {count}"
+        for status, count in sorted(counts.items())
     )
-    return f"{numbers.grouped(audit['trials'])} on each data set count towards the bound{chosen}"
-
-
-def _errors(counts: Json) -> tuple[str, ...]:
-    return tuple(
-        f"{numbers.grouped(counts[errors])} {label} in {numbers.grouped(counts[trials])}"
-        for errors, label, trials in (
-            ("false_positives", "false positives", "trials_null"),
-            ("false_negatives", "false negatives", "trials_alternative"),
-        )
+    text = say(
+        "These checks compare the program that ran with its declaration. ‘Held’ means that no "
+        "deviation was found; a deviation too small for the check can remain."
     )
+    blocks: list[Block] = [heading, Paragraph(f"{text} {said}.")]
+    rows = tuple(conformance_row(check) for check in checks if check["status"] != "held")
+    if rows:
+        blocks.append(Table(say("Checks that did not hold"), conformance_columns(), rows))
+    return blocks
 
 
-def _confidence(confidence: Json) -> tuple[str, ...]:
-    shared = confidence["adjusted_for"]
+def conformance_columns() -> tuple[str, ...]:
+    """The columns of a table of checks."""
     return (
-        f"{numbers.percent(confidence['level'])} for the printed bounds"
-        + (f", shared by {shared} audits" if shared > 1 else ", one audit"),
-        f"‘refuted’ needs an error rate of {numbers.upper(confidence['decision_error'])} over the "
-        "whole run",
+        say("Check"),
+        say("Result"),
+        say("Statistic"),
+        say("False alarm rate"),
+        say("Detail"),
     )
 
 
-def _conformance_row(item: Json) -> tuple[Cell, ...]:
-    word, tone = words.CONFORMANCE_STATUSES[item["status"]]
+def conformance_row(item: Json) -> tuple[Cell, ...]:
+    """One check of the program against its declaration."""
+    word, colour = words.tone(words.CONFORMANCE_STATUSES, item["status"])
     rate = item["error_rate"]
+    shown = (numbers.upper(rate) if numbers.parse(rate) else say("none")) if rate else "—"
     return (
-        Cell(item["check"], (item["id"],)),
-        Cell(word, (), tone),
+        Cell(item["check"]),
+        Cell(word, (), colour),
         Cell(numbers.statistic(item["statistic"] or "—"), (), "number"),
-        Cell(
-            (numbers.upper(rate) if numbers.parse(rate) else "none") if rate else "—", (), "number"
-        ),
+        Cell(shown, (), "number"),
         Cell(item["detail"] or "—"),
     )

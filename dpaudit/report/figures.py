@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dpaudit.report import numbers, plots, words
 from dpaudit.report.model import Block, Figure, Paragraph
+from dpaudit.report.say import message, say
 from dpaudit.report.words import Json
 
 _MARKS_UPPER = 12
@@ -21,7 +22,9 @@ def blocks(predicate: Json) -> list[Block]:
 def _profile(predicate: Json) -> Block:
     curve = _curve(predicate, "profile")
     if not curve:
-        return Paragraph("No privacy profile is part of this certificate; figure 1 is left out.")
+        return Paragraph(
+            say("No privacy profile is part of this certificate; figure 1 is left out.")
+        )
     data = plots.ProfileData(
         accounted=curve,
         claims=tuple(_pairs(claim["stated"] for claim in predicate["claims"]))[:_MARKS_UPPER],
@@ -36,7 +39,9 @@ def _tradeoff(predicate: Json) -> Block:
     curve = _curve(predicate, "tradeoff")
     points = _audited(predicate)
     if not curve and not points:
-        return Paragraph("No trade-off curve is part of this certificate; figure 2 is left out.")
+        return Paragraph(
+            say("No trade-off curve is part of this certificate; figure 2 is left out.")
+        )
     data = plots.TradeoffData(
         accounted=curve,
         claims=tuple(_pairs(claim["stated"] for claim in predicate["claims"]))[:_MARKS_UPPER],
@@ -57,33 +62,42 @@ def _audited(predicate: Json) -> tuple[plots.Audited, ...]:
 
 def _profile_caption(predicate: Json, data: plots.ProfileData) -> str:
     parts = [
-        f"Figure 1. Privacy profile. The solid line joins {len(data.accounted)} accounted points; "
-        "at each of them the true δ of the declared algorithm is no larger."
+        say(
+            "Figure 1. Privacy profile. The solid line joins {count} accounted points; at each of "
+            "them the true δ of the declared algorithm is no larger.",
+            count=len(data.accounted),
+        )
     ]
     if data.claims:
-        parts.append("A diamond is a claim: it is met if the line passes through it or below.")
+        parts.append(say("A diamond is a claim: it is met if the line passes through it or below."))
     if data.attacked:
-        parts.append("A full triangle is what an audit showed at least.")
+        parts.append(say("A full triangle is what an audit showed at least."))
     conditions = "; ".join(map(words.embedded, _conditions(predicate)))
     if conditions:
-        parts.append(f"Hollow triangles and the dashed line hold only for {conditions}.")
+        text = message("Hollow triangles and the dashed line hold only for {conditions}.")
+        parts.append(say(text, conditions=conditions))
     return " ".join(parts)
 
 
 def _tradeoff_caption(data: plots.TradeoffData) -> str:
-    parts = ["Figure 2. Errors of an attacker who guesses between two neighbouring data sets."]
+    parts = [say("Figure 2. Errors of an attacker who guesses between two neighbouring data sets.")]
     if data.accounted:
         parts.append(
-            f"The solid line joins {len(data.accounted)} accounted points; at each of them no "
-            "attack on the declared algorithm has a smaller false negative rate."
+            say(
+                "The solid line joins {count} accounted points; at each of them no attack on the "
+                "declared algorithm has a smaller false negative rate.",
+                count=len(data.accounted),
+            )
         )
     if data.claims:
-        parts.append("The dotted line is the least a claim allows.")
+        parts.append(say("The dotted line is the least a claim allows."))
     if data.audited:
         parts.append(
-            "Each marker is one audited threshold; its box reaches to the upper confidence limits "
-            "of both error rates and may be smaller than the marker. A whole box below a line "
-            "would speak against it."
+            say(
+                "Each marker is one audited threshold; its box reaches to the upper confidence "
+                "limits of both error rates and may be smaller than the marker. A whole box below "
+                "a line would speak against it."
+            )
         )
     return " ".join(parts)
 

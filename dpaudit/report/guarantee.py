@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpaudit.report import figures, numbers, words
 from dpaudit.report.model import Block, Bullets, Cell, Heading, Paragraph, Section, Table, formula
+from dpaudit.report.say import say
 from dpaudit.report.words import Json
 
 _CURVES = ("profile", "tradeoff")
@@ -13,61 +14,71 @@ def section(predicate: Json) -> Section:
     """Section 2: the table of claims, the other accounted bounds and both figures."""
     blocks: list[Block] = [
         Paragraph(
-            "Read each row from left to right. The accounted bound is an upper limit on what the "
-            "declared algorithm can leak; the attacked bound is a lower limit on what the program "
-            "was seen to leak. If the program follows its declaration and both bounds hold, the "
-            "truth lies between the two."
+            say(
+                "Read each row from left to right. The accounted bound is an upper limit on what "
+                "the declared algorithm can leak; the attacked bound is a lower limit on what the "
+                "program was seen to leak. If the program follows its declaration and both bounds "
+                "hold, the truth lies between the two."
+            )
         ),
         claims_table(predicate),
         *_notes(predicate),
         *_other_bounds(predicate),
         *figures.blocks(predicate),
     ]
-    return Section("guarantee", "The guarantee", tuple(blocks))
+    return Section("guarantee", say("The guarantee, in numbers"), tuple(blocks))
 
 
 def claims_table(predicate: Json) -> Table:
     """One row a claim and reading: claimed, accounted, attacked, margin, result."""
-    columns = ("Claim", "Accounted (at most)", "Attacked (at least)", "Margin", "Result")
+    columns = (
+        say("Claim"),
+        say("Accounted (at most)"),
+        say("Attacked (at least)"),
+        say("Margin"),
+        say("Result"),
+    )
     rows = tuple(
         (_claimed(claim), _accounted(claim), _attacked(claim), _margin(claim), _result(claim))
         for claim in predicate["claims"]
     )
-    return Table("Claims, accounted upper bounds and attacked lower bounds", columns, rows)
+    return Table(say("Claims, accounted upper bounds and attacked lower bounds"), columns, rows)
 
 
 def _claimed(claim: Json) -> Cell:
     notes = [f"“{claim['stated_text']}”"] if claim["stated"] else []
-    notes += [f"Reading: {claim['reading']}"] if claim["reading"] else []
-    notes += [f"Stated by: {claim['by']}"] if claim["by"] else []
-    notes += [f"Source: {claim['source']}"] if claim["source"] else []
+    notes += [say("Reading: {text}", text=claim["reading"])] if claim["reading"] else []
+    notes += [say("Stated by: {text}", text=claim["by"])] if claim["by"] else []
+    notes += [say("Source: {text}", text=claim["source"])] if claim["source"] else []
     return formula(words.stated(claim), notes)
 
 
 def _accounted(claim: Json) -> Cell:
     if not claim["upper"]:
-        return Cell("None", ("no upper bound was derived",), "none")
-    notes = (
-        "attained: some data and queries of the declared kind reach it"
+        return Cell(say("None"), (say("no upper bound was derived"),), "none")
+    reached = (
+        say("attained: some data and queries of the declared kind reach it")
         if claim["attained"]
-        else "not shown to be attained: the truth may be smaller"
+        else say("not shown to be attained: the truth may be smaller")
     )
-    derived = (f"derivation step {claim['step']}",) if claim["step"] is not None else ()
-    return formula(words.accounted(claim), [notes, *derived])
+    return formula(words.accounted(claim), [reached])
 
 
 def _attacked(claim: Json) -> Cell:
     bound, conditional = claim["lower"], words.attacked_conditionally(claim)
     notes = [conditional] if conditional else []
     if not bound:
-        return Cell("None", (*notes, "no audit bounds this claim unconditionally"), "none")
-    level = f"{numbers.percent(bound['confidence'])} confidence, audit {bound['audit']}"
+        none = say("no audit bounds this claim unconditionally")
+        return Cell(say("None"), (*notes, none), "none")
+    level = say("{level} confidence", level=numbers.percent(bound["confidence"]))
     return formula(words.guarantee(bound, "lower"), [level, *notes])
 
 
 def _margin(claim: Json) -> Cell:
     lines = [line for line in (_room(claim), _reach(claim)) if line]
-    return Cell(lines[0], tuple(lines[1:])) if lines else Cell("Not comparable", (), "none")
+    if not lines:
+        return Cell(say("Not comparable"), (), "none")
+    return Cell(lines[0], tuple(lines[1:]))
 
 
 def _room(claim: Json) -> str:
@@ -79,12 +90,13 @@ def _room(claim: Json) -> str:
         return ""
     room = numbers.difference(claimed, accounted)
     if room == 0:
-        return "None: both are equal"
+        return say("None: both are equal")
     if room < 0:
         excess = numbers.written_upper(-room)
-        return f"The accounted bound is {excess} above the claim"
+        return say("The accounted bound is {excess} above the claim", excess=excess)
     share = numbers.share_lower(room, claimed)
-    return f"{numbers.written_lower(room)} below the claim" + (f" ({share} of it)" if share else "")
+    text = say("{room} below the claim", room=numbers.written_lower(room))
+    return f"{text} ({share})" if share else text
 
 
 def _reach(claim: Json) -> str:
@@ -92,14 +104,14 @@ def _reach(claim: Json) -> str:
     if not parameter:
         return ""
     share = numbers.share_lower(numbers.parse(claim["lower"][parameter]), claim["upper"][parameter])
-    return f"The attack reaches {share} of the accounted bound" if share else ""
+    return say("The attack reaches {share} of the accounted bound", share=share) if share else ""
 
 
 def _result(claim: Json) -> Cell:
-    word, tone = words.CHECKS[claim["check"]]
-    verdict = words.VERDICTS[claim["verdict"]][0]
-    reason = (claim["reason"],) if claim["reason"] else ()
-    return Cell(word, (*reason, f"Verdict: {verdict}"), tone)
+    word, colour = words.tone(words.CHECKS, claim["check"])
+    verdict = words.tone(words.VERDICTS, claim["verdict"])[0]
+    reason = (claim["reason"],) if claim["reason"] and claim["check"] != "proved" else ()
+    return Cell(word, (*reason, say("Verdict: {verdict}", verdict=verdict)), colour)
 
 
 def _notes(predicate: Json) -> list[Block]:
@@ -107,25 +119,30 @@ def _notes(predicate: Json) -> list[Block]:
     notes = []
     if any(claim["check"] == "unproved" for claim in claims):
         notes.append(
-            "Unproved is neither a pass nor a failure: an upper bound above a claim refutes "
-            "nothing, because the truth may lie below both."
+            say(
+                "Unproved is neither a pass nor a failure: an upper bound above a claim refutes "
+                "nothing, because the truth may lie below both."
+            )
         )
     if any(claim["lower_conditional"] for claim in claims):
         notes.append(
-            "A bound marked conditional is valid only if the algorithm's leakage has the named "
-            "form; by itself it is no unconditional statement about ε."
+            say(
+                "A bound marked conditional is valid only if the algorithm's leakage has the named "
+                "form; by itself it is no unconditional statement about ε."
+            )
         )
     if any(not claim["stated"] for claim in claims):
-        notes.append("A claim without numbers is compared symbolically; its result says how.")
+        notes.append(say("A claim without numbers is compared symbolically; its result says how."))
     return [Paragraph(note, "note") for note in notes]
 
 
 def _other_bounds(predicate: Json) -> list[Block]:
     bounds = [
-        f"{words.MEASURES[bound['measure']]}: {words.guarantee(bound, 'upper')}"
+        f"{say(words.MEASURES[bound['measure']])}: {words.guarantee(bound, 'upper')}"
         for bound in predicate["derivation"]["upper_bounds"]
         if bound["measure"] not in _CURVES
     ]
     if not bounds:
         return []
-    return [Heading("All accounted bounds of the declared algorithm"), Bullets(tuple(bounds))]
+    heading = Heading(say("All accounted bounds of the declared algorithm"))
+    return [heading, Bullets(tuple(bounds))]

@@ -2,46 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.report import summary, view
+from dpaudit.report.say import language, say, speaking
+from dpaudit.sign import Signed
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def render_html(certificate: Mapping[str, Any]) -> str:
+def render_html(
+    certificate: Mapping[str, Any], signed: Sequence[Signed] = (), *, spoken: str = "en"
+) -> str:
     """The report of one certificate as one HTML page that says only what the certificate says.
 
     ``certificate`` is the in-toto Statement as parsed JSON; it is shown, not verified.
+    ``signed``: whose signatures were found; ``spoken``: the language, en, de or fr.
     Raises CertificateRejected if it lacks a field the page has to show.
     """
-    page = view.build(certificate)
-    return _environment().get_template("page.html.j2").render(page=page)
+    with speaking(spoken):
+        page = view.build(certificate, signed)
+        return _environment().get_template("page.html.j2").render(page=page)
 
 
 def render_index(
-    certificates: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str] | None = None
+    certificates: Mapping[str, Mapping[str, Any]],
+    failed: Mapping[str, str] | None = None,
+    *,
+    spoken: str = "en",
 ) -> str:
     """A page that links to reports: one row a claim; the keys are the reports' file names.
 
     ``failed``: why a mechanism has no certificate, by its name.
     Raises CertificateRejected if one of them lacks a field the table has to show.
     """
-    index = summary.index(certificates, failed)
-    return _environment().get_template("index.html.j2").render(index=index)
+    with speaking(spoken):
+        index = summary.index(certificates, failed)
+        return _environment().get_template("index.html.j2").render(index=index)
 
 
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("dpaudit.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals.update(say=say, language=language)
+    return environment

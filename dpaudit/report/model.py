@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,10 +21,10 @@ class Cell:
 
 def formula(text: str, notes: Iterable[str] = ()) -> Cell:
     """A cell whose short formula breaks before its ``at δ`` only, never inside a number."""
-    broken = text.replace(" at ", "\nat ")
+    broken = re.sub(r" (\w+ δ\u00a0=)", r"\n\1", text)
     if max(map(len, broken.split("\n"))) > _FORMULA_LENGTH:
         return Cell(text, tuple(notes), "strong")
-    return Cell(broken, tuple(notes), "none" if text == "none" else "formula")
+    return Cell(broken, tuple(notes), "formula" if set(text) & set("=≤≥") else "none")
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ class Heading:
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list of sentences."""
+    """A list of sentences; ``style`` is empty or ``code``."""
 
     items: tuple[str, ...]
+    style: str = ""
     kind: ClassVar[str] = "bullets"
 
 
@@ -134,15 +136,31 @@ class Section:
 
 @dataclass(frozen=True)
 class Banner:
-    """The verdict: a word, the tone of its colour, one sentence, and what it rests on."""
+    """The verdict: a word, the tone of its colour, a sentence, and how hard it was attacked."""
 
     word: str
     tone: str
     sentence: str
-    reasons: tuple[str, ...]
-    conditions: tuple[str, ...]
-    margin: str
+    attack: str
+    attack_tone: str
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A question of the first screen, its answer, and the section that holds the evidence."""
+
+    label: str
+    texts: tuple[str, ...]
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Glance:
+    """The first screen; ``scale`` is an SVG drawing, already escaped, or empty."""
+
+    lines: tuple[Line, ...]
+    scale: str
 
 
 @dataclass(frozen=True)
@@ -151,8 +169,8 @@ class Page:
 
     title: str
     subtitle: str
+    language: str
     banner: Banner
-    front: Facts
-    claims: Table | None
+    glance: Glance
     sections: tuple[Section, ...]
     print_mark: str

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpaudit.report.say import say
 from dpaudit.report.svg import drawing, element
 
 if TYPE_CHECKING:
@@ -59,22 +60,22 @@ def profile_svg(data: ProfileData) -> str:
     right = _epsilon_end(data, floor)
     with drawing() as (figure, axes):
         _draw_profile(axes, data, right)
-        axes.set(xlabel="ε", ylabel="δ (logarithmic)", yscale="log")
+        axes.set(xlabel="ε", ylabel=say("δ (logarithmic)"), yscale="log")
         axes.set(xlim=(0, right), ylim=(floor, 2))
         axes.yaxis.set_major_formatter(lambda value, _: _delta_text(value))
         axes.minorticks_off()
         axes.legend(loc="upper right")
-        return element(figure, "profile", "Privacy profile", _profile_description(data))
+        return element(figure, "profile", say("Privacy profile"), _profile_description(data))
 
 
 def tradeoff_svg(data: TradeoffData) -> str:
     """Figure 2: false negative rate against false positive rate of an attacker."""
     with drawing() as (figure, axes):
         _draw_tradeoff(axes, data)
-        axes.set(xlabel="false positive rate", ylabel="false negative rate")
+        axes.set(xlabel=say("false positive rate"), ylabel=say("false negative rate"))
         axes.set(xlim=(0, 1), ylim=(0, 1))
         axes.legend(loc="upper right")
-        return element(figure, "tradeoff", "Trade-off curve", _tradeoff_description(data))
+        return element(figure, "tradeoff", say("Trade-off curve"), _tradeoff_description(data))
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -92,15 +93,15 @@ def claimed_beta(alpha: float, epsilon: float, delta: float) -> float:
 
 def _draw_profile(axes: Axes, data: ProfileData, right: float) -> None:
     shown = _columns(_positive(data.accounted))
-    axes.plot(*shown, color=ACCOUNTED, linewidth=2, label="accounted: at most")
-    _marks(axes, _positive(data.attacked), "^", ATTACKED, "attacked: at least")
+    axes.plot(*shown, color=ACCOUNTED, linewidth=2, label=say("accounted: at most"))
+    _marks(axes, _positive(data.attacked), "^", ATTACKED, say("attacked: at least"))
     _draw_conditional(axes, data, right)
     for claim in data.claims:
         _draw_claim(axes, *claim)
 
 
 def _draw_conditional(axes: Axes, data: ProfileData, right: float) -> None:
-    label, mu = "attacked (conditional)", data.conditional_mu
+    label, mu = say("attacked (conditional)"), data.conditional_mu
     if mu > 0:
         epsilons = [right * step / 200 for step in range(201)]
         deltas = [gaussian_delta(epsilon, mu) or math.nan for epsilon in epsilons]
@@ -124,11 +125,13 @@ def _draw_claim(axes: Axes, epsilon: float, delta: float) -> None:
 
 
 def _draw_tradeoff(axes: Axes, data: TradeoffData) -> None:
-    axes.plot([0, 1], [1, 0], color=CHANCE, linewidth=0.9, linestyle="-.", label="blind guessing")
+    axes.plot(
+        [0, 1], [1, 0], color=CHANCE, linewidth=0.9, linestyle="-.", label=say("blind guessing")
+    )
     if data.accounted:
         alpha, beta = _columns(data.accounted)
         axes.fill_between(alpha, beta, color=ACCOUNTED, alpha=0.09, linewidth=0)
-        label = "accounted: at least"
+        label = say("accounted: at least")
         axes.plot(alpha, beta, color=ACCOUNTED, linewidth=2, label=label)
     alphas = [step / 400 for step in range(401)]
     for claim in data.claims:
@@ -144,7 +147,7 @@ def _draw_audited(axes: Axes, audited: Audited, marker: str) -> None:
     for left, bottom, right, top in audited.rows:
         box = Rectangle((left, bottom), right - left, top - bottom, color=ATTACKED, alpha=0.35)
         axes.add_patch(box)
-    label = f"audited thresholds, audit {audited.audits}"
+    label = say("audited thresholds, audit {audits}", audits=audited.audits)
     _marks(axes, [row[:2] for row in audited.rows], marker, ATTACKED, label)
 
 
@@ -187,7 +190,9 @@ def _epsilon_end(data: ProfileData, floor: float) -> float:
 
 
 def _claim_text(epsilon: float, delta: float) -> str:
-    return f"claim: ε = {epsilon:g}, δ = {_delta_text(delta)}"
+    return say(
+        "claim: ε = {epsilon}, δ = {delta}", epsilon=f"{epsilon:g}", delta=_delta_text(delta)
+    )
 
 
 def _delta_text(delta: float) -> str:
@@ -195,28 +200,40 @@ def _delta_text(delta: float) -> str:
 
 
 def _profile_description(data: ProfileData) -> str:
-    sample = _sample(data.accounted)
-    read = "; ".join(f"δ at most {delta:.2g} at ε = {epsilon:g}" for epsilon, delta in sample)
-    claims = "".join(f" {_claim_text(*claim).capitalize()}." for claim in data.claims)
-    attacked = "".join(
-        f" Attacked: ε at least {epsilon:.4g} at δ = {_delta_text(delta)}."
+    read = "; ".join(
+        say("δ at most {delta} at ε = {epsilon}", delta=f"{delta:.2g}", epsilon=f"{epsilon:g}")
+        for epsilon, delta in _sample(data.accounted)
+    )
+    parts = [say("Accounted: {read}.", read=read)]
+    parts += [f"{_claim_text(*claim).capitalize()}." for claim in data.claims]
+    parts += [
+        say(
+            "Attacked: ε at least {epsilon} at δ = {delta}.",
+            epsilon=f"{epsilon:.4g}",
+            delta=_delta_text(delta),
+        )
         for epsilon, delta in data.attacked
-    )
-    mu = (
-        f" Conditional: Gaussian with μ = {data.conditional_mu:.4g}." if data.conditional_mu else ""
-    )
-    return f"Accounted: {read}.{claims}{attacked}{mu}"
+    ]
+    if data.conditional_mu:
+        parts.append(say("Conditional: Gaussian with μ = {mu}.", mu=f"{data.conditional_mu:.4g}"))
+    return " ".join(parts)
 
 
 def _tradeoff_description(data: TradeoffData) -> str:
-    sample = _sample(data.accounted)
-    read = "; ".join(f"{beta:.2g} at false positive rate {alpha:g}" for alpha, beta in sample)
-    accounted = f"Least accounted false negative rate: {read}." if read else ""
-    boxes = "".join(
-        f" Audit {audited.audits}: {len(audited.rows)} thresholds, each with a confidence box."
-        for audited in data.audited
+    read = "; ".join(
+        say("{beta} at false positive rate {alpha}", beta=f"{beta:.2g}", alpha=f"{alpha:g}")
+        for alpha, beta in _sample(data.accounted)
     )
-    return (accounted + boxes).strip()
+    parts = [say("Least accounted false negative rate: {read}.", read=read)] if read else []
+    parts += [
+        say(
+            "Audit {audits}: {count} thresholds, each with a confidence box.",
+            audits=audited.audits,
+            count=len(audited.rows),
+        )
+        for audited in data.audited
+    ]
+    return " ".join(parts)
 
 
 def _sample(points: tuple[Point, ...]) -> tuple[Point, ...]:

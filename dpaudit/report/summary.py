@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from urllib.parse import quote
 from dpaudit.errors import CertificateRejected
 from dpaudit.report import words
 from dpaudit.report.model import Cell, formula
+from dpaudit.report.say import say
 from dpaudit.report.words import Json
 
 
@@ -17,7 +19,8 @@ from dpaudit.report.words import Json
 class SummaryRow:
     """One claim of one certificate in words; ``attacked`` is free of any family assumption.
 
-    ``by`` names who states the claim, and where; ``reason`` why the verdict is what it is.
+    ``by`` names who states the claim, and where; ``reason`` why the verdict is what it is;
+    ``data`` the data set, ``issued`` the date.
     """
 
     name: str
@@ -31,6 +34,8 @@ class SummaryRow:
     verdict: str
     reason: str
     tone: str
+    data: str = ""
+    issued: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,11 +49,20 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Group:
+    """The rows about one data set, by date."""
+
+    title: str
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True)
 class Index:
-    """The index page: a sentence that counts, one link a claim, and what has no certificate."""
+    """The index page: sentences that count, one link a claim, and what has no certificate."""
 
     count: str
-    links: tuple[Link, ...]
+    verdicts: str
+    groups: tuple[Group, ...]
     failed: tuple[str, ...]
 
 
@@ -67,16 +81,23 @@ def index(
 
     ``failed``: why a mechanism has no certificate, by its name.
     """
-    links = tuple(
-        _link(name, row) for name, certificate in certificates.items() for row in _rows(certificate)
+    found: dict[str, list[tuple[str, Link]]] = {}
+    words_of: Counter[str] = Counter()
+    for name, certificate in certificates.items():
+        for row in _rows(certificate):
+            words_of[row.verdict] += 1
+            found.setdefault(row.data, []).append((row.issued, _link(name, row)))
+    groups = tuple(
+        Group(title, tuple(link for _, link in sorted(found[title], key=lambda pair: pair[0])))
+        for title in sorted(found)
     )
     missing = tuple(f"{name}: {reason}" for name, reason in words.tidy(failed or {}).items())
-    count = f"{_count(certificates, 'report')}, {_count(links, 'claim')}"
-    return Index(f"{count}, {len(missing)} not certified" if missing else count, links, missing)
-
-
-def _count(things: Sized, noun: str) -> str:
-    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
+    total = sum(words_of.values())
+    count = say("{reports} reports, {claims} claims", reports=len(certificates), claims=total)
+    if missing:
+        count = say("{count}, {missing} not certified", count=count, missing=len(missing))
+    verdicts = ", ".join(f"{word}: {times}" for word, times in sorted(words_of.items()))
+    return Index(count, verdicts, groups, missing)
 
 
 def _rows(certificate: Mapping[str, Any]) -> list[SummaryRow]:
@@ -92,7 +113,7 @@ def _rows(certificate: Mapping[str, Any]) -> list[SummaryRow]:
 
 def _row(predicate: Json, claim: Json) -> SummaryRow:
     mechanism = predicate["mechanism"]
-    word, tone = words.VERDICTS[claim["verdict"]]
+    word, tone = words.tone(words.VERDICTS, claim["verdict"])
     return SummaryRow(
         name=mechanism["name"],
         title=mechanism["title"],
@@ -105,39 +126,49 @@ def _row(predicate: Json, claim: Json) -> SummaryRow:
         verdict=word,
         reason=claim["reason"],
         tone=tone,
+        data=_data(predicate),
+        issued=predicate["issued"][:10],
     )
 
 
 def _unclaimed(predicate: Json) -> SummaryRow:
     mechanism, bounds = predicate["mechanism"], predicate["derivation"]["upper_bounds"]
-    word, tone = words.VERDICTS[predicate["verdict"]["status"]]
+    word, tone = words.tone(words.VERDICTS, predicate["verdict"]["status"])
     return SummaryRow(
         name=mechanism["name"],
         title=mechanism["title"],
         source=mechanism["source"],
         by="",
-        claim="none stated",
+        claim=say("none stated"),
         reading="",
-        accounted=words.guarantee(bounds[0], "upper") if bounds else "none",
-        attacked="none",
+        accounted=words.guarantee(bounds[0], "upper") if bounds else say("none"),
+        attacked=say("none"),
         verdict=word,
         reason="",
         tone=tone,
+        data=_data(predicate),
+        issued=predicate["issued"][:10],
     )
+
+
+def _data(predicate: Json) -> str:
+    """The data set: as stated, else what the title says after the algorithm's name."""
+    stated = ", ".join(predicate.get("fields", {}).get("data_source", ()))
+    title, own = predicate["scope"]["title"], predicate["mechanism"]["title"]
+    tail = title.removeprefix(own).removeprefix(": ") if title.startswith(own) else ""
+    return stated or tail or say("Data not stated")
 
 
 def _link(name: str, row: SummaryRow) -> Link:
     stated = row.by or row.source or "—"
+    sources = (row.source,) if row.source not in ("", stated) else ()
     cells = (
-        (
-            "Paper and theorem",
-            Cell(stated, (row.source,) if row.source not in ("", stated) else ()),
-        ),
-        ("Claim", formula(row.claim)),
-        ("Accounted (at most)", formula(row.accounted)),
-        ("Attacked (at least)", formula(row.attacked)),
-        ("Verdict", Cell(row.verdict, _why(row), row.tone)),
-        ("Reading", Cell(row.reading or "—")),
+        (say("Issued"), Cell(row.issued)),
+        (say("Claim"), formula(row.claim, (row.reading,) if row.reading else ())),
+        (say("Accounted (at most)"), formula(row.accounted)),
+        (say("Attacked (at least)"), formula(row.attacked)),
+        (say("Verdict"), Cell(row.verdict, _why(row), row.tone)),
+        (say("Stated by"), Cell(stated, sources)),
     )
     return Link(f"./{quote(name, safe='', errors='replace')}", row.title, row.name, cells)
 

@@ -20,6 +20,17 @@ _STYLED = frozenset(
     {"axes", "figure", "font", "grid", "legend", "lines", "mathtext", "patch", "path"}
     | {"savefig", "svg", "text", "xtick", "ytick"}
 )
+# Colours that follow the page's light or dark scheme.
+_THEMED = {
+    INK: "ink",
+    "#57606a": "soft",
+    "#e4e7eb": "grid",
+    "#0b4f9e": "qualified",
+    "#a8320a": "attacked",
+    "#111111": "ink",
+    "#6b7280": "soft",
+    "#ffffff": "page",
+}
 _OURS: dict[str, Any] = {
     "svg.hashsalt": "dpaudit",
     "svg.fonttype": "none",
@@ -74,6 +85,8 @@ def _inlined(text: str, prefix: str, title: str, description: str) -> str:
     body = re.sub(r'xlink:href="#', f'href="#{prefix}-', body)
     body = re.sub(r"url\(#", f"url(#{prefix}-", body)
     body = re.sub(r"'DejaVu Sans'[^;\"]*", _FONTS, body)
+    for colour, variable in _THEMED.items():
+        body = body.replace(colour, f"var(--{variable})")
     width, height = (72 * side for side in _SIZE_INCHES)
     opening = (
         f'<svg viewBox="0 0 {width:g} {height:g}" role="img" '

@@ -7,67 +7,81 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpaudit.report import numbers
+from dpaudit.report.say import message, say
 
 Json = Mapping[str, Any]
 
 VERDICTS: dict[str, tuple[str, str]] = {
-    "certified": ("Certified", "good"),
-    "certified_under_assumptions": ("Certified under assumptions", "qualified"),
-    "refuted": ("Refuted", "bad"),
-    "inconclusive": ("Inconclusive", "caution"),
-    "unsupported": ("Unsupported", "neutral"),
-    "alarm": ("Alarm", "bad"),
+    "certified": (message("Certified"), "good"),
+    "certified_under_assumptions": (message("Certified under assumptions"), "qualified"),
+    "refuted": (message("Refuted"), "bad"),
+    "inconclusive": (message("Inconclusive"), "caution"),
+    "unsupported": (message("Unsupported"), "neutral"),
+    "alarm": (message("Alarm"), "bad"),
 }
 
 CHECKS: dict[str, tuple[str, str]] = {
-    "proved": ("Proved", "good"),
-    "refuted": ("Refuted", "bad"),
-    "unproved": ("Unproved", "caution"),
-    "unsupported": ("Unsupported", "neutral"),
+    "proved": (message("Proved"), "good"),
+    "refuted": (message("Refuted"), "bad"),
+    "unproved": (message("Unproved"), "caution"),
+    "unsupported": (message("Unsupported"), "neutral"),
 }
 
 AUDIT_VERDICTS: dict[str, tuple[str, str]] = {
-    "refuted": ("Refuted", "bad"),
-    "not_refuted": ("Not refuted", "neutral"),
-    "inconclusive": ("Inconclusive", "caution"),
+    "refuted": (message("Refuted"), "bad"),
+    "not_refuted": (message("Not refuted"), "neutral"),
+    "inconclusive": (message("Inconclusive"), "caution"),
 }
 
-ASSUMPTION_STATUSES: dict[str, tuple[str, str]] = {
-    "enforced": ("Enforced", "good"),
-    "tested": ("Tested", "good"),
-    "declared": ("Declared", "caution"),
-    "violated": ("Violated", "bad"),
+# How far something is secured; from the strongest to the weakest.
+STATUSES: dict[str, tuple[str, str]] = {
+    "proved": (message("Proved"), "good"),
+    "enforced": (message("Enforced"), "good"),
+    "tested": (message("Tested"), "good"),
+    "declared": (message("Declared"), "caution"),
+    "unknown": (message("Unknown"), "caution"),
+    "violated": (message("Violated"), "bad"),
 }
 
 CONFORMANCE_STATUSES: dict[str, tuple[str, str]] = {
-    "held": ("Held", "good"),
-    "broken": ("Broken", "bad"),
-    "not_run": ("Not run", "neutral"),
+    "held": (message("Held"), "good"),
+    "broken": (message("Broken"), "bad"),
+    "not_run": (message("Not run"), "neutral"),
 }
 
 ATTACKS = {
-    "exact": "exact likelihood ratio (optimal for this pair of data sets)",
-    "averaged": "likelihood ratio averaged over fresh secret coins (valid, not claimed optimal)",
-    "declared": "likelihood ratio under the declaration (valid, not claimed optimal)",
+    "exact": message("exact likelihood ratio (optimal for this pair of data sets)"),
+    "averaged": message(
+        "likelihood ratio averaged over fresh secret coins (valid, not claimed optimal)"
+    ),
+    "declared": message("likelihood ratio under the declaration (valid, not claimed optimal)"),
+}
+
+RELEASED = {
+    "transcript": message("all intermediate results, in full"),
+    "last_iterate": message("the last intermediate result"),
+    "output": message("the final output"),
 }
 
 MODELS = {
-    "central": "central: one trusted curator holds the raw data and adds the noise",
-    "local": "local: each person's device adds the noise before anything leaves it",
-    "shuffle": "shuffle: locally noised messages are stripped of their senders and mixed",
-    "federated": "federated: clients keep their raw data and a trusted server adds the noise",
-    "distributed": "distributed: the parties add shares of the noise to an aggregate",
+    "central": message("central: one trusted curator holds the raw data and adds the noise"),
+    "local": message("local: each person's device adds the noise before anything leaves it"),
+    "shuffle": message("shuffle: locally noised messages are stripped of their senders and mixed"),
+    "federated": message(
+        "federated: clients keep their raw data and a trusted server adds the noise"
+    ),
+    "distributed": message("distributed: the parties add shares of the noise to an aggregate"),
 }
 
 MEASURES = {
-    "approx_dp": "(ε, δ)-differential privacy",
-    "pure_dp": "pure ε-differential privacy",
-    "zcdp": "zero-concentrated differential privacy (ρ)",
-    "gdp": "Gaussian differential privacy (μ)",
-    "rdp": "Rényi differential privacy",
-    "profile": "privacy profile δ(ε)",
-    "tradeoff": "trade-off curve",
-    "pairs": "dominating pair of distributions",
+    "approx_dp": message("(ε, δ)-differential privacy"),
+    "pure_dp": message("pure ε-differential privacy"),
+    "zcdp": message("zero-concentrated differential privacy (ρ)"),
+    "gdp": message("Gaussian differential privacy (μ)"),
+    "rdp": message("Rényi differential privacy"),
+    "profile": message("privacy profile δ(ε)"),
+    "tradeoff": message("trade-off curve"),
+    "pairs": message("dominating pair of distributions"),
 }
 
 _RELATIONS = {
@@ -87,29 +101,37 @@ _UNSAFE = re.compile(
 )
 
 
+def tone(table: Mapping[str, tuple[str, str]], status: str) -> tuple[str, str]:
+    """The word of a status in the language that is spoken, and the tone of its colour."""
+    word, colour = table.get(status, (status.replace("_", " "), "neutral"))
+    return say(word), colour
+
+
 def adjacency(scope: Json) -> str:
     """What makes two data sets neighbours, with the unit named."""
-    entity = one_unit(scope)
-    return {
-        "add_remove": f"add or remove: neighbours differ by the presence of {entity}",
-        "replace_one": f"replace one: neighbours differ in {entity}; their size is public",
-        "zero_out": f"zero out: in one of two neighbours {entity} is blanked",
-    }[scope["adjacency"]]
+    texts = {
+        "add_remove": message("add or remove: neighbours differ by the presence of one {entity}"),
+        "replace_one": message(
+            "replace one: neighbours differ in one {entity}; their size is public"
+        ),
+        "zero_out": message("zero out: in one of two neighbours one {entity} is blanked"),
+    }
+    return say(texts[scope["adjacency"]], entity=entity(scope))
 
 
 def observer_task(scope: Json) -> str:
     """What an attacker of this scope has to find out."""
-    entity = one_unit(scope)
-    return {
-        "add_remove": f"whether {entity} is in the data",
-        "replace_one": f"which of two versions of {entity} the data hold",
-        "zero_out": f"whether {entity} was used or blanked",
-    }[scope["adjacency"]]
+    texts = {
+        "add_remove": message("whether one {entity} is in the data"),
+        "replace_one": message("which of two versions of one {entity} the data hold"),
+        "zero_out": message("whether one {entity} was used or blanked"),
+    }
+    return say(texts[scope["adjacency"]], entity=entity(scope))
 
 
-def one_unit(scope: Json) -> str:
-    """The protected unit with its count: ``one record``."""
-    return f"one {embedded(scope['unit']['entity'])}"
+def entity(scope: Json) -> str:
+    """The protected unit as its author names it."""
+    return embedded(scope["unit"]["entity"])
 
 
 def guarantee(value: Json, side: str) -> str:
@@ -121,12 +143,14 @@ def guarantee(value: Json, side: str) -> str:
 def _formula(value: Json, relation: str, shown: Callable[[str], str]) -> str:
     measure = value["measure"]
     if measure not in _PARAMETERS:
-        points = f", {len(value['curve'])} points" if "curve" in value else ""
-        return f"{MEASURES[measure]}{points}"
+        points = say(", {count} points", count=len(value["curve"])) if "curve" in value else ""
+        return f"{say(MEASURES[measure])}{points}"
     letter, key = _PARAMETERS[measure]
     formula = f"{letter} {relation} {shown(value[key])}".replace(" ", "\u00a0")
     delta = {"approx_dp": value.get("delta"), "pure_dp": "0"}.get(measure)
-    return formula if delta is None else f"{formula} at δ\u00a0=\u00a0{numbers.exact(delta)}"
+    if delta is None:
+        return formula
+    return say("{formula} at δ\u00a0=\u00a0{delta}", formula=formula, delta=numbers.exact(delta))
 
 
 def stated(claim: Json) -> str:
@@ -138,7 +162,7 @@ def accounted(claim: Json) -> str:
     """A claim's upper bound in one line; rounding never moves it past the claimed number."""
     value, claimed = claim["upper"], claim["stated"]
     if not value:
-        return "none"
+        return say("none")
     key = comparable(claimed, value)
     if not key:
         return guarantee(value, "upper")
@@ -147,7 +171,7 @@ def accounted(claim: Json) -> str:
 
 def attacked(claim: Json) -> str:
     """A claim's unconditional lower bound in one line."""
-    return guarantee(claim["lower"], "lower") if claim["lower"] else "none"
+    return guarantee(claim["lower"], "lower") if claim["lower"] else say("none")
 
 
 def attacked_conditionally(claim: Json) -> str:
@@ -156,7 +180,9 @@ def attacked_conditionally(claim: Json) -> str:
     if not bound:
         return ""
     family = embedded(bound["conditional_on"])
-    return f"conditional: {guarantee(bound, 'lower')}, only for {family}"
+    return say(
+        "conditional: {bound}, only for {family}", bound=guarantee(bound, "lower"), family=family
+    )
 
 
 def comparable(first: Json | None, second: Json | None) -> str:
@@ -189,3 +215,13 @@ def tidy(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [tidy(item) for item in value]
     return value
+
+
+def outputs(scope: Json) -> tuple[str, ...]:
+    """What is released, in words."""
+    return tuple(say(RELEASED[text]) if text in RELEASED else text for text in scope["outputs"])
+
+
+def fixed(text: str) -> str:
+    """A certificate's text; one that dpaudit itself writes is said in the language spoken."""
+    return say(text) if text else ""

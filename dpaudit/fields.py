@@ -1,0 +1,190 @@
+"""What an officer has to state of a release and no program can know: ``dpaudit.toml``.
+
+A project's root holds one file.  ``[fields]`` speaks for all its mechanisms, ``[mechanisms.NAME]``
+for one; ``[budgets."DATA SOURCE"]`` holds what `dpaudit budget` compares with.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from dpaudit.errors import InvalidParameter
+
+FILE = "dpaudit.toml"
+LARGEST_FILE = 2**20
+LONGEST_TEXT = 4_000
+MOST_LINES = 100
+
+RELEASE_TYPES = ("one release", "many releases")
+# In the order in which a report lists them.
+FIELDS = (
+    "purpose",
+    "legal_basis",
+    "data_source",
+    "data_period",
+    "publication_date",
+    "release_type",
+    "controller",
+    "processor",
+    "contact",
+    "approver",
+    "review_date",
+    "expires",
+    "retention",
+    "tuning",
+    "exploratory_accesses",
+    "post_processing",
+    "justification",
+    "sbom",
+    "product_type",
+    "region",
+    "sector",
+)
+DATES = frozenset({"publication_date", "review_date", "expires"})
+OPTIONAL = frozenset({"expires", "sbom", "product_type", "region", "sector"})
+
+Fields = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class ProjectFields:
+    """The content of one ``dpaudit.toml``; all empty where a project has none.
+
+    ``budgets``: for each data source the keys ``unit``, ``epsilon``, ``delta`` or ``rho``, and
+    ``days``, as texts.
+    """
+
+    common: Fields = field(default_factory=dict)
+    own: Mapping[str, Fields] = field(default_factory=dict)
+    budgets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def of(self, mechanism: str) -> dict[str, list[str]]:
+        """The fields of one mechanism as a certificate holds them: its own before the common."""
+        merged = {**self.common, **self.own.get(mechanism, {})}
+        return {name: list(merged[name]) for name in FIELDS if name in merged}
+
+
+def read_fields(root: Path, mechanisms: Iterable[str] = ()) -> ProjectFields:
+    """The fields of a project's root.
+
+    ``mechanisms``: the names that the file may speak of; any where none are given.
+    Errors: InvalidParameter naming the file and the key of what is unknown or malformed.
+    """
+    path = root / FILE
+    content = _content(path)
+    _known(content, ("fields", "mechanisms", "budgets"), f"{path}")
+    sections = {name: _table(content.get(name, {}), f"{path}: [{name}]") for name in content}
+    own = sections.get("mechanisms", {})
+    known = tuple(mechanisms)
+    if known:
+        _known(own, known, f"{path}: [mechanisms]")
+    budgets = sections.get("budgets", {})
+    return ProjectFields(
+        _fields(sections.get("fields", {}), f"{path}: [fields]", root),
+        {name: _fields(rows, f"{path}: [mechanisms.{name}]", root) for name, rows in own.items()},
+        {name: _budget(rows, f"{path}: [budgets.{name!r}]") for name, rows in budgets.items()},
+    )
+
+
+def missing(fields: Mapping[str, Any]) -> list[str]:
+    """The fields that a report expects and the certificate does not state."""
+    return [name for name in FIELDS if name not in OPTIONAL and not fields.get(name)]
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        if not path.exists():
+            return {}
+        if path.stat().st_size > LARGEST_FILE:
+            raise InvalidParameter(f"{path}: larger than {LARGEST_FILE} bytes")
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InvalidParameter(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidParameter(f"{path}: not TOML ({str(error)[:120]})") from None
+
+
+def _table(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidParameter(f"{place} = {value!r:.60}: expected a table")
+    return value
+
+
+def _known(table: Mapping[str, Any], names: Iterable[str], place: str) -> None:
+    known = sorted(names)
+    for name in table:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+            raise InvalidParameter(f"{place}: nothing is called {name[:60]!r}; {hint}"[:500])
+
+
+def _fields(value: Any, place: str, root: Path) -> dict[str, tuple[str, ...]]:
+    table = _table(value, place)
+    _known(table, FIELDS, place)
+    found = {name: _lines(table[name], f"{place} {name}") for name in table}
+    for name in DATES & set(found):
+        _date(found[name], f"{place} {name}")
+    if found.get("release_type", RELEASE_TYPES[:1])[0] not in RELEASE_TYPES:
+        raise InvalidParameter(
+            f"{place} release_type = {found['release_type'][0][:40]!r}: expected one of "
+            f"{' or '.join(map(repr, RELEASE_TYPES))}"
+        )
+    if "sbom" in found:
+        found["sbom"] = (_digest(root / found["sbom"][0], f"{place} sbom"),)
+    return found
+
+
+def _lines(value: Any, place: str) -> tuple[str, ...]:
+    if isinstance(value, date):
+        return (value.isoformat()[:10],)
+    lines = tuple(value) if isinstance(value, list) else (value,)
+    if len(lines) > MOST_LINES or not all(
+        isinstance(line, str) and line.strip() and len(line) <= LONGEST_TEXT for line in lines
+    ):
+        raise InvalidParameter(
+            f"{place} = {value!r:.60}: expected a text, or a list of at most {MOST_LINES}, each "
+            f"not empty and at most {LONGEST_TEXT} characters"
+        )
+    return tuple(line.strip() for line in lines)
+
+
+def _date(lines: tuple[str, ...], place: str) -> None:
+    try:
+        date.fromisoformat(lines[0])
+    except ValueError:
+        raise InvalidParameter(f"{place} = {lines[0][:40]!r}: expected YYYY-MM-DD") from None
+
+
+def _digest(path: Path, place: str) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidParameter(f"{place}: {path}: {error.strerror}") from None
+    return f"{path.name}, SHA-256 {hashlib.sha256(content).hexdigest()}"
+
+
+def _budget(value: Any, place: str) -> dict[str, str]:
+    table = _table(value, place)
+    _known(table, ("unit", "epsilon", "delta", "rho", "days"), place)
+    found = {name: str(item) for name, item in table.items()}
+    numbers = {name: text for name, text in found.items() if name != "unit"}
+    for name, text in numbers.items():
+        if not isinstance(table[name], str) and isinstance(table[name], float):
+            raise InvalidParameter(
+                f'{place} {name} = {text}: write it as a text, {name} = "{text}", so that it is '
+                "read exactly"
+            )
+        if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{1,60})?([eE]-?[0-9]{1,3})?", text):
+            raise InvalidParameter(f"{place} {name} = {text[:40]!r}: expected a number >= 0")
+    if set(numbers) - {"days"} not in ({"epsilon"}, {"epsilon", "delta"}, {"rho"}):
+        raise InvalidParameter(f"{place}: expected epsilon, epsilon with delta, or rho")
+    return found

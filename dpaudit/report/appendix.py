@@ -1,0 +1,167 @@
+"""The appendix: digests, witnesses, internal names and how to make everything again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpaudit.report import evidence, numbers, words
+from dpaudit.report.front import signers
+from dpaudit.report.model import Block, Bullets, Fact, Facts, Heading, Paragraph, Section, Table
+from dpaudit.report.say import message, say
+from dpaudit.report.words import Json
+from dpaudit.sign import Signed
+
+_LIMITS = (
+    message(
+        "An audit that finds nothing proves nothing; only the derivation proves, and only about "
+        "the declared algorithm under its assumptions."
+    ),
+    message("A lower bound can be wrong by bad luck; its confidence level says how rarely."),
+    message(
+        "That the program follows its declaration is checked, not proved; the conformance checks "
+        "say how finely."
+    ),
+    message(
+        "This page is a view of the certificate with rounded numbers. The certificate file is "
+        "decisive; check it with ‘dpaudit verify’."
+    ),
+)
+_TRUST = (
+    message("That the runs took place, and the counts of what they showed"),
+    message("The metrics and outputs of the run on data"),
+    message("The environment: versions, platform, revision of the source"),
+    message("Everything that the controller states"),
+    message("That the files of the implementation are those that ran"),
+)
+
+
+def trust(predicate: Json, signed: Sequence[Signed]) -> Section:
+    """Who signed, and what rests on the signer's word alone."""
+    blocks: list[Block] = [
+        Bullets(signers(signed)),
+        Paragraph(
+            say(
+                "Anybody can check the derivation again. What follows no checker can see; it rests "
+                "on the word of whoever signs, and on nobody's if nobody does:"
+            )
+        ),
+        Bullets(tuple(map(say, _TRUST))),
+    ]
+    if any(one.timestamp for one in signed):
+        text = say("A time stamp is attached to a signature; it is not verified here.")
+        blocks.append(Paragraph(text, "note"))
+    return Section("trust", say("Signatures, and what rests on them"), tuple(blocks))
+
+
+def reproduce(predicate: Json) -> Section:
+    """How to make it again, and the limits of all this."""
+    environment, mechanism = predicate["environment"], predicate["mechanism"]
+    packages = (f"{name} {version}" for name, version in environment["packages"].items())
+    versions = (f"dpaudit {environment['dpaudit']}", f"Python {environment['python']}")
+    catalogued = mechanism["root"] == "catalogue"
+    origin = say("from the catalogue") if catalogued else say("from the project")
+    facts = Facts(
+        (
+            Fact(say("Command"), (predicate["reproduce"]["command"],), "code"),
+            Fact(say("Program"), (mechanism["program"], origin), "code"),
+            Fact(say("Versions"), versions, "list"),
+            Fact(say("Packages"), (", ".join(packages) or say("none listed"),)),
+            Fact(say("Platform"), (environment["platform"],)),
+            Fact(say("Source revision"), _git(environment["git"]), "code"),
+        )
+    )
+    blocks = (facts, Heading(say("Limits")), Bullets(tuple(map(say, _LIMITS))))
+    return Section("reproduce", say("Reproduce, and limits"), blocks)
+
+
+def section(predicate: Json, subject: list[Json], mismatch: str) -> Section:
+    """Everything long: digests, seeds, counts, witnesses, all checks, reasons in full."""
+    state = mismatch or say("SHA-256 of the content; it matches")
+    own = subject[0]["digest"]["sha256"]
+    facts = [
+        Fact(say("Certificate digest"), (own, state), "code"),
+        Fact(say("Issued"), (predicate["issued"],)),
+        Fact(say("Mechanism"), (predicate["mechanism"]["name"],), "code"),
+        Fact(say("Declaration digest"), (predicate["mechanism"]["digest"],), "code"),
+        Fact(say("Root seed"), (predicate["reproduce"]["root_seed"],), "code"),
+        Fact(say("Reasons of the verdict"), tuple(predicate["verdict"]["reasons"]), "list"),
+    ]
+    blocks: list[Block] = [Facts(tuple(facts))]
+    for number, audit in enumerate(predicate["audits"], start=1):
+        blocks += [Heading(say("Audit {number}", number=number)), _audit(audit)]
+    checks = tuple(map(evidence.conformance_row, predicate["conformance"]))
+    if checks:
+        blocks.append(Table(say("All checks"), evidence.conformance_columns(), checks))
+    files = tuple(f"{item['digest']['sha256']}  {item['name']}" for item in subject[1:])
+    if files:
+        blocks += [Heading(say("Files of the implementation (SHA-256)")), Bullets(files, "code")]
+    return Section("appendix", say("Appendix"), tuple(blocks))
+
+
+def _audit(audit: Json) -> Facts:
+    counts, confidence = audit["counts"], audit["confidence"]
+    attack = audit["attack"]
+    kind = words.ATTACKS.get(attack["type"], attack["type"])
+    witness = tuple(f"{key} = {value}" for key, value in audit["witness"].items())
+    none = say("none")
+    threshold = say("threshold {value}", value=audit["threshold"] or none)
+    return Facts(
+        (
+            Fact(say("Name"), (audit["id"],), "code"),
+            Fact(say("Attack"), (attack["text"], say(kind))),
+            Fact(say("Digests of the data sets"), tuple(audit["neighbours"]), "code list"),
+            Fact(say("Trials"), (_trials(audit),)),
+            Fact(say("Estimator"), (audit["estimator"], threshold)),
+            Fact(say("Errors counted"), _errors(counts), "list"),
+            Fact(say("Confidence"), _confidence(confidence), "list"),
+            Fact(say("Witness"), witness, "list"),
+            Fact(say("Seed"), (audit["seed"],), "code"),
+        )
+    )
+
+
+def _trials(audit: Json) -> str:
+    text = say(
+        "{trials} on each data set count towards the bound", trials=numbers.grouped(audit["trials"])
+    )
+    training = audit["training_trials"]
+    if not training:
+        return text
+    used = say("{count} others were used to choose the test", count=numbers.grouped(training))
+    return f"{text}; {used}"
+
+
+def _errors(counts: Json) -> tuple[str, ...]:
+    return (
+        say(
+            "{errors} false positives in {trials}",
+            errors=numbers.grouped(counts["false_positives"]),
+            trials=numbers.grouped(counts["trials_null"]),
+        ),
+        say(
+            "{errors} false negatives in {trials}",
+            errors=numbers.grouped(counts["false_negatives"]),
+            trials=numbers.grouped(counts["trials_alternative"]),
+        ),
+    )
+
+
+def _confidence(confidence: Json) -> tuple[str, ...]:
+    return (
+        say(
+            "{level} for the printed bounds, shared by {count}",
+            level=numbers.percent(confidence["level"]),
+            count=confidence["adjusted_for"],
+        ),
+        say(
+            "‘refuted’ needs an error rate of {rate} over the whole run",
+            rate=numbers.upper(confidence["decision_error"]),
+        ),
+    )
+
+
+def _git(git: Json | None) -> tuple[str, ...]:
+    if git is None:
+        return (say("not recorded"),)
+    state = message("with uncommitted changes") if git["dirty"] else message("as committed")
+    return (git["commit"], say(state))

@@ -1,0 +1,161 @@
+"""Assurance: each block of a differential privacy system, how far it is secured, and by what.
+
+The blocks follow the pyramid of NIST SP 800-226 (2025): the guarantee on top, what carries it in
+the middle, the handling of the raw data below; the hazards are those it warns of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpaudit.report import words
+from dpaudit.report.say import message, say
+from dpaudit.report.words import Json
+
+
+@dataclass(frozen=True)
+class Assurance:
+    """One row: a layer of the pyramid, what has to hold, its status, and the evidence."""
+
+    layer: str
+    statement: str
+    status: str
+    evidence: str
+
+
+def rows(predicate: Json) -> list[Assurance]:
+    """The pyramid from the top: guarantee and unit, what carries them, and the raw data below."""
+    return [*_top(predicate), *_middle(predicate), *_bottom(predicate)]
+
+
+def hazards(predicate: Json) -> list[Assurance]:
+    """The known ways in which a guarantee fails without anybody noticing, answered one by one."""
+    fields, scope = predicate.get("fields", {}), predicate["scope"]
+    statuses = {item["id"]: item for item in predicate["assumptions"]}
+    unit = scope["unit"]
+
+    def assumed(hazard: str, name: str) -> Assurance:
+        item = statuses.get(name)
+        if item is None:
+            return Assurance("", hazard, "unknown", say("The certificate does not speak of it."))
+        evidence = words.fixed(item["evidence"]) or words.fixed(item["statement"])
+        return Assurance("", hazard, item["status"], evidence)
+
+    def stated(hazard: str, name: str, otherwise: str) -> Assurance:
+        lines = fields.get(name)
+        if lines:
+            return Assurance("", hazard, "declared", "; ".join(lines))
+        return Assurance("", hazard, "unknown", otherwise)
+
+    bound = words.embedded(unit["bound"])
+    of_unit = say("one {entity}", entity=words.entity(scope)) + (f"; {bound}" if bound else "")
+    uncovered = scope["data_accesses"]["uncovered"]
+    nothing = say("Nothing is stated.")
+    return [
+        Assurance("", say("The wrong unit is protected"), "declared", of_unit),
+        assumed(say("A query moves by more than its noise allows for"), "bounded_queries"),
+        assumed(say("The program does not do what is declared"), "declared_noise"),
+        assumed(say("Rounding of floating-point noise betrays the data"), "real_arithmetic"),
+        _randomness(predicate, assumed),
+        stated(say("Parameters were chosen after looking at the data"), "tuning", nothing),
+        stated(
+            say("The data were looked at outside the guarantee"),
+            "exploratory_accesses",
+            "; ".join(uncovered) if uncovered else nothing,
+        ),
+        _exact_releases(predicate),
+        Assurance(
+            "",
+            say("Other releases from the same data add up"),
+            "unknown",
+            say("One certificate cannot tell; ‘dpaudit budget’ adds the certificates up."),
+        ),
+        Assurance(
+            "",
+            say("Time, memory or size of an answer betrays the data"),
+            "unknown",
+            say("No proof and no attack here speaks of side channels."),
+        ),
+        stated(say("Results are processed with the raw data at hand"), "post_processing", nothing),
+        stated(
+            say("The raw data are kept longer, or by more people, than needed"),
+            "retention",
+            nothing,
+        ),
+    ]
+
+
+def _randomness(predicate: Json, assumed: object) -> Assurance:
+    hazard = say("The noise can be predicted")
+    body = predicate["run"]
+    if body and body["entropy"] != "operating system":
+        text = say("This run's noise came from a stored seed; its outputs must not be published.")
+        return Assurance("", hazard, "violated", text)
+    row = assumed(hazard, "random_bits")  # type: ignore[operator]
+    assert isinstance(row, Assurance)  # noqa: S101
+    return row
+
+
+def _exact_releases(predicate: Json) -> Assurance:
+    hazard = say("Something is released exactly, or outside the guarantee")
+    body = predicate["run"]
+    open_metrics = [m["name"] for m in body["metrics"] if not m["covered"]] if body else []
+    found = [*predicate["scope"]["invariants"], *open_metrics]
+    if found:
+        return Assurance("", hazard, "violated", "; ".join(found))
+    return Assurance("", hazard, "declared", say("None is listed."))
+
+
+def _top(predicate: Json) -> Iterator[Assurance]:
+    layer = say("Guarantee and unit")
+    for claim in predicate["claims"]:
+        status = {"proved": "proved", "refuted": "violated"}.get(claim["check"], "unknown")
+        if claim["verdict"] in ("refuted", "alarm"):
+            status = "violated"
+        by = claim["by"] or say("not stated by whom")
+        yield Assurance(layer, words.stated(claim), status, by)
+    scope = predicate["scope"]
+    yield Assurance(layer, words.adjacency(scope), "declared", words.embedded(_bound(scope)))
+
+
+def _bound(scope: Json) -> str:
+    return str(scope["unit"]["bound"] or "")
+
+
+def _middle(predicate: Json) -> Iterator[Assurance]:
+    layer = say("Algorithm, trust and accounting")
+    for item in predicate["assumptions"]:
+        yield Assurance(
+            layer,
+            words.fixed(item["statement"]),
+            item["status"],
+            words.fixed(item["evidence"]),
+        )
+    model = say(words.MODELS[predicate["scope"]["model"]])
+    yield Assurance(layer, model, "declared", "")
+    steps = len(predicate["derivation"]["steps"])
+    if steps:
+        text = say(
+            "{steps} steps, each with its theorem, checked again without the accountant",
+            steps=steps,
+        )
+        yield Assurance(
+            layer, say("The accounting follows from published theorems"), "proved", text
+        )
+    else:
+        yield Assurance(layer, say("The accounting follows from published theorems"), "unknown", "")
+    yield Assurance(layer, say("No side channel: time, memory, size"), "unknown", "")
+
+
+def _bottom(predicate: Json) -> Iterator[Assurance]:
+    layer = say("Raw data")
+    fields = predicate.get("fields", {})
+    texts = {
+        "legal_basis": message("The data may be processed for this purpose"),
+        "retention": message("The raw data are kept securely and no longer than needed"),
+        "data_source": message("The data are what they are taken for"),
+    }
+    for name, text in texts.items():
+        lines = fields.get(name, ())
+        yield Assurance(layer, say(text), "declared" if lines else "unknown", "; ".join(lines))
