@@ -65,12 +65,31 @@ OWN_PARAMETERS = (
 
 
 @dataclass(frozen=True)
+class Doubt:
+    """Upper bounds that the checker could not confirm: their pairs, what is left of delta."""
+
+    losses: Losses
+    delta: Fraction
+    rows: tuple[tuple[Pair, Row], ...]
+
+    def holds_at(self, epsilon: Fraction) -> bool:
+        """Whether crude bounds confirm this larger epsilon."""
+        left = _left(self.losses, self.delta, epsilon)
+        return all(confirm_upper(pair, epsilon, left, row) for pair, row in self.rows)
+
+
+@dataclass(frozen=True)
 class Profiled:
-    """A confirmed epsilon (it may be infinite), what is reached, and what was not confirmed."""
+    """A confirmed epsilon (it may be infinite), what is reached, and what was not confirmed.
+
+    ``doubt``: of the upper bound; ``reached_doubted``: whether what is reached was not confirmed.
+    """
 
     epsilon: Number
     reached: Fraction | None
     trusted: tuple[str, ...]
+    doubt: Doubt | None = None
+    reached_doubted: bool = False
 
 
 def confirm_conversion(losses: Losses, delta: Fraction, text: str, witness: Row) -> Profiled | None:
@@ -81,16 +100,28 @@ def confirm_conversion(losses: Losses, delta: Fraction, text: str, witness: Row)
     """
     if any(map(unknowns, (*numbers_in((losses.pairs, losses.reached)), losses.slack))):
         return None
-    trusted: list[str] = []
-    epsilon = infinity() if text == "inf" else _upper(losses, delta, witness["upper"], trusted)
-    reached = _lower(losses, delta, witness["lower"], trusted)
+    above: list[tuple[Pair, Row]] = []
+    below: list[tuple[Pair, Row]] = []
+    epsilon = infinity() if text == "inf" else _upper(losses, delta, witness["upper"], above)
+    reached = _lower(losses, delta, witness["lower"], below)
     if epsilon is None or reached is None:
         return None
     if text != "inf" and epsilon != decimal(text):
         return None
+    trusted = [
+        _trust(side, decimal(row["value"]), delta, pair)
+        for side, doubts in (("upper", above), ("lower", below))
+        for pair, row in doubts
+    ]
     if any(row.get("form") in SUMS for row in (*witness["upper"], *witness["lower"])):
         trusted.append(OWN_PARAMETERS)
-    return Profiled(epsilon, reached if witness["lower"] else None, tuple(trusted))
+    return Profiled(
+        epsilon,
+        reached if witness["lower"] else None,
+        tuple(trusted),
+        Doubt(losses, delta, tuple(above)) if above else None,
+        bool(below),
+    )
 
 
 def _is_consistent(row: Row, side: str, slack: Number) -> bool:

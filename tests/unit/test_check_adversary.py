@@ -5,18 +5,23 @@ A forger is given everything: the digests are made again after each change.
 
 from __future__ import annotations
 
+from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import pytest
 import sympy
 
+from dpaudit.check.profile_coarse import coarser, is_computed
+from dpaudit.curves import delta_interval
 from dpaudit.errors import InvalidParameter
-from dpaudit.nodes import GDP, Gaussian
+from dpaudit.nodes import GDP, ApproxDP, Gaussian, Laplace, ProposeTestRelease, RandomAllocation
+from dpaudit.pairs import Allocated, LaplaceShift, Largest, Mixed, Pair, Thresholded, product
 from dpaudit.tables import to_table
 from dpaudit.wire import decode_number, encode_number
-from tests.cli.bench import Json, certified, held, mechanism, rejected
+from tests.cli.bench import TINY, Json, accept, certified, forged, held, mechanism, rejected
 
-POINT = ["Symbol", "0.01", {"positive": True}]
+LAPLACE = LaplaceShift(Fraction(1, 3))
 
 
 # --- symbols -------------------------------------------------------------------------------------
@@ -62,3 +67,83 @@ def test_certify_refuses_claims_of_symbols_before_data() -> None:
     claim = GDP(sympy.Symbol("e", positive=True))
     with pytest.raises(InvalidParameter, match="claims symbols"):
         certified(mechanism("case", Gaussian("a", 2), claim, records=never))
+
+
+# --- numbers that only the accountant computed ---------------------------------------------------
+
+
+def with_epsilon(text: str, claim: str, predicate: Json) -> None:
+    """The conversion's epsilon made smaller, and everything that follows from it."""
+    step = next(s for s in predicate["derivation"]["steps"] if s["rule"].startswith("convert."))
+    for row in step["witness"]["upper"]:
+        row.update(value=text, epsilon=text)
+    step["witness"]["lower"] = [{"pair": "0", "value": "0"}] if step["witness"]["lower"] else []
+    step["witness"].pop("epsilon_lower", None)
+    if step["attained"]:
+        step["witness"]["epsilon_lower"] = "0"
+    step["conclusion"]["epsilon"] = text
+    step["expression"] = f"({text}, {step['expression'].partition(', ')[2]}"
+    row = predicate["claims"][0]
+    row.update(exact=f"{claim}/1000", stated_text=f"ApproxDP(epsilon={text}, delta=0.00001)")
+    row["stated"]["epsilon"] = text
+    row["upper"] = dict(step["conclusion"])
+    predicate["derivation"]["upper_bounds"] = [dict(step["conclusion"])]
+    predicate["verdict"]["margin"] = "0"
+
+
+@cache
+def allocated() -> Json:
+    node = RandomAllocation(Gaussian("g", Fraction(1, 2)), 4)
+    case = mechanism("case", node, ApproxDP(10, TINY), adjacency="add_remove")
+    return certified(case).certificate
+
+
+def test_an_allocation_is_at_most_its_base() -> None:
+    assert allocated()["predicate"]["verdict"]["status"] == "certified_under_assumptions"
+
+
+def test_what_only_the_accountant_computed_has_a_verdict_of_its_own() -> None:
+    """.001 was certified where the truth is 8.6."""
+
+    def small(predicate: Json) -> None:
+        with_epsilon("0.001", "1", predicate)
+
+    assert "the verdict would be unconfirmed" in rejected(allocated(), small)
+
+    def honest_about_it(predicate: Json) -> None:
+        small(predicate)
+        predicate["claims"][0]["verdict"] = "unconfirmed"
+        predicate["verdict"]["status"] = "unconfirmed"
+
+    found = accept(forged(allocated(), honest_about_it))
+    assert any("only the accountant computed it" in line for line in found.on_trust)
+
+
+def test_a_propose_test_release_is_the_checkers_own_number() -> None:
+    """.2 was certified where the truth is .97."""
+    node = ProposeTestRelease(Laplace("test", 4), Gaussian("mean", 5), Fraction(6, 10**6))
+    found = certified(mechanism("case", node, ApproxDP(2, TINY))).certificate
+    assert found["predicate"]["verdict"]["status"] == "certified_under_assumptions"
+    assert "epsilon does not follow" in rejected(found, lambda p: with_epsilon("0.2", "200", p))
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        Allocated(Fraction(1, 2), Fraction(4)),
+        Thresholded(Fraction(1, 4), Fraction(20), Fraction(1, 100), Fraction(1, 200)),
+        Mixed(Allocated(Fraction(1), Fraction(9)), Fraction(1, 3)),
+        Largest((LaplaceShift(Fraction(1)), Thresholded(*[Fraction(1, 4)] * 4))),
+    ],
+    ids=lambda pair: type(pair).__name__,
+)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_crude_pair_dominates(pair: Pair, swapped: bool) -> None:
+    """At four epsilons, by the accountant's intervals of both."""
+    pair = product([(pair.swapped if swapped else pair, Fraction(1)), (LAPLACE, Fraction(1))])
+    assert not is_computed(pair)
+    crude = coarser(pair)
+    assert is_computed(crude)
+    for k in range(4):
+        epsilon = Fraction(k, 2)
+        assert delta_interval(crude, epsilon).upper >= delta_interval(pair, epsilon).lower
