@@ -22,12 +22,12 @@ from dpaudit.check.profile.closed import (
     largest_loss_at_least,
     largest_loss_at_most,
 )
+from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.transforms import is_smooth, smooth_bound
 from dpaudit.check.profile.values import value_nodes
-from dpaudit.check.profile_coarse import coarser, is_computed
 from dpaudit.check.reading import decimal, require
 from dpaudit.exact import (
     Number,
