@@ -150,7 +150,7 @@ def _selecting(kind: str, prefix: str) -> Table:
             f"{prefix}_curve", _either(_range_curve, _pure_curve), attained=_exact_curve
         ),
         ("gdp", kind): Theorem(
-            f"{prefix}pure_to_gdp", _either(lambda r: pure_to_gdp(r / 2), pure_to_gdp)
+            f"{prefix}_corner", _either(lambda r: pure_to_gdp(r / 2), pure_to_gdp)
         ),
         ("profile", kind): Theorem(f"{prefix}_pairs", _noisy_max_losses),
     }
