@@ -21,6 +21,8 @@ class PureDP(Leaf):
     ``source`` says who proved it; a guarantee that rests on it is certified under that assumption.
     """
 
+    states_in: ClassVar[str] = "pure"
+
     epsilon: Number = number(non_negative)
     label: str = ""
     source: str = ""
@@ -29,6 +31,8 @@ class PureDP(Leaf):
 @dataclass(frozen=True, eq=False, repr=False)
 class ApproxDP(Leaf):
     """An opaque (``epsilon``, ``delta``)-DP mechanism; also the claim of it."""
+
+    states_in: ClassVar[str] = "approx"
 
     epsilon: Number = number(non_negative)
     delta: Number = number(probability)
@@ -40,6 +44,8 @@ class ApproxDP(Leaf):
 class ZCDP(Leaf):
     """An opaque ``rho``-zCDP mechanism (Renyi divergence <= rho * order); also the claim of it."""
 
+    states_in: ClassVar[str] = "zcdp"
+
     rho: Number = number(non_negative)
     label: str = ""
     source: str = ""
@@ -48,6 +54,8 @@ class ZCDP(Leaf):
 @dataclass(frozen=True, eq=False, repr=False)
 class GDP(Leaf):
     """An opaque ``mu``-GDP mechanism (trade-off curve above G_mu); also the claim of it."""
+
+    states_in: ClassVar[str] = "gdp"
 
     mu: Number = number(non_negative)
     label: str = ""
@@ -60,6 +68,8 @@ class RenyiDP(Leaf):
 
     Renyi divergences do not decrease in the order: it holds at every order up to this one.
     """
+
+    states_in: ClassVar[str] = "rdp"
 
     order: Number = number(above_one)
     epsilon: Number = number(non_negative)
@@ -74,6 +84,8 @@ class RenyiCurve(Leaf):
     ``curve``: an expression in Symbol("alpha", positive=True), the only place for that symbol.
     """
 
+    states_in: ClassVar[str] = "rdp"
+
     speaks_of: ClassVar[str] = "alpha"
     curve: Number = number(non_negative)
     label: str = ""
@@ -86,6 +98,8 @@ class ProfilePoints(Leaf):
 
     ``points``: ((epsilon, delta), ...), epsilon growing, numbers only.
     """
+
+    states_in: ClassVar[str] = "profile"
 
     points: tuple[tuple[Number, Number], ...]
     label: str = ""
