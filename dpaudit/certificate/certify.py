@@ -44,10 +44,10 @@ from dpaudit.certificate.certificate import (
     statement,
     step_rows,
     steps_of,
-    validate,
 )
 from dpaudit.certificate.evidence import audit_rows, conformance_rows
 from dpaudit.check import is_computed, is_taken_on_trust, standing
+from dpaudit.check.file import validate
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported

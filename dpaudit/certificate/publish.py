@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
-from dpaudit.certificate.certificate import Json, load, save, surprises, validate
+from dpaudit.certificate.certificate import Json, surprises
 from dpaudit.certificate.certify import Certified, Run
 from dpaudit.check import Confirmed, check
+from dpaudit.check.file import load, validate
+from dpaudit.check.process import verify_files
 from dpaudit.errors import TRACEBACK, CertificateRejected, OutputNotWritable, described
 from dpaudit.report import render_html, render_index
-from dpaudit.storage.files import write_atomically
+from dpaudit.storage.files import write_atomically, write_together
 
 Result = TypeVar("Result")
 
@@ -70,9 +72,8 @@ def write(results: Sequence[Certified], out: Path) -> list[Files]:
 
 def _write(result: Certified, out: Path) -> Files:
     files = files_of(result.mechanism.name, out)
-    page = render_html(result.certificate)
-    save(result.certificate, files.certificate)
-    write_atomically(files.page, page.encode())
+    page = render_html(result.certificate).encode()
+    write_together({files.page: page, files.certificate: file_bytes(result.certificate)})
     return files
 
 
@@ -177,32 +178,20 @@ def verified(path: Path) -> tuple[dict[str, Any], Confirmed]:
     return certificate, check(certificate)
 
 
-def verify_file(path: Path) -> dict[str, Any]:
-    """One row of `dpaudit verify`."""
-    try:
-        certificate, report = verified(path)
-    except CertificateRejected as error:
-        return {
-            "file": str(path),
-            "verified": False,
-            "verdict": "",
-            "reason": str(error),
-            "confirmed": [],
-            "on_trust": [],
-        }
-    return {
-        "file": str(path),
-        "verified": True,
-        "verdict": certificate["predicate"]["verdict"]["status"],
-        "reason": "",
-        "confirmed": list(report.confirmed),
-        "on_trust": list(report.on_trust),
-    }
+def of_stranger(path: Path) -> Json:
+    """A certificate that verifies in a process of its own, within its limits.
+
+    Errors: CertificateRejected naming what does not.
+    """
+    (row,) = verify_files([path])
+    if not row["verified"]:
+        raise CertificateRejected(row["reason"])
+    return load(path)
 
 
 def render(path: Path, out: Path) -> Path:
     """The page of a certificate file, which must verify first."""
-    certificate, _ = verified(path)
+    certificate = of_stranger(path)
     page = out / f"{path.stem}.html"
     write_atomically(page, render_html(certificate).encode())
     return page

@@ -11,10 +11,12 @@ from typing import Any
 
 from dpaudit.check.assumptions import standing, statuses
 from dpaudit.check.bounds import rederive_bounds
-from dpaudit.check.claims import Case, check_claims, is_unconfirmed
+from dpaudit.check.claims import Case, check_claims, is_unconfirmed, powerless
 from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive, require_numbers
-from dpaudit.check.profile.conversions import is_computed
+from dpaudit.check.file import NotACertificate
+from dpaudit.check.profile.coarse import is_computed
+from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.wire import digest
@@ -40,10 +42,18 @@ ON_TRUST = (
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What was re-derived, and what was taken on trust; one line each."""
+    """What was re-derived, and what was taken on trust; one line each.
+
+    ``unconfirmed``: bounds among the latter that only the accountant computed.  ``epsilons``: the
+    accounted epsilon of each claim of one, by its text.  ``powerless``: claims that no audit here
+    could have refuted, with the reason.
+    """
 
     confirmed: tuple[str, ...]
     on_trust: tuple[str, ...]
+    unconfirmed: tuple[str, ...] = ()
+    epsilons: tuple[tuple[str, str], ...] = ()
+    powerless: tuple[str, ...] = ()
 
 
 def check(certificate: Json) -> Confirmed:
@@ -79,7 +89,8 @@ def _check(certificate: Json) -> Confirmed:
     mechanism = predicate["mechanism"]
     first, *files = certificate["subject"]
     changed = "the predicate does not have the recorded digest: the certificate was changed"
-    require(first["digest"]["sha256"] == digest(predicate), changed)
+    if first["digest"]["sha256"] != digest(predicate):
+        raise NotACertificate(changed)
     require(files == mechanism["implementation"], "the subjects are not the implementation's files")
     root = from_table(mechanism["declaration"])
     require(root.digest == mechanism["digest"], "the declaration's digest is another")
@@ -89,7 +100,9 @@ def _check(certificate: Json) -> Confirmed:
     known = statuses(predicate, root)
     check_curves(predicate, root)
     bounds = rederive_bounds(predicate)
-    check_claims(Case(predicate, root, values, bounds, known))
+    case = Case(predicate, root, values, bounds, known)
+    check_claims(case)
+    doubted = dict.fromkeys(t for v in values for t in v.trusted if t != OWN_PARAMETERS)
     trusted = dict.fromkeys(text for value in values for text in value.trusted)
     return Confirmed(
         confirmed=(
@@ -101,4 +114,11 @@ def _check(certificate: Json) -> Confirmed:
             f"{len(predicate['claims'])} claims and the verdict",
         ),
         on_trust=(*(f"{name} ({status})" for name, status in known.items()), *trusted, *ON_TRUST),
+        unconfirmed=tuple(doubted),
+        epsilons=tuple(
+            (row["stated_text"], row["upper"]["epsilon"] if row["upper"] else "inf")
+            for row in predicate["claims"]
+            if "epsilon" in row["stated"]
+        ),
+        powerless=powerless(case),
     )

@@ -46,7 +46,7 @@ def sign(
 
     Each FILE must verify first; its signatures go into FILE.dsse, several keys into one.
     """
-    from dpaudit.certificate.publish import verified
+    from dpaudit.certificate.publish import of_stranger
     from dpaudit.sign import envelope_of, make_keys, private_key, read_envelope, write_envelope
     from dpaudit.sign import sign as signed
 
@@ -57,7 +57,7 @@ def sign(
     token = b"" if timestamp is None else _token(timestamp)
     written = []
     for path in files:
-        certificate, _ = verified(path)
+        certificate = of_stranger(path)
         target = envelope_of(path)
         earlier = read_envelope(target) if target.exists() else None
         write_envelope(signed(certificate, own, earlier, token), target)
@@ -115,7 +115,7 @@ def signed_by(path: Path, keys: list[Key]) -> tuple[Signed, ...]:
 
     Errors: CertificateRejected for signatures of another certificate.
     """
-    from dpaudit.certificate.certificate import load
+    from dpaudit.check.file import load
     from dpaudit.sign import envelope_of, read_envelope, signatures
 
     envelope = envelope_of(path)

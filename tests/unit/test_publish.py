@@ -11,7 +11,8 @@ import pytest
 
 from dpaudit.certificate.certificate import save
 from dpaudit.certificate.certify import Certified, Options, Order, certify
-from dpaudit.certificate.publish import clean, render, verified, verify_file, writable, write
+from dpaudit.certificate.publish import clean, render, verified, writable, write
+from dpaudit.check.process import verify_file
 from dpaudit.errors import CertificateRejected, OutputNotWritable
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
