@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
-from dpaudit.certificate.certificate import Json, surprises
+from dpaudit.certificate.certificate import Json, file_bytes, surprises
 from dpaudit.certificate.certify import Certified, Run
 from dpaudit.check import Confirmed, check
 from dpaudit.check.file import load, validate

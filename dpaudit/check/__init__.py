@@ -6,6 +6,7 @@ table, and searches for nothing.  What it cannot re-derive it lists as taken on 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +75,7 @@ def check(certificate: Json) -> Confirmed:
 
 
 def is_taken_on_trust(
-    steps: list[Json], root: Node, adjacency: str, outcome: str, claimed: Any
+    steps: Sequence[Json], root: Node, adjacency: str, outcome: str, claimed: Any
 ) -> bool:
     """Whether an outcome of the last step, against a number, rests on what is not confirmed.
 
