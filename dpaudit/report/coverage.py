@@ -76,6 +76,7 @@ def run(predicate: Json) -> Section:
             Fact("Records", (_records(body["records"]),)),
             Fact("Source of randomness", (body["entropy"],)),
             Fact("Notes", tuple(body["notes"]), "list"),
+            Fact("Output", _output(body["output"]), "code"),
         )
     )
     blocks: list[Block] = [facts]
@@ -184,6 +185,10 @@ def _caution(predicate: Json) -> list[Block]:
         "established for the program."
     )
     return [Paragraph(text, "caution")]
+
+
+def _output(kept: Json | None) -> tuple[str, ...]:
+    return (kept["name"], f"SHA-256 {kept['digest']['sha256']}") if kept else ()
 
 
 def _records(count: int | None) -> str:

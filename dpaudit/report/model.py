@@ -141,6 +141,7 @@ class Banner:
     sentence: str
     reasons: tuple[str, ...]
     conditions: tuple[str, ...]
+    caveats: tuple[str, ...]
     margin: str
     warnings: tuple[str, ...]
 

@@ -17,7 +17,8 @@ from dpaudit.report.words import Json
 class SummaryRow:
     """One claim of one certificate in words; ``attacked`` is free of any family assumption.
 
-    ``by`` names who states the claim, and where; ``reason`` why the verdict is what it is.
+    ``by`` names who states the claim, and where; ``reason`` why the verdict is what it is;
+    ``caveats`` are those of the whole certificate.
     """
 
     name: str
@@ -31,6 +32,7 @@ class SummaryRow:
     verdict: str
     reason: str
     tone: str
+    caveats: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def _row(predicate: Json, claim: Json) -> SummaryRow:
         verdict=word,
         reason=claim["reason"],
         tone=tone,
+        caveats=tuple(predicate["caveats"]),
     )
 
 
@@ -123,6 +126,7 @@ def _unclaimed(predicate: Json) -> SummaryRow:
         verdict=word,
         reason="",
         tone=tone,
+        caveats=tuple(predicate["caveats"]),
     )
 
 
@@ -138,6 +142,7 @@ def _link(name: str, row: SummaryRow) -> Link:
         ("Attacked (at least)", formula(row.attacked)),
         ("Verdict", Cell(row.verdict, _why(row), row.tone)),
         ("Reading", Cell(row.reading or "—")),
+        ("Caveats", Cell(row.caveats[0], row.caveats[1:]) if row.caveats else Cell("—")),
     )
     return Link(f"./{quote(name, safe='', errors='replace')}", row.title, row.name, cells)
 

@@ -98,6 +98,7 @@ def _banner(predicate: Json, mismatch: str) -> Banner:
         sentence=_sentence(predicate),
         reasons=tuple(verdict["reasons"]),
         conditions=_conditions(predicate),
+        caveats=tuple(predicate["caveats"]),
         margin=verdict["margin"],
         warnings=_warnings(predicate, mismatch),
     )
@@ -204,8 +205,13 @@ def _reproduce(predicate: Json, subject: list[Json]) -> Section:
 
 def _git(git: Json | None) -> tuple[str, ...]:
     if git is None:
-        return ("not under version control",)
-    return (git["commit"], "with uncommitted changes" if git["dirty"] else "no uncommitted changes")
+        return ("none was found",)
+    return (
+        git["commit"],
+        "the files below were changed since"
+        if git["dirty"]
+        else "the files below are as committed",
+    )
 
 
 def _digests(subject: list[Json]) -> tuple[Fact, ...]:
