@@ -44,6 +44,8 @@ from dpaudit.certificate import (
     conclusion,
     curve_rows,
     fits,
+    points_of,
+    profile_steps,
     statement,
     step_rows,
     steps_of,
@@ -55,7 +57,7 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.evidence import audit_rows, conformance_rows, written
 from dpaudit.mechanism import Mechanism
 from dpaudit.nodes import Assumption, RenyiDP, Status
-from dpaudit.plain import in_plain_words
+from dpaudit.plain import Point, in_plain_words
 from dpaudit.roots import served
 from dpaudit.scope import Adjacency
 from dpaudit.tables import to_table
@@ -154,18 +156,20 @@ def _certify(run: Run, index: int) -> Certified:
         for c in checks
     )
     verdict = overall([j.verdict for j in judged])
+    profile = profile_steps(account)
+    points = points_of(profile)
     refused = _not_run(mechanism, verdict, attacked, options)
     predicate = {
         "issued": _issued(),
         "scope": _scope(mechanism),
         "mechanism": _mechanism(order),
-        **_claims_and_derivation(account, judged),
-        "assumptions": _assumptions(standing, judged),
+        **_claims_and_derivation(account, judged, profile, points),
+        "assumptions": _assumptions(standing, judged, profile),
         "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
         "conformance": conformance_rows(attacked),
         "run": None,
         "caveats": [*mechanism.setting.notes, *([refused] if refused else [])],
-        "in_plain_words": in_plain_words(account),
+        "in_plain_words": in_plain_words(account, points),
         "verdict": _verdict(verdict, judged),
         "environment": {**environment(), "git": revision(order)},
         "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
@@ -300,16 +304,21 @@ def _mechanism(order: Order) -> Json:
     }
 
 
-def _claims_and_derivation(account: Account, judged: Sequence[Judged]) -> Json:
+def _claims_and_derivation(
+    account: Account, judged: Sequence[Judged], profile: Sequence[Step], points: Sequence[Point]
+) -> Json:
     roots = [j.checked.step for j in judged if j.checked.step is not None]
-    steps = steps_of(roots)
+    steps = steps_of([*roots, *profile])
     number = {id(step): i for i, step in enumerate(steps)}
     rows = []
     for i, one in enumerate(judged):
         step = one.checked.step
         rows.append(claim_row(i, one, None if step is None else number[id(step)]))
     derivation = {
-        "upper_bounds": [*_distinct([conclusion(s) for s in roots]), *curve_rows(account, roots)],
+        "upper_bounds": [
+            *_distinct([conclusion(s) for s in roots]),
+            *curve_rows(account, roots, points),
+        ],
         "steps": step_rows(steps),
         "arithmetic": "interval",
         "accountant": f"dpaudit {__version__}",
@@ -321,11 +330,13 @@ def _distinct(rows: list[Json]) -> list[Json]:
     return [row for i, row in enumerate(rows) if row not in rows[:i]]
 
 
-def _assumptions(standing: Sequence[Assumption], judged: Sequence[Judged]) -> list[Json]:
+def _assumptions(
+    standing: Sequence[Assumption], judged: Sequence[Judged], profile: Sequence[Step]
+) -> list[Json]:
     found = {a.id: a for a in standing}
-    for one in judged:
-        if one.checked.step is not None:
-            found.update((a.id, a) for a in one.checked.step.assumptions())
+    claimed = [one.checked.step for one in judged if one.checked.step is not None]
+    for step in (*claimed, *profile):
+        found.update((a.id, a) for a in step.assumptions())
     return [assumption_row(a) for a in found.values()]
 
 
