@@ -1,0 +1,81 @@
+"""The table of messages: whatever a report says is in it, in every language."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.report import render_html, render_index
+from dpaudit.report.say import LANGUAGES, language, rows, say, speaking
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "tests" / "data" / "example_certificate.json"
+REPORT = ROOT / "dpaudit" / "report"
+
+
+def said() -> Iterator[str]:
+    """Every literal given to ``say`` or ``message``, in Python and in templates."""
+    for file in REPORT.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("say", "message"):
+                for part in node.args[:1]:
+                    if isinstance(part, ast.Constant):
+                        yield str(part.value)
+                    elif isinstance(part, ast.JoinedStr | ast.BinOp):
+                        raise AssertionError(f"{file.name}:{node.lineno}: not one literal")
+    for file in (REPORT / "templates").glob("*.j2"):
+        yield from re.findall(r'say\("((?:[^"\\]|\\.)*)"', file.read_text("utf-8"))
+
+
+def missing(table: set[str]) -> set[str]:
+    return set(said()) - table
+
+
+def test_every_message_is_in_the_table_once() -> None:
+    table = [row["en"] for row in rows()]
+    assert len(table) == len(set(table)) > 400
+    assert missing(set(table)) == set()
+    assert missing(set(table) - {"Certified"}) == {"Certified"}
+
+
+def names(text: str) -> list[str]:
+    return sorted(re.findall(r"\{\w+\}", text))
+
+
+def test_every_language_says_it_with_the_same_parts() -> None:
+    for row in rows():
+        assert set(row) == set(LANGUAGES)
+        assert all(row.values()), row
+        assert names(row["en"]) == names(row["de"]) == names(row["fr"]), row
+        for spoken in ("de", "fr"):
+            assert row[spoken] != row["en"] or len(row["en"]) <= 24, row
+
+
+@pytest.mark.parametrize("spoken", ["de", "fr"])
+def test_a_page_speaks_one_language(spoken: str) -> None:
+    """No English message of the table is left on the page, but for short words."""
+    example = json.loads(EXAMPLE.read_text("utf-8"))
+    page = render_html(example, spoken=spoken) + render_index({"a.html": example}, spoken=spoken)
+    assert f'<html lang="{spoken}">' in page
+    text = re.sub(r"<[^>]+>", "\n", page)
+    left = [
+        row["en"]
+        for row in rows()
+        if len(row["en"]) > 24 and "{" not in row["en"] and row["en"] in text
+    ]
+    assert left == []
+
+
+def test_a_language_ends_with_its_block() -> None:
+    with speaking("de"):
+        assert (language(), say("Refuted")) == ("de", "Widerlegt")
+    assert (language(), say("Refuted")) == ("en", "Refuted")
+    assert say("braces {stay}") == "braces {stay}"
+    with pytest.raises(InvalidParameter, match="expected one of en, de, fr"), speaking("it"):
+        pass
