@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from importlib import resources
@@ -261,8 +262,15 @@ def _smallest(account: Account, delta: Fraction) -> Step | None:
         with contextlib.suppress(Unsupported):
             step = to_approx(account.step(name), delta, PROFILE_WIDTH)
             if not is_infinite(step.value[0]):
-                found.append(step)
+                found.append(_from_above(step))
     return min(found, key=lambda step: Fraction(decimal_upper(step.value[0])), default=None)
+
+
+def _from_above(step: Step) -> Step:
+    """A conversion without what is reached from below, which no curve shows."""
+    if "lower" not in step.witness:
+        return step
+    return replace(step, attained=False, lower=None, witness={**step.witness, "lower": []})
 
 
 def points_of(steps: Sequence[Step]) -> list[Point]:
