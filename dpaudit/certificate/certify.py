@@ -66,7 +66,8 @@ PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 class Order:
     """One mechanism to certify, where it comes from, and the suite that attacks it.
 
-    ``fields``: what its project's ``dpaudit.toml`` states of it.
+    ``fields``: what its project's ``dpaudit.toml`` states of it; ``place``: the file and line that
+    define it, where known.
     """
 
     mechanism: Mechanism
@@ -74,6 +75,7 @@ class Order:
     root: str
     implementation: Mapping[str, str]
     fields: Mapping[str, list[str]] = field(default_factory=dict)
+    place: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -294,7 +296,9 @@ def _scope(order: Order) -> Json:
 
 def _mechanism(order: Order) -> Json:
     declaration = order.mechanism.declaration
+    place = dict(zip(("file", "line"), order.place or (), strict=False))
     return {
+        **({"place": place} if place else {}),
         "name": order.mechanism.name,
         "title": order.mechanism.title,
         "source": order.mechanism.source,

@@ -36,15 +36,18 @@ RULES = {
     "broken-check": ("error", message("The program is not what is declared")),
     "violated-assumption": ("error", message("An assumption is known not to hold")),
     "inconclusive-claim": ("warning", message("A claim is neither proved nor refuted")),
+    "unconfirmed-claim": ("warning", message("A claim rests on a number that was taken on trust")),
     "unsupported-claim": ("warning", message("No rule covers a part of the declared algorithm")),
     "no-attack": ("warning", message("Nobody attacked the program")),
     "powerless-attack": ("warning", message("No result of the attack could have refuted a claim")),
     "declared-assumption": ("note", message("An assumption that nothing verifies")),
 }
+_UNDECIDED = ("inconclusive", "unconfirmed", "unsupported")
 _OF_VERDICT = {
     "alarm": "alarm",
     "refuted": "refuted-claim",
     "inconclusive": "inconclusive-claim",
+    "unconfirmed": "unconfirmed-claim",
     "unsupported": "unsupported-claim",
 }
 
@@ -138,7 +141,7 @@ def _suite(root: ElementTree.Element, name: str, predicate: Json) -> None:
     claims = predicate["claims"]
     verdicts = [claim["verdict"] for claim in claims]
     failed = sum(verdict in ("refuted", "alarm") for verdict in verdicts)
-    undecided = sum(verdict in ("inconclusive", "unsupported") for verdict in verdicts)
+    undecided = sum(verdict in _UNDECIDED for verdict in verdicts)
     suite = ElementTree.SubElement(
         root,
         "testsuite",
@@ -160,7 +163,7 @@ def _suite(root: ElementTree.Element, name: str, predicate: Json) -> None:
             ElementTree.SubElement(properties, "property", name=key, value=value)
         if claim["verdict"] in ("refuted", "alarm"):
             ElementTree.SubElement(case, "failure", type=claim["verdict"], message=claim["reason"])
-        elif claim["verdict"] in ("inconclusive", "unsupported"):
+        elif claim["verdict"] in _UNDECIDED:
             ElementTree.SubElement(case, "error", type=claim["verdict"], message=claim["reason"])
 
 

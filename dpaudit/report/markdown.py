@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from dpaudit.report.summary import summary_rows
 from dpaudit.sign import Signed
 
 _LONGEST = 600
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~&@])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@])")
 
 
 def render_markdown(
@@ -36,10 +37,8 @@ def render_markdown(
         )
         lines = [f"## {say('Differential privacy report')}", "", _row(head), _row(["---"] * 5)]
         for row in summary_rows(certificates.values()):
-            lines.append(
-                _row(map(_plain, (row.title, row.claim, row.accounted, row.attacked)))[:-1]
-                + f" **{_plain(row.verdict)}** |"
-            )
+            cells = list(map(_plain, (row.title, row.claim, row.accounted, row.attacked)))
+            lines.append(_row([*cells, f"**{_plain(row.verdict)}**"]))
         for name, certificate in certificates.items():
             lines += ["", *_folded(name, certificate, (signed or {}).get(name, ()))]
         return "\n".join(lines) + "\n"
@@ -48,14 +47,14 @@ def render_markdown(
 def _folded(name: str, certificate: Mapping[str, Any], signed: Sequence[Signed]) -> list[str]:
     page = view.build(certificate, signed)
     predicate = words.tidy(certificate)["predicate"]
-    lines = ["<details>", f"<summary>{_plain(name)}: {_plain(page.banner.word)}</summary>", ""]
+    lines = ["<details>", f"<summary>{_escaped(name)}: {_escaped(page.banner.word)}</summary>", ""]
     lines += [_plain(page.banner.sentence), "", _plain(front.attacked(predicate)[0]), ""]
     lines += [
         f"- {say('Do not rely on this certificate as it stands:')} {_plain(text)}"
         for text in page.banner.warnings
     ]
     for line in page.glance.lines:
-        lines.append(f"- **{_plain(line.label)}**: {_plain(' '.join(line.texts))}")
+        lines.append(f"- **{_plain(line.label)}**: {_plain('; '.join(line.texts))}")
     return [*lines, "", "</details>"]
 
 
@@ -65,6 +64,9 @@ def _row(cells: Any) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown and HTML leave as it is, on one line."""
+    return _SPECIAL.sub(r"\\\1", _escaped(text))
+
+
+def _escaped(text: str) -> str:
     flat = " ".join(text.split())
-    short = flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}…"
-    return _SPECIAL.sub(r"\\\1", short)
+    return html.escape(flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}…", quote=False)
