@@ -16,7 +16,6 @@ from dpaudit.certificate.certify import Certified, Options, Order, certify
 from dpaudit.certificate.publish import (
     clean,
     keeper,
-    render,
     verified,
     verify_file,
     writable,
@@ -71,16 +70,6 @@ def test_nothing_is_written_unless_everything_verifies(tmp_path: Path) -> None:
     with pytest.raises(CertificateRejected):
         write([certified(CASE), forgery(certified(CASE))], tmp_path)
     assert names(tmp_path) == []
-
-
-def test_a_page_needs_a_certificate_that_verifies(tmp_path: Path) -> None:
-    path = tmp_path / "case.json"
-    save(forgery(certified(CASE)).certificate, path)
-    with pytest.raises(CertificateRejected):
-        render(path, tmp_path / "pages")
-    assert not (tmp_path / "pages").exists()
-    save(certified(CASE).certificate, path)
-    assert render(path, tmp_path / "pages") == tmp_path / "pages" / "case.html"
 
 
 def released(out: Path, seed: int | None = None) -> Certified:
