@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dpaudit import __version__
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Outcome
 from dpaudit.accountant.interpretation import in_plain_words
@@ -58,6 +57,7 @@ from dpaudit.nodes import Assumption, Status, free_unknowns
 from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
+from dpaudit.version import __version__
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 
@@ -66,7 +66,8 @@ PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 class Order:
     """One mechanism to certify, where it comes from, and the suite that attacks it.
 
-    ``fields``: what its project's ``dpaudit.toml`` states of it.
+    ``fields``: what its project's ``dpaudit.toml`` states of it; ``place``: the file and line that
+    define it, where known.
     """
 
     mechanism: Mechanism
@@ -74,6 +75,7 @@ class Order:
     root: str
     implementation: Mapping[str, str]
     fields: Mapping[str, list[str]] = field(default_factory=dict)
+    place: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -294,7 +296,9 @@ def _scope(order: Order) -> Json:
 
 def _mechanism(order: Order) -> Json:
     declaration = order.mechanism.declaration
+    place = dict(zip(("file", "line"), order.place or (), strict=False))
     return {
+        **({"place": place} if place else {}),
         "name": order.mechanism.name,
         "title": order.mechanism.title,
         "source": order.mechanism.source,
