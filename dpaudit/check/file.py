@@ -30,10 +30,19 @@ def validate(certificate: Any) -> None:
 
     Errors: NotACertificate naming the place of the first fault.
     """
+    _refuse(schema(), certificate)
+
+
+def fits(name: str, part: Any) -> None:
+    """Check one part against its definition in the schema; errors: as :func:`validate`."""
+    _refuse({"$defs": schema()["$defs"], "$ref": f"#/$defs/{name}"}, part)
+
+
+def _refuse(form: dict[str, Any], part: Any) -> None:
     from jsonschema import Draft202012Validator
 
     try:
-        error = next(iter(Draft202012Validator(schema()).iter_errors(certificate)), None)
+        error = next(iter(Draft202012Validator(form).iter_errors(part)), None)
     except RecursionError:
         raise NotACertificate("not a certificate: nested too deeply") from None
     if error is not None:
