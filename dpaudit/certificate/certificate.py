@@ -18,6 +18,7 @@ from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.accountant.interpretation import Point, has_mu, missed_lower
 from dpaudit.audit.verdict import Judged, Lower, Verdict
+from dpaudit.check import is_computed
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import (
     decimal_lower,
@@ -35,6 +36,7 @@ from dpaudit.measures.convert import to_approx
 from dpaudit.measures.renyi import order
 from dpaudit.measures.show import value_text
 from dpaudit.nodes import Assumption
+from dpaudit.nodes.pairs import Losses
 from dpaudit.storage.files import write_atomically
 
 STATEMENT = "https://in-toto.io/Statement/v1"
@@ -187,7 +189,13 @@ def profile_steps(account: Account) -> list[Step]:
         steps = [_smallest(account, delta) for delta in deltas if delta < 1]
     except (InvalidParameter, Unsupported):
         return []  # free symbols, or no calculus for the whole
-    return [step for step in steps if step is not None]
+    return [step for step in steps if step is not None and _is_confirmed(step)]
+
+
+def _is_confirmed(step: Step) -> bool:
+    """Whether the checker computes what a step rests on: curves take nothing on trust."""
+    held = [p.value for p in step.premises if isinstance(p.value, Losses)]
+    return all(is_computed(pair) for losses in held for pair in losses.pairs)
 
 
 def _smallest(account: Account, delta: Fraction) -> Step | None:

@@ -99,7 +99,7 @@ def _check(certificate: Json) -> Confirmed:
     require_numbers(root)
     values = rederive(predicate, root)
     known = statuses(predicate, root)
-    check_curves(predicate, root)
+    check_curves(predicate, root, values)
     bounds = rederive_bounds(predicate)
     case = Case(predicate, root, values, bounds, known)
     check_claims(case)
