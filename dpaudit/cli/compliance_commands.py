@@ -186,9 +186,10 @@ def report(
     for text, _ in found.faults:
         click.echo(f"dpaudit: {text}", err=True)
     written = list(map(str, found.files))
-    echo_json({"files": written, "faults": [text for text, _ in found.faults]}) if as_json else (
+    if as_json:
+        echo_json({"files": written, "faults": [text for text, _ in found.faults]})
+    elif written:
         click.echo("\n".join(written))
-    )
     sys.exit(found.exit_code)
 
 
