@@ -188,8 +188,8 @@ def report(
     written = list(map(str, found.files))
     if as_json:
         echo_json({"files": written, "faults": [text for text, _ in found.faults]})
-    for name in () if as_json else written:
-        click.echo(name)
+    elif written:
+        click.echo("\n".join(written))
     sys.exit(found.exit_code)
 
 
