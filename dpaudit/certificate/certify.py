@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dpaudit import __version__
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Outcome
 from dpaudit.accountant.interpretation import in_plain_words
@@ -58,6 +57,7 @@ from dpaudit.nodes import Assumption, Status, free_unknowns
 from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
+from dpaudit.version import __version__
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 
