@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dpaudit.version import __version__
+
 if TYPE_CHECKING:
     from dpaudit.accountant.account import Account, Bound, account
     from dpaudit.accountant.calibrate import calibrate
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from dpaudit.kernels.query import ClippedMean, Query, Records
     from dpaudit.nodes import Assumption, Leaf, Node
     from dpaudit.scope import Adjacency, Scope, central
-    from dpaudit.version import __version__ as __version__
 
 __all__ = [
     "GDP",
@@ -91,6 +92,7 @@ __all__ = [
     "Suite",
     "Unsupported",
     "Verdict",
+    "__version__",
     "account",
     "audit_domain",
     "audit_function",
@@ -131,7 +133,6 @@ _NAMES = {
     "kernels.query": "ClippedMean Query Records",
     "nodes": "Assumption Leaf Node",
     "scope": "Adjacency Scope central",
-    "version": "__version__",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

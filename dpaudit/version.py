@@ -1,3 +1,3 @@
-"""The version, in a module of its own that everything may import."""
+"""The version, where nothing else is imported."""
 
 __version__ = "0.1.0"

@@ -19,6 +19,7 @@ LOADED = (
     "import sys, __future__, importlib, typing; before = set(sys.modules); {}; "
     "print(*sorted(set(sys.modules) - before))"
 )
+PUBLIC = [name for name in dp.__all__ if name != "__version__"]
 
 
 def loaded(statement: str) -> list[str]:
@@ -28,7 +29,7 @@ def loaded(statement: str) -> list[str]:
 
 
 def test_importing_it_loads_next_to_nothing() -> None:
-    assert loaded("import dpaudit") == ["dpaudit"]
+    assert loaded("import dpaudit") == ["dpaudit", "dpaudit.version"]
     assert "sympy" not in loaded("import dpaudit; dpaudit.Scope, dpaudit.Gaussian")
     assert len(loaded("import dpaudit; dpaudit.account")) > 50
 
@@ -42,12 +43,11 @@ def test_names_are_listed_once_and_the_same_everywhere(checkout: Path) -> None:
         if isinstance(line, ast.ImportFrom)
         for alias in line.names
     }
-    assert homes.pop("__version__") == "dpaudit.version"
-    assert sorted(homes) == sorted(dp.__all__) == sorted(set(dp.__all__))
+    assert sorted(homes) == sorted(PUBLIC) == sorted(set(PUBLIC))
     for name, home in homes.items():
         assert getattr(dp, name) is getattr(importlib.import_module(home), name)
     assert set(dp.__all__) <= set(dir(dp))
-    assert 50 <= len(dp.__all__) <= 60
+    assert 50 <= len(PUBLIC) <= 60
 
 
 def test_an_unknown_name_is_refused() -> None:
@@ -55,7 +55,7 @@ def test_an_unknown_name_is_refused() -> None:
         dp.Gausian  # noqa: B018
 
 
-@pytest.mark.parametrize("name", dp.__all__)
+@pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_has_an_example_that_runs(name: str) -> None:
     value = getattr(dp, name)
     examples = doctest.DocTestFinder(recurse=False).find(value, name, globs={})

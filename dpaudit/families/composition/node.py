@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from reprlib import repr as short
-from typing import Any
+from typing import Any, ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, is_symbolic
@@ -32,6 +32,8 @@ class Parallel(Several):
     >>> dp.account(parts, dp.central("add_remove")).step("pure").value
     Fraction(1, 2)
     """
+
+    partitions: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
