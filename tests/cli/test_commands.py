@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from dpaudit.certificate.certificate import load
+from dpaudit.check.file import load
 from tests.cli.conftest import Invoke
 
 EXITS = {"held": 0, "refuted": 1, "inconclusive": 3, "unsupported": 4, "slack": 5}
@@ -115,7 +115,7 @@ def test_certify_exits_by_its_verdict_and_writes_what_verifies(
     assert load(path)["predicate"]["reproduce"]["command"] == f"dpaudit certify {name} --seed 1"
     written = {p.name for p in (project / "reports").iterdir()}
     assert written == {"index.html", f"{name}.html", f"{name}.json"}
-    verified = dpaudit("verify", path)
+    verified = dpaudit("verify", path, "--require", "refuted")
     assert "verified" in verified.stdout
 
 
@@ -164,8 +164,9 @@ def test_verify_says_what_it_confirmed_and_what_it_trusts(dpaudit: Invoke, proje
 def test_report_renders_what_verifies(dpaudit: Invoke, project: Path) -> None:
     dpaudit("certify", "held", "--seed", "1")
     page = (project / "reports" / "held.html").read_bytes()
-    (row,) = document(dpaudit("report", "reports/held.json", "--out", "pages", "--json"))
-    assert (project / row["page"]).read_bytes() == page
+    found = document(dpaudit("report", "reports/held.json", "--out", "pages", "--json"))
+    assert found == {"files": ["pages/held.html"], "faults": []}
+    assert (project / "pages" / "held.html").read_bytes() == page
     assert dpaudit("report", "reports/held.json").stdout.strip() == "reports/held.html"
 
 
