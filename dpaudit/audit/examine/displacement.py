@@ -90,11 +90,16 @@ class Moved:
 
 @dataclass(frozen=True, eq=False)
 class Pairing:
-    """Data sets that are one another's neighbours, by name."""
+    """Data sets that are one another's neighbours in row ``row``, by what stands there.
 
+    ``absent``: two in which nothing does, but other values stand in its place.
+    """
+
+    row: int
     names: tuple[str, ...]
     records: tuple[Records, ...]
     pairs: tuple[tuple[int, int], ...]
+    absent: tuple[Records, ...] = ()
 
 
 def neighbours_at(
@@ -109,27 +114,26 @@ def neighbours_at(
     count = len(sets)
     if adjacency is Adjacency.REPLACE_ONE:
         every = tuple((i, j) for i in range(count) for j in range(i))
-        return Pairing(tuple(names), tuple(sets), every)
+        return Pairing(row, tuple(names), tuple(sets), every)
     if adjacency is Adjacency.ADD_REMOVE:
         without = Records(np.delete(world, row, axis=0))
         pairs = tuple((count, j) for j in range(count))
-        return Pairing((*names, ABSENT), (*sets, without), pairs)
+        return Pairing(row, (*names, ABSENT), (*sets, without), pairs)
     present = np.arange(len(world)) != row
-    absent = [Records(one.values, present) for one in sets[:3]]
+    absent = tuple(Records(one.values, present) for one in sets[:2])
     pairs = tuple((count, j) for j in range(count))
-    return Pairing((*names, ABSENT), (*sets, absent[0]), pairs)
+    return Pairing(row, (*names, ABSENT), (*sets, absent[0]), pairs, absent)
 
 
 def try_rows(
-    asking: Asking, moved: Moved, world: Array, row: int, rows: Mapping[str, Array], name: str
+    asking: Asking, moved: Moved, pairing: Pairing, name: str
 ) -> tuple[str, str]:
     """Evaluate a query on every data set of a pairing; returns the two rows furthest apart."""
-    pairing = neighbours_at(world, row, rows, asking.adjacency)
-    best = ("", "")
+    row, best = pairing.row, ("", "")
     for alone in (False, True) if asking.batched and not asking.members else (False,):
         values = []
         for records in pairing.records:
-            gone = len(records) < len(world)
+            gone = len(records) < len(pairing.records[0])
             values.append(_without_row(asking, records, row, alone) if gone
                           else asking.value(records, row, alone=alone))  # fmt: skip
         factors = asking.factors(
@@ -144,7 +148,11 @@ def try_rows(
         moved.add(
             float(factors[worst]), f"row {row} {found[0]!r} against {found[1]!r}, {name}"
         )
-    _absent_rows(asking, moved, world, row, rows)
+    if pairing.absent:
+        moved.tried += len(pairing.absent)
+        found = [asking.value(records, row) for records in pairing.absent]
+        if asking.factors(found[:1], found[1:])[0] > 1e-6:
+            moved.problems["a record that is absent still moves the query"] = None
     return best
 
 
@@ -160,23 +168,6 @@ def _without_row(asking: Asking, records: Records, row: int, alone: bool) -> Arr
     return np.broadcast_to(found, (len(asking.on), found.shape[-1]))
 
 
-def _absent_rows(
-    asking: Asking, moved: Moved, world: Array, row: int, rows: Mapping[str, Array]
-) -> None:
-    """What stands in the place of a record that is zeroed out may change nothing."""
-    if asking.adjacency is not Adjacency.ZERO_OUT:
-        return
-    present = np.arange(len(world)) != row
-    found = []
-    for values in list(rows.values())[:2]:
-        changed = world.copy()
-        changed[row] = values
-        found.append(asking.value(Records(changed, present), row))
-    moved.tried += len(found)
-    if asking.factors(found[:1], found[1:])[0] > 1e-6:
-        moved.problems["a record that is absent still moves the query"] = None
-
-
 def maximise(
     asking: Asking,
     moved: Moved,
@@ -189,18 +180,20 @@ def maximise(
     """Move one record's two values, and the scale of all others, to push the query further.
 
     Random restarts and a (1 + 1) evolution strategy: no query need have a derivative.
-    Source: Rechenberg 1973, the (1 + 1) strategy; the moves, of any size and sign, are ours.
+    Source: Rechenberg 1973, the (1 + 1) strategy and its rule of one fifth; the moves are ours.
     """
     if evaluations < 4 or not starts:
         return
     score = _objective(asking, row)
     for start in range(RESTARTS):
         point = (world, *starts[start % len(starts)])
-        best = score(point)
+        best, size = score(point), 1.0
         for _ in range(evaluations // RESTARTS // 2):
-            other = _mutated(point, row, rng)
+            other = _mutated(point, row, size, rng)
             found = score(other)
             moved.tried += 2
+            # A fifth of the steps should succeed: bolder after a success, more timid otherwise.
+            size = min(size * 1.5, 1e3) if found > best else max(size * 0.9, 1e-3)
             if found >= best:
                 point, best = other, found
             if best > 1:
@@ -231,24 +224,24 @@ def _objective(asking: Asking, row: int) -> Callable[[Point], float]:
     return score
 
 
-def _mutated(point: Point, row: int, rng: np.random.Generator) -> Point:
+def _mutated(point: Point, row: int, size: float, rng: np.random.Generator) -> Point:
     world, one, two = point
-    which = rng.integers(7)
-    size = 10.0 ** rng.uniform(-3, 3)
-    noise = rng.standard_normal(one.shape)
+    which = rng.integers(9)
+    factor = 10.0 ** rng.uniform(-3, 3)
+    noise = size * rng.standard_normal(one.shape)
     with np.errstate(all="ignore"):
-        if which == 0:
-            one = one + size * noise
-        elif which == 1:
-            two = two + size * noise
-        elif which == 2:
-            one, two = one * size, two * size
-        elif which == 3:
-            two = 2 * world[int(rng.integers(len(world)))] - one
+        if which <= 1:
+            one = one + noise * np.maximum(np.abs(one).mean(), 1e-12)
+        elif which <= 3:
+            two = two + noise * np.maximum(np.abs(two).mean(), 1e-12)
         elif which == 4:
-            one = world[int(rng.integers(len(world)))] + 0.5 * size * noise
+            one, two = one * factor, two * factor
         elif which == 5:
-            world = np.clip(world * size, -1e9, 1e9)
+            two = -one
+        elif which == 6:
+            one = world[int(rng.integers(len(world)))] + 0.5 * factor * noise
+        elif which == 7:
+            world = np.clip(world * factor, -1e9, 1e9)
         else:
             flip = np.where(rng.random(one.shape) < 0.3, -1.0, 1.0)
             one, two = one * flip, np.where(rng.random(two.shape) < 0.2, 0.0, two)

@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.examine.displacement import Asking, Moved, maximise, try_rows
+from dpaudit.audit.examine.displacement import (
+    Asking,
+    Moved,
+    Pairing,
+    maximise,
+    neighbours_at,
+    try_rows,
+)
 from dpaudit.audit.examine.made import FEW
 from dpaudit.audit.graybox.watch import Watched
 from dpaudit.curator import Request
@@ -16,10 +23,12 @@ from dpaudit.query import Array, ClippedMean, Query, Records
 from dpaudit.replayer import ROUNDING
 from dpaudit.scope import Adjacency
 
-WHOLE = 2  # releases of one label and line that get the whole examination in one run
-NUMBERS = 6_000_000  # a query's own work in one whole examination, in numbers read
-SEARCHED = 90
-ENDS = 3
+# The releases of one label and line that get the whole examination in one run; others the first
+# of it.
+WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
+NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
+SEARCHED = 300
+KEPT = 8  # pairings at a time
 
 
 def clips_itself(query: Query) -> bool:
@@ -30,7 +39,7 @@ def clips_itself(query: Query) -> bool:
 class Studied(Watched):
     """A sampler that examines every query it is asked, and keeps what it found, by label and line.
 
-    ``rows``: what one record becomes; ``until``: when to stop (seconds of ``time.monotonic``).
+    ``rows``: what one record becomes; ``until``: when to stop (seconds of ``time.process_time``).
     ``movement``: squared distance of a clipped mean's pairs of rows over the noise scale, added
     over releases, per part.
     """
@@ -55,12 +64,14 @@ class Studied(Watched):
         self.shares: dict[str, float] = {}
         self._choice = np.random.default_rng(seed)
         self._seen: dict[tuple[str, str], int] = {}
-        self._block: Any = None
+        self._asked_rows: Any = None
+        self._pairings: dict[tuple[int | None, int, int], Pairing] = {}
+        self._random: dict[int | None, int] = {}
         super().__init__(*arguments, **options)
 
     def release(self, label: str, query: Query, **options: Any) -> Array:
         rows = options.get("rows")
-        self._block = getattr(rows, "part", rows)
+        self._asked_rows = getattr(rows, "part", rows)
         return super().release(label, query, **options)
 
     def _answer(self, request: Request) -> Array:
@@ -70,7 +81,7 @@ class Studied(Watched):
         kind = type(asked.query).__name__
         moved = self.moved.setdefault(key, Moved(asked.label, asked.place, kind))
         number = self._seen[key] = self._seen.get(key, 0) + 1
-        block = self._block
+        block = self._asked_rows
         part = None if block is None else block.index
         self.blocks[part] = (0, len(self._records)) if block is None else (block.start, block.stop)
         asking = Asking(
@@ -98,18 +109,19 @@ class Studied(Watched):
             self._clipped(asking, moved, request, part)
             return
         check = getattr(asking.query, "mixes_records", None)
-        if check is not None and number <= WHOLE and check(Records(self._pool())):
+        if check is not None and number in WHOLE and check(Records(self._pool())):
             moved.problems["a record changes another record's vector"] = None
-        if time.monotonic() > self.until:
+        if time.process_time() > self.until:
             self.untried += 1
             return
         world = request.records.values
-        least = self._row(asking, world)
-        if number > WHOLE:
+        least = self._row(asking, world, part)
+        if number not in WHOLE:
             names = [*list(self.made)[:2], *list(self.made)[5:FEW]]
             few = {name: self.made[name] for name in names}
-            if (len(few) + 1) * world.size * (number - WHOLE) < 8 * NUMBERS:
-                try_rows(asking, moved, world, least[number % len(least)], few, self.world)
+            if (len(few) + 1) * world.size * number < 40 * NUMBERS:
+                pairing = self._pairing(world, part, least[number % len(least)], few)
+                try_rows(asking, moved, pairing, self.world)
             else:
                 self.untried += 1
             return
@@ -118,20 +130,33 @@ class Studied(Watched):
         best = ("", "")
         for k, row in enumerate(least):
             some = rows if k == 0 else dict(list(rows.items())[:FEW])
-            found = try_rows(asking, moved, world, row, some, self.world)
+            found = try_rows(asking, moved, self._pairing(world, part, row, some), self.world)
             best = found if k == 0 else best
-            if time.monotonic() > self.until:
+            if time.process_time() > self.until:
                 break
         starts = [(rows[a], rows.get(b, rows[a])) for a, b in [best] if a in rows]
         starts += [(asked, -asked) for asked in list(rows.values())[3:5]]
         if moved.factor <= 1:
-            budget = min(SEARCHED, allowed)
+            budget = min(SEARCHED, allowed if number <= 2 else allowed // 2)
             maximise(asking, moved, world, least[0], starts, budget, self._choice)
 
-    def _row(self, asking: Asking, world: Array) -> list[int]:
+    def _pairing(
+        self, world: Array, part: int | None, row: int, rows: Mapping[str, Array]
+    ) -> Pairing:
+        """Made once for all releases on the same rows."""
+        key = (part, row, len(rows))
+        if key not in self._pairings:
+            if len(self._pairings) >= KEPT:
+                self._pairings.pop(next(iter(self._pairings)))
+            self._pairings[key] = neighbours_at(world, row, rows, self.scope.adjacency)
+        return self._pairings[key]
+
+    def _row(self, asking: Asking, world: Array, part: int | None) -> list[int]:
         """A random row, the first, the last, and the one of the greatest weight."""
         size = len(world)
-        rows = [int(self._choice.integers(size)), 0, size - 1]
+        if part not in self._random:
+            self._random[part] = int(self._choice.integers(size))
+        rows = [self._random[part], 0, size - 1]
         weigh = getattr(asking.query, "public_weights", None)
         if weigh is not None:
             rows.insert(0, int(np.argmax(np.abs(weigh(size)))))

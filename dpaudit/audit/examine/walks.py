@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.coins import draw_batch
 from dpaudit.curator import Event, Program, Request
-from dpaudit.entitlement import PUBLIC_COIN
+from dpaudit.entitlement import PUBLIC_COIN, Mask
 from dpaudit.errors import Diverged
 from dpaudit.nodes import Node
 from dpaudit.places import LIBRARIES, at
 from dpaudit.query import Array, Query, Records
-from dpaudit.replayer import RELATIVE_TOLERANCE, ROUNDING, Visit, Walk, disclosures
+from dpaudit.replayer import LATENT, RELATIVE_TOLERANCE, ROUNDING, Visit, Walk, disclosures
 from dpaudit.scope import Scope
 
 MOST_OBJECTS = 20_000
@@ -54,6 +55,12 @@ class Tiled(PartWalk):
         if released.ndim and drawn.shape[1:] == released.shape[1:] and len(drawn) == self.trials:
             return np.repeat(released[:1], self.trials, axis=0)
         return released
+
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        """Every trial's batch is that of the one trial."""
+        self._steps += 1
+        chosen = draw_batch(sampling, 1, size, self._generator(LATENT, self._steps, 0))
+        return [np.repeat(chosen, self.trials, axis=0)]
 
 
 def tiled(transcript: Sequence[Event], trials: int) -> list[Event]:
