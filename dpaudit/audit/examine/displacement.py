@@ -72,11 +72,15 @@ class Asking:
 
 @dataclass
 class Moved:
-    """What was tried on the queries of one label and line, and the furthest that one moved."""
+    """What was tried on the queries of one label and line, and the furthest that one moved.
+
+    ``clips``: the library's own code clips every row of it.
+    """
 
     label: str
     place: str
     kind: str
+    clips: bool = False
     tried: int = 0
     factor: float = 0.0
     text: str = ""
@@ -196,8 +200,6 @@ def maximise(
             size = min(size * 1.5, 1e3) if found > best else max(size * 0.9, 1e-3)
             if found >= best:
                 point, best = other, found
-            if best > 1:
-                break
         moved.add(best, f"row {row}, two rows found by search")
         if best > 1:
             return

@@ -30,7 +30,7 @@ from dpaudit.curator import Curator, Event, Sampler
 from dpaudit.errors import Diverged, DpauditError, Undeclared
 from dpaudit.mechanism import Mechanism
 from dpaudit.nodes import Node
-from dpaudit.places import at, line_of_error, place_in
+from dpaudit.places import at, line_of_error
 from dpaudit.query import Array, Records
 from dpaudit.scope import Adjacency
 
@@ -48,20 +48,8 @@ MOVED = "displacement of every query, maximised"
 APART = "parts kept apart"
 TRIALS = "one trial as one of many"
 KEPT = "nothing kept of the records"
+CLIPPED = "every row clipped by the library"
 MADE = "declared releases, made on made-up records"
-
-
-@dataclass(frozen=True)
-class Found(Finding):
-    """A finding of the examination.
-
-    ``place``: the line it is about.  ``assumption``: which standing assumption it tests.
-    ``tried``: on how many data sets or runs.
-    """
-
-    place: str = ""
-    assumption: str = NOISE
-    tried: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,17 +74,16 @@ class Examination:
     ``pair``: the two made-up data sets that the whole run tells apart best.
     """
 
-    findings: tuple[Found, ...] = ()
+    findings: tuple[Finding, ...] = ()
     reached: tuple[Reached, ...] = ()
     shape: Shape | None = None
     pair: Neighbours | None = None
     not_examined: str = ""
     seconds: float = 0.0
-    enforced: bool = False
     stopped: bool = False
 
     @property
-    def broken(self) -> tuple[Found, ...]:
+    def broken(self) -> tuple[Finding, ...]:
         """The findings that say something is wrong."""
         return tuple(f for f in self.findings if f.status == "broken")
 
@@ -450,30 +437,36 @@ class _Examiner:
             *self._found(APART, "a changed row moved no release on other rows, in {tried} runs"),
             *self._found(TRIALS, "one trial asks what it asks among others, in {tried} runs"),
             *self._found(KEPT, "no field, closure or global changes with the records"),
-            Found(MADE, "held", 0.0, 0.0, "; ".join(short) or "every declared release was made"),
+            self._clips(),
+            Finding(MADE, "held", 0.0, 0.0, "; ".join(short) or "every declared release was made"),
         ]
         return Examination(
             findings=tuple(found),
             reached=self._reached(),
             shape=self.shape,
             seconds=seconds,
-            enforced=self._enforced(),
             stopped=self.late,
         )
 
-    def _found(self, check: str, otherwise: str, assumption: str = NOISE) -> Iterator[Found]:
+    def _found(self, check: str, otherwise: str, assumption: str = NOISE) -> Iterator[Finding]:
         tried = self.notes.tried.get(check, 0)
         messages = list(self.notes.problems.get(check, {}))
         for message in messages[:8]:
-            yield Found(check, "broken", 1.0, 0.0, message, place_in(message), assumption, tried)
+            yield Finding(check, "broken", 1.0, 0.0, message, assumption, tried)
         if not messages:
             status: Any = "held" if tried else "not_run"
             text = otherwise.format(tried=tried) if tried else "nothing could be tried"
-            yield Found(check, status, 0.0, 0.0, text, "", assumption, tried)
+            yield Finding(check, status, 0.0, 0.0, text, assumption, tried)
 
-    def _enforced(self) -> bool:
+    def _clips(self) -> Finding:
         """Whether the library's own clip bounded every query of every run."""
-        return bool(self.moved) and all(m.kind == "ClippedMean" for m in self.moved.values())
+        own = sorted({m.kind for m in self.moved.values() if not m.clips})
+        if own or not self.moved:
+            text = f"bounded by their own code: {', '.join(own)}" if own else "no query was asked"
+            return Finding(CLIPPED, "not_run", 0.0, 0.0, text, BOUNDED)
+        text = "every query was the library's own clipped mean"
+        tried = sum(len(sampler.asked) for sampler in self.studied)
+        return Finding(CLIPPED, "held", 0.0, 0.0, text, BOUNDED, tried)
 
     def _reached(self) -> tuple[Reached, ...]:
         shares: dict[str, float] = {}
@@ -487,7 +480,7 @@ class _Examiner:
 
 
 def _times(factor: float) -> str:
-    return "infinitely often" if not np.isfinite(factor) else f"{factor:.4g} times"
+    return "infinitely often" if not np.isfinite(factor) else f"{factor:.7g} times"
 
 
 def _failed(error: Exception, name: str) -> str:

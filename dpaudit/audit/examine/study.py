@@ -79,7 +79,9 @@ class Studied(Watched):
         asked, before = self.asked[-1], self._latest
         key = (asked.label, asked.place)
         kind = type(asked.query).__name__
-        moved = self.moved.setdefault(key, Moved(asked.label, asked.place, kind))
+        new = Moved(asked.label, asked.place, kind, clips_itself(asked.query))
+        moved = self.moved.setdefault(key, new)
+        moved.clips = moved.clips and new.clips
         number = self._seen[key] = self._seen.get(key, 0) + 1
         block = self._asked_rows
         part = None if block is None else block.index
