@@ -129,9 +129,7 @@ def neighbours_at(
     return Pairing(row, (*names, ABSENT), (*sets, absent[0]), pairs, absent)
 
 
-def try_rows(
-    asking: Asking, moved: Moved, pairing: Pairing, name: str
-) -> tuple[str, str]:
+def try_rows(asking: Asking, moved: Moved, pairing: Pairing, name: str) -> tuple[str, str]:
     """Evaluate a query on every data set of a pairing; returns the two rows furthest apart."""
     row, best = pairing.row, ("", "")
     for alone in (False, True) if asking.batched and not asking.members else (False,):
@@ -149,9 +147,7 @@ def try_rows(
         found = (pairing.names[i], pairing.names[j])
         if factors[worst] > moved.factor or best == ("", ""):
             best = found
-        moved.add(
-            float(factors[worst]), f"row {row} {found[0]!r} against {found[1]!r}, {name}"
-        )
+        moved.add(float(factors[worst]), f"row {row} {found[0]!r} against {found[1]!r}, {name}")
     if pairing.absent:
         moved.tried += len(pairing.absent)
         found = [asking.value(records, row) for records in pairing.absent]

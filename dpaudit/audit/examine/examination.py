@@ -26,6 +26,7 @@ from dpaudit.audit.examine.study import Studied
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.residuals import Finding
+from dpaudit.check.assumptions import CLIPPED
 from dpaudit.curator import Curator, Event, Sampler
 from dpaudit.errors import Diverged, DpauditError, Undeclared
 from dpaudit.mechanism import Mechanism
@@ -48,7 +49,6 @@ MOVED = "displacement of every query, maximised"
 APART = "parts kept apart"
 TRIALS = "one trial as one of many"
 KEPT = "nothing kept of the records"
-CLIPPED = "every row clipped by the library"
 MADE = "declared releases, made on made-up records"
 
 

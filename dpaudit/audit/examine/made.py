@@ -97,9 +97,7 @@ def worlds_of(shape: Shape, rng: np.random.Generator) -> tuple[World, ...]:
     mixed = kinds * (10.0 ** np.array([0, 0, -3, 3, 1, -6])).reshape(KINDS, *[1] * len(shape.row))
     one = np.broadcast_to(kinds[0], (shape.rows, *shape.row))
     sides = np.where(np.arange(shape.rows) % 2, -1.0, 1.0).reshape(-1, *[1] * len(shape.row))
-    minority = np.where(np.arange(shape.rows) % 9 == 4, 0.9, 0.0).reshape(
-        -1, *[1] * len(shape.row)
-    )
+    minority = np.where(np.arange(shape.rows) % 9 == 4, 0.9, 0.0).reshape(-1, *[1] * len(shape.row))
     return (
         World("others random, of sizes 1e-6 to 1e3", mixed[order]),
         World("others zero", np.zeros((shape.rows, *shape.row))),

@@ -169,9 +169,7 @@ class Studied(Watched):
     def _pool(self) -> Array:
         return np.stack(list(self.made.values()))
 
-    def _clipped(
-        self, asking: Asking, moved: Moved, request: Request, part: int | None
-    ) -> None:
+    def _clipped(self, asking: Asking, moved: Moved, request: Request, part: int | None) -> None:
         """The library's own clip: whether rows mix, how long its vectors get, how far they move."""
         query: Any = asking.query
         pool = self._pool()

@@ -87,9 +87,7 @@ class Walker:
         self, records: Records, transcript: Sequence[Event], kind: type[PartWalk] = PartWalk
     ) -> tuple[PartWalk, Any]:
         """A walk that ends where the transcript does.  Errors: Diverged."""
-        walk = kind(
-            self.declaration, self.scope, records, transcript, coins=self.coins, draws=1
-        )
+        walk = kind(self.declaration, self.scope, records, transcript, coins=self.coins, draws=1)
         output = self.program.run(walk)
         walk.finish()
         return walk, output
@@ -126,7 +124,9 @@ def differing(first: Sequence[Visit], second: Sequence[Visit]) -> Iterator[Visit
             one, two = a.value[:trials], b.value[:trials]
             distance = a.session.apart(one, two, stated)
             size = np.abs(one).max(-1, initial=0.0) + np.abs(two).max(-1, initial=0.0)
-            same = (distance <= 1e-6 * stated + ROUNDING * size) | (np.isnan(one) & np.isnan(two)).any(-1)
+            same = (distance <= 1e-6 * stated + ROUNDING * size) | (
+                np.isnan(one) & np.isnan(two)
+            ).any(-1)
         if not bool(same[a.on[:trials]].all()):
             yield a
 
