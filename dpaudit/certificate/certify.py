@@ -18,8 +18,10 @@ import numpy as np
 
 from dpaudit import __version__
 from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Checked, Outcome
 from dpaudit.accountant.interpretation import in_plain_words
 from dpaudit.audit.attack import Attacked, attack, program_text
+from dpaudit.audit.examine import Examination, Shape, examine
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
     DecisionBudget,
@@ -45,7 +47,7 @@ from dpaudit.certificate.certificate import (
     steps_of,
     validate,
 )
-from dpaudit.certificate.evidence import audit_rows, conformance_rows
+from dpaudit.certificate.evidence import audit_rows, conformance_rows, examination_row
 from dpaudit.check import standing
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
@@ -53,11 +55,12 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, unknowns
 from dpaudit.families.opaque import RenyiDP
 from dpaudit.measures.calculus import Step
-from dpaudit.nodes import Assumption, Status
+from dpaudit.nodes import Assumption
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
+NOT_EXAMINED = "not examined"
 
 
 @dataclass(frozen=True)
@@ -141,12 +144,15 @@ def _certify(run: Run, index: int) -> Certified:
     account = Account(mechanism.declaration, mechanism.scope)
     checks = [claim.check_account(account) for claim in mechanism.claims]
     _check_steps([check.step for check in checks if check.step is not None])
+    examination = _examined(run, mechanism, checks)
     attacked = None if order.suite is None else _attack(run, index)
     lens_bound = None if attacked is None else lens(attacked, budget)
     raws = {} if attacked is None else _raws(mechanism, attacked, budget)
-    standing = standing_assumptions(attacked)
+    conformance = conformance_rows(examination, attacked, stand_in=_stands_in(order))
+    rests_on = standing(conformance)
+    broken = [row for row in conformance if row["status"] == "broken"]
     judged = tuple(
-        judge(c, account, lens_bound, raws.get(printed_delta(c.claim)), attacked, standing)
+        judge(c, account, lens_bound, raws.get(printed_delta(c.claim)), broken, rests_on)
         for c in checks
     )
     verdict = overall([j.verdict for j in judged])
@@ -156,12 +162,13 @@ def _certify(run: Run, index: int) -> Certified:
         "fields": dict(order.fields),
         "mechanism": _mechanism(order),
         **_claims_and_derivation(account, judged),
-        "assumptions": _assumptions(standing, judged),
+        "assumptions": _assumptions(rests_on, judged),
         "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
-        "conformance": conformance_rows(attacked),
-        "run": _run_once(mechanism, attacked, options),
+        "examination": examination_row(examination),
+        "conformance": conformance,
+        "run": _run_once(mechanism, broken, options),
         "in_plain_words": in_plain_words(account),
-        "verdict": _verdict(verdict, judged),
+        "verdict": _verdict(verdict, judged, examination),
         "environment": environment(),
         "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
     }
@@ -186,7 +193,7 @@ def _check_steps(steps: Sequence[Step]) -> None:
     Errors: InvalidParameter for a bound that still holds symbols, or an assumption under the id of
     a standing one.
     """
-    taken = {assumption.id for assumption in standing(Status.DECLARED)}
+    taken = {assumption.id for assumption in standing()}
     for step in steps:
         for assumption in step.assumptions():
             if assumption.id in taken:
@@ -225,15 +232,21 @@ def _raws(
     return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
 
 
-def standing_assumptions(attacked: Attacked | None) -> list[Assumption]:
-    """What every guarantee here rests on besides its rules; the checker insists on each."""
-    if attacked is None:
-        return standing(Status.DECLARED)
-    return standing(Status.VIOLATED if _broken(attacked) else Status.TESTED)
+def _examined(run: Run, mechanism: Mechanism, checks: Sequence[Checked]) -> Examination:
+    """The program's own run on made-up records, shaped as its data are where these may be loaded.
+
+    A claim that is refuted, or open, loads none.
+    """
+    proved = all(check.outcome is Outcome.PROVED for check in checks)
+    data = mechanism.records() if mechanism.records is not None and proved else None
+    shape = None if data is None else Shape(len(data), data.values.shape[1:])
+    return examine(mechanism, seed=run.seed, shape=shape, data=data)
 
 
-def _broken(attacked: Attacked | None) -> bool:
-    return attacked is not None and any(f.status == "broken" for f in attacked.findings)
+def _stands_in(order: Order) -> bool:
+    """Whether the suite's program is another than the one that the certificate names."""
+    suite = order.suite
+    return suite is not None and bool(suite.kernels or suite.program != order.mechanism.program)
 
 
 # --- sections of the predicate -------------------------------------------------------------------
@@ -312,12 +325,12 @@ def _assumptions(standing: Sequence[Assumption], judged: Sequence[Judged]) -> li
     return [assumption_row(a) for a in found.values()]
 
 
-def _run_once(mechanism: Mechanism, attacked: Attacked | None, options: Options) -> Json | None:
+def _run_once(mechanism: Mechanism, broken: Sequence[Json], options: Options) -> Json | None:
     """Run the program once on its own data; only released values and declared metrics leave.
 
     An implementation whose audit broke a conformance check never gets to see the data.
     """
-    if mechanism.records is None or _broken(attacked):
+    if mechanism.records is None or broken:
         return None
     records = mechanism.records()
     generator, entropy = system_generator(), "operating system"
@@ -345,8 +358,10 @@ def _run_once(mechanism: Mechanism, attacked: Attacked | None, options: Options)
     }
 
 
-def _verdict(verdict: Verdict, judged: Sequence[Judged]) -> Json:
+def _verdict(verdict: Verdict, judged: Sequence[Judged], examination: Examination) -> Json:
     reasons = list(map(_reason, judged))
+    if examination.not_examined:
+        reasons.insert(0, f"{NOT_EXAMINED}: {examination.not_examined}")
     return {"status": str(verdict), "reasons": reasons, "margin": _margin(judged)}
 
 
