@@ -124,7 +124,10 @@ class Descent:
             half = len(raw) // 2
             means = [clipped(part.mean(axis=0)[None]) for part in (raw[:half], raw[half:])]
             return np.concatenate(
-                [np.repeat(m, n, axis=0) for m, n in zip(means, (half, len(raw) - half))]
+                [
+                    np.repeat(m, n, axis=0)
+                    for m, n in zip(means, (half, len(raw) - half), strict=False)
+                ]
             )
         if bug == "norm of a part":
             length = np.linalg.norm(raw[:, : FEATURES - 1], axis=-1, keepdims=True)
@@ -367,7 +370,7 @@ class Differences:
         def make(records: Records) -> Array:
             rows = [
                 self._gradients(a, records.values) - self._gradients(b, records.values)
-                for a, b in zip(now, before)
+                for a, b in zip(now, before, strict=False)
             ]
             if self.bug == "no difference":
                 rows = [self._gradients(a, records.values) for a in now]

@@ -7,11 +7,10 @@ of it goes to the bounds of all audits in the run, half to their statistical con
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from dpaudit.audit.bounds.estimators import (
     epsilon_of_gaussian,
     mu_lower,
 )
+from dpaudit.audit.residuals import Finding
 from dpaudit.exact import decimal_lower, decimal_upper, enclose, is_infinite, unknowns
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.measures.calculus import Step
@@ -247,16 +247,16 @@ def judge(
     account: Account,
     lens_bound: Lower | None,
     raw_bound: Lower | None,
-    broken: Sequence[Mapping[str, Any]],
+    findings: Sequence[Finding],
     extra: Sequence[Assumption],
 ) -> Judged:
     """The verdict on one claim; the gravest finding decides, and its reason is given.
 
-    ``broken``: conformance rows that say something is wrong, of the program or of an audit's.
+    ``findings``: of the conformance checks, of the program's and of an audit's.
     """
     claim = checked.claim
     lower = lower_for(claim, lens_bound, raw_bound)
-    verdict, reason = _decide(checked, account, lower, lens_bound, broken, extra)
+    verdict, reason = _decide(checked, account, lower, lens_bound, findings, extra)
     return Judged(claim, checked, lower, conditional(claim, lens_bound), verdict, reason)
 
 
@@ -265,7 +265,7 @@ def _decide(
     account: Account,
     lower: Lower | None,
     lens_bound: Lower | None,
-    broken: Sequence[Mapping[str, Any]],
+    findings: Sequence[Finding],
     extra: Sequence[Assumption],
 ) -> tuple[Verdict, str]:
     if lower is not None and exceeds(lower, checked.claim.value):
@@ -275,7 +275,7 @@ def _decide(
         )
     if checked.outcome is Outcome.REFUTED:
         return Verdict.REFUTED, checked.reason
-    alarm = _alarm(checked, account, lower, lens_bound, broken)
+    alarm = _alarm(checked, account, lower, lens_bound, findings)
     if alarm:
         return Verdict.ALARM, alarm
     if checked.outcome is Outcome.UNSUPPORTED:
@@ -303,11 +303,12 @@ def _alarm(
     account: Account,
     lower: Lower | None,
     lens_bound: Lower | None,
-    broken: Sequence[Mapping[str, Any]],
+    findings: Sequence[Finding],
 ) -> str:
     """Why the implementation or the accountant must be wrong; empty if nothing says so."""
+    broken = [f for f in findings if f.status == "broken"]
     if broken:
-        return f"conformance broken: {broken[0]['check']}: {broken[0]['detail']}"
+        return f"conformance broken: {broken[0].check}: {broken[0].detail}"
     if lower is not None and checked.step is not None:
         upper = _upper(checked.step)
         if exceeds(lower, upper):

@@ -18,10 +18,10 @@ import numpy as np
 
 from dpaudit import __version__
 from dpaudit.accountant.account import Account
-from dpaudit.accountant.claim import Checked, Outcome
+from dpaudit.accountant.claim import Checked
 from dpaudit.accountant.interpretation import in_plain_words
 from dpaudit.audit.attack import Attacked, attack, program_text
-from dpaudit.audit.examine import Examination, Shape, examine
+from dpaudit.audit.examine import Examination, Shape, examine, held_by, shape_like
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
     DecisionBudget,
@@ -54,6 +54,7 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, unknowns
 from dpaudit.families.opaque import RenyiDP
+from dpaudit.kernels.query import Records
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption
 from dpaudit.nodes.tables import to_table
@@ -144,15 +145,16 @@ def _certify(run: Run, index: int) -> Certified:
     account = Account(mechanism.declaration, mechanism.scope)
     checks = [claim.check_account(account) for claim in mechanism.claims]
     _check_steps([check.step for check in checks if check.step is not None])
-    examination = _examined(run, mechanism, checks)
+    examination = _examined(run, order)
     attacked = None if order.suite is None else _attack(run, index)
     lens_bound = None if attacked is None else lens(attacked, budget)
     raws = {} if attacked is None else _raws(mechanism, attacked, budget)
+    examination, data = _loaded(run, mechanism, checks, examination, attacked)
     conformance = conformance_rows(examination, attacked, stand_in=_stands_in(order))
     rests_on = standing(conformance)
-    broken = [row for row in conformance if row["status"] == "broken"]
+    findings = [*examination.findings, *(attacked.findings if attacked else ())]
     judged = tuple(
-        judge(c, account, lens_bound, raws.get(printed_delta(c.claim)), broken, rests_on)
+        judge(c, account, lens_bound, raws.get(printed_delta(c.claim)), findings, rests_on)
         for c in checks
     )
     verdict = overall([j.verdict for j in judged])
@@ -166,7 +168,7 @@ def _certify(run: Run, index: int) -> Certified:
         "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
         "examination": examination_row(examination),
         "conformance": conformance,
-        "run": _run_once(mechanism, broken, options),
+        "run": _run_once(mechanism, data, options),
         "in_plain_words": in_plain_words(account),
         "verdict": _verdict(verdict, judged, examination),
         "environment": environment(),
@@ -232,15 +234,37 @@ def _raws(
     return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
 
 
-def _examined(run: Run, mechanism: Mechanism, checks: Sequence[Checked]) -> Examination:
-    """The program's own run on made-up records, shaped as its data are where these may be loaded.
+def _examined(run: Run, order: Order) -> Examination:
+    """The program's own run on made-up records; the suite's may say what shape these have."""
+    likely = None if order.suite is None else shape_like(order.suite.neighbours.first)
+    return examine(order.mechanism, seed=run.seed, likely=likely)
 
-    A claim that is refuted, or open, loads none.
+
+def _loaded(
+    run: Run,
+    mechanism: Mechanism,
+    checks: Sequence[Checked],
+    examination: Examination,
+    attacked: Attacked | None,
+) -> tuple[Examination, Records | None]:
+    """The data, where nothing found so far keeps the program from them, and their examination.
+
+    Records of another shape than were made up are made up anew in theirs, before any is run on.
     """
-    proved = all(check.outcome is Outcome.PROVED for check in checks)
-    data = mechanism.records() if mechanism.records is not None and proved else None
-    shape = None if data is None else Shape(len(data), data.values.shape[1:])
-    return examine(mechanism, seed=run.seed, shape=shape, data=data)
+    findings = [*examination.findings, *(attacked.findings if attacked else ())]
+    if mechanism.records is None or any(f.status == "broken" for f in findings):
+        return examination, None
+    data = mechanism.records()
+    shape = shape_like(data)
+    if mechanism.scope.adjacency is Adjacency.ADD_REMOVE and examination.shape is not None:
+        # How many records there are is private: as many as were made up before.
+        shape = Shape(examination.shape.rows, shape.row)
+    if shape == examination.shape:
+        return replace(
+            examination, findings=(*examination.findings, *held_by(mechanism, data))
+        ), data
+    found = examine(mechanism, seed=run.seed, shape=shape, data=data)
+    return found, None if found.broken else data
 
 
 def _stands_in(order: Order) -> bool:
@@ -325,14 +349,13 @@ def _assumptions(standing: Sequence[Assumption], judged: Sequence[Judged]) -> li
     return [assumption_row(a) for a in found.values()]
 
 
-def _run_once(mechanism: Mechanism, broken: Sequence[Json], options: Options) -> Json | None:
+def _run_once(mechanism: Mechanism, records: Records | None, options: Options) -> Json | None:
     """Run the program once on its own data; only released values and declared metrics leave.
 
     An implementation whose audit broke a conformance check never gets to see the data.
     """
-    if mechanism.records is None or broken:
+    if records is None:
         return None
-    records = mechanism.records()
     generator, entropy = system_generator(), "operating system"
     if options.seed is not None:
         generator, entropy = np.random.default_rng([options.seed, 1]), f"seed {options.seed}"

@@ -36,7 +36,7 @@ class Asking:
     batched: bool = False
     members: int = 0
 
-    def value(self, records: Records, row: int, *, alone: bool = False) -> Array:
+    def value(self, records: Records, *, alone: bool = False) -> Array:
         """The noise-free value, (trials, d); on a batch that holds the row (``alone``: only it)."""
         trials, chosen = len(self.on), None
         if self.batched:
@@ -136,7 +136,7 @@ def try_rows(asking: Asking, moved: Moved, pairing: Pairing, name: str) -> tuple
         values = []
         for records in pairing.records:
             gone = len(records) < len(pairing.records[0])
-            values.append(_without_row(asking, records, row, alone) if gone
+            values.append(_without_row(asking, records, alone=alone) if gone
                           else asking.value(records, row, alone=alone))  # fmt: skip
         factors = asking.factors(
             [values[i] for i, _ in pairing.pairs], [values[j] for _, j in pairing.pairs]
@@ -156,7 +156,7 @@ def try_rows(asking: Asking, moved: Moved, pairing: Pairing, name: str) -> tuple
     return best
 
 
-def _without_row(asking: Asking, records: Records, row: int, alone: bool) -> Array:
+def _without_row(asking: Asking, records: Records, *, alone: bool) -> Array:
     """The value where a row was taken out: on a batch of the others, or of nobody."""
     if not asking.batched:
         return asking.value(records, -1)
@@ -212,7 +212,7 @@ def _objective(asking: Asking, row: int) -> Callable[[Point], float]:
             changed = world.copy()
             changed[row] = values
             if k == 1 and asking.adjacency is Adjacency.ADD_REMOVE:
-                found.append(_without_row(asking, Records(np.delete(world, row, 0)), row, False))
+                found.append(_without_row(asking, Records(np.delete(world, row, 0)), alone=False))
                 continue
             present = np.ones(len(world), dtype=bool)
             present[row] = not (k == 1 and asking.adjacency is Adjacency.ZERO_OUT)

@@ -107,20 +107,22 @@ def examine(
     *,
     seed: int,
     shape: Shape | None = None,
+    likely: Shape | None = None,
     data: Records | None = None,
     seconds: float = SECONDS,
 ) -> Examination:
     """Run a mechanism's own program on made-up records, and try to make it break its declaration.
 
-    ``shape``: of its records, where that is known; otherwise it is found out.  ``data``: the private
-    records, if they are loaded: they are compared with what the program holds, and nothing else.
+    ``shape``: of its records, where that is known; otherwise it is found out, or ``likely`` is
+    tried.  ``data``: the private records, if they are loaded: they are compared with what the
+    program holds, and with nothing else.
     Never an error of the program's: what it raises is a finding, and a program for which no records
     can be made up is reported as not examined.
     """
     started = time.process_time()
     with contextlib.redirect_stdout(sys.stderr):
         try:
-            examiner = _Examiner(mechanism, seed, shape, data, started + seconds)
+            examiner = _Examiner(mechanism, seed, (shape, likely), data, started + seconds)
         except Unknown as unknown:
             return Examination(not_examined=f"{unknown}; give the mechanism a records_like hook")
         examiner.run()
@@ -132,7 +134,7 @@ class _Examiner:
         self,
         mechanism: Mechanism,
         seed: int,
-        shape: Shape | None,
+        shapes: tuple[Shape | None, Shape | None],
         data: Records | None,
         until: float,
     ) -> None:
@@ -148,7 +150,7 @@ class _Examiner:
         self.studied: list[Studied] = []
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
-        self.shape = self._shape(like, shape)
+        self.shape = self._shape(like, *shapes)
         self.rows: Mapping[str, Array] = rows_of(self.shape, rng)
         self.worlds = worlds_of(self.shape, rng)
         if like is not None:
@@ -160,12 +162,19 @@ class _Examiner:
         hook = getattr(self.mechanism, "records_like", None)
         return None if hook is None else hook(rng)
 
-    def _shape(self, like: Records | None, shape: Shape | None) -> Shape:
+    def _shape(self, like: Records | None, shape: Shape | None, likely: Shape | None) -> Shape:
+        """The hook's, the data's, one that is found out, or the likely one.  Errors: Unknown."""
+        program = (self.program, self.declaration, self.scope)
         if like is not None:
-            return Shape(len(like), like.values.shape[1:])
-        if shape is not None and not fits(self.program, self.declaration, self.scope, shape):
+            return shape_like(like)
+        if shape is not None and not fits(*program, shape):
             return shape
-        return shape_of(self.program, self.declaration, self.scope)
+        try:
+            return shape_of(*program)
+        except Unknown:
+            if likely is None or fits(*program, likely):
+                raise
+            return likely
 
     def run(self) -> None:
         """Everything in turn; what time does not allow is left out, and told."""
@@ -253,7 +262,7 @@ class _Examiner:
     def _others(
         self, walker: Walker, first: tuple[PartWalk, Any], transcript: Sequence[Event]
     ) -> None:
-        """Other records altogether may decide nothing that is asked for, and nothing that is given."""
+        """Other records altogether may decide nothing that is asked for, or that is given."""
         for number in (3, 1):
             if self.late:
                 return
@@ -381,12 +390,8 @@ class _Examiner:
     # --- what the program keeps -----------------------------------------------------------------
 
     def _keeps(self) -> None:
-        for path, value in walks.reachable(self.program):
-            if isinstance(value, (Records, Curator)):
-                self.notes.wrong(KEPT, f"the program holds {type(value).__name__}: {path}")
-            elif self.data is not None and isinstance(value, np.ndarray):
-                if _holds(value, self.data):
-                    self.notes.wrong(KEPT, f"the program holds records of the data: {path}")
+        for finding in held_by(self.mechanism, self.data):
+            self.notes.wrong(KEPT, finding.detail)
         self.notes.count(KEPT)
         if self.late:
             return
@@ -477,6 +482,22 @@ class _Examiner:
             Reached(m.label, m.place, m.kind, shares.get(m.label), min(m.factor, 1e300))
             for m in self.moved.values()
         )
+
+
+def shape_like(records: Records) -> Shape:
+    """The shape of some records."""
+    return Shape(len(records), records.values.shape[1:])
+
+
+def held_by(mechanism: Mechanism, data: Records | None) -> tuple[Finding, ...]:
+    """What of the data, or of any records, is reachable from a program: it should hold none."""
+    found = {}
+    for path, value in walks.reachable(mechanism.program):
+        if isinstance(value, (Records, Curator)):
+            found[f"the program holds {type(value).__name__}: {path}"] = None
+        elif data is not None and isinstance(value, np.ndarray) and _holds(value, data):
+            found[f"the program holds records of the data: {path}"] = None
+    return tuple(Finding(KEPT, "broken", 1.0, 0.0, text, NOISE, 1) for text in found)
 
 
 def _times(factor: float) -> str:

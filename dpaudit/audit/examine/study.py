@@ -32,7 +32,7 @@ KEPT = 8  # pairings at a time
 
 
 def clips_itself(query: Query) -> bool:
-    """Whether the library's own code clips every row of a query: no program's class overrides it."""
+    """Whether the library's own code clips every row of a query, with nothing overridden."""
     return type(query) is ClippedMean
 
 

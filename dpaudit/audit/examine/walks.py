@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import inspect
 import sys
@@ -17,7 +16,7 @@ import numpy as np
 from dpaudit.curator.coins import draw_batch
 from dpaudit.curator.curator import Event, Program, Request
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
-from dpaudit.curator.locations import LIBRARIES, at
+from dpaudit.curator.locations import LIBRARIES
 from dpaudit.curator.replayer import (
     LATENT,
     RELATIVE_TOLERANCE,
@@ -26,7 +25,6 @@ from dpaudit.curator.replayer import (
     Walk,
     disclosures,
 )
-from dpaudit.errors import Diverged
 from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
@@ -171,7 +169,7 @@ def state(program: Program) -> dict[str, str]:
 
 
 def reachable(program: Any) -> Iterator[tuple[str, Any]]:
-    """Values reachable from a program: fields, items, closures, defaults, globals of its modules."""
+    """Values reachable from a program: fields, items, closures, defaults, its module's globals."""
     seen: set[int] = set()
     level: list[tuple[str, Any]] = [(type(program).__name__, program)]
     for module in _modules(program):
@@ -242,13 +240,3 @@ def _modules(program: Any) -> list[ModuleType]:
     if first is None or first.__name__.partition(".")[0] in LIBRARIES | sys.stdlib_module_names:
         return []
     return [first]
-
-
-def constants_of(module: ModuleType) -> set[str]:
-    """Names that a module assigns once, at its top."""
-    tree = ast.parse(inspect.getsource(module))
-    return {t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets
-            if isinstance(t, ast.Name)}  # fmt: skip
-
-
-__all__ = ["Diverged", "PartWalk", "Tiled", "Walker", "at"]
