@@ -18,7 +18,7 @@ import numpy as np
 
 from dpaudit import __version__
 from dpaudit.accountant.account import Account
-from dpaudit.accountant.claim import Checked
+from dpaudit.accountant.claim import Checked, Outcome
 from dpaudit.accountant.interpretation import in_plain_words
 from dpaudit.audit.attack import Attacked, attack, program_text
 from dpaudit.audit.examine import Examination, Shape, examine, held_by, shape_like
@@ -48,7 +48,7 @@ from dpaudit.certificate.certificate import (
     validate,
 )
 from dpaudit.certificate.evidence import audit_rows, conformance_rows, examination_row
-from dpaudit.check import standing
+from dpaudit.check import is_computed, is_taken_on_trust, standing
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
@@ -56,7 +56,8 @@ from dpaudit.exact import decimal_lower, unknowns
 from dpaudit.families.opaque import RenyiDP
 from dpaudit.kernels.query import Records
 from dpaudit.measures.calculus import Step
-from dpaudit.nodes import Assumption
+from dpaudit.nodes import Assumption, free_unknowns
+from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
 
@@ -154,7 +155,15 @@ def _certify(run: Run, index: int) -> Certified:
     rests_on = standing(conformance)
     findings = [*examination.findings, *(attacked.findings if attacked else ())]
     judged = tuple(
-        judge(c, account, lens_bound, raws.get(printed_delta(c.claim)), findings, rests_on)
+        judge(
+            c,
+            account,
+            lens_bound,
+            raws.get(printed_delta(c.claim)),
+            findings,
+            rests_on,
+            on_trust=_on_trust(c, mechanism),
+        )
         for c in checks
     )
     verdict = overall([j.verdict for j in judged])
@@ -179,9 +188,33 @@ def _certify(run: Run, index: int) -> Certified:
     return Certified(mechanism, judged, attacked, verdict, certificate)
 
 
+def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
+    """Whether the checker cannot confirm what the outcome rests on."""
+    step = checked.step
+    if step is None or checked.outcome not in (Outcome.PROVED, Outcome.REFUTED):
+        return False
+    if not any(isinstance(p.value, Losses) for p in step.premises):
+        return False
+    losses = step.premises[0].value
+    if all(map(is_computed, losses.pairs)) and checked.outcome is Outcome.PROVED:
+        return False
+    adjacency, rows = str(mechanism.scope.adjacency), step_rows(steps_of([step]))
+    outcome, claimed = str(checked.outcome), checked.claim.value
+    return is_taken_on_trust(rows, mechanism.declaration, adjacency, outcome, claimed)
+
+
 def _check_claims(mechanism: Mechanism) -> None:
-    """Errors: Unsupported for a claim in a measure that certificates do not hold."""
+    """Errors: InvalidParameter for symbols, Unsupported for measures certificates do not hold."""
+    free = free_unknowns(mechanism.declaration)
+    if free:
+        names = ", ".join(sorted(map(str, free)))
+        raise InvalidParameter(f"{mechanism.name}: a certificate holds numbers; bind {names} first")
     for claim in mechanism.claims:
+        if any(unknowns(value) for value in claim.guarantee.parameters.values()):
+            raise InvalidParameter(
+                f"{mechanism.name}: {claim.text} claims symbols; a certificate holds numbers: bind "
+                "them first, or check the claim with `dpaudit show`"
+            )
         if isinstance(claim.guarantee, RenyiDP):
             raise Unsupported(
                 f"{mechanism.name}: {claim.text} is checked by `dpaudit show`; a certificate holds "
@@ -192,8 +225,7 @@ def _check_claims(mechanism: Mechanism) -> None:
 def _check_steps(steps: Sequence[Step]) -> None:
     """Before anything is run.
 
-    Errors: InvalidParameter for a bound that still holds symbols, or an assumption under the id of
-    a standing one.
+    Errors: InvalidParameter for an assumption under the id of a standing one.
     """
     taken = {assumption.id for assumption in standing()}
     for step in steps:
@@ -202,12 +234,6 @@ def _check_steps(steps: Sequence[Step]) -> None:
                 raise InvalidParameter(
                     f"assumption {assumption.id!r}: every certificate has one of that id; rename it"
                 )
-        symbols = unknowns(step.value[0] if isinstance(step.value, tuple) else step.value)
-        if symbols:
-            names = ", ".join(sorted(map(str, symbols)))
-            raise InvalidParameter(
-                f"{step.node.head}: a certificate holds numbers; bind {names} first"
-            )
 
 
 def _attack(run: Run, index: int) -> Attacked:

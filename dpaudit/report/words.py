@@ -16,6 +16,7 @@ VERDICTS: dict[str, tuple[str, str]] = {
     "certified_under_assumptions": (message("Certified under assumptions"), "qualified"),
     "refuted": (message("Refuted"), "bad"),
     "inconclusive": (message("Inconclusive"), "caution"),
+    "unconfirmed": (message("Unconfirmed: taken on trust"), "caution"),
     "unsupported": (message("Unsupported"), "neutral"),
     "alarm": (message("Alarm"), "bad"),
 }
