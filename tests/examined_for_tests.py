@@ -113,7 +113,7 @@ class Descent:
             total = total + last / SIZE
         return total
 
-    def _rows(self, raw: Array, values: Array, t: int, trials: int) -> Array:
+    def _rows(self, raw: Array, values: Array, t: int, trials: int) -> Array:  # noqa: C901
         bug = self.bug
         if bug == "no clip":
             return raw

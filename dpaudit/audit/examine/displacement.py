@@ -36,7 +36,7 @@ class Asking:
     batched: bool = False
     members: int = 0
 
-    def value(self, records: Records, *, alone: bool = False) -> Array:
+    def value(self, records: Records, row: int, *, alone: bool = False) -> Array:
         """The noise-free value, (trials, d); on a batch that holds the row (``alone``: only it)."""
         trials, chosen = len(self.on), None
         if self.batched:
@@ -150,8 +150,8 @@ def try_rows(asking: Asking, moved: Moved, pairing: Pairing, name: str) -> tuple
         moved.add(float(factors[worst]), f"row {row} {found[0]!r} against {found[1]!r}, {name}")
     if pairing.absent:
         moved.tried += len(pairing.absent)
-        found = [asking.value(records, row) for records in pairing.absent]
-        if asking.factors(found[:1], found[1:])[0] > 1e-6:
+        absent = [asking.value(records, row) for records in pairing.absent]
+        if asking.factors(absent[:1], absent[1:])[0] > 1e-6:
             moved.problems["a record that is absent still moves the query"] = None
     return best
 

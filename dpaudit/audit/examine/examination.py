@@ -159,7 +159,7 @@ class _Examiner:
         self.rng = rng
 
     def _alike(self, rng: np.random.Generator) -> Records | None:
-        hook = getattr(self.mechanism, "records_like", None)
+        hook = self.mechanism.records_like
         return None if hook is None else hook(rng)
 
     def _shape(self, like: Records | None, shape: Shape | None, likely: Shape | None) -> Shape:
@@ -416,6 +416,7 @@ class _Examiner:
 
     def examination(self, seconds: float) -> Examination:
         """Everything found, in a fixed order."""
+        whole_runs = self.notes.problems.pop(MOVED, {})
         for moved in self.moved.values():
             where = at(moved.place)
             for problem in moved.problems:
@@ -426,6 +427,8 @@ class _Examiner:
                     f"release {moved.label!r} ({moved.kind}): {moved.text}, moves the query by "
                     f"{_times(moved.factor)} its stated sensitivity{where}",
                 )
+        for text in whole_runs:
+            self.notes.wrong(MOVED, text)
         tried = sum(m.tried for m in self.moved.values())
         self.notes.count(MOVED, tried)
         left = sum(s.untried for s in self.studied)
@@ -491,7 +494,7 @@ def shape_like(records: Records) -> Shape:
 
 def held_by(mechanism: Mechanism, data: Records | None) -> tuple[Finding, ...]:
     """What of the data, or of any records, is reachable from a program: it should hold none."""
-    found = {}
+    found: dict[str, None] = {}
     for path, value in walks.reachable(mechanism.program):
         if isinstance(value, (Records, Curator)):
             found[f"the program holds {type(value).__name__}: {path}"] = None

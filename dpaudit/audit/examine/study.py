@@ -27,7 +27,7 @@ from dpaudit.scope import Adjacency
 # of it.
 WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
 NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
-SEARCHED = 300
+SEARCHED = 200
 KEPT = 8  # pairings at a time
 
 
@@ -111,7 +111,7 @@ class Studied(Watched):
             self._clipped(asking, moved, request, part)
             return
         check = getattr(asking.query, "mixes_records", None)
-        if check is not None and number in WHOLE and check(Records(self._pool())):
+        if check is not None and number in WHOLE and self._mixes(asking.query):
             moved.problems["a record changes another record's vector"] = None
         if time.process_time() > self.until:
             self.untried += 1
@@ -166,6 +166,13 @@ class Studied(Watched):
             rows.insert(0, size - 1)
         return list(dict.fromkeys(rows))
 
+    def _mixes(self, query: Any) -> bool:
+        """Whether a row's vector depends on the rows beside it: among like, huge and broken ones."""
+        pool = self._pool()
+        size = np.nan_to_num(np.abs(pool), nan=np.inf).reshape(len(pool), -1).max(axis=1)
+        some = (pool, pool[np.isfinite(size)], pool[size < 10])
+        return any(bool(query.mixes_records(Records(rows))) for rows in some)
+
     def _pool(self) -> Array:
         return np.stack(list(self.made.values()))
 
@@ -174,7 +181,7 @@ class Studied(Watched):
         query: Any = asking.query
         pool = self._pool()
         moved.tried += len(pool)
-        if query.mixes_records(Records(pool)):
+        if self._mixes(query):
             moved.problems["a record changes another record's vector"] = None
         with np.errstate(all="ignore"):
             plain = np.asarray(query.per_record(pool), dtype=np.float64)[0]
