@@ -171,7 +171,7 @@ def test_a_loose_rule_gives_unproved_on_the_same_numbers() -> None:
     """What refutes is that the Gaussian leaves are attained, not that the number is larger."""
     loose = CONCENTRATED.extended("loose", Gaussian)
     cite = Source("Somebody", 2020, "a bound that may not be reached")
-    loose.rule(Gaussian, cite=cite)(lambda node: 1 / (2 * node.noise_multiplier**2))
+    loose.rule(Gaussian, "loose", cite=cite)(lambda node: 1 / (2 * node.noise_multiplier**2))
     step = loose.fold(kl_spider("replace_one"), SCOPES["replace_one"])
     assert step.value == TOTAL["replace_one"]
     assert not step.attained

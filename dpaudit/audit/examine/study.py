@@ -167,7 +167,7 @@ class Studied(Watched):
         return list(dict.fromkeys(rows))
 
     def _mixes(self, query: Any) -> bool:
-        """Whether a row's vector depends on the rows beside it: among like, huge and broken ones."""
+        """Whether a row's vector depends on those beside it: like, huge or broken ones."""
         pool = self._pool()
         size = np.nan_to_num(np.abs(pool), nan=np.inf).reshape(len(pool), -1).max(axis=1)
         some = (pool, pool[np.isfinite(size)], pool[size < 10])
