@@ -175,36 +175,43 @@ def _certify(run: Run, index: int) -> Certified:
         )
         return found, rows, _not_run(mechanism, _overall(found), findings, options)
 
-    judged, conformance, refused = judged_by(examination)
-    if mechanism.records is not None and not refused:
-        examination = _shaped_as_data(run, mechanism, examination)
-        judged, conformance, refused = judged_by(examination)
-    verdict, rests_on = _overall(judged), standing(conformance)
     profile = profile_steps(account)
     points = points_of(profile)
-    predicate = {
-        "issued": _issued(),
-        "scope": _scope(order),
-        "fields": dict(order.fields),
-        "mechanism": _mechanism(order),
-        **_claims_and_derivation(account, judged, profile, points),
-        "assumptions": _assumptions(rests_on, judged, profile),
-        "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
-        "examination": examination_row(examination),
-        "conformance": conformance,
-        "run": None,
-        "caveats": [*mechanism.setting.notes, *([refused] if refused else [])],
-        "in_plain_words": in_plain_words(account, points),
-        "verdict": _verdict(verdict, judged, examination),
-        "environment": {**environment(), "git": revision(order)},
-        "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
-    }
+
+    def form(examination: Examination) -> tuple[tuple[Judged, ...], str, Json]:
+        judged, conformance, refused = judged_by(examination)
+        return (
+            judged,
+            refused,
+            {
+                "issued": _issued(),
+                "scope": _scope(order),
+                "fields": dict(order.fields),
+                "mechanism": _mechanism(order),
+                **_claims_and_derivation(account, judged, profile, points),
+                "assumptions": _assumptions(standing(conformance), judged, profile),
+                "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
+                "examination": examination_row(examination),
+                "conformance": conformance,
+                "run": None,
+                "caveats": [*mechanism.setting.notes, *([refused] if refused else [])],
+                "in_plain_words": in_plain_words(account, points),
+                "verdict": _verdict(_overall(judged), judged, examination),
+                "environment": {**environment(), "git": revision(order)},
+                "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
+            },
+        )
+
+    judged, refused, predicate = form(examination)
     certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
         # What could still be refused has been, so that an output is never drawn in vain.
         check(certificate)
+        judged, refused, predicate = form(_shaped_as_data(run, mechanism, examination))
+        certificate = _validated(predicate)
+    if mechanism.records is not None and not refused:
         certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
-    return Certified(mechanism, judged, attacked, verdict, certificate)
+    return Certified(mechanism, judged, attacked, _overall(judged), certificate)
 
 
 def _validated(predicate: Json) -> Json:
