@@ -37,7 +37,12 @@ BOUND_SHARE = 0.5
 
 
 class Verdict(StrEnum):
-    """What may be said of a claim, weakest finding last."""
+    """What may be said of a claim, weakest finding last.
+
+    >>> import dpaudit as dp
+    >>> dp.Verdict("certified_under_assumptions").value
+    'certified_under_assumptions'
+    """
 
     REFUTED = "refuted"
     ALARM = "alarm"

@@ -44,16 +44,15 @@ from dpaudit.certificate.certificate import (
     claim_row,
     conclusion,
     curve_rows,
-    fits,
     points_of,
     profile_steps,
     statement,
     step_rows,
     steps_of,
-    validate,
 )
 from dpaudit.certificate.evidence import audit_rows, conformance_rows, examination_row, written
 from dpaudit.check import check, is_computed, is_taken_on_trust, standing
+from dpaudit.check.file import fits, validate
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported

@@ -120,11 +120,17 @@ def _strongest(row: Json, place: str) -> str:
     return str(strongest["mu" if row["id"] == LENS else "epsilon"])
 
 
-def _no_errors(row: Json) -> Rates:
+def _no_errors(row: Json, error: Fraction = SHOWN_ERROR) -> Rates:
     """Clopper-Pearson at no error in n trials: 1 - (error)^(1/n), a side."""
     with working_precision():
-        rate = 1 - (enclose(SHOWN_ERROR / 2).log() / row["trials"]).exp()
+        rate = 1 - (enclose(error / 2).log() / row["trials"]).exp()
         return rate, rate
+
+
+def strongest(bound: Bound, *, as_rho: bool) -> Any:
+    """Ball around the most that an audit could have shown at its decision error."""
+    rates = _no_errors(bound.row, decimal(bound.row["witness"]["decisive_error"]))
+    return _rho(rates) if as_rho else implied(rates, bound.delta)
 
 
 # --- counts into rates ---------------------------------------------------------------------------

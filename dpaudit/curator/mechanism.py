@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope, choose
+
+NOT_STATED = "not stated"
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,17 @@ class Setting:
     the data inside and outside the guarantee.  ``data``: what it runs on.  ``unit_period``: the
     time that one unit's contributions span, where they span one.  ``notes``: caveats and limits,
     which stand on every page of the mechanism, whether or not it has data.
+    What is not stated is shown as not stated.
+
+    >>> import dpaudit as dp
+    >>> dp.Setting(controller="the clinic", unit_entity="patient").unit_bound
+    'not stated'
     """
 
-    controller: str
-    unit_entity: str
-    unit_bound: str
-    covered: tuple[str, ...]
+    controller: str = NOT_STATED
+    unit_entity: str = NOT_STATED
+    unit_bound: str = NOT_STATED
+    covered: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
     invariants: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -61,6 +68,24 @@ class Mechanism:
     is then no failure of `dpaudit certify --all`.  It changes no check and no verdict.
     Errors: InvalidParameter for a name that is not snake_case, no claim, or expectations that are
     unknown or not as many as the claims.
+
+    >>> import dpaudit as dp
+    >>> class Count:
+    ...     def declaration(self, scope):
+    ...         return dp.Laplace("count", noise_multiplier=1)
+    ...     def run(self, curator):
+    ...         rows = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1, norm="l1")
+    ...         return curator.release("count", rows)
+    >>> count = dp.Mechanism(
+    ...     name="noisy_count",
+    ...     title="A count",
+    ...     source="Dwork, McSherry, Nissim and Smith 2006, Proposition 1",
+    ...     program=Count(),
+    ...     scope=dp.central("add_remove"),
+    ...     claims=[dp.Claim(dp.PureDP(1), by="its author")],
+    ... )
+    >>> count.declaration
+    Laplace('count', noise_multiplier=1)
     """
 
     name: str
@@ -68,8 +93,8 @@ class Mechanism:
     source: str
     program: Program
     scope: Scope
-    claims: tuple[Claim, ...]
-    setting: Setting
+    claims: Sequence[Claim]
+    setting: Setting = Setting()
     records: Callable[[], Records] | None = None
     evaluate: Callable[[Any], tuple[Metric, ...]] | None = None
     expected: tuple[Outcome | str, ...] = ()

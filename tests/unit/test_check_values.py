@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from dpaudit.certificate.certificate import load, save, validate
-from dpaudit.certificate.publish import verify_file
+from dpaudit.certificate.certificate import save
 from dpaudit.check import bounds, check, curves
+from dpaudit.check.file import load, validate
+from dpaudit.check.process import verify_file
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact.wire import digest
 from tests.cli import bench
