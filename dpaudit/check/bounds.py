@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
+from dpaudit.check.measures import FromRates
 from dpaudit.check.normal import quantile
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
 from dpaudit.exact import enclose, working_precision
@@ -31,16 +31,6 @@ class Bound:
     shown: Rates
     decisive: Rates
     delta: Fraction | None
-
-    @cached_property
-    def shown_rho(self) -> Any:
-        """Ball: the rho that any zCDP mechanism with the shown rates must reach."""
-        return _rho(self.shown)
-
-    @cached_property
-    def decisive_rho(self) -> Any:
-        """As ``shown_rho``, at the decision error."""
-        return _rho(self.decisive)
 
     @property
     def decisive_lower(self) -> Fraction:
@@ -127,10 +117,10 @@ def _no_errors(row: Json, error: Fraction = SHOWN_ERROR) -> Rates:
         return rate, rate
 
 
-def strongest(bound: Bound, *, as_rho: bool) -> Any:
+def strongest(bound: Bound, from_rates: FromRates | None) -> Any:
     """Ball around the most that an audit could have shown at its decision error."""
     rates = _no_errors(bound.row, decimal(bound.row["witness"]["decisive_error"]))
-    return _rho(rates) if as_rho else implied(rates, bound.delta)
+    return from_rates(*rates) if from_rates else implied(rates, bound.delta)
 
 
 # --- counts into rates ---------------------------------------------------------------------------
@@ -197,22 +187,6 @@ def implied(rates: Rates, delta: Fraction | None) -> Any:
 
 def _middle(ball: Any) -> float:
     return float(ball.mid())
-
-
-def _rho(rates: Rates) -> Any:
-    """The largest D_a(p || q) / a over a fixed grid of orders, p = 1 - FNR and q = FPR."""
-    positive, negative = rates
-    with working_precision():
-        best = enclose(Fraction(0))
-        for a in (1 + enclose(Fraction(10) ** (k // 20) * STEP ** (k % 20)) for k in GRID):
-            for p, q in ((1 - negative, positive), (1 - positive, negative)):
-                if p > q:
-                    moment = p**a * q ** (1 - a) + (1 - p) ** a * (1 - q) ** (1 - a)
-                    best = best.max(moment.log() / (a - 1) / a)
-        return best
-
-
-STEP, GRID = Fraction(1122, 1000), range(-60, 61)
 
 
 # --- conformance ---------------------------------------------------------------------------------
