@@ -30,8 +30,8 @@ _LEAST_DEVIATION = 1e-6
 class View:
     """What the attacker has: signals by name, of references and of targets.
 
-    ``references`` and ``targets``: (models, records); ``included`` (references, records): who was in
-    each reference; ``population`` and ``population_targets``: the same of records that are in none.
+    ``references`` and ``targets``: (models, records); ``included`` (references, records): who was
+    in each reference; ``population``, ``population_targets``: the same of records that are in none.
     """
 
     references: Signals
@@ -102,20 +102,24 @@ def _quantile(view: View) -> FloatArray:
     Mean and deviation of the target's own scores are regressed on population records: Bertran et
     al.'s Gaussian variant; no reference model is needed.
     """
-    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.ensemble import ExtraTreesRegressor
 
     assert view.population_records is not None  # noqa: S101 (asked for by ``population``)
     known, asked = (_inputs(side) for side in (view.population_records, view.records))
-    fit, population = view.signal("fit"), view.signal("fit", of="population_targets")
-    found = np.empty_like(fit)
-    settings = {"max_iter": 40, "random_state": view.seed, "min_samples_leaf": 20}
-    for model, observed in enumerate(population):
-        mean = HistGradientBoostingRegressor(**settings).fit(known, observed)
-        residual = (observed - mean.predict(known)) ** 2
-        spread = HistGradientBoostingRegressor(**settings).fit(known, np.log(residual + 1e-12))
-        deviation = np.exp(np.clip(spread.predict(asked), -20, 20) / 2)
-        found[model] = (fit[model] - mean.predict(asked)) / deviation
-    return found
+    observed = view.signal("fit", of="population_targets").T
+    settings = {"n_estimators": 60, "min_samples_leaf": 5, "random_state": view.seed}
+    # One forest for all target models: their scores are its outputs.  Out-of-bag means, so that
+    # the spread is not that of scores the forest has seen.
+    forest = ExtraTreesRegressor(**settings, bootstrap=True, oob_score=True).fit(known, observed)
+    mean = _columns(forest.predict(asked))
+    residual = np.log((observed - _columns(forest.oob_prediction_)) ** 2 + 1e-12)
+    spread = ExtraTreesRegressor(**settings).fit(known, residual)
+    deviation = np.exp(np.clip(_columns(spread.predict(asked)), -20, 20) / 2)
+    return np.asarray((view.signal("fit") - mean.T) / deviation.T)
+
+
+def _columns(values: FloatArray) -> FloatArray:
+    return values[:, None] if values.ndim == 1 else values
 
 
 def _inputs(records: Data) -> FloatArray:

@@ -4,8 +4,8 @@ A study draws a fair coin for each unit in each model.  Training all models is o
 those coins, in which flipping one coin changes one model by one step between neighbours; so
 
 * *one run*: guesses of the target models' coins, pooled over models, obey the theorem of
-  :mod:`dpaudit.audit.bounds.one_run` with (target models) x (units in play) canaries.  Nothing is assumed
-  about the dependence of records that share a model.
+  :mod:`dpaudit.audit.bounds.one_run` with (target models) x (units in play) canaries.  Nothing is
+  assumed about the dependence of records that share a model.
 * *independent runs*: one unit, chosen beforehand, has one independent trial a target model: two
   binomial counts, and Clopper-Pearson.  All other units are part of the mechanism's randomness.
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -138,8 +138,8 @@ def choose_guessing(known: Known, targets: int, target: Target, error: float) ->
         canaries = targets * count
         # As many odds as there will be guesses to choose from, in the references' proportions.
         size = min(canaries, MOST_ODDS)
-        places = (np.arange(size) + 0.5) / size
-        sample = -np.sort(-np.quantile(np.abs(told[:, units]), 1 - places))
+        ordered = -np.sort(-np.abs(told[:, units]), axis=None)
+        sample = ordered[((np.arange(size) + 0.5) / size * ordered.size).astype(int)]
         scale = canaries / size
         number = max(1, round(_best_number(sample, canaries, target.delta, error) * scale))
         number = min(number, canaries)
@@ -367,8 +367,8 @@ def run_log_e_value(
     """Log of an e-value of one run against (epsilon, delta)-DP; ``guesses`` fixed beforehand.
 
     ``expected``: the share of correct guesses hoped for, from earlier runs; it costs power alone.
-    Errors: as :func:`dpaudit.audit.bounds.one_run.one_run_p_value`; InvalidParameter unless 0 < expected
-    < 1.
+    Errors: as :func:`dpaudit.audit.bounds.one_run.one_run_p_value`; InvalidParameter unless 0 <
+    expected < 1.
     """
     if not 0 < expected < 1:
         raise InvalidParameter(f"expected = {expected!r}: expected a share in (0, 1)")
@@ -401,7 +401,7 @@ def multiplied_lower(
     ``runs``: (correct, guesses, canaries) of independent runs, or of each given the past.  To be
     wrong the product against the smallest true claim must reach 1 / error: Ville (1939).
     """
-    if any(b <= a for a, b in zip(epsilons, epsilons[1:], strict=False)) or not epsilons:
+    if not epsilons or any(b <= a for a, b in pairwise(epsilons)):
         raise InvalidParameter("epsilons: expected an increasing list")
 
     def refuted(epsilon: float) -> bool:

@@ -262,5 +262,4 @@ def _columns(side: Data) -> FloatArray:
 
 
 def _sides(columns: list[FloatArray]) -> Iterator[tuple[FloatArray, FloatArray]]:
-    for first, second in zip(columns[0].T, columns[1].T, strict=True):
-        yield first, second
+    yield from zip(columns[0].T, columns[1].T, strict=True)

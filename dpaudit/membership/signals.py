@@ -1,7 +1,7 @@
 """Signals: what one model shows of each record, as far as its threat model lets an attacker see.
 
-``fit``      how well the model fits the record, larger for members: log(p / (1 - p)) of the
-             probability p of the true label (Carlini et al. 2022, section IV-C), or the score itself
+``fit``      how well the model fits the record, larger for members: log(p / (1 - p)) of the true
+             label's probability p (Carlini et al. 2022, section IV-C), or the score itself
 ``loss``     minus log p, or minus the score
 ``margin``   the logit of the true label less the largest other one; needs logits
 ``correct``  whether the predicted label is the true one
@@ -57,8 +57,8 @@ def checked_score(target: Target, model: Any, records: Data) -> FloatArray:
     score = np.asarray(target.score(model, records))
     if score.dtype.kind not in "fiub" or score.ndim not in (1, 2) or len(score) != len(records):
         raise InvalidParameter(
-            f"score: shape {score.shape} of type {score.dtype} for {len(records)} records; expected "
-            "one number, or one a class, for each record"
+            f"score: shape {score.shape} of type {score.dtype} for {len(records)} records; "
+            "expected one number, or one a class, for each record"
         )
     if score.ndim == 2:
         labels = records.labels

@@ -63,7 +63,7 @@ class Training:
             failed = ""
         except InvalidParameter:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (of the user's own training)
             arrays, failed = {}, type(error).__name__
         arrays["failed"] = np.array([failed])
         arrays["seconds"] = np.array([time.perf_counter() - started])
@@ -297,9 +297,12 @@ class Study:
             found[name] = attack_result(ATTACKS[name], crossed, by_record)
             if any(finding.voids for finding in findings):
                 continue
-            judged = self._crossed(trained, name, references)
+            if ATTACKS[name].references:
+                judged = self._crossed(trained, name, references)
+                own = self._scores(trained, name, references, targets)
+            else:
+                judged, own = crossed[references], crossed[targets]
             known[name] = Known(_by_unit(judged, unit_of), trained.included[references])
-            own = self._scores(trained, name, references, targets)
             scores[name] = _by_unit(own, unit_of)
         bounds = {}
         best = ""
@@ -371,7 +374,8 @@ class Study:
             population_records=self.population,
             seed=0,
         )
-        return ATTACKS[name].score(view)
+        with one_thread():
+            return ATTACKS[name].score(view)
 
 
 def _by_unit(scores: FloatArray, unit_of: npt.NDArray[np.intp]) -> FloatArray:

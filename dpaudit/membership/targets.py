@@ -1,7 +1,8 @@
 """Targets: anything that fits a model to records and shows something of it afterwards.
 
-A target has ``fit(records, rng) -> model`` and ``score(model, records)``.  The score is (n,), larger
-where the model fits a record better (minus its loss), or (n, classes): probabilities, or logits.
+A target has ``fit(records, rng) -> model`` and ``score(model, records)``.  The score is (n,),
+larger where the model fits a record better (minus its loss), or (n, classes): probabilities, or
+logits.
 """
 
 from __future__ import annotations
