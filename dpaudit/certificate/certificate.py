@@ -24,7 +24,6 @@ from dpaudit.exact import (
     enclose,
     is_infinite,
     is_symbolic,
-    readable,
     unknowns,
     upper_fraction,
     working_precision,
@@ -40,7 +39,11 @@ STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://dpaudit.dev/certificate/v1"
 LARGEST_FILE = 64 * 2**20
 VERDICTS_OF = {
-    Outcome.PROVED: (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS),
+    Outcome.PROVED: (
+        Verdict.CERTIFIED,
+        Verdict.CERTIFIED_UNDER_ASSUMPTIONS,
+        Verdict.UNCONFIRMED,
+    ),
     Outcome.UNPROVED: (Verdict.INCONCLUSIVE,),
     Outcome.UNSUPPORTED: (Verdict.UNSUPPORTED,),
 }
@@ -267,15 +270,13 @@ def _at_order(value: Any, alpha: int) -> Any:
     return value.subs(order(), alpha) if is_symbolic(value) else value
 
 
-def stated(claim: Claim) -> Json | None:
-    """A claim's numbers as decimal strings; None while it holds symbols."""
+def stated(claim: Claim) -> Json:
+    """A claim's numbers as decimal strings."""
     numbers = {
         k: v
         for k, v in claim.guarantee.parameters.items()
         if k in ("epsilon", "delta", "rho", "mu")
     }
-    if any(is_symbolic(v) and v.free_symbols for v in numbers.values()):
-        return None
     measures = {"PureDP": "pure_dp", "ApproxDP": "approx_dp", "ZCDP": "zcdp", "GDP": "gdp"}
     shown = {k: decimal_upper(v) for k, v in numbers.items()}
     return {"measure": measures[type(claim.guarantee).__name__], **shown}
@@ -291,7 +292,7 @@ def claim_row(number: int, judged: Judged, step: int | None) -> Json:
         "stated_text": claim.text,
         "by": claim.by,
         "source": "",
-        "reading": "; ".join(filter(None, (claim.reading, *_ranges(claim)))),
+        "reading": claim.reading,
         "check": str(checked.outcome),
         "reason": judged.reason,
         "upper": conclusion(checked.step) if checked.step else None,
@@ -301,13 +302,6 @@ def claim_row(number: int, judged: Judged, step: int | None) -> Json:
         "lower_conditional": lower_row(judged.conditional),
         "verdict": str(judged.verdict),
     }
-
-
-def _ranges(claim: Claim) -> list[str]:
-    return [
-        f"for {symbol} from {readable(low)} to {readable(high)}"
-        for symbol, (low, high) in claim.ranges.items()
-    ]
 
 
 def audit_id(lower: Lower) -> str:

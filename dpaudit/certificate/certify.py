@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpaudit import __version__
 from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Checked, Outcome
 from dpaudit.accountant.interpretation import in_plain_words
 from dpaudit.audit.attack import Attacked, attack, program_text
 from dpaudit.audit.suite import Suite
@@ -46,16 +46,18 @@ from dpaudit.certificate.certificate import (
     validate,
 )
 from dpaudit.certificate.evidence import audit_rows, conformance_rows
-from dpaudit.check import standing
+from dpaudit.check import is_computed, is_taken_on_trust, standing
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, unknowns
 from dpaudit.families.opaque import RenyiDP
 from dpaudit.measures.calculus import Step
-from dpaudit.nodes import Assumption, Status
+from dpaudit.nodes import Assumption, Status, free_unknowns
+from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
+from dpaudit.version import __version__
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 
@@ -64,7 +66,8 @@ PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 class Order:
     """One mechanism to certify, where it comes from, and the suite that attacks it.
 
-    ``fields``: what its project's ``dpaudit.toml`` states of it.
+    ``fields``: what its project's ``dpaudit.toml`` states of it; ``place``: the file and line that
+    define it, where known.
     """
 
     mechanism: Mechanism
@@ -72,6 +75,7 @@ class Order:
     root: str
     implementation: Mapping[str, str]
     fields: Mapping[str, list[str]] = field(default_factory=dict)
+    place: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,15 @@ def _certify(run: Run, index: int) -> Certified:
     raws = {} if attacked is None else _raws(mechanism, attacked, budget)
     standing = standing_assumptions(attacked)
     judged = tuple(
-        judge(c, account, lens_bound, raws.get(printed_delta(c.claim)), attacked, standing)
+        judge(
+            c,
+            account,
+            lens_bound,
+            raws.get(printed_delta(c.claim)),
+            attacked,
+            standing,
+            on_trust=_on_trust(c, mechanism),
+        )
         for c in checks
     )
     verdict = overall([j.verdict for j in judged])
@@ -170,9 +182,33 @@ def _certify(run: Run, index: int) -> Certified:
     return Certified(mechanism, judged, attacked, verdict, certificate)
 
 
+def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
+    """Whether the checker cannot confirm what the outcome rests on."""
+    step = checked.step
+    if step is None or checked.outcome not in (Outcome.PROVED, Outcome.REFUTED):
+        return False
+    if not any(isinstance(p.value, Losses) for p in step.premises):
+        return False
+    losses = step.premises[0].value
+    if all(map(is_computed, losses.pairs)) and checked.outcome is Outcome.PROVED:
+        return False
+    adjacency, rows = str(mechanism.scope.adjacency), step_rows(steps_of([step]))
+    outcome, claimed = str(checked.outcome), checked.claim.value
+    return is_taken_on_trust(rows, mechanism.declaration, adjacency, outcome, claimed)
+
+
 def _check_claims(mechanism: Mechanism) -> None:
-    """Errors: Unsupported for a claim in a measure that certificates do not hold."""
+    """Errors: InvalidParameter for symbols, Unsupported for measures certificates do not hold."""
+    free = free_unknowns(mechanism.declaration)
+    if free:
+        names = ", ".join(sorted(map(str, free)))
+        raise InvalidParameter(f"{mechanism.name}: a certificate holds numbers; bind {names} first")
     for claim in mechanism.claims:
+        if any(unknowns(value) for value in claim.guarantee.parameters.values()):
+            raise InvalidParameter(
+                f"{mechanism.name}: {claim.text} claims symbols; a certificate holds numbers: bind "
+                "them first, or check the claim with `dpaudit show`"
+            )
         if isinstance(claim.guarantee, RenyiDP):
             raise Unsupported(
                 f"{mechanism.name}: {claim.text} is checked by `dpaudit show`; a certificate holds "
@@ -183,8 +219,7 @@ def _check_claims(mechanism: Mechanism) -> None:
 def _check_steps(steps: Sequence[Step]) -> None:
     """Before anything is run.
 
-    Errors: InvalidParameter for a bound that still holds symbols, or an assumption under the id of
-    a standing one.
+    Errors: InvalidParameter for an assumption under the id of a standing one.
     """
     taken = {assumption.id for assumption in standing(Status.DECLARED)}
     for step in steps:
@@ -193,12 +228,6 @@ def _check_steps(steps: Sequence[Step]) -> None:
                 raise InvalidParameter(
                     f"assumption {assumption.id!r}: every certificate has one of that id; rename it"
                 )
-        symbols = unknowns(step.value[0] if isinstance(step.value, tuple) else step.value)
-        if symbols:
-            names = ", ".join(sorted(map(str, symbols)))
-            raise InvalidParameter(
-                f"{step.node.head}: a certificate holds numbers; bind {names} first"
-            )
 
 
 def _attack(run: Run, index: int) -> Attacked:
@@ -267,7 +296,9 @@ def _scope(order: Order) -> Json:
 
 def _mechanism(order: Order) -> Json:
     declaration = order.mechanism.declaration
+    place = dict(zip(("file", "line"), order.place or (), strict=False))
     return {
+        **({"place": place} if place else {}),
         "name": order.mechanism.name,
         "title": order.mechanism.title,
         "source": order.mechanism.source,

@@ -198,11 +198,3 @@ def verify_file(path: Path) -> dict[str, Any]:
         "confirmed": list(report.confirmed),
         "on_trust": list(report.on_trust),
     }
-
-
-def render(path: Path, out: Path) -> Path:
-    """The page of a certificate file, which must verify first."""
-    certificate, _ = verified(path)
-    page = out / f"{path.stem}.html"
-    write_atomically(page, render_html(certificate).encode())
-    return page

@@ -116,20 +116,7 @@ def verify(
         sys.exit(1)
 
 
-@click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@_out("Folder for the pages.")
-@as_json_option
-def report(files: tuple[Path, ...], *, out: Path, as_json: bool) -> None:
-    """Render certificates as single-file HTML pages, after verifying them."""
-    from dpaudit.certificate import publish
-
-    publish.writable(out)
-    pages = [{"certificate": str(path), "page": str(publish.render(path, out))} for path in files]
-    echo_json(pages) if as_json else click.echo("\n".join(row["page"] for row in pages))
-
-
-AUDIT_COMMANDS = (audit, certify, verify, report)
+AUDIT_COMMANDS = (audit, certify, verify)
 
 
 # --- some targets --------------------------------------------------------------------------------
@@ -167,14 +154,15 @@ def _distinct(orders: Sequence[Order]) -> None:
 
 def _order(target: str) -> Order:
     from dpaudit.certificate.certify import Order
-    from dpaudit.project.project import catalogue_root, implementation
+    from dpaudit.project.project import catalogue_root, implementation, place
     from dpaudit.storage.fields import read_fields
 
     found = resolve_target(target)
     root = "catalogue" if found.project.root == catalogue_root() else "project"
     files = implementation(found.project, found.mechanism, found.suite)
     fields = read_fields(found.project.root, found.project.mechanisms).of(found.mechanism.name)
-    return Order(found.mechanism, found.suite, root, files, fields)
+    where = place(found.project, found.mechanism)
+    return Order(found.mechanism, found.suite, root, files, fields, where)
 
 
 def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,7 +218,7 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
 def _every_order() -> list[Order]:
     """Errors: UnknownTarget for a project without mechanisms."""
     from dpaudit.certificate.certify import Order
-    from dpaudit.project.project import catalogue_root, find_root, implementation, load
+    from dpaudit.project.project import catalogue_root, find_root, implementation, load, place
     from dpaudit.storage.fields import read_fields
 
     project = load(find_root(Path.cwd()))
@@ -242,7 +230,14 @@ def _every_order() -> list[Order]:
     ]
     stated = read_fields(project.root, project.mechanisms)
     return [
-        Order(one, suite, root, implementation(project, one, suite), stated.of(one.name))
+        Order(
+            one,
+            suite,
+            root,
+            implementation(project, one, suite),
+            stated.of(one.name),
+            place(project, one),
+        )
         for one, suite in pairs
     ]
 

@@ -14,7 +14,7 @@ from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 from dpaudit.storage.fields import missing
 
-SHAKEN = frozenset({"refuted", "alarm", "inconclusive", "unsupported"})
+SHAKEN = frozenset({"refuted", "alarm", "inconclusive", "unconfirmed", "unsupported"})
 
 _MEANING = {
     "certified": message(
@@ -26,6 +26,10 @@ _MEANING = {
     ),
     "refuted": message("{claims} refuted: at least one does not hold."),
     "inconclusive": message("{claims} neither proved nor refuted. This is not a pass."),
+    "unconfirmed": message(
+        "{claims} decided by a number that only the accountant computed: the checker has no method "
+        "of its own for it, so that it is taken on trust. This is not a pass."
+    ),
     "unsupported": message("{claims} not judged: no rule covers a part of the declared algorithm."),
     "alarm": message(
         "The evidence contradicts itself: the attack showed more leakage than the accounting "

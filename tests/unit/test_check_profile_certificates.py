@@ -14,7 +14,7 @@ from dpaudit.exact.wire import digest
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.events import EventSlack
-from dpaudit.families.opaque import ApproxDP, PureDP
+from dpaudit.families.opaque import ApproxDP
 from dpaudit.families.sampling import PoissonSampled, RandomAllocation, SampledWithoutReplacement
 from tests.cli.bench import Json, certified, mechanism, rejected
 
@@ -131,13 +131,20 @@ def test_a_row_of_another_direction_is_refused(honest: Json) -> None:
 
 
 def test_what_the_checker_cannot_confirm_is_said() -> None:
+    """At most twice Gaussian(1), 6.6; only the accountant knows that it is 3.8."""
+
     node = Repeat(RandomAllocation(Gaussian("gradient", 1), 5), 2)
-    case = mechanism("case", node, ApproxDP(30, DELTA), PureDP(1), adjacency="add_remove")
+    claims = ApproxDP(7, DELTA), ApproxDP(4, DELTA)
+    case = mechanism("case", node, *claims, adjacency="add_remove")
     found = certified(case).certificate
     if conversion_rule(found) != "convert.profile_to_approx":
         pytest.fail("expected the profile route")
     report = check(found)
     assert any("only the accountant computed it" in line for line in report.on_trust)
+    verdicts = [row["verdict"] for row in found["predicate"]["claims"]]
+    assert verdicts == ["certified_under_assumptions", "unconfirmed"]
+    assert found["predicate"]["verdict"]["status"] == "unconfirmed"
+    assert "taken on trust" in found["predicate"]["claims"][1]["reason"]
 
 
 def conversion_rule(found: Json) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from dpaudit.certificate.certificate import save
 from dpaudit.certificate.certify import Certified, Options, Order, certify
-from dpaudit.certificate.publish import clean, render, verified, verify_file, writable, write
+from dpaudit.certificate.publish import clean, verified, verify_file, writable, write
 from dpaudit.errors import CertificateRejected, OutputNotWritable
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
@@ -60,16 +60,6 @@ def test_nothing_is_written_unless_everything_verifies(tmp_path: Path) -> None:
     with pytest.raises(CertificateRejected):
         write([certified(CASE), forgery(certified(CASE))], tmp_path)
     assert names(tmp_path) == []
-
-
-def test_a_page_needs_a_certificate_that_verifies(tmp_path: Path) -> None:
-    path = tmp_path / "case.json"
-    save(forgery(certified(CASE)).certificate, path)
-    with pytest.raises(CertificateRejected):
-        render(path, tmp_path / "pages")
-    assert not (tmp_path / "pages").exists()
-    save(certified(CASE).certificate, path)
-    assert render(path, tmp_path / "pages") == tmp_path / "pages" / "case.html"
 
 
 def test_rows_of_verify(tmp_path: Path) -> None:

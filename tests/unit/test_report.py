@@ -154,7 +154,7 @@ def test_no_verdict_is_called_passed_safe_or_anonymous(example: Json, status: st
     assert not re.search(r"\b(passed|anonymous|anonymised|safe|guaranteed)\b", text, re.IGNORECASE)
     assert f"Verdict {words.VERDICTS[status][0]}" in text
     undecided = "not a pass" in text or "not judged" in text
-    assert undecided == (status in ("inconclusive", "unsupported"))
+    assert undecided == (status in ("inconclusive", "unconfirmed", "unsupported"))
     qualified = "are not established for the program" in text
     assert qualified == (not status.startswith("certified"))
 
