@@ -14,6 +14,7 @@ from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
 from dpaudit.certificate.certificate import Json, load, save, surprises, validate
 from dpaudit.certificate.certify import Certified, Run
 from dpaudit.check import Confirmed, check
+from dpaudit.check.empirical import EMPIRICAL, ConfirmedEmpirical, check_empirical
 from dpaudit.errors import TRACEBACK, CertificateRejected, OutputNotWritable, described
 from dpaudit.report import render_html, render_index
 from dpaudit.storage.files import write_atomically
@@ -177,10 +178,32 @@ def verified(path: Path) -> tuple[dict[str, Any], Confirmed]:
     return certificate, check(certificate)
 
 
+def verified_empirical(path: Path) -> tuple[dict[str, Any], ConfirmedEmpirical]:
+    """A membership audit's certificate that fits its schema and follows from its counts.
+
+    Errors: CertificateRejected naming what does not.
+    """
+    from dpaudit.membership import certificate as empirical
+
+    content = load(path)
+    empirical.validate(content)
+    return content, check_empirical(content)
+
+
+def is_empirical(path: Path) -> bool:
+    """Whether a file holds a membership audit's certificate; errors: CertificateRejected."""
+    return bool(load(path).get("predicateType") == EMPIRICAL)
+
+
 def verify_file(path: Path) -> dict[str, Any]:
     """One row of `dpaudit verify`."""
+    certificate: dict[str, Any]
+    report: Confirmed | ConfirmedEmpirical
     try:
-        certificate, report = verified(path)
+        if is_empirical(path):
+            certificate, report = verified_empirical(path)
+        else:
+            certificate, report = verified(path)
     except CertificateRejected as error:
         return {
             "file": str(path),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.certificate.certificate import load
-from dpaudit.certificate.publish import verified
+from dpaudit.certificate.publish import is_empirical, verified, verified_empirical
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.report import (
     render_badge,
@@ -85,7 +85,7 @@ def render_files(
     with speaking(spoken):
         shown: dict[str, Json] = {}
         signed: dict[str, Sequence[Signed]] = {}
-        for path, certificate in _readable(paths, job):
+        for path, certificate in _readable(_without_empirical(paths, job), job):
             try:
                 signed[path.stem] = signed_by(path, keys, certificate)
                 _render(path, certificate, signed[path.stem], job)
@@ -140,6 +140,25 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Path, Json]]:
             job.faults.append((text, CertificateRejected.exit_code))
         found.append((path, certificate))
     return found
+
+
+def _without_empirical(paths: Sequence[Path], job: _Job) -> list[Path]:
+    """The other certificates; those of membership audits become pages of their own here."""
+    others = []
+    for path in paths:
+        try:
+            if not is_empirical(path):
+                others.append(path)
+                continue
+            content, _ = verified_empirical(path)
+        except DpauditError as error:
+            job.fault(path, error)
+            continue
+        from dpaudit.membership.page import render
+
+        if "html" in job.formats:
+            job.write(job.out / f"{path.stem}.html", render(content).encode())
+    return others
 
 
 def _render(path: Path, certificate: Json, signed: Sequence[Signed], job: _Job) -> None:

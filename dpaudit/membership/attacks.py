@@ -21,6 +21,7 @@ BoolArray = npt.NDArray[np.bool_]
 Signals = Mapping[str, FloatArray]
 
 GAMMA = 2.0
+FEWEST_POPULATION = 20
 OFFLINE_SCALE = 0.3
 _PER_RECORD = 8
 _LEAST_DEVIATION = 1e-6
@@ -338,8 +339,41 @@ ATTACKS: dict[str, Attack] = {
             _lira_of("path"),
             references=True,
         ),
+        Attack(
+            "lira_steps",
+            "likelihood ratio of every step's move along the record's gradient",
+            "Nasr et al. (2023), algorithm 2, on Carlini et al. (2022)",
+            ("step_0",),
+            lambda view: _lira_steps(view),
+            references=True,
+        ),
     )
 }
+
+
+def _lira_steps(view: View) -> FloatArray:
+    """The likelihood ratio of all steps together: means by record, one covariance for all."""
+    names = sorted(name for name in view.targets if name.startswith("step_"))
+    references = np.stack([view.signal(name, of="references") for name in names], axis=-1)
+    targets = np.stack([view.signal(name) for name in names], axis=-1)
+    inside, outside = view.included[..., None], ~view.included[..., None]
+    counts = np.maximum(inside.sum(axis=0), 1), np.maximum(outside.sum(axis=0), 1)
+    means = [
+        np.where(side, references, 0).sum(axis=0) / count
+        for side, count in zip((inside, outside), counts, strict=True)
+    ]
+    residual = references - np.where(inside, means[0], means[1])
+    flat = residual.reshape(-1, len(names))
+    covariance = flat.T @ flat / max(len(flat) - 2 * references.shape[1], 1)
+    scale = np.sqrt(np.maximum(np.diag(covariance), 1e-30))
+    # In units of each step's deviation; the ridge is what rounding leaves of a direction.
+    correlation = covariance / np.outer(scale, scale) + 1e-9 * np.eye(len(names))
+    gap = (means[0] - means[1]) / scale
+    centre = (means[0] + means[1]) / 2
+    weights = np.linalg.solve(correlation, gap.T).T
+    both = (counts[0][..., 0] > 0) & (counts[1][..., 0] > 0)
+    ratio = np.einsum("nd,mnd->mn", weights, (targets - centre) / scale)
+    return np.where(both, ratio, 0.0)
 
 
 def _lira_log_gradient(view: View) -> FloatArray:
@@ -369,18 +403,24 @@ def chosen_attacks(names: str | tuple[str, ...] | list[str] | None) -> tuple[str
 
 
 def applicable(
-    names: tuple[str, ...] | None, shown: set[str], *, references: int, population: int
+    names: tuple[str, ...] | None,
+    shown: set[str] | None,
+    *,
+    references: int,
+    population: int,
 ) -> tuple[str, ...]:
-    """Those attacks that the threat model and the study allow.
+    """Those attacks that the threat model and the study allow; ``shown`` None: before training.
 
     Errors: InvalidParameter, naming what is missing, where one that was asked for is not.
     """
     found = []
     for name in names or tuple(ATTACKS):
         attack = ATTACKS[name]
-        missing = [f"the signal {need!r}" for need in attack.needs if need not in shown]
-        missing += ["reference models"] if attack.references and references < 2 else []
-        missing += ["population records"] if attack.population and population < 20 else []
+        missing = [
+            f"the signal {n!r}" for n in attack.needs if shown is not None and n not in shown
+        ]
+        missing += ["2 reference models"] if attack.references and references < 2 else []
+        missing += [f"{FEWEST_POPULATION} population records"] if _short(attack, population) else []
         if not missing:
             found.append(name)
         elif names is not None:
@@ -390,3 +430,7 @@ def applicable(
     if not found:
         raise InvalidParameter("attacks: none applies; release more, or train more models")
     return tuple(found)
+
+
+def _short(attack: Attack, population: int) -> bool:
+    return attack.population and population < FEWEST_POPULATION

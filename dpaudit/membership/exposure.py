@@ -24,6 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 FALSE_DISCOVERIES = 0.05
 _FEWEST = 3
+_MOST_CLASSES = 50
 _RESAMPLED = 100
 
 
@@ -70,13 +71,13 @@ def exposure(
     given = None if groups is None else np.asarray(groups)
     if given is not None and given.shape != (count,):
         raise InvalidParameter(f"groups: shape {given.shape}, expected ({count},)")
-    is_class = classes is not None and len(np.unique(classes)) <= 50
+    few = None if classes is None or len(np.unique(classes)) > _MOST_CLASSES else classes
     return Exposure(
         auc,
         p_values,
         found,
         false_discoveries,
-        _by(fit, included, found, auc, classes) if is_class else {},
+        {} if few is None else _by(fit, included, found, auc, few),
         {} if given is None else _by(fit, included, found, auc, given),
     )
 

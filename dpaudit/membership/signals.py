@@ -9,12 +9,15 @@
 ``gradient`` the norm of the record's loss gradient; needs parameters
 ``influence`` the record's self-influence g' F^-1 g, F the damped mean of gradients' outer products
 ``path``     ``fit`` averaged over all iterates; needs iterates
+``step_0``, ``step_1``, ...: how far each step moved against the record's gradient at its start:
+             (parameters before - after)' g / |g|; needs iterates, gradients and parameters
 
 All are arrays (records,) of floats.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,7 @@ NOISE_SHARE = 0.3
 _DAMPING = 1e-3
 _LARGEST_GRADIENT = 4_000
 _SINGLE = 3
+_MOST_STEPS = 200
 
 
 def signals(target: Target, model: Any, records: Data, seed: int) -> dict[str, FloatArray]:
@@ -43,9 +47,11 @@ def signals(target: Target, model: Any, records: Data, seed: int) -> dict[str, F
     if released is Released.LABELS:
         found["agreement"] = _agreement(target, model, records, seed)
     if released.shows(Released.PARAMETERS) and hasattr(target, "gradients"):
-        found |= _of_gradients(np.asarray(target.gradients(model, records), dtype=np.float64))
+        gradients = target.gradients(model, records)
+        if gradients is not None:
+            found |= _of_gradients(np.asarray(gradients, dtype=np.float64))
     if released is Released.ITERATES:
-        found["path"] = _path(target, model, records)
+        found |= _of_iterates(target, model, records)
     return found
 
 
@@ -150,18 +156,28 @@ def _of_gradients(gradients: FloatArray) -> dict[str, FloatArray]:
     return found
 
 
-def _path(target: Any, model: Any, records: Data) -> FloatArray:
+def _of_iterates(target: Any, model: Any, records: Data) -> dict[str, FloatArray]:
     iterates = target.iterates(model) if hasattr(target, "iterates") else []
     if not iterates:
         raise InvalidParameter(
             "released = iterates: the target keeps none; give it iterates(model), or models with "
             "a list `iterates`"
         )
-    scores = [
-        _of_score(checked_score(target, each, records), records, Released.SCORES)["fit"]
-        for each in iterates
-    ]
-    return np.asarray(np.mean(scores, axis=0))
+    scores = []
+    for each in iterates:
+        known = _of_score(checked_score(target, each, records), records, Released.SCORES)
+        scores.append(known["fit"])
+    found = {"path": np.asarray(np.mean(scores, axis=0))}
+    if not hasattr(target, "gradients") or not hasattr(target, "parameters"):
+        return found
+    for step, (before, after) in enumerate(pairwise(iterates[: _MOST_STEPS + 1])):
+        gradients, start = target.gradients(before, records), target.parameters(before)
+        if gradients is None or start is None:
+            return found
+        lengths = np.linalg.norm(gradients, axis=1)
+        moved = gradients @ (start - target.parameters(after))
+        found[f"step_{step}"] = moved / np.maximum(lengths, 1e-30)
+    return found
 
 
 def constant(values: Array) -> bool:

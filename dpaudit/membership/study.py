@@ -70,10 +70,10 @@ class Training:
         return arrays
 
     def _trained(self, rng: np.random.Generator, model: int, *, whole: bool) -> Arrays:
-        members = self.audited.take(self.included[model][self.audited.unit_of])
+        records = self._members(model)
         with one_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fitted = self.target.fit(joined(members, self.background), rng)
+            fitted = self.target.fit(records, rng)
             seed = self.root_seed % 2**32
             found = signals(self.target, fitted, self.audited, seed)
             arrays = {name: values[None] for name, values in found.items()}
@@ -85,6 +85,18 @@ class Training:
                 alone = scores_single_records(self.target, fitted, self.audited)
                 arrays |= {"raw": score[None], "alone": np.array([alone])}
         return arrays
+
+    def _members(self, model: int) -> Data:
+        rows = self.included[model][self.audited.unit_of]
+        if rows.any():
+            return joined(self.audited.take(rows), self.background)
+        if self.background is None:
+            raise EmptyTraining("no coin came up: a model without records")
+        return self.background
+
+
+class EmptyTraining(Exception):
+    """A model whose coins left out every record: a failed training."""
 
 
 class one_thread:
@@ -266,6 +278,11 @@ class Study:
             raise InvalidParameter(
                 f"claim of {terms.target.measure}: expected PureDP, ApproxDP or GDP; convert it"
             )
+        allowed = {
+            "references": self.reference_count,
+            "population": 0 if self.population is None else len(self.population),
+        }
+        applicable(names, None, **allowed)
         before = [] if claim is None else self.check(terms.target, refute_at)
         if claim is None:
             groups_found = duplicates(self.audited, self.background)
@@ -273,8 +290,7 @@ class Study:
         trained = self.train(jobs=jobs, progress=progress)
         findings = [*before, *trained.findings(claimed=claim is not None)]
         shown = {name for name in trained.signals if not name.startswith("population.")}
-        population = 0 if self.population is None else len(self.population)
-        names = applicable(names, shown, references=self.reference_count, population=population)
+        names = applicable(names, shown, **allowed)
         return self._result(trained, names, terms, findings, groups, claimed=claim is not None)
 
     def _result(

@@ -12,7 +12,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -55,7 +55,9 @@ _THREATS = {
 class Target(Protocol):
     """Training that can be audited."""
 
-    released: Released
+    @property
+    def released(self) -> Released:
+        """What the attacker sees."""
 
     @property
     def words(self) -> str:
@@ -69,30 +71,32 @@ class Target(Protocol):
 
 
 class WhiteBox(Protocol):
-    """A target whose per-record loss gradients can be had."""
+    """What a target shows beyond scores where parameters or iterates are released; all optional."""
 
     def gradients(self, model: Any, records: Data) -> FloatArray:
         """Gradients of each record's loss in the parameters, (n, parameters)."""
 
-
-class Iterated(Protocol):
-    """A target that keeps the models after every epoch or step."""
+    def parameters(self, model: Any) -> FloatArray:
+        """The model's parameters in the order of its gradients, (parameters,)."""
 
     def iterates(self, model: Any) -> list[Any]:
-        """Models in the order of training; the last is the final one."""
+        """Models in the order of training, from before the first step to the final one."""
 
 
 @dataclass(frozen=True)
 class FunctionTarget:
     """Two functions, of NumPy, JAX or anything else: ``fit(records, rng)``, ``score(model, x)``.
 
-    ``records`` is a :class:`~dpaudit.membership.data.Data`.
+    ``records`` is a :class:`~dpaudit.membership.data.Data`.  White-box attacks need ``gradient``
+    (model, records) -> (n, d) and, with a list ``model.iterates``, ``parameter`` (model) -> (d,).
     """
 
     fitted: Callable[[Data, np.random.Generator], Any]
     scored: Callable[[Any, Data], Any]
     released: Released = Released.SCORES
     name: str = ""
+    gradient: Callable[[Any, Data], Any] | None = None
+    parameter: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
         for place in ("fitted", "scored"):
@@ -108,6 +112,18 @@ class FunctionTarget:
 
     def score(self, model: Any, records: Data) -> Array:
         return np.asarray(self.scored(model, records))
+
+    def gradients(self, model: Any, records: Data) -> FloatArray | None:
+        """As ``gradient`` gives them; None without it."""
+        if self.gradient is None:
+            return None
+        return np.asarray(self.gradient(model, records), dtype=np.float64)
+
+    def parameters(self, model: Any) -> FloatArray | None:
+        """As ``parameter`` gives them; None without it."""
+        if self.parameter is None:
+            return None
+        return np.asarray(self.parameter(model), dtype=np.float64)
 
     def iterates(self, model: Any) -> list[Any]:
         """``model.iterates``, if the models keep them."""
@@ -152,6 +168,8 @@ class SklearnTarget:
 
         if records.labels is not None and is_regressor(model):
             return np.asarray(-((model.predict(records.features) - records.labels) ** 2))
+        if records.labels is None and hasattr(model, "score_samples"):
+            return np.asarray(model.score_samples(records.features))
         if hasattr(model, "predict_proba"):
             return self._by_class(model, model.predict_proba(records.features), records)
         if hasattr(model, "decision_function") and records.labels is not None:
@@ -159,8 +177,6 @@ class SklearnTarget:
             if logits.ndim == 1:
                 logits = np.column_stack([-logits / 2, logits / 2])
             return self._by_class(model, logits, records)
-        if hasattr(model, "score_samples"):
-            return np.asarray(model.score_samples(records.features))
         raise InvalidParameter(
             f"{type(model).__name__}: no predict_proba, decision_function, score_samples, and no "
             "regressor; wrap it as FunctionTarget(fit, score)"
@@ -197,7 +213,7 @@ def as_target(given: Any, released: Released | str | None = None) -> Target:
 
     Errors: InvalidParameter for anything else.
     """
-    target: Any = given
+    target = given
     if isinstance(given, tuple) and len(given) == 2 and all(map(callable, given)):
         target = FunctionTarget(*given)
     elif hasattr(given, "get_params") and hasattr(given, "fit"):
@@ -207,15 +223,15 @@ def as_target(given: Any, released: Released | str | None = None) -> Target:
             f"{type(given).__name__}: expected a scikit-learn estimator, (fit, score), or an "
             "object with fit, score, released and words"
         )
-    if released is not None:
-        from dataclasses import replace
-
-        if released not in list(Released):
-            raise InvalidParameter(
-                f"released = {released!r}: expected one of {', '.join(Released)}"
-            )
-        target = replace(target, released=Released(released))  # type: ignore[type-var]
-    return target
+    if released is None:
+        return target
+    if released not in list(Released):
+        raise InvalidParameter(f"released = {released!r}: expected one of {', '.join(Released)}")
+    if not is_dataclass(given) and not is_dataclass(target):
+        raise InvalidParameter("released: set it on your target, which is no dataclass")
+    copied: Any = target
+    other: Target = replace(copied, released=Released(released))
+    return other
 
 
 def named_target(name: str) -> Target:
