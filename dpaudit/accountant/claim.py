@@ -56,7 +56,7 @@ class Outcome(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Claim:
     """A guarantee somebody states of a mechanism.
 
@@ -65,6 +65,11 @@ class Claim:
     ``ranges`` gives (lower, upper) ends for symbols, inclusive, over which it is stated; a symbol
     without one stands for everything its assumptions allow, and a range of a function of a round,
     T(k), is one of every round.
+
+    >>> import dpaudit as dp
+    >>> claim = dp.Claim(dp.ApproxDP("0.9", "1e-6"), by="the paper")
+    >>> print(claim.check(dp.Gaussian("mean", 5), dp.central("add_remove")))
+    ApproxDP(epsilon=0.9, delta=0.000001): proved (0.834118 <= 0.9)
     """
 
     guarantee: Node
@@ -81,6 +86,21 @@ class Claim:
         if not self.by:
             raise InvalidParameter("Claim.by is empty: say who states the claim, and where")
         object.__setattr__(self, "ranges", {s: _ends(s, r) for s, r in self.ranges.items()})
+
+    def __str__(self) -> str:
+        return f"{self.text}, by {self.by}" + (f" ({self.reading})" if self.reading else "")
+
+    def __repr__(self) -> str:
+        return f"Claim({self.text}, by={self.by!r})"
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import card
+
+        ranges = [
+            (f"{s} in", f"[{readable(a)}, {readable(b)}]") for s, (a, b) in self.ranges.items()
+        ]
+        read = [("reading", self.reading)] if self.reading else []
+        return card("Claim", [("guarantee", self.text), ("by", self.by), *read, *ranges])
 
     @property
     def value(self) -> Number:
@@ -142,7 +162,7 @@ def _ends(symbol: Any, ends: tuple[Any, Any]) -> tuple[Fraction, Fraction]:
     return lower, upper
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Checked:
     """The outcome of a check: the derivation it rests on, and values that refute, if any."""
 
@@ -155,6 +175,15 @@ class Checked:
 
     def __str__(self) -> str:
         return f"{self.claim.text}: {self.outcome} ({self.reason})"
+
+    def __repr__(self) -> str:
+        return f"Checked({self.claim.text}, {self.outcome})"
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import card
+
+        rows = [("claim", str(self.claim)), ("outcome", str(self.outcome)), ("why", self.reason)]
+        return card("Check", [*rows, *((f"at {k}", v) for k, v in self.values.items())])
 
 
 def _compare(claim: Claim, step: Step, upper: Number) -> Checked:

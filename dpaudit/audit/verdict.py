@@ -25,6 +25,7 @@ from dpaudit.audit.bounds.estimators import (
     epsilon_of_gaussian,
     mu_lower,
 )
+from dpaudit.audit.residuals import Finding
 from dpaudit.exact import decimal_lower, decimal_upper, enclose, is_infinite, unknowns
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.measures.calculus import Step
@@ -36,7 +37,12 @@ BOUND_SHARE = 0.5
 
 
 class Verdict(StrEnum):
-    """What may be said of a claim, weakest finding last."""
+    """What may be said of a claim, weakest finding last.
+
+    >>> import dpaudit as dp
+    >>> dp.Verdict("certified_under_assumptions").value
+    'certified_under_assumptions'
+    """
 
     REFUTED = "refuted"
     ALARM = "alarm"
@@ -249,18 +255,19 @@ def judge(
     account: Account,
     lens_bound: Lower | None,
     raw_bound: Lower | None,
-    attacked: Attacked | None,
+    findings: Sequence[Finding],
     extra: Sequence[Assumption],
     *,
     on_trust: bool = False,
 ) -> Judged:
     """The verdict on one claim; the gravest finding decides, and its reason is given.
 
+    ``findings``: of the conformance checks, of the program's and of an audit's.
     ``on_trust``: the outcome rests on a number that the checker cannot confirm.
     """
     claim = checked.claim
     lower = lower_for(claim, lens_bound, raw_bound)
-    verdict, reason = _decide(checked, account, lower, lens_bound, attacked, extra)
+    verdict, reason = _decide(checked, account, lower, lens_bound, findings, extra)
     by_account = checked.reason == reason
     certified = verdict in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
     if on_trust and (certified or (verdict is Verdict.REFUTED and by_account)):
@@ -273,7 +280,7 @@ def _decide(
     account: Account,
     lower: Lower | None,
     lens_bound: Lower | None,
-    attacked: Attacked | None,
+    findings: Sequence[Finding],
     extra: Sequence[Assumption],
 ) -> tuple[Verdict, str]:
     if lower is not None and exceeds(lower, checked.claim.value):
@@ -283,7 +290,7 @@ def _decide(
         )
     if checked.outcome is Outcome.REFUTED:
         return Verdict.REFUTED, checked.reason
-    alarm = _alarm(checked, account, lower, lens_bound, attacked)
+    alarm = _alarm(checked, account, lower, lens_bound, findings)
     if alarm:
         return Verdict.ALARM, alarm
     if checked.outcome is Outcome.UNSUPPORTED:
@@ -311,10 +318,10 @@ def _alarm(
     account: Account,
     lower: Lower | None,
     lens_bound: Lower | None,
-    attacked: Attacked | None,
+    findings: Sequence[Finding],
 ) -> str:
     """Why the implementation or the accountant must be wrong; empty if nothing says so."""
-    broken = [f for f in (attacked.findings if attacked else ()) if f.status == "broken"]
+    broken = [f for f in findings if f.status == "broken"]
     if broken:
         return f"conformance broken: {broken[0].check}: {broken[0].detail}"
     if lower is not None and checked.step is not None:

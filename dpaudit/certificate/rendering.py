@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dpaudit.certificate.certificate import load
-from dpaudit.certificate.publish import is_empirical, verified, verified_empirical
+from dpaudit.certificate.publish import of_stranger
+from dpaudit.check.file import is_empirical, load
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.report import (
     render_badge,
@@ -85,7 +85,10 @@ def render_files(
     with speaking(spoken):
         shown: dict[str, Json] = {}
         signed: dict[str, Sequence[Signed]] = {}
-        for path, certificate in _readable(_without_empirical(paths, job), job):
+        for path, certificate in _readable(paths, job):
+            if is_empirical(certificate):
+                _render_empirical(path, certificate, job)
+                continue
             try:
                 signed[path.stem] = signed_by(path, keys, certificate)
                 _render(path, certificate, signed[path.stem], job)
@@ -122,7 +125,7 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Path, Json]]:
     stems: dict[str, Path] = {}
     for path in paths:
         try:
-            certificate, _ = verified(path)
+            certificate = of_stranger(path)
         except DpauditError as error:
             job.fault(path, error)
             continue
@@ -142,23 +145,12 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Path, Json]]:
     return found
 
 
-def _without_empirical(paths: Sequence[Path], job: _Job) -> list[Path]:
-    """The other certificates; those of membership audits become pages of their own here."""
-    others = []
-    for path in paths:
-        try:
-            if not is_empirical(path):
-                others.append(path)
-                continue
-            content, _ = verified_empirical(path)
-        except DpauditError as error:
-            job.fault(path, error)
-            continue
-        from dpaudit.membership.page import render
+def _render_empirical(path: Path, certificate: Json, job: _Job) -> None:
+    """A membership audit's page; it has no other form."""
+    from dpaudit.membership.page import render
 
-        if "html" in job.formats:
-            job.write(job.out / f"{path.stem}.html", render(content).encode())
-    return others
+    if "html" in job.formats:
+        job.write(job.out / f"{path.stem}.html", render(certificate).encode())
 
 
 def _render(path: Path, certificate: Json, signed: Sequence[Signed], job: _Job) -> None:

@@ -1,7 +1,7 @@
 """Empirical certificates: what a membership audit showed, as one canonical JSON statement.
 
 The form is an in-toto Statement v1 as that of other certificates, of a kind of its own: it holds
-lower bounds, with counts and witnesses, and no upper bound.  ``dpaudit verify`` confirms it.
+lower bounds, with counts and witnesses, and no upper bound; ``dpaudit verify`` derives them again.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpaudit import __version__
-from dpaudit.check.empirical import EMPIRICAL
-from dpaudit.errors import CertificateRejected
+from dpaudit.check.file import EMPIRICAL
 from dpaudit.exact import decimal_lower, decimal_upper, plain
 from dpaudit.exact.wire import canonical_bytes, digest
 from dpaudit.membership.bounds import LowerBound
@@ -52,29 +49,6 @@ def statement(audit: MembershipAudit, *, issued: datetime | None = None) -> Json
 def save(certificate: Json, path: Path) -> None:
     """Write the certificate's canonical bytes, all or nothing.  Errors: OutputNotWritable."""
     write_atomically(path, canonical_bytes(certificate) + b"\n")
-
-
-@cache
-def schema() -> Json:
-    """The JSON schema of empirical certificates."""
-    text = resources.files("dpaudit.membership").joinpath("schema.json").read_text("utf-8")
-    loaded: Json = json.loads(text)
-    return loaded
-
-
-def validate(certificate: Any) -> None:
-    """Check a certificate against the schema.
-
-    Errors: CertificateRejected naming the place of the first fault.
-    """
-    from jsonschema import Draft202012Validator
-
-    error = next(iter(Draft202012Validator(schema()).iter_errors(certificate)), None)
-    if error is not None:
-        place = "/".join(map(str, error.absolute_path)) or "the top"
-        raise CertificateRejected(
-            f"not an empirical certificate: at {place}: {error.message[:200]}"
-        )
 
 
 def predicate(audit: MembershipAudit, *, issued: datetime | None = None) -> Json:
@@ -115,7 +89,7 @@ def predicate(audit: MembershipAudit, *, issued: datetime | None = None) -> Json
             {"name": each.name, "words": each.words, "voids": each.voids} for each in audit.findings
         ],
         "verdict": {
-            "status": str(audit.verdict) if audit.verdict else "none",
+            "status": str(audit.verdict) if audit.verdict else "empirical",
             "reason": audit.reason,
             "underpowered": bool(audit.judged["underpowered"]),
         },

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dpaudit.membership.results import MembershipAudit
 
 Json = Mapping[str, Any]
-_TONES = {"refuted": "bad", "inconclusive": "caution", "none": "neutral"}
-_WORDS = {"refuted": "Refuted", "inconclusive": "Inconclusive", "none": "No verdict"}
+_TONES = {"refuted": "bad", "inconclusive": "caution", "empirical": "neutral"}
+_WORDS = {"refuted": "Refuted", "inconclusive": "Inconclusive", "empirical": "No verdict"}
 
 
 def render(certificates: Mapping[str, Json] | Json) -> str:

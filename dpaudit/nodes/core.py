@@ -34,7 +34,12 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Assumption:
-    """A statement on which a guarantee rests, and how far it is secured."""
+    """A statement on which a guarantee rests, and how far it is secured.
+
+    >>> import dpaudit as dp
+    >>> dp.Assumption("public_bound", "the bound is public", "declared").status
+    <Status.DECLARED: 'declared'>
+    """
 
     id: str
     statement: str
@@ -54,7 +59,12 @@ def _is_ours(kind: type) -> bool:
 
 
 class Node:
-    """A declaration: an immutable tree, equal to another if their content digests are equal."""
+    """A declaration: an immutable tree, equal to another if their content digests are equal.
+
+    >>> import dpaudit as dp
+    >>> isinstance(dp.Laplace("count", 1), dp.Node)
+    True
+    """
 
     types: ClassVar[dict[str, type[Node]]] = {}
     speaks_of: ClassVar[str] = ""
@@ -250,7 +260,12 @@ def find_path(root: Node, wanted: Node) -> str:
 
 
 class Leaf(Node):
-    """A node without children."""
+    """A node without children.
+
+    >>> import dpaudit as dp
+    >>> dp.Laplace("count", 1).children
+    ()
+    """
 
 
 def labelled(label: str, kind: type[Node]) -> None:

@@ -64,7 +64,7 @@ def banner(predicate: Json, mismatch: str) -> Banner:
 def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
     """The questions a reviewer asks first, each answered in a sentence with its evidence."""
     scope, fields = predicate["scope"], predicate.get("fields", {})
-    unknown = say("not stated")
+    unknown, caveats = say("not stated"), predicate["caveats"]
     by = "; ".join(filter(None, (scope["controller"] or unknown, *_processor(fields))))
     lines = (
         Line(say("What was released"), _released(predicate), "protected"),
@@ -75,6 +75,7 @@ def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
         Line(say("What was proved"), (_proved(predicate),), "guarantee"),
         Line(say("What was attacked, and how hard"), _effort(predicate), "audits"),
         Line(say("What nobody checked"), unchecked(predicate), "assumptions"),
+        *([Line(say("Caveats"), tuple(caveats), "protected")] if caveats else []),
         Line(say("Who signed"), signers(signed), "trust"),
     )
     return Glance(lines, scale=risk_scale(guess_upper(predicate)))

@@ -49,13 +49,14 @@ def test_training_is_audited_verified_and_shown(folder: Path) -> None:
     found = run(*asked)
     assert found.exit_code == 1, found.output
     assert "refuted: the trials contradict it" in found.stdout
-    verified = run("verify", "out/membership.json", "--json")
+    verified = run("verify", "--require", "refuted", "out/membership.json", "--json")
     assert verified.exit_code == 0
     assert json.loads(verified.stdout)[0]["verdict"] == "refuted"
     text = Path("out/membership.json").read_text()
     Path("out/membership.json").write_text(text.replace('"refuted"', '"inconclusive"', 1))
-    assert run("verify", "out/membership.json").exit_code == 1
+    assert run("verify", "--require", "refuted", "out/membership.json").exit_code == 12
     Path("out/membership.json").write_text(text)
+    assert run("verify", "out/membership.json").exit_code == 14  # no guarantee is certified
     assert run("report", "out/membership.json", "--out", "pages").exit_code == 0
     assert "Refuted" in Path("pages/membership.html").read_text()
 
@@ -92,7 +93,7 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
         "--labels", "labels.json", "--commitment", "coins.json",
     )  # fmt: skip
     assert found.exit_code == 1
-    assert "guesses correct; 600 canaries" in found.stdout
+    assert found.stdout.startswith("refuted: ")
 
 
 @pytest.mark.parametrize(

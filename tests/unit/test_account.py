@@ -64,7 +64,8 @@ def test_answers_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "delta", [-1, 2, 1, 1.0, float("nan"), float("inf"), "1e-5", True, None, np.array([0.1]), 1 + x]
+    "delta",
+    [-1, 2, 1, 1.0, float("nan"), float("inf"), "2", "1e-5 ", True, None, np.array([0.1]), 1 + x],
 )
 def test_delta_outside_its_domain_is_refused(delta: Any) -> None:
     with pytest.raises(InvalidParameter, match="delta"):

@@ -187,6 +187,15 @@ EMPTIED: dict[str, Any] = {"claims": [], "assumptions": [], "audits": [], "confo
 EMPTIED |= {"run": None, "in_plain_words": None}
 
 
+def test_caveats_stand_on_the_page_and_in_the_index_without_a_run(example: Json) -> None:
+    example["predicate"].update(run=None, caveats=["six of 17 phases", "no user twice"])
+    outline = shown(example)
+    index = render_index({"a.html": example})
+    for caveat in example["predicate"]["caveats"]:
+        assert caveat in outline.text
+        assert caveat in index
+
+
 @pytest.mark.parametrize("names", [[name] for name in EMPTIED] + [list(EMPTIED)])
 def test_missing_parts_are_left_out_or_said_to_be_missing(example: Json, names: list[str]) -> None:
     inner = example["predicate"]

@@ -19,6 +19,7 @@ from dpaudit.audit.bounds.joint import joint_epsilon_lower, joint_mu_lower, regi
 from dpaudit.audit.bounds.region import ApproxRegion, GaussianRegion, Region, region_of
 from dpaudit.audit.verdict import rho_of_rates
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.domains import real
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 from dpaudit.nodes import Node
 
@@ -154,15 +155,18 @@ class CanaryTerms:
     seed: int
 
     @classmethod
-    def of(cls, claim: object, confidence: float, refute_at: float, seed: int) -> CanaryTerms:
+    def of(
+        cls, claim: object, confidence: float | str, refute_at: float | str, seed: int
+    ) -> CanaryTerms:
         """Errors: InvalidParameter for a value outside its domain."""
-        if not 0.5 < confidence < 1:
+        shown, refuting = real(confidence, "confidence"), real(refute_at, "refute_at")
+        if not 0.5 < shown < 1:
             raise InvalidParameter(f"confidence = {confidence!r}: expected in (0.5, 1)")
-        if not 1e-12 <= refute_at < 0.5:
+        if not 1e-12 <= refuting < 0.5:
             raise InvalidParameter(f"refute_at = {refute_at!r}: expected in [1e-12, 0.5)")
         if type(seed) is not int or not 0 <= seed < 2**128:
             raise InvalidParameter(f"seed = {seed!r}: expected an integer >= 0 and < 2^128")
-        return cls(target_of(claim), float(confidence), float(refute_at), seed)
+        return cls(target_of(claim), shown, refuting, seed)
 
     @property
     def shown(self) -> float:

@@ -50,6 +50,11 @@ class Filter(Node):
     ``child``: a leaf, or a Select or Compose of leaves; its noise multipliers are placeholders.
     ``cap``: epsilon, rho or mu, or a curve in Symbol("alpha", positive=True) for rdp; ``delta``:
     the cap on the sum of deltas, for approx only.  :meth:`of` takes the cap as a guarantee.
+
+    >>> import dpaudit as dp
+    >>> spent = dp.Filter.of(dp.Gaussian("query", 1), dp.ZCDP("0.5"))
+    >>> dp.account(spent, dp.central("add_remove")).step("zcdp").value
+    Fraction(1, 2)
     """
 
     speaks_of: ClassVar[str] = SYMBOL

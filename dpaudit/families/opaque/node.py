@@ -19,6 +19,10 @@ class PureDP(Leaf):
     """An opaque ``epsilon``-DP mechanism; also the claim of pure differential privacy.
 
     ``source`` says who proved it; a guarantee that rests on it is certified under that assumption.
+
+    >>> import dpaudit as dp
+    >>> dp.PureDP("0.5").epsilon
+    Fraction(1, 2)
     """
 
     epsilon: Number = number(non_negative)
@@ -28,7 +32,12 @@ class PureDP(Leaf):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ApproxDP(Leaf):
-    """An opaque (``epsilon``, ``delta``)-DP mechanism; also the claim of it."""
+    """An opaque (``epsilon``, ``delta``)-DP mechanism; also the claim of it.
+
+    >>> import dpaudit as dp
+    >>> dp.ApproxDP(1, delta="1e-6").delta
+    Fraction(1, 1000000)
+    """
 
     epsilon: Number = number(non_negative)
     delta: Number = number(probability)
@@ -38,7 +47,12 @@ class ApproxDP(Leaf):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ZCDP(Leaf):
-    """An opaque ``rho``-zCDP mechanism (Renyi divergence <= rho * order); also the claim of it."""
+    """An opaque ``rho``-zCDP mechanism (Renyi divergence <= rho * order); also the claim of it.
+
+    >>> import dpaudit as dp
+    >>> print(dp.account(dp.ZCDP("0.5"), dp.central("replace_one")).epsilon("1e-6").upper < 5.4)
+    True
+    """
 
     rho: Number = number(non_negative)
     label: str = ""
@@ -47,7 +61,12 @@ class ZCDP(Leaf):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GDP(Leaf):
-    """An opaque ``mu``-GDP mechanism (trade-off curve above G_mu); also the claim of it."""
+    """An opaque ``mu``-GDP mechanism (trade-off curve above G_mu); also the claim of it.
+
+    >>> import dpaudit as dp
+    >>> dp.account(dp.GDP(1), dp.central("replace_one")).epsilon("1e-5")
+    Bound(0 to 4.37718)
+    """
 
     mu: Number = number(non_negative)
     label: str = ""
@@ -59,6 +78,10 @@ class RenyiDP(Leaf):
     """An opaque (``order``, ``epsilon``)-Renyi-DP mechanism; also the claim of it.
 
     Renyi divergences do not decrease in the order: it holds at every order up to this one.
+
+    >>> import dpaudit as dp
+    >>> dp.RenyiDP(order=8, epsilon="0.5")
+    RenyiDP(order=8, epsilon=0.5)
     """
 
     order: Number = number(above_one)
@@ -120,7 +143,12 @@ def _point(row: tuple[int, object]) -> tuple[Fraction, Fraction]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NonPrivate(Leaf):
-    """An access to the data that carries no noise; no calculus gives it a finite guarantee."""
+    """An access to the data that carries no noise; no calculus gives it a finite guarantee.
+
+    >>> import dpaudit as dp
+    >>> dp.account(dp.NonPrivate("the mean"), dp.central("add_remove")).epsilon("1e-6").upper
+    oo
+    """
 
     reason: str
 
