@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit import __version__
 from dpaudit.check.file import EMPIRICAL
 from dpaudit.exact import decimal_lower, decimal_upper, plain
 from dpaudit.exact.wire import canonical_bytes, digest
@@ -24,6 +23,7 @@ from dpaudit.membership.exposure import Exposure
 from dpaudit.membership.results import AttackResult, Interval, MembershipAudit
 from dpaudit.membership.targets import Released
 from dpaudit.storage.files import write_atomically
+from dpaudit.version import __version__
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 DIGITS = 6
