@@ -36,8 +36,8 @@ from dpaudit.measures.calculus import (
 from dpaudit.measures.region import Region, approx_region
 from dpaudit.nodes import Leaf
 
-SUBADDITIVE = Source("Levin, Peres", 2017, "Proposition 4.2 and Exercise 4.4 (products)")
-HALF_MASS = Source("Dwork, McSherry, Nissim, Smith", 2006, "Proposition 1; total variation of shifts")
+SUBADDITIVE = Source("dpaudit", 2026, "distances add along hybrids; one part sees the record")
+HALF_MASS = Source("dpaudit", 2026, "total variation of Laplace noise and its shift")
 IS_ZERO_TAU = Source("Kairouz, Oh, Viswanath", 2015, "Definition 1 at epsilon = 0")
 
 
@@ -137,6 +137,7 @@ register_measure(
         "tau",
         "TotalVariation",
         unbounded=lambda: Fraction(1),
+        attained=False,
         to_approx=confirmed,
         from_rates=lambda positive, negative: (1 - positive - negative).max(0),
     )

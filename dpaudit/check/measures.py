@@ -59,7 +59,8 @@ class CheckedMeasure:
 
     ``claim``: the node type that states it, "" where none does.  ``is_number``: whether a bound is
     one number.  Laws, on bounds: ``combine(values)``, ``repeat(value, index, times)``,
-    ``largest(values)``, ``unbounded()``; pairs have rules of their own (None).  ``to_approx``
+    ``largest(values)``, ``unbounded()``; pairs have rules of their own (None).  ``attained``:
+    whether composed bounds are reached where the premises' are.  ``to_approx``
     confirms a stated epsilon: the value and what is reached, or :data:`REFUSED`.
     ``from_rates``: a ball that the number is at least, from balls above a test's error rates.
     """
@@ -73,6 +74,7 @@ class CheckedMeasure:
     repeat: Callable[[Any, Any, Any], Any] = total_over
     largest: Callable[[Sequence[Any]], Any] = maximum
     unbounded: Callable[[], Any] = infinity
+    attained: bool = True
     to_approx: Conversion | None = None
     from_rates: FromRates | None = None
     wire_field: str = "value"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpaudit.check.measures import CheckedMeasure, in_every_measure
-from dpaudit.check.theorem import Premise, Theorem, always, register
+from dpaudit.check.theorem import Premise, Theorem, always, never, register
 
 
 def _one_record(node: Any, premises: Sequence[Premise]) -> bool:
@@ -24,18 +24,23 @@ def structure(measure: CheckedMeasure) -> None:
     combine, repeat = measure.combine, measure.repeat
     if combine is None:
         return
+    reached = measure.attained
     register(
         {
             (measure.name, "Compose"): Theorem(
-                "composition", lambda node, *values: combine(values), attained=_one_record
+                "composition",
+                lambda node, *values: combine(values),
+                attained=_one_record if reached else never,
             ),
             (measure.name, "Repeat"): Theorem(
                 "repetition",
                 lambda node, value: repeat(value, node.index, node.times),
-                attained=_same_part,
+                attained=_same_part if reached else never,
             ),
             (measure.name, "Parallel"): Theorem(
-                "disjoint", lambda node, *values: measure.largest(values), attained=always
+                "disjoint",
+                lambda node, *values: measure.largest(values),
+                attained=always if reached else never,
             ),
             (measure.name, "Assuming"): Theorem("unchanged", lambda node, value: value),
             (measure.name, "NonPrivate"): Theorem("no_guarantee", lambda node: measure.unbounded()),
