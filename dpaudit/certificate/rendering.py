@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dpaudit.certificate.certificate import load
-from dpaudit.certificate.publish import verified
+from dpaudit.certificate.publish import of_stranger
+from dpaudit.check.file import load
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.report import (
     render_badge,
@@ -122,7 +122,7 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Path, Json]]:
     stems: dict[str, Path] = {}
     for path in paths:
         try:
-            certificate, _ = verified(path)
+            certificate = of_stranger(path)
         except DpauditError as error:
             job.fault(path, error)
             continue

@@ -120,11 +120,17 @@ def _strongest(row: Json, place: str) -> str:
     return str(strongest["mu" if row["id"] == LENS else "epsilon"])
 
 
-def _no_errors(row: Json) -> Rates:
+def _no_errors(row: Json, error: Fraction = SHOWN_ERROR) -> Rates:
     """Clopper-Pearson at no error in n trials: 1 - (error)^(1/n), a side."""
     with working_precision():
-        rate = 1 - (enclose(SHOWN_ERROR / 2).log() / row["trials"]).exp()
+        rate = 1 - (enclose(error / 2).log() / row["trials"]).exp()
         return rate, rate
+
+
+def strongest(bound: Bound, *, as_rho: bool) -> Any:
+    """Ball around the most that an audit could have shown at its decision error."""
+    rates = _no_errors(bound.row, decimal(bound.row["witness"]["decisive_error"]))
+    return _rho(rates) if as_rho else implied(rates, bound.delta)
 
 
 # --- counts into rates ---------------------------------------------------------------------------
@@ -214,9 +220,11 @@ STEP, GRID = Fraction(1122, 1000), range(-60, 61)
 
 def _conformance(predicate: Json) -> None:
     rows = predicate["conformance"]
-    broken = any(row["status"] == "broken" for row in rows)
     require(rows or not predicate["audits"], "audits without conformance checks")
-    require(predicate["audits"] or broken or not rows, "conformance held, but no audit is listed")
+    broken = any(row["status"] == "broken" for row in rows)
+    audited = any(row["about"] == "stand_in" or row["error_rate"] != "0" for row in rows)
+    listed = predicate["audits"] or broken or not audited
+    require(listed, "an audit's conformance held, but no audit is listed")
     spent = sum(decimal(row["error_rate"]) for row in rows)
     allowed = decimal(DECISION_ERROR) / 2 * (1 + Fraction(1, 10**4))
     require(spent <= allowed, "the conformance checks spend more than half the decision error")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.bounds import LENS, SHOWN_LEVEL, Bound
+from dpaudit.check.bounds import LENS, SHOWN_LEVEL, Bound, strongest
 from dpaudit.check.curves import own_mu
 from dpaudit.check.derivation import Value, own_bound
 from dpaudit.check.normal import gaussian_delta
@@ -343,3 +343,19 @@ def _audits(claims: list[Stated], case: Case) -> None:
         expected = "refuted" if name in refuting else "not_refuted"
         same = bound.row["verdict"] == expected
         require(same, f"audit {name[:40]}: its verdict would be {expected}")
+
+
+def powerless(case: Case) -> tuple[str, ...]:
+    """Claims that no audit could have refuted: without one, or above the most that it could show.
+
+    The most is what no error in all its trials would show, at the decision error.
+    """
+    found = []
+    for claim in map(_stated, case.predicate["claims"]):
+        bound = case.bounds.get(claim.audit)
+        if bound is None:
+            found.append(f"{claim.place}: not audited")
+        elif not strongest(bound, as_rho=claim.kind == "ZCDP") > enclose(claim.number):
+            trials = bound.row["trials"]
+            found.append(f"{claim.place}: {trials} trials a side could not have refuted it")
+    return tuple(found)

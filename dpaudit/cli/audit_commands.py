@@ -1,4 +1,4 @@
-"""Commands that attack, certify, verify and render."""
+"""Commands that attack, certify and render."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json, quiet, resolve_target
-from dpaudit.cli.compliance_commands import keys_option, known_keys, signed_row, threshold_option
 from dpaudit.errors import DpauditError, InvalidParameter, UnknownTarget, described
 
 if TYPE_CHECKING:
@@ -104,26 +103,7 @@ def certify(
     _exit(results)
 
 
-@click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@keys_option
-@threshold_option
-@as_json_option
-def verify(
-    files: tuple[Path, ...], *, keys: tuple[str, ...], threshold: int | None, as_json: bool
-) -> None:
-    """Re-derive certificates from their witnesses, without the accountant."""
-    from dpaudit.certificate.publish import verify_file
-    from dpaudit.cli import terminal
-
-    known = known_keys(keys)
-    rows = [signed_row(verify_file(path), path, known, threshold) for path in files]
-    echo_json(rows) if as_json else terminal.verified(rows)
-    if not all(row["verified"] for row in rows):
-        sys.exit(1)
-
-
-AUDIT_COMMANDS = (audit, certify, verify)
+AUDIT_COMMANDS = (audit, certify)
 
 
 # --- some targets --------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def sign(
 
     Each FILE must verify first; its signatures go into FILE.dsse, several keys into one.
     """
-    from dpaudit.certificate.publish import verified
+    from dpaudit.certificate.publish import of_stranger
     from dpaudit.sign import envelope_of, make_keys, private_key, read_envelope, write_envelope
     from dpaudit.sign import sign as signed
 
@@ -61,7 +61,7 @@ def sign(
     token = b"" if timestamp is None else _token(timestamp)
     written = []
     for path in files:
-        certificate, _ = verified(path)
+        certificate = of_stranger(path)
         target = envelope_of(path)
         earlier = read_envelope(target) if target.exists() else None
         write_envelope(signed(certificate, own, earlier, token), target)
@@ -121,8 +121,8 @@ def signed_row(
 
     Errors: InvalidParameter for a threshold that no set of these keys can reach.
     """
-    from dpaudit.certificate.certificate import load
     from dpaudit.certificate.rendering import expired, signed_by
+    from dpaudit.check.file import load
 
     wanted = len(keys) if threshold is None else threshold
     if wanted > len(keys):

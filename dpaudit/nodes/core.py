@@ -34,7 +34,12 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Assumption:
-    """A statement on which a guarantee rests, and how far it is secured."""
+    """A statement on which a guarantee rests, and how far it is secured.
+
+    >>> import dpaudit as dp
+    >>> dp.Assumption("public_bound", "the bound is public", "declared").status
+    <Status.DECLARED: 'declared'>
+    """
 
     id: str
     statement: str
@@ -54,10 +59,18 @@ def _is_ours(kind: type) -> bool:
 
 
 class Node:
-    """A declaration: an immutable tree, equal to another if their content digests are equal."""
+    """A declaration: an immutable tree, equal to another if their content digests are equal.
+
+    >>> import dpaudit as dp
+    >>> isinstance(dp.Laplace("count", 1), dp.Node)
+    True
+    """
 
     types: ClassVar[dict[str, type[Node]]] = {}
     speaks_of: ClassVar[str] = ""
+    states_in: ClassVar[str] = (
+        ""  # the measure in which it states a guarantee; empty where it states none
+    )
     partitions: ClassVar[bool] = False  # whether its children see disjoint parts of the records
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -112,6 +125,10 @@ class Node:
         parameters = {k: _encode(v) for k, v in self.parameters.items() if v is not None}
         children = [child.digest for child in self.children]
         return {"type": type(self).__name__, "parameters": parameters, "children": children}
+
+    def with_parameters(self, **values: Any) -> Node:
+        """The same node with other values of some parameters; errors: InvalidParameter as ever."""
+        return self.rebuild({**self.parameters, **values}, list(self.children))
 
     def bind(self, values: Mapping[Any, Any]) -> Node:
         """The same declaration with symbols replaced by exact values, validated again.
@@ -250,7 +267,12 @@ def find_path(root: Node, wanted: Node) -> str:
 
 
 class Leaf(Node):
-    """A node without children."""
+    """A node without children.
+
+    >>> import dpaudit as dp
+    >>> dp.Laplace("count", 1).children
+    ()
+    """
 
 
 def labelled(label: str, kind: type[Node]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from dpaudit.certificate.certificate import load
+from dpaudit.check.file import load
 from tests.cli.conftest import Invoke
 
 EXITS = {"held": 0, "refuted": 1, "inconclusive": 3, "unsupported": 4, "slack": 5}
@@ -115,7 +115,7 @@ def test_certify_exits_by_its_verdict_and_writes_what_verifies(
     assert load(path)["predicate"]["reproduce"]["command"] == f"dpaudit certify {name} --seed 1"
     written = {p.name for p in (project / "reports").iterdir()}
     assert written == {"index.html", f"{name}.html", f"{name}.json"}
-    verified = dpaudit("verify", path)
+    verified = dpaudit("verify", path, "--require", "refuted")
     assert "verified" in verified.stdout
 
 

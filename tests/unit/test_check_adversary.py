@@ -99,6 +99,7 @@ def with_epsilon(text: str, claim: str, predicate: Json) -> None:
     row["stated"]["epsilon"] = text
     row["upper"] = dict(step["conclusion"])
     predicate["derivation"]["upper_bounds"] = [dict(step["conclusion"])]
+    predicate["in_plain_words"] = None
     predicate["verdict"]["margin"] = "0"
 
 

@@ -136,7 +136,7 @@ def test_the_commands_sign_and_verify(
     assert "PRIVATE" not in signed.output
     keys = ("--key", engineer.with_suffix(".pub"), "--key", f"boss={officer.with_suffix('.pub')}")
     both = run("verify", certificate, *keys)
-    assert both.exit_code == 1
+    assert both.exit_code == 13
     assert "1 of 2 wanted signatures: none valid of boss" in both.output
     assert run("verify", certificate, *keys, "--threshold", 1).exit_code == 0
     assert run("sign", certificate, "--key", officer).exit_code == 0
@@ -149,5 +149,5 @@ def test_the_commands_sign_and_verify(
     ]
     envelope = read_envelope(envelope_of(certificate))
     write_envelope({**envelope, "payload": ""}, envelope_of(certificate))
-    assert run("verify", certificate, *keys).exit_code == 1
+    assert run("verify", certificate, *keys).exit_code == 13
     assert run("verify", certificate, *keys, "--threshold", 3).exit_code == 2

@@ -55,6 +55,11 @@ class Group(Node):
     """``child``, accounted for one record, as a guarantee for any ``size`` records together.
 
     Under add_remove they come or go, under replace_one they change, under zero_out they vanish.
+
+    >>> import dpaudit as dp
+    >>> household = dp.Group(dp.Laplace("count", 2), size=4)
+    >>> dp.account(household, dp.central("add_remove")).step("pure").value
+    Fraction(2, 1)
     """
 
     child: Node
