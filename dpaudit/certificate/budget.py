@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.accountant.account import Account
-from dpaudit.certificate.publish import verified
+from dpaudit.certificate.publish import of_stranger
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, decimal_upper, is_infinite
 from dpaudit.families.composition import Compose
@@ -88,8 +88,7 @@ def read_entry(path: Path) -> Entry:
     Errors: CertificateRejected for one that does not verify, or whose verdict leaves its loss
     unknown.
     """
-    certificate, _ = verified(path)
-    return entry_of(certificate, path)
+    return entry_of(of_stranger(path), path)
 
 
 def entry_of(certificate: Json, path: Path) -> Entry:

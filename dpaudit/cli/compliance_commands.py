@@ -298,7 +298,7 @@ def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> Non
     a mechanism without one (missing), and a budget that is exceeded are problems, and the exit code
     is 1.  Nothing is run and no data is touched.
     """
-    from dpaudit.certificate.gate import check_project
+    from dpaudit.cli.gate import check_project
     from dpaudit.project.project import find_root, load
     from dpaudit.report.exports import RULES, Finding, render_sarif
     from dpaudit.storage.files import write_atomically

@@ -17,8 +17,9 @@ import pytest
 import yaml
 
 from dpaudit.accountant.claim import Claim
-from dpaudit.certificate.certificate import load, save, statement
-from dpaudit.certificate.gate import check_project
+from dpaudit.certificate.certificate import save, statement
+from dpaudit.check.file import load
+from dpaudit.cli.gate import check_project
 from dpaudit.families.opaque import GDP
 from dpaudit.project.project import Project
 from dpaudit.project.project import load as load_project

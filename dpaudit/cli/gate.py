@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.certificate.budget import entry_of, totals
-from dpaudit.certificate.certificate import PREDICATE, load, stated
-from dpaudit.certificate.publish import verified
+from dpaudit.certificate.certificate import PREDICATE, stated
+from dpaudit.certificate.publish import verify_files
 from dpaudit.certificate.rendering import expired
+from dpaudit.check.file import load
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.project.project import Project, implementation
@@ -62,23 +63,24 @@ def check_project(project: Project, folder: Path) -> Checked:
     fields = read_fields(project.root, project.mechanisms)
     problems: list[Problem] = []
     shown: dict[str, Json] = {}
-    for path in sorted(folder.glob("*.json")):
-        try:
-            if not _is_certificate(path):
-                continue
-            certificate, _ = verified(path)
-        except CertificateRejected as error:
-            problems.append(Problem(str(path), "broken", str(error)))
+    paths = [path for path in sorted(folder.glob("*.json")) if _is_certificate(path)]
+    for path, row in zip(paths, verify_files(paths) if paths else (), strict=True):
+        if not row["verified"]:
+            problems.append(Problem(str(path), "broken", row["reason"]))
             continue
-        shown[str(path)] = certificate
-        problems += _problems(project, fields, path, certificate)
+        shown[str(path)] = load(path)
+        problems += _problems(project, fields, path, shown[str(path)])
     problems += _missing(project, shown)
     problems += _over_budget(shown, fields)
     return Checked(shown, tuple(problems))
 
 
 def _is_certificate(path: Path) -> bool:
-    return load(path).get("predicateType") == PREDICATE
+    """Whether a file says it is a certificate of ours; one that cannot be read may be."""
+    try:
+        return bool(load(path).get("predicateType") == PREDICATE)
+    except CertificateRejected:
+        return True
 
 
 def _problems(
