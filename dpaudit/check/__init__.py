@@ -15,7 +15,8 @@ from dpaudit.check.bounds import rederive_bounds
 from dpaudit.check.claims import Case, check_claims, is_unconfirmed, powerless
 from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive, require_numbers
-from dpaudit.check.file import NotACertificate
+from dpaudit.check.empirical import check_empirical
+from dpaudit.check.file import NotACertificate, is_empirical
 from dpaudit.check.profile.coarse import is_computed
 from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
@@ -86,6 +87,8 @@ def is_taken_on_trust(
 
 
 def _check(certificate: Json) -> Confirmed:
+    if is_empirical(certificate):
+        return Confirmed(*check_empirical(certificate))
     predicate = certificate["predicate"]
     mechanism = predicate["mechanism"]
     first, *files = certificate["subject"]
