@@ -15,7 +15,8 @@ from dpaudit.check.bounds import curve_exceeds, rederive_bounds
 from dpaudit.check.claims import Case, check_claims, is_unconfirmed, powerless
 from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive, require_numbers
-from dpaudit.check.file import NotACertificate
+from dpaudit.check.empirical import check_empirical
+from dpaudit.check.file import NotACertificate, is_empirical
 from dpaudit.check.profile.coarse import is_computed
 from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
@@ -103,6 +104,8 @@ def declared_digest(root: Node, scope: Json) -> str:
 
 
 def _check(certificate: Json) -> Confirmed:
+    if is_empirical(certificate):
+        return Confirmed(*check_empirical(certificate))
     predicate = certificate["predicate"]
     mechanism = predicate["mechanism"]
     first, *files = certificate["subject"]

@@ -68,6 +68,9 @@ class Node:
 
     types: ClassVar[dict[str, type[Node]]] = {}
     speaks_of: ClassVar[str] = ""
+    states_in: ClassVar[str] = (
+        ""  # the measure in which it states a guarantee; empty where it states none
+    )
     partitions: ClassVar[bool] = False  # whether its children see disjoint parts of the records
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -122,6 +125,10 @@ class Node:
         parameters = {k: _encode(v) for k, v in self.parameters.items() if v is not None}
         children = [child.digest for child in self.children]
         return {"type": type(self).__name__, "parameters": parameters, "children": children}
+
+    def with_parameters(self, **values: Any) -> Node:
+        """The same node with other values of some parameters; errors: InvalidParameter as ever."""
+        return self.rebuild({**self.parameters, **values}, list(self.children))
 
     def bind(self, values: Mapping[Any, Any]) -> Node:
         """The same declaration with symbols replaced by exact values, validated again.
