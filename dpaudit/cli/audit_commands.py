@@ -27,7 +27,7 @@ def _audited(command: Command) -> Command:
     options = (
         click.option("--seed", type=click.IntRange(0, 2**128 - 1), help="Seed of every draw."),
         click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes."),
-        click.option("--trials", type=click.IntRange(2, 10**9), help="Test trials a side."),
+        click.option("--trials", type=click.IntRange(100, 10**9), help="Test trials a side."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), options, command)
 
