@@ -5,18 +5,25 @@ Refutations are at error 1e-4 or 1e-3 each; the seed is fixed.
 
 from __future__ import annotations
 
+import math
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.special import expit
 
 from dpaudit.accountant.account import Account
+from dpaudit.audit.bounds.estimators import epsilon_of_gaussian
+from dpaudit.audit.bounds.one_run import one_run_epsilon_lower
+from dpaudit.audit.canaries.scores import audit_one_run
 from dpaudit.audit.verdict import Verdict
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Repeat
-from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.opaque import GDP, ApproxDP, PureDP
 from dpaudit.families.sampling import PoissonSampled
-from dpaudit.membership import Data, FunctionTarget, Released, Study
+from dpaudit.membership import Data, FunctionTarget, Released, Study, gradients_of
 from dpaudit.scope import Adjacency, central
 from tests.membership_for_tests import (
     BUGS,
