@@ -56,6 +56,7 @@ from dpaudit.nodes.selection import (
     SelectionNoise,
 )
 from dpaudit.nodes.stability import CoupledGaussian, Distance, StableRelease
+from dpaudit.nodes.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 
 RDP = RenyiDP
 
@@ -74,6 +75,7 @@ __all__ = [
     "CorrelatedGaussian",
     "CoupledGaussian",
     "DiscreteGaussian",
+    "DiscreteGaussianVector",
     "DiscreteLaplace",
     "Distance",
     "EventSlack",
@@ -108,6 +110,7 @@ __all__ = [
     "Several",
     "StableRelease",
     "Status",
+    "ThresholdedDiscreteLaplace",
     "TruncatedDiscreteLaplace",
     "digest_each",
     "find_path",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpaudit.nodes import Node, StableRelease
+from dpaudit.nodes import ExponentialMechanism, Node, StableRelease
 from dpaudit.noise.choosing import ExponentialMechanismKernel
 from dpaudit.noise.correlated import CorrelatedGaussianKernel
 from dpaudit.noise.coupled import CoupledGaussianKernel, ProposeTestReleaseKernel
@@ -24,11 +24,17 @@ from dpaudit.noise.stable import (
     StableReleaseKernel,
     TruncatedDiscreteLaplaceLaw,
 )
+from dpaudit.noise.tabular import (
+    DiscreteGaussianVectorKernel,
+    ExactChoiceKernel,
+    ThresholdedDiscreteLaplaceKernel,
+)
 from dpaudit.noise.threshold import AboveThresholdKernel
 
 EXACT: Mapping[type[Node], type[Any]] = {
     **EXACT_ADDITIVE,
     StableRelease: GridStableReleaseKernel,
+    ExponentialMechanism: ExactChoiceKernel,
 }
 
 __all__ = [
@@ -37,7 +43,9 @@ __all__ = [
     "CorrelatedGaussianKernel",
     "CoupledGaussianKernel",
     "DiscreteGaussianKernel",
+    "DiscreteGaussianVectorKernel",
     "DiscreteLaplaceKernel",
+    "ExactChoiceKernel",
     "ExponentialMechanismKernel",
     "GridGaussianKernel",
     "GridLaplaceKernel",
@@ -45,6 +53,7 @@ __all__ = [
     "ProposeTestReleaseKernel",
     "RandomQueryKernel",
     "StableReleaseKernel",
+    "ThresholdedDiscreteLaplaceKernel",
     "TruncatedDiscreteLaplaceLaw",
     "arithmetic_of",
     "discrete_gaussian",

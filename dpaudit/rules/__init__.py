@@ -16,6 +16,7 @@ from dpaudit.rules import (
     sampling_renyi,
     selection,
     stability,
+    tabular,
     zcdp,
 )
 from dpaudit.rules.approx import APPROX
@@ -47,5 +48,6 @@ __all__ = [
     "sampling_renyi",
     "selection",
     "stability",
+    "tabular",
     "zcdp",
 ]

@@ -23,6 +23,7 @@ from dpaudit.check.theorems.sampling import SAMPLING
 from dpaudit.check.theorems.selection import SELECTION
 from dpaudit.check.theorems.stability import STABILITY
 from dpaudit.check.theorems.structure import CALCULI, STRUCTURE
+from dpaudit.check.theorems.tabular import TABULAR
 from dpaudit.nodes import Node
 
 __all__ = [
@@ -49,6 +50,7 @@ THEOREMS: Table = {
     **STABILITY,
     **DISCRETE,
     **SELECTION,
+    **TABULAR,
 }
 
 
