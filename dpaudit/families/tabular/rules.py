@@ -1,0 +1,102 @@
+"""Tables: noise on vectors of whole numbers, and thresholded counts; every calculus.
+
+Vectors.  The coordinates' noises are independent, so a pair of runs is a product of one pair a
+coordinate: at most ``moved`` of them differ from the trivial one, and each is dominated by that of
+the largest move (:mod:`dpaudit.families.discrete.rules`).  Renyi divergences of a product add up, so that
+only the sum of squares counts there.
+
+Thresholds.  Let E be the event that no key is shown which is there in this run's data alone.  Given
+E, both runs release the same function of the noisy counts of the keys that both have.  E fails with
+probability at most delta = own P(noise >= threshold - largest), so each run is a mixture
+(1 - delta) A + delta B of that function's law A and some law B: it is post-processing of the noisy
+common counts and of a bit that tells the data set with probability delta.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpaudit.exact import Number, exp
+from dpaudit.families.discrete import DiscreteLaplace
+from dpaudit.families.discrete.rules import discrete_laplace_pair
+from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import Source, Step
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Atoms, DiscreteNormal, Losses, Pair, joined, product
+
+VECTORS = Source("Canonne, Kamath, Steinke", 2020, "Theorem 4; coordinates add up")
+VECTOR_PAIR = Source(
+    "dpaudit", 2026, "independent coordinates, each at its largest (families.tabular.rules)"
+)
+THRESHOLDS = Source(
+    "Korolova, Kenthapadi, Mishra, Ntoulas", 2009, "Theorem 1; proof in families.tabular.rules"
+)
+
+PURE.absent(DiscreteGaussianVector, reason="the loss of Gaussian noise is unbounded")
+APPROX.absent(
+    DiscreteGaussianVector,
+    reason="a whole curve of (epsilon, delta), no one point of it: use profile",
+)
+GAUSSIAN.absent(
+    DiscreteGaussianVector,
+    reason="its trade-off curve is a polygon whose smallest mu has no closed form: use profile",
+)
+for calculus in (PURE, CONCENTRATED, RENYI, GAUSSIAN):
+    calculus.absent(
+        ThresholdedDiscreteLaplace, reason="a key of one unit alone may be shown: use profile"
+    )
+
+
+def _full(node: Node, premises: tuple[Step, ...] = ()) -> bool:
+    """Whether all coordinates that may move may move by the largest move at once."""
+    return isinstance(node, DiscreteGaussianVector) and bool(
+        node.squared == node.moved * node.sensitivity**2
+    )
+
+
+@CONCENTRATED.rule(DiscreteGaussianVector, cite=VECTORS, attained=_full)
+def discrete_gaussian_vector(node: DiscreteGaussianVector) -> Number:
+    """squared / (2 variance): an equality at every whole order."""
+    return node.squared / (2 * node.variance)
+
+
+@RENYI.rule(DiscreteGaussianVector, cite=VECTORS)
+def discrete_gaussian_vector_curve(node: DiscreteGaussianVector) -> Number:
+    """alpha squared / (2 variance)."""
+    return order() * node.squared / (2 * node.variance)
+
+
+@PROFILE.rule(DiscreteGaussianVector, cite=VECTOR_PAIR)
+def discrete_gaussian_vector_pair(node: DiscreteGaussianVector) -> Losses:
+    """``moved`` coordinates, each moved by the whole sensitivity."""
+    pair = product([(DiscreteNormal(node.variance, node.sensitivity), node.moved)])
+    reached: tuple[Pair, ...] = (pair,) if _full(node) else ()
+    return Losses((pair,), (pair,), reached, reached)
+
+
+def told(node: ThresholdedDiscreteLaplace) -> Number:
+    """own P(noise >= threshold - largest)."""
+    distance = node.threshold - node.largest
+    return node.own * exp(-distance / node.scale) / (1 + exp(-1 / node.scale))
+
+
+@APPROX.rule(ThresholdedDiscreteLaplace, cite=THRESHOLDS)
+def thresholded(node: ThresholdedDiscreteLaplace) -> tuple[Number, Number]:
+    """(sensitivity / scale, delta)."""
+    return node.sensitivity / node.scale, told(node)
+
+
+@PROFILE.rule(ThresholdedDiscreteLaplace, cite=THRESHOLDS)
+def thresholded_pair(node: ThresholdedDiscreteLaplace) -> Losses:
+    """Noise on the common counts, and a bit that tells all with probability delta."""
+    delta, nothing = told(node), Fraction(0)
+    bit = Atoms(((delta, nothing), (nothing, delta), (1 - delta, 1 - delta)))
+    noise = discrete_laplace_pair(DiscreteLaplace(node.label, node.scale, node.sensitivity))
+    pair = joined([noise.remove[0], bit])
+    return Losses((pair,), (pair,))
