@@ -328,8 +328,8 @@ class Ledger:
                 str(r.name) for r in connection.execute(self._tables.datasets.select())
             )
             raise LedgerRefused(
-                f"{self.place}: it has no account of {name!r} (it has: {known or 'none'}); open one "
-                "with `dpaudit ledger init`"
+                f"{self.place}: it has no account of {name!r} (it has: {known or 'none'}); open "
+                "one with `dpaudit ledger init`"
             )
         return row
 

@@ -1,9 +1,9 @@
 """The terms of a data set's budget: in which sums it is kept, how far, and what a release costs.
 
 Releases are composed adaptively, each charged its own tight guarantee, by theorems that allow a
-charge to depend on what was published before (see :mod:`dpaudit.accountant.filters`): sums of epsilon and
-delta, of rho, of mu^2, or of Renyi divergences at some orders fixed in advance.  Items planned
-together in one release are composed tightly inside it.
+charge to depend on what was published before (see :mod:`dpaudit.accountant.filters`): sums of
+epsilon and delta, of rho, of mu^2, or of Renyi divergences at some orders fixed in advance.  Items
+planned together in one release are composed tightly inside it.
 """
 
 from __future__ import annotations

@@ -34,7 +34,6 @@ from dpaudit.releases.queries import (
     Margins,
     Part,
     Thresholded,
-    Vector,
     item_of,
 )
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
@@ -43,8 +42,8 @@ from dpaudit.tabular.schema import refuse_unknown
 
 DIGITS = 6
 ROUNDS = 12
-CLOSE = 2e-4  # of the budget, left unspent at most
-SLACK = 3e-5
+# Parts of the budget: how far apart the ends of an epsilon are, first and then; what may be left.
+ROUGH, FINE, CLOSE, SLACK = 0.02, 4e-4, 1e-3, 2e-4
 DELTA_SHARE = Fraction(1, 10)  # of delta, for all thresholds without one of their own
 LARGEST_VARIANCE = 2**100
 Leaf: TypeAlias = (
@@ -289,50 +288,56 @@ def _number(value: Any, place: str) -> Fraction:
 def _solved(release: Release) -> Plan:
     """The largest common multiple of the items' shares that keeps the budget, nearly.
 
-    Shares are of rho, to which Gaussian noise adds exactly and other noise at most; of epsilon where
-    the budget is pure.  The multiple is sought by secants of the composed guarantee, and what is
-    taken was proved.
+    Shares are of rho, to which Gaussian noise adds exactly and other noise at most; of epsilon
+    where the budget is pure.  What is taken was proved, like any claim.
     """
-    weights = sum((item.weight for item in release.items), Fraction(0))
-    parts: dict[str, tuple[Part, Fraction]] = {}
-    for item in release.items:
-        for part in item.parts(release.schema):
-            if part.label in parts:
-                raise InvalidParameter(f"two parts of the release are called {part.label!r}")
-            parts[part.label] = part, item.weight * part.share / weights
-    told = sum(part.delta for part, _ in parts.values() if isinstance(part, Thresholded))
+    shares = _shares(release)
+    told = sum(part.delta for part, _ in shares.values() if isinstance(part, Thresholded))
     if told and told >= release.delta:
         raise InvalidParameter(
             f"thresholds take a delta of {float(told):g} of the budget's {float(release.delta):g}; "
             "give them less"
         )
+    plan = _searched(release, shares, float(told))
+    checked = plan.claim.check_account(plan.account)
+    if checked.outcome is not Outcome.PROVED:
+        raise Unsupported(f"plan: {plan.claim.text} is not shown: {checked.reason}")
+    return plan
+
+
+def _shares(release: Release) -> dict[str, tuple[Part, Fraction]]:
+    """Every part with its share of the whole."""
+    weights = sum((item.weight for item in release.items), Fraction(0))
+    shares: dict[str, tuple[Part, Fraction]] = {}
+    for item in release.items:
+        for part in item.parts(release.schema):
+            if part.label in shares:
+                raise InvalidParameter(f"two parts of the release are called {part.label!r}")
+            shares[part.label] = part, item.weight * part.share / weights
+    return shares
+
+
+def _searched(release: Release, shares: Mapping[str, tuple[Part, Fraction]], told: float) -> Plan:
+    """Secants of the composed guarantee, the first point at a rough width; the best that keeps."""
     claimed = float(Claim(release.budget, by="plan").value)
-    pure = isinstance(release.budget, PureDP)
-
-    def made(amount: float) -> Plan:
-        return _plan(release, parts, amount, pure=pure)
-
-    best, amount = None, _start(release.budget, claimed, float(told))
+    best: tuple[float, Plan] | None = None
     tried: list[tuple[float, float]] = []
+    amount = _start(release.budget, claimed, told)
     for number in range(ROUNDS):
-        plan = made(amount)
+        plan = _plan(release, shares, amount)
         cost = _cost(plan, claimed, rough=number == 0)
-        if cost <= claimed and (best is None or cost > best[0]) and number > 0:
+        if number > 0 and cost <= claimed and (best is None or cost > best[0]):
             best = cost, plan
             if claimed - cost <= CLOSE * claimed:
                 break
         tried.append((amount, cost))
         amount = _next(tried, claimed)
     while best is None:
-        amount *= 0.999
-        plan = made(amount)
+        amount *= 0.99
+        plan = _plan(release, shares, amount)
         cost = _cost(plan, claimed, rough=False)
         best = (cost, plan) if cost <= claimed else None
-    plan = best[1]
-    checked = plan.claim.check_account(plan.account)
-    if checked.outcome is not Outcome.PROVED:
-        raise Unsupported(f"plan: {plan.claim.text} is not shown: {checked.reason}")
-    return plan
+    return best[1]
 
 
 def _start(budget: Node, claimed: float, told: float) -> float:
@@ -374,7 +379,7 @@ def _cost(plan: Plan, claimed: float, *, rough: bool) -> float:
     budget, account = plan.release.budget, plan.account
     if isinstance(budget, ApproxDP):
         if rough:
-            width = max(WIDTH, 0.02 * claimed)
+            width = max(WIDTH, ROUGH * claimed)
             bound = Account(plan.declaration, plan.release.scope, width).epsilon(budget.delta)
             return _float(bound.upper)
         return _float(account.approximate(budget.delta).value[0])
@@ -385,9 +390,8 @@ def _float(value: Any) -> float:
     return math.inf if is_infinite(value) else float(enclose(value).upper())
 
 
-def _plan(
-    release: Release, parts: Mapping[str, tuple[Part, Fraction]], amount: float, *, pure: bool
-) -> Plan:
+def _plan(release: Release, parts: Mapping[str, tuple[Part, Fraction]], amount: float) -> Plan:
+    pure = isinstance(release.budget, PureDP)
     leaves: dict[str, Leaf] = {}
     nodes: list[Node] = []
     for label, (part, share) in parts.items():
@@ -396,8 +400,12 @@ def _plan(
         times = part.times if isinstance(part, Choice) else 1
         nodes.append(leaf if times == 1 else Repeat(leaf, times))
     declaration = nodes[0] if len(nodes) == 1 else Compose(*nodes)
-    account = Account(declaration, release.scope)
+    account = Account(declaration, release.scope, _width(release))
     return Plan(release, {k: p for k, (p, _) in parts.items()}, leaves, declaration, account)
+
+
+def _width(release: Release) -> float:
+    return max(WIDTH, FINE * float(Claim(release.budget, by="plan").value))
 
 
 def _leaf(part: Part, amount: float, adjacency: Adjacency, *, pure: bool) -> Leaf:
@@ -424,7 +432,7 @@ def _leaf(part: Part, amount: float, adjacency: Adjacency, *, pure: bool) -> Lea
         raise InvalidParameter(
             f"{part.label}: its noise has over 2^50 steps; choose a larger step for its column"
         )
-    return DiscreteGaussianVector(part.label, variance, moves.largest, moves.cells, moves.squared)
+    return DiscreteGaussianVector(part.label, variance, moves.squared, moves.worst)
 
 
 def _thresholded(
@@ -457,8 +465,3 @@ def _rounded(value: float, direction: int) -> Fraction:
     unit = Fraction(10) ** (math.floor(math.log10(value)) - DIGITS + 1)
     steps = known / unit
     return (math.ceil(steps) if direction > 0 else math.floor(steps)) * unit
-
-
-def vectors_of(parts: Mapping[str, Part]) -> list[Vector]:
-    """The parts that are vectors."""
-    return [part for part in parts.values() if isinstance(part, Vector)]

@@ -110,7 +110,7 @@ def finest(schema: Schema, items: Sequence[Item]) -> Count:
             )
         if schema.unit is not None and (last.groups or last.per_group or 0):
             raise InvalidParameter(
-                f"post consistent: {last.name!r} bounds a unit by group, so that cells do not add up"
+                f"post consistent: {last.name!r} bounds a unit by group: cells do not add up"
             )
     if last.cells(schema) > MOST_CELLS:
         raise InvalidParameter(f"post consistent: over {MOST_CELLS} cells")

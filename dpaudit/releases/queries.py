@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import Any, ClassVar, TypeAlias
 
@@ -37,7 +37,7 @@ from dpaudit.tabular.schema import DROP, refuse_unknown
 GAUSSIAN, LAPLACE = "gaussian", "laplace"
 MOST_CANDIDATES = 1_000_000
 LARGEST_SUM = 2**52
-SQUARES = 2**16  # steps of a square's own grid
+SQUARES = 2**12  # steps of a product's own grid
 Found: TypeAlias = Sequence[Sequence[Keys]]
 
 
@@ -161,10 +161,11 @@ class Item(ABC):
         """The published rows, made of released numbers only."""
 
     def noise_of(self, chosen: str) -> str:
-        """The kind of noise.  Errors: InvalidParameter for one that there is not."""
-        if chosen not in (GAUSSIAN, LAPLACE):
+        """The kind of noise, "" where the budget decides.  Errors: InvalidParameter."""
+        if chosen not in ("", GAUSSIAN, LAPLACE):
             raise InvalidParameter(
-                f"item {self.name!r}: noise = {chosen!r}: expected {GAUSSIAN} or {LAPLACE}"
+                f"item {self.name!r}: noise = {chosen!r}: expected {GAUSSIAN} or {LAPLACE}, or "
+                "none: Gaussian, but where the budget is pure"
             )
         return chosen
 
@@ -286,7 +287,7 @@ class Grouped(Item):
 
     by: tuple[str, ...] = ()
     edges: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    noise: str = GAUSSIAN
+    noise: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -310,7 +311,7 @@ class Grouped(Item):
         if name not in self.edges:
             raise InvalidParameter(f"{place}: {name!r} holds numbers; give edges.{name}")
         codes = [on_grid(column, e, f"item {self.name!r}: edges.{name}") for e in self.edges[name]]
-        if not codes or any(a >= b for a, b in zip(codes, codes[1:], strict=False)):
+        if not codes or any(a >= b for a, b in pairwise(codes)):
             raise InvalidParameter(f"item {self.name!r}: edges.{name}: expected growing numbers")
         return Bins(name, tuple(codes))
 
@@ -358,7 +359,7 @@ def _labels(schema: Schema, key: str | Bins) -> list[tuple[str, str]]:
         column = schema.number(key.column, "by")
         edges = [text_of(edge * column.step)[0] for edge in key.edges]
         first, last = f"below {edges[0]}", f"{edges[-1]} and above"
-        between = [f"{a} to below {b}" for a, b in zip(edges, edges[1:], strict=False)]
+        between = [f"{a} to below {b}" for a, b in pairwise(edges)]
         return [(key.column, label) for label in (first, *between, last)]
     return [(key, label) for label in schema.category(key, "by").domain]
 
@@ -498,7 +499,7 @@ def _ratio_error(ratio: float, count: int, spread: tuple[float, float]) -> float
 class Variance(Grouped):
     """The variance of a column, of its noisy count, centred sum and centred squares.
 
-    Squares are put on a grid of 2^16 steps of their largest, rounded half up.
+    Squares are put on a grid of 2^12 steps of their largest, rounded half up.
     """
 
     query: ClassVar[str] = "variance"
@@ -547,7 +548,7 @@ class Variance(Grouped):
         return {f"{self.name}/{name}": found[0][i] for i, name in enumerate(names)}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
-        column, width, divisor = self._centred(schema)
+        column, _, divisor = self._centred(schema)
         names = [f"{self.name}/{name}" for name in ("squares", "sum", "count")]
         spread = [margins.deviation(name) for name in names]
         rows = []
@@ -781,7 +782,7 @@ class Ranges(Item):
     query: ClassVar[str] = "ranges"
     column: str
     edges: tuple[Any, ...]
-    noise: str = GAUSSIAN
+    noise: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -791,7 +792,7 @@ class Ranges(Item):
     def _bins(self, schema: Schema) -> Bins:
         column = schema.number(self.column, f"item {self.name!r}")
         codes = [on_grid(column, edge, f"item {self.name!r}: edges") for edge in self.edges]
-        if not codes or any(a >= b for a, b in zip(codes, codes[1:], strict=False)):
+        if not codes or any(a >= b for a, b in pairwise(codes)):
             raise InvalidParameter(f"item {self.name!r}: edges: expected growing numbers")
         return Bins(self.column, tuple(codes))
 
@@ -882,16 +883,16 @@ def consistent_tree(
 class Regression(Item):
     """Linear regression of ``target`` on ``features``, by noisy sufficient statistics.
 
-    Every column is centred on the middle of its bounds; sums of products of all pairs get noise, and
-    the coefficients solve the noisy normal equations with a public ridge of two standard deviations
-    of that noise.
+    Every column is centred on the middle of its bounds; sums of products of all pairs get noise,
+    and the coefficients solve the noisy normal equations with a public ridge of two standard
+    deviations of that noise.
     Source: Vu, Slavkovic 2009; Sheffet 2017 (noisy second moments).
     """
 
     query: ClassVar[str] = "regression"
     target: str
     features: tuple[str, ...]
-    noise: str = GAUSSIAN
+    noise: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

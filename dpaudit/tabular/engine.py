@@ -27,7 +27,7 @@ Keys: TypeAlias = tuple[int, ...] | dict[str, int]
 
 
 class DataRefused(DpauditError):
-    """Private data that do not fit the public schema; told to whoever holds them, never published."""
+    """Private data that do not fit the public schema; told to their holder, never published."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,7 @@ ROWS = Term()
 class Total:
     """What is summed over rows, group by group.
 
-    ``terms``: one total each, of the product of ``times * code + offset`` over its (column, times,
-    offset) factors, divided by a whole number and rounded; () counts rows.  ``by``: columns of public keys, bins, or one column of text.
+    ``terms``: one total each.  ``by``: columns of public keys, bins, or one column of text.
     ``needed``: columns without which a row is left out.  ``groups`` and ``per_group``: how many
     groups of one unit count, and how many of its rows in each; None where ``schema.rows`` is limit
     enough.

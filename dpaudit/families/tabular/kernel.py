@@ -69,12 +69,20 @@ class DiscreteGaussianVectorKernel(DiscreteKernel):
         return gaussian_tail(k, self._variance)
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
-        """The l2-distance; infinite where too many coordinates move, or one by too much."""
-        moved = np.abs(values - others)
-        cells = np.count_nonzero(moved, axis=-1)
-        most = float(enclose(self.leaf.sensitivity).mid())
-        far = (cells > float(enclose(self.leaf.moved).mid())) | (moved.max(axis=-1) > most)
-        return np.asarray(np.where(far, np.inf, np.linalg.norm(moved, axis=-1)))
+        """The l2-distance; infinite where no vector of the leaf's moves is as large everywhere."""
+        moved = np.sort(np.abs(values - others), axis=-1)[:, ::-1]
+        distance = np.linalg.norm(moved, axis=-1)
+        if not self.leaf.moves:
+            return np.asarray(distance)
+        fits = np.zeros(len(moved), dtype=bool)
+        for vector in self.leaf.moves:
+            allowed = np.zeros(moved.shape[-1])
+            start = 0
+            for size, count in vector:
+                allowed[start : start + int(count)] = float(size)
+                start += int(count)
+            fits |= (moved <= allowed).all(axis=-1)
+        return np.asarray(np.where(fits, distance, np.inf))
 
 
 @exact_kernel(ThresholdedDiscreteLaplace)

@@ -3,35 +3,67 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
 
-from dpaudit.exact import Number
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import Number, exact
 from dpaudit.exact.domains import known_sign, number, positive, refuse
 from dpaudit.families.discrete.node import preset, whole
 from dpaudit.nodes.core import Leaf, labelled
+
+Vector: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
+MOST_VECTORS = 64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DiscreteGaussianVector(Leaf):
     """Adds i.i.d. k with probability proportional to exp(-k^2 / (2 variance)) to whole numbers.
 
-    Of the vector, of any length, at most ``moved`` coordinates move, each by at most the whole
-    number ``sensitivity``, and the squares of their moves add up to at most ``squared``.
+    The squares of the moves of all coordinates, of which there may be any number, add up to at most
+    the whole number ``squared``.  ``moves``: vectors of whole numbers, as (size, count) pairs: how
+    far the coordinates move is at most one of them, coordinate by coordinate, up to order and sign.
+    Empty where only ``squared`` is known.
+    Errors: InvalidParameter for sizes or counts that are no whole numbers from 1, over 64 vectors,
+    or a ``squared`` that is not the largest of theirs.
     """
 
     label: str
     variance: Number = number(positive)
-    sensitivity: Number = preset(whole, 1)
-    moved: Number = preset(whole, 1)
     squared: Number = preset(whole, 1)
+    moves: tuple[Vector, ...] = (((Fraction(1), Fraction(1)),),)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         labelled(self.label, type(self))
-        one = self.sensitivity**2
-        if known_sign(self.squared - one, strict=False) is False:
-            refuse(self.squared, f"{self.name}.squared", "at least sensitivity^2")
-        if known_sign(self.moved * one - self.squared, strict=False) is False:
-            refuse(self.squared, f"{self.name}.squared", "at most moved * sensitivity^2")
+        place = f"{self.name}.moves"
+        given: Any = self.moves
+        if not isinstance(given, (tuple, list)) or len(given) > MOST_VECTORS:
+            raise InvalidParameter(f"{place}: expected at most {MOST_VECTORS} vectors")
+        object.__setattr__(self, "moves", tuple(_vector(row, place) for row in given))
+        if self.moves and self.squared != max(map(squares, self.moves)):
+            refuse(self.squared, f"{self.name}.squared", "the largest sum of squares of its moves")
+
+
+def squares(vector: Vector) -> Fraction:
+    """The sum of squares of a vector of (size, count) pairs."""
+    return sum((count * size**2 for size, count in vector), Fraction(0))
+
+
+def _vector(row: Any, place: str) -> Vector:
+    pairs = row if isinstance(row, (tuple, list)) else ()
+    if not pairs or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
+        raise InvalidParameter(f"{place}: expected vectors of (size, count) pairs")
+    found = tuple((_whole(size, place), _whole(count, place)) for size, count in pairs)
+    return tuple(sorted(found, reverse=True))
+
+
+def _whole(value: Any, place: str) -> Fraction:
+    found = exact(value, place)
+    if not isinstance(found, Fraction):
+        raise InvalidParameter(f"{place}: expected whole numbers, not {found}")
+    whole(found, place)
+    return found
 
 
 @dataclass(frozen=True, eq=False, repr=False)

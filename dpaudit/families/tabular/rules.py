@@ -1,9 +1,10 @@
 """Tables: noise on vectors of whole numbers, and thresholded counts; every calculus.
 
 Vectors.  The coordinates' noises are independent, so a pair of runs is a product of one pair a
-coordinate: at most ``moved`` of them differ from the trivial one, and each is dominated by that of
-the largest move (:mod:`dpaudit.families.discrete.rules`).  Renyi divergences of a product add up, so that
-only the sum of squares counts there.
+coordinate, each dominated by that of any larger move (:mod:`dpaudit.families.discrete.rules`).  So
+one of the vectors of ``moves`` dominates every pair of runs: they are alternatives.  Renyi
+divergences of a product add up, so that only the sum of squares counts there; where it alone is
+known, the profile is what it allows at all orders.
 
 Thresholds.  Let E be the event that no key is shown which is there in this run's data alone.  Given
 E, both runs release the same function of the noisy counts of the keys that both have.  E fails with
@@ -28,12 +29,18 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, DiscreteNormal, Losses, Pair, joined, product
+from dpaudit.nodes.pairs import (
+    Atoms,
+    Concentrated,
+    DiscreteNormal,
+    Losses,
+    joined,
+    opaque,
+    product,
+)
 
 VECTORS = Source("Canonne, Kamath, Steinke", 2020, "Theorem 4; coordinates add up")
-VECTOR_PAIR = Source(
-    "dpaudit", 2026, "independent coordinates, each at its largest (families.tabular.rules)"
-)
+VECTOR_PAIR = Source("dpaudit", 2026, "independent coordinates (families.tabular.rules)")
 THRESHOLDS = Source(
     "Korolova, Kenthapadi, Mishra, Ntoulas", 2009, "Theorem 1; proof in families.tabular.rules"
 )
@@ -53,14 +60,12 @@ for calculus in (PURE, CONCENTRATED, RENYI, GAUSSIAN):
     )
 
 
-def _full(node: Node, premises: tuple[Step, ...] = ()) -> bool:
-    """Whether all coordinates that may move may move by the largest move at once."""
-    return isinstance(node, DiscreteGaussianVector) and bool(
-        node.squared == node.moved * node.sensitivity**2
-    )
+def _known(node: Node, premises: tuple[Step, ...] = ()) -> bool:
+    """Whether it is known which vectors are reached."""
+    return isinstance(node, DiscreteGaussianVector) and bool(node.moves)
 
 
-@CONCENTRATED.rule(DiscreteGaussianVector, cite=VECTORS, attained=_full)
+@CONCENTRATED.rule(DiscreteGaussianVector, cite=VECTORS, attained=_known)
 def discrete_gaussian_vector(node: DiscreteGaussianVector) -> Number:
     """squared / (2 variance): an equality at every whole order."""
     return node.squared / (2 * node.variance)
@@ -74,10 +79,14 @@ def discrete_gaussian_vector_curve(node: DiscreteGaussianVector) -> Number:
 
 @PROFILE.rule(DiscreteGaussianVector, cite=VECTOR_PAIR)
 def discrete_gaussian_vector_pair(node: DiscreteGaussianVector) -> Losses:
-    """``moved`` coordinates, each moved by the whole sensitivity."""
-    pair = product([(DiscreteNormal(node.variance, node.sensitivity), node.moved)])
-    reached: tuple[Pair, ...] = (pair,) if _full(node) else ()
-    return Losses((pair,), (pair,), reached, reached)
+    """One product for each vector of moves, as alternatives."""
+    if not node.moves:
+        return opaque(Concentrated(node.squared / (2 * node.variance)))
+    pairs = tuple(
+        product((DiscreteNormal(node.variance, size), count) for size, count in vector)
+        for vector in node.moves
+    )
+    return Losses(pairs, pairs, pairs, pairs)
 
 
 def told(node: ThresholdedDiscreteLaplace) -> Number:

@@ -12,17 +12,23 @@ from typing import Any
 from dpaudit.check.theorem import Premise, Table, Theorem, register
 from dpaudit.exact import exp
 from dpaudit.families.discrete.theorem import laplace_losses
-from dpaudit.nodes.pairs import Atoms, DiscreteNormal, Losses, joined, product
+from dpaudit.nodes.pairs import Atoms, Concentrated, DiscreteNormal, Losses, Pair, joined, product
 
 
-def _corner(node: Any, premises: Sequence[Premise] = ()) -> bool:
-    return bool(node.moved * node.sensitivity**2 == node.squared)
+def _listed(node: Any, premises: Sequence[Premise] = ()) -> bool:
+    return len(node.moves) > 0
 
 
 def _vector(node: Any) -> Losses:
-    pair = product([(DiscreteNormal(node.variance, node.sensitivity), node.moved)])
-    below = (pair,) if _corner(node) else ()
-    return Losses(remove=(pair,), add=(pair,), reached_remove=below, reached_add=below)
+    if not _listed(node):
+        pair: Pair = Concentrated(node.squared / (2 * node.variance))
+        return Losses(remove=(pair,), add=(pair.swapped,))
+    found = []
+    for vector in node.moves:
+        coordinates = [(DiscreteNormal(node.variance, size), count) for size, count in vector]
+        found.append(product(coordinates))
+    pairs = tuple(found)
+    return Losses(remove=pairs, add=pairs, reached_remove=pairs, reached_add=pairs)
 
 
 def _shown(node: Any) -> Any:
@@ -40,7 +46,7 @@ def _thresholded(node: Any) -> Losses:
 
 TABULAR: Table = {
     ("zcdp", "DiscreteGaussianVector"): Theorem(
-        "discrete_gaussian_vector", lambda n: n.squared / (2 * n.variance), attained=_corner
+        "discrete_gaussian_vector", lambda n: n.squared / (2 * n.variance), attained=_listed
     ),
     ("rdp", "DiscreteGaussianVector"): Theorem(
         "discrete_gaussian_vector_curve", lambda n: lambda a: a * n.squared / (2 * n.variance)
