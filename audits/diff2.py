@@ -18,10 +18,10 @@ from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency
-from mechanisms.diff2 import catalogue as diff2
-from mechanisms.diff2.framework import Diff2, LocalDescent
-from mechanisms.diff2.units import by_client, equal_size
-from mechanisms.losses import WorstCase
+from mechanisms.papers.common.losses import WorstCase
+from mechanisms.papers.diff2 import catalogue as diff2
+from mechanisms.papers.diff2.framework import Diff2, LocalDescent
+from mechanisms.papers.diff2.units import by_client, equal_size
 
 DIMENSION = 5
 TRIALS = 20_000

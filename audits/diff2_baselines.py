@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from audits.diff2 import DIMENSION, neighbours, opposed
 from dpaudit.audit.suite import Suite
-from mechanisms.diff2 import baselines as catalogue
-from mechanisms.diff2.baselines import DpSrm
-from mechanisms.diff2.srn import SrnSgd
-from mechanisms.losses import WorstCase
+from mechanisms.papers.common.losses import WorstCase
+from mechanisms.papers.diff2 import baselines as catalogue
+from mechanisms.papers.diff2.baselines import DpSrm
+from mechanisms.papers.diff2.srn import SrnSgd
 
 TRIALS = 400  # each draws 50 batches of 500 of 16,150 records, thrice
 PREFIX_TRIALS = 10_000

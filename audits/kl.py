@@ -19,13 +19,13 @@ from dpaudit.curator.curator import Program, Sampler
 from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, central
-from mechanisms.kl import catalogue
-from mechanisms.kl.instances import Detection, Privacy, TwoPointInstance, two_point_detector
-from mechanisms.kl.problem import KLProblem
-from mechanisms.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
-from mechanisms.kl.schedule import KLSpiderSchedule
-from mechanisms.kl.spider import KLSpider
-from mechanisms.losses import WorstCase
+from mechanisms.papers.common.losses import WorstCase
+from mechanisms.papers.kl import catalogue
+from mechanisms.papers.kl.instances import Detection, Privacy, TwoPointInstance, two_point_detector
+from mechanisms.papers.kl.problem import KLProblem
+from mechanisms.papers.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
+from mechanisms.papers.kl.schedule import KLSpiderSchedule
+from mechanisms.papers.kl.spider import KLSpider
 
 TRIALS = 5_000
 

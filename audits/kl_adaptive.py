@@ -15,10 +15,10 @@ from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.curator import Program
 from dpaudit.kernels.query import Array
-from mechanisms.kl import adaptive_catalogue as catalogue
-from mechanisms.kl.adaptive import AdaptiveNoisyGD, GradientNormAtStart
-from mechanisms.kl.problem import KLProblem
-from mechanisms.kl.select import SelectStationaryIterate
+from mechanisms.papers.kl import adaptive_catalogue as catalogue
+from mechanisms.papers.kl.adaptive import AdaptiveNoisyGD, GradientNormAtStart
+from mechanisms.papers.kl.problem import KLProblem
+from mechanisms.papers.kl.select import SelectStationaryIterate
 
 TRIALS = 2_000
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from audits.kl import REPLACED, Turning, linear
 from dpaudit.audit.suite import Suite
-from mechanisms.kl import baselines_catalogue as catalogue
-from mechanisms.kl.baselines import PrivateSpider
+from mechanisms.papers.kl import baselines_catalogue as catalogue
+from mechanisms.papers.kl.baselines import PrivateSpider
 
 TRIALS = 3_000
 

@@ -12,8 +12,8 @@ from audits.kl import turned_round, zeroed_out
 from audits.kl_adaptive import pulled
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from mechanisms.kl import adaptive_readings as catalogue
-from mechanisms.kl.adaptive_printed import PrintedAdaptiveNoisyGD
+from mechanisms.papers.kl import adaptive_readings as catalogue
+from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
 
 TRIALS, SOME = 2_000, 8_000
 # So many that the attack can show an epsilon of 7 at delta = 1e-3 (no 1-zCDP code has over 5.42).

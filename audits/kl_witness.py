@@ -16,10 +16,10 @@ from scipy.special import ndtr
 from audits.kl_adaptive import Pulled
 from dpaudit.exact import enclose
 from dpaudit.families.additive import Gaussian
-from mechanisms.kl.condition import KLCondition
-from mechanisms.kl.problem import KLProblem
-from mechanisms.kl.schedule import KLSpiderSchedule
-from mechanisms.kl.spider import PrintedKLSpider
+from mechanisms.papers.kl.condition import KLCondition
+from mechanisms.papers.kl.problem import KLProblem
+from mechanisms.papers.kl.schedule import KLSpiderSchedule
+from mechanisms.papers.kl.spider import PrintedKLSpider
 
 SIZE = 100
 MEANS = (0.0216, 0.0416)  # of the gradients of two data sets that differ in one record, by 2 L0 / n

@@ -21,13 +21,13 @@ from dpaudit.families.correlated.node import Factorisation, Strategy
 from dpaudit.families.correlated.strategies import prefix_root
 from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency
-from mechanisms.losses import WorstCase as SignedLoss
-from mechanisms.srgd import catalogue, printed
-from mechanisms.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
-from mechanisms.srgd.constants import as_float
-from mechanisms.srgd.entries import LIPSCHITZ
-from mechanisms.srgd.gradient import StochasticRecursiveGradient
-from mechanisms.srgd.rows import WorstCase
+from mechanisms.papers.common.losses import WorstCase as SignedLoss
+from mechanisms.papers.srgd import catalogue, printed
+from mechanisms.papers.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
+from mechanisms.papers.srgd.constants import as_float
+from mechanisms.papers.srgd.entries import LIPSCHITZ
+from mechanisms.papers.srgd.gradient import StochasticRecursiveGradient
+from mechanisms.papers.srgd.rows import WorstCase
 
 Program: TypeAlias = AcceleratedDPSRGD | DPSRGD
 

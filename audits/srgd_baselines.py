@@ -21,9 +21,9 @@ from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency
-from mechanisms.losses import WorstCase
-from mechanisms.srgd import baselines_catalogue as catalogue
-from mechanisms.srgd.problem import Problem
+from mechanisms.papers.common.losses import WorstCase
+from mechanisms.papers.srgd import baselines_catalogue as catalogue
+from mechanisms.papers.srgd.problem import Problem
 
 WIDE = 1e6  # no projection binds, so that the last release is seen whole
 

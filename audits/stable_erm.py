@@ -20,16 +20,16 @@ from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency
-from mechanisms.stable_erm import catalogue as stable
-from mechanisms.stable_erm.adversarial import Adversarial, Oracle
-from mechanisms.stable_erm.calibration import Constants
-from mechanisms.stable_erm.localised import Localised
-from mechanisms.stable_erm.phased import PhasedERM, PhasedSCO
-from mechanisms.stable_erm.release import (
+from mechanisms.papers.stable_erm import catalogue as stable
+from mechanisms.papers.stable_erm.adversarial import Adversarial, Oracle
+from mechanisms.papers.stable_erm.calibration import Constants
+from mechanisms.papers.stable_erm.localised import Localised
+from mechanisms.papers.stable_erm.phased import PhasedERM, PhasedSCO
+from mechanisms.papers.stable_erm.release import (
     DeletionStableOutputPerturbation,
     StronglyConvexOutputPerturbation,
 )
-from mechanisms.stable_erm.solver import Minimiser
+from mechanisms.papers.stable_erm.solver import Minimiser
 
 TRIALS = 20_000
 PHASE_TRIALS = 4_000

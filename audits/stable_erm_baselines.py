@@ -19,10 +19,10 @@ from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency
-from mechanisms.stable_erm import baselines_catalogue as baselines
-from mechanisms.stable_erm.baselines import NoisyGradientDescent
-from mechanisms.stable_erm.domains import Ball
-from mechanisms.stable_erm.solver import RidgeLogistic
+from mechanisms.papers.stable_erm import baselines_catalogue as baselines
+from mechanisms.papers.stable_erm.baselines import NoisyGradientDescent
+from mechanisms.papers.stable_erm.domains import Ball
+from mechanisms.papers.stable_erm.solver import RidgeLogistic
 
 ROWS = 64
 TRIALS = 3_000

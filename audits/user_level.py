@@ -20,13 +20,13 @@ from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
-from mechanisms.user_level import catalogue
-from mechanisms.user_level.accelerated import UserLevelAcceleratedSGD
-from mechanisms.user_level.outliers import OutlierRemovedMean
-from mechanisms.user_level.phased_erm import StronglyConvexReduction, UserLevelPhasedERM
-from mechanisms.user_level.phased_sgd import UserLevelPhasedSGD
-from mechanisms.user_level.problem import LinearLoss, Problem
-from mechanisms.user_level.readings import IndependentSlotsTest, RedrawnThresholdTest
+from mechanisms.papers.user_level import catalogue
+from mechanisms.papers.user_level.accelerated import UserLevelAcceleratedSGD
+from mechanisms.papers.user_level.outliers import OutlierRemovedMean
+from mechanisms.papers.user_level.phased_erm import StronglyConvexReduction, UserLevelPhasedERM
+from mechanisms.papers.user_level.phased_sgd import UserLevelPhasedSGD
+from mechanisms.papers.user_level.problem import LinearLoss, Problem
+from mechanisms.papers.user_level.readings import IndependentSlotsTest, RedrawnThresholdTest
 
 TRIALS = 2_000
 FEW = 600

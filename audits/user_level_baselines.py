@@ -17,8 +17,8 @@ from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
-from mechanisms.user_level import baselines_catalogue as catalogue
-from mechanisms.user_level.problem import LinearLoss
+from mechanisms.papers.user_level import baselines_catalogue as catalogue
+from mechanisms.papers.user_level.problem import LinearLoss
 
 FEW = 600
 

@@ -14,8 +14,8 @@ from audits.user_level import DIMENSION, NEAR, linear
 from audits.user_level_baselines import opposed, pair
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
-from mechanisms.user_level import options_catalogue as catalogue
-from mechanisms.user_level.above import AboveThresholdCounts
+from mechanisms.papers.user_level import options_catalogue as catalogue
+from mechanisms.papers.user_level.above import AboveThresholdCounts
 
 
 def sampled(mechanism: Mechanism) -> Suite:

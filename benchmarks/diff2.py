@@ -19,9 +19,9 @@ import numpy as np
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
-from mechanisms.diff2.framework import Diff2
-from mechanisms.diff2.noise import Noise
-from mechanisms.losses import SoftplusNetwork
+from mechanisms.papers.common.losses import SoftplusNetwork
+from mechanisms.papers.diff2.framework import Diff2
+from mechanisms.papers.diff2.noise import Noise
 
 RECORDS, FEATURES, CLIENTS = 16_000, 8, 10
 ROUNDS, REPEATS, WHOLE_RUN = 20, 5, 2_000

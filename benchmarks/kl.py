@@ -16,8 +16,8 @@ from audits.kl import turned_round
 from audits.kl_adaptive import pulled
 from dpaudit.curator.curator import Sampler
 from dpaudit.scope import central
-from mechanisms.kl.adaptive import AdaptiveNoisyGD
-from mechanisms.kl.entries import BETA, LOGISTIC, RHO, SMOOTHNESS
+from mechanisms.papers.kl.adaptive import AdaptiveNoisyGD
+from mechanisms.papers.kl.entries import BETA, LOGISTIC, RHO, SMOOTHNESS
 
 SCOPE = central("replace_one")
 TOGETHER, APART, REPEATS = 2_000, 40, 5

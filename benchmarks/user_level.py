@@ -27,11 +27,11 @@ from scipy.special import expit
 
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
-from mechanisms.losses import Logistic
-from mechanisms.srgd.geometry import project_l2_ball
-from mechanisms.user_level.phased_sgd import UserLevelPhasedSGD, calibrated_phased_sgd
-from mechanisms.user_level.problem import USERS, Problem
-from mechanisms.user_level.sgd import one_pass_sgd
+from mechanisms.papers.common.losses import Logistic
+from mechanisms.papers.srgd.geometry import project_l2_ball
+from mechanisms.papers.user_level.phased_sgd import UserLevelPhasedSGD, calibrated_phased_sgd
+from mechanisms.papers.user_level.problem import USERS, Problem
+from mechanisms.papers.user_level.sgd import one_pass_sgd
 
 COUNT, ITEMS, DIMENSION, RADIUS = 1_000_000, 10, 20, 2.0
 EPSILON, DELTA, STEP = 1, Fraction(1, 10**6), 0.1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from dpaudit.version import __version__
 
 if TYPE_CHECKING:
     from dpaudit.accountant.account import Account, Bound, account
@@ -85,6 +85,7 @@ __all__ = [
     "Suite",
     "Unsupported",
     "Verdict",
+    "__version__",
     "account",
     "audit_domain",
     "audit_function",

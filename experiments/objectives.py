@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Records
-from mechanisms.losses import Logistic
+from mechanisms.papers.common.losses import Logistic
 
 SLOPE_MOST = 3 * math.sqrt(3) / 8  # the largest derivative of v^2 / (1 + v^2), at v = 1 / sqrt(3)
 

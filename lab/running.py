@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dpaudit import __version__
 from dpaudit.audit.workers import finished
 from dpaudit.errors import InvalidParameter
 from dpaudit.storage import roots
 from dpaudit.storage.files import write_atomically
+from dpaudit.version import __version__
 from lab.found import load, named
 from lab.model import Cell, Experiment, Result, Results, Size, Values
 

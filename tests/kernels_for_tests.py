@@ -150,8 +150,10 @@ def registered() -> Iterator[None]:
     source = Source("Dwork, Naor, Pitassi, Rothblum", 2010, "Theorem 4.1")
     KERNELS.update(NEW)
     Node.types.update({kind.__name__: kind for kind in NEW})
-    calculus.rule(TreeGaussian, cite=source, attained=always)(tree_mu)
-    calculus.rule(MixedGaussian, cite=Source("Dong, Roth, Su", 2022, "Proposition A.1"))(mixture_mu)
+    calculus.rule(TreeGaussian, "tree_mu", cite=source, attained=always)(tree_mu)
+    calculus.rule(
+        MixedGaussian, "mixture_mu", cite=Source("Dong, Roth, Su", 2022, "Proposition A.1")
+    )(mixture_mu)
     try:
         yield
     finally:

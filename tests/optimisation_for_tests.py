@@ -12,10 +12,10 @@ import numpy as np
 from dpaudit.curator.curator import Curator, Sampler, Tracer
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
-from mechanisms.srgd.accelerated import AcceleratedDPSRGD, State
-from mechanisms.srgd.gradient import StochasticRecursiveGradient
-from mechanisms.srgd.problem import BoundedLogistic
-from mechanisms.srgd.rows import Clipped
+from mechanisms.papers.srgd.accelerated import AcceleratedDPSRGD, State
+from mechanisms.papers.srgd.gradient import StochasticRecursiveGradient
+from mechanisms.papers.srgd.problem import BoundedLogistic
+from mechanisms.papers.srgd.rows import Clipped
 
 ZERO_OUT = central("zero_out")
 IDLE = Clipped(10**9)

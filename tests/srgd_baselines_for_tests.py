@@ -14,18 +14,18 @@ from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Scope, central
-from mechanisms.losses import LeastSquares
-from mechanisms.srgd import baselines_catalogue as catalogue
-from mechanisms.srgd.baselines import (
+from mechanisms.papers.common.losses import LeastSquares
+from mechanisms.papers.srgd import baselines_catalogue as catalogue
+from mechanisms.papers.srgd.baselines import (
     AcceleratedDPSGD,
     DPSGDOnePass,
     DPSGDPoisson,
 )
-from mechanisms.srgd.localized import LocalizedAcceleratedDPSGD
-from mechanisms.srgd.online import DPFTRL, DPOnlineToBatch
-from mechanisms.srgd.phased_erm import PhasedERM
-from mechanisms.srgd.phased_sgd import PhasedSGD
-from mechanisms.srgd.problem import Problem
+from mechanisms.papers.srgd.localized import LocalizedAcceleratedDPSGD
+from mechanisms.papers.srgd.online import DPFTRL, DPOnlineToBatch
+from mechanisms.papers.srgd.phased_erm import PhasedERM
+from mechanisms.papers.srgd.phased_sgd import PhasedSGD
+from mechanisms.papers.srgd.problem import Problem
 
 ZERO_OUT, REPLACE_ONE, ADD_REMOVE = map(central, ("zero_out", "replace_one", "add_remove"))
 TINY = Fraction(1, 10**9)

@@ -8,11 +8,11 @@ import numpy as np
 
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
-from mechanisms.stable_erm.calibration import USERS, Constants
-from mechanisms.stable_erm.domains import Box
-from mechanisms.stable_erm.problem import Problem
-from mechanisms.stable_erm.solver import Absolute
-from mechanisms.stable_erm.stable import Enumeration, Found, Search, UserMean
+from mechanisms.papers.stable_erm.calibration import USERS, Constants
+from mechanisms.papers.stable_erm.domains import Box
+from mechanisms.papers.stable_erm.problem import Problem
+from mechanisms.papers.stable_erm.solver import Absolute
+from mechanisms.papers.stable_erm.stable import Enumeration, Found, Search, UserMean
 
 ABSOLUTE = Problem(Absolute(), Box(1.0, 5), 60, 10, 5, 1.0)
 SMALL = Constants(2, 1, 3)

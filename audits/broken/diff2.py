@@ -24,10 +24,10 @@ from dpaudit.families.additive.kernel import GaussianKernel
 from dpaudit.kernels.base import Generator
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency
-from mechanisms.diff2.catalogue import PAPER_MU, REPLACE_ONE, STATED, diff2_gd_program
-from mechanisms.diff2.framework import Diff2, Trained
-from mechanisms.diff2.noise import Noise
-from mechanisms.losses import WorstCase
+from mechanisms.papers.common.losses import WorstCase
+from mechanisms.papers.diff2.catalogue import PAPER_MU, REPLACE_ONE, STATED, diff2_gd_program
+from mechanisms.papers.diff2.framework import Diff2, Trained
+from mechanisms.papers.diff2.noise import Noise
 
 SIZES = (20, 20)
 CORRECT = worst_case(

@@ -30,10 +30,10 @@ from dpaudit.families.sampling import SampledWithoutReplacement
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
-from mechanisms.diff2.catalogue import DELTA, EPSILON, PAPER, REPLACE_ONE
-from mechanisms.diff2.framework import Diff2, LocalDescent, turns
-from mechanisms.diff2.noise import Noise
-from mechanisms.losses import WorstCase
+from mechanisms.papers.common.losses import WorstCase
+from mechanisms.papers.diff2.catalogue import DELTA, EPSILON, PAPER, REPLACE_ONE
+from mechanisms.papers.diff2.framework import Diff2, LocalDescent, turns
+from mechanisms.papers.diff2.noise import Noise
 
 SIZES = (40, 40)
 STEPS, BATCH = 11, 8

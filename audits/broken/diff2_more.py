@@ -19,10 +19,10 @@ from dpaudit.families.additive.kernel import GaussianKernel
 from dpaudit.kernels.base import Generator
 from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
 from dpaudit.scope import Adjacency
-from mechanisms.diff2.catalogue import DELTA, EPSILON, PAPER_MU, STATED, diff2_gd_program
-from mechanisms.diff2.framework import Diff2
-from mechanisms.diff2.noise import Noise
-from mechanisms.losses import Logistic, WorstCase
+from mechanisms.papers.common.losses import Logistic, WorstCase
+from mechanisms.papers.diff2.catalogue import DELTA, EPSILON, PAPER_MU, STATED, diff2_gd_program
+from mechanisms.papers.diff2.framework import Diff2
+from mechanisms.papers.diff2.noise import Noise
 
 LARGE_STEPS = 20.0
 

@@ -40,18 +40,18 @@ from dpaudit.kernels.base import Generator
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
-from mechanisms.kl.adaptive import (
+from mechanisms.papers.kl.adaptive import (
     GRADIENT,
     NORM,
     RELEASES,
     AdaptiveNoisyGD,
     PrivateGradientNorm,
 )
-from mechanisms.kl.adaptive_printed import PrintedAdaptiveNoisyGD
-from mechanisms.kl.problem import KLProblem
-from mechanisms.kl.proximal import RegularizedNoisyGD
-from mechanisms.kl.schedule import Phase
-from mechanisms.kl.spider import KLSpider, Plan
+from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
+from mechanisms.papers.kl.problem import KLProblem
+from mechanisms.papers.kl.proximal import RegularizedNoisyGD
+from mechanisms.papers.kl.schedule import Phase
+from mechanisms.papers.kl.spider import KLSpider, Plan
 
 __all__ = [
     "adaptive_bench",

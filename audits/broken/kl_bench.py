@@ -24,13 +24,13 @@ from dpaudit.families.selection import ExponentialMechanism
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope, central
-from mechanisms.kl.adaptive import AdaptiveNoisyGD
-from mechanisms.kl.condition import KLCondition
-from mechanisms.kl.problem import KLProblem
-from mechanisms.kl.proximal import RegularizedNoisyGD
-from mechanisms.kl.schedule import Constants, KLSpiderSchedule
-from mechanisms.kl.select import SELECT, exponential_choice, selection_epsilon
-from mechanisms.kl.spider import KLSpider
+from mechanisms.papers.kl.adaptive import AdaptiveNoisyGD
+from mechanisms.papers.kl.condition import KLCondition
+from mechanisms.papers.kl.problem import KLProblem
+from mechanisms.papers.kl.proximal import RegularizedNoisyGD
+from mechanisms.papers.kl.schedule import Constants, KLSpiderSchedule
+from mechanisms.papers.kl.select import SELECT, exponential_choice, selection_epsilon
+from mechanisms.papers.kl.spider import KLSpider
 
 RHO = Fraction(1)
 REPLACE_ONE = central("replace_one")

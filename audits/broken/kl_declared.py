@@ -21,10 +21,10 @@ from audits.kl_adaptive import pulled
 from dpaudit.accountant.claim import Claim
 from dpaudit.exact import Number, sqrt
 from dpaudit.families.opaque import GDP, ZCDP
-from mechanisms.kl.condition import KLCondition
-from mechanisms.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
-from mechanisms.kl.schedule import KLSpiderSchedule
-from mechanisms.kl.spider import PrintedNoise
+from mechanisms.papers.kl.condition import KLCondition
+from mechanisms.papers.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
+from mechanisms.papers.kl.schedule import KLSpiderSchedule
+from mechanisms.papers.kl.spider import PrintedNoise
 
 
 @dataclass(frozen=True)

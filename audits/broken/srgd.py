@@ -28,10 +28,10 @@ from dpaudit.kernels.base import Generator
 from dpaudit.kernels.query import Array, ClippedMean, Query, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, central
-from mechanisms.losses import WorstCase
-from mechanisms.srgd.accelerated import AcceleratedDPSRGD
-from mechanisms.srgd.gradient import StochasticRecursiveGradient, prefix_sums
-from mechanisms.srgd.rows import Clipped, Rows
+from mechanisms.papers.common.losses import WorstCase
+from mechanisms.papers.srgd.accelerated import AcceleratedDPSRGD
+from mechanisms.papers.srgd.gradient import StochasticRecursiveGradient, prefix_sums
+from mechanisms.papers.srgd.rows import Clipped, Rows
 
 ROUNDS, BATCH, BETA, LEVELS = 16, 3, 4, 5
 SIGMA = sqrt(Fraction(LEVELS)) / (BATCH * BETA)

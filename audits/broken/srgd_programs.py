@@ -27,11 +27,11 @@ from dpaudit.families.correlated import CorrelatedGaussian, Participation
 from dpaudit.kernels.query import Array, ClippedMean
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
-from mechanisms.srgd.accelerated import AcceleratedDPSRGD
-from mechanisms.srgd.geometry import project_l2_ball, tau
-from mechanisms.srgd.gradient import LABEL, StochasticRecursiveGradient
-from mechanisms.srgd.problem import Solution
-from mechanisms.srgd.rows import Rows
+from mechanisms.papers.srgd.accelerated import AcceleratedDPSRGD
+from mechanisms.papers.srgd.geometry import project_l2_ball, tau
+from mechanisms.papers.srgd.gradient import LABEL, StochasticRecursiveGradient
+from mechanisms.papers.srgd.problem import Solution
+from mechanisms.papers.srgd.rows import Rows
 
 
 @dataclass(frozen=True)

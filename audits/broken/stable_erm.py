@@ -28,25 +28,25 @@ from dpaudit.families.stability.kernel import StableReleaseKernel
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
-from mechanisms.stable_erm.adversarial import Adversarial, Oracle
-from mechanisms.stable_erm.calibration import (
+from mechanisms.papers.stable_erm.adversarial import Adversarial, Oracle
+from mechanisms.papers.stable_erm.calibration import (
     USERS,
     Constants,
     del_output_pert_paper,
     printed_constants,
 )
-from mechanisms.stable_erm.domains import Box
-from mechanisms.stable_erm.phased import Optimised, PhasedERM, PhasedSCO
-from mechanisms.stable_erm.problem import Problem
-from mechanisms.stable_erm.release import (
+from mechanisms.papers.stable_erm.domains import Box
+from mechanisms.papers.stable_erm.phased import Optimised, PhasedERM, PhasedSCO
+from mechanisms.papers.stable_erm.problem import Problem
+from mechanisms.papers.stable_erm.release import (
     RELEASE,
     DeletionStableOutputPerturbation,
     StableQuery,
     check_scope,
     stable_release,
 )
-from mechanisms.stable_erm.solver import Minimiser, Quadratic
-from mechanisms.stable_erm.stable import (
+from mechanisms.papers.stable_erm.solver import Minimiser, Quadratic
+from mechanisms.papers.stable_erm.stable import (
     Found,
     Statistic,
 )

@@ -22,11 +22,11 @@ from dpaudit.audit.neighbours import Neighbours
 from dpaudit.families.stability import Distance
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
-from mechanisms.stable_erm.calibration import Constants
-from mechanisms.stable_erm.certificate import Certified, GradientCertificate
-from mechanisms.stable_erm.release import DeletionStableOutputPerturbation
-from mechanisms.stable_erm.solver import Minimiser, Quadratic
-from mechanisms.stable_erm.stable import (
+from mechanisms.papers.stable_erm.calibration import Constants
+from mechanisms.papers.stable_erm.certificate import Certified, GradientCertificate
+from mechanisms.papers.stable_erm.release import DeletionStableOutputPerturbation
+from mechanisms.papers.stable_erm.solver import Minimiser, Quadratic
+from mechanisms.papers.stable_erm.stable import (
     Enumeration,
     Flags,
     Found,

@@ -31,15 +31,15 @@ from dpaudit.families.stability.coupled_kernel import ProposeTestReleaseKernel
 from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency
-from mechanisms.user_level.accelerated import UserLevelAcceleratedSGD
-from mechanisms.user_level.acsa import one_stage
-from mechanisms.user_level.batches import calibrate_batches
-from mechanisms.user_level.catalogue import WEIGHTED
-from mechanisms.user_level.constants import Inliers, ReleaseConstants
-from mechanisms.user_level.outliers import OutlierRemovedMean
-from mechanisms.user_level.phased_sgd import phased_sgd_of
-from mechanisms.user_level.problem import USERS, LinearLoss, Problem
-from mechanisms.user_level.readings import IndependentSlotsTest
+from mechanisms.papers.user_level.accelerated import UserLevelAcceleratedSGD
+from mechanisms.papers.user_level.acsa import one_stage
+from mechanisms.papers.user_level.batches import calibrate_batches
+from mechanisms.papers.user_level.catalogue import WEIGHTED
+from mechanisms.papers.user_level.constants import Inliers, ReleaseConstants
+from mechanisms.papers.user_level.outliers import OutlierRemovedMean
+from mechanisms.papers.user_level.phased_sgd import phased_sgd_of
+from mechanisms.papers.user_level.problem import USERS, LinearLoss, Problem
+from mechanisms.papers.user_level.readings import IndependentSlotsTest
 
 DELTA = Fraction(1, 10**6)
 TRIALS = 4_000

@@ -31,15 +31,15 @@ from dpaudit.families.opaque import ApproxDP
 from dpaudit.kernels.query import Array, Norm, Records, clip_rows
 from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.scope import Adjacency, Scope
-from mechanisms.user_level.baselines import OnePassQuery, UserLevelPhasedSGDBaseline
-from mechanisms.user_level.catalogue import WEIGHTED
-from mechanisms.user_level.outliers import OutlierRemovedQuery
-from mechanisms.user_level.points import (
+from mechanisms.papers.user_level.baselines import OnePassQuery, UserLevelPhasedSGDBaseline
+from mechanisms.papers.user_level.catalogue import WEIGHTED
+from mechanisms.papers.user_level.outliers import OutlierRemovedQuery
+from mechanisms.papers.user_level.points import (
     counts_within,
     inlier_probabilities,
     weighted_inlier_mean,
 )
-from mechanisms.user_level.problem import LinearLoss, Problem
+from mechanisms.papers.user_level.problem import LinearLoss, Problem
 
 NOISE = Fraction("4.224679")  # kappa(1, 1e-6), rounded up
 GROUPS = WEIGHTED.groups

@@ -35,9 +35,9 @@ from dpaudit.families.sampling import SampledWithoutReplacement
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
-from mechanisms.user_level.outliers import RELEASE, OutlierRemovedMean, OutlierRemovedQuery
-from mechanisms.user_level.phased_sgd import Solution, UserLevelPhasedSGD
-from mechanisms.user_level.points import counts_within, weighted_inlier_mean
+from mechanisms.papers.user_level.outliers import RELEASE, OutlierRemovedMean, OutlierRemovedQuery
+from mechanisms.papers.user_level.phased_sgd import Solution, UserLevelPhasedSGD
+from mechanisms.papers.user_level.points import counts_within, weighted_inlier_mean
 
 # --- a program ------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit import __version__
 from dpaudit.audit.batches import batch_noise, sampler_of, sampling_frequencies
 from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
 from dpaudit.audit.engine import Batch, plan, run_batches
@@ -29,6 +28,7 @@ from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from dpaudit.storage.batches import AuditStore
 from dpaudit.storage.roots import code_digest
+from dpaudit.version import __version__
 
 TRAINING, TEST = 0, 1
 FIRST, SECOND = 0, 1

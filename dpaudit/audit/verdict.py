@@ -42,6 +42,7 @@ class Verdict(StrEnum):
     ALARM = "alarm"
     UNSUPPORTED = "unsupported"
     INCONCLUSIVE = "inconclusive"
+    UNCONFIRMED = "unconfirmed"
     CERTIFIED_UNDER_ASSUMPTIONS = "certified_under_assumptions"
     CERTIFIED = "certified"
 
@@ -53,7 +54,9 @@ EXIT_CODES = {
     Verdict.INCONCLUSIVE: 3,
     Verdict.UNSUPPORTED: 4,
     Verdict.ALARM: 5,
+    Verdict.UNCONFIRMED: 6,
 }
+ON_TRUST = "the checker cannot confirm the bound, which is taken on trust"
 
 
 def overall(verdicts: Sequence[Verdict]) -> Verdict:
@@ -248,11 +251,20 @@ def judge(
     raw_bound: Lower | None,
     attacked: Attacked | None,
     extra: Sequence[Assumption],
+    *,
+    on_trust: bool = False,
 ) -> Judged:
-    """The verdict on one claim; the gravest finding decides, and its reason is given."""
+    """The verdict on one claim; the gravest finding decides, and its reason is given.
+
+    ``on_trust``: the outcome rests on a number that the checker cannot confirm.
+    """
     claim = checked.claim
     lower = lower_for(claim, lens_bound, raw_bound)
     verdict, reason = _decide(checked, account, lower, lens_bound, attacked, extra)
+    by_account = checked.reason == reason
+    certified = verdict in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
+    if on_trust and (certified or (verdict is Verdict.REFUTED and by_account)):
+        verdict, reason = Verdict.UNCONFIRMED, f"{reason}; {ON_TRUST}"
     return Judged(claim, checked, lower, conditional(claim, lens_bound), verdict, reason)
 
 

@@ -56,6 +56,7 @@ def identity(run: Run, index: int) -> str:
             "suite": None if order.suite is None else _suite(order.suite),
             "implementation": [order.root, dict(order.implementation)],
             "fields": dict(order.fields),
+            "place": order.place,
             "dpaudit": code_digest(),
             "environment": environment(),
             "epoch": os.environ.get("SOURCE_DATE_EPOCH", ""),

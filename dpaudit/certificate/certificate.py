@@ -6,8 +6,10 @@ bytes, so that a change of one digit anywhere is noticed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from importlib import resources
@@ -16,21 +18,22 @@ from typing import Any
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
+from dpaudit.accountant.interpretation import Point, has_mu, missed_lower
 from dpaudit.audit.verdict import Judged, Lower, Verdict
-from dpaudit.errors import CertificateRejected
+from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
 from dpaudit.exact import (
     decimal_lower,
     decimal_upper,
     enclose,
     is_infinite,
     is_symbolic,
-    readable,
     unknowns,
     upper_fraction,
     working_precision,
 )
 from dpaudit.exact.wire import canonical_bytes, digest, encode_number
 from dpaudit.measures.calculus import Step
+from dpaudit.measures.convert import to_approx
 from dpaudit.measures.renyi import order
 from dpaudit.measures.show import value_text
 from dpaudit.nodes import Assumption
@@ -40,13 +43,24 @@ STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://dpaudit.dev/certificate/v1"
 LARGEST_FILE = 64 * 2**20
 VERDICTS_OF = {
-    Outcome.PROVED: (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS),
+    Outcome.PROVED: (
+        Verdict.CERTIFIED,
+        Verdict.CERTIFIED_UNDER_ASSUMPTIONS,
+        Verdict.UNCONFIRMED,
+    ),
     Outcome.UNPROVED: (Verdict.INCONCLUSIVE,),
     Outcome.UNSUPPORTED: (Verdict.UNSUPPORTED,),
 }
 RENYI_ORDERS = (2, 4, 8, 16, 32, 64)
 PROFILE_POINTS = 61
 TRADEOFF_POINTS = 61
+PROFILE_WIDTH = 0.01
+PROFILE_DELTAS = tuple(
+    map(
+        Fraction,
+        ("1e-9", "1e-6", "1e-5", "1e-4", "1e-3", "0.003", "0.01", "0.03", "0.1", "0.2", "0.4"),
+    )
+)
 MEASURES = {"pure": ("pure_dp", "epsilon"), "zcdp": ("zcdp", "rho"), "gdp": ("gdp", "mu")}
 
 Json = dict[str, Any]
@@ -80,10 +94,19 @@ def validate(certificate: Any) -> None:
 
     Errors: CertificateRejected naming the place of the first fault.
     """
+    _refuse(schema(), certificate)
+
+
+def fits(name: str, part: Any) -> None:
+    """Check one part against its definition in the schema; errors: as :func:`validate`."""
+    _refuse({"$defs": schema()["$defs"], "$ref": f"#/$defs/{name}"}, part)
+
+
+def _refuse(form: Json, part: Any) -> None:
     from jsonschema import Draft202012Validator
 
     try:
-        error = next(iter(Draft202012Validator(schema()).iter_errors(certificate)), None)
+        error = next(iter(Draft202012Validator(form).iter_errors(part)), None)
     except RecursionError:
         raise CertificateRejected("not a certificate: nested too deeply") from None
     if error is not None:
@@ -215,18 +238,74 @@ def conclusion(step: Step) -> Json:
     return {"measure": measure, name: _rounded(step.value)}
 
 
-def curve_rows(account: Account, roots: Sequence[Step]) -> list[Json]:
+def profile_steps(account: Account) -> list[Step]:
+    """Conversions that conclude points of the privacy profile, for a declaration without mu.
+
+    The smallest epsilon at each of some deltas, and about where it reaches 0; fewer where no
+    finite epsilon holds.
+    """
+    if has_mu(account):
+        return []
+    try:
+        advantage = Fraction(decimal_upper(account.delta(0).upper, 6))
+        deltas = [*(delta for delta in PROFILE_DELTAS if delta < advantage), advantage]
+        steps = [_smallest(account, delta) for delta in deltas if delta < 1]
+    except (InvalidParameter, Unsupported):
+        return []  # free symbols, or no calculus for the whole
+    return [step for step in steps if step is not None]
+
+
+def _smallest(account: Account, delta: Fraction) -> Step | None:
+    """The conversion of the route with the smallest epsilon, none where it is infinite.
+
+    Coarser than a claim's: a figure shows no more, and a verifier repeats each.
+    """
+    found = []
+    for name in account.routes():
+        with contextlib.suppress(Unsupported):
+            step = to_approx(account.step(name), delta, PROFILE_WIDTH)
+            if not is_infinite(step.value[0]):
+                found.append(_from_above(step))
+    return min(found, key=lambda step: Fraction(decimal_upper(step.value[0])), default=None)
+
+
+def _from_above(step: Step) -> Step:
+    """A conversion without what is reached from below, which no curve shows."""
+    if "lower" not in step.witness:
+        return step
+    return replace(step, attained=False, lower=None, witness={**step.witness, "lower": []})
+
+
+def points_of(steps: Sequence[Step]) -> list[Point]:
+    """The (epsilon, delta) that conversions conclude, as printed, by epsilon; none dominated."""
+    rows = [conclusion(step) for step in steps]
+    found: list[Point] = []
+    for point in sorted((Fraction(row["epsilon"]), Fraction(row["delta"])) for row in rows):
+        if not found or point[1] < found[-1][1]:
+            found.append(point)
+    return found
+
+
+def curve_rows(account: Account, roots: Sequence[Step], points: Sequence[Point] = ()) -> list[Json]:
     """Privacy profile (upper) and trade-off curve (lower) for the figures.
 
-    None where mu is finite, but beyond what any precision tells from infinity.
+    From mu, else from ``points`` of the profile; none where mu is finite, but beyond what any
+    precision tells from infinity.
     """
     if _beyond_precision(account):
         return []
+    alphas = [Fraction(decimal_lower(alpha)) for alpha in _alphas()]
+    if points:
+        profile = [[decimal_upper(e), decimal_upper(d)] for e, d in points]
+        tradeoff = [[decimal_lower(a), missed_lower(points, a)] for a in alphas]
+        return [
+            {"measure": "profile", "curve": profile},
+            {"measure": "tradeoff", "curve": tradeoff},
+        ]
     largest = max((_epsilon(step) for step in roots), default=Fraction(0)) or _typical(account)
     shares = [Fraction(3 * k, 2 * (PROFILE_POINTS - 1)) for k in range(PROFILE_POINTS)]
     # At the printed abscissae, so that the printed ordinates are theirs.
     epsilons = [Fraction(decimal_upper(largest * share)) for share in shares]
-    alphas = [Fraction(decimal_lower(alpha)) for alpha in _alphas()]
     rows = {
         "profile": [[decimal_upper(e), d] for e, d in account.profile_curve(epsilons)],
         "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff_curve(alphas)],
@@ -267,15 +346,13 @@ def _at_order(value: Any, alpha: int) -> Any:
     return value.subs(order(), alpha) if is_symbolic(value) else value
 
 
-def stated(claim: Claim) -> Json | None:
-    """A claim's numbers as decimal strings; None while it holds symbols."""
+def stated(claim: Claim) -> Json:
+    """A claim's numbers as decimal strings."""
     numbers = {
         k: v
         for k, v in claim.guarantee.parameters.items()
         if k in ("epsilon", "delta", "rho", "mu")
     }
-    if any(is_symbolic(v) and v.free_symbols for v in numbers.values()):
-        return None
     measures = {"PureDP": "pure_dp", "ApproxDP": "approx_dp", "ZCDP": "zcdp", "GDP": "gdp"}
     shown = {k: decimal_upper(v) for k, v in numbers.items()}
     return {"measure": measures[type(claim.guarantee).__name__], **shown}
@@ -291,7 +368,7 @@ def claim_row(number: int, judged: Judged, step: int | None) -> Json:
         "stated_text": claim.text,
         "by": claim.by,
         "source": "",
-        "reading": "; ".join(filter(None, (claim.reading, *_ranges(claim)))),
+        "reading": claim.reading,
         "check": str(checked.outcome),
         "reason": judged.reason,
         "upper": conclusion(checked.step) if checked.step else None,
@@ -301,13 +378,6 @@ def claim_row(number: int, judged: Judged, step: int | None) -> Json:
         "lower_conditional": lower_row(judged.conditional),
         "verdict": str(judged.verdict),
     }
-
-
-def _ranges(claim: Claim) -> list[str]:
-    return [
-        f"for {symbol} from {readable(low)} to {readable(high)}"
-        for symbol, (low, high) in claim.ranges.items()
-    ]
 
 
 def audit_id(lower: Lower) -> str:

@@ -6,6 +6,7 @@ import os
 import platform
 import secrets
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +14,13 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from dpaudit import __version__
 from dpaudit.accountant.account import Account
-from dpaudit.accountant.interpretation import in_plain_words
+from dpaudit.accountant.claim import Checked, Outcome
+from dpaudit.accountant.interpretation import Point, in_plain_words
 from dpaudit.audit.attack import Attacked, attack, program_text
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
@@ -40,22 +42,28 @@ from dpaudit.certificate.certificate import (
     claim_row,
     conclusion,
     curve_rows,
+    fits,
+    points_of,
+    profile_steps,
     statement,
     step_rows,
     steps_of,
     validate,
 )
-from dpaudit.certificate.evidence import audit_rows, conformance_rows
-from dpaudit.check import standing
+from dpaudit.certificate.evidence import audit_rows, conformance_rows, written
+from dpaudit.check import check, is_computed, is_taken_on_trust, standing
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, unknowns
 from dpaudit.families.opaque import RenyiDP
 from dpaudit.measures.calculus import Step
-from dpaudit.nodes import Assumption, Status
+from dpaudit.nodes import Assumption, Status, free_unknowns
+from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
+from dpaudit.storage.roots import served
+from dpaudit.version import __version__
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 
@@ -64,7 +72,8 @@ PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 class Order:
     """One mechanism to certify, where it comes from, and the suite that attacks it.
 
-    ``fields``: what its project's ``dpaudit.toml`` states of it.
+    ``fields``: what its project's ``dpaudit.toml`` states of it; ``place``: the file and line that
+    define it, where known.
     """
 
     mechanism: Mechanism
@@ -72,13 +81,17 @@ class Order:
     root: str
     implementation: Mapping[str, str]
     fields: Mapping[str, list[str]] = field(default_factory=dict)
+    place: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
 class Options:
     """How a certification runs; ``seed`` None draws audits' seed and a run's noise afresh.
 
-    ``targets``: what the command line was given, to say how to run it again.
+    ``targets``: what the command line was given, to say how to run it again.  ``run_unproved``: run
+    on the data although a claim is refuted or unproved.  ``keep(name, output)`` writes the output
+    of an unseeded run as soon as it is drawn, and says where: its privacy is spent, whatever fails
+    later.
     """
 
     seed: int | None = None
@@ -87,6 +100,8 @@ class Options:
     store: Path | None = None
     targets: tuple[str, ...] = ()
     progress: Callable[[str, int, int], None] | None = None
+    run_unproved: bool = False
+    keep: Callable[[str, Any], Json] | None = None
 
 
 @dataclass(frozen=True)
@@ -146,33 +161,78 @@ def _certify(run: Run, index: int) -> Certified:
     raws = {} if attacked is None else _raws(mechanism, attacked, budget)
     standing = standing_assumptions(attacked)
     judged = tuple(
-        judge(c, account, lens_bound, raws.get(printed_delta(c.claim)), attacked, standing)
+        judge(
+            c,
+            account,
+            lens_bound,
+            raws.get(printed_delta(c.claim)),
+            attacked,
+            standing,
+            on_trust=_on_trust(c, mechanism),
+        )
         for c in checks
     )
     verdict = overall([j.verdict for j in judged])
+    profile = profile_steps(account)
+    points = points_of(profile)
+    refused = _not_run(mechanism, verdict, attacked, options)
     predicate = {
         "issued": _issued(),
         "scope": _scope(order),
         "fields": dict(order.fields),
         "mechanism": _mechanism(order),
-        **_claims_and_derivation(account, judged),
-        "assumptions": _assumptions(standing, judged),
+        **_claims_and_derivation(account, judged, profile, points),
+        "assumptions": _assumptions(standing, judged, profile),
         "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
         "conformance": conformance_rows(attacked),
-        "run": _run_once(mechanism, attacked, options),
-        "in_plain_words": in_plain_words(account),
+        "run": None,
+        "caveats": [*mechanism.setting.notes, *([refused] if refused else [])],
+        "in_plain_words": in_plain_words(account, points),
         "verdict": _verdict(verdict, judged),
-        "environment": environment(),
+        "environment": {**environment(), "git": revision(order)},
         "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
     }
-    certificate = statement(predicate)
-    validate(certificate)
+    certificate = _validated(predicate)
+    if mechanism.records is not None and not refused:
+        # What could still be refused has been, so that an output is never drawn in vain.
+        check(certificate)
+        certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
     return Certified(mechanism, judged, attacked, verdict, certificate)
 
 
+def _validated(predicate: Json) -> Json:
+    certificate = statement(predicate)
+    validate(certificate)
+    return certificate
+
+
+def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
+    """Whether the checker cannot confirm what the outcome rests on."""
+    step = checked.step
+    if step is None or checked.outcome not in (Outcome.PROVED, Outcome.REFUTED):
+        return False
+    if not any(isinstance(p.value, Losses) for p in step.premises):
+        return False
+    losses = step.premises[0].value
+    if all(map(is_computed, losses.pairs)) and checked.outcome is Outcome.PROVED:
+        return False
+    adjacency, rows = str(mechanism.scope.adjacency), step_rows(steps_of([step]))
+    outcome, claimed = str(checked.outcome), checked.claim.value
+    return is_taken_on_trust(rows, mechanism.declaration, adjacency, outcome, claimed)
+
+
 def _check_claims(mechanism: Mechanism) -> None:
-    """Errors: Unsupported for a claim in a measure that certificates do not hold."""
+    """Errors: InvalidParameter for symbols, Unsupported for measures certificates do not hold."""
+    free = free_unknowns(mechanism.declaration)
+    if free:
+        names = ", ".join(sorted(map(str, free)))
+        raise InvalidParameter(f"{mechanism.name}: a certificate holds numbers; bind {names} first")
     for claim in mechanism.claims:
+        if any(unknowns(value) for value in claim.guarantee.parameters.values()):
+            raise InvalidParameter(
+                f"{mechanism.name}: {claim.text} claims symbols; a certificate holds numbers: bind "
+                "them first, or check the claim with `dpaudit show`"
+            )
         if isinstance(claim.guarantee, RenyiDP):
             raise Unsupported(
                 f"{mechanism.name}: {claim.text} is checked by `dpaudit show`; a certificate holds "
@@ -183,8 +243,7 @@ def _check_claims(mechanism: Mechanism) -> None:
 def _check_steps(steps: Sequence[Step]) -> None:
     """Before anything is run.
 
-    Errors: InvalidParameter for a bound that still holds symbols, or an assumption under the id of
-    a standing one.
+    Errors: InvalidParameter for an assumption under the id of a standing one.
     """
     taken = {assumption.id for assumption in standing(Status.DECLARED)}
     for step in steps:
@@ -193,12 +252,6 @@ def _check_steps(steps: Sequence[Step]) -> None:
                 raise InvalidParameter(
                     f"assumption {assumption.id!r}: every certificate has one of that id; rename it"
                 )
-        symbols = unknowns(step.value[0] if isinstance(step.value, tuple) else step.value)
-        if symbols:
-            names = ", ".join(sorted(map(str, symbols)))
-            raise InvalidParameter(
-                f"{step.node.head}: a certificate holds numbers; bind {names} first"
-            )
 
 
 def _attack(run: Run, index: int) -> Attacked:
@@ -257,7 +310,11 @@ def _scope(order: Order) -> Json:
         "title": f"{mechanism.title}: {setting.data}" if setting.data else mechanism.title,
         "controller": "; ".join(order.fields.get("controller", [])) or setting.controller,
         "model": str(scope.trust),
-        "unit": {"entity": setting.unit_entity, "period": None, "bound": setting.unit_bound},
+        "unit": {
+            "entity": setting.unit_entity,
+            "period": setting.unit_period or None,
+            "bound": setting.unit_bound,
+        },
         "adjacency": str(scope.adjacency),
         "outputs": [str(scope.released)],
         "data_accesses": {"covered": list(setting.covered), "uncovered": list(setting.uncovered)},
@@ -267,7 +324,9 @@ def _scope(order: Order) -> Json:
 
 def _mechanism(order: Order) -> Json:
     declaration = order.mechanism.declaration
+    place = dict(zip(("file", "line"), order.place or (), strict=False))
     return {
+        **({"place": place} if place else {}),
         "name": order.mechanism.name,
         "title": order.mechanism.title,
         "source": order.mechanism.source,
@@ -283,16 +342,21 @@ def _mechanism(order: Order) -> Json:
     }
 
 
-def _claims_and_derivation(account: Account, judged: Sequence[Judged]) -> Json:
+def _claims_and_derivation(
+    account: Account, judged: Sequence[Judged], profile: Sequence[Step], points: Sequence[Point]
+) -> Json:
     roots = [j.checked.step for j in judged if j.checked.step is not None]
-    steps = steps_of(roots)
+    steps = steps_of([*roots, *profile])
     number = {id(step): i for i, step in enumerate(steps)}
     rows = []
     for i, one in enumerate(judged):
         step = one.checked.step
         rows.append(claim_row(i, one, None if step is None else number[id(step)]))
     derivation = {
-        "upper_bounds": [*_distinct([conclusion(s) for s in roots]), *curve_rows(account, roots)],
+        "upper_bounds": [
+            *_distinct([conclusion(s) for s in roots]),
+            *curve_rows(account, roots, points),
+        ],
         "steps": step_rows(steps),
         "arithmetic": "interval",
         "accountant": f"dpaudit {__version__}",
@@ -304,45 +368,90 @@ def _distinct(rows: list[Json]) -> list[Json]:
     return [row for i, row in enumerate(rows) if row not in rows[:i]]
 
 
-def _assumptions(standing: Sequence[Assumption], judged: Sequence[Judged]) -> list[Json]:
+def _assumptions(
+    standing: Sequence[Assumption], judged: Sequence[Judged], profile: Sequence[Step]
+) -> list[Json]:
     found = {a.id: a for a in standing}
-    for one in judged:
-        if one.checked.step is not None:
-            found.update((a.id, a) for a in one.checked.step.assumptions())
+    claimed = [one.checked.step for one in judged if one.checked.step is not None]
+    for step in (*claimed, *profile):
+        found.update((a.id, a) for a in step.assumptions())
     return [assumption_row(a) for a in found.values()]
 
 
-def _run_once(mechanism: Mechanism, attacked: Attacked | None, options: Options) -> Json | None:
-    """Run the program once on its own data; only released values and declared metrics leave.
+def _not_run(
+    mechanism: Mechanism, verdict: Verdict, attacked: Attacked | None, options: Options
+) -> str:
+    """Why the program does not get to see its data; empty where it does, or has none."""
+    if mechanism.records is None:
+        return ""
+    if _broken(attacked):
+        return "it was not run on the data: a check of its implementation is broken"
+    if options.run_unproved or verdict in (
+        Verdict.CERTIFIED,
+        Verdict.CERTIFIED_UNDER_ASSUMPTIONS,
+    ):
+        return ""
+    return (
+        f"it was not run on the data: its claims, taken together, are {verdict}; "
+        "`dpaudit certify --run-unproved` runs it nevertheless"
+    )
 
-    An implementation whose audit broke a conformance check never gets to see the data.
-    """
-    if mechanism.records is None or _broken(attacked):
-        return None
+
+def _run_once(mechanism: Mechanism, options: Options) -> Json:
+    """Run the program once on its own data; only released values and declared metrics leave."""
+    assert mechanism.records is not None  # noqa: S101  (the caller checked)
     records = mechanism.records()
     generator, entropy = system_generator(), "operating system"
     if options.seed is not None:
         generator, entropy = np.random.default_rng([options.seed, 1]), f"seed {options.seed}"
     sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
     output = mechanism.program.run(sampler)
-    metrics = mechanism.evaluate(output) if mechanism.evaluate else ()
-    demonstration = (
-        ()
-        if options.seed is None
-        else (
-            "a seeded demonstration: who knows the seed can subtract its noise; do not release it",
+    kept = None
+    if options.keep is not None and options.seed is None:
+        kept = options.keep(mechanism.name, output)
+    metrics, notes = _metrics(mechanism, output)
+    if options.seed is not None:
+        notes.append(
+            "a seeded demonstration: who knows the seed can subtract its noise; do not release it"
         )
-    )
     return {
         # Under add_remove the number of records is itself private.
         "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records),
         "entropy": entropy,
-        "metrics": [
-            {"name": m.name, "value": f"{m.value:.6g}", "covered": m.covered, "note": m.note}
-            for m in metrics
-        ],
-        "notes": [*mechanism.setting.notes, *demonstration],
+        "metrics": metrics,
+        "notes": notes,
+        "output": kept,
     }
+
+
+def _metrics(mechanism: Mechanism, output: Any) -> tuple[list[Json], list[str]]:
+    """Rows of a run's metrics, and what went wrong with them: the output is drawn by now."""
+    if mechanism.evaluate is None:
+        return [], []
+    rows: list[Json] = []
+    try:
+        for metric in mechanism.evaluate(output):
+            row = {
+                "name": metric.name,
+                "value": written(metric.value),
+                "covered": metric.covered,
+                "note": metric.note,
+            }
+            fits(
+                "run",
+                {
+                    "records": None,
+                    "entropy": "seed 0",
+                    "metrics": [row],
+                    "notes": [],
+                    "output": None,
+                },
+            )
+            rows.append(row)
+    except Exception as error:  # noqa: BLE001  (its text may hold anything; the run has happened)
+        what = f"{type(error).__name__} while metrics of the output were computed or written"
+        return rows, [f"{what}: those from number {len(rows) + 1} on are missing"]
+    return rows, []
 
 
 def _verdict(verdict: Verdict, judged: Sequence[Judged]) -> Json:
@@ -373,8 +482,34 @@ def environment() -> Json:
         "python": platform.python_version(),
         "platform": f"{sys.platform} {platform.machine()}",
         "packages": {name: metadata.version(name) for name in PACKAGES},
-        "git": None,
     }
+
+
+def revision(order: Order) -> Json | None:
+    """The commit of the root that this process serves, and whether files of the order differ.
+
+    None where git, a commit, or any of the order's files under its control was not found.
+    """
+    root, names = served(), [f":(literal){name}" for name in sorted(order.implementation)]
+    if root is None or not names:
+        return None
+    commit = _git(root, "rev-parse", "--verify", "HEAD^{commit}")
+    kept = _git(root, "ls-files", "-z", "--", *names)
+    if not commit or not kept:
+        return None
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *names)
+    untracked = len(kept.rstrip("\0").split("\0")) < len(names)
+    return {"commit": commit.strip(), "dirty": untracked or changed != ""}
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    """What git prints; None where it fails or is not there."""
+    command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 def _command(targets: Sequence[str], options: Options, seed: int) -> str:

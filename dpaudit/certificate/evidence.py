@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -121,6 +122,18 @@ def _roc(attacked: Attacked) -> list[list[str]]:
     ]
 
 
+def written(value: Any) -> str:
+    """A number exactly as it is: a whole number in full, another so that it is read back the same.
+
+    Errors: TypeError for what is no real number.
+    """
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return str(int(value))
+    if not isinstance(value, (float, np.floating)):
+        raise TypeError(f"{type(value).__name__} where a number was expected")
+    return repr(float(value)).removesuffix(".0").replace("e+", "e")
+
+
 def conformance_rows(attacked: Attacked | None) -> list[Json]:
     """One row a check of the implementation against its declaration."""
     return [
@@ -128,7 +141,7 @@ def conformance_rows(attacked: Attacked | None) -> list[Json]:
             "id": f"conformance-{i + 1}",
             "check": finding.check,
             "status": finding.status,
-            "statistic": f"{finding.statistic:.6g}",
+            "statistic": written(finding.statistic),
             "error_rate": decimal_upper(finding.error_rate, 6),
             "detail": finding.detail,
         }

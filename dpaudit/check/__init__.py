@@ -7,18 +7,21 @@ table, and searches for nothing.  What it cannot re-derive it lists as taken on 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from dpaudit.check.assumptions import standing, statuses
 from dpaudit.check.bounds import rederive_bounds
-from dpaudit.check.claims import Case, check_claims
+from dpaudit.check.claims import Case, check_claims, is_unconfirmed
 from dpaudit.check.curves import check_curves
-from dpaudit.check.derivation import rederive
+from dpaudit.check.derivation import rederive, require_numbers
+from dpaudit.check.profile.conversions import is_computed
 from dpaudit.check.reading import Json, require
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.wire import digest
+from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table
 
-__all__ = ["Confirmed", "check", "standing"]
+__all__ = ["Confirmed", "check", "is_computed", "is_taken_on_trust", "standing"]
 
 # What a certificate of the wrong shape raises where it is read.
 _MALFORMED = (
@@ -60,6 +63,17 @@ def check(certificate: Json) -> Confirmed:
         ) from None
 
 
+def is_taken_on_trust(
+    steps: list[Json], root: Node, adjacency: str, outcome: str, claimed: Any
+) -> bool:
+    """Whether an outcome of the last step, against a number, rests on what is not confirmed.
+
+    Errors: CertificateRejected for steps that do not follow.
+    """
+    predicate = {"derivation": {"steps": steps}, "scope": {"adjacency": adjacency}}
+    return is_unconfirmed(rederive(predicate, root)[-1], outcome, claimed)
+
+
 def _check(certificate: Json) -> Confirmed:
     predicate = certificate["predicate"]
     mechanism = predicate["mechanism"]
@@ -70,12 +84,13 @@ def _check(certificate: Json) -> Confirmed:
     root = from_table(mechanism["declaration"])
     require(root.digest == mechanism["digest"], "the declaration's digest is another")
     require(mechanism["declaration_text"] == repr(root), "the declaration's text is of another")
+    require_numbers(root)
     values = rederive(predicate, root)
     known = statuses(predicate, root)
     check_curves(predicate, root)
     bounds = rederive_bounds(predicate)
-    trusted = check_claims(Case(predicate, root, values, bounds, known))
-    trusted += dict.fromkeys(text for value in values for text in value.trusted)
+    check_claims(Case(predicate, root, values, bounds, known))
+    trusted = dict.fromkeys(text for value in values for text in value.trusted)
     return Confirmed(
         confirmed=(
             "digest of the predicate",

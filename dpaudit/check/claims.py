@@ -34,6 +34,7 @@ VERDICTS = (
     "alarm",
     "unsupported",
     "inconclusive",
+    "unconfirmed",
     "certified_under_assumptions",
     "certified",
 )
@@ -67,7 +68,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Stated:
-    """A claim as its row states it; ``delta`` "" where there is none or it holds symbols.
+    """A claim as its row states it; ``delta`` "" where there is none.
 
     ``words``: delta as the claim's text has it.
     """
@@ -87,19 +88,18 @@ class Stated:
         return f"raw-{self.delta or '0'}"
 
 
-def check_claims(case: Case) -> list[str]:
-    """Check every claim, its verdict and the verdict of the whole; returns what stays on trust.
+def check_claims(case: Case) -> None:
+    """Check every claim, its verdict and the verdict of the whole.
 
     Errors: CertificateRejected naming the first claim that does not follow.
     """
-    steps = case.predicate["derivation"]["steps"]
-    claims = [_stated(row, steps) for row in case.predicate["claims"]]
+    claims = [_stated(row) for row in case.predicate["claims"]]
     require(claims, "no claims: nothing is certified")
     require(len({c.row["id"] for c in claims}) == len(claims), "two claims have one name")
-    trusted, verdicts = [], []
+    verdicts = []
     for claim in claims:
         value = _value(claim, case)
-        trusted += _outcome(claim, value, case)
+        _outcome(claim, value, case)
         _lowers(claim, case.bounds)
         verdicts.append(_verdict(claim, value, case))
         same = claim.row["verdict"] == verdicts[-1]
@@ -109,15 +109,15 @@ def check_claims(case: Case) -> list[str]:
     require(stated["status"] == worst, f"the verdict would be {worst}")
     require(stated["margin"] == _margin(claims, case), "the margin is not that of its claim")
     _audits(claims, case)
-    return trusted
 
 
 # --- what is claimed -----------------------------------------------------------------------------
 
 
-def _stated(row: Json, steps: Any) -> Stated:
+def _stated(row: Json) -> Stated:
     """The claim, with its number, its words and its decimals saying the same."""
     place, number = f"claim {row['id'][:40]}", decode_number(row["exact"])
+    require(not unknowns(number), f"{place}: it claims a symbol, not a number")
     kind, _, inside = row["stated_text"].removesuffix(")").partition("(")
     require(kind in KINDS, f"{place}: its text names no kind of guarantee")
     measure, name, _ = KINDS[kind]
@@ -125,12 +125,6 @@ def _stated(row: Json, steps: Any) -> Stated:
     require(shown == f"{name}={readable(number)}", f"{place}: its text is not its exact value")
     require((delta != "") == (kind == "ApproxDP"), f"{place}: its text is of another kind")
     exact = _fraction(delta) if delta else None
-    if row["stated"] is None:
-        symbols = unknowns(number) or (delta != "" and exact is None)
-        require(symbols, f"{place}: its number is missing")
-        # The step's delta: its text is compared with the claim's where the step is.
-        at = steps[row["step"]]["conclusion"].get("delta", "") if row["step"] is not None else ""
-        return Stated(row, place, kind, number, at, delta)
     expected = {"measure": measure, name: decimal_upper(number)}
     if delta:
         expected["delta"] = row["stated"]["delta"] if exact is None else decimal_upper(exact)
@@ -186,17 +180,12 @@ def _first(value: Any) -> Any:
 # --- proved, refuted, unproved -------------------------------------------------------------------
 
 
-def _outcome(claim: Stated, value: Value | None, case: Case) -> list[str]:
+def _outcome(claim: Stated, value: Value | None, case: Case) -> None:
     """Errors: CertificateRejected where the check would come out differently."""
-    if value is None:
-        return []
-    stated = claim.row["check"]
-    if unknowns(claim.number) or unknowns(value.number):
-        require(stated != "unsupported", f"{claim.place}: there are rules for it")
-        return [f"{claim.place}: {stated}, for symbols; only the accountant compared them"]
-    expected = _expected(claim, value, case)
-    require(stated == expected, f"{claim.place}: the check would come out {expected}")
-    return []
+    if value is not None:
+        expected = _expected(claim, value, case)
+        same = claim.row["check"] == expected
+        require(same, f"{claim.place}: the check would come out {expected}")
 
 
 def _expected(claim: Stated, value: Value, case: Case) -> str:
@@ -239,13 +228,12 @@ def _lowers(claim: Stated, bounds: Mapping[str, Bound]) -> None:
     """The bounds shown with a claim are all that its audits give, and no more."""
     row, place = claim.row, claim.place
     bound = bounds.get(claim.audit)
-    if row["stated"] is not None:
-        listed = bound is not None or not bounds
-        require(listed, f"{place}: the audit {claim.audit} is missing")
-        require((row["lower"] is None) == (bound is None), f"{place}: its lower bound is missing")
-        family = claim.kind == "ApproxDP" and claim.delta != "0" and LENS in bounds
-        shown = row["lower_conditional"] is not None
-        require(shown == family, f"{place}: its conditional bound is missing, or of another claim")
+    listed = bound is not None or not bounds
+    require(listed, f"{place}: the audit {claim.audit} is missing")
+    require((row["lower"] is None) == (bound is None), f"{place}: its lower bound is missing")
+    family = claim.kind == "ApproxDP" and claim.delta != "0" and LENS in bounds
+    shown = row["lower_conditional"] is not None
+    require(shown == family, f"{place}: its conditional bound is missing, or of another claim")
     if row["lower"] is not None:
         if bound is None:
             raise CertificateRejected(f"{place}: its lower bound names no audit")
@@ -286,8 +274,10 @@ def _conditional(claim: Stated, shown: Json, bound: Bound) -> None:
 
 
 def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
-    if _exceeds(claim, claim.number, case.bounds) or claim.row["check"] == "refuted":
+    if _exceeds(claim, claim.number, case.bounds):
         return "refuted"
+    if claim.row["check"] == "refuted":
+        return "unconfirmed" if is_unconfirmed(value, "refuted", claim.number) else "refuted"
     if any(row["status"] == "broken" for row in case.predicate["conformance"]):
         return "alarm"
     if value is not None and _exceeds(claim, value.number, case.bounds):
@@ -296,7 +286,20 @@ def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
         return "alarm"
     if claim.row["check"] != "proved":
         return "unsupported" if value is None else "inconclusive"
-    return _certified(value, case)
+    found = _certified(value, case)
+    doubted = found != "inconclusive" and is_unconfirmed(value, "proved", claim.number)
+    return "unconfirmed" if doubted else found
+
+
+def is_unconfirmed(value: Value | None, outcome: str, number: Any) -> bool:
+    """Whether a claim's outcome rests on a number that only the accountant computed."""
+    if value is None:
+        return False
+    if outcome == "refuted":
+        return value.reached_doubted
+    if outcome != "proved" or value.doubt is None:
+        return False
+    return not value.doubt.holds_at(Fraction(decimal_lower(number)))
 
 
 def _exceeds(claim: Stated, number: Any, bounds: Mapping[str, Bound]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpaudit.check.assumptions import own_assumption
 from dpaudit.check.normal import gaussian_delta
-from dpaudit.check.profile.conversions import confirm_conversion
+from dpaudit.check.profile.conversions import Doubt, confirm_conversion
 from dpaudit.check.reading import SLACK, TINY, Json, decimal, require, rounded_up, value_text
 from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
 from dpaudit.errors import Unsupported
@@ -23,7 +23,7 @@ from dpaudit.exact import (
     working_precision,
 )
 from dpaudit.exact.wire import decode_number
-from dpaudit.nodes import Node, postorder
+from dpaudit.nodes import Node, free_unknowns, postorder
 
 ORDERS = ("2", "4", "8", "16", "32", "64")
 LARGEST_EPSILON = Fraction(2) ** 99
@@ -43,7 +43,8 @@ class Value:
 
     ``upper``: exact, a function of the order (rdp), or a pair (approx).  ``reached``: a value that
     some data and queries reach, None where that is not known.  ``in_one_part``: one record can
-    saturate it in one part of a partition only.  ``trusted``: what was not confirmed, in words.
+    saturate it in one part of a partition only.  ``trusted``: what was not confirmed, in words;
+    ``doubt``: of the upper bound, ``reached_doubted``: of what is reached.
     """
 
     node: Node
@@ -55,11 +56,19 @@ class Value:
     assumes: frozenset[str]
     converted: bool = False
     trusted: tuple[str, ...] = ()
+    doubt: Doubt | None = None
+    reached_doubted: bool = False
 
     @property
     def number(self) -> Any:
         """The epsilon, rho or mu of the bound."""
         return self.upper[0] if isinstance(self.upper, tuple) else self.upper
+
+
+def require_numbers(root: Node) -> None:
+    """Errors: CertificateRejected for a declaration that holds an unknown no Repeat binds."""
+    names = ", ".join(sorted(map(str, free_unknowns(root))))[:60]
+    require(not names, f"the declaration holds symbols: {names}; numbers are certified")
 
 
 def rederive(predicate: Json, root: Node) -> list[Value]:
@@ -157,12 +166,12 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
         f"{place}: its premise is of another kind",
     )
     delta = decode_number(witness["delta"])
+    require(not unknowns(delta), f"{place}: its delta is a symbol, not a number")
     require(stated["delta"] == decimal_upper(delta), f"{place}: its delta is not its witness's")
-    trusted: tuple[str, ...] = ()
+    found = None
     if premise.calculus == "profile":
         found = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
         epsilon, reached = (found.epsilon, found.reached) if found else REFUSED
-        trusted = found.trusted if found else ()
     else:
         epsilon, reached = CONVERSIONS[premise.calculus](premise, delta, stated["epsilon"], witness)
     require(epsilon is not None, f"{place}: epsilon does not follow")
@@ -177,7 +186,9 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
         reached=reached,
         assumes=premise.assumes,
         converted=True,
-        trusted=trusted,
+        trusted=found.trusted if found else (),
+        doubt=found.doubt if found else None,
+        reached_doubted=bool(found and found.reached_doubted),
     )
 
 

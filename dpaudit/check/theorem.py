@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact import settled
+from dpaudit.exact import canonical, erfinv, is_symbolic, settled, sqrt, sympify, tanh
 from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Losses, Pair
 from dpaudit.nodes.registry import load
 
 NUMERIC = ("gdp", "pure", "approx", "rdp", "zcdp")
 CALCULI = (*NUMERIC, "profile")
 RENYI_SYMBOL = "alpha"
+MOST_ALTERNATIVES = 64  # the accountant keeps as many
 EVERYWHERE = frozenset({"add_remove", "replace_one", "zero_out"})
 
 
@@ -117,3 +119,31 @@ def lifted(calculus: str, combine: Callable[[list[Any]], Any]) -> Callable[..., 
     if calculus == "rdp":
         return lambda node, *ps: lambda a: settled(combine([p(a) for p in ps]))
     return lambda node, *ps: settled(combine(list(ps)))
+
+
+# --- what several families state ------------------------------------------------------------------
+
+
+def pure_to_gdp(epsilon: Any) -> Any:
+    """The smallest mu whose curve passes below the corner of the epsilon-DP curve."""
+    return sqrt(8) * erfinv(tanh(epsilon / 2))
+
+
+def at_order(curve: Any, order: Any) -> Any:
+    """A declared curve at one order."""
+    import sympy
+
+    if not is_symbolic(curve):
+        return curve
+    symbol = sympy.Symbol(RENYI_SYMBOL, positive=True)
+    return canonical(curve.subs(symbol, sympify(order)))
+
+
+def reached(pair: Pair) -> Losses:
+    """The mechanism's own pair on the worst query; its noise is the same in both directions."""
+    return Losses((pair,), (pair,), (pair,), (pair,))
+
+
+def dominating(pair: Pair) -> Losses:
+    """A pair that dominates in one direction, and its mirror image in the other."""
+    return Losses((pair,), (pair.swapped,))

@@ -64,11 +64,17 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
 @click.option("--all", "everything", is_flag=True, help="Every mechanism of the project.")
 @_audited
 @_out("Folder for certificates and pages; finished batches are kept here until the end.")
+@click.option(
+    "--run-unproved", is_flag=True, help="Run on the data although a claim is refuted or unproved."
+)
 @as_json_option
 def certify(
     targets: tuple[str, ...], *, everything: bool, out: Path, as_json: bool, **given: Any
 ) -> None:
-    """Account, run, attack and certify TARGETS; writes NAME.json and NAME.html.
+    """Account, attack, certify and run TARGETS; writes NAME.json and NAME.html.
+
+    A mechanism runs on its data once all its claims are proved.  Without --seed that is a release:
+    its output is written to NAME.npz, and its files are never overwritten.
 
     With --all every mechanism of the project at or above this folder: each is written as soon as
     it is finished, and with --seed those that an earlier run has made of the same sources are kept.
@@ -85,6 +91,7 @@ def certify(
     orders = [_order(target) for target in targets]
     _distinct(orders)
     publish.writable(out)
+    given["keep"] = publish.keeper(out)
     results = _certify(targets, orders, given, out / ".audits")
     written = publish.write(results, out)
     publish.clean(results, out / ".audits")
@@ -116,20 +123,7 @@ def verify(
         sys.exit(1)
 
 
-@click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@_out("Folder for the pages.")
-@as_json_option
-def report(files: tuple[Path, ...], *, out: Path, as_json: bool) -> None:
-    """Render certificates as single-file HTML pages, after verifying them."""
-    from dpaudit.certificate import publish
-
-    publish.writable(out)
-    pages = [{"certificate": str(path), "page": str(publish.render(path, out))} for path in files]
-    echo_json(pages) if as_json else click.echo("\n".join(row["page"] for row in pages))
-
-
-AUDIT_COMMANDS = (audit, certify, verify, report)
+AUDIT_COMMANDS = (audit, certify, verify)
 
 
 # --- some targets --------------------------------------------------------------------------------
@@ -167,14 +161,15 @@ def _distinct(orders: Sequence[Order]) -> None:
 
 def _order(target: str) -> Order:
     from dpaudit.certificate.certify import Order
-    from dpaudit.project.project import catalogue_root, implementation
+    from dpaudit.project.project import catalogue_root, implementation, place
     from dpaudit.storage.fields import read_fields
 
     found = resolve_target(target)
     root = "catalogue" if found.project.root == catalogue_root() else "project"
     files = implementation(found.project, found.mechanism, found.suite)
     fields = read_fields(found.project.root, found.project.mechanisms).of(found.mechanism.name)
-    return Order(found.mechanism, found.suite, root, files, fields)
+    where = place(found.project, found.mechanism)
+    return Order(found.mechanism, found.suite, root, files, fields, where)
 
 
 def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,6 +191,7 @@ def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
             for row in predicate["claims"]
         ],
         "conformance": [row for row in predicate["conformance"] if row["status"] != "held"],
+        "caveats": predicate["caveats"],
         "seed": predicate["reproduce"]["root_seed"],
     }
 
@@ -217,6 +213,7 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     with progress() as report_progress, quiet():
         orders = _every_order()
         publish.writable(out)
+        given = {**given, "keep": publish.keeper(out)}
         run = plan(orders, _options(["--all"], given, out / ".audits", report_progress))
         results = sorted(_each(run, out), key=lambda one: one.name)
     index = publish.write_index(results, out)
@@ -230,7 +227,7 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
 def _every_order() -> list[Order]:
     """Errors: UnknownTarget for a project without mechanisms."""
     from dpaudit.certificate.certify import Order
-    from dpaudit.project.project import catalogue_root, find_root, implementation, load
+    from dpaudit.project.project import catalogue_root, find_root, implementation, load, place
     from dpaudit.storage.fields import read_fields
 
     project = load(find_root(Path.cwd()))
@@ -242,7 +239,14 @@ def _every_order() -> list[Order]:
     ]
     stated = read_fields(project.root, project.mechanisms)
     return [
-        Order(one, suite, root, implementation(project, one, suite), stated.of(one.name))
+        Order(
+            one,
+            suite,
+            root,
+            implementation(project, one, suite),
+            stated.of(one.name),
+            place(project, one),
+        )
         for one, suite in pairs
     ]
 

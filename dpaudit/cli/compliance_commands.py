@@ -1,8 +1,9 @@
-"""Commands about evidence that was made: sign."""
+"""Commands about evidence that was made: report and sign."""
 
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from dpaudit.cli.commands import as_json_option, echo_json
 from dpaudit.errors import CertificateRejected, InvalidParameter
 
 if TYPE_CHECKING:
-    from dpaudit.sign import Key, Signed
+    from dpaudit.sign import Key
 
 PASSWORD = "DPAUDIT_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
 
@@ -110,20 +111,6 @@ def known_keys(given: tuple[str, ...]) -> list[Key]:
     return list(found.values())
 
 
-def signed_by(path: Path, keys: list[Key]) -> tuple[Signed, ...]:
-    """Who signed the certificate in a file; nobody where no signatures are beside it.
-
-    Errors: CertificateRejected for signatures of another certificate.
-    """
-    from dpaudit.certificate.certificate import load
-    from dpaudit.sign import envelope_of, read_envelope, signatures
-
-    envelope = envelope_of(path)
-    if not envelope.exists():
-        return ()
-    return signatures(load(path), read_envelope(envelope), keys)
-
-
 def signed_row(
     row: dict[str, Any], path: Path, keys: list[Key], threshold: int | None
 ) -> dict[str, Any]:
@@ -131,6 +118,9 @@ def signed_row(
 
     Errors: InvalidParameter for a threshold that no set of these keys can reach.
     """
+    from dpaudit.certificate.certificate import load
+    from dpaudit.certificate.rendering import expired, signed_by
+
     wanted = len(keys) if threshold is None else threshold
     if wanted > len(keys):
         raise InvalidParameter(
@@ -139,7 +129,10 @@ def signed_row(
     if not row["verified"]:
         return row
     try:
-        found = signed_by(path, keys)
+        certificate = load(path)
+        if expired(certificate):
+            raise CertificateRejected(f"{path}: expired on {expired(certificate)}; certify again")
+        found = signed_by(path, keys, certificate)
     except CertificateRejected as error:
         return {**row, "verified": False, "verdict": "", "reason": str(error)}
     row = {**row, "signatures": [asdict(one) for one in found]}
@@ -151,4 +144,53 @@ def signed_row(
     return {**row, "verified": False, "verdict": "", "reason": reason}
 
 
-COMPLIANCE_COMMANDS = (sign,)
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reports"),
+    show_default=True,
+    help="Folder for the files.",
+)
+@click.option(
+    "--format",
+    "formats",
+    default="html",
+    show_default=True,
+    help="Any of html, pdf, registry, badge (a file a certificate), md, csv, junit and sarif (one "
+    "file over all), with commas between.",
+)
+@click.option("--language", default="en", show_default=True, help="en, de or fr.")
+@keys_option
+@as_json_option
+def report(
+    files: tuple[Path, ...],
+    *,
+    out: Path,
+    formats: str,
+    language: str,
+    keys: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show certificates FILES as pages and in other formats, after verifying them.
+
+    What cannot be shown is named on standard error; the others are shown nevertheless.
+    """
+    from dpaudit.certificate.publish import writable
+    from dpaudit.certificate.rendering import render_files
+
+    writable(out)
+    wanted = tuple(dict.fromkeys(name.strip() for name in formats.split(",") if name.strip()))
+    found = render_files(files, out, wanted, spoken=language, keys=known_keys(keys))
+    for text, _ in found.faults:
+        click.echo(f"dpaudit: {text}", err=True)
+    written = list(map(str, found.files))
+    if as_json:
+        echo_json({"files": written, "faults": [text for text, _ in found.faults]})
+    elif written:
+        click.echo("\n".join(written))
+    sys.exit(found.exit_code)
+
+
+COMPLIANCE_COMMANDS = (report, sign)

@@ -14,13 +14,13 @@ from typing import Any
 
 import click
 
-from dpaudit import __version__
 from dpaudit.cli.audit_commands import AUDIT_COMMANDS, INTERNAL
 from dpaudit.cli.blackbox import attack as attack_command
 from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
 from dpaudit.cli.mutate import mutate_command
 from dpaudit.errors import TRACEBACK, DpauditError, described
+from dpaudit.version import __version__
 
 INTERRUPTED = 130
 LEFT_OUT = f"its text may quote data and is left out, {TRACEBACK}=1 shows it"

@@ -23,6 +23,7 @@ STYLES = {
     "refuted": "red",
     "alarm": "bold red",
     "inconclusive": "yellow",
+    "unconfirmed": "yellow",
     "unsupported": "yellow",
 }
 PLAIN_SECONDS = 5.0

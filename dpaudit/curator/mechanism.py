@@ -30,7 +30,9 @@ class Setting:
     """What a compliance officer has to know that the program cannot tell.
 
     ``unit_bound``: how much one unit may contribute.  ``covered`` and ``uncovered``: accesses to
-    the data inside and outside the guarantee.  ``data``: what it runs on.
+    the data inside and outside the guarantee.  ``data``: what it runs on.  ``unit_period``: the
+    time that one unit's contributions span, where they span one.  ``notes``: caveats and limits,
+    which stand on every page of the mechanism, whether or not it has data.
     """
 
     controller: str
@@ -41,6 +43,7 @@ class Setting:
     invariants: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     data: str = ""
+    unit_period: str = ""
 
 
 @dataclass(frozen=True)

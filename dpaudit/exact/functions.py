@@ -32,7 +32,11 @@ def sqrt(value: Number) -> Number:
         return _large_sqrt(Fraction(value))
     import sympy
 
-    return canonical(sympy.sqrt(sympify(value)))
+    try:
+        return canonical(sympy.sqrt(sympify(value)))
+    except ValueError:
+        # SymPy asks for the sign of a number like 1 - exp(-700) with too few digits.
+        return canonical(sympy.Pow(sympify(value), sympy.S.Half, evaluate=False))
 
 
 def _large_sqrt(value: Fraction) -> Number:

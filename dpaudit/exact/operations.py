@@ -7,7 +7,7 @@ from typing import Any
 
 from dpaudit.errors import InvalidParameter
 
-MAXIMUM_CHOICE = 10_000
+MAXIMUM_CHOICE = 1_000_000
 LARGEST_POWER = 2**60
 
 

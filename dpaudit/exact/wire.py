@@ -120,9 +120,10 @@ def _is_function_symbol(value: Any) -> bool:
 
 
 def _name(name: Any) -> str:
-    if not (isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()):
+    """A symbol's name; one that could be read as a number or a formula is refused."""
+    if not (isinstance(name, str) and len(name) <= 100 and name.isascii() and name.isidentifier()):
         raise InvalidParameter(
-            f"{reprlib.repr(name)}: expected a printable name of at most 100 letters"
+            f"{reprlib.repr(name)}: expected a name of letters, digits and _ (at most 100)"
         )
     return name
 

@@ -6,14 +6,15 @@ for, and says whether its bound is *attained* (some data and queries of the decl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import is_symbolic, settled
+from dpaudit.exact import infinity, is_symbolic, maximum, settled, total, total_over
 from dpaudit.nodes import Assumption, Node, Status, digest_each, find_path, postorder
+from dpaudit.nodes.registry import load
 from dpaudit.scope import Adjacency, Scope
 
 EVERY_ADJACENCY = frozenset(Adjacency)
@@ -118,21 +119,48 @@ def one_record(node: Node, premises: tuple[Step, ...]) -> bool:
     return always(node, premises) and sum(p.in_one_part for p in premises) <= 1
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True)
+class Laws:
+    """How a measure's values combine; the defaults are those of an additive number.
+
+    ``combine(values)``: adaptive composition on the same records.  ``repeat(value, index, times)``:
+    the same over rounds.  ``largest(values)``: disjoint parts.  ``unbounded()``: no guarantee.
+    ``conditional(value)``: the same under an assumption.  ``attained``: whether composed bounds are
+    reached where the premises' are.
+    """
+
+    compose: Source
+    parallel: Source
+    combine: Callable[[Sequence[Any]], Any] = total
+    repeat: Callable[[Any, Any, Any], Any] = total_over
+    largest: Callable[[Sequence[Any]], Any] = maximum
+    unbounded: Callable[[], Any] = infinity
+    conditional: Callable[[Any], Any] = _same
+    attained: bool = True
+
+
 class Calculus:
     """A named table of rules; :meth:`extended` gives a new one.
 
-    ``reserved`` names a symbol in which the values speak: no node may use it.
+    ``laws`` give the rules of the combinators (none without); ``reserved`` names a symbol in which
+    the values speak: no node may use it.
     """
 
     def __init__(
         self,
         name: str,
         meaning: str,
+        laws: Laws | None = None,
         rules: Mapping[type[Node], Rule] | None = None,
         reserved: str = "",
     ):
         self.name = name
         self.meaning = meaning
+        self.laws = laws
         self.reserved = reserved
         self._rules: dict[type[Node], Rule] = dict(rules or {})
         self._reasons: dict[type[Node], str] = {}
@@ -140,12 +168,15 @@ class Calculus:
     def rule(
         self,
         node_type: type[Node],
+        name: str,
         *,
         cite: Source,
         adjacency: Iterable[Adjacency] = EVERY_ADJACENCY,
         attained: Attained = never,
     ) -> Callable[[RuleFunction], RuleFunction]:
         """Decorator that registers ``rule(node, *premise_values) -> value``; a source is required.
+
+        ``name`` stands in certificates as ``<calculus>.<name>``; the function's own may change.
 
         Errors: InvalidParameter without a source, or where the node type has a rule already.
         """
@@ -155,9 +186,10 @@ class Calculus:
             raise InvalidParameter(f"{self.name} already has a rule for {node_type.__name__}")
 
         def register(function: RuleFunction) -> RuleFunction:
-            name = f"{self.name}.{function.__name__}"
             held = frozenset(adjacency)
-            self._rules[node_type] = Rule(name, node_type, function, cite, held, attained)
+            self._rules[node_type] = Rule(
+                f"{self.name}.{name}", node_type, function, cite, held, attained
+            )
             return function
 
         return register
@@ -173,15 +205,23 @@ class Calculus:
 
     def covers(self, node_type: type[Node]) -> Rule | str | None:
         """The rule for a node type, or the reason why there is none; None where neither is said."""
+        load("rules")
         return self._rules.get(node_type) or self._reasons.get(node_type)
+
+    def of_leaf(self, leaf: Node) -> Any:
+        """What the rule says of a leaf; None without one."""
+        rule = self.covers(type(leaf))
+        return rule.function(leaf) if isinstance(rule, Rule) else None
 
     def extended(self, name: str, *without: type[Node]) -> Calculus:
         """A copy under another name, without the rules of some node types."""
+        load("rules")
         kept = {k: v for k, v in self._rules.items() if k not in without}
-        return Calculus(name, self.meaning, kept, self.reserved)
+        return Calculus(name, self.meaning, self.laws, kept, self.reserved)
 
     def has(self, node: Node, scope: Scope) -> bool:
         """Whether there is a rule for this node under this adjacency."""
+        load("rules")
         rule = self._rules.get(type(node))
         held = rule is not None and scope.adjacency in rule.adjacencies
         return held and not self._misuses(node)
@@ -238,7 +278,7 @@ class Calculus:
             rule.attained(node, given),
             given,
             _assumptions_of(node),
-            type(node).__name__ == "Parallel" or any(p.in_one_part for p in premises),
+            node.partitions or any(p.in_one_part for p in premises),
         )
 
 
@@ -274,4 +314,17 @@ def register(calculus: Calculus) -> Calculus:
     if calculus.name in CALCULI:
         raise InvalidParameter(f"calculus {calculus.name!r} is registered already")
     CALCULI[calculus.name] = calculus
+    for add in _EVERYWHERE:
+        add(calculus)
     return calculus
+
+
+_EVERYWHERE: list[Callable[[Calculus], None]] = []
+
+
+def in_every_calculus(add: Callable[[Calculus], None]) -> Callable[[Calculus], None]:
+    """Decorator: rules that follow from a calculus' laws alone, whenever it is registered."""
+    for calculus in CALCULI.values():
+        add(calculus)
+    _EVERYWHERE.append(add)
+    return add

@@ -36,6 +36,8 @@ CORRECTIONS = 60
 COARSER = 100
 SEPARATING = Fraction(1, 50)
 NEXT = Fraction(1, 10**12)
+# A slack that costs less than 1 at this epsilon is below exp(-700).
+FARTHEST, NEAR_ENOUGH = Fraction(64), Fraction(1, 64)
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,32 @@ def epsilon_two_sided(step: Step, delta: Fraction, width: float = WIDTH) -> TwoS
 def delta_two_sided(step: Step, epsilon: Fraction) -> TwoSided:
     """The largest delta at ``epsilon``, from above and from below."""
     losses = losses_of(step)
-    found = _collected(losses, _delta(epsilon), RELATIVE_WIDTH)
-    if losses.slack == 0 or is_infinite(found.upper):
-        return found
-    upper = min(Fraction(1), found.upper + _cost(losses, epsilon))
-    return TwoSided(Fraction(decimal_upper(upper)), None, found.upper_rows, (), found.method)
+    if losses.slack == 0:
+        return _collected(losses, _delta(epsilon), RELATIVE_WIDTH)
+    return _delta_with_slack(losses, epsilon)
+
+
+def _delta_with_slack(losses: Losses, epsilon: Fraction) -> TwoSided:
+    """Delta of the pairs and the slack's cost, at the best epsilon up to the one asked for.
+
+    Delta falls with epsilon and the cost grows: beyond the epsilon at which their sum is least, the
+    bound there holds on.
+    """
+    known: dict[Fraction, TwoSided] = {}
+
+    def whole(at: Fraction) -> Fraction:
+        if at not in known:
+            known[at] = _collected(losses, _delta(at), RELATIVE_WIDTH)
+        found = known[at].upper
+        return Fraction(1) if is_infinite(found) else min(Fraction(1), found + _cost(losses, at))
+
+    low, high = Fraction(0), FARTHEST
+    while high - low > NEAR_ENOUGH:
+        left, right = low + (high - low) * 3 / 8, low + (high - low) * 5 / 8
+        low, high = (low, right) if whole(left) <= whole(right) else (left, high)
+    best = min(epsilon, low)
+    found = known.get(best) or (whole(best), known[best])[1]
+    return TwoSided(Fraction(decimal_upper(whole(best))), None, found.upper_rows, (), found.method)
 
 
 @dataclass(frozen=True)

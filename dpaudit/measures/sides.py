@@ -26,6 +26,8 @@ Sides = tuple[Fraction | None, Fraction]
 NOTHING: Sides = (None, Fraction(1))
 FIRST_DELTA = Fraction(1, 2)
 CORRECTIONS = 8
+# A number with more digits is not taken as a delta.
+SMALLEST_ASKED = Fraction(1, 10**900)
 
 
 def delta_sides(step: Step, epsilon: Fraction) -> Sides:
@@ -86,7 +88,7 @@ def _renyi(step: Step, epsilon: Fraction) -> Sides:
         if found >= best:
             break
         best = delta = found
-        if delta == 0:
+        if delta < SMALLEST_ASKED:
             break
     return None, best
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit import __version__
 from dpaudit.audit.attack import program_text
 from dpaudit.audit.verdict import DECISION_ERROR
 from dpaudit.errors import InvalidParameter, Unsupported
@@ -25,6 +24,7 @@ from dpaudit.mutate.mutant import FAMILIES, Mutant, survey
 from dpaudit.mutate.operators import chosen, mutants
 from dpaudit.project.project import Target, implementation, resolve
 from dpaudit.storage.files import write_atomically
+from dpaudit.version import __version__
 
 Progress = Callable[[str, int, int], None]
 

@@ -12,6 +12,7 @@ from dpaudit.nodes.core import (
     Status,
     digest_each,
     find_path,
+    free_unknowns,
     postorder,
 )
 
@@ -24,5 +25,6 @@ __all__ = [
     "Status",
     "digest_each",
     "find_path",
+    "free_unknowns",
     "postorder",
 ]

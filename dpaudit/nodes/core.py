@@ -58,6 +58,7 @@ class Node:
 
     types: ClassVar[dict[str, type[Node]]] = {}
     speaks_of: ClassVar[str] = ""
+    partitions: ClassVar[bool] = False  # whether its children see disjoint parts of the records
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -206,6 +207,23 @@ def postorder(root: Node) -> Iterator[Node]:
             seen.add(id(node))
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.children))
+
+
+def free_unknowns(root: Node) -> set[Any]:
+    """Symbols and functions that a declaration depends on and no Repeat inside it binds."""
+    free: dict[str, set[Any]] = {}
+    for node in postorder(root):
+        own = set[Any]().union(*map(_unknowns_in, node.parameters.values()))
+        inside = {s for s in own if str(s) != node.speaks_of}
+        inside = inside.union(*(free[child.digest] for child in node.children))
+        free[node.digest] = inside - {getattr(node, "index", None)}
+    return free[root.digest]
+
+
+def _unknowns_in(value: Any) -> set[Any]:
+    if isinstance(value, tuple):
+        return set[Any]().union(*map(_unknowns_in, value))
+    return unknowns(value)
 
 
 def digest_each(nodes: Iterable[Node]) -> None:

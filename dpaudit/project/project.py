@@ -5,6 +5,7 @@ dpaudit never imports a catalogue by name: the root comes from the working folde
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import difflib
 import json
@@ -44,6 +45,7 @@ __all__ = [
     "foreign_catalogue",
     "implementation",
     "load",
+    "place",
     "resolve",
     "rows",
     "serve",
@@ -159,6 +161,22 @@ def implementation(project: Project, mechanism: Mechanism, suite: Suite | None) 
     if None in homes:
         return digests(project.root, sources(project.root))
     return digests(project.root, imported(project.root, [home for home in homes if home]))
+
+
+def place(project: Project, mechanism: Mechanism) -> tuple[str, int] | None:
+    """The file, relative to the root, and the line that define a mechanism; None if none does.
+
+    The line is the first that holds the mechanism's name as a literal, else the first of the file.
+    """
+    home = _home(mechanism, import_all(project.root), project.root)
+    if home is None:
+        return None
+    lines = [
+        node.lineno
+        for node in ast.walk(ast.parse(home.read_bytes()))
+        if isinstance(node, ast.Constant) and node.value == mechanism.name
+    ]
+    return home.relative_to(project.root).as_posix(), min(lines, default=1)
 
 
 def rows(project: Project) -> tuple[Row, ...]:

@@ -90,6 +90,10 @@ noisy_mean = Suite(
 '''
 
 
+# Where the catalogue keeps what a project may copy.
+SHELVES = ("mechanisms/papers", "audits")
+
+
 def start(folder: Path, copied: str | None) -> list[Path]:
     """Write a new project; returns the files written.
 
@@ -115,10 +119,10 @@ def _shipped(name: str) -> dict[str, str]:
     if not name.isidentifier():
         raise UnknownTarget(f"--with {name!r}: give the name of a shipped file, such as diff2")
     root = catalogue_root()
-    starts = [path for package in PACKAGES for path in _modules(root, f"{package}/{name}")]
+    starts = [path for folder in SHELVES for path in _modules(root, f"{folder}/{name}")]
     if not starts:
-        held = {p.stem for p in (root / "mechanisms").glob("[a-z]*") if not p.stem.startswith("_")}
-        known = ", ".join(sorted(held))
+        held = {p.stem for folder in SHELVES[:-1] for p in (root / folder).glob("[a-z]*")}
+        known = ", ".join(sorted(held - {"common"}))
         raise UnknownTarget(f"--with {name}: no such shipped file; there are {known}")
     # The two packages are the project's own.
     paths = [

@@ -1,8 +1,25 @@
-"""Reports: a certificate as one HTML page, an index of pages, rows for a terminal."""
+"""Reports: a certificate as a page, as files for other programs, and as rows for a terminal."""
 
 from __future__ import annotations
 
+from dpaudit.report.exports import render_badge, render_csv, render_junit, render_sarif
 from dpaudit.report.html import render_html, render_index
+from dpaudit.report.markdown import render_markdown
+from dpaudit.report.pdf import render_pdf
+from dpaudit.report.registry import registry_record, render_registry
 from dpaudit.report.summary import SummaryRow, summary_rows
 
-__all__ = ["SummaryRow", "render_html", "render_index", "summary_rows"]
+__all__ = [
+    "SummaryRow",
+    "registry_record",
+    "render_badge",
+    "render_csv",
+    "render_html",
+    "render_index",
+    "render_junit",
+    "render_markdown",
+    "render_pdf",
+    "render_registry",
+    "render_sarif",
+    "summary_rows",
+]

@@ -14,7 +14,7 @@ from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 from dpaudit.storage.fields import missing
 
-SHAKEN = frozenset({"refuted", "alarm", "inconclusive", "unsupported"})
+SHAKEN = frozenset({"refuted", "alarm", "inconclusive", "unconfirmed", "unsupported"})
 
 _MEANING = {
     "certified": message(
@@ -26,6 +26,10 @@ _MEANING = {
     ),
     "refuted": message("{claims} refuted: at least one does not hold."),
     "inconclusive": message("{claims} neither proved nor refuted. This is not a pass."),
+    "unconfirmed": message(
+        "{claims} decided by a number that only the accountant computed: the checker has no method "
+        "of its own for it, so that it is taken on trust. This is not a pass."
+    ),
     "unsupported": message("{claims} not judged: no rule covers a part of the declared algorithm."),
     "alarm": message(
         "The evidence contradicts itself: the attack showed more leakage than the accounting "
@@ -60,7 +64,7 @@ def banner(predicate: Json, mismatch: str) -> Banner:
 def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
     """The questions a reviewer asks first, each answered in a sentence with its evidence."""
     scope, fields = predicate["scope"], predicate.get("fields", {})
-    unknown = say("not stated")
+    unknown, caveats = say("not stated"), predicate["caveats"]
     by = "; ".join(filter(None, (scope["controller"] or unknown, *_processor(fields))))
     lines = (
         Line(say("What was released"), _released(predicate), "protected"),
@@ -71,6 +75,7 @@ def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
         Line(say("What was proved"), (_proved(predicate),), "guarantee"),
         Line(say("What was attacked, and how hard"), _effort(predicate), "audits"),
         Line(say("What nobody checked"), unchecked(predicate), "assumptions"),
+        *([Line(say("Caveats"), tuple(caveats), "protected")] if caveats else []),
         Line(say("Who signed"), signers(signed), "trust"),
     )
     return Glance(lines, scale=risk_scale(guess_upper(predicate)))

@@ -16,6 +16,7 @@ VERDICTS: dict[str, tuple[str, str]] = {
     "certified_under_assumptions": (message("Certified under assumptions"), "qualified"),
     "refuted": (message("Refuted"), "bad"),
     "inconclusive": (message("Inconclusive"), "caution"),
+    "unconfirmed": (message("Unconfirmed: taken on trust"), "caution"),
     "unsupported": (message("Unsupported"), "neutral"),
     "alarm": (message("Alarm"), "bad"),
 }
@@ -97,7 +98,7 @@ _PARAMETERS = {
 }
 # Controls that reorder or hide text, and code units that no encoder accepts.
 _UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 
 

@@ -31,12 +31,12 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.diff2.baselines import DpSrm
-from mechanisms.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
-from mechanisms.diff2.framework import Diff2
-from mechanisms.diff2.routines import LocalDescent
-from mechanisms.diff2.theory import Choice
-from mechanisms.losses import Logistic
+from mechanisms.papers.common.losses import Logistic
+from mechanisms.papers.diff2.baselines import DpSrm
+from mechanisms.papers.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
+from mechanisms.papers.diff2.framework import Diff2
+from mechanisms.papers.diff2.routines import LocalDescent
+from mechanisms.papers.diff2.theory import Choice
 
 E, D = float(problem.EPSILON), float(problem.FEATURES)
 CLIENTS, STEPS, LOCAL_ROUNDS, LOCAL_BATCH = 2, 5, 20, 2

@@ -19,8 +19,8 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.diff2.framework import Diff2
-from mechanisms.diff2.noise import Noise
+from mechanisms.papers.diff2.framework import Diff2
+from mechanisms.papers.diff2.noise import Noise
 
 FEATURES, ROWS, ROUNDS = 10, 8, 12
 DATA_SEED = 4

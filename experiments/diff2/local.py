@@ -26,10 +26,10 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
-from mechanisms.diff2.framework import Diff2, LocalDescent
-from mechanisms.diff2.noise import Noise
-from mechanisms.diff2.theory import Budget, diff2_bvr_step_size, diff2_gd_step_size
+from mechanisms.papers.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
+from mechanisms.papers.diff2.framework import Diff2, LocalDescent
+from mechanisms.papers.diff2.noise import Noise
+from mechanisms.papers.diff2.theory import Budget, diff2_bvr_step_size, diff2_gd_step_size
 
 CLIENTS, CLIENT_RECORDS, RESTART_EVERY, STEPS, BATCH = 2, 5_000, 10, 10, 40
 SPLIT_SEED = 8

@@ -30,17 +30,17 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms import randhie
-from mechanisms.diff2.framework import Diff2
-from mechanisms.diff2.theory import Budget
-from mechanisms.diff2.tuning import (
+from mechanisms.papers.common import randhie
+from mechanisms.papers.common.losses import SoftplusNetwork, mean_value
+from mechanisms.papers.diff2.framework import Diff2
+from mechanisms.papers.diff2.theory import Budget
+from mechanisms.papers.diff2.tuning import (
     NonPrivateSearch,
     Patience,
     paired_one_sided_ttest,
     paper_grid_search,
     path_of,
 )
-from mechanisms.losses import SoftplusNetwork, mean_value
 
 CLIENTS, SHARE, HIDDEN = 10, 1.25, 10
 LOSS = SoftplusNetwork(HIDDEN)

@@ -12,8 +12,8 @@ from functools import lru_cache
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Records
 from experiments.objectives import PenalisedLogistic, replicated, unit_rows
-from mechanisms.diff2.framework import Diff2, schedule
-from mechanisms.diff2.theory import (
+from mechanisms.papers.diff2.framework import Diff2, schedule
+from mechanisms.papers.diff2.theory import (
     Budget,
     Choice,
     Problem,

@@ -10,7 +10,7 @@ import numpy as np
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
-from mechanisms.diff2.framework import Diff2
+from mechanisms.papers.diff2.framework import Diff2
 
 SCOPE = central("replace_one")
 

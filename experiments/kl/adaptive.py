@@ -22,8 +22,8 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.kl.adaptive import AdaptiveNoisyGD, Walked
-from mechanisms.kl.adaptive_printed import PrintedAdaptiveNoisyGD
+from mechanisms.papers.kl.adaptive import AdaptiveNoisyGD, Walked
+from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
 
 RHO, BETA = Fraction(1), 0.05
 LOW, HIGH = 10, 3_000

@@ -19,7 +19,7 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.kl.spider import (
+from mechanisms.papers.kl.spider import (
     CorrectedNoise,
     KLSpider,
     PrintedKLSpider,

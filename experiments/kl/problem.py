@@ -15,9 +15,9 @@ from dpaudit.curator.curator import Program, Sampler
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency, central
-from mechanisms.kl.condition import KLCondition
-from mechanisms.kl.problem import KLProblem
-from mechanisms.losses import Loss
+from mechanisms.papers.common.losses import Loss
+from mechanisms.papers.kl.condition import KLCondition
+from mechanisms.papers.kl.problem import KLProblem
 
 SCOPE = central("replace_one")
 

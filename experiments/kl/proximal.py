@@ -23,15 +23,15 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.kl.condition import KLCondition
-from mechanisms.kl.instances import (
+from mechanisms.papers.kl.condition import KLCondition
+from mechanisms.papers.kl.instances import (
     GaussianPrivacy,
     TwoPointInstance,
     average_excess_lower,
     best_instance,
 )
-from mechanisms.kl.problem import KLProblem
-from mechanisms.kl.proximal import ProximalPointMethod
+from mechanisms.papers.kl.problem import KLProblem
+from mechanisms.papers.kl.proximal import ProximalPointMethod
 
 RHO, BETA = Fraction(1), 0.05
 CLAIMED = GaussianPrivacy(math.sqrt(2))

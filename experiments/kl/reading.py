@@ -10,8 +10,8 @@ import numpy as np
 from dpaudit.errors import InvalidParameter
 from lab.fits import Fit, fit_power_law
 from lab.model import Results, Series
-from mechanisms.kl.bounds import kl_lower
-from mechanisms.kl.condition import KLCondition
+from mechanisms.papers.kl.bounds import kl_lower
+from mechanisms.papers.kl.condition import KLCondition
 
 LOWER = "lower bound's shape"
 ABOUT_LINES = (

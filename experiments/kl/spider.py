@@ -21,8 +21,8 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.kl.schedule import KLSpiderSchedule
-from mechanisms.kl.spider import KLSpider
+from mechanisms.papers.kl.schedule import KLSpiderSchedule
+from mechanisms.papers.kl.spider import KLSpider
 
 RHO, BETA, DIMENSION = Fraction(1), 0.05, 10
 TRIALS = 40

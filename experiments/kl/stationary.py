@@ -24,8 +24,8 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.kl.adaptive import NORM, AdaptiveNoisyGD
-from mechanisms.kl.select import METHODS, SelectStationaryIterate
+from mechanisms.papers.kl.adaptive import NORM, AdaptiveNoisyGD
+from mechanisms.papers.kl.select import METHODS, SelectStationaryIterate
 
 RHO, BETA, DIMENSION = Fraction(1), 0.05, 3_000
 TRIALS = {Size.QUICK: 10, Size.FULL: 40}

@@ -18,7 +18,7 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.srgd.geometry import EtaSchedule, nesterov_step
+from mechanisms.papers.srgd.geometry import EtaSchedule, nesterov_step
 
 DIMENSION, BETA = 400, 1.0
 ROUNDS = (8, 16, 32, 64, 128)

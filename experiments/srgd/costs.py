@@ -35,14 +35,14 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.losses import Logistic
-from mechanisms.srgd.localized import LocalizedAcceleratedDPSGD
-from mechanisms.srgd.online import DPOnlineToBatch, online_to_batch_clip
-from mechanisms.srgd.phased_erm import PhasedERM
-from mechanisms.srgd.phased_sgd import PhasedSGD
-from mechanisms.srgd.phases import all_phases, cited_multiplier, cited_step_size
-from mechanisms.srgd.problem import Problem, Work
-from mechanisms.srgd.table1 import Complexity, table1_complexities
+from mechanisms.papers.common.losses import Logistic
+from mechanisms.papers.srgd.localized import LocalizedAcceleratedDPSGD
+from mechanisms.papers.srgd.online import DPOnlineToBatch, online_to_batch_clip
+from mechanisms.papers.srgd.phased_erm import PhasedERM
+from mechanisms.papers.srgd.phased_sgd import PhasedSGD
+from mechanisms.papers.srgd.phases import all_phases, cited_multiplier, cited_step_size
+from mechanisms.papers.srgd.problem import Problem, Work
+from mechanisms.papers.srgd.table1 import Complexity, table1_complexities
 
 OURS = {"unconstrained": "ours, minimiser inside C", "constrained": "ours, no assumption"}
 CITED = {"phased": "FKT20", "online": "ZTC22", "erm": "ZTOH22", "localized": "GLZW24"}

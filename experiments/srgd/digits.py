@@ -25,11 +25,11 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.losses import Logistic, Loss, SoftplusNetwork, mean_value
-from mechanisms.randhie import DataUnavailable
-from mechanisms.srgd.accelerated import AcceleratedDPSRGD
-from mechanisms.srgd.constants import least_multiplier, noised
-from mechanisms.srgd.gradient import of_constants
+from mechanisms.papers.common.losses import Logistic, Loss, SoftplusNetwork, mean_value
+from mechanisms.papers.common.randhie import DataUnavailable
+from mechanisms.papers.srgd.accelerated import AcceleratedDPSRGD
+from mechanisms.papers.srgd.constants import least_multiplier, noised
+from mechanisms.papers.srgd.gradient import of_constants
 
 FEATURES, TRAINED, ROUNDS, BATCH = 64, 1440, 36, 40
 BETA, CLIP, RADIUS = 2 * Fraction(1, 4) * ROUNDS, 2, 10.0

@@ -22,9 +22,9 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.srgd.accelerated import AcceleratedDPSRGD
-from mechanisms.srgd.constants import as_float, noised
-from mechanisms.srgd.gradient import LABEL, of_constants
+from mechanisms.papers.srgd.accelerated import AcceleratedDPSRGD
+from mechanisms.papers.srgd.constants import as_float, noised
+from mechanisms.papers.srgd.gradient import LABEL, of_constants
 
 BATCH, ROUNDS = 64, 256
 SEEDS = {Size.QUICK: 8, Size.FULL: 16}

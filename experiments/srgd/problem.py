@@ -19,10 +19,10 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.correlated.node import Factorisation
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
-from mechanisms.losses import Logistic, Loss
-from mechanisms.srgd.accelerated import AcceleratedDPSRGD
-from mechanisms.srgd.baselines import AcceleratedDPSGD
-from mechanisms.srgd.constants import (
+from mechanisms.papers.common.losses import Logistic, Loss
+from mechanisms.papers.srgd.accelerated import AcceleratedDPSRGD
+from mechanisms.papers.srgd.baselines import AcceleratedDPSGD
+from mechanisms.papers.srgd.constants import (
     Constants,
     as_float,
     least_multiplier,
@@ -31,8 +31,8 @@ from mechanisms.srgd.constants import (
     preset_unconstrained,
     theorem_5_12,
 )
-from mechanisms.srgd.gradient import of_constants
-from mechanisms.srgd.problem import Problem, Solution, Work
+from mechanisms.papers.srgd.gradient import of_constants
+from mechanisms.papers.srgd.problem import Problem, Solution, Work
 
 FEATURES, STRENGTH, RADIUS = 10, 1.5, 2.0
 LIPSCHITZ, SMOOTHNESS, CLIP = 1, Fraction(1, 4), 4

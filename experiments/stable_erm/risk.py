@@ -29,20 +29,26 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.stable_erm.bounds import Size as Counts
-from mechanisms.stable_erm.bounds import break_even_items, gradient_radius
-from mechanisms.stable_erm.calibration import USERS, Constants
-from mechanisms.stable_erm.catalogue import CALIBRATED, CALIBRATED_DIAMETER, DELTA, EPSILON, PRINTED
-from mechanisms.stable_erm.certificate import (
+from mechanisms.papers.stable_erm.bounds import Size as Counts
+from mechanisms.papers.stable_erm.bounds import break_even_items, gradient_radius
+from mechanisms.papers.stable_erm.calibration import USERS, Constants
+from mechanisms.papers.stable_erm.catalogue import (
+    CALIBRATED,
+    CALIBRATED_DIAMETER,
+    DELTA,
+    EPSILON,
+    PRINTED,
+)
+from mechanisms.papers.stable_erm.certificate import (
     Certified,
     GradientCertificate,
     Void,
     unit_of_radius,
 )
-from mechanisms.stable_erm.polynomial import GridMean, WindowMeanScore
-from mechanisms.stable_erm.release import DeletionStableOutputPerturbation
-from mechanisms.stable_erm.solver import Minimiser, Quadratic
-from mechanisms.stable_erm.stable import Found, Search, Statistic, count_subsets
+from mechanisms.papers.stable_erm.polynomial import GridMean, WindowMeanScore
+from mechanisms.papers.stable_erm.release import DeletionStableOutputPerturbation
+from mechanisms.papers.stable_erm.solver import Minimiser, Quadratic
+from mechanisms.papers.stable_erm.stable import Found, Search, Statistic, count_subsets
 
 USER_COUNT, BETA = 2_000, 1e-3
 EXPONENTS = {Size.QUICK: (4, 7, 10), Size.FULL: (4, 5, 6, 7, 8, 9, 10)}

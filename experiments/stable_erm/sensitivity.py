@@ -24,17 +24,17 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms import randhie
-from mechanisms.stable_erm.bounds import Size as Counts
-from mechanisms.stable_erm.bounds import gradient_radius
-from mechanisms.stable_erm.calibration import USERS
-from mechanisms.stable_erm.catalogue import CALIBRATED
-from mechanisms.stable_erm.certificate import unit_of_radius
-from mechanisms.stable_erm.domains import Ball
-from mechanisms.stable_erm.polynomial import GridMean, WindowMeanScore
-from mechanisms.stable_erm.release import DeletionStableOutputPerturbation
-from mechanisms.stable_erm.solver import Minimiser, RidgeLogistic
-from mechanisms.stable_erm.stable import local_deletion_sensitivity
+from mechanisms.papers.common import randhie
+from mechanisms.papers.stable_erm.bounds import Size as Counts
+from mechanisms.papers.stable_erm.bounds import gradient_radius
+from mechanisms.papers.stable_erm.calibration import USERS
+from mechanisms.papers.stable_erm.catalogue import CALIBRATED
+from mechanisms.papers.stable_erm.certificate import unit_of_radius
+from mechanisms.papers.stable_erm.domains import Ball
+from mechanisms.papers.stable_erm.polynomial import GridMean, WindowMeanScore
+from mechanisms.papers.stable_erm.release import DeletionStableOutputPerturbation
+from mechanisms.papers.stable_erm.solver import Minimiser, RidgeLogistic
+from mechanisms.papers.stable_erm.stable import local_deletion_sensitivity
 
 SOURCE = "Ghazi et al. 2023, Theorem 3.6 and Corollary 3.7"
 FEW, MANY = 1_000, 4_000

@@ -32,14 +32,18 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.losses import Loss
-from mechanisms.user_level.baselines import FullBatchOutlierRemovedDPSGD
-from mechanisms.user_level.batches import calibrate_batches
-from mechanisms.user_level.formulas import Sizes, gradient_complexity
-from mechanisms.user_level.phased_erm import calibrated_phased_erm, concentration_radius
-from mechanisms.user_level.phased_sgd import calibrated_phased_sgd
-from mechanisms.user_level.problem import USERS, Problem, SquaredDistance
-from mechanisms.user_level.smoothing import BallSmoothedLoss, smoothed_smoothness, smoothing_radius
+from mechanisms.papers.common.losses import Loss
+from mechanisms.papers.user_level.baselines import FullBatchOutlierRemovedDPSGD
+from mechanisms.papers.user_level.batches import calibrate_batches
+from mechanisms.papers.user_level.formulas import Sizes, gradient_complexity
+from mechanisms.papers.user_level.phased_erm import calibrated_phased_erm, concentration_radius
+from mechanisms.papers.user_level.phased_sgd import calibrated_phased_sgd
+from mechanisms.papers.user_level.problem import USERS, Problem, SquaredDistance
+from mechanisms.papers.user_level.smoothing import (
+    BallSmoothedLoss,
+    smoothed_smoothness,
+    smoothing_radius,
+)
 
 # Exponents of n and m in Figure 1 and Section 1, at n = d; Algorithm 3 where its first term leads.
 FIGURE_1 = {

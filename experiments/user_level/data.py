@@ -35,14 +35,14 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms import randhie
-from mechanisms.losses import Logistic
-from mechanisms.user_level.baselines import UserLevelPhasedSGDBaseline
-from mechanisms.user_level.constants import calibrate_release, kappa
-from mechanisms.user_level.entries import PROBLEM, SMOOTHNESS
-from mechanisms.user_level.phased_erm import UserLevelPhasedERM, calibrated_phased_erm
-from mechanisms.user_level.phased_sgd import UserLevelPhasedSGD, phased_sgd_of
-from mechanisms.user_level.problem import USERS, Problem, SquaredDistance
+from mechanisms.papers.common import randhie
+from mechanisms.papers.common.losses import Logistic
+from mechanisms.papers.user_level.baselines import UserLevelPhasedSGDBaseline
+from mechanisms.papers.user_level.constants import calibrate_release, kappa
+from mechanisms.papers.user_level.entries import PROBLEM, SMOOTHNESS
+from mechanisms.papers.user_level.phased_erm import UserLevelPhasedERM, calibrated_phased_erm
+from mechanisms.papers.user_level.phased_sgd import UserLevelPhasedSGD, phased_sgd_of
+from mechanisms.papers.user_level.problem import USERS, Problem, SquaredDistance
 
 METHODS = {
     "plain": "no test, no noise",

@@ -32,17 +32,17 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.user_level.acsa import one_stage
-from mechanisms.user_level.baselines import UserLevelPhasedSGDBaseline
-from mechanisms.user_level.batches import calibrate_batches
-from mechanisms.user_level.constants import kappa
-from mechanisms.user_level.phased_erm import (
+from mechanisms.papers.user_level.acsa import one_stage
+from mechanisms.papers.user_level.baselines import UserLevelPhasedSGDBaseline
+from mechanisms.papers.user_level.batches import calibrate_batches
+from mechanisms.papers.user_level.constants import kappa
+from mechanisms.papers.user_level.phased_erm import (
     ErmPhase,
     UserLevelPhasedERM,
     calibrated_phased_erm,
 )
-from mechanisms.user_level.phased_sgd import UserLevelPhasedSGD, printed_phased_sgd
-from mechanisms.user_level.problem import USERS, Problem
+from mechanisms.papers.user_level.phased_sgd import UserLevelPhasedSGD, printed_phased_sgd
+from mechanisms.papers.user_level.problem import USERS, Problem
 
 NAMES = {
     "same": "Algorithm 3, one schedule for all m",

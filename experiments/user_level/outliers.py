@@ -27,10 +27,10 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.user_level.constants import HALT
-from mechanisms.user_level.phased_sgd import UserLevelPhasedSGD
-from mechanisms.user_level.points import counts_within, inlier_probabilities
-from mechanisms.user_level.problem import USERS
+from mechanisms.papers.user_level.constants import HALT
+from mechanisms.papers.user_level.phased_sgd import UserLevelPhasedSGD
+from mechanisms.papers.user_level.points import counts_within, inlier_probabilities
+from mechanisms.papers.user_level.problem import USERS
 
 SHARES = {
     Size.QUICK: (0.0, 0.02, 0.2),

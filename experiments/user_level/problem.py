@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike
 
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records, clip_rows
-from mechanisms.user_level.baselines import regularity
-from mechanisms.user_level.constants import ReleaseConstants, calibrate_release
-from mechanisms.user_level.phased_sgd import Solution, UserLevelPhasedSGD, phased_sgd_of
-from mechanisms.user_level.problem import USERS, Problem, SquaredDistance
-from mechanisms.user_level.sgd import one_pass_sgd
+from mechanisms.papers.user_level.baselines import regularity
+from mechanisms.papers.user_level.constants import ReleaseConstants, calibrate_release
+from mechanisms.papers.user_level.phased_sgd import Solution, UserLevelPhasedSGD, phased_sgd_of
+from mechanisms.papers.user_level.problem import USERS, Problem, SquaredDistance
+from mechanisms.papers.user_level.sgd import one_pass_sgd
 
 DIMENSION, BIAS = 5, 0.3
 RADIUS, LIPSCHITZ, SMOOTHNESS = 1.0, 2.0, 1.0

@@ -22,7 +22,7 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.user_level.formulas import Sizes, excess_risk_bound
+from mechanisms.papers.user_level.formulas import Sizes, excess_risk_bound
 
 NAMES = {
     "private": "Algorithm 1, epsilon = 1",

@@ -26,7 +26,7 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.user_level.smoothing import BallSmoothedLoss
+from mechanisms.papers.user_level.smoothing import BallSmoothedLoss
 
 DIMENSION, RADIUS, LIPSCHITZ = 3, 0.5, 1.0
 SURE = 5.0  # standard errors: 16 unbiased means are all within them but once in 10^5 times

@@ -27,9 +27,9 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.losses import Loss
-from mechanisms.user_level.problem import LinearLoss, Problem, SquaredDistance
-from mechanisms.user_level.sgd import one_pass_sgd, sgd_two_run_radius
+from mechanisms.papers.common.losses import Loss
+from mechanisms.papers.user_level.problem import LinearLoss, Problem, SquaredDistance
+from mechanisms.papers.user_level.sgd import one_pass_sgd, sgd_two_run_radius
 
 LOSSES: dict[str, tuple[Loss, float]] = {
     "linear": (LinearLoss(DIMENSION), 1e3),

@@ -164,8 +164,9 @@ def test_verify_says_what_it_confirmed_and_what_it_trusts(dpaudit: Invoke, proje
 def test_report_renders_what_verifies(dpaudit: Invoke, project: Path) -> None:
     dpaudit("certify", "held", "--seed", "1")
     page = (project / "reports" / "held.html").read_bytes()
-    (row,) = document(dpaudit("report", "reports/held.json", "--out", "pages", "--json"))
-    assert (project / row["page"]).read_bytes() == page
+    found = document(dpaudit("report", "reports/held.json", "--out", "pages", "--json"))
+    assert found == {"files": ["pages/held.html"], "faults": []}
+    assert (project / "pages" / "held.html").read_bytes() == page
     assert dpaudit("report", "reports/held.json").stdout.strip() == "reports/held.html"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dpaudit import __version__
+from dpaudit.version import __version__
 from tests.packaging.conftest import Installation
 
 pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]

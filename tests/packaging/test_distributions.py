@@ -12,8 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from dpaudit import __version__
 from dpaudit.storage import roots
+from dpaudit.version import __version__
 from tests.packaging.conftest import Built
 
 pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]

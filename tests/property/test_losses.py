@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from mechanisms.losses import Array, LeastSquares, Logistic, Loss, SoftplusNetwork, WorstCase
+from mechanisms.papers.common.losses import (
+    Array,
+    LeastSquares,
+    Logistic,
+    Loss,
+    SoftplusNetwork,
+    WorstCase,
+)
 
 FEATURES, ROWS = 3, 4
 quick = settings(max_examples=40, deadline=None, derandomize=True)

@@ -26,7 +26,7 @@ from dpaudit.audit.bounds.estimators import (
 from dpaudit.audit.engine import plan, run_batches
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
-from mechanisms.diff2.catalogue import diff2_gd_client
+from mechanisms.papers.diff2.catalogue import diff2_gd_client
 
 EXACT = 2.341427
 TRIALS = 20_000

@@ -51,7 +51,7 @@ from lab.model import Experiment, Findings, Result, Results, Size, Status, judge
 from lab.pages import lines
 from lab.plots import svg
 from lab.running import distinct, measured
-from mechanisms.srgd.constants import as_float, least_multiplier
+from mechanisms.papers.srgd.constants import as_float, least_multiplier
 
 EXPERIMENTS = (
     diff2_blocks, diff2_bounds, diff2_costs, diff2_identity, diff2_local, diff2_network,

@@ -13,7 +13,7 @@ import sympy
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import ClippedMean, Records
 from dpaudit.scope import Adjacency
-from mechanisms.diff2.lemmas import (
+from mechanisms.papers.diff2.lemmas import (
     LemmaDoesNotApply,
     bvr_step_sensitivity,
     diff2_round_sensitivity,

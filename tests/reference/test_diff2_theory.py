@@ -13,10 +13,11 @@ import pytest
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Records
 from dpaudit.scope import central
-from mechanisms.diff2.bvr_noise import InfeasibleBatchSize, Plan, diff2_bvr_noise_paper
-from mechanisms.diff2.framework import Diff2, LocalDescent
-from mechanisms.diff2.noise import Noise
-from mechanisms.diff2.theory import (
+from mechanisms.papers.common.losses import Logistic, squared_gradient_norm
+from mechanisms.papers.diff2.bvr_noise import InfeasibleBatchSize, Plan, diff2_bvr_noise_paper
+from mechanisms.papers.diff2.framework import Diff2, LocalDescent
+from mechanisms.papers.diff2.noise import Noise
+from mechanisms.papers.diff2.theory import (
     Budget,
     Problem,
     diff2_bvr_bound,
@@ -28,7 +29,6 @@ from mechanisms.diff2.theory import (
     diff2_gd_theory_params,
     dp_gd_auto,
 )
-from mechanisms.losses import Logistic, squared_gradient_norm
 from tests.kernels_for_tests import sampled
 
 SIZES = (3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)

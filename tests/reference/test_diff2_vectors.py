@@ -12,9 +12,9 @@ import pytest
 from dpaudit.accountant.account import account
 from dpaudit.exact import enclose
 from dpaudit.scope import Scope
-from mechanisms.diff2.catalogue import Diff2, diff2_gd_program
-from mechanisms.diff2.noise import diff2_noise_paper
-from mechanisms.losses import Logistic
+from mechanisms.papers.common.losses import Logistic
+from mechanisms.papers.diff2.catalogue import Diff2, diff2_gd_program
+from mechanisms.papers.diff2.noise import diff2_noise_paper
 
 SCOPE = Scope("replace_one", "record", "central", "transcript")  # type: ignore[arg-type]
 

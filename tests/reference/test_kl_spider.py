@@ -31,19 +31,19 @@ from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.scope import Scope
-from mechanisms.kl.catalogue import kl_spider_paper_replace_one, kl_spider_paper_zero_out
-from mechanisms.kl.condition import KLCondition
-from mechanisms.kl.problem import KLProblem
-from mechanisms.kl.schedule import Constants, KLSpiderSchedule
-from mechanisms.kl.spider import PrintedKLSpider
-from mechanisms.kl.symbols import (
+from mechanisms.papers.common.losses import WorstCase
+from mechanisms.papers.kl.catalogue import kl_spider_paper_replace_one, kl_spider_paper_zero_out
+from mechanisms.papers.kl.condition import KLCondition
+from mechanisms.papers.kl.problem import KLProblem
+from mechanisms.papers.kl.schedule import Constants, KLSpiderSchedule
+from mechanisms.papers.kl.spider import PrintedKLSpider
+from mechanisms.papers.kl.symbols import (
     SIDE_BY_SIDE,
     SpiderSymbols,
     every_difference,
     influential_differences,
     printed_spider,
 )
-from mechanisms.losses import WorstCase
 
 rho, L0, gamma, n, kappa = sympy.symbols("rho L0 gamma n kappa", positive=True)
 K, k = sympy.symbols("K k", positive=True, integer=True)
@@ -171,7 +171,7 @@ def test_a_loose_rule_gives_unproved_on_the_same_numbers() -> None:
     """What refutes is that the Gaussian leaves are attained, not that the number is larger."""
     loose = CONCENTRATED.extended("loose", Gaussian)
     cite = Source("Somebody", 2020, "a bound that may not be reached")
-    loose.rule(Gaussian, cite=cite)(lambda node: 1 / (2 * node.noise_multiplier**2))
+    loose.rule(Gaussian, "loose", cite=cite)(lambda node: 1 / (2 * node.noise_multiplier**2))
     step = loose.fold(kl_spider("replace_one"), SCOPES["replace_one"])
     assert step.value == TOTAL["replace_one"]
     assert not step.attained

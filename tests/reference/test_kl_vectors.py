@@ -20,12 +20,12 @@ from dpaudit.curator.replayer import Replayer
 from dpaudit.exact import enclose
 from dpaudit.kernels.query import Records
 from dpaudit.scope import central
-from mechanisms.kl.condition import KLCondition
-from mechanisms.kl.problem import KLProblem
-from mechanisms.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
-from mechanisms.kl.schedule import PRACTICAL, KLSpiderSchedule
-from mechanisms.kl.spider import KLSpider, PrintedKLSpider
-from mechanisms.losses import WorstCase
+from mechanisms.papers.common.losses import WorstCase
+from mechanisms.papers.kl.condition import KLCondition
+from mechanisms.papers.kl.problem import KLProblem
+from mechanisms.papers.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
+from mechanisms.papers.kl.schedule import PRACTICAL, KLSpiderSchedule
+from mechanisms.papers.kl.spider import KLSpider, PrintedKLSpider
 from tests.claims_for_tests import agrees, number, value
 
 REPLACE_ONE = central("replace_one")

@@ -21,7 +21,7 @@ from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.families.selection import ExponentialMechanism
 from dpaudit.nodes import Node
 from dpaudit.scope import central
-from mechanisms.kl.symbols import (
+from mechanisms.papers.kl.symbols import (
     SpiderSymbols,
     every_difference,
     influential_differences,

@@ -12,7 +12,7 @@ import pytest
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
-from mechanisms.srgd.bounds import (
+from mechanisms.papers.srgd.bounds import (
     Geometry,
     Rate,
     excess_risk_bound_5_1,
@@ -22,8 +22,8 @@ from mechanisms.srgd.bounds import (
     pathwise_excess_risk_upper,
     recursive_error_upper,
 )
-from mechanisms.srgd.geometry import EtaSchedule, nesterov_step, project_l2_ball
-from mechanisms.srgd.table1 import resqueing_gradients, table1_complexities
+from mechanisms.papers.srgd.geometry import EtaSchedule, nesterov_step, project_l2_ball
+from mechanisms.papers.srgd.table1 import resqueing_gradients, table1_complexities
 
 HALVED = EtaSchedule.HALVED
 RUNS, D, T, RADIUS = 300, 4, 12, 1.0

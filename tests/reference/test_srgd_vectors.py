@@ -17,9 +17,9 @@ from dpaudit.families.correlated.node import Factorisation
 from dpaudit.families.correlated.strategies import prefix_matrix
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.scope import Scope, central
-from mechanisms.srgd import catalogue
-from mechanisms.srgd.accelerated import output_weights
-from mechanisms.srgd.constants import (
+from mechanisms.papers.srgd import catalogue
+from mechanisms.papers.srgd.accelerated import output_weights
+from mechanisms.papers.srgd.constants import (
     Reading,
     as_float,
     least_multiplier,
@@ -27,11 +27,11 @@ from mechanisms.srgd.constants import (
     theorem_5_8,
     theorem_5_12,
 )
-from mechanisms.srgd.geometry import EtaSchedule
-from mechanisms.srgd.gradient import prefix_sums
-from mechanisms.srgd.prefix_noise import Method, prefix_noise_bound, prefix_noise_tail
-from mechanisms.srgd.sensitivity import Conditions, srg_sensitivity_bound, srg_sensitivity_of
-from mechanisms.srgd.strategies import (
+from mechanisms.papers.srgd.geometry import EtaSchedule
+from mechanisms.papers.srgd.gradient import prefix_sums
+from mechanisms.papers.srgd.prefix_noise import Method, prefix_noise_bound, prefix_noise_tail
+from mechanisms.papers.srgd.sensitivity import Conditions, srg_sensitivity_bound, srg_sensitivity_of
+from mechanisms.papers.srgd.strategies import (
     column_norm,
     largest_prefix_error,
     mean_prefix_error,

@@ -19,10 +19,10 @@ from dpaudit.accountant.account import Account
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import GDP
 from dpaudit.families.stability.kernel import TruncatedDiscreteLaplaceLaw
-from mechanisms.stable_erm import bounds, floors
-from mechanisms.stable_erm import catalogue as stable
-from mechanisms.stable_erm.bounds import Size
-from mechanisms.stable_erm.calibration import (
+from mechanisms.papers.stable_erm import bounds, floors
+from mechanisms.papers.stable_erm import catalogue as stable
+from mechanisms.papers.stable_erm.bounds import Size
+from mechanisms.papers.stable_erm.calibration import (
     USERS,
     Constants,
     calibrate_del_output_pert,
@@ -30,7 +30,7 @@ from mechanisms.stable_erm.calibration import (
     printed_constants,
     profile,
 )
-from mechanisms.stable_erm.certificate import unit_of_radius
+from mechanisms.papers.stable_erm.certificate import unit_of_radius
 
 # claim, kappa, sigma / Delta printed, least at the same eps_bar and kappa, best, its eps_bar, kappa
 TABLE = [

@@ -17,23 +17,23 @@ from scipy.stats import binom
 
 from audits.user_level import hub
 from dpaudit.kernels.query import Array
-from mechanisms.user_level import catalogue
-from mechanisms.user_level.acsa import ac_sa, one_stage, restarts
-from mechanisms.user_level.baselines_catalogue import KAPPA
-from mechanisms.user_level.constants import gaussian_delta, kappa, printed_groups
-from mechanisms.user_level.entries import PROBLEM
-from mechanisms.user_level.formulas import Sizes, excess_risk_bound, gradient_complexity
-from mechanisms.user_level.phased_erm import batch_variance_bound
-from mechanisms.user_level.phased_sgd import printed_sizes
-from mechanisms.user_level.points import (
+from mechanisms.papers.user_level import catalogue
+from mechanisms.papers.user_level.acsa import ac_sa, one_stage, restarts
+from mechanisms.papers.user_level.baselines_catalogue import KAPPA
+from mechanisms.papers.user_level.constants import gaussian_delta, kappa, printed_groups
+from mechanisms.papers.user_level.entries import PROBLEM
+from mechanisms.papers.user_level.formulas import Sizes, excess_risk_bound, gradient_complexity
+from mechanisms.papers.user_level.phased_erm import batch_variance_bound
+from mechanisms.papers.user_level.phased_sgd import printed_sizes
+from mechanisms.papers.user_level.points import (
     concentration_score,
     counts_within,
     inlier_probabilities,
     weighted_inlier_mean,
 )
-from mechanisms.user_level.problem import LinearLoss, Problem
-from mechanisms.user_level.sgd import one_pass_sgd, sgd_two_run_radius
-from mechanisms.user_level.textbook import advanced_composition
+from mechanisms.papers.user_level.problem import LinearLoss, Problem
+from mechanisms.papers.user_level.sgd import one_pass_sgd, sgd_two_run_radius
+from mechanisms.papers.user_level.textbook import advanced_composition
 
 # --- Section 4.1: how far one point moves what ----------------------------------------------------
 

@@ -17,16 +17,16 @@ from scipy.stats import binom, norm
 
 from dpaudit.accountant.claim import Outcome
 from dpaudit.curator.mechanism import Mechanism
-from mechanisms.user_level import baselines_catalogue, catalogue, options_catalogue
-from mechanisms.user_level.batches import BatchConstants
-from mechanisms.user_level.constants import (
+from mechanisms.papers.user_level import baselines_catalogue, catalogue, options_catalogue
+from mechanisms.papers.user_level.batches import BatchConstants
+from mechanisms.papers.user_level.constants import (
     calibrate_release,
     kappa,
     mixture_noise,
     printed_groups,
     printed_release,
 )
-from mechanisms.user_level.phased_sgd import printed_sizes
+from mechanisms.papers.user_level.phased_sgd import printed_sizes
 
 DELTA = Fraction(1, 10**6)
 FOUND = {**vars(catalogue), **vars(baselines_catalogue), **vars(options_catalogue)}

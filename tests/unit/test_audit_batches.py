@@ -16,7 +16,7 @@ from dpaudit.curator.curator import Sampler
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
-from mechanisms.diff2.catalogue import REPLACE_ONE
+from mechanisms.papers.diff2.catalogue import REPLACE_ONE
 
 ERROR = 1e-4
 CHECK = "sampling frequencies"
@@ -44,7 +44,7 @@ def test_wrong_batches_break_it_with_their_line(name: str) -> None:
     (found,) = [f for f in audited(getattr(bench, name)).findings if f.check == CHECK]
     assert found.status == "broken"
     assert found.detail.endswith(")")
-    assert "mechanisms/diff2/routines.py:" in found.detail
+    assert "mechanisms/papers/diff2/routines.py:" in found.detail
 
 
 def test_wrong_local_noise_breaks_it() -> None:

@@ -52,15 +52,15 @@ def test_a_source_is_complete(parts: Any) -> None:
 def test_a_rule_without_a_source_cannot_be_registered(cite: Any) -> None:
     calculus = Calculus("mine", "a test")
     with pytest.raises(InvalidParameter, match="mine rule for Gaussian: cite="):
-        calculus.rule(Gaussian, cite=cite)
+        calculus.rule(Gaussian, "mine", cite=cite)
     with pytest.raises(TypeError):
-        calculus.rule(Gaussian)
+        calculus.rule(Gaussian, "mine")
     assert not calculus.has(A, REPLACE_ONE)
 
 
 def test_a_node_type_has_one_rule() -> None:
     with pytest.raises(InvalidParameter, match="zcdp already has a rule for Gaussian"):
-        CONCENTRATED.rule(Gaussian, cite=SOURCE)
+        CONCENTRATED.rule(Gaussian, "mine", cite=SOURCE)
 
 
 def test_every_rule_cites_a_theorem() -> None:
@@ -82,7 +82,7 @@ def test_extending_leaves_the_original_alone() -> None:
     loose = CONCENTRATED.extended("loose", Gaussian)
     assert not loose.has(A, REPLACE_ONE)
     assert CONCENTRATED.has(A, REPLACE_ONE)
-    loose.rule(Gaussian, cite=SOURCE)(lambda node: Fraction(1))
+    loose.rule(Gaussian, "loose", cite=SOURCE)(lambda node: Fraction(1))
     assert loose.fold(A, REPLACE_ONE).value == 1
     assert loose.fold(A, REPLACE_ONE).calculus == "loose"
     assert CONCENTRATED.fold(A, REPLACE_ONE).value == Fraction(1, 8)
@@ -127,7 +127,9 @@ def test_a_missing_rule_is_found_before_any_number_is_made() -> None:
     calls: list[Node] = []
     counting = Calculus("counting", "a test")
     for kind in (Gaussian, Compose, Repeat):
-        counting.rule(kind, cite=SOURCE)(lambda node, *premises: calls.append(node) or Fraction(0))
+        counting.rule(kind, "counted", cite=SOURCE)(
+            lambda node, *premises: calls.append(node) or Fraction(0)
+        )
     with pytest.raises(Unsupported):
         counting.fold(Compose(A, Repeat(B, 2), LAPLACE), REPLACE_ONE)
     assert calls == []
@@ -185,7 +187,7 @@ def test_a_fold_is_a_derivation() -> None:
 def test_shared_and_equal_subtrees_are_folded_once() -> None:
     calls: list[Node] = []
     counting = CONCENTRATED.extended("counting", Gaussian)
-    counting.rule(Gaussian, cite=SOURCE)(lambda node: calls.append(node) or Fraction(1))
+    counting.rule(Gaussian, "counted", cite=SOURCE)(lambda node: calls.append(node) or Fraction(1))
     node: Node = A
     for _ in range(300):
         node = Compose(node, Compose(Gaussian("a", 2)))

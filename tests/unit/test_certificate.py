@@ -16,7 +16,6 @@ from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim
 from dpaudit.certificate import certificate as room
 from dpaudit.certificate.certificate import (
-    claim_row,
     conclusion,
     guarantee,
     load,
@@ -29,10 +28,10 @@ from dpaudit.certificate.certificate import (
 from dpaudit.errors import CertificateRejected, OutputNotWritable
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Repeat
-from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.families.opaque import GDP, ApproxDP, NonPrivate, PureDP
 from dpaudit.nodes import Node
 from dpaudit.storage.files import write_atomically
-from tests.cli.bench import accept, certified, held, mechanism, scope
+from tests.cli.bench import accept, held, scope
 
 K = sympy.Symbol("k", integer=True, positive=True)
 
@@ -198,8 +197,6 @@ def test_no_guarantee_is_infinite() -> None:
         (GDP(Fraction(1, 3)), {"measure": "gdp", "mu": "0.333333333334"}),
         (ApproxDP(3, 1e-5), {"measure": "approx_dp", "epsilon": "3", "delta": "0.00001"}),
         (PureDP(sympy.sqrt(2)), {"measure": "pure_dp", "epsilon": "1.41421356238"}),
-        (ZCDP(sympy.Symbol("rho", positive=True)), None),
-        (ApproxDP(1, sympy.Symbol("d", positive=True)), None),
     ],
 )
 def test_stated_numbers(claim: Node, shown: Any) -> None:
@@ -211,16 +208,3 @@ def test_lower_bounds_are_rounded_down() -> None:
     assert guarantee("zcdp", 2 / 3) == {"measure": "zcdp", "rho": "0.666666666666"}
     row = guarantee("approx_dp", 2 / 3, "0.00001")
     assert row == {"measure": "approx_dp", "epsilon": "0.666666666666", "delta": "0.00001"}
-
-
-def test_a_claim_on_a_range_says_so() -> None:
-    """A claim proved on a range must not be read as one everywhere."""
-    symbol = sympy.Symbol("s", positive=True)
-    claim = Claim(GDP(1 / symbol), by="a test", reading="as printed", ranges={symbol: (1, 2)})
-    case = mechanism("case", Gaussian("a", 2), GDP(1))
-    judged = certified(case).judged[0]
-    checked = claim.check_account(Account(case.declaration, case.scope))
-    ranged = type(judged)(claim, checked, None, None, judged.verdict, "")
-    row = claim_row(0, ranged, None)
-    assert row["reading"] == "as printed; for s from 1 to 2"
-    assert row["stated"] is None

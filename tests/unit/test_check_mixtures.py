@@ -38,8 +38,8 @@ from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Node
 from dpaudit.nodes.pairs import Atoms, Branched, LaplaceShift, Normal, Pair, largest, product
 from dpaudit.profiles import delta_interval, epsilon_interval
-from mechanisms.user_level import catalogue
-from mechanisms.user_level.problem import USERS
+from mechanisms.papers.user_level import catalogue
+from mechanisms.papers.user_level.problem import USERS
 
 F = Fraction
 TOLD = Atoms(((F(1), F(0)), (F(0), F(1))))

@@ -15,7 +15,7 @@ from dpaudit.check.profile.conversions import (
     confirm_conversion,
     confirm_lower,
     confirm_upper,
-    on_trust,
+    is_computed,
 )
 from dpaudit.check.profile.nodes import Nodes
 from dpaudit.check.profile.onestep import cells
@@ -197,15 +197,17 @@ def test_a_slack_is_paid_for(rows: Any) -> None:
     ids=str,
 )
 def test_what_cannot_be_confirmed_is_listed_and_nothing_else(pair: Pair, rows: Any) -> None:
-    row = {**rows[0], "value": "7", "epsilon": "6.9"}
-    assert on_trust(pair)
-    assert not confirm_upper(pair, F(7), DELTA, row)
-    found = confirm_conversion(Losses((pair,), (pair,)), DELTA, "7", {"upper": [row], "lower": []})
+    row = {**rows[0], "value": "0.125", "epsilon": "0.125"}
+    assert not is_computed(pair)
+    assert not confirm_upper(pair, F(1, 8), DELTA, row)
+    losses, shown = Losses((pair,), (pair,)), {"upper": [row], "lower": []}
+    found = confirm_conversion(losses, DELTA, "0.125", shown)
     assert found is not None
+    assert found.doubt is not None
     assert "only the accountant" in found.trusted[0]
     assert found.trusted[1:] == (OWN_PARAMETERS,)
     for name, known in PAIRS.items():
-        assert not on_trust(known), name
+        assert is_computed(known), name
 
 
 def test_delta_zero_is_the_largest_loss() -> None:

@@ -88,7 +88,7 @@ def test_a_non_private_access_is_never_proved(guarantee: Node) -> None:
 def test_an_upper_bound_that_is_not_attained_refutes_nothing() -> None:
     """The same numbers by a loose rule: unproved, and said why."""
     loose = CONCENTRATED.extended("loose", Gaussian)
-    loose.rule(Gaussian, cite=Source("Somebody", 2020, "Lemma 1"))(
+    loose.rule(Gaussian, "loose", cite=Source("Somebody", 2020, "Lemma 1"))(
         lambda node: 1 / (2 * node.noise_multiplier**2)
     )
     claim = Claim(ZCDP(0.1), by="a test")

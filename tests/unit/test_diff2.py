@@ -19,9 +19,9 @@ from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.opaque import NonPrivate
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency, Scope
-from mechanisms.diff2.catalogue import Diff2, diff2_gd, diff2_gd_program
-from mechanisms.diff2.noise import Noise, diff2_noise_paper, diff2_noise_tight
-from mechanisms.losses import LeastSquares, Logistic, WorstCase
+from mechanisms.papers.common.losses import LeastSquares, Logistic, WorstCase
+from mechanisms.papers.diff2.catalogue import Diff2, diff2_gd, diff2_gd_program
+from mechanisms.papers.diff2.noise import Noise, diff2_noise_paper, diff2_noise_tight
 from tests.kernels_for_tests import ADD_REMOVE, REPLACE_ONE, ZERO_OUT, NoNoise, replayer, sampled
 
 CLIENTS = (20, 20)

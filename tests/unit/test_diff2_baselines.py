@@ -20,8 +20,8 @@ from dpaudit.families.opaque import ApproxDP
 from dpaudit.families.sampling import SampledWithoutReplacement
 from dpaudit.kernels.query import Records
 from dpaudit.scope import central
-from mechanisms.diff2.baselines import NOISE_MULTIPLIER, SGD, SRM, DpSrm, dp_sgd
-from mechanisms.losses import LeastSquares
+from mechanisms.papers.common.losses import LeastSquares
+from mechanisms.papers.diff2.baselines import NOISE_MULTIPLIER, SGD, SRM, DpSrm, dp_sgd
 from tests.kernels_for_tests import NoNoise, replayer, sampled
 
 SCOPE = central("replace_one")

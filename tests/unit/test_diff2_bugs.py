@@ -24,7 +24,7 @@ from dpaudit.curator.curator import Sampler
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.additive.kernel import GaussianKernel
 from dpaudit.kernels.query import Records
-from mechanisms.diff2.catalogue import REPLACE_ONE
+from mechanisms.papers.diff2.catalogue import REPLACE_ONE
 from tests.diff2_bugs import TRUTH, truth
 from tests.planted_for_tests import CATCHES, planted_in, printed_table
 

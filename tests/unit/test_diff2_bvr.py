@@ -24,22 +24,22 @@ from dpaudit.families.composition import Parallel, Repeat
 from dpaudit.families.sampling import SampledWithoutReplacement
 from dpaudit.kernels.query import Records
 from dpaudit.scope import central
-from mechanisms.diff2.bvr_noise import (
+from mechanisms.papers.common.losses import LeastSquares
+from mechanisms.papers.diff2.bvr_noise import (
     InfeasibleBatchSize,
     Plan,
     diff2_bvr_noise_numeric,
     diff2_bvr_noise_paper,
     largest_batch,
 )
-from mechanisms.diff2.catalogue import (
+from mechanisms.papers.diff2.catalogue import (
     TIGHT_PLAN,
     TIGHT_SIGMA,
     diff2_bvr_local_sgd,
     diff2_bvr_local_sgd_tight,
 )
-from mechanisms.diff2.framework import Diff2, LocalDescent, turns
-from mechanisms.diff2.noise import Noise
-from mechanisms.losses import LeastSquares
+from mechanisms.papers.diff2.framework import Diff2, LocalDescent, turns
+from mechanisms.papers.diff2.noise import Noise
 from tests.kernels_for_tests import NoNoise, replayer, sampled
 
 SCOPE = central("replace_one")

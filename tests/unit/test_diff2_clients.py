@@ -22,10 +22,10 @@ from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.kernels.query import Records
 from dpaudit.scope import Adjacency, Scope, central
-from mechanisms.diff2.catalogue import diff2_gd_client
-from mechanisms.diff2.framework import Diff2, LocalDescent
-from mechanisms.diff2.noise import Noise
-from mechanisms.losses import LeastSquares, SoftplusNetwork
+from mechanisms.papers.common.losses import LeastSquares, SoftplusNetwork
+from mechanisms.papers.diff2.catalogue import diff2_gd_client
+from mechanisms.papers.diff2.framework import Diff2, LocalDescent
+from mechanisms.papers.diff2.noise import Noise
 from tests.kernels_for_tests import NoNoise, replayer, sampled
 
 CLIENT = Scope("replace_one", "client", "central", "transcript")  # type: ignore[arg-type]

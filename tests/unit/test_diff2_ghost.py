@@ -14,12 +14,12 @@ from dpaudit.audit.suite import Suite
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
 from dpaudit.scope import Adjacency, central
-from mechanisms.diff2.catalogue import diff2_gd_network
-from mechanisms.diff2.framework import Diff2
-from mechanisms.diff2.ghost import GhostClippedMean, is_ghost
-from mechanisms.diff2.noise import Noise
-from mechanisms.factors import Factors, clipped_sums, ghost_norms
-from mechanisms.losses import Logistic, SoftplusNetwork
+from mechanisms.papers.common.factors import Factors, clipped_sums, ghost_norms
+from mechanisms.papers.common.losses import Logistic, SoftplusNetwork
+from mechanisms.papers.diff2.catalogue import diff2_gd_network
+from mechanisms.papers.diff2.framework import Diff2
+from mechanisms.papers.diff2.ghost import GhostClippedMean, is_ghost
+from mechanisms.papers.diff2.noise import Noise
 
 SCOPE = central("replace_one")
 NETWORK = SoftplusNetwork(hidden=4)

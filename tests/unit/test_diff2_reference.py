@@ -17,10 +17,15 @@ from dpaudit.families.composition import Compose
 from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope, central
-from mechanisms.diff2.framework import Diff2, GradientDescent, LocalDescent, NormalizedDescent
-from mechanisms.diff2.noise import Noise
-from mechanisms.diff2.reference import NOT_PRIVATE, bvr_local_sgd, gradient_descent
-from mechanisms.losses import LeastSquares, Logistic, SoftplusNetwork
+from mechanisms.papers.common.losses import LeastSquares, Logistic, SoftplusNetwork
+from mechanisms.papers.diff2.framework import (
+    Diff2,
+    GradientDescent,
+    LocalDescent,
+    NormalizedDescent,
+)
+from mechanisms.papers.diff2.noise import Noise
+from mechanisms.papers.diff2.reference import NOT_PRIVATE, bvr_local_sgd, gradient_descent
 from tests.kernels_for_tests import NoNoise
 
 SCOPE = central("replace_one")

@@ -19,8 +19,8 @@ from dpaudit.families.composition import Compose
 from dpaudit.families.correlated import CorrelatedGaussian
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Scope, central
-from mechanisms.diff2.baselines import SRN, SrnSgd, srn_sgd
-from mechanisms.losses import LeastSquares, Logistic, WorstCase
+from mechanisms.papers.common.losses import LeastSquares, Logistic, WorstCase
+from mechanisms.papers.diff2.baselines import SRN, SrnSgd, srn_sgd
 from tests.kernels_for_tests import replayer, sampled
 
 SCOPE = central("replace_one")

@@ -16,9 +16,10 @@ from dpaudit.exact import is_infinite
 from dpaudit.families.composition import Compose
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
-from mechanisms.diff2.framework import Diff2
-from mechanisms.diff2.noise import Noise
-from mechanisms.diff2.tuning import (
+from mechanisms.papers.common.losses import LeastSquares, mean_value, squared_gradient_norm
+from mechanisms.papers.diff2.framework import Diff2
+from mechanisms.papers.diff2.noise import Noise
+from mechanisms.papers.diff2.tuning import (
     PERIOD_SHARES,
     RADII,
     STEP_SIZES,
@@ -28,7 +29,6 @@ from mechanisms.diff2.tuning import (
     paper_grid_search,
     path_of,
 )
-from mechanisms.losses import LeastSquares, mean_value, squared_gradient_norm
 
 SCOPE = central("replace_one")
 

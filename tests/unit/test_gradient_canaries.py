@@ -26,7 +26,7 @@ from dpaudit.audit.neighbours import Neighbours
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, ClippedMean
 from dpaudit.scope import Adjacency
-from mechanisms.losses import Logistic
+from mechanisms.papers.common.losses import Logistic
 
 SIZE, COUNT, RADIUS = 5, 8, 1.5
 ERROR = 1e-5

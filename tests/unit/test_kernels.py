@@ -19,6 +19,7 @@ from dpaudit.kernels.base import KERNELS, kernel_of
 from dpaudit.kernels.query import Array, ClippedMean
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Node
+from dpaudit.nodes.registry import load
 from tests.kernels_for_tests import (
     REPLACE_ONE,
     ZERO_OUT,
@@ -44,6 +45,8 @@ PAIR = zeroed([[0.4, -0.8], [0.1, 0.3]], 0)
 def new_mechanisms() -> Iterator[None]:
     """The tree and the mixture are known in these tests, and leave no trace."""
     tables: tuple[dict[Any, Any], ...] = (KERNELS, Node.types, CALCULI["gdp"]._rules)
+    load("kernel")
+    load("rules")
     before = [dict(table) for table in tables]
     with registered():
         assert all(len(table) == len(b) + 2 for table, b in zip(tables, before, strict=True))

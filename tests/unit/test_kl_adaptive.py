@@ -21,12 +21,12 @@ from dpaudit.families.additive.kernel import GaussianKernel
 from dpaudit.kernels.base import Generator
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
-from mechanisms.kl.adaptive import MODES, AdaptiveNoisyGD, GradientNormAtStart
-from mechanisms.kl.adaptive_catalogue import adaptive_noisy_gd
-from mechanisms.kl.adaptive_printed import READINGS, PrintedAdaptiveNoisyGD
-from mechanisms.kl.entries import LOGISTIC
-from mechanisms.kl.problem import KLProblem
-from mechanisms.losses import WorstCase
+from mechanisms.papers.common.losses import WorstCase
+from mechanisms.papers.kl.adaptive import MODES, AdaptiveNoisyGD, GradientNormAtStart
+from mechanisms.papers.kl.adaptive_catalogue import adaptive_noisy_gd
+from mechanisms.papers.kl.adaptive_printed import READINGS, PrintedAdaptiveNoisyGD
+from mechanisms.papers.kl.entries import LOGISTIC
+from mechanisms.papers.kl.problem import KLProblem
 from tests.claims_for_tests import value
 
 REPLACE_ONE, ZERO_OUT = central("replace_one"), central("zero_out")

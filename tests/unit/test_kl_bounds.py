@@ -16,8 +16,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.additive import Gaussian
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import central
-from mechanisms.kl import bounds
-from mechanisms.kl.condition import (
+from mechanisms.papers.kl import bounds
+from mechanisms.papers.kl.condition import (
     GrowthCondition,
     KLCondition,
     check_growth,
@@ -25,13 +25,13 @@ from mechanisms.kl.condition import (
     growth_to_kl,
     kl_to_growth,
 )
-from mechanisms.kl.instances import (
+from mechanisms.papers.kl.instances import (
     HuberLinear,
     TwoPointInstance,
     huber_fingerprint_instance,
 )
-from mechanisms.kl.problem import KLProblem
-from mechanisms.kl.reduction import GrowthReduction, ReducedToGrowth
+from mechanisms.papers.kl.problem import KLProblem
+from mechanisms.papers.kl.reduction import GrowthReduction, ReducedToGrowth
 from tests.claims_for_tests import value
 from tests.kernels_for_tests import NoNoise
 

@@ -17,14 +17,14 @@ from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
 from dpaudit.scope import Scope, central
-from mechanisms.kl import (
+from mechanisms.papers.kl import (
     adaptive_catalogue,
     adaptive_readings,
     baselines_catalogue,
     bounds,
     catalogue,
 )
-from mechanisms.kl.condition import (
+from mechanisms.papers.kl.condition import (
     GrowthCondition,
     KLCondition,
     check_growth,
@@ -32,13 +32,13 @@ from mechanisms.kl.condition import (
     growth_to_kl,
     kl_to_growth,
 )
-from mechanisms.kl.instances import (
+from mechanisms.papers.kl.instances import (
     huber_fingerprint_instance,
     two_point_detector,
     two_point_growth_instance,
 )
-from mechanisms.kl.schedule import KLSpiderSchedule
-from mechanisms.kl.spider import KLSpider
+from mechanisms.papers.kl.schedule import KLSpiderSchedule
+from mechanisms.papers.kl.spider import KLSpider
 from tests.claims_for_tests import value
 
 REPLACE_ONE, ZERO_OUT = central("replace_one"), central("zero_out")

@@ -15,10 +15,10 @@ from experiments.kl import adaptive, loop, proximal, spider, stationary
 from experiments.kl.problem import Landscape, decay, logarithm, power, replicas, sampler
 from experiments.kl.reading import fitted, median_and_error
 from lab.model import Cell, Result, Results
-from mechanisms.kl.adaptive import NORM, Walked
-from mechanisms.kl.adaptive_printed import PrintedAdaptiveNoisyGD
-from mechanisms.kl.condition import check_kl
-from mechanisms.kl.problem import KLProblem
+from mechanisms.papers.kl.adaptive import NORM, Walked
+from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
+from mechanisms.papers.kl.condition import check_kl
+from mechanisms.papers.kl.problem import KLProblem
 
 LANDSCAPES = {
     "decay": decay(),

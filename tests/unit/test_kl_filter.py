@@ -29,13 +29,13 @@ from dpaudit.kernels.base import Generator
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import central
-from mechanisms.kl.adaptive import (
+from mechanisms.papers.common.losses import WorstCase
+from mechanisms.papers.kl.adaptive import (
     MODES,
     AdaptiveNoisyGD,
 )
-from mechanisms.kl.adaptive_catalogue import adaptive_noisy_gd
-from mechanisms.kl.problem import KLProblem
-from mechanisms.losses import WorstCase
+from mechanisms.papers.kl.adaptive_catalogue import adaptive_noisy_gd
+from mechanisms.papers.kl.problem import KLProblem
 
 REPLACE_ONE, ZERO_OUT = central("replace_one"), central("zero_out")
 DATA = Records(np.array([[1.0], [0.0], [0.0], [0.0]]))

@@ -18,27 +18,27 @@ from dpaudit.errors import InvalidParameter, Undeclared
 from dpaudit.families.additive import Gaussian
 from dpaudit.kernels.query import Records
 from dpaudit.scope import Scope, central
-from mechanisms.kl import (
+from mechanisms.papers.common.losses import Logistic, WorstCase
+from mechanisms.papers.kl import (
     adaptive_catalogue,
     adaptive_readings,
     baselines_catalogue,
     catalogue,
 )
-from mechanisms.kl.baselines import (
+from mechanisms.papers.kl.baselines import (
     FixedNoisyGD,
     PrivateSpider,
     convex_noisy_gd,
     noisy_gd_pl,
     noisy_gd_stationary,
 )
-from mechanisms.kl.condition import (
+from mechanisms.papers.kl.condition import (
     KLCondition,
 )
-from mechanisms.kl.problem import KLProblem
-from mechanisms.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
-from mechanisms.kl.schedule import Constants, KLSpiderSchedule
-from mechanisms.kl.spider import CorrectedNoise, KLSpider
-from mechanisms.losses import Logistic, WorstCase
+from mechanisms.papers.kl.problem import KLProblem
+from mechanisms.papers.kl.proximal import ProximalPointMethod, RegularizedNoisyGD
+from mechanisms.papers.kl.schedule import Constants, KLSpiderSchedule
+from mechanisms.papers.kl.spider import CorrectedNoise, KLSpider
 from tests.claims_for_tests import value
 from tests.kernels_for_tests import NoNoise
 

@@ -14,8 +14,8 @@ from dpaudit.families.selection import ExponentialMechanism
 from dpaudit.families.selection.kernel import ExponentialMechanismKernel
 from dpaudit.kernels.query import Records
 from dpaudit.scope import central
-from mechanisms.kl import adaptive_catalogue
-from mechanisms.kl.select import (
+from mechanisms.papers.kl import adaptive_catalogue
+from mechanisms.papers.kl.select import (
     StationarityScores,
     noisy_argmin,
     noisy_argmin_error,

@@ -13,9 +13,9 @@ from audits.kl import two_point_detection
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.additive import Gaussian
 from dpaudit.kernels.query import Array
-from mechanisms.kl import bounds
-from mechanisms.kl.baselines import FixedNoisyGD
-from mechanisms.kl.instances import (
+from mechanisms.papers.kl import bounds
+from mechanisms.papers.kl.baselines import FixedNoisyGD
+from mechanisms.papers.kl.instances import (
     TRUSTED,
     ApproximatePrivacy,
     GaussianPrivacy,
@@ -25,7 +25,7 @@ from mechanisms.kl.instances import (
     two_point_detector,
     two_point_growth_instance,
 )
-from mechanisms.kl.problem import KLProblem
+from mechanisms.papers.kl.problem import KLProblem
 from tests.kernels_for_tests import NoNoise
 
 

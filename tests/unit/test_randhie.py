@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import DpauditError, InvalidParameter
-from mechanisms import randhie
-from mechanisms.losses import Logistic
-from mechanisms.randhie import RandHie, load
+from mechanisms.papers.common import randhie
+from mechanisms.papers.common.losses import Logistic
+from mechanisms.papers.common.randhie import RandHie, load
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -223,8 +223,8 @@ def test_a_damaged_file_is_named_without_its_values(
 
 def test_importing_the_loader_imports_neither_statsmodels_nor_pandas() -> None:
     code = (
-        "import sys, mechanisms.randhie; print({'statsmodels', 'pandas', 'scipy.stats'} "
-        "& set(sys.modules))"
+        "import sys, mechanisms.papers.common.randhie; "
+        "print({'statsmodels', 'pandas', 'scipy.stats'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT

@@ -154,7 +154,7 @@ def test_no_verdict_is_called_passed_safe_or_anonymous(example: Json, status: st
     assert not re.search(r"\b(passed|anonymous|anonymised|safe|guaranteed)\b", text, re.IGNORECASE)
     assert f"Verdict {words.VERDICTS[status][0]}" in text
     undecided = "not a pass" in text or "not judged" in text
-    assert undecided == (status in ("inconclusive", "unsupported"))
+    assert undecided == (status in ("inconclusive", "unconfirmed", "unsupported"))
     qualified = "are not established for the program" in text
     assert qualified == (not status.startswith("certified"))
 
@@ -185,6 +185,15 @@ def test_an_audit_too_weak_to_refute_says_so(example: Json) -> None:
 
 EMPTIED: dict[str, Any] = {"claims": [], "assumptions": [], "audits": [], "conformance": []}
 EMPTIED |= {"run": None, "in_plain_words": None}
+
+
+def test_caveats_stand_on_the_page_and_in_the_index_without_a_run(example: Json) -> None:
+    example["predicate"].update(run=None, caveats=["six of 17 phases", "no user twice"])
+    outline = shown(example)
+    index = render_index({"a.html": example})
+    for caveat in example["predicate"]["caveats"]:
+        assert caveat in outline.text
+        assert caveat in index
 
 
 @pytest.mark.parametrize("names", [[name] for name in EMPTIED] + [list(EMPTIED)])

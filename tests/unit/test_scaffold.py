@@ -30,7 +30,8 @@ def test_a_shipped_mechanism_comes_with_everything_it_imports(
 ) -> None:
     start(tmp_path, "diff2")
     copied = files(tmp_path)
-    assert {f"mechanisms/{n}.py" for n in ("diff2/__init__", "diff2/framework", "losses")} <= copied
+    ours = ("diff2/__init__", "diff2/framework", "common/losses")
+    assert {f"mechanisms/papers/{name}.py" for name in ours} <= copied
     assert "audits/diff2.py" in copied
     assert not any("broken" in name for name in copied)
     for name in copied - {"mechanisms/__init__.py", "audits/__init__.py"}:
@@ -46,7 +47,7 @@ def test_a_shipped_mechanism_comes_with_everything_it_imports(
 
 @pytest.mark.parametrize("copied", [None, "diff2"])
 def test_nothing_is_overwritten(copied: str | None, tmp_path: Path) -> None:
-    first = "mechanisms/noisy_mean.py" if copied is None else "mechanisms/diff2/framework.py"
+    first = "mechanisms/noisy_mean.py" if copied is None else "mechanisms/papers/diff2/framework.py"
     (tmp_path / first).parent.mkdir(parents=True)
     (tmp_path / first).write_text("mine")
     with pytest.raises(OutputNotWritable, match="exists; choose an empty folder"):
@@ -61,7 +62,7 @@ def test_a_project_can_be_added_to(tmp_path: Path) -> None:
     start(tmp_path, None)
     start(tmp_path, "diff2")
     assert (tmp_path / "mechanisms" / "__init__.py").read_text() == '"""Mine."""\n'
-    assert {"mechanisms/noisy_mean.py", "mechanisms/diff2/framework.py"} <= files(tmp_path)
+    assert {"mechanisms/noisy_mean.py", "mechanisms/papers/diff2/framework.py"} <= files(tmp_path)
 
 
 def test_an_unknown_file_is_answered_with_those_there_are(tmp_path: Path) -> None:

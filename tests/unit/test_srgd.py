@@ -20,11 +20,11 @@ from dpaudit.families.correlated.node import Factorisation
 from dpaudit.kernels.query import Array, Records
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.scope import Scope, central
-from mechanisms.losses import Logistic, SoftplusNetwork
-from mechanisms.losses import WorstCase as Canary
-from mechanisms.srgd import catalogue
-from mechanisms.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
-from mechanisms.srgd.constants import (
+from mechanisms.papers.common.losses import Logistic, SoftplusNetwork
+from mechanisms.papers.common.losses import WorstCase as Canary
+from mechanisms.papers.srgd import catalogue
+from mechanisms.papers.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
+from mechanisms.papers.srgd.constants import (
     Constants,
     as_float,
     least_multiplier,
@@ -35,10 +35,10 @@ from mechanisms.srgd.constants import (
     theorem_5_8,
     theorem_5_12,
 )
-from mechanisms.srgd.gradient import of_constants, prefix_sums
-from mechanisms.srgd.prefix_noise import Method, prefix_noise_bound, prefix_noise_tail
-from mechanisms.srgd.problem import BoundedLogistic
-from mechanisms.srgd.rows import Clipped
+from mechanisms.papers.srgd.gradient import of_constants, prefix_sums
+from mechanisms.papers.srgd.prefix_noise import Method, prefix_noise_bound, prefix_noise_tail
+from mechanisms.papers.srgd.problem import BoundedLogistic
+from mechanisms.papers.srgd.rows import Clipped
 from tests.optimisation_for_tests import (
     ZERO_OUT,
     ToRecord,

@@ -9,9 +9,9 @@ import pytest
 
 from dpaudit.kernels.query import Array
 from dpaudit.scope import central
-from mechanisms.srgd.accelerated import DPSRGD, AcceleratedDPSRGD, nesterov_potential
-from mechanisms.srgd.geometry import EtaSchedule
-from mechanisms.srgd.rows import Clipped
+from mechanisms.papers.srgd.accelerated import DPSRGD, AcceleratedDPSRGD, nesterov_potential
+from mechanisms.papers.srgd.geometry import EtaSchedule
+from mechanisms.papers.srgd.rows import Clipped
 from tests.optimisation_for_tests import (
     Hubers,
     Quadratic,

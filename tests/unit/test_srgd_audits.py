@@ -21,9 +21,9 @@ from dpaudit.families.correlated.kernel import CorrelatedGaussianKernel
 from dpaudit.families.correlated.node import Factorisation
 from dpaudit.families.correlated.strategies import prefix_matrix, strategy_matrix
 from dpaudit.kernels.query import Records
-from mechanisms.srgd import catalogue, printed
-from mechanisms.srgd.accelerated import output_weights
-from mechanisms.srgd.prefix_noise import prefix_noise_bound
+from mechanisms.papers.srgd import catalogue, printed
+from mechanisms.papers.srgd.accelerated import output_weights
+from mechanisms.papers.srgd.prefix_noise import prefix_noise_bound
 
 TRIALS = 4_000
 

@@ -11,17 +11,17 @@ import pytest
 from dpaudit.errors import InvalidParameter, SensitivityExceeded
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
-from mechanisms.losses import LeastSquares, Logistic, mean_value
-from mechanisms.srgd.baselines import (
+from mechanisms.papers.common.losses import LeastSquares, Logistic, mean_value
+from mechanisms.papers.srgd.baselines import (
     DPSGDPoisson,
     nesterov_agd,
 )
-from mechanisms.srgd.geometry import EtaSchedule, project_l2_ball
-from mechanisms.srgd.localized import LocalizedAcceleratedDPSGD
-from mechanisms.srgd.online import DPFTRL, DPOnlineToBatch, online_to_batch_clip
-from mechanisms.srgd.phased_erm import PhasedERM, RegularisedMinimum
-from mechanisms.srgd.phased_sgd import OnePassAverage, PhasedSGD, clipped
-from mechanisms.srgd.problem import BoundedLogistic, Problem
+from mechanisms.papers.srgd.geometry import EtaSchedule, project_l2_ball
+from mechanisms.papers.srgd.localized import LocalizedAcceleratedDPSGD
+from mechanisms.papers.srgd.online import DPFTRL, DPOnlineToBatch, online_to_batch_clip
+from mechanisms.papers.srgd.phased_erm import PhasedERM, RegularisedMinimum
+from mechanisms.papers.srgd.phased_sgd import OnePassAverage, PhasedSGD, clipped
+from mechanisms.papers.srgd.problem import BoundedLogistic, Problem
 from tests.kernels_for_tests import replayer, sampled
 from tests.srgd_baselines_for_tests import (
     HOSTILE,

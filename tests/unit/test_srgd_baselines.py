@@ -22,20 +22,20 @@ from dpaudit.families.correlated import CorrelatedGaussian
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.nodes import Status
 from dpaudit.scope import Unit
-from mechanisms.srgd import baselines_catalogue as catalogue
-from mechanisms.srgd.baselines import (
+from mechanisms.papers.srgd import baselines_catalogue as catalogue
+from mechanisms.papers.srgd.baselines import (
     AcceleratedDPSGD,
     DPSGDOnePass,
     DPSGDPoisson,
     nesterov_agd,
 )
-from mechanisms.srgd.geometry import EtaSchedule, project_l2_ball, tau
-from mechanisms.srgd.localized import LocalizedAcceleratedDPSGD
-from mechanisms.srgd.online import DPFTRL, DPOnlineToBatch, online_to_batch_clip
-from mechanisms.srgd.phased_erm import PhasedERM
-from mechanisms.srgd.phased_sgd import PhasedSGD
-from mechanisms.srgd.phases import all_phases, cited_multiplier, cited_step_size, halves
-from mechanisms.srgd.problem import blocks
+from mechanisms.papers.srgd.geometry import EtaSchedule, project_l2_ball, tau
+from mechanisms.papers.srgd.localized import LocalizedAcceleratedDPSGD
+from mechanisms.papers.srgd.online import DPFTRL, DPOnlineToBatch, online_to_batch_clip
+from mechanisms.papers.srgd.phased_erm import PhasedERM
+from mechanisms.papers.srgd.phased_sgd import PhasedSGD
+from mechanisms.papers.srgd.phases import all_phases, cited_multiplier, cited_step_size, halves
+from mechanisms.papers.srgd.problem import blocks
 from tests.claims_for_tests import agrees, epsilon, number, outcome, value
 from tests.srgd_baselines_for_tests import (
     ADD_REMOVE,

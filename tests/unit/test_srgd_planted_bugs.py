@@ -34,7 +34,7 @@ from dpaudit.kernels.query import Array
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
-from mechanisms.srgd.sensitivity import DataEvent, NoiseEvent, outside
+from mechanisms.papers.srgd.sensitivity import DataEvent, NoiseEvent, outside
 from tests.planted_for_tests import CATCHES, planted_in, printed_table, row
 
 BENCH = planted_in(srgd, srgd_programs, seed=20_241_004, trials=2_000)

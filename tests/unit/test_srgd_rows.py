@@ -22,16 +22,16 @@ from dpaudit.kernels.query import Array, Records
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.nodes import Status
 from dpaudit.scope import central
-from mechanisms.losses import WorstCase as Canary
-from mechanisms.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
-from mechanisms.srgd.constants import (
+from mechanisms.papers.common.losses import WorstCase as Canary
+from mechanisms.papers.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
+from mechanisms.papers.srgd.constants import (
     as_float,
 )
-from mechanisms.srgd.geometry import EtaSchedule
-from mechanisms.srgd.prefix_noise import prefix_noise_bound
-from mechanisms.srgd.rows import Clipped, OfIidData, StatedMean, WorstCase
-from mechanisms.srgd.schedule import ClipSchedule
-from mechanisms.srgd.sensitivity import (
+from mechanisms.papers.srgd.geometry import EtaSchedule
+from mechanisms.papers.srgd.prefix_noise import prefix_noise_bound
+from mechanisms.papers.srgd.rows import Clipped, OfIidData, StatedMean, WorstCase
+from mechanisms.papers.srgd.schedule import ClipSchedule
+from mechanisms.papers.srgd.sensitivity import (
     Conditions,
     DataEvent,
     NoiseEvent,
@@ -40,7 +40,7 @@ from mechanisms.srgd.sensitivity import (
     srg_sensitivity_iid_claim,
     srg_sensitivity_of,
 )
-from mechanisms.srgd.strategies import column_norm
+from mechanisms.papers.srgd.strategies import column_norm
 from tests.optimisation_for_tests import (
     ZERO_OUT,
     logistic,

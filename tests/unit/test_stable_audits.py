@@ -27,19 +27,19 @@ from dpaudit.curator.replayer import Replayer
 from dpaudit.exact import enclose
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.kernels.query import Array, Records
-from mechanisms.stable_erm import baselines_catalogue as baselines
-from mechanisms.stable_erm import catalogue as stable
-from mechanisms.stable_erm.adversarial import Adversarial, Oracle
-from mechanisms.stable_erm.calibration import USERS, Constants, printed_constants
-from mechanisms.stable_erm.certificate import Certified, GradientCertificate
-from mechanisms.stable_erm.domains import Ball, Box
-from mechanisms.stable_erm.phased import PhasedERM, PhasedSCO
-from mechanisms.stable_erm.problem import DeltaRule, Problem
-from mechanisms.stable_erm.release import (
+from mechanisms.papers.stable_erm import baselines_catalogue as baselines
+from mechanisms.papers.stable_erm import catalogue as stable
+from mechanisms.papers.stable_erm.adversarial import Adversarial, Oracle
+from mechanisms.papers.stable_erm.calibration import USERS, Constants, printed_constants
+from mechanisms.papers.stable_erm.certificate import Certified, GradientCertificate
+from mechanisms.papers.stable_erm.domains import Ball, Box
+from mechanisms.papers.stable_erm.phased import PhasedERM, PhasedSCO
+from mechanisms.papers.stable_erm.problem import DeltaRule, Problem
+from mechanisms.papers.stable_erm.release import (
     DeletionStableOutputPerturbation,
     StronglyConvexOutputPerturbation,
 )
-from mechanisms.stable_erm.solver import Absolute, Quadratic, RidgeLogistic
+from mechanisms.papers.stable_erm.solver import Absolute, Quadratic, RidgeLogistic
 
 TOY = Constants(Fraction(7, 5), 2, Fraction("4.907907"))
 TINY = Constants(2, 1, Fraction("2.991106"))  # (4, 1/5)

@@ -15,20 +15,20 @@ from dpaudit.families.additive import Gaussian
 from dpaudit.kernels.query import Records
 from dpaudit.nodes import postorder
 from dpaudit.scope import central
-from mechanisms.stable_erm.baselines import (
+from mechanisms.papers.stable_erm.baselines import (
     ItemPhasedERM,
     MinimiserQuery,
     NoisyGradientDescent,
     OutputPerturbation,
 )
-from mechanisms.stable_erm.calibration import (
+from mechanisms.papers.stable_erm.calibration import (
     USERS,
 )
-from mechanisms.stable_erm.domains import Ball
-from mechanisms.stable_erm.problem import (
+from mechanisms.papers.stable_erm.domains import Ball
+from mechanisms.papers.stable_erm.problem import (
     Problem,
 )
-from mechanisms.stable_erm.solver import Minimiser, RidgeLogistic
+from mechanisms.papers.stable_erm.solver import Minimiser, RidgeLogistic
 from tests.stable_for_tests import ABSOLUTE, run, users
 
 # --- baselines ------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import pytest
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
-from mechanisms.stable_erm.adversarial import Adversarial, Oracle
-from mechanisms.stable_erm.certificate import (
+from mechanisms.papers.stable_erm.adversarial import Adversarial, Oracle
+from mechanisms.papers.stable_erm.certificate import (
     RULES,
     Certified,
     GradientCertificate,
@@ -20,16 +20,16 @@ from mechanisms.stable_erm.certificate import (
     measured,
     unit_of_radius,
 )
-from mechanisms.stable_erm.domains import Ball, Box, Everywhere, Lens
-from mechanisms.stable_erm.polynomial import GridMean, Ladder, WindowMeanScore
-from mechanisms.stable_erm.solver import (
+from mechanisms.papers.stable_erm.domains import Ball, Box, Everywhere, Lens
+from mechanisms.papers.stable_erm.polynomial import GridMean, Ladder, WindowMeanScore
+from mechanisms.papers.stable_erm.solver import (
     Absolute,
     Minimiser,
     Pull,
     Quadratic,
     RidgeLogistic,
 )
-from mechanisms.stable_erm.stable import (
+from mechanisms.papers.stable_erm.stable import (
     Enumeration,
     diameter_stability,
     lattice_of,

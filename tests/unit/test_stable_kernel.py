@@ -29,7 +29,7 @@ from dpaudit.kernels.base import exact_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
-from mechanisms.stable_erm.calibration import USERS
+from mechanisms.papers.stable_erm.calibration import USERS
 
 LEAF = StableRelease("r", 1, 2, 3)
 BOX = StableRelease("r", 1, 2, 3, "diameter")

@@ -16,18 +16,25 @@ import pytest
 from audits.broken.stable_erm_search import TotalMinusDeleted
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Records
-from mechanisms.stable_erm.calibration import Constants
-from mechanisms.stable_erm.certificate import RULES, Certified, GradientCertificate, measured
-from mechanisms.stable_erm.data import records_of_lists
-from mechanisms.stable_erm.domains import Ball, Box
-from mechanisms.stable_erm.phased import PhasedERM
-from mechanisms.stable_erm.problem import DeltaRule, Problem
-from mechanisms.stable_erm.release import (
+from mechanisms.papers.stable_erm.calibration import Constants
+from mechanisms.papers.stable_erm.certificate import RULES, Certified, GradientCertificate, measured
+from mechanisms.papers.stable_erm.data import records_of_lists
+from mechanisms.papers.stable_erm.domains import Ball, Box
+from mechanisms.papers.stable_erm.phased import PhasedERM
+from mechanisms.papers.stable_erm.problem import DeltaRule, Problem
+from mechanisms.papers.stable_erm.release import (
     DeletionStableOutputPerturbation,
     StronglyConvexOutputPerturbation,
 )
-from mechanisms.stable_erm.solver import Absolute, Loss, Minimiser, Pull, Quadratic, RidgeLogistic
-from mechanisms.stable_erm.stable import (
+from mechanisms.papers.stable_erm.solver import (
+    Absolute,
+    Loss,
+    Minimiser,
+    Pull,
+    Quadratic,
+    RidgeLogistic,
+)
+from mechanisms.papers.stable_erm.stable import (
     Enumeration,
     Flags,
     Statistic,

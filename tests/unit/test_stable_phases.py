@@ -17,16 +17,16 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.composition import Parallel, Repeat
 from dpaudit.families.opaque import NonPrivate
 from dpaudit.kernels.query import Array, Records
-from mechanisms.stable_erm import catalogue as stable
-from mechanisms.stable_erm.calibration import (
+from mechanisms.papers.stable_erm import catalogue as stable
+from mechanisms.papers.stable_erm.calibration import (
     USERS,
     Constants,
 )
-from mechanisms.stable_erm.certificate import Certified, GradientCertificate, Void
-from mechanisms.stable_erm.domains import Ball, Box
-from mechanisms.stable_erm.localised import StronglyConvexERM, StronglyConvexSCO
-from mechanisms.stable_erm.phased import PhasedERM, PhasedSCO, batch_sizes
-from mechanisms.stable_erm.problem import (
+from mechanisms.papers.stable_erm.certificate import Certified, GradientCertificate, Void
+from mechanisms.papers.stable_erm.domains import Ball, Box
+from mechanisms.papers.stable_erm.localised import StronglyConvexERM, StronglyConvexSCO
+from mechanisms.papers.stable_erm.phased import PhasedERM, PhasedSCO, batch_sizes
+from mechanisms.papers.stable_erm.problem import (
     DeltaRule,
     Problem,
     erm_phases,
@@ -35,10 +35,10 @@ from mechanisms.stable_erm.problem import (
     sco_phases,
     sco_weight,
 )
-from mechanisms.stable_erm.release import (
+from mechanisms.papers.stable_erm.release import (
     StronglyConvexOutputPerturbation,
 )
-from mechanisms.stable_erm.solver import Quadratic
+from mechanisms.papers.stable_erm.solver import Quadratic
 from tests.stable_for_tests import ABSOLUTE, SMALL, run, sampler, users
 
 # --- phases ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from audits.broken import stable_erm, stable_erm_search
 from dpaudit.accountant.account import account
 from dpaudit.certificate.certify import Options, Order, certify
 from dpaudit.check import check
-from mechanisms.stable_erm.calibration import del_output_pert_paper
+from mechanisms.papers.stable_erm.calibration import del_output_pert_paper
 from tests.planted_for_tests import planted_in, printed_table
 
 BENCH = planted_in(

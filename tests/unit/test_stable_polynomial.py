@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from mechanisms.stable_erm.domains import Ball
-from mechanisms.stable_erm.polynomial import GridMean, Ladder, WindowMeanScore
-from mechanisms.stable_erm.solver import (
+from mechanisms.papers.stable_erm.domains import Ball
+from mechanisms.papers.stable_erm.polynomial import GridMean, Ladder, WindowMeanScore
+from mechanisms.papers.stable_erm.solver import (
     Minimiser,
     RidgeLogistic,
 )

@@ -19,33 +19,33 @@ from dpaudit.families.stability import StableRelease
 from dpaudit.kernels.query import Records
 from dpaudit.nodes import Leaf, postorder
 from dpaudit.scope import central
-from mechanisms.stable_erm import build
-from mechanisms.stable_erm import catalogue as stable
-from mechanisms.stable_erm.bounds import Size
-from mechanisms.stable_erm.calibration import (
+from mechanisms.papers.stable_erm import build
+from mechanisms.papers.stable_erm import catalogue as stable
+from mechanisms.papers.stable_erm.bounds import Size
+from mechanisms.papers.stable_erm.calibration import (
     USERS,
     Constants,
     calibrate_del_output_pert,
     del_output_pert_paper,
     printed_constants,
 )
-from mechanisms.stable_erm.certificate import Certified, GradientCertificate, Void
-from mechanisms.stable_erm.domains import Ball, Everywhere
-from mechanisms.stable_erm.phased import PhasedERM, PhasedSCO
-from mechanisms.stable_erm.problem import (
+from mechanisms.papers.stable_erm.certificate import Certified, GradientCertificate, Void
+from mechanisms.papers.stable_erm.domains import Ball, Everywhere
+from mechanisms.papers.stable_erm.phased import PhasedERM, PhasedSCO
+from mechanisms.papers.stable_erm.problem import (
     DeltaRule,
     Problem,
     erm_weight,
     sampling_distance,
     sco_weight,
 )
-from mechanisms.stable_erm.release import (
+from mechanisms.papers.stable_erm.release import (
     DeletionStableOutputPerturbation,
     StableQuery,
     StronglyConvexOutputPerturbation,
 )
-from mechanisms.stable_erm.solver import Minimiser, Quadratic
-from mechanisms.stable_erm.stable import Enumeration, UserMean
+from mechanisms.papers.stable_erm.solver import Minimiser, Quadratic
+from mechanisms.papers.stable_erm.stable import Enumeration, UserMean
 from tests.stable_for_tests import ABSOLUTE, SMALL, run, sampler, users
 
 # --- one release ----------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import pytest
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
-from mechanisms.stable_erm.adversarial import Adversarial, Oracle
-from mechanisms.stable_erm.stable import (
+from mechanisms.papers.stable_erm.adversarial import Adversarial, Oracle
+from mechanisms.papers.stable_erm.stable import (
     Enumeration,
     Flags,
     Lattice,

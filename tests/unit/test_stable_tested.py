@@ -23,11 +23,11 @@ from dpaudit.families.stability.coupled_kernel import ProposeTestReleaseKernel
 from dpaudit.families.stability.kernel import StableReleaseKernel, TruncatedDiscreteLaplaceLaw
 from dpaudit.kernels.base import Kernel
 from dpaudit.kernels.query import Array, Records
-from mechanisms.stable_erm import baselines_catalogue as baselines
-from mechanisms.stable_erm import catalogue as stable
-from mechanisms.stable_erm.calibration import USERS, Constants, laplace_constants
-from mechanisms.stable_erm.proposed import MedianQuery, ProposedMedian
-from mechanisms.stable_erm.release import DeletionStableOutputPerturbation
+from mechanisms.papers.stable_erm import baselines_catalogue as baselines
+from mechanisms.papers.stable_erm import catalogue as stable
+from mechanisms.papers.stable_erm.calibration import USERS, Constants, laplace_constants
+from mechanisms.papers.stable_erm.proposed import MedianQuery, ProposedMedian
+from mechanisms.papers.stable_erm.release import DeletionStableOutputPerturbation
 from tests.stable_for_tests import column, run, users
 
 # --- a tested median ------------------------------------------------------------------------------

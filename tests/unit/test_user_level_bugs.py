@@ -38,13 +38,13 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import NonPrivate
 from dpaudit.kernels.query import Array, Records
-from mechanisms.user_level import baselines_catalogue, catalogue
-from mechanisms.user_level.baselines import UserLevelPhasedSGDBaseline
-from mechanisms.user_level.batches import BatchConstants
-from mechanisms.user_level.catalogue import SLOT_DELTA
-from mechanisms.user_level.constants import ReleaseConstants
-from mechanisms.user_level.problem import USERS
-from mechanisms.user_level.readings import Halted
+from mechanisms.papers.user_level import baselines_catalogue, catalogue
+from mechanisms.papers.user_level.baselines import UserLevelPhasedSGDBaseline
+from mechanisms.papers.user_level.batches import BatchConstants
+from mechanisms.papers.user_level.catalogue import SLOT_DELTA
+from mechanisms.papers.user_level.constants import ReleaseConstants
+from mechanisms.papers.user_level.problem import USERS
+from mechanisms.papers.user_level.readings import Halted
 from tests.planted_for_tests import planted_in, printed_table, row
 
 SEED = 20_241_023

@@ -11,12 +11,12 @@ import pytest
 
 from experiments.user_level import costs, data, noise, outliers, problem, risk, smoothing, stability
 from lab.model import Cell, Experiment, Result, Results, Size, Status
-from mechanisms.losses import LeastSquares, Logistic
-from mechanisms.srgd.problem import BoundedLogistic
-from mechanisms.user_level.baselines import regularity
-from mechanisms.user_level.points import counts_within
-from mechanisms.user_level.problem import Problem, SquaredDistance
-from mechanisms.user_level.sgd import one_pass_sgd
+from mechanisms.papers.common.losses import LeastSquares, Logistic
+from mechanisms.papers.srgd.problem import BoundedLogistic
+from mechanisms.papers.user_level.baselines import regularity
+from mechanisms.papers.user_level.points import counts_within
+from mechanisms.papers.user_level.problem import Problem, SquaredDistance
+from mechanisms.papers.user_level.sgd import one_pass_sgd
 
 ALL = (
     risk.user_level_risk,

@@ -30,7 +30,7 @@ from dpaudit.families.stability.coupled_kernel import (
 )
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.scope import Adjacency
-from mechanisms.user_level.problem import USERS
+from mechanisms.papers.user_level.problem import USERS
 
 LEAF = AboveThreshold("bit", Fraction(1, 2), Fraction(1, 2))
 

@@ -21,20 +21,20 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import NonPrivate
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
-from mechanisms.losses import LeastSquares
-from mechanisms.user_level import catalogue, options_catalogue
-from mechanisms.user_level.above import AboveThresholdCounts
-from mechanisms.user_level.baselines import OnePassQuery, UserLevelPhasedSGDBaseline
-from mechanisms.user_level.batches import appendix_d_batch
-from mechanisms.user_level.constants import kappa
-from mechanisms.user_level.entries import LOSS, PROBLEM
-from mechanisms.user_level.phased_erm import calibrated_phased_erm
-from mechanisms.user_level.phased_sgd import calibrated_phased_sgd
-from mechanisms.user_level.problem import USERS, LinearLoss, Problem, user_records
-from mechanisms.user_level.readings import SecretBatchSGD
-from mechanisms.user_level.sampled import SampledOutlierQuery, sampled_constants
-from mechanisms.user_level.textbook import gaussian_mechanism, laplace_mechanism
-from mechanisms.user_level.winsorized import UserLevelLDPSGD
+from mechanisms.papers.common.losses import LeastSquares
+from mechanisms.papers.user_level import catalogue, options_catalogue
+from mechanisms.papers.user_level.above import AboveThresholdCounts
+from mechanisms.papers.user_level.baselines import OnePassQuery, UserLevelPhasedSGDBaseline
+from mechanisms.papers.user_level.batches import appendix_d_batch
+from mechanisms.papers.user_level.constants import kappa
+from mechanisms.papers.user_level.entries import LOSS, PROBLEM
+from mechanisms.papers.user_level.phased_erm import calibrated_phased_erm
+from mechanisms.papers.user_level.phased_sgd import calibrated_phased_sgd
+from mechanisms.papers.user_level.problem import USERS, LinearLoss, Problem, user_records
+from mechanisms.papers.user_level.readings import SecretBatchSGD
+from mechanisms.papers.user_level.sampled import SampledOutlierQuery, sampled_constants
+from mechanisms.papers.user_level.textbook import gaussian_mechanism, laplace_mechanism
+from mechanisms.papers.user_level.winsorized import UserLevelLDPSGD
 
 DELTA = Fraction(1, 10**6)
 AUDITS = {k: v for k, v in vars(audits).items() if isinstance(v, Suite)}

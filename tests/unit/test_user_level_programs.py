@@ -17,30 +17,34 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import DpauditError, InvalidParameter, Unsupported
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency, Scope, Trust, Unit, central
-from mechanisms.losses import LeastSquares, Logistic
-from mechanisms.user_level import baselines_catalogue, catalogue, options_catalogue
-from mechanisms.user_level.acsa import ac_sa, one_stage, restarts
-from mechanisms.user_level.batches import (
+from mechanisms.papers.common.losses import LeastSquares, Logistic
+from mechanisms.papers.user_level import baselines_catalogue, catalogue, options_catalogue
+from mechanisms.papers.user_level.acsa import ac_sa, one_stage, restarts
+from mechanisms.papers.user_level.batches import (
     BatchConstants,
     calibrate_batches,
     printed_batch,
     users_needed,
 )
-from mechanisms.user_level.constants import ReleaseConstants, calibrate_release
-from mechanisms.user_level.entries import LOSS, PROBLEM
-from mechanisms.user_level.formulas import (
+from mechanisms.papers.user_level.constants import ReleaseConstants, calibrate_release
+from mechanisms.papers.user_level.entries import LOSS, PROBLEM
+from mechanisms.papers.user_level.formulas import (
     Sizes,
     excess_risk_bound,
     gradient_complexity,
 )
-from mechanisms.user_level.outliers import OutlierRemovedMean, OutlierRemovedQuery
-from mechanisms.user_level.phased_sgd import phased_sgd_of, printed_phased_sgd
-from mechanisms.user_level.points import concentration_score, counts_within, inlier_probabilities
-from mechanisms.user_level.problem import USERS, LinearLoss, Problem, SquaredDistance
-from mechanisms.user_level.readings import SlotScoreQuery, most_filled, slot_counts
-from mechanisms.user_level.sgd import one_pass_sgd, sgd_two_run_radius
-from mechanisms.user_level.smoothing import BallSmoothedLoss, ball_shifts
-from mechanisms.user_level.textbook import advanced_composition, amplify_by_subsampling
+from mechanisms.papers.user_level.outliers import OutlierRemovedMean, OutlierRemovedQuery
+from mechanisms.papers.user_level.phased_sgd import phased_sgd_of, printed_phased_sgd
+from mechanisms.papers.user_level.points import (
+    concentration_score,
+    counts_within,
+    inlier_probabilities,
+)
+from mechanisms.papers.user_level.problem import USERS, LinearLoss, Problem, SquaredDistance
+from mechanisms.papers.user_level.readings import SlotScoreQuery, most_filled, slot_counts
+from mechanisms.papers.user_level.sgd import one_pass_sgd, sgd_two_run_radius
+from mechanisms.papers.user_level.smoothing import BallSmoothedLoss, ball_shifts
+from mechanisms.papers.user_level.textbook import advanced_composition, amplify_by_subsampling
 
 FOUND = {**vars(catalogue), **vars(baselines_catalogue), **vars(options_catalogue)}
 MECHANISMS = [m for m in FOUND.values() if isinstance(m, Mechanism)]

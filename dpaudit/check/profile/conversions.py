@@ -22,11 +22,12 @@ from dpaudit.check.profile.closed import (
     largest_loss_at_least,
     largest_loss_at_most,
 )
+from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.transforms import is_smooth, smooth_bound
-from dpaudit.check.profile.values import has_values, value_nodes
+from dpaudit.check.profile.values import value_nodes
 from dpaudit.check.reading import decimal, require
 from dpaudit.exact import (
     Number,
@@ -64,12 +65,31 @@ OWN_PARAMETERS = (
 
 
 @dataclass(frozen=True)
+class Doubt:
+    """Upper bounds that the checker could not confirm: their pairs, what is left of delta."""
+
+    losses: Losses
+    delta: Fraction
+    rows: tuple[tuple[Pair, Row], ...]
+
+    def holds_at(self, epsilon: Fraction) -> bool:
+        """Whether crude bounds confirm this larger epsilon."""
+        left = _left(self.losses, self.delta, epsilon)
+        return all(confirm_upper(pair, epsilon, left, row) for pair, row in self.rows)
+
+
+@dataclass(frozen=True)
 class Profiled:
-    """A confirmed epsilon (it may be infinite), what is reached, and what was not confirmed."""
+    """A confirmed epsilon (it may be infinite), what is reached, and what was not confirmed.
+
+    ``doubt``: of the upper bound; ``reached_doubted``: whether what is reached was not confirmed.
+    """
 
     epsilon: Number
     reached: Fraction | None
     trusted: tuple[str, ...]
+    doubt: Doubt | None = None
+    reached_doubted: bool = False
 
 
 def confirm_conversion(losses: Losses, delta: Fraction, text: str, witness: Row) -> Profiled | None:
@@ -80,16 +100,28 @@ def confirm_conversion(losses: Losses, delta: Fraction, text: str, witness: Row)
     """
     if any(map(unknowns, (*numbers_in((losses.pairs, losses.reached)), losses.slack))):
         return None
-    trusted: list[str] = []
-    epsilon = infinity() if text == "inf" else _upper(losses, delta, witness["upper"], trusted)
-    reached = _lower(losses, delta, witness["lower"], trusted)
+    above: list[tuple[Pair, Row]] = []
+    below: list[tuple[Pair, Row]] = []
+    epsilon = infinity() if text == "inf" else _upper(losses, delta, witness["upper"], above)
+    reached = _lower(losses, delta, witness["lower"], below)
     if epsilon is None or reached is None:
         return None
     if text != "inf" and epsilon != decimal(text):
         return None
+    trusted = [
+        _trust(side, decimal(row["value"]), delta, pair)
+        for side, doubts in (("upper", above), ("lower", below))
+        for pair, row in doubts
+    ]
     if any(row.get("form") in SUMS for row in (*witness["upper"], *witness["lower"])):
         trusted.append(OWN_PARAMETERS)
-    return Profiled(epsilon, reached if witness["lower"] else None, tuple(trusted))
+    return Profiled(
+        epsilon,
+        reached if witness["lower"] else None,
+        tuple(trusted),
+        Doubt(losses, delta, tuple(above)) if above else None,
+        bool(below),
+    )
 
 
 def _is_consistent(row: Row, side: str, slack: Number) -> bool:
@@ -111,19 +143,19 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
 
 
 def _upper(
-    losses: Losses, delta: Fraction, rows: Sequence[Row], trusted: list[str]
+    losses: Losses, delta: Fraction, rows: Sequence[Row], doubts: list[tuple[Pair, Row]]
 ) -> Fraction | None:
     if len(rows) != len(losses.pairs):
         return None
     for number, (pair, row) in enumerate(zip(losses.pairs, rows, strict=True)):
         epsilon = decimal(row["value"])
         held = confirm_upper(pair, epsilon, _left(losses, delta, epsilon), row)
-        if row["pair"] != str(number) or not (held or on_trust(pair)):
+        if row["pair"] != str(number) or not (held or not is_computed(pair)):
             return None
         if not _is_consistent(row, "upper", losses.slack):
             return None
         if not held:
-            trusted.append(_trust("upper", epsilon, delta, pair))
+            doubts.append((pair, row))
     return max(decimal(row["value"]) for row in rows)
 
 
@@ -136,7 +168,7 @@ def _left(losses: Losses, delta: Fraction, epsilon: Fraction) -> Fraction:
 
 
 def _lower(
-    losses: Losses, delta: Fraction, rows: Sequence[Row], trusted: list[str]
+    losses: Losses, delta: Fraction, rows: Sequence[Row], doubts: list[tuple[Pair, Row]]
 ) -> Fraction | None:
     """The epsilon that is reached: 0 without a row."""
     if not rows:
@@ -147,8 +179,8 @@ def _lower(
         return None
     if confirm_lower(pair, epsilon, delta, row):
         return epsilon
-    trusted.append(_trust("lower", epsilon, delta, pair))
-    return epsilon if on_trust_below(pair) else None
+    doubts.append((pair, row))
+    return None if is_computed_below(pair) else epsilon
 
 
 def _trust(side: str, epsilon: Fraction, delta: Fraction, pair: Pair) -> str:
@@ -158,19 +190,21 @@ def _trust(side: str, epsilon: Fraction, delta: Fraction, pair: Pair) -> str:
     )
 
 
-def on_trust(pair: Pair) -> bool:
-    """Whether the checker has no way to confirm upper bounds of this pair."""
-    return not (has_closed(pair) or all(is_known(f) or has_values(f) for f, _ in pair.factors))
-
-
-def on_trust_below(pair: Pair) -> bool:
-    """Whether the checker has no way to confirm lower bounds of this pair."""
-    return not (has_closed(pair) or all(is_known(f) for f, _ in pair.factors))
+def is_computed_below(pair: Pair) -> bool:
+    """Whether the checker computes lower bounds of this pair's own profile."""
+    return has_closed(pair) or all(is_known(f) for f, _ in pair.factors)
 
 
 def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> bool:
-    """Whether delta of the pair at ``epsilon`` is shown to be at most ``delta``."""
+    """Whether delta of the pair at ``epsilon`` is shown to be at most ``delta``.
+
+    Where the checker does not compute it, of a pair that dominates it.
+    """
     if delta < 0 or epsilon < 0:
+        return False
+    try:
+        pair = coarser(pair)
+    except NotConfirmed:
         return False
     if has_closed(pair):
         return closed_at_most(pair, epsilon, delta) or largest_loss_at_most(pair, epsilon)
@@ -198,6 +232,8 @@ def confirm_lower(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
 
 def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: int) -> Fraction:
     """The checker's own bound of delta of independent factors."""
+    if not {"tilt", "step"} <= set(row):
+        raise NotConfirmed("no tilt")
     tilt = float(_number(row["tilt"]))
     counts = [_whole(times) for _, times in pair.factors]
     if is_smooth(pair):

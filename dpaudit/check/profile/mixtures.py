@@ -27,12 +27,16 @@ CASES = 1000
 Case = tuple[Any, Any, Any, Any]
 
 
-def has_cases(pair: Pair) -> bool:
-    """Whether this is a product with branches, each factor once, of at most ``CASES`` cases."""
+def has_cases(pair: Pair, most: int = CASES) -> bool:
+    """Whether this is a product of at most ``most`` cases, each factor once, and what they hold.
+
+    It has branches, or is normal noise with Laplace noise.
+    """
     if not isinstance(pair, Product):
         return False
-    branches = [factor for factor, _ in pair.parts if isinstance(factor, Branched)]
-    return bool(branches) and 0 < _size(pair) <= CASES and _laplaces(pair) <= 1
+    kinds = [type(factor) for factor, _ in pair.parts]
+    known = Branched in kinds or set(kinds) == {Normal, LaplaceShift}
+    return known and 0 < _size(pair) <= most and _laplaces(pair) <= 1
 
 
 def _size(pair: Pair) -> int:

@@ -30,11 +30,13 @@ from dpaudit.nodes.pairs import Concentrated, Pair, Renyi, Symmetric, Thresholde
 BITS = 192
 MOST_NODES = 200_000
 LARGEST = 400.0
+# Cases of a product whose closed form is quick enough.
+FEW = 2
 
 
 def has_values(pair: Pair) -> bool:
     """Whether bounds at single points are known, at a cost that allows thousands of them."""
-    if isinstance(pair, Thresholded) or has_cases(pair):
+    if isinstance(pair, Thresholded) or (has_cases(pair) and not has_cases(pair, most=FEW)):
         return False
     return type(pair) in _BOUNDS or (is_form(pair) and all(map(has_values, parts(pair))))
 

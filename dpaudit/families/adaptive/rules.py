@@ -13,16 +13,15 @@ from typing import Any
 from dpaudit.exact import Number, infinity, maximum, sqrt
 from dpaudit.families.adaptive import Filter, Measure, Select
 from dpaudit.families.additive import Gaussian
-from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
-from dpaudit.measures import profile
+from dpaudit.families.opaque import GDP
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Calculus, Source, always
 from dpaudit.measures.gdp import GAUSSIAN, corner
-from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.profile import ALTERNATIVES, PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
-from dpaudit.nodes import Leaf, Node, postorder
+from dpaudit.nodes import Leaf, postorder
 from dpaudit.nodes.pairs import Atoms, Losses, Pair, largest, opaque
 
 CHOICE = Source("dpaudit", 2026, "definition of Select: given the past, one child runs")
@@ -40,7 +39,7 @@ Pairs = tuple[Pair, ...]
 
 
 def _choice(calculus: Calculus) -> None:
-    @calculus.rule(Select, cite=CHOICE, attained=always)
+    @calculus.rule(Select, "chosen", cite=CHOICE, attained=always)
     def chosen(node: Select, *premises: Number) -> Number:
         """The largest: whatever the past, one child runs; a program may always run the largest."""
         return maximum(premises)
@@ -50,13 +49,13 @@ for _calculus in (PURE, CONCENTRATED, RENYI, GAUSSIAN):
     _choice(_calculus)
 
 
-@APPROX.rule(Select, cite=CHOICE)
+@APPROX.rule(Select, "chosen", cite=CHOICE)
 def chosen(node: Select, *premises: tuple[Number, Number]) -> tuple[Number, Number]:
     """The largest epsilon and the largest delta."""
     return maximum(e for e, _ in premises), maximum(d for _, d in premises)
 
 
-@PROFILE.rule(Select, cite=CHOICE)
+@PROFILE.rule(Select, "chosen_profile", cite=CHOICE)
 def chosen_profile(node: Select, *children: Losses) -> Losses:
     """The largest profile of all, in one pair, as the past may choose anew in every round.
 
@@ -68,7 +67,7 @@ def chosen_profile(node: Select, *children: Losses) -> Losses:
 
     def any_one(side: Callable[[Losses], Pairs]) -> Pairs:
         found = dict.fromkeys(pair for child in children for pair in side(child))
-        return tuple(found)[: profile.ALTERNATIVES]
+        return tuple(found)[:ALTERNATIVES]
 
     return Losses(
         together(lambda child: child.remove),
@@ -94,7 +93,7 @@ def _known(node: Filter, values: dict[Measure, Callable[[], Any]]) -> Any:
     return infinity() if found is None else found()
 
 
-@PURE.rule(Filter, cite=PURE_FILTER)
+@PURE.rule(Filter, "filter_pure", cite=PURE_FILTER)
 def filter_pure(node: Filter, charge: Number) -> Number:
     """The cap, for pure charges: the realised loss is at most their sum, and that at most the cap.
 
@@ -103,7 +102,7 @@ def filter_pure(node: Filter, charge: Number) -> Number:
     return _known(node, {Measure.PURE: lambda: node.cap})
 
 
-@APPROX.rule(Filter, cite=PURE_FILTER)
+@APPROX.rule(Filter, "filter_approximate", cite=PURE_FILTER)
 def filter_approximate(node: Filter, charge: Any) -> tuple[Number, Number]:
     """The two caps, for charges whose epsilons and deltas are added."""
     if node.measure == Measure.PURE:
@@ -113,7 +112,7 @@ def filter_approximate(node: Filter, charge: Any) -> tuple[Number, Number]:
     return infinity(), Fraction(1)
 
 
-@CONCENTRATED.rule(Filter, cite=ZCDP_FILTER)
+@CONCENTRATED.rule(Filter, "filter_concentrated", cite=ZCDP_FILTER)
 def filter_concentrated(node: Filter, charge: Number) -> Number:
     """The cap, for charges rho; mu^2 / 2 and epsilon^2 / 2 of the other caps.
 
@@ -128,7 +127,7 @@ def filter_concentrated(node: Filter, charge: Number) -> Number:
     return _known(node, values)
 
 
-@RENYI.rule(Filter, cite=RENYI_FILTER)
+@RENYI.rule(Filter, "filter_renyi", cite=RENYI_FILTER)
 def filter_renyi(node: Filter, charge: Number) -> Number:
     """The cap at every order, for charges that are curves; else as zCDP."""
     values = {
@@ -140,7 +139,7 @@ def filter_renyi(node: Filter, charge: Number) -> Number:
     return _known(node, values)
 
 
-@GAUSSIAN.rule(Filter, cite=GDP_FILTER)
+@GAUSSIAN.rule(Filter, "filter_gaussian", cite=GDP_FILTER)
 def filter_gaussian(node: Filter, charge: Number) -> Number:
     """The cap, for charges mu added in squares; sqrt(2 rho) where all noise is Gaussian.
 
@@ -155,7 +154,7 @@ def filter_gaussian(node: Filter, charge: Number) -> Number:
     return _known(node, values)
 
 
-@PROFILE.rule(Filter, cite=GDP_FILTER)
+@PROFILE.rule(Filter, "filter_profile", cite=GDP_FILTER)
 def filter_profile(node: Filter, charge: Losses) -> Losses:
     """The pair of the cap: of mu-GDP, randomised response, or all that rho-zCDP allows.
 
@@ -164,16 +163,8 @@ def filter_profile(node: Filter, charge: Losses) -> Losses:
     """
     normal = node.measure == Measure.ZCDP and all_gaussian(node)
     budget = GDP(sqrt(2 * node.cap)) if normal else node.budget
-    pairs = _PAIRS.get(type(budget))
-    found: Losses = pairs(budget) if pairs else opaque(ALL_TOLD)
-    return found
+    found: Losses | None = PROFILE.of_leaf(budget)
+    return found or opaque(ALL_TOLD)  # a curve of Renyi bounds has no one dominating pair
 
 
 ALL_TOLD = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
-# A curve of Renyi bounds has no one dominating pair.
-_PAIRS: dict[type[Node], Callable[..., Any]] = {
-    GDP: profile.gaussian_curve,
-    ZCDP: profile.concentrated,
-    PureDP: profile.pure,
-    ApproxDP: profile.approximate,
-}

@@ -7,10 +7,17 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any
 
-from dpaudit.check.theorem import Table, Theorem, always, lifted, register
-from dpaudit.exact import canonical, erfinv, exp, infinity, maximum, sqrt, sympify, tanh
-from dpaudit.families.additive.theorem import at_order
-from dpaudit.families.composition.profile_theorem import MOST_ALTERNATIVES
+from dpaudit.check.theorem import (
+    MOST_ALTERNATIVES,
+    Table,
+    Theorem,
+    always,
+    at_order,
+    lifted,
+    pure_to_gdp,
+    register,
+)
+from dpaudit.exact import canonical, exp, infinity, maximum, sqrt, sympify
 from dpaudit.nodes.pairs import Atoms, Concentrated, Losses, Normal, Pair, largest
 
 ONE, ZERO = Fraction(1), Fraction(0)
@@ -46,10 +53,6 @@ def _gaussian_only(node: Any) -> bool:
     return {type(leaf).__name__ for leaf in node.child.children or (node.child,)} == {"Gaussian"}
 
 
-def _pure_to_gdp(epsilon: Any) -> Any:
-    return sqrt(8) * erfinv(tanh(epsilon / 2))
-
-
 def _zcdp_to_gdp(node: Any) -> Any:
     return sqrt(2 * node.cap) if _gaussian_only(node) else infinity()
 
@@ -66,7 +69,7 @@ CAPS: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("rdp", "gdp"): lambda n: lambda a: a * n.cap**2 / 2,
     ("rdp", "pure"): lambda n: lambda a: a * n.cap**2 / 2,
     ("gdp", "gdp"): lambda n: n.cap,
-    ("gdp", "pure"): lambda n: _pure_to_gdp(n.cap),
+    ("gdp", "pure"): lambda n: pure_to_gdp(n.cap),
     ("gdp", "zcdp"): _zcdp_to_gdp,
 }
 NO_BOUND: dict[str, Callable[[], Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from reprlib import repr as short
-from typing import Any
+from typing import Any, ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, is_symbolic
@@ -21,6 +21,8 @@ class Parallel(Several):
 
     Under replace_one and zero_out the changed record stays in its part; parts are public blocks.
     """
+
+    partitions: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Dominating pairs, stated a second time: leaves, composition, repetition, parts, assumptions.
+"""Dominating pairs, stated a second time: composition, repetition, parts, assumptions.
 
 A bound is a value of :class:`dpaudit.nodes.pairs.Losses`.  Each of its four sides is folded by
 itself.
@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from itertools import chain, pairwise, product
+from itertools import chain, product
 from math import prod
 from typing import Any
 
-from dpaudit.check.theorem import Table, Theorem, register
+from dpaudit.check.theorem import MOST_ALTERNATIVES, Table, Theorem, dominating, register
 from dpaudit.errors import Unsupported
-from dpaudit.exact import canonical, exp, is_symbolic, maximum, sqrt, sympify, total, total_over
-from dpaudit.exact.domains import known_sign
+from dpaudit.exact import canonical, is_symbolic, maximum, sqrt, total, total_over
 from dpaudit.nodes.pairs import (
     Atoms,
-    Concentrated,
-    LaplaceShift,
     Losses,
     Normal,
     Pair,
-    Renyi,
     distinct,
     largest,
     mapped,
@@ -32,77 +28,8 @@ from dpaudit.nodes.pairs import (
 from dpaudit.nodes.pairs import product as independent
 
 Pairs = tuple[Pair, ...]
-# The accountant keeps as many alternatives, and writes out as many different rounds.
-MOST_ALTERNATIVES, MOST_ROUNDS = 64, 100_000
+MOST_ROUNDS = 100_000  # the accountant writes out as many different ones
 ZERO, ONE = Fraction(0), Fraction(1)
-
-
-# --- leaves --------------------------------------------------------------------------------------
-
-
-def _reached(pair: Pair) -> Losses:
-    """The mechanism's own pair on the worst query; its noise is the same in both directions."""
-    return Losses((pair,), (pair,), (pair,), (pair,))
-
-
-def _dominating(pair: Pair) -> Losses:
-    return Losses((pair,), (pair.swapped,))
-
-
-def _randomised_response(epsilon: Any, mass: Any) -> tuple[tuple[Any, Any], ...]:
-    """Two answers with odds e^epsilon : 1, of a mass in all.
-
-    Source: Kairouz, Oh, Viswanath 2017, Theorem 3.3.
-    """
-    likely, unlikely = (canonical(sympify(mass / (1 + exp(e)))) for e in (-epsilon, epsilon))
-    return (likely, unlikely), (unlikely, likely)
-
-
-def _pure(node: Any) -> Losses:
-    return _dominating(Atoms(_randomised_response(node.epsilon, ONE)))
-
-
-def _approximate(node: Any) -> Losses:
-    """Tells all with probability delta."""
-    answers = _randomised_response(node.epsilon, 1 - node.delta)
-    return _dominating(Atoms(((node.delta, ZERO), (ZERO, node.delta), *answers)))
-
-
-def _through_points(node: Any) -> Losses:
-    """delta is convex in x = e^epsilon, 1 at x = 0, and at 1/x it is 1 - 1/x + delta(x) / x.
-
-    So it lies below the lower hull of the points, and from the last one on below that one's delta.
-    A point with a larger delta than one before it says nothing.
-    """
-    best, known = ONE, []
-    for epsilon, delta in node.points:
-        if delta <= best:
-            best = delta
-            known.append((exp(epsilon), delta))
-    mirrored = [(1 / x, 1 - 1 / x + delta / x) for x, delta in reversed(known) if x != 1]
-    hull = _lower_hull([(ZERO, ONE), *mirrored, *known])
-    slopes = [canonical(sympify(d - c) / sympify(y - x)) for (x, c), (y, d) in pairwise(hull)]
-    kinks = [canonical(r - s) for s, r in pairwise([*slopes, ZERO])]
-    told = (hull[-1][1], ZERO), (ZERO, canonical(1 + slopes[0]))
-    shown = ((canonical(x * q), q) for (x, _), q in zip(hull[1:], kinks, strict=True))
-    return _dominating(Atoms((*told, *shown)))
-
-
-def _lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Points certainly below the line of their neighbours in the hull so far, and the two ends."""
-    hull: list[tuple[Any, Any]] = []
-    for x, d in points:
-        while len(hull) > 1:
-            (u, a), (v, b) = hull[-2:]
-            above = (d - a) * (v - u) - (b - a) * (x - u)
-            if known_sign(canonical(sympify(above)), strict=True):
-                break
-            hull.pop()
-        hull.append((x, d))
-    return hull
-
-
-# --- structure -----------------------------------------------------------------------------------
 
 
 def _composed(node: Any, *premises: Losses) -> Losses:
@@ -207,20 +134,8 @@ def _unchanged(node: Any, premise: Losses) -> Losses:
 
 
 PROFILE: Table = {
-    ("profile", "Gaussian"): Theorem(
-        "gaussian", lambda n: _reached(Normal(1 / n.noise_multiplier))
-    ),
-    ("profile", "Laplace"): Theorem(
-        "laplace", lambda n: _reached(LaplaceShift(1 / n.noise_multiplier))
-    ),
-    ("profile", "PureDP"): Theorem("pure", _pure),
-    ("profile", "ApproxDP"): Theorem("approximate", _approximate),
-    ("profile", "ZCDP"): Theorem("concentrated", lambda n: _dominating(Concentrated(n.rho))),
-    ("profile", "RenyiDP"): Theorem("renyi", lambda n: _dominating(Renyi(n.order, n.epsilon))),
-    ("profile", "ProfilePoints"): Theorem("points", _through_points),
-    ("profile", "GDP"): Theorem("gaussian_curve", lambda n: _dominating(Normal(n.mu))),
     ("profile", "NonPrivate"): Theorem(
-        "no_guarantee", lambda n: _dominating(Atoms(((ONE, ZERO), (ZERO, ONE))))
+        "no_guarantee", lambda n: dominating(Atoms(((ONE, ZERO), (ZERO, ONE))))
     ),
     ("profile", "Compose"): Theorem("composition", _composed),
     ("profile", "Repeat"): Theorem("repetition", _repeated),

@@ -53,25 +53,25 @@ def quotient(squared: Number, noise_multiplier: Number) -> Number:
     return sqrt(squared / noise_multiplier**2)
 
 
-@GAUSSIAN.rule(CorrelatedGaussian, cite=ADAPTIVE, attained=is_reached)
+@GAUSSIAN.rule(CorrelatedGaussian, "correlated", cite=ADAPTIVE, attained=is_reached)
 def correlated(node: CorrelatedGaussian) -> Number:
     """max ||C u|| / z over the moves u of one record."""
     return quotient(_move(node).upper, node.noise_multiplier)
 
 
-@CONCENTRATED.rule(CorrelatedGaussian, cite=ADAPTIVE, attained=is_reached)
+@CONCENTRATED.rule(CorrelatedGaussian, "concentrated", cite=ADAPTIVE, attained=is_reached)
 def concentrated(node: CorrelatedGaussian) -> Number:
     """max ||C u||^2 / (2 z^2)."""
     return _move(node).upper / (2 * node.noise_multiplier**2)
 
 
-@RENYI.rule(CorrelatedGaussian, cite=ADAPTIVE, attained=is_reached)
+@RENYI.rule(CorrelatedGaussian, "renyi", cite=ADAPTIVE, attained=is_reached)
 def renyi(node: CorrelatedGaussian) -> Number:
     """alpha max ||C u||^2 / (2 z^2)."""
     return order() * _move(node).upper / (2 * node.noise_multiplier**2)
 
 
-@PROFILE.rule(CorrelatedGaussian, cite=ADAPTIVE)
+@PROFILE.rule(CorrelatedGaussian, "profile", cite=ADAPTIVE)
 def profile(node: CorrelatedGaussian) -> Losses:
     """N(mu, 1) against N(0, 1); below it what a known move reaches."""
     move = _move(node)

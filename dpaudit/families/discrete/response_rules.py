@@ -25,19 +25,19 @@ RESPONSE_ZCDP = Source(
 )
 
 
-@PURE.rule(RandomizedResponse, cite=WARNER, attained=always)
+@PURE.rule(RandomizedResponse, "randomized_response", cite=WARNER, attained=always)
 def randomized_response(node: RandomizedResponse) -> Number:
     """epsilon: the loss of telling the truth."""
     return node.epsilon
 
 
-@APPROX.rule(RandomizedResponse, cite=WARNER)
+@APPROX.rule(RandomizedResponse, "randomized_response_at_zero", cite=WARNER)
 def randomized_response_at_zero(node: RandomizedResponse) -> tuple[Number, Number]:
     """(epsilon, 0)."""
     return node.epsilon, Fraction(0)
 
 
-@PROFILE.rule(RandomizedResponse, cite=WARNER)
+@PROFILE.rule(RandomizedResponse, "randomized_response_pair", cite=WARNER)
 def randomized_response_pair(node: RandomizedResponse) -> Losses:
     """The two values that neighbours hold, and all others, of which nothing is learnt."""
     odds, others = exp(node.epsilon), node.choices - 2
@@ -51,7 +51,9 @@ def _response_is_sharp(node: Node, premises: tuple[Step, ...]) -> bool:
     return isinstance(node, RandomizedResponse) and not faint(node.epsilon)
 
 
-@RENYI.rule(RandomizedResponse, cite=WARNER, attained=_response_is_sharp)
+@RENYI.rule(
+    RandomizedResponse, "randomized_response_curve", cite=WARNER, attained=_response_is_sharp
+)
 def randomized_response_curve(node: RandomizedResponse) -> Number:
     """The Renyi divergence of its pair (faint: alpha times its zCDP)."""
     alpha, epsilon = order(), node.epsilon
@@ -80,7 +82,12 @@ def _response_reached(node: Node, premises: tuple[Step, ...]) -> bool:
     return isinstance(node, RandomizedResponse) and _few_choices(node)
 
 
-@CONCENTRATED.rule(RandomizedResponse, cite=RESPONSE_ZCDP, attained=_response_reached)
+@CONCENTRATED.rule(
+    RandomizedResponse,
+    "randomized_response_divergence",
+    cite=RESPONSE_ZCDP,
+    attained=_response_reached,
+)
 def randomized_response_divergence(node: RandomizedResponse) -> Number:
     """epsilon (e^epsilon - 1) / (e^epsilon + choices - 1), reached at order 1.
 
@@ -91,7 +98,7 @@ def randomized_response_divergence(node: RandomizedResponse) -> Number:
     return node.epsilon * grown(node.epsilon) / (exp(node.epsilon) + node.choices - 1)
 
 
-@GAUSSIAN.rule(RandomizedResponse, cite=CORNERS)
+@GAUSSIAN.rule(RandomizedResponse, "randomized_response_corner", cite=CORNERS)
 def randomized_response_corner(node: RandomizedResponse) -> Number:
     """-Phi^{-1}(1/w) - Phi^{-1}((choices-1)/w), w = e^epsilon + choices - 1: its two corners."""
     if node.choices == 2:

@@ -101,19 +101,19 @@ def both(upper: Pair, *reached: Pair) -> Losses:
 # --- discrete Gaussian noise ---------------------------------------------------------------------
 
 
-@CONCENTRATED.rule(DiscreteGaussian, cite=CONCENTRATED_NOISE, attained=always)
+@CONCENTRATED.rule(DiscreteGaussian, "discrete_gaussian", cite=CONCENTRATED_NOISE, attained=always)
 def discrete_gaussian(node: DiscreteGaussian) -> Number:
     """sensitivity^2 / (2 variance): an equality at every whole order."""
     return node.sensitivity**2 / (2 * node.variance)
 
 
-@RENYI.rule(DiscreteGaussian, cite=RENYI_NOISE)
+@RENYI.rule(DiscreteGaussian, "discrete_gaussian_curve", cite=RENYI_NOISE)
 def discrete_gaussian_curve(node: DiscreteGaussian) -> Number:
     """alpha sensitivity^2 / (2 variance): an equality where alpha * sensitivity is whole."""
     return order() * node.sensitivity**2 / (2 * node.variance)
 
 
-@PROFILE.rule(DiscreteGaussian, cite=OWN_PAIR)
+@PROFILE.rule(DiscreteGaussian, "discrete_gaussian_pair", cite=OWN_PAIR)
 def discrete_gaussian_pair(node: DiscreteGaussian) -> Losses:
     """The noise around ``sensitivity`` against the noise around 0."""
     return both(DiscreteNormal(node.variance, node.sensitivity))
@@ -124,13 +124,13 @@ def discrete_gaussian_pair(node: DiscreteGaussian) -> Losses:
 # noise around D, the loss of outcome k in 0..D is (2 k - D) / scale, and all others have these.
 
 
-@PURE.rule(DiscreteLaplace, cite=GEOMETRIC, attained=always)
+@PURE.rule(DiscreteLaplace, "discrete_laplace", cite=GEOMETRIC, attained=always)
 def discrete_laplace(node: DiscreteLaplace) -> Number:
     """sensitivity / scale: the loss of every outcome at or beyond the larger answer."""
     return node.sensitivity / node.scale
 
 
-@APPROX.rule(DiscreteLaplace, cite=GEOMETRIC)
+@APPROX.rule(DiscreteLaplace, "discrete_laplace_at_zero", cite=GEOMETRIC)
 def discrete_laplace_at_zero(node: DiscreteLaplace) -> tuple[Number, Number]:
     """(sensitivity / scale, 0)."""
     return node.sensitivity / node.scale, Fraction(0)
@@ -143,7 +143,9 @@ def _is_sharp(node: Node, premises: tuple[Step, ...] = ()) -> bool:
     return not (faint(node.sensitivity / node.scale) or faint(LONG_TAIL / node.scale))
 
 
-@CONCENTRATED.rule(DiscreteLaplace, cite=EXACT_ZCDP, attained=_is_sharp)
+@CONCENTRATED.rule(
+    DiscreteLaplace, "discrete_laplace_divergence", cite=EXACT_ZCDP, attained=_is_sharp
+)
 def discrete_laplace_divergence(node: DiscreteLaplace) -> Number:
     """The Kullback-Leibler divergence (D - 2 a (1 - a^D) / (1 - a^2)) / scale.
 
@@ -159,7 +161,7 @@ def discrete_laplace_divergence(node: DiscreteLaplace) -> Number:
     return (node.sensitivity - 2 * near * (1 - far) / (1 - near**2)) / node.scale
 
 
-@RENYI.rule(DiscreteLaplace, cite=OWN_PAIR, attained=_is_sharp)
+@RENYI.rule(DiscreteLaplace, "discrete_laplace_curve", cite=OWN_PAIR, attained=_is_sharp)
 def discrete_laplace_curve(node: DiscreteLaplace) -> Number:
     """The Renyi divergence of its pair: two tails, and a geometric sum over 0 < k < D."""
     if not _is_sharp(node):
@@ -172,7 +174,7 @@ def discrete_laplace_curve(node: DiscreteLaplace) -> Number:
     return log((low + high + inside) / (1 + near)) / (alpha - 1)
 
 
-@GAUSSIAN.rule(DiscreteLaplace, cite=CORNERS)
+@GAUSSIAN.rule(DiscreteLaplace, "discrete_laplace_corner", cite=CORNERS)
 def discrete_laplace_corner(node: DiscreteLaplace) -> Number:
     """-Phi^{-1}(P(Y >= m)) - Phi^{-1}(P(Y >= D + 1 - m)) with m = floor((D + 1) / 2).
 
@@ -200,7 +202,7 @@ def _floor(value: Number) -> Number:
     return sympy.floor(value)
 
 
-@PROFILE.rule(DiscreteLaplace, cite=OWN_PAIR)
+@PROFILE.rule(DiscreteLaplace, "discrete_laplace_pair", cite=OWN_PAIR)
 def discrete_laplace_pair(node: DiscreteLaplace) -> Losses:
     """One coordinate moved by D, which dominates any split of D over several.
 
@@ -250,16 +252,16 @@ def _coarser(scale: Number, move: Number) -> Outcomes:
 # --- truncated discrete Laplace noise ------------------------------------------------------------
 
 
-@PURE.rule(TruncatedDiscreteLaplace, cite=ONE_SIDED, attained=always)
-@CONCENTRATED.rule(TruncatedDiscreteLaplace, cite=ONE_SIDED, attained=always)
-@RENYI.rule(TruncatedDiscreteLaplace, cite=ONE_SIDED, attained=always)
-@GAUSSIAN.rule(TruncatedDiscreteLaplace, cite=ONE_SIDED, attained=always)
+@PURE.rule(TruncatedDiscreteLaplace, "truncated", cite=ONE_SIDED, attained=always)
+@CONCENTRATED.rule(TruncatedDiscreteLaplace, "truncated", cite=ONE_SIDED, attained=always)
+@RENYI.rule(TruncatedDiscreteLaplace, "truncated", cite=ONE_SIDED, attained=always)
+@GAUSSIAN.rule(TruncatedDiscreteLaplace, "truncated", cite=ONE_SIDED, attained=always)
 def truncated(node: TruncatedDiscreteLaplace) -> Number:
     """Infinite: the largest outcomes have probability 0 on one side."""
     return infinity()
 
 
-@APPROX.rule(TruncatedDiscreteLaplace, cite=TRUNCATED)
+@APPROX.rule(TruncatedDiscreteLaplace, "truncated_discrete_laplace", cite=TRUNCATED)
 def truncated_discrete_laplace(node: TruncatedDiscreteLaplace) -> tuple[Number, Number]:
     """(sensitivity / scale, P(Y > bound - sensitivity)), the smallest delta at that epsilon."""
     return node.sensitivity / node.scale, _told(node)
@@ -276,7 +278,7 @@ def _told(node: TruncatedDiscreteLaplace) -> Number:
     return outer * fallen(node.sensitivity / node.scale) / _weights(node)
 
 
-@PROFILE.rule(TruncatedDiscreteLaplace, cite=TRUNCATED)
+@PROFILE.rule(TruncatedDiscreteLaplace, "truncated_pair", cite=TRUNCATED)
 def truncated_pair(node: TruncatedDiscreteLaplace) -> Losses:
     """The noise around ``sensitivity`` against the noise around 0; its ends tell all.
 

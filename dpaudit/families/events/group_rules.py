@@ -19,8 +19,6 @@ from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.events import Group
 from dpaudit.families.opaque import ZCDP, PureDP
-from dpaudit.measures import profile
-from dpaudit.measures import renyi as rdp
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step, always
 from dpaudit.measures.gdp import GAUSSIAN
@@ -64,13 +62,13 @@ def linear_or_laplace(node: Node, premises: tuple[Step, ...]) -> bool:
     return together(node, premises) and exact
 
 
-@PURE.rule(Group, cite=GROUP, attained=together)
+@PURE.rule(Group, "group_pure", cite=GROUP, attained=together)
 def group_pure(node: Group, epsilon: Number) -> Number:
     """k epsilon."""
     return node.size * epsilon
 
 
-@APPROX.rule(Group, cite=GROUP)
+@APPROX.rule(Group, "group_approximate", cite=GROUP)
 def group_approximate(node: Group, base: tuple[Number, Number]) -> tuple[Number, Number]:
     """(k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)).
 
@@ -91,19 +89,19 @@ def steps(epsilon: Number, size: Number) -> Number:
     return (exp(size * epsilon) - 1) / (exp(epsilon) - 1)
 
 
-@CONCENTRATED.rule(Group, cite=GROUP_ZCDP, attained=together)
+@CONCENTRATED.rule(Group, "group_concentrated", cite=GROUP_ZCDP, attained=together)
 def group_concentrated(node: Group, rho: Number) -> Number:
     """k^2 rho."""
     return node.size**2 * rho
 
 
-@GAUSSIAN.rule(Group, cite=GROUP_GDP, attained=together)
+@GAUSSIAN.rule(Group, "group_gaussian", cite=GROUP_GDP, attained=together)
 def group_gaussian(node: Group, mu: Number) -> Number:
     """k mu: shifts of one normal distribution add."""
     return node.size * mu
 
 
-@RENYI.rule(Group, cite=GROUP_RENYI, attained=linear_or_laplace)
+@RENYI.rule(Group, "group_renyi", cite=GROUP_RENYI, attained=linear_or_laplace)
 def group_renyi(node: Group, curve: Number) -> Number:
     """k^2 times a curve that is linear in the order; for others 3^c times that at 2^c orders.
 
@@ -114,7 +112,7 @@ def group_renyi(node: Group, curve: Number) -> Number:
         return curve
     if isinstance(node.child, Laplace):
         moved = node.child.noise_multiplier / node.size
-        return rdp.laplace(Laplace(node.child.label, moved))
+        return RENYI.of_leaf(Laplace(node.child.label, moved))
     rho = slope(curve)
     if rho is not None:
         return node.size**2 * rho * order()
@@ -141,7 +139,7 @@ def doublings_to(size: Number) -> Number:
     return sympy.ceiling(sympy.log(size) / sympy.log(2))
 
 
-@PROFILE.rule(Group, cite=GROUP_GDP)
+@PROFILE.rule(Group, "group_profile", cite=GROUP_GDP)
 def group_profile(node: Group, base: Losses) -> Losses:
     """Normal and Laplace pairs moved k times as far; pure epsilon k times, rho of zCDP k^2 times.
 
@@ -151,10 +149,10 @@ def group_profile(node: Group, base: Losses) -> Losses:
     """
     child = node.child
     if isinstance(child, PureDP):
-        pure: Losses = profile.pure(PureDP(node.size * child.epsilon))
+        pure: Losses = PROFILE.of_leaf(PureDP(node.size * child.epsilon))
         return pure
     if isinstance(child, ZCDP):
-        concentrated: Losses = profile.concentrated(ZCDP(node.size**2 * child.rho))
+        concentrated: Losses = PROFILE.of_leaf(ZCDP(node.size**2 * child.rho))
         return concentrated
     if len(base.remove) > 1 or len(base.add) > 1:
         raise Unsupported(_no_pair(node))

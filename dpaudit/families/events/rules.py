@@ -35,7 +35,7 @@ for _calculus in OF_ALL_OUTCOMES:
 # --- noise events --------------------------------------------------------------------------------
 
 
-@APPROX.rule(EventSlack, cite=EVENT)
+@APPROX.rule(EventSlack, "outside_event", cite=EVENT)
 def outside_event(node: EventSlack, base: tuple[Number, Number]) -> tuple[Number, Number]:
     """(epsilon, delta + (1 + e^epsilon) p).
 
@@ -47,7 +47,7 @@ def outside_event(node: EventSlack, base: tuple[Number, Number]) -> tuple[Number
     return epsilon, total((delta, (1 + exp(epsilon)) * node.probability))
 
 
-@PROFILE.rule(EventSlack, cite=EVENT)
+@PROFILE.rule(EventSlack, "event_slack", cite=EVENT)
 def event_slack(node: EventSlack, base: Losses) -> Losses:
     """The child's pairs, at a further distance p; what the run itself reaches is not known."""
     return Losses(base.remove, base.add, slack=total((base.slack, node.probability)))
@@ -62,10 +62,10 @@ def no_finite_bound(node: ProposeTestRelease, test: Any, release: Any) -> Number
 
 
 for _calculus in OF_ALL_OUTCOMES:
-    _calculus.rule(ProposeTestRelease, cite=TEST)(no_finite_bound)
+    _calculus.rule(ProposeTestRelease, "no_finite_bound", cite=TEST)(no_finite_bound)
 
 
-@APPROX.rule(ProposeTestRelease, cite=TEST)
+@APPROX.rule(ProposeTestRelease, "tested", cite=TEST)
 def tested(
     node: ProposeTestRelease, test: tuple[Number, Number], release: tuple[Number, Number]
 ) -> tuple[Number, Number]:
@@ -85,7 +85,7 @@ def told(probability: Number) -> Pair:
     return Atoms(((probability, nothing), (nothing, probability), (same, same)))
 
 
-@PROFILE.rule(ProposeTestRelease, cite=TEST)
+@PROFILE.rule(ProposeTestRelease, "tested_profile", cite=TEST)
 def tested_profile(node: ProposeTestRelease, test: Losses, release: Losses) -> Losses:
     """The larger of the two branches; in the second, a run that passes tells all.
 

@@ -83,7 +83,7 @@ def exponential_moment(curve: Number, j: Number) -> Number:
     return exp((j - 1) * at(curve, j))
 
 
-@RENYI.rule(PoissonSampled, cite=RENYI_POISSON, adjacency=WITH_OR_WITHOUT)
+@RENYI.rule(PoissonSampled, "poisson_renyi", cite=RENYI_POISSON, adjacency=WITH_OR_WITHOUT)
 def poisson_renyi(node: PoissonSampled, curve: Number) -> Number:
     """log(1 + sum_(j=2)^n C(n,j) q^j (1-q)^(n-j) (e^((j-1) D_j) - 1)) / (n - 1), n = ceil(alpha).
 
@@ -107,7 +107,7 @@ def poisson_renyi(node: PoissonSampled, curve: Number) -> Number:
     return log(1 + summed(summand, fresh(curve, q), 2, n)) / (n - 1)
 
 
-@RENYI.rule(SampledWithoutReplacement, cite=RENYI_BATCH, adjacency=REPLACED)
+@RENYI.rule(SampledWithoutReplacement, "batch_renyi", cite=RENYI_BATCH, adjacency=REPLACED)
 def batch_renyi(node: SampledWithoutReplacement, curve: Number) -> Number:
     """log(1 + sum_(j=2)^n C(n,j) q^j T_j) / (n - 1), n = ceil(alpha), q = batch_size / population.
 
@@ -168,7 +168,7 @@ def central_moment(curve: Number, last: Number, outer: Any) -> Number:
     return summed(summand, fresh(curve, outer), 0, last)
 
 
-@RENYI.rule(RandomAllocation, cite=MIXTURE)
+@RENYI.rule(RandomAllocation, "allocated_renyi", cite=MIXTURE)
 def allocated_renyi(node: RandomAllocation, curve: Number) -> Number:
     """The child's own: a mixture over the slot; the profile is far better."""
     return curve

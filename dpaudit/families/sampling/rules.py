@@ -78,13 +78,15 @@ def amplified(epsilon: Number, share: Number) -> Number:
     return log(1 + share * (exp(epsilon) - 1))
 
 
-@PURE.rule(PoissonSampled, cite=BALLE_POISSON, adjacency=WITH_OR_WITHOUT)
+@PURE.rule(PoissonSampled, "poisson_sampled", cite=BALLE_POISSON, adjacency=WITH_OR_WITHOUT)
 def poisson_sampled(node: PoissonSampled, epsilon: Number) -> Number:
     """log(1 + q (e^epsilon - 1)) at rate q."""
     return amplified(epsilon, node.rate)
 
 
-@PURE.rule(SampledWithoutReplacement, cite=BALLE_BATCH, adjacency=REPLACED)
+@PURE.rule(
+    SampledWithoutReplacement, "sampled_without_replacement", cite=BALLE_BATCH, adjacency=REPLACED
+)
 def sampled_without_replacement(node: SampledWithoutReplacement, epsilon: Number) -> Number:
     """log(1 + q (e^epsilon - 1)), q = batch_size / population; epsilon unless records are alike."""
     return amplified(epsilon, share_of(node)) if alike(node.child) else epsilon
@@ -95,7 +97,9 @@ def share_of(node: SampledWithoutReplacement) -> Number:
     return node.batch_size / node.population
 
 
-@APPROX.rule(PoissonSampled, cite=BALLE_POISSON, adjacency=WITH_OR_WITHOUT)
+@APPROX.rule(
+    PoissonSampled, "poisson_sampled_approx", cite=BALLE_POISSON, adjacency=WITH_OR_WITHOUT
+)
 def poisson_sampled_approx(
     node: PoissonSampled, base: tuple[Number, Number]
 ) -> tuple[Number, Number]:
@@ -103,7 +107,12 @@ def poisson_sampled_approx(
     return amplified(base[0], node.rate), node.rate * base[1]
 
 
-@APPROX.rule(SampledWithoutReplacement, cite=BALLE_BATCH, adjacency=REPLACED)
+@APPROX.rule(
+    SampledWithoutReplacement,
+    "sampled_without_replacement_approx",
+    cite=BALLE_BATCH,
+    adjacency=REPLACED,
+)
 def sampled_without_replacement_approx(
     node: SampledWithoutReplacement, base: tuple[Number, Number]
 ) -> tuple[Number, Number]:
@@ -113,7 +122,7 @@ def sampled_without_replacement_approx(
     return amplified(epsilon, share) if alike(node.child) else epsilon, share * delta
 
 
-@PURE.rule(SampledWithReplacement, cite=BALLE_DRAWS, adjacency=REPLACED)
+@PURE.rule(SampledWithReplacement, "sampled_with_replacement", cite=BALLE_DRAWS, adjacency=REPLACED)
 def sampled_with_replacement(node: SampledWithReplacement, epsilon: Number) -> Number:
     """m log(1 + (e^epsilon - 1) / n) = log E e^(J epsilon), J the number of times it is drawn.
 
@@ -134,7 +143,9 @@ def _growth(node: SampledWithReplacement, epsilon: Number) -> Number:
     return 1 + (exp(epsilon) - 1) / node.population
 
 
-@APPROX.rule(SampledWithReplacement, cite=BALLE_DRAWS, adjacency=REPLACED)
+@APPROX.rule(
+    SampledWithReplacement, "sampled_with_replacement_approx", cite=BALLE_DRAWS, adjacency=REPLACED
+)
 def sampled_with_replacement_approx(
     node: SampledWithReplacement, base: tuple[Number, Number]
 ) -> tuple[Number, Number]:
@@ -153,13 +164,13 @@ def sampled_with_replacement_approx(
     return sampled_with_replacement(node, epsilon), delta * copies
 
 
-@PURE.rule(RandomAllocation, cite=MIXTURE, attained=always)
+@PURE.rule(RandomAllocation, "random_allocation", cite=MIXTURE, attained=always)
 def random_allocation(node: RandomAllocation, epsilon: Number) -> Number:
     """epsilon: a mixture over the slot; reached by outputs whose loss is epsilon in every slot."""
     return epsilon
 
 
-@APPROX.rule(RandomAllocation, cite=MIXTURE)
+@APPROX.rule(RandomAllocation, "random_allocation_approx", cite=MIXTURE)
 def random_allocation_approx(
     node: RandomAllocation, base: tuple[Number, Number]
 ) -> tuple[Number, Number]:
@@ -180,7 +191,7 @@ def mixed_away(pairs: tuple[Pair, ...], rate: Number) -> tuple[Pair, ...]:
     return tuple(Mixed(pair.swapped, rate).swapped for pair in pairs)
 
 
-@PROFILE.rule(PoissonSampled, cite=ZHU_POISSON, adjacency=WITH_OR_WITHOUT)
+@PROFILE.rule(PoissonSampled, "poisson_profile", cite=ZHU_POISSON, adjacency=WITH_OR_WITHOUT)
 def poisson_profile(node: PoissonSampled, base: Losses) -> Losses:
     """The run with the record mixes the two; attained by records whose queries are the child's."""
     return Losses(
@@ -193,7 +204,7 @@ def poisson_profile(node: PoissonSampled, base: Losses) -> Losses:
     )
 
 
-@PROFILE.rule(SampledWithoutReplacement, cite=ZHU_BATCH, adjacency=REPLACED)
+@PROFILE.rule(SampledWithoutReplacement, "batch_profile", cite=ZHU_BATCH, adjacency=REPLACED)
 def batch_profile(node: SampledWithoutReplacement, base: Losses) -> Losses:
     """The two directions spliced at x = 1; one of them is reached.
 
@@ -226,7 +237,7 @@ PROFILE.absent(
 )
 
 
-@PROFILE.rule(RandomAllocation, cite=CHUA, adjacency=WITH_OR_WITHOUT)
+@PROFILE.rule(RandomAllocation, "allocated_profile", cite=CHUA, adjacency=WITH_OR_WITHOUT)
 def allocated_profile(node: RandomAllocation, base: Losses) -> Losses:
     """A uniform mixture over the slots of a Gaussian child; the pairs of any other child unchanged.
 

@@ -177,31 +177,35 @@ def _not_faint(node: Node, premises: tuple[Step, ...]) -> bool:
     return isinstance(node, ExponentialMechanism) and not faint(width_of(node))
 
 
-@PURE.rule(ExponentialMechanism, cite=MCSHERRY_TALWAR, attained=always)
+@PURE.rule(ExponentialMechanism, "exponential_mechanism", cite=MCSHERRY_TALWAR, attained=always)
 def exponential_mechanism(node: ExponentialMechanism) -> Number:
     """Its range; no smaller epsilon holds for all scores: t -> range as one of two grows likely."""
     return width_of(node)
 
 
-@APPROX.rule(ExponentialMechanism, cite=MCSHERRY_TALWAR)
+@APPROX.rule(ExponentialMechanism, "exponential_mechanism_at_zero", cite=MCSHERRY_TALWAR)
 def exponential_mechanism_at_zero(node: ExponentialMechanism) -> tuple[Number, Number]:
     """(range, 0)."""
     return width_of(node), Fraction(0)
 
 
-@CONCENTRATED.rule(ExponentialMechanism, cite=RANGE_ZCDP, attained=_of_a_number)
+@CONCENTRATED.rule(
+    ExponentialMechanism, "exponential_mechanism_divergence", cite=RANGE_ZCDP, attained=_of_a_number
+)
 def exponential_mechanism_divergence(node: ExponentialMechanism) -> Number:
     """Of its bounded range; reached at order 1 by two candidates."""
     return tight_zcdp(width_of(node))
 
 
-@RENYI.rule(ExponentialMechanism, cite=RANGE_CURVE, attained=_not_faint)
+@RENYI.rule(
+    ExponentialMechanism, "exponential_mechanism_curve", cite=RANGE_CURVE, attained=_not_faint
+)
 def exponential_mechanism_curve(node: ExponentialMechanism) -> Number:
     """Of its bounded range."""
     return range_curve(width_of(node))
 
 
-@GAUSSIAN.rule(ExponentialMechanism, cite=RANGE_CURVE)
+@GAUSSIAN.rule(ExponentialMechanism, "exponential_mechanism_corner", cite=RANGE_CURVE)
 def exponential_mechanism_corner(node: ExponentialMechanism) -> Number:
     """The corner rule of (range / 2)-DP, t = r / 2, which asks for the largest mu of all t.
 
@@ -214,7 +218,7 @@ def exponential_mechanism_corner(node: ExponentialMechanism) -> Number:
     return corner(width_of(node) / 2)
 
 
-@PROFILE.rule(ExponentialMechanism, cite=RANGE_CURVE)
+@PROFILE.rule(ExponentialMechanism, "exponential_mechanism_pairs", cite=RANGE_CURVE)
 def exponential_mechanism_pairs(node: ExponentialMechanism) -> Losses:
     """Of its bounded range."""
     return range_losses(width_of(node))
@@ -223,7 +227,7 @@ def exponential_mechanism_pairs(node: ExponentialMechanism) -> Losses:
 # --- report noisy max ----------------------------------------------------------------------------
 
 
-@PURE.rule(ReportNoisyMax, cite=NOISY_MAX, attained=always)
+@PURE.rule(ReportNoisyMax, "noisy_max", cite=NOISY_MAX, attained=always)
 def noisy_max(node: ReportNoisyMax) -> Number:
     """epsilon; half of it for monotone scores.
 
@@ -234,13 +238,13 @@ def noisy_max(node: ReportNoisyMax) -> Number:
     return width_of(node)
 
 
-@APPROX.rule(ReportNoisyMax, cite=NOISY_MAX)
+@APPROX.rule(ReportNoisyMax, "noisy_max_at_zero", cite=NOISY_MAX)
 def noisy_max_at_zero(node: ReportNoisyMax) -> tuple[Number, Number]:
     """(epsilon, 0), as in pure differential privacy."""
     return width_of(node), Fraction(0)
 
 
-@CONCENTRATED.rule(ReportNoisyMax, cite=PURE_ZCDP, attained=_of_a_number)
+@CONCENTRATED.rule(ReportNoisyMax, "noisy_max_divergence", cite=PURE_ZCDP, attained=_of_a_number)
 def noisy_max_divergence(node: ReportNoisyMax) -> Number:
     """Gumbel noise is the exponential mechanism; otherwise of a pure guarantee.
 
@@ -251,21 +255,21 @@ def noisy_max_divergence(node: ReportNoisyMax) -> Number:
     return tight_zcdp(width) if node.noise is SelectionNoise.GUMBEL else pure_zcdp(width)
 
 
-@RENYI.rule(ReportNoisyMax, cite=PURE_CURVE, attained=_gumbel_curve)
+@RENYI.rule(ReportNoisyMax, "noisy_max_curve", cite=PURE_CURVE, attained=_gumbel_curve)
 def noisy_max_curve(node: ReportNoisyMax) -> Number:
     """Gumbel noise is the exponential mechanism; otherwise of a pure guarantee."""
     width = width_of(node)
     return range_curve(width) if node.noise is SelectionNoise.GUMBEL else pure_curve(width)
 
 
-@GAUSSIAN.rule(ReportNoisyMax, cite=PURE_CORNER)
+@GAUSSIAN.rule(ReportNoisyMax, "noisy_max_corner", cite=PURE_CORNER)
 def noisy_max_corner(node: ReportNoisyMax) -> Number:
     """Gumbel noise is the exponential mechanism; otherwise the corner rule."""
     width = width_of(node)
     return corner(width / 2 if node.noise is SelectionNoise.GUMBEL else width)
 
 
-@PROFILE.rule(ReportNoisyMax, cite=PURE_PAIR)
+@PROFILE.rule(ReportNoisyMax, "noisy_max_pairs", cite=PURE_PAIR)
 def noisy_max_pairs(node: ReportNoisyMax) -> Losses:
     """Gumbel noise is the exponential mechanism; otherwise randomised response dominates.
 
@@ -299,7 +303,7 @@ def largest_loss(node: AboveThreshold) -> Number:
     return node.epsilon_threshold + (query / 2 if node.scores is Scores.MONOTONE else query)
 
 
-@PURE.rule(AboveThreshold, cite=SPARSE, attained=always)
+@PURE.rule(AboveThreshold, "above_threshold", cite=SPARSE, attained=always)
 def above_threshold(node: AboveThreshold) -> Number:
     """The largest loss; no smaller epsilon holds for every number of queries.
 
@@ -309,31 +313,31 @@ def above_threshold(node: AboveThreshold) -> Number:
     return largest_loss(node)
 
 
-@APPROX.rule(AboveThreshold, cite=SPARSE)
+@APPROX.rule(AboveThreshold, "above_threshold_at_zero", cite=SPARSE)
 def above_threshold_at_zero(node: AboveThreshold) -> tuple[Number, Number]:
     """(the largest loss, 0)."""
     return largest_loss(node), Fraction(0)
 
 
-@CONCENTRATED.rule(AboveThreshold, cite=PURE_ZCDP)
+@CONCENTRATED.rule(AboveThreshold, "above_threshold_divergence", cite=PURE_ZCDP)
 def above_threshold_divergence(node: AboveThreshold) -> Number:
     """Of a pure guarantee."""
     return pure_zcdp(largest_loss(node))
 
 
-@RENYI.rule(AboveThreshold, cite=PURE_CURVE)
+@RENYI.rule(AboveThreshold, "above_threshold_curve", cite=PURE_CURVE)
 def above_threshold_curve(node: AboveThreshold) -> Number:
     """Of a pure guarantee."""
     return pure_curve(largest_loss(node))
 
 
-@GAUSSIAN.rule(AboveThreshold, cite=PURE_CORNER)
+@GAUSSIAN.rule(AboveThreshold, "above_threshold_corner", cite=PURE_CORNER)
 def above_threshold_corner(node: AboveThreshold) -> Number:
     """Of a pure guarantee."""
     return corner(largest_loss(node))
 
 
-@PROFILE.rule(AboveThreshold, cite=PURE_PAIR)
+@PROFILE.rule(AboveThreshold, "above_threshold_pairs", cite=PURE_PAIR)
 def above_threshold_pairs(node: AboveThreshold) -> Losses:
     """Randomised response dominates; no pair that is reached has a closed form."""
     upper = pure_atoms(largest_loss(node))

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.theorem import Premise, Table, Theorem, always, register
-from dpaudit.exact import erfinv, exp, log, sqrt, tanh, unknowns
+from dpaudit.check.theorem import Premise, Table, Theorem, always, pure_to_gdp, register
+from dpaudit.exact import exp, log, tanh, unknowns
 from dpaudit.families.discrete.theorem import grown, lost
 from dpaudit.nodes.pairs import Atoms, Losses, Pair
 
@@ -84,10 +84,6 @@ def _pure_curve(epsilon: Any) -> Callable[[Any], Any]:
     return curve
 
 
-def _corner(epsilon: Any) -> Any:
-    return sqrt(8) * erfinv(tanh(epsilon / 2))
-
-
 def _opposite(high: Any, low: Any) -> Atoms:
     return Atoms(((high, low), (low, high)))
 
@@ -153,7 +149,9 @@ def _selecting(kind: str, prefix: str) -> Table:
         ("rdp", kind): Theorem(
             f"{prefix}_curve", _either(_range_curve, _pure_curve), attained=_exact_curve
         ),
-        ("gdp", kind): Theorem(f"{prefix}_corner", _either(lambda r: _corner(r / 2), _corner)),
+        ("gdp", kind): Theorem(
+            f"{prefix}_corner", _either(lambda r: pure_to_gdp(r / 2), pure_to_gdp)
+        ),
         ("profile", kind): Theorem(f"{prefix}_pairs", _noisy_max_losses),
     }
 
@@ -167,7 +165,7 @@ SELECTION: Table = {
     ),
     ("zcdp", "AboveThreshold"): Theorem("above_threshold_divergence", _of_loss(_pure_divergence)),
     ("rdp", "AboveThreshold"): Theorem("above_threshold_curve", _of_loss(_pure_curve)),
-    ("gdp", "AboveThreshold"): Theorem("above_threshold_corner", _of_loss(_corner)),
+    ("gdp", "AboveThreshold"): Theorem("above_threshold_corner", _of_loss(pure_to_gdp)),
     ("profile", "AboveThreshold"): Theorem("above_threshold_pairs", _of_loss(_pure_losses)),
 }
 

@@ -41,12 +41,12 @@ def no_finite_bound(node: StableRelease) -> Number:
 
 
 for _calculus in (PURE, CONCENTRATED, RENYI, GAUSSIAN):
-    _calculus.rule(StableRelease, cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,))(
-        no_finite_bound
-    )
+    _calculus.rule(
+        StableRelease, "no_finite_bound", cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,)
+    )(no_finite_bound)
 
 
-@APPROX.rule(StableRelease, cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,))
+@APPROX.rule(StableRelease, "stable_approximate", cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,))
 def stable_approximate(node: StableRelease) -> tuple[Number, Number]:
     """(2 e, p(0) + delta of N(mu, 1) against N(0, 1) at e), mu of the farthest that may pass.
 
@@ -78,7 +78,7 @@ def upper_tail(z: Number) -> Number:
     return (1 - sympy.erf(sympify(z) / sympy.sqrt(2))) / 2
 
 
-@PROFILE.rule(StableRelease, cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,))
+@PROFILE.rule(StableRelease, "stable_release", cite=DELETION, adjacency=(Adjacency.REPLACE_ONE,))
 def stable_release(node: StableRelease) -> Losses:
     """The largest over scores s, t one apart: bottom, or pass and N(mu, 1) against N(0, 1).
 
@@ -116,25 +116,25 @@ def farthest(node: CoupledGaussian) -> Number:
     return (node.always + node.flips) / node.noise_multiplier
 
 
-@GAUSSIAN.rule(CoupledGaussian, cite=COUPLING)
+@GAUSSIAN.rule(CoupledGaussian, "coupled_gaussian", cite=COUPLING)
 def coupled_gaussian(node: CoupledGaussian) -> Number:
     """The largest move: trade-off curves of a mixture with a seen index are above the lowest."""
     return farthest(node)
 
 
-@CONCENTRATED.rule(CoupledGaussian, cite=COUPLING)
+@CONCENTRATED.rule(CoupledGaussian, "coupled_concentrated", cite=COUPLING)
 def coupled_concentrated(node: CoupledGaussian) -> Number:
     """The largest move."""
     return farthest(node) ** 2 / 2
 
 
-@RENYI.rule(CoupledGaussian, cite=COUPLING)
+@RENYI.rule(CoupledGaussian, "coupled_renyi", cite=COUPLING)
 def coupled_renyi(node: CoupledGaussian) -> Number:
     """The largest move."""
     return order() * farthest(node) ** 2 / 2
 
 
-@PROFILE.rule(CoupledGaussian, cite=COUPLING)
+@PROFILE.rule(CoupledGaussian, "coupled_profile", cite=COUPLING)
 def coupled_profile(node: CoupledGaussian) -> Losses:
     """Sum over k of P(B = k) times the profile of N((always + k) / z, 1) against N(0, 1).
 

@@ -35,8 +35,13 @@ class OneSide:
         if key not in self.kept:
             self.kept[key] = _composed(self.stack, math.exp(key * TILT_RATIO))
         composition = self.kept[key]
-        if composition is None or not composition.lowest <= epsilon <= composition.highest:
+        if composition is None or epsilon > composition.highest:
             return None
+        if epsilon < composition.lowest:
+            # Delta falls with epsilon: what is reached further on is reached here.
+            if self.stack.side is Side.UPPER:
+                return None
+            epsilon = composition.lowest
         return Solved(epsilon, delta_at(composition, epsilon), composition)
 
     def chernoff(self, epsilon: float) -> float:

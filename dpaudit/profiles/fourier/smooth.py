@@ -75,8 +75,12 @@ class Product:
         for k in range(0, len(self.epsilons), step):
             e = self.epsilons[k : k + step, None]
             z = (s[None, :] + 0.5) * e
-            inner = np.cosh(z) + e / 2 * _sinhc(z)
-            result += self.epsilon_times[k : k + step] @ (np.log(inner) - e / 2)
+            # The sum is even in z; its growth is taken out.
+            z = np.where(z.real < 0, -z, z)
+            safe = np.where(z == 0, 1.0, 2 * z)
+            sinhc = np.where(z == 0, 1.0, -np.expm1(-2 * z) / safe)
+            inner = (1 + np.exp(-2 * z)) / 2 + e / 2 * sinhc
+            result += self.epsilon_times[k : k + step] @ (np.log(inner) + z - e / 2)
         for p, losses, times in self.atoms:
             exponents = losses[:, None] * s[None, :]
             largest = np.max(exponents.real, axis=0)
@@ -94,12 +98,6 @@ class Product:
         low, middle, high = (self.cumulant(t + k * d) for k in (-1, 0, 1))
         variance = max((high - 2 * middle + low) / (d * d), self.mu * self.mu)
         return (high - low) / (2 * d), variance
-
-
-def _sinhc(z: Complexes) -> Complexes:
-    """sinh(z) / z."""
-    safe = np.where(np.abs(z) < 1e-8, 1.0, z)
-    return np.where(np.abs(z) < 1e-8, 1 + z * z / 6, np.sinh(safe) / safe)
 
 
 def smooth_product(parts: Parts) -> Product | None:

@@ -30,7 +30,7 @@ def aligned(parts: Parts, step: float) -> float:
     if anchor <= 0 or step > anchor:
         return _short(step)
     if all(isinstance(pair, (Atoms, DiscreteNormal)) for pair, _ in parts):
-        return anchor / max(math.ceil(anchor / LARGEST_ALIGNED), 1) * (1 - ALIGNMENT)
+        return anchor / math.ceil(anchor / max(step, LARGEST_ALIGNED)) * (1 - ALIGNMENT)
     return anchor / max(math.ceil(anchor / step), 1) * (1 - ALIGNMENT)
 
 

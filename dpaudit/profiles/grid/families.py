@@ -126,8 +126,8 @@ def finite(outcomes: Outcomes, relative: float) -> Closed:
 
 @closed_form(Atoms)
 def _atoms(pair: Atoms, tail: float) -> Closed:
-    p = np.array([as_float(p, "P mass") for p, _ in pair.outcomes])
-    q = np.array([as_float(q, "Q mass") for _, q in pair.outcomes])
+    # A mass may be too small for a float: cells know the losses, which are not.
+    p, q = np.array([[float(enclose(m).mid()) for m in row] for row in pair.outcomes]).T
     losses = np.array([atom_loss(*outcome) for outcome in pair.outcomes])
     return finite(Outcomes(losses, p, q), 4 * UNIT)
 

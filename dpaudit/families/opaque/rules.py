@@ -1,0 +1,233 @@
+"""Rules of guarantees that are stated: what each says in every calculus, and where it says none."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+from dpaudit.exact import Number, canonical, exp, sympify
+from dpaudit.exact.domains import known_sign
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, ProfilePoints, PureDP, RenyiCurve, RenyiDP
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import Source
+from dpaudit.measures.gdp import CORNER, GAUSSIAN, corner
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED, FROM_PURE
+from dpaudit.nodes.pairs import Atoms, Concentrated, Losses, Normal, Renyi, opaque
+
+Pair = tuple[Number, Number]
+Point = tuple[Number, Number]
+
+DECLARED = Source("dpaudit", 2026, "definition of an opaque leaf")
+FROM_GDP = Source("Dong, Roth, Su", 2022, "Corollary B.6 (Renyi divergences of mu-GDP)")
+EXTREMAL = Source("Kairouz, Oh, Viswanath", 2017, "Theorem 3.3 (the extremal pair)")
+GAUSSIAN_CURVE = Source("Dong, Roth, Su", 2022, "Definition 2.6")
+CONVEX = Source("Zhu, Dong, Wang", 2022, "Lemma 9 (profiles are convex, and mirrored at x = 1)")
+RENYI_CURVE = Source("Canonne, Kamath, Steinke", 2020, "Proposition 12")
+
+
+@PURE.rule(PureDP, "opaque", cite=DECLARED)
+def puredp_pure(node: PureDP) -> Number:
+    """What somebody else proved."""
+    return node.epsilon
+
+
+PURE.absent(
+    GDP,
+    ZCDP,
+    reason="an unbounded loss: no epsilon holds at delta 0",
+)
+
+
+PURE.absent(
+    ApproxDP, ProfilePoints, RenyiDP, RenyiCurve, reason="it allows an unbounded loss: use profile"
+)
+
+
+@APPROX.rule(ApproxDP, "opaque", cite=DECLARED)
+def approxdp_approximate(node: ApproxDP) -> Pair:
+    """What somebody else proved."""
+    return node.epsilon, node.delta
+
+
+@APPROX.rule(PureDP, "opaque_pure", cite=DECLARED)
+def puredp_approximate(node: PureDP) -> Pair:
+    """Pure differential privacy is the case delta = 0."""
+    return node.epsilon, Fraction(0)
+
+
+APPROX.absent(
+    GDP,
+    ZCDP,
+    ProfilePoints,
+    RenyiDP,
+    RenyiCurve,
+    reason="a whole curve of (epsilon, delta), no one point of it: convert another calculus",
+)
+
+
+@GAUSSIAN.rule(PureDP, "from_pure", cite=CORNER)
+def puredp_gaussian_dp(node: PureDP) -> Number:
+    """-2 Phi^{-1}(1/(1+e^epsilon)) = sqrt(8) erfinv(tanh(epsilon/2))."""
+    return corner(node.epsilon)
+
+
+@GAUSSIAN.rule(GDP, "opaque", cite=DECLARED)
+def gdp_gaussian_dp(node: GDP) -> Number:
+    """What somebody else proved."""
+    return node.mu
+
+
+GAUSSIAN.absent(
+    ApproxDP, ProfilePoints, reason="a delta at infinite loss is above every Gaussian profile"
+)
+
+
+GAUSSIAN.absent(
+    ZCDP, RenyiDP, RenyiCurve, reason="Renyi bounds imply no Gaussian trade-off curve: use profile"
+)
+
+
+@CONCENTRATED.rule(PureDP, "from_pure", cite=FROM_PURE)
+def puredp_concentrated(node: PureDP) -> Number:
+    """epsilon^2 / 2."""
+    return node.epsilon**2 / 2
+
+
+@CONCENTRATED.rule(GDP, "from_gdp", cite=FROM_GDP)
+def gdp_concentrated(node: GDP) -> Number:
+    """mu^2 / 2: mu-GDP dominates the Renyi divergences of N(0,1) against N(mu,1)."""
+    return node.mu**2 / 2
+
+
+@CONCENTRATED.rule(ZCDP, "opaque", cite=DECLARED)
+def zcdp_concentrated(node: ZCDP) -> Number:
+    """What somebody else proved."""
+    return node.rho
+
+
+CONCENTRATED.absent(
+    ApproxDP, ProfilePoints, reason="an outcome that tells all has infinite Renyi divergence"
+)
+
+
+CONCENTRATED.absent(
+    RenyiDP, RenyiCurve, reason="Renyi bounds at other orders than all of them: use rdp or profile"
+)
+
+
+@RENYI.rule(PureDP, "from_pure", cite=FROM_PURE)
+def puredp_renyi(node: PureDP) -> Number:
+    """alpha epsilon^2 / 2."""
+    return order() * node.epsilon**2 / 2
+
+
+@RENYI.rule(GDP, "from_gdp", cite=FROM_GDP)
+def gdp_renyi(node: GDP) -> Number:
+    """alpha mu^2 / 2."""
+    return order() * node.mu**2 / 2
+
+
+@RENYI.rule(RenyiCurve, "opaque_curve", cite=DECLARED)
+def renyicurve_renyi(node: RenyiCurve) -> Number:
+    """What somebody else proved."""
+    return node.curve
+
+
+@RENYI.rule(ZCDP, "opaque", cite=DECLARED)
+def zcdp_renyi(node: ZCDP) -> Number:
+    """alpha rho: what somebody else proved."""
+    return order() * node.rho
+
+
+RENYI.absent(
+    ApproxDP, ProfilePoints, reason="an outcome that tells all has infinite Renyi divergence"
+)
+
+
+RENYI.absent(RenyiDP, reason="known up to one order, no curve over all of them: use profile")
+
+
+@PROFILE.rule(PureDP, "pure", cite=EXTREMAL)
+def puredp_profile(node: PureDP) -> Losses:
+    """Randomised response dominates every epsilon-DP mechanism."""
+    return opaque(Atoms(_response(node.epsilon, Fraction(1))))
+
+
+@PROFILE.rule(ApproxDP, "approximate", cite=EXTREMAL)
+def approxdp_profile(node: ApproxDP) -> Losses:
+    """Randomised response with probability 1 - delta, else an outcome that tells all."""
+    told = (node.delta, Fraction(0)), (Fraction(0), node.delta)
+    return opaque(Atoms((*told, *_response(node.epsilon, 1 - node.delta))))
+
+
+@PROFILE.rule(ZCDP, "concentrated", cite=RENYI_CURVE)
+def zcdp_profile(node: ZCDP) -> Losses:
+    """The smallest delta over all Renyi orders, at every epsilon."""
+    return opaque(Concentrated(node.rho))
+
+
+@PROFILE.rule(GDP, "gaussian_curve", cite=GAUSSIAN_CURVE)
+def gdp_profile(node: GDP) -> Losses:
+    """N(mu, 1) against N(0, 1)."""
+    return opaque(Normal(node.mu))
+
+
+@PROFILE.rule(RenyiDP, "renyi", cite=RENYI_CURVE)
+def renyidp_profile(node: RenyiDP) -> Losses:
+    """The delta that one Renyi order allows, at every epsilon."""
+    return opaque(Renyi(node.order, node.epsilon))
+
+
+@PROFILE.rule(ProfilePoints, "points", cite=CONVEX)
+def profilepoints_profile(node: ProfilePoints) -> Losses:
+    """The line through the points: a profile is convex in x = e^epsilon.
+
+    Swapping the data sets gives a point at 1/x for each, at 1 - 1/x + delta/x.
+    """
+    known = [(exp(e), d) for e, d in node.points]
+    mirrored = [(1 / x, 1 - 1 / x + d / x) for x, d in reversed(known)]
+    corners = [(Fraction(0), Fraction(1)), *(m for m in mirrored if m[0] != 1), *known]
+    return opaque(Atoms(_corners(_hull(corners))))
+
+
+PROFILE.absent(
+    RenyiCurve, reason="a whole curve of Renyi bounds has no one dominating pair: use rdp"
+)
+
+
+def _response(epsilon: Number, mass: Number) -> tuple[tuple[Number, Number], ...]:
+    high = canonical(sympify(mass / (1 + exp(-epsilon))))
+    low = canonical(sympify(mass / (1 + exp(epsilon))))
+    return (high, low), (low, high)
+
+
+def _hull(corners: list[Point]) -> list[Point]:
+    """The lower convex hull: points above the line of their neighbours are left out."""
+    hull: list[Point] = []
+    for point in corners:
+        while len(hull) > 1 and not _turns_up(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    return hull
+
+
+def _turns_up(a: Point, b: Point, c: Point) -> bool:
+    """Whether b is certainly below the line from a to c."""
+    height = (b[1] - a[1]) * (c[0] - a[0]) - (c[1] - a[1]) * (b[0] - a[0])
+    return known_sign(canonical(-sympify(height)), strict=True) is True
+
+
+def _corners(hull: list[Point]) -> tuple[tuple[Number, Number], ...]:
+    """The pair whose profile joins the corners: Q mass is the change of slope, P mass x Q mass."""
+    slopes = [_slope(a, b) for a, b in pairwise(hull)]
+    masses = [after - before for before, after in zip(slopes, [*slopes[1:], 0], strict=True)]
+    told = (hull[-1][1], Fraction(0)), (Fraction(0), canonical(1 + slopes[0]))
+    inside = [(canonical(x * q), canonical(q)) for (x, _), q in zip(hull[1:], masses, strict=True)]
+    return (*told, *inside)
+
+
+def _slope(a: Point, b: Point) -> Number:
+    return canonical(sympify(b[1] - a[1]) / sympify(b[0] - a[0]))

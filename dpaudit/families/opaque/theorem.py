@@ -1,0 +1,91 @@
+"""Guarantees that somebody else proved, stated a second time."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from dpaudit.check.theorem import Table, Theorem, at_order, dominating, pure_to_gdp, register
+from dpaudit.exact import canonical, exp, sympify
+from dpaudit.exact.domains import known_sign
+from dpaudit.nodes.pairs import Atoms, Concentrated, Losses, Normal, Renyi
+
+ZERO, ONE = Fraction(0), Fraction(1)
+
+
+def _randomised_response(epsilon: Any, mass: Any) -> tuple[tuple[Any, Any], ...]:
+    """Two answers with odds e^epsilon : 1, of a mass in all.
+
+    Source: Kairouz, Oh, Viswanath 2017, Theorem 3.3.
+    """
+    likely, unlikely = (canonical(sympify(mass / (1 + exp(e)))) for e in (-epsilon, epsilon))
+    return (likely, unlikely), (unlikely, likely)
+
+
+def _pure(node: Any) -> Losses:
+    return dominating(Atoms(_randomised_response(node.epsilon, ONE)))
+
+
+def _approximate(node: Any) -> Losses:
+    """Tells all with probability delta."""
+    answers = _randomised_response(node.epsilon, 1 - node.delta)
+    return dominating(Atoms(((node.delta, ZERO), (ZERO, node.delta), *answers)))
+
+
+def _through_points(node: Any) -> Losses:
+    """delta is convex in x = e^epsilon, 1 at x = 0, and at 1/x it is 1 - 1/x + delta(x) / x.
+
+    So it lies below the lower hull of the points, and from the last one on below that one's delta.
+    A point with a larger delta than one before it says nothing.
+    """
+    best, known = ONE, []
+    for epsilon, delta in node.points:
+        if delta <= best:
+            best = delta
+            known.append((exp(epsilon), delta))
+    mirrored = [(1 / x, 1 - 1 / x + delta / x) for x, delta in reversed(known) if x != 1]
+    hull = _lower_hull([(ZERO, ONE), *mirrored, *known])
+    slopes = [canonical(sympify(d - c) / sympify(y - x)) for (x, c), (y, d) in pairwise(hull)]
+    kinks = [canonical(r - s) for s, r in pairwise([*slopes, ZERO])]
+    told = (hull[-1][1], ZERO), (ZERO, canonical(1 + slopes[0]))
+    shown = ((canonical(x * q), q) for (x, _), q in zip(hull[1:], kinks, strict=True))
+    return dominating(Atoms((*told, *shown)))
+
+
+def _lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Points certainly below the line of their neighbours in the hull so far, and the two ends."""
+    hull: list[tuple[Any, Any]] = []
+    for x, d in points:
+        while len(hull) > 1:
+            (u, a), (v, b) = hull[-2:]
+            above = (d - a) * (v - u) - (b - a) * (x - u)
+            if known_sign(canonical(sympify(above)), strict=True):
+                break
+            hull.pop()
+        hull.append((x, d))
+    return hull
+
+
+OPAQUE: Table = {
+    ("pure", "PureDP"): Theorem("opaque", lambda n: n.epsilon),
+    ("approx", "ApproxDP"): Theorem("opaque", lambda n: (n.epsilon, n.delta)),
+    ("approx", "PureDP"): Theorem("opaque_pure", lambda n: (n.epsilon, Fraction(0))),
+    ("zcdp", "PureDP"): Theorem("from_pure", lambda n: n.epsilon**2 / 2),
+    ("zcdp", "GDP"): Theorem("from_gdp", lambda n: n.mu**2 / 2),
+    ("zcdp", "ZCDP"): Theorem("opaque", lambda n: n.rho),
+    ("gdp", "PureDP"): Theorem("from_pure", lambda n: pure_to_gdp(n.epsilon)),
+    ("gdp", "GDP"): Theorem("opaque", lambda n: n.mu),
+    ("rdp", "PureDP"): Theorem("from_pure", lambda n: lambda a: a * n.epsilon**2 / 2),
+    ("rdp", "GDP"): Theorem("from_gdp", lambda n: lambda a: a * n.mu**2 / 2),
+    ("rdp", "RenyiCurve"): Theorem("opaque_curve", lambda n: lambda a: at_order(n.curve, a)),
+    ("rdp", "ZCDP"): Theorem("opaque", lambda n: lambda a: a * n.rho),
+    ("profile", "PureDP"): Theorem("pure", _pure),
+    ("profile", "ApproxDP"): Theorem("approximate", _approximate),
+    ("profile", "ZCDP"): Theorem("concentrated", lambda n: dominating(Concentrated(n.rho))),
+    ("profile", "RenyiDP"): Theorem("renyi", lambda n: dominating(Renyi(n.order, n.epsilon))),
+    ("profile", "ProfilePoints"): Theorem("points", _through_points),
+    ("profile", "GDP"): Theorem("gaussian_curve", lambda n: dominating(Normal(n.mu))),
+}
+
+register(OPAQUE)

@@ -1,0 +1,242 @@
+"""Certificates for other programs: CSV, JUnit XML, SARIF 2.1.0 and a badge."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+from dpaudit.errors import CertificateRejected
+from dpaudit.report import assurance, front, words
+from dpaudit.report.say import message, say
+from dpaudit.report.view import MALFORMED
+from dpaudit.report.words import Json
+
+Certificates = Mapping[str, Mapping[str, Any]]
+
+_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+_INFORMATION = "https://pypi.org/project/dpaudit/"
+_COLOURS = {
+    "good": "#116329",
+    "qualified": "#0b4f9e",
+    "caution": "#7d4e00",
+    "bad": "#a40e26",
+    "neutral": "#4b535d",
+}
+# What a finding is called by: its level in SARIF, and what it means.
+RULES = {
+    "alarm": ("error", message("The attack showed more than the accounting allows")),
+    "refuted-claim": ("error", message("A claim does not hold")),
+    "broken-check": ("error", message("The program is not what is declared")),
+    "violated-assumption": ("error", message("An assumption is known not to hold")),
+    "inconclusive-claim": ("warning", message("A claim is neither proved nor refuted")),
+    "unconfirmed-claim": ("warning", message("A claim rests on a number that was taken on trust")),
+    "unsupported-claim": ("warning", message("No rule covers a part of the declared algorithm")),
+    "no-attack": ("warning", message("Nobody attacked the program")),
+    "powerless-attack": ("warning", message("No result of the attack could have refuted a claim")),
+    "declared-assumption": ("note", message("An assumption that nothing verifies")),
+}
+_UNDECIDED = ("inconclusive", "unconfirmed", "unsupported")
+_OF_VERDICT = {
+    "alarm": "alarm",
+    "refuted": "refuted-claim",
+    "inconclusive": "inconclusive-claim",
+    "unconfirmed": "unconfirmed-claim",
+    "unsupported": "unsupported-claim",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a reviewer of a certificate has to know; ``rule`` is a key of RULES."""
+
+    rule: str
+    text: str
+
+
+def findings(certificate: Mapping[str, Any]) -> list[Finding]:
+    """Every verdict that is none of certified, and every check and assumption that is not secured.
+
+    Raises CertificateRejected if the certificate lacks what this looks at.
+    """
+    try:
+        return list(_findings(words.tidy(certificate)["predicate"]))
+    except MALFORMED as error:
+        raise _refused(error) from error
+
+
+def _findings(predicate: Json) -> Iterator[Finding]:
+    for claim in predicate["claims"]:
+        rule = _OF_VERDICT.get(claim["verdict"])
+        if rule:
+            reading = f" ({claim['reading']})" if claim["reading"] else ""
+            yield Finding(rule, f"{words.stated(claim)}{reading}: {claim['reason']}")
+    for check in predicate["conformance"]:
+        if check["status"] == "broken":
+            yield Finding("broken-check", f"{check['check']}: {check['detail']}")
+    for item in predicate["assumptions"]:
+        rule = {"violated": "violated-assumption", "declared": "declared-assumption"}.get(
+            item["status"]
+        )
+        if rule:
+            yield Finding(rule, words.fixed(item["statement"]))
+    if not predicate["audits"]:
+        yield Finding("no-attack", front.attacked(predicate)[0])
+    elif not front.could_refute(predicate) and not any(
+        audit["verdict"] == "refuted" for audit in predicate["audits"]
+    ):
+        yield Finding("powerless-attack", front.attacked(predicate)[0])
+
+
+def render_csv(certificates: Certificates) -> str:
+    """The blocks of NIST SP 800-226 in their order, one row each, for every certificate.
+
+    A cell that a spreadsheet would compute is quoted, so that it stays text.
+    """
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    columns = ("certificate", "layer", "statement", "status", "evidence")
+    writer.writerow(columns)
+    for name, certificate in certificates.items():
+        try:
+            predicate = words.tidy(certificate)["predicate"]
+            rows = [*assurance.rows(predicate), *assurance.hazards(predicate)]
+        except MALFORMED as error:
+            raise _refused(error) from error
+        for row in rows:
+            layer = row.layer or say("Hazard")
+            cells = (name, layer, row.statement, row.status, row.evidence)
+            writer.writerow([_inert(cell) for cell in cells])
+    return target.getvalue()
+
+
+def _inert(cell: str) -> str:
+    flat = " ".join(cell.split())
+    return f"'{flat}" if flat[:1] in ("=", "+", "-", "@") else flat
+
+
+def render_junit(certificates: Certificates) -> str:
+    """One suite a certificate, one case a claim: refuted fails, undecided is an error.
+
+    Bounds are properties: ``dp_epsilon_upper``, ``dp_epsilon_lower`` and so on.
+    """
+    root = ElementTree.Element("testsuites", name="dpaudit")
+    for name, certificate in certificates.items():
+        try:
+            _suite(root, name, words.tidy(certificate)["predicate"])
+        except MALFORMED as error:
+            raise _refused(error) from error
+    ElementTree.indent(root)
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def _suite(root: ElementTree.Element, name: str, predicate: Json) -> None:
+    claims = predicate["claims"]
+    verdicts = [claim["verdict"] for claim in claims]
+    failed = sum(verdict in ("refuted", "alarm") for verdict in verdicts)
+    undecided = sum(verdict in _UNDECIDED for verdict in verdicts)
+    suite = ElementTree.SubElement(
+        root,
+        "testsuite",
+        name=name,
+        tests=str(len(claims)),
+        failures=str(failed),
+        errors=str(undecided),
+        timestamp=predicate["issued"].rstrip("Z"),
+    )
+    for claim in claims:
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=predicate["mechanism"]["name"],
+            name=words.stated(claim).replace("\u00a0", " "),
+        )
+        properties = ElementTree.SubElement(case, "properties")
+        for key, value in _bounds(claim):
+            ElementTree.SubElement(properties, "property", name=key, value=value)
+        if claim["verdict"] in ("refuted", "alarm"):
+            ElementTree.SubElement(case, "failure", type=claim["verdict"], message=claim["reason"])
+        elif claim["verdict"] in _UNDECIDED:
+            ElementTree.SubElement(case, "error", type=claim["verdict"], message=claim["reason"])
+
+
+def _bounds(claim: Json) -> Iterator[tuple[str, str]]:
+    yield "dp_verdict", claim["verdict"]
+    for side in ("stated", "upper", "lower"):
+        for key, value in (claim[side] or {}).items():
+            if key in ("epsilon", "delta", "rho", "mu"):
+                yield f"dp_{key}_{side}", value
+
+
+def render_sarif(certificates: Certificates) -> str:
+    """All findings as SARIF 2.1.0, each at the mechanism's file and line where those are known."""
+    ids = list(RULES)
+    rules = [
+        {
+            "id": rule,
+            "shortDescription": {"text": say(text)},
+            "defaultConfiguration": {"level": level},
+        }
+        for rule, (level, text) in RULES.items()
+    ]
+    results = [
+        {
+            "ruleId": finding.rule,
+            "ruleIndex": ids.index(finding.rule),
+            "level": RULES[finding.rule][0],
+            "message": {"text": finding.text or say(RULES[finding.rule][1])},
+            "locations": [{"physicalLocation": _place(name, certificate)}],
+            "partialFingerprints": {"dpaudit/v1": f"{name}:{finding.rule}:{finding.text}"[:200]},
+        }
+        for name, certificate in certificates.items()
+        for finding in findings(certificate)
+    ]
+    driver = {"name": "dpaudit", "informationUri": _INFORMATION, "rules": rules}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _place(name: str, certificate: Mapping[str, Any]) -> Json:
+    place = words.tidy(certificate["predicate"]["mechanism"].get("place"))
+    file, line = (place["file"], place["line"]) if place else (name, 1)
+    return {
+        "artifactLocation": {"uri": quote(file), "uriBaseId": "%SRCROOT%"},
+        "region": {"startLine": line},
+    }
+
+
+def render_badge(certificate: Mapping[str, Any]) -> str:
+    """The verdict as a badge in SVG, with its word, so that no colour alone says it."""
+    try:
+        predicate = words.tidy(certificate)["predicate"]
+        word, tone = words.tone(words.VERDICTS, predicate["verdict"]["status"])
+        accounted = [words.accounted(claim) for claim in predicate["claims"] if claim["upper"]]
+    except MALFORMED as error:
+        raise _refused(error) from error
+    label = say("privacy")
+    shown = f"{word}: {accounted[0]}" if accounted and tone in ("good", "qualified") else word
+    left, right = 9 + 6.6 * len(label), 11 + 6.6 * len(shown)
+    whole, text = f"{left + right:.0f}", html.escape(f"{label}: {shown}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="20" role="img" '
+        f'aria-label="{text}"><title>{text}</title>'
+        f'<rect width="{whole}" height="20" rx="3" fill="#3b434c"/>'
+        f'<path d="M{left:.0f} 0h{right - 3:.0f}a3 3 0 0 1 3 3v14a3 3 0 0 1-3 3h-{right - 3:.0f}z" '
+        f'fill="{_COLOURS[tone]}"/><g fill="#ffffff" font-family="Verdana,DejaVu Sans,sans-serif" '
+        f'font-size="11"><text x="5" y="14">{html.escape(label)}</text>'
+        f'<text x="{left + 5:.0f}" y="14">{html.escape(shown)}</text></g></svg>\n'
+    )
+
+
+def _refused(error: Exception) -> CertificateRejected:
+    return CertificateRejected(
+        f"certificate: cannot be exported, {type(error).__name__} at {str(error)[:80]!r}; "
+        "check the file with 'dpaudit verify'"
+    )

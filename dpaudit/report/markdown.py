@@ -1,0 +1,72 @@
+"""Certificates as Markdown, short enough for a comment on a pull request."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpaudit.report import front, view, words
+from dpaudit.report.say import say, speaking
+from dpaudit.report.summary import summary_rows
+from dpaudit.sign import Signed
+
+_LONGEST = 600
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@])")
+
+
+def render_markdown(
+    certificates: Mapping[str, Mapping[str, Any]],
+    signed: Mapping[str, Sequence[Signed]] | None = None,
+    *,
+    spoken: str = "en",
+) -> str:
+    """A table of all claims, then each certificate's first screen, folded away.
+
+    ``certificates`` by the name that is shown; ``signed`` whose signatures were found, by the same.
+    Raises CertificateRejected if one of them lacks a field that is shown.
+    """
+    with speaking(spoken):
+        head = (
+            say("Algorithm"),
+            say("Claim"),
+            say("Accounted (at most)"),
+            say("Attacked (at least)"),
+            say("Verdict"),
+        )
+        lines = [f"## {say('Differential privacy report')}", "", _row(head), _row(["---"] * 5)]
+        for row in summary_rows(certificates.values()):
+            cells = list(map(_plain, (row.title, row.claim, row.accounted, row.attacked)))
+            lines.append(_row([*cells, f"**{_plain(row.verdict)}**"]))
+        for name, certificate in certificates.items():
+            lines += ["", *_folded(name, certificate, (signed or {}).get(name, ()))]
+        return "\n".join(lines) + "\n"
+
+
+def _folded(name: str, certificate: Mapping[str, Any], signed: Sequence[Signed]) -> list[str]:
+    page = view.build(certificate, signed)
+    predicate = words.tidy(certificate)["predicate"]
+    lines = ["<details>", f"<summary>{_escaped(name)}: {_escaped(page.banner.word)}</summary>", ""]
+    lines += [_plain(page.banner.sentence), "", _plain(front.attacked(predicate)[0]), ""]
+    lines += [
+        f"- {say('Do not rely on this certificate as it stands:')} {_plain(text)}"
+        for text in page.banner.warnings
+    ]
+    for line in page.glance.lines:
+        lines.append(f"- **{_plain(line.label)}**: {_plain('; '.join(line.texts))}")
+    return [*lines, "", "</details>"]
+
+
+def _row(cells: Any) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown and HTML leave as it is, on one line."""
+    return _SPECIAL.sub(r"\\\1", _escaped(text))
+
+
+def _escaped(text: str) -> str:
+    flat = " ".join(text.split())
+    return html.escape(flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}…", quote=False)

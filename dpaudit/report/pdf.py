@@ -1,0 +1,50 @@
+"""Pages as PDF, printed by an installed Chromium or Chrome."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from dpaudit.errors import OutputNotWritable
+
+BROWSER = "DPAUDIT_BROWSER"
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_SECONDS = 120
+
+
+def render_pdf(page: str) -> bytes:
+    """The PDF of a page that needs neither script nor network; the browser gets neither.
+
+    Errors: OutputNotWritable if there is no browser, or it fails.
+    """
+    program = os.environ.get(BROWSER) or next(filter(None, map(shutil.which, _NAMES)), None)
+    if program is None:
+        raise OutputNotWritable(
+            f"no browser found to print a PDF: install chromium or name one with {BROWSER}; "
+            "or print the HTML page"
+        )
+    with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
+        source, target = Path(folder) / "page.html", Path(folder) / "page.pdf"
+        source.write_text(page, "utf-8")
+        command = [
+            program,
+            *("--headless", "--disable-gpu", "--no-first-run"),
+            # The browser's own sandbox does not run as root; the page has no script anyhow.
+            *(["--no-sandbox"] if os.geteuid() == 0 else []),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            f"--user-data-dir={folder}/profile",
+            "--no-pdf-header-footer",
+            f"--print-to-pdf={target}",
+            source.as_uri(),
+        ]
+        try:
+            subprocess.run(command, capture_output=True, check=True, timeout=_SECONDS)
+            return target.read_bytes()
+        except (OSError, subprocess.SubprocessError) as error:
+            raise OutputNotWritable(
+                f"{program} printed no PDF ({type(error).__name__}); print the HTML page instead"
+            ) from None

@@ -1,0 +1,1 @@
+"""Algorithms, subroutines and baselines of papers, a package each."""

@@ -1,0 +1,1 @@
+"""What several papers share: losses, clipped gradients as factors, budgets, the RAND rows."""

@@ -1,0 +1,52 @@
+"""Ghost clipping as a query: a mean of clipped gradients without a gradient per record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from mechanisms.papers.common.factors import Factors, clipped_sums
+from mechanisms.papers.common.losses import Loss
+
+
+class GhostLoss(Loss, Protocol):
+    """A loss whose gradients come as factors."""
+
+    def factors(self, parameters: Array, records: Array) -> Factors:
+        """The factors of each record's gradient."""
+
+    def pack(self, outer: Array, rest: Array) -> Array:
+        """A sum of outer products (trials, h, k) and of rests (trials, m) as (trials, d)."""
+
+
+def is_ghost(loss: Loss) -> TypeGuard[GhostLoss]:
+    """Whether a loss offers factors."""
+    return hasattr(loss, "factors") and hasattr(loss, "pack")
+
+
+@dataclass(frozen=True, eq=False)
+class GhostClippedMean(ClippedMean):
+    """The same value as :class:`ClippedMean` of ``per_record``, computed from ``factors``.
+
+    ``factors(values)`` gives the factors of every row of ``per_record(values)``, and ``pack`` puts
+    their weighted sums together.  A secret batch, which is small, goes through ``per_record``.
+    Rows that are not finite count as zero; sensitivity as there.
+    """
+
+    factors: Callable[[Array], Factors] | None = None
+    pack: Callable[[Array, Array], Array] | None = None
+
+    def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
+        """The weighted sum of clipped rows, shape (trials, d)."""
+        if chosen is not None or self.factors is None or self.pack is None:
+            return super().value(records, chosen)
+        weights = self.public_weights(len(records)) * records.present
+        values, origin = records.distinct()
+        totals: Any = np.bincount(origin, weights=weights, minlength=len(values))
+        with np.errstate(all="ignore"):
+            return self.pack(*clipped_sums(self.factors(values), totals, self.radius))

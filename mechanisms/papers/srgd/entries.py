@@ -1,0 +1,107 @@
+"""The problem of the catalogue's entries, and how an entry is made: RAND data, or declared only."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Program
+from dpaudit.curator.mechanism import Mechanism, Metric, Setting
+from dpaudit.exact import sqrt
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.scope import central
+from mechanisms.papers.common.rand_entries import holdout_losses, rand_setting, records
+from mechanisms.papers.srgd.accelerated import DPSRGD, AcceleratedDPSRGD
+from mechanisms.papers.srgd.constants import Constants
+from mechanisms.papers.srgd.gradient import StochasticRecursiveGradient, of_constants
+from mechanisms.papers.srgd.problem import BoundedLogistic, Solution
+
+PAPER = "Choquette-Choo, Ganesh and Thakurta 2024"
+EPSILON, DELTA = 1, Fraction(1, 10**6)
+SIZE = 16_150
+FEATURES = 10
+RADIUS = 2
+# Ten features in [-1, 1]: logistic loss is sqrt(10)-Lipschitz and 10/4 smooth.
+LIPSCHITZ, SMOOTHNESS = sqrt(Fraction(FEATURES)), Fraction(FEATURES, 4)
+ZERO_OUT = central("zero_out")
+# Below sqrt(10), so that no rounding leads above it.
+LOSS = BoundedLogistic(norm=3.1622776)
+REGULAR = "the loss scales every row to norm sqrt(10) at most and cuts targets to [0, 1]"
+
+
+def gradient(constants: Constants, **options: Any) -> StochasticRecursiveGradient:
+    """The estimator on the training rows."""
+    return of_constants(constants, LOSS, FEATURES, SIZE, **options)
+
+
+def accelerated(constants: Constants, **options: Any) -> AcceleratedDPSRGD:
+    """Algorithm 1 on the training rows, over the ball of radius 2."""
+    return AcceleratedDPSRGD(gradient(constants, **options), radius=float(RADIUS))
+
+
+def stated(by: str, reading: str = "", epsilon: Any = EPSILON, delta: Any = DELTA) -> Claim:
+    """An (epsilon, delta) claim of the paper, by default (1, 1e-6)."""
+    return Claim(ApproxDP(epsilon, delta), by=f"{PAPER}, {by}", reading=reading)
+
+
+def entry(
+    name: str,
+    title: str,
+    program: AcceleratedDPSRGD | DPSRGD,
+    claims: tuple[Claim, ...],
+    source: str = "Algorithm 1",
+    expected: tuple[str, ...] = (),
+) -> Mechanism:
+    """One entry that runs on the RAND data."""
+    return Mechanism(
+        name=name,
+        title=title,
+        source=f"{PAPER}, {source}",
+        program=program,
+        scope=ZERO_OUT,
+        claims=claims,
+        setting=_setting(program.gradient),
+        records=records,
+        evaluate=_evaluate,
+        expected=expected,
+    )
+
+
+def declared_only(
+    name: str,
+    title: str,
+    program: Program,
+    claims: tuple[Claim, ...],
+    source: str,
+    expected: tuple[str, ...] = (),
+) -> Mechanism:
+    """One entry that is accounted for and not run: of constants for data that nobody has."""
+    setting = Setting(
+        controller="nobody: accounted for, not run",
+        unit_entity="record",
+        unit_bound="one record in one batch",
+        covered=("all noisy prefix sums",),
+        invariants=("the number of records and the order of the batches",),
+    )
+    return Mechanism(
+        name, title, f"{PAPER}, {source}", program, ZERO_OUT, claims, setting, expected=expected
+    )
+
+
+def _evaluate(found: Solution) -> tuple[Metric, ...]:
+    """Loss of the released model on the hold-out rows, which are treated as public."""
+    start = np.zeros((1, FEATURES))
+    return holdout_losses(LOSS, {"at the start": start, "of the output": found.output})
+
+
+def _setting(estimator: StochasticRecursiveGradient) -> Setting:
+    batch, rounds = estimator.batch, estimator.rounds
+    return rand_setting(
+        f"{rounds} noisy prefix sums over batches of {batch} rows, each row in one",
+        ("the number of records and the order of the batches",),
+        f"{estimator.size - batch * rounds} of {estimator.size} rows are never read",
+        "radius, rounds, batches, norms and beta were chosen without the data",
+    )

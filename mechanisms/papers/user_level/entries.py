@@ -1,0 +1,89 @@
+"""The problem of the catalogue's entries, and how an entry is made: RAND data, or declared only."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpaudit.accountant.claim import Claim
+from dpaudit.curator.curator import Program
+from dpaudit.curator.mechanism import Mechanism, Metric, Setting
+from dpaudit.families.opaque import ApproxDP
+from mechanisms.papers.srgd.problem import BoundedLogistic
+from mechanisms.papers.stable_erm.data import SIMULATED, records_of
+from mechanisms.papers.user_level.phased_sgd import Solution
+from mechanisms.papers.user_level.problem import USERS, Problem
+
+PAPER = "Lowy, Liu and Asi 2024"
+OURS = "dpaudit 2026"
+USERS_OF_RAND, ITEMS, FEATURES = 3230, 5, 10
+LIPSCHITZ, SMOOTHNESS, RADIUS = 3.1622776, 2.5, 2.0
+# Every row is scaled to norm L: logistic loss is then L-Lipschitz and L^2 / 4 smooth.
+LOSS = BoundedLogistic(norm=LIPSCHITZ)
+PROBLEM = Problem(LOSS, USERS_OF_RAND, ITEMS, FEATURES, RADIUS, LIPSCHITZ)
+DELTA = Fraction(1, 10**6)
+HALTING = "whether a run halts is released, and depends on the data; it then gives the start"
+TIMING = "how long a run takes may depend on the data, and is not covered"
+
+
+def stated(
+    epsilon: object, delta: object, by: str, reading: str = "", source: str = PAPER
+) -> Claim:
+    """An (epsilon, delta) claim, by default of the paper."""
+    return Claim(ApproxDP(epsilon, delta), by=f"{source}, {by}", reading=reading)
+
+
+def ours(epsilon: object, delta: object = DELTA, reading: str = "") -> Claim:
+    """What the calibrated constants are for."""
+    return stated(epsilon, delta, "calibrated constants", reading, OURS)
+
+
+def entry(
+    name: str,
+    title: str,
+    source: str,
+    program: Program,
+    claims: tuple[Claim, ...],
+    covered: str,
+    *notes: str,
+    columns: str = "",
+    users: int = USERS_OF_RAND,
+    items: int = ITEMS,
+    expected: tuple[str, ...] = (),
+    **options: Any,
+) -> Mechanism:
+    """A mechanism under replace_one of a user; ``columns`` of the RAND rows, or declared only."""
+    setting = Setting(
+        controller="the person who runs this command" if columns else "nobody: declared only",
+        unit_entity="user (all items of one)",
+        unit_bound="one row of the records: a user with an equal, public number of items",
+        covered=(covered,),
+        uncovered=(TIMING,),
+        invariants=("the number of users, of each user's items, and the order of the users",),
+        notes=(HALTING, *((SIMULATED,) if columns else ()), *notes),
+        data="RAND Health Insurance Experiment, simulated users" if columns else "none",
+    )
+    records = partial(records_of, users, items, columns) if columns else None
+    evaluate = halted_share if columns and "evaluate" not in options else None
+    made = {"records": records, "evaluate": evaluate, "scope": USERS, **options}
+    return Mechanism(
+        name, title, source, program, claims=claims, setting=setting, expected=expected, **made
+    )
+
+
+def halted_share(output: Solution) -> tuple[Metric, ...]:
+    """How many runs halted, and how far from 0 the models are."""
+    length = float(np.linalg.norm(output.output, axis=1).mean())
+    return (
+        Metric("share of runs that halted", float(output.halted.mean()), True),
+        Metric("mean norm of the released models", length, True),
+    )
+
+
+def bottom_share(output: Any) -> tuple[Metric, ...]:
+    """How many releases are bottom."""
+    share = float(np.isnan(np.asarray(output)).any(axis=1).mean())
+    return (Metric("share of releases that are bottom", share, True),)

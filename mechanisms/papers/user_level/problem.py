@@ -1,0 +1,192 @@
+"""What is optimised over which set, by how many users of how many items; and gradients in pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.kernels.query import Array, Records, clip_rows
+from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit
+from mechanisms.papers.common.losses import Loss
+from mechanisms.papers.srgd.geometry import project_l2_ball
+
+EQUAL = (
+    "every user has equally many, m (Theorems 2.1 and 3.1); pad or drop items before, by a rule "
+    "that no data decide"
+)
+USERS = Scope(Adjacency.REPLACE_ONE, Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A loss over the l2 ball of ``radius`` around 0; users x items x features of records.
+
+    A row of the records is one user.  Every gradient is clipped to ``lipschitz``, L: no guarantee
+    of Algorithms 1 to 3 rests on the loss, or on the data.
+    Errors: InvalidParameter for counts that are not whole numbers from 1 on, or a radius or L that
+    is not positive and finite.
+    """
+
+    loss: Loss
+    users: int
+    items: int
+    features: int
+    radius: float
+    lipschitz: float
+
+    def __post_init__(self) -> None:
+        for name in ("users", "items"):
+            whole(getattr(self, name), f"Problem.{name}")
+        for name in ("radius", "lipschitz"):
+            positive(getattr(self, name), f"Problem.{name}")
+
+    @property
+    def dimension(self) -> int:
+        """Parameters, d."""
+        return self.loss.dimension(self.features)
+
+    @property
+    def diameter(self) -> float:
+        """R, twice the radius."""
+        return 2 * self.radius
+
+    def start(self, trials: int) -> Array:
+        """The loss's start, projected; free of any record.  Shape (trials, d)."""
+        return self.project(self.loss.initial(self.features, trials, 0))
+
+    def project(self, points: Array) -> Array:
+        """The nearest points of the ball."""
+        return project_l2_ball(points, self.radius)
+
+    def paired_gradients(self, points: Array, records: Array) -> Array:
+        """Gradient k at point k and record k, of norm at most L: (count, d).
+
+        points: (count, d); records: (count, features).  A gradient that is not finite becomes 0.
+        """
+        found = self.loss.gradients(points, records[:, None, :])
+        return clip_rows(found, np.full(len(points), self.lipschitz))[:, 0]
+
+    def user_gradients(self, points: Array, users: Array) -> Array:
+        """Means over each user's items of clipped gradients, (trials, users, d).
+
+        points: (trials, d); users: (users, items, features).
+        """
+        count, items, features = users.shape
+        rows = users.reshape(count * items, features)
+        found = self.loss.gradients(points, rows)
+        # A view that repeats one trial is a gradient that depends on no point.
+        found = found[:1] if found.strides[0] == 0 else found
+        clipped = clip_rows(found, np.full(len(found), self.lipschitz))
+        return np.asarray(clipped.reshape(len(found), count, items, -1).mean(axis=2))
+
+
+@dataclass(frozen=True)
+class LinearLoss:
+    """f(x, z) = <z, x>: the gradient is z, whatever x is.  ``size``: parameters."""
+
+    size: int
+
+    def dimension(self, features: int) -> int:
+        """As many as the record has."""
+        return self.size
+
+    def initial(self, features: int, trials: int, seed: int) -> Array:
+        """Zeros."""
+        return np.zeros((trials, self.size))
+
+    def values(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """<z, x>, (trials, n)."""
+        x, z = np.asarray(parameters, dtype=np.float64), np.asarray(records, dtype=np.float64)
+        rows = np.broadcast_to(z, (len(x), *z.shape[-2:]))
+        return np.asarray(np.einsum("td,tnd->tn", x, rows))
+
+    def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """z, (trials, n, d)."""
+        x, z = np.asarray(parameters, dtype=np.float64), np.asarray(records, dtype=np.float64)
+        shape = (len(x), *z.shape[-2:])
+        return np.broadcast_to(z, shape)
+
+
+@dataclass(frozen=True)
+class SquaredDistance:
+    """f(x, z) = ||x - z||^2 / 2: its minimiser is the mean.  ``size``: parameters."""
+
+    size: int
+
+    def dimension(self, features: int) -> int:
+        """As many as the record has."""
+        return self.size
+
+    def initial(self, features: int, trials: int, seed: int) -> Array:
+        """Zeros."""
+        return np.zeros((trials, self.size))
+
+    def values(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """||x - z||^2 / 2, (trials, n)."""
+        return np.asarray(np.square(self.gradients(parameters, records)).sum(axis=-1) / 2)
+
+    def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """x - z, (trials, n, d)."""
+        x, z = np.asarray(parameters, dtype=np.float64), np.asarray(records, dtype=np.float64)
+        return np.asarray(x[:, None, :] - z)
+
+
+def check_scope(scope: Scope, place: str) -> None:
+    """Errors: InvalidParameter for anything but replace_one of a user and a trusted curator.
+
+    With a user more or less the sizes of phases and groups would change with the data.
+    """
+    if (scope.adjacency, scope.unit, scope.trust) != (
+        Adjacency.REPLACE_ONE,
+        Unit.USER,
+        Trust.CENTRAL,
+    ):
+        raise InvalidParameter(f"{place} declares its noise for replace_one of a user: {scope}")
+
+
+def whole(value: Any, place: str) -> int:
+    """Errors: InvalidParameter for what is no whole number from 1 on."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise InvalidParameter(f"{place} = {value!r}: expected a whole number from 1 on")
+    return int(value)
+
+
+def positive(value: Any, place: str) -> float:
+    """Errors: InvalidParameter for what is not positive and finite."""
+    known = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
+    if not (known and math.isfinite(value) and value > 0):
+        raise InvalidParameter(f"{place} = {value!r}: expected a positive, finite number")
+    return float(value)
+
+
+def user_records(users: Sequence[ArrayLike]) -> Records:
+    """One row a user: each gives an array of items, (items, features), as many as every other.
+
+    Errors: InvalidParameter for no user, one without items, or unequal numbers of items.
+    """
+    counts = sorted({len(np.asarray(user)) for user in users})
+    if not counts or counts[0] == 0:
+        raise InvalidParameter(
+            f"{len(users)} users, some of no items: Theorems 2.1 and "
+            "3.1 are for n >= 1 users of m >= 1 items each"
+        )
+    if len(counts) > 1:
+        raise InvalidParameter(f"users of {counts[0]} to {counts[-1]} items: {EQUAL}")
+    return Records(np.stack([np.asarray(user, dtype=np.float64) for user in users]))
+
+
+def users_of(values: Array, items: int) -> Array:
+    """Rows as (users, items, features).
+
+    Errors: InvalidParameter for rows of another shape: users have equally many items.
+    """
+    rows = values if values.ndim == 3 else values.reshape(len(values), 1, -1)
+    if rows.shape[1] != items:
+        raise InvalidParameter(f"records: {rows.shape[1]} items a user, expected {items}: {EQUAL}")
+    return rows

@@ -1,0 +1,261 @@
+"""Certificates in every format, good ones and bad ones side by side."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from dpaudit.certificate.certificate import save, statement
+from dpaudit.certificate.rendering import FORMATS, render_files
+from dpaudit.errors import CertificateRejected, InvalidParameter
+from dpaudit.report import (
+    registry_record,
+    render_badge,
+    render_csv,
+    render_html,
+    render_junit,
+    render_markdown,
+    render_sarif,
+)
+from dpaudit.report.exports import findings
+from dpaudit.report.registry import validate_record
+from tests.cli.bench import held
+from tests.unit.test_report import HOSTILE, poisoned
+
+Json = dict[str, Any]
+STATED = {
+    "purpose": ["planning"],
+    "controller": ["Clinic"],
+    "region": ["Europe"],
+    "product_type": ["Summary statistics"],
+    "publication_date": ["2026-11-01"],
+    "release_type": ["one release"],
+    "data_source": ["register"],
+}
+REST = {
+    "post_processing": ["none"],
+    "tuning": ["none"],
+    "justification": ["law"],
+    "contact": ["officer@clinic.example"],
+}
+
+
+def changed(certificate: Json, change: Callable[[Json], Any]) -> Json:
+    """The statement of a changed predicate."""
+    predicate = copy.deepcopy(certificate["predicate"])
+    change(predicate)
+    return statement(predicate)
+
+
+def with_fields(**fields: list[str]) -> Json:
+    def state(predicate: Json) -> None:
+        predicate["fields"] = fields
+        predicate["scope"]["controller"] = "Clinic"
+
+    return changed(held(), state)
+
+
+@pytest.fixture(scope="module")
+def good() -> Json:
+    return with_fields(**STATED)
+
+
+@pytest.fixture(scope="module")
+def refuted(good: Json) -> Json:
+    def refute(predicate: Json) -> None:
+        predicate["claims"][0].update(verdict="refuted", check="refuted", reason="2 > <1>")
+        predicate["verdict"]["status"] = "refuted"
+
+    return changed(good, refute)
+
+
+def test_a_pull_request_reads_verdict_and_evidence(good: Json, refuted: Json) -> None:
+    text = render_markdown({"good": good, "bad": refuted})
+    table = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(table) == 8
+    assert all(line.count("|") == 6 for line in table)
+    assert [line.count("**Refuted**") for line in table] == [0, 0, 0, 0, 0, 1, 0, 0]
+    assert "planning" in text
+    hostile = render_markdown({"x": poisoned(good, "a | b <script>\n# head")})
+    assert "<script" not in hostile
+    assert "\n# head" not in hostile
+
+
+def test_csv_holds_the_blocks_in_order_and_no_formula(good: Json) -> None:
+    rows = list(csv.DictReader(io.StringIO(render_csv({"good": good}))))
+    layers = list(dict.fromkeys(row["layer"] for row in rows))
+    assert layers == ["Guarantee and unit", "Algorithm, trust and accounting", "Raw data", "Hazard"]
+    assert {row["status"] for row in rows} <= {
+        *("proved", "enforced", "tested", "declared", "violated", "unknown"),
+    }
+    assert [row["status"] for row in rows[:1]] == ["proved"]
+    formula = changed(good, lambda p: p["fields"].update(legal_basis=["=cmd()"]))
+    assert "'=cmd()" in render_csv({"good": formula})
+
+
+def test_junit_fails_what_is_refuted_and_errs_on_what_is_open(good: Json, refuted: Json) -> None:
+    def leave_open(predicate: Json) -> None:
+        predicate["claims"][0].update(verdict="inconclusive", check="unproved")
+
+    root = ElementTree.fromstring(  # noqa: S314  (our own text)
+        render_junit({"good": good, "bad": refuted, "open": changed(good, leave_open)})
+    )
+    suites = list(root)
+    assert [(s.get("tests"), s.get("failures"), s.get("errors")) for s in suites] == [
+        ("3", "0", "0"),
+        ("3", "1", "0"),
+        ("3", "0", "1"),
+    ]
+    properties = {p.get("name"): p.get("value") for p in suites[0].iter("property")}
+    assert properties["dp_mu_upper"] == good["predicate"]["claims"][1]["upper"]["mu"]
+    (failure,) = root.iter("failure")
+    assert failure.get("message") == "2 > <1>"
+
+
+def test_sarif_points_at_the_mechanism(good: Json, refuted: Json) -> None:
+    place = {"file": "mechanisms/a b.py", "line": 7}
+    placed = changed(refuted, lambda p: p["mechanism"].update(place=place))
+    (run,) = json.loads(render_sarif({"good": good, "bad": placed}))["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    results = run["results"]
+    assert all(rules[one["ruleIndex"]] == one["ruleId"] for one in results)
+    (error,) = [one for one in results if one["level"] == "error"]
+    assert error["ruleId"] == "refuted-claim"
+    physical = error["locations"][0]["physicalLocation"]
+    assert physical["artifactLocation"]["uri"] == "mechanisms/a%20b.py"
+    assert physical["region"] == {"startLine": 7}
+
+
+def test_no_attack_and_an_attack_without_power_are_two_findings(good: Json) -> None:
+    def weaken(predicate: Json) -> None:
+        for audit in predicate["audits"]:
+            audit["strongest"] = {"measure": "gdp", "mu": "0.001"}
+
+    rules = [
+        {one.rule for one in findings(changed(good, change))}
+        for change in (lambda p: None, weaken, lambda p: p.update(audits=[]))
+    ]
+    extra = {"powerless-attack", "no-attack"}
+    assert [rule & extra for rule in rules] == [set(), {"powerless-attack"}, {"no-attack"}]
+    pages = [
+        render_html(changed(good, change))
+        for change in (lambda p: None, weaken, lambda p: p.update(audits=[]))
+    ]
+    banners = [re.findall(r'<p class="attack \w+">(.*?)</p>', page)[0] for page in pages]
+    assert len(set(banners)) == 3
+
+
+def test_a_badge_says_its_word(good: Json, refuted: Json) -> None:
+    assert "Certified under assumptions: ε\u00a0≤" in render_badge(good)
+    badge = render_badge(refuted)
+    assert "Refuted" in badge
+    assert "≤" not in badge
+    ElementTree.fromstring(badge)  # noqa: S314  (our own text)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_breaks_no_format(good: Json, text: str) -> None:
+    hostile = {"x": poisoned(good, text)}
+    ElementTree.fromstring(render_junit(hostile))  # noqa: S314
+    ElementTree.fromstring(render_badge(hostile["x"]))  # noqa: S314
+    json.loads(render_sarif(hostile))
+    assert len(list(csv.reader(io.StringIO(render_csv(hostile))))) > 10
+
+
+# --- the registry --------------------------------------------------------------------------------
+
+
+def test_a_record_reaches_the_tier_whose_fields_are_stated(good: Json) -> None:
+    record = registry_record(good)
+    assert (record["tier"], record["status"]) == (2, "Draft")
+    assert record["deployment"]["privacy_loss"]["privacy_unit"]
+    assert record["deployment"]["basic"]["data_curators"] == ["Clinic"]
+    third = registry_record(with_fields(**STATED, **REST))
+    assert third["tier"] == 3
+    assert third["deployment"]["administrative"]["registry_authors"] == REST["contact"]
+
+
+def test_a_record_never_states_less_than_was_proved(good: Json) -> None:
+    def claim(predicate: Json) -> None:
+        upper = {"measure": "approx_dp", "epsilon": "0.1", "delta": "0.000001"}
+        predicate["claims"][0].update(upper=upper)
+
+    parameters = registry_record(changed(good, claim))["deployment"]["privacy_loss"][
+        "privacy_parameters"
+    ]
+    from fractions import Fraction
+
+    assert Fraction(parameters["epsilon"]) >= Fraction("0.1")
+    assert Fraction(parameters["delta"]) >= Fraction("0.000001")
+
+
+def test_a_record_names_what_is_missing_and_where_it_goes(good: Json) -> None:
+    lacking = changed(good, lambda p: p["fields"].pop("region"))
+    with pytest.raises(CertificateRejected, match=r"data_product_region \(region\).*dpaudit.toml"):
+        registry_record(lacking)
+    wrong = changed(good, lambda p: p["fields"].update(product_type=["Songs"]))
+    with pytest.raises(CertificateRejected, match="basic/data_product_type"):
+        registry_record(wrong)
+
+
+def test_the_schema_refuses_what_the_registry_does() -> None:
+    with pytest.raises(CertificateRejected, match="'deployment' is a required property"):
+        validate_record({"url_slug": "a", "status": "Draft", "tier": 1})
+    with pytest.raises(CertificateRejected, match="at tier"):
+        validate_record({"url_slug": "a", "status": "Draft", "tier": 0, "deployment": {}})
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_broken_files_are_named_and_the_others_shown(good: Json, tmp_path: Path) -> None:
+    folder = tmp_path / "certificates"
+    (tmp_path / "other").mkdir()
+    save(good, folder / "good.json")
+    save(with_fields(**STATED, expires=["2020-01-01"]), folder / "old.json")
+    save(good, folder / "again.json")
+    save(with_fields(**STATED, contact=["me"]), tmp_path / "other" / "good.json")
+    text = (folder / "good.json").read_text("utf-8")
+    (folder / "cut.json").write_text(text[:-100], "utf-8")
+    (folder / "twice.json").write_text(text.replace('{"_type"', '{"_type":"","_type"'), "utf-8")
+    (folder / "deep.json").write_text("[" * 100_000, "utf-8")
+    (folder / "foreign.json").write_text('{"bomFormat": "CycloneDX"}', "utf-8")
+    huge = text.replace('"trials":', '"trials":1' + "0" * 5000)
+    (folder / "huge.json").write_text(huge, "utf-8")
+    names = ("good", "old", "again", "cut", "twice", "deep", "foreign", "huge", "none")
+    paths = [folder / f"{name}.json" for name in names] + [tmp_path / "other" / "good.json"]
+    found = render_files(paths, tmp_path / "out", [f for f in FORMATS if f != "pdf"])
+    assert found.exit_code == 1
+    faults = dict(zip([*names[1:], "other/good"], found.faults, strict=True))
+    for (name, (line, _)), path in zip(faults.items(), paths[1:], strict=True):
+        assert str(path) in line, name
+        assert "\n" not in line
+    assert "expired on 2020-01-01" in faults["old"][0]
+    assert "the same certificate as" in faults["again"][0]
+    assert "the same name as" in faults["other/good"][0]
+    assert {path.name for path in found.files} == {
+        *("good.html", "old.html", "index.html", "good.svg", "old.svg"),
+        *("good.registry.yaml", "old.registry.yaml"),
+        *("report.md", "report.csv", "report.xml", "report.sarif"),
+    }
+    assert "It expired on 2020-01-01" in (tmp_path / "out" / "old.html").read_text("utf-8")
+
+
+def test_formats_and_languages_are_known_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match="expected html, pdf"):
+        render_files([tmp_path / "none.json"], tmp_path, ["docx"])
+    with pytest.raises(InvalidParameter, match="expected one of en, de, fr"):
+        render_files([tmp_path / "none.json"], tmp_path, spoken="xx")
+
+
+def test_nobodys_clock_is_asked_where_nothing_expires(good: Json) -> None:
+    assert render_html(good) == render_html(good)
