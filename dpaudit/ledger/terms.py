@@ -138,7 +138,7 @@ def terms_of(
     """
     if (guarantee is None) == (renyi is None):
         raise InvalidParameter("a budget: give a guarantee, or caps at Renyi orders")
-    if not isinstance(entity, str) or not entity.strip():
+    if not entity.strip():
         raise InvalidParameter("a ledger: expected what a unit is, in words: person, household ...")
     if renyi is not None:
         rows = sorted((_rational(a, "order"), _rational(e, "cap")) for a, e in renyi.items())

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
+from dpaudit.certificate.certify import Order
 from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.kernels.query import Array, Records
 from dpaudit.releases.plan import Plan
@@ -41,13 +42,17 @@ def mechanism_of(plan: Plan) -> Mechanism:
             unit_entity=schema.entity,
             unit_bound=f"{rows} of {schema.name!r} count, the others are left out",
             covered=tuple(f"{item.name}: {item.query}" for item in release.items),
-            uncovered=tuple(
-                f"{name}: chosen by looking at the data" for name in schema.read_off_data
-            ),
+            uncovered=tuple(f"{name}: read off the data" for name in schema.read_off_data),
             notes=(f"schema {schema.digest}",),
             data=schema.name,
         ),
     )
+
+
+def order_of(plan: Plan) -> Order:
+    """What to certify of a plan."""
+    digests = {"plan": plan.release.digest}
+    return Order(mechanism_of(plan), suite_of(plan), "project", digests)
 
 
 def suite_of(plan: Plan, trials: int = 20_000) -> Suite:

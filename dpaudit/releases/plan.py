@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dpaudit.accountant.account import Account
-from dpaudit.accountant.claim import CALCULUS_OF, Claim, Outcome
+from dpaudit.accountant.account import CALCULUS_OF, Account
+from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose, exact, is_infinite, is_symbolic
 from dpaudit.exact.wire import digest
@@ -73,7 +73,7 @@ class Release:
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", choose(Adjacency, self.adjacency, "adjacency"))
         object.__setattr__(self, "items", tuple(self.items))
-        if not isinstance(self.title, str) or not self.title.strip():
+        if not self.title.strip():
             raise InvalidParameter("Release.title: expected a text")
         if not isinstance(self.budget, PureDP | ApproxDP | ZCDP | GDP):
             raise InvalidParameter("Release.budget: expected PureDP, ApproxDP, ZCDP or GDP")
@@ -223,7 +223,7 @@ def release_of(table: Mapping[str, Any]) -> Release:
     budget = budget_of(_mapping(table["budget"], "budget"))
     made = _with_deltas(items, Fraction(getattr(budget, "delta", 0)))
     return Release(
-        title=table["title"],
+        title=str(table["title"]),
         schema=schema,
         adjacency=choose(Adjacency, table["adjacency"], "plan.adjacency"),
         budget=budget,
@@ -242,7 +242,7 @@ def _with_deltas(items: Sequence[Item], delta: Fraction) -> tuple[Item, ...]:
     if open_ones and delta == 0:
         raise InvalidParameter(f"item {open_ones[0].name!r}: unknown keys need a budget with delta")
     share = delta * DELTA_SHARE / max(len(open_ones), 1)
-    return tuple(replace(i, delta=share) if i in open_ones else i for i in items)  # type: ignore[arg-type]
+    return tuple(replace(i, delta=share) if i in open_ones else i for i in items)
 
 
 def _mapping(value: Any, place: str) -> Mapping[str, Any]:
@@ -371,7 +371,7 @@ def _next(tried: Sequence[tuple[float, float]], claimed: float) -> float:
         (a, x), (b, y) = tried[-2:]
         if a != b and x != y:
             slope = min(max(math.log(y / x) / math.log(b / a), 0.3), 2.0)
-    return amount * (claimed * (1 - SLACK) / cost) ** (1 / slope)
+    return float(amount * (claimed * (1 - SLACK) / cost) ** (1 / slope))
 
 
 def _cost(plan: Plan, claimed: float, *, rough: bool) -> float:
@@ -432,7 +432,10 @@ def _leaf(part: Part, amount: float, adjacency: Adjacency, *, pure: bool) -> Lea
         raise InvalidParameter(
             f"{part.label}: its noise has over 2^50 steps; choose a larger step for its column"
         )
-    return DiscreteGaussianVector(part.label, variance, moves.squared, moves.worst)
+    listed = tuple(
+        tuple((Fraction(size), Fraction(count)) for size, count in sizes) for sizes in moves.worst
+    )
+    return DiscreteGaussianVector(part.label, variance, moves.squared, listed)
 
 
 def _thresholded(

@@ -13,13 +13,12 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from dpaudit.curator.curator import Curator
-from dpaudit.curator.scales import Scope
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Norm, Records
 from dpaudit.nodes import Node
 from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.queries import Choice, Part, Thresholded, Vector
-from dpaudit.scope import Adjacency
+from dpaudit.scope import Adjacency, Scope
 from dpaudit.tabular import Category, Keys, Number, OpenTable, Schema, Table, Text
 
 Values: TypeAlias = Mapping[str, Keys]

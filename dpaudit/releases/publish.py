@@ -102,7 +102,7 @@ class BoundValues:
         return self.found
 
     def keys(self, label: str) -> tuple[str, ...]:
-        return tuple(self.found[label])
+        return tuple(map(str, self.found[label]))
 
 
 def draw(plan: Plan, values: Values) -> dict[str, Any]:
@@ -147,8 +147,7 @@ def publish(
     the charge stays spent.  LedgerRefused where this release was charged, or written here, before.
     """
     release = plan.release
-    targets = targets_of(out, name)
-    _check_folder(out, targets, release)
+    targets = check_folder(out, release, name)
     table = Table(release.schema, data).opened(release.digest)
     table.check()
     if ledger is not None:
@@ -167,7 +166,7 @@ def publish(
             head = ledger.finish(release.schema.name, release.digest, digests)
         else:
             targets["marker"].unlink()
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  (an interrupt spends the charge too)
         # What was raised may quote private data; only its kind is told.
         said = str(error) if isinstance(error, OutputNotWritable) else type(error).__name__
         spent = "its charge is spent" if ledger is not None else "count its budget as spent"
@@ -205,7 +204,12 @@ def targets_of(out: Path, name: str) -> dict[str, Path]:
     return {**{kind: out / f"{name}.{kind}" for kind in kinds}, "marker": out / f".{name}.running"}
 
 
-def _check_folder(out: Path, targets: Mapping[str, Path], release: Release) -> None:
+def check_folder(out: Path, release: Release, name: str = "release") -> dict[str, Path]:
+    """The files of a release, in a folder that can be written and holds none of them.
+
+    Errors: OutputNotWritable; LedgerRefused where something was published there.
+    """
+    targets = targets_of(out, name)
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".dpaudit-probe"
@@ -226,6 +230,7 @@ def _check_folder(out: Path, targets: Mapping[str, Path], release: Release) -> N
             f"{there[0]} is there: {release.title!r} or another release was published here; a new "
             "draw spends anew, under another title and into another folder"
         )
+    return targets
 
 
 def _mark(marker: Path, release: Release) -> None:

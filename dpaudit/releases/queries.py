@@ -32,12 +32,12 @@ from dpaudit.tabular import (
     Within,
     rounded,
 )
-from dpaudit.tabular.schema import DROP, refuse_unknown
+from dpaudit.tabular.schema import DROP, refuse_unknown, whole_number
 
 GAUSSIAN, LAPLACE = "gaussian", "laplace"
 MOST_CANDIDATES = 1_000_000
 LARGEST_SUM = 2**52
-SQUARES = 2**12  # steps of a product's own grid
+SQUARES = 2**10  # steps of a product's own grid
 Found: TypeAlias = Sequence[Sequence[Keys]]
 
 
@@ -131,18 +131,15 @@ class Item(ABC):
     per_group: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip() or "/" in self.name:
-            raise InvalidParameter(f"item name {self.name!r}: expected a text without '/'")
-        weight = Fraction(str(self.weight)) if isinstance(self.weight, float) else self.weight
-        object.__setattr__(self, "weight", Fraction(weight))
+        name: Any = self.name
+        if not isinstance(name, str) or not name.strip() or "/" in name:
+            raise InvalidParameter(f"item name {name!r}: expected a text without '/'")
+        object.__setattr__(self, "weight", fraction(self.weight, f"item {name!r}: weight"))
         if self.weight <= 0:
-            raise InvalidParameter(f"item {self.name!r}: weight = {weight}; expected above 0")
-        for name in ("groups", "per_group"):
-            limit = getattr(self, name)
-            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
-                raise InvalidParameter(f"item {self.name!r}: {name} = {limit!r}: a whole number")
-            if limit is not None and limit < 1:
-                raise InvalidParameter(f"item {self.name!r}: {name} = {limit}: at least 1")
+            raise InvalidParameter(f"item {name!r}: weight = {self.weight}; expected above 0")
+        for limit in ("groups", "per_group"):
+            if getattr(self, limit) is not None:
+                whole_number(getattr(self, limit), f"item {name!r}: {limit}")
 
     @abstractmethod
     def parts(self, schema: Schema) -> tuple[Part, ...]:
@@ -211,14 +208,14 @@ class Item(ABC):
         groups = min(self.groups or schema.rows, schema.rows, cells)
         return groups, min(self.per_group or schema.rows, schema.rows)
 
-    def bounding(self, schema: Schema, cells: int) -> dict[str, int | None]:
-        """The limits that the engine has to enforce beyond the schema's own."""
+    def bounding(self, schema: Schema, cells: int) -> tuple[int | None, int | None]:
+        """The groups, and rows in each, that the engine must enforce beyond the schema's limit."""
         groups, rows = self.limits(schema, cells)
         binding = schema.unit is not None
-        return {
-            "groups": groups if binding and groups < min(schema.rows, cells) else None,
-            "per_group": rows if binding and rows < schema.rows else None,
-        }
+        return (
+            groups if binding and groups < min(schema.rows, cells) else None,
+            rows if binding and rows < schema.rows else None,
+        )
 
     def always_counts(self, schema: Schema, *columns: str) -> bool:
         """Whether every unit is one row, which no condition and no missing value leaves out."""
@@ -291,7 +288,7 @@ class Grouped(Item):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        by = (self.by,) if isinstance(self.by, str) else tuple(self.by)
+        by = texts(self.by)
         object.__setattr__(self, "by", by)
         if len(set(by)) != len(by):
             raise InvalidParameter(f"item {self.name!r}: by names a column twice")
@@ -333,7 +330,7 @@ class Grouped(Item):
             self.keys(schema),
             self.conditions(schema),
             needed,
-            **self.bounding(schema, cells),
+            *self.bounding(schema, cells),
         )
 
     def counts(self, schema: Schema) -> Contribution:
@@ -499,7 +496,7 @@ def _ratio_error(ratio: float, count: int, spread: tuple[float, float]) -> float
 class Variance(Grouped):
     """The variance of a column, of its noisy count, centred sum and centred squares.
 
-    Squares are put on a grid of 2^12 steps of their largest, rounded half up.
+    Squares are put on a grid of 2^10 steps of their largest, rounded half up.
     """
 
     query: ClassVar[str] = "variance"
@@ -593,15 +590,9 @@ class Quantiles(Item):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        asked = (
-            self.at
-            if isinstance(self.at, Sequence) and not isinstance(self.at, str)
-            else (self.at,)
-        )
-        try:
-            at = tuple(Fraction(str(q)) for q in asked)
-        except (ValueError, ZeroDivisionError):
-            raise InvalidParameter(f"item {self.name!r}: at: expected numbers") from None
+        asked: Any = self.at
+        listed = asked if isinstance(asked, (tuple, list)) else (asked,)
+        at = tuple(fraction(q, f"item {self.name!r}: at") for q in listed)
         object.__setattr__(self, "at", at)
         if not at or any(not 0 < q < 1 or q.denominator > 10**6 for q in at):
             raise InvalidParameter(
@@ -691,8 +682,7 @@ class Top(Item):
         super().__post_init__()
         if self.groups is not None:
             raise InvalidParameter(f"item {self.name!r}: a choice needs no limit on groups")
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
-            raise InvalidParameter(f"item {self.name!r}: k = {self.k!r}: a whole number, 1 or up")
+        whole_number(self.k, f"item {self.name!r}: k")
 
     def parts(self, schema: Schema) -> tuple[Part, ...]:
         keys = schema.category(self.column, f"item {self.name!r}").domain
@@ -703,8 +693,9 @@ class Top(Item):
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         cells = len(schema.category(self.column, "").domain)
-        limits = {**self.bounding(schema, cells), "groups": None}
-        return (Total(self.name, (ROWS,), (self.column,), self.conditions(schema), **limits),)
+        _, per_group = self.bounding(schema, cells)
+        where = self.conditions(schema)
+        return (Total(self.name, (ROWS,), (self.column,), where, per_group=per_group),)
 
     def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
         return {self.name: found[0][0]}
@@ -735,7 +726,7 @@ class Groups(Item):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.delta is not None:
-            delta = Fraction(str(self.delta))
+            delta = fraction(self.delta, f"item {self.name!r}: delta")
             object.__setattr__(self, "delta", delta)
             if not 0 < delta < 1:
                 raise InvalidParameter(f"item {self.name!r}: delta = {delta}: between 0 and 1")
@@ -754,7 +745,8 @@ class Groups(Item):
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         limits = self.bounding(schema, schema.rows)
-        return (Total(self.name, (ROWS,), (self.column,), self.conditions(schema), **limits),)
+        where = self.conditions(schema)
+        return (Total(self.name, (ROWS,), (self.column,), where, (), *limits),)
 
     def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
         return {self.name: found[0][0]}
@@ -814,11 +806,12 @@ class Ranges(Item):
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         bins = self._bins(schema)
         limits = self.bounding(schema, bins.cells)
-        return (Total(self.name, (ROWS,), (bins,), self.conditions(schema), **limits),)
+        return (Total(self.name, (ROWS,), (bins,), self.conditions(schema), (), *limits),)
 
     def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
         levels = self.levels(schema)
-        counts = list(found[0][0])
+        counts = found[0][0]
+        assert isinstance(counts, tuple)  # noqa: S101  (bins have public places)
         level = [*counts, *[0] * (levels[0] - len(counts))]
         tree = list(level)
         for _ in levels[1:]:
@@ -896,7 +889,7 @@ class Regression(Item):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        features = (self.features,) if isinstance(self.features, str) else tuple(self.features)
+        features = texts(self.features)
         object.__setattr__(self, "features", features)
         names = (*features, self.target)
         if not features or len(set(names)) != len(names):
@@ -1020,7 +1013,7 @@ def item_of(table: Mapping[str, Any], place: str) -> Item:
     given = dict(table)
     query = str(given.pop("query", ""))
     if query in ("minimum", "maximum"):
-        share = Fraction(str(given.pop("share", "0.01")))
+        share = fraction(given.pop("share", "0.01"), f"{place}.share")
         given["at"] = (share if query == "minimum" else 1 - share,)
         query = "quantiles"
     if query == "quantile":
@@ -1035,6 +1028,22 @@ def item_of(table: Mapping[str, Any], place: str) -> Item:
     except TypeError as error:
         wanted = str(error).partition("argument")[2] or str(error)
         raise InvalidParameter(f"{place} ({query}): missing{wanted}") from None
+
+
+def fraction(value: Any, place: str) -> Fraction:
+    """A number as TOML or Python gives it; a float stands for its shortest decimal.
+
+    Errors: InvalidParameter for anything else.
+    """
+    try:
+        return Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise InvalidParameter(f"{place} = {str(value)[:40]!r}: expected a number") from None
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """One text, or several."""
+    return (value,) if isinstance(value, str) else tuple(map(str, value))
 
 
 def text_of(value: Fraction) -> tuple[str, bool]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
@@ -89,9 +88,10 @@ class Category:
     other: str = ERROR
 
     def __post_init__(self) -> None:
-        if isinstance(self.keys, str) or not isinstance(self.keys, Sequence):
+        given: Any = self.keys
+        if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidParameter("Category.keys: expected a list of texts")
-        keys = tuple(map(_key, self.keys))
+        keys = tuple(map(_key, given))
         if not 0 < len(keys) <= MOST_KEYS:
             raise InvalidParameter(f"Category.keys: {len(keys)} keys; expected 1 to {MOST_KEYS}")
         twice = sorted({key for key in keys if keys.count(key) > 1}) if len(keys) < 10_000 else []
@@ -166,11 +166,11 @@ class Schema:
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", dict(self.columns))
         object.__setattr__(self, "read_off_data", tuple(self.read_off_data))
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidParameter("Schema.name: expected the name of the data set")
+        _named(self.name, "Schema.name")
         if not self.columns:
             raise InvalidParameter("Schema.columns: expected at least one column")
-        for name, column in self.columns.items():
+        columns: Mapping[Any, Any] = self.columns
+        for name, column in columns.items():
             if not isinstance(name, str) or not name or name.startswith(RESERVED):
                 raise InvalidParameter(f"Schema.columns: {name!r} cannot be a column's name")
             if not isinstance(column, Number | Category | Text):
@@ -181,8 +181,7 @@ class Schema:
             raise InvalidParameter(
                 f"Schema.unit = {self.unit!r} is a column of the schema too; no item may use it"
             )
-        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
-            raise InvalidParameter(f"Schema.rows = {self.rows!r}: expected a whole number, 1 or up")
+        whole_number(self.rows, "Schema.rows")
         if self.rows > MOST_ROWS:
             raise InvalidParameter(f"Schema.rows = {self.rows}: expected at most {MOST_ROWS}")
         if self.unit is None and self.rows != 1:
@@ -276,6 +275,17 @@ def refuse_unknown(given: Mapping[str, Any], known: set[str], place: str) -> Non
             )
 
 
+def whole_number(value: Any, place: str) -> None:
+    """Errors: InvalidParameter for anything but 1, 2, 3, ..."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidParameter(f"{place} = {value!r}: expected a whole number, 1 or up")
+
+
+def _named(value: Any, place: str) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidParameter(f"{place}: expected a text")
+
+
 def _policy(value: str, place: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise InvalidParameter(f"{place} = {value!r}: expected one of {', '.join(known)}")
@@ -298,8 +308,3 @@ def _key(value: object) -> str:
             f"Category.keys: {str(value)[:40]!r} is neither text nor a whole number"
         )
     return value
-
-
-def increasing(values: Sequence[Fraction]) -> bool:
-    """Whether each value is above the one before."""
-    return all(a < b for a, b in pairwise(values))

@@ -65,19 +65,21 @@ def _known(node: Node, premises: tuple[Step, ...] = ()) -> bool:
     return isinstance(node, DiscreteGaussianVector) and bool(node.moves)
 
 
-@CONCENTRATED.rule(DiscreteGaussianVector, cite=VECTORS, attained=_known)
+@CONCENTRATED.rule(
+    DiscreteGaussianVector, "discrete_gaussian_vector", cite=VECTORS, attained=_known
+)
 def discrete_gaussian_vector(node: DiscreteGaussianVector) -> Number:
     """squared / (2 variance): an equality at every whole order."""
     return node.squared / (2 * node.variance)
 
 
-@RENYI.rule(DiscreteGaussianVector, cite=VECTORS)
+@RENYI.rule(DiscreteGaussianVector, "discrete_gaussian_vector_curve", cite=VECTORS)
 def discrete_gaussian_vector_curve(node: DiscreteGaussianVector) -> Number:
     """alpha squared / (2 variance)."""
     return order() * node.squared / (2 * node.variance)
 
 
-@PROFILE.rule(DiscreteGaussianVector, cite=VECTOR_PAIR)
+@PROFILE.rule(DiscreteGaussianVector, "discrete_gaussian_vector_pair", cite=VECTOR_PAIR)
 def discrete_gaussian_vector_pair(node: DiscreteGaussianVector) -> Losses:
     """One product for each vector of moves, as alternatives."""
     if not node.moves:
@@ -95,13 +97,13 @@ def told(node: ThresholdedDiscreteLaplace) -> Number:
     return node.own * exp(-distance / node.scale) / (1 + exp(-1 / node.scale))
 
 
-@APPROX.rule(ThresholdedDiscreteLaplace, cite=THRESHOLDS)
+@APPROX.rule(ThresholdedDiscreteLaplace, "thresholded", cite=THRESHOLDS)
 def thresholded(node: ThresholdedDiscreteLaplace) -> tuple[Number, Number]:
     """(sensitivity / scale, delta)."""
     return node.sensitivity / node.scale, told(node)
 
 
-@PROFILE.rule(ThresholdedDiscreteLaplace, cite=THRESHOLDS)
+@PROFILE.rule(ThresholdedDiscreteLaplace, "thresholded_pair", cite=THRESHOLDS)
 def thresholded_pair(node: ThresholdedDiscreteLaplace) -> Losses:
     """Noise on the common counts, and a bit that tells all with probability delta."""
     delta, nothing = told(node), Fraction(0)
