@@ -216,6 +216,11 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     sys.exit(_exit_code(results))
 
 
+def orders_of(targets: Sequence[str]) -> list[Order]:
+    """The orders of targets; of every mechanism of the project without any."""
+    return list(map(_order, targets)) if targets else _every_order()
+
+
 def _every_order() -> list[Order]:
     """Errors: UnknownTarget for a project without mechanisms."""
     from dpaudit.certificate.certify import Order
