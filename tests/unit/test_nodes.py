@@ -132,7 +132,7 @@ NEVER = [
     np.float32("inf"),
     True,
     None,
-    "1",
+    "one",
     [1],
     np.array([1.0]),
     10**2000,
