@@ -151,11 +151,21 @@ def _distinct(orders: Sequence[Order]) -> None:
             raise InvalidParameter(f"two targets are of {name!r}: certify them one at a time")
 
 
+def _planned(target: str) -> Order:
+    """A release plan, attacked on made-up tables."""
+    from dpaudit.releases.attacked import order_of
+    from dpaudit.releases.plan import load_plan
+
+    return order_of(load_plan(Path(target)).plan())
+
+
 def _order(target: str) -> Order:
     from dpaudit.certificate.certify import Order
     from dpaudit.project.project import catalogue_root, implementation, place
     from dpaudit.storage.fields import read_fields
 
+    if target.endswith(".toml"):
+        return _planned(target)
     found = resolve_target(target)
     root = "catalogue" if found.project.root == catalogue_root() else "project"
     files = implementation(found.project, found.mechanism, found.suite)
@@ -214,6 +224,11 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     else:
         _show_all(results, index)
     sys.exit(_exit_code(results))
+
+
+def orders_of(targets: Sequence[str]) -> list[Order]:
+    """The orders of targets; of every mechanism of the project without any."""
+    return list(map(_order, targets)) if targets else _every_order()
 
 
 def _every_order() -> list[Order]:

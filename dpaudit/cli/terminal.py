@@ -48,6 +48,14 @@ def _print(table: Table) -> None:
     _console().print(table)
 
 
+def rows(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """A table of texts."""
+    table = _table(title, *columns)
+    for line in lines:
+        table.add_row(*map(escape, line))
+    _print(table)
+
+
 def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
     """The mechanisms by name, with their claims."""
     table = _table("Mechanisms", "target", "title", "source", "scope", "claims")
