@@ -62,7 +62,8 @@ class Claim:
     ``reading`` says how an ambiguous phrase is read (each reading is a claim of its own);
     ``ranges`` gives (lower, upper) ends for symbols, inclusive, over which it is stated; a symbol
     without one stands for everything its assumptions allow, and a range of a function of a round,
-    T(k), is one of every round.
+    T(k), is one of every round.  ``states``: what whoever states it states, for which parameters,
+    and which of them were chosen here; no check reads it.
 
     >>> import dpaudit as dp
     >>> claim = dp.Claim(dp.ApproxDP("0.9", "1e-6"), by="the paper")
@@ -74,6 +75,7 @@ class Claim:
     by: str
     reading: str = ""
     ranges: Mapping[Any, tuple[Any, Any]] = field(default_factory=dict)
+    states: str = ""
 
     def __post_init__(self) -> None:
         stated(self.guarantee, "Claim.guarantee")

@@ -27,7 +27,7 @@ def _audited(command: Command) -> Command:
     options = (
         click.option("--seed", type=click.IntRange(0, 2**128 - 1), help="Seed of every draw."),
         click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes."),
-        click.option("--trials", type=click.IntRange(2, 10**9), help="Test trials a side."),
+        click.option("--trials", type=click.IntRange(100, 10**9), help="Test trials a side."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), options, command)
 
@@ -151,11 +151,21 @@ def _distinct(orders: Sequence[Order]) -> None:
             raise InvalidParameter(f"two targets are of {name!r}: certify them one at a time")
 
 
+def _planned(target: str) -> Order:
+    """A release plan, attacked on made-up tables."""
+    from dpaudit.releases.attacked import order_of
+    from dpaudit.releases.plan import load_plan
+
+    return order_of(load_plan(Path(target)).plan())
+
+
 def _order(target: str) -> Order:
     from dpaudit.certificate.certify import Order
     from dpaudit.project.project import catalogue_root, implementation, place
     from dpaudit.storage.fields import read_fields
 
+    if target.endswith(".toml"):
+        return _planned(target)
     found = resolve_target(target)
     root = "catalogue" if found.project.root == catalogue_root() else "project"
     files = implementation(found.project, found.mechanism, found.suite)
@@ -214,6 +224,11 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     else:
         _show_all(results, index)
     sys.exit(_exit_code(results))
+
+
+def orders_of(targets: Sequence[str]) -> list[Order]:
+    """The orders of targets; of every mechanism of the project without any."""
+    return list(map(_order, targets)) if targets else _every_order()
 
 
 def _every_order() -> list[Order]:

@@ -19,6 +19,7 @@ from dpaudit.cli.blackbox import attack as attack_command
 from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
 from dpaudit.cli.mutate import mutate_command
+from dpaudit.cli.release_commands import RELEASE_COMMANDS
 from dpaudit.cli.verify import verify
 from dpaudit.errors import TRACEBACK, DpauditError, described
 from dpaudit.version import __version__
@@ -150,6 +151,7 @@ for command in (
     verify,
     *COMPLIANCE_COMMANDS,
     *COMMANDS,
+    *RELEASE_COMMANDS,
     attack_command,
     mutate_command,
 ):

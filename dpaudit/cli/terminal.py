@@ -48,6 +48,14 @@ def _print(table: Table) -> None:
     _console().print(table)
 
 
+def rows(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """A table of texts."""
+    table = _table(title, *columns)
+    for line in lines:
+        table.add_row(*map(escape, line))
+    _print(table)
+
+
 def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
     """The mechanisms by name, with their claims."""
     table = _table("Mechanisms", "target", "title", "source", "scope", "claims")
@@ -121,6 +129,34 @@ def plain(text: object) -> str:
     if shown.isprintable():
         return shown
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def budgets(totals: Sequence[Any]) -> None:
+    """What releases guarantee together, data set by data set."""
+    for total in totals:
+        at = f"epsilon at delta = {total.delta}"
+        table = _table(
+            f"{total.data}: one {total.unit}, {total.adjacency}",
+            "date",
+            "release",
+            "verdict",
+            f"{at}, alone",
+            "together",
+        )
+        for row in total.rows:
+            cells = (row.entry.day.isoformat(), row.entry.name, row.entry.verdict.replace("_", " "))
+            table.add_row(*map(escape, (*cells, row.alone, row.together)))
+        _print(table)
+        if total.refused:
+            warn(f"not added: {total.refused}")
+            continue
+        exact = ", ".join(f"{name} {value}" for name, value in (total.exact or {}).items())
+        lines = [f"together: {total.epsilon_lower} <= {at} <= {total.epsilon_upper}"]
+        lines += [f"exact: {exact}"] if exact else []
+        lines += [f"left of the budget: {total.left}"] if total.left and not total.over else []
+        _console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        if total.over:
+            warn(f"over budget: {total.left} left")
 
 
 def verified(rows: Sequence[Mapping[str, Any]]) -> None:
