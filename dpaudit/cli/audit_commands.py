@@ -211,11 +211,11 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     from dpaudit.cli.terminal import progress
 
     with progress() as report_progress, quiet():
-        orders = _every_order()
+        orders, refused = _every_order()
         publish.writable(out)
         given = {**given, "keep": publish.keeper(out)}
         run = plan(orders, _options(["--all"], given, out / ".audits", report_progress))
-        results = sorted(_each(run, out), key=lambda one: one.name)
+        results = sorted([*_each(run, out), *refused], key=lambda one: one.name)
     index = publish.write_index(results, out)
     if as_json:
         echo_json([_row_of_all(one) for one in results])
@@ -224,21 +224,26 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     sys.exit(_exit_code(results))
 
 
-def _every_order() -> list[Order]:
-    """Errors: UnknownTarget for a project without mechanisms."""
+def _every_order() -> tuple[list[Order], list[Failed]]:
+    """An order for each mechanism of the project, and what of it does not import.
+
+    Errors: UnknownTarget for a project without mechanisms.
+    """
     from dpaudit.certificate.certify import Order
+    from dpaudit.certificate.publish import Failed
     from dpaudit.project.project import catalogue_root, find_root, implementation, load, place
     from dpaudit.storage.fields import read_fields
 
     project = load(find_root(Path.cwd()))
     root = "catalogue" if project.root == catalogue_root() else "project"
-    if not project.mechanisms:
+    refused = [Failed(where, UnknownTarget(why)) for where, why in project.refused.items()]
+    if not project.mechanisms and not refused:
         raise UnknownTarget(f"{project.root} holds no mechanism; start one with `dpaudit init`")
     pairs = [
         (project.mechanisms[name], project.suites.get(name)) for name in sorted(project.mechanisms)
     ]
     stated = read_fields(project.root, project.mechanisms)
-    return [
+    orders = [
         Order(
             one,
             suite,
@@ -249,6 +254,7 @@ def _every_order() -> list[Order]:
         )
         for one, suite in pairs
     ]
+    return orders, refused
 
 
 def _each(run: Run, out: Path) -> list[Finished | Failed]:

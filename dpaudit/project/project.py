@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,7 @@ from dpaudit.storage.roots import (
     catalogue_root,
     digests,
     find_root,
-    import_all,
+    import_each,
     module_name,
     root_above,
     serve,
@@ -71,12 +71,17 @@ class Broken:
 
 @dataclass(frozen=True)
 class Project:
-    """A root's mechanisms by name, and its suites by the name of the mechanism they attack."""
+    """A root's mechanisms by name, and its suites by the name of the mechanism they attack.
+
+    ``refused``: why a file does not import, or a suite has nothing to attack, by its place; what
+    the rest of the project defines is there all the same.
+    """
 
     root: Path
     mechanisms: Mapping[str, Mechanism]
     suites: Mapping[str, Suite]
     broken: Broken
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,27 +105,33 @@ class ClaimRow:
 
 @dataclass(frozen=True)
 class Row:
-    """One mechanism of a root as text, for a listing."""
+    """One mechanism of a root as text, for a listing; or a place in it that defines none.
+
+    ``error``: why a file does not import, or a suite attacks nothing; empty for a mechanism.
+    """
 
     name: str
     title: str
     source: str
     scope: str
     claims: tuple[ClaimRow, ...]
+    error: str = ""
 
 
 def load(root: Path) -> Project:
     """Serve a root, import every module of it, and collect its mechanisms and suites.
 
     Only module-level instances count; an instance imported from another module is no duplicate.
-    Errors: UnknownTarget for a file that does not import (with file, line and cause), for two
-    objects of one name, or for a suite of a mechanism that nobody defines.
+    A file that does not import (with file, line and cause), and a suite of a mechanism that nobody
+    defines, are listed in ``refused`` and break nothing else.
+    Errors: UnknownTarget for two objects of one name.
     """
     from dpaudit.audit.suite import Suite
     from dpaudit.curator.mechanism import Mechanism
 
     root = serve(root)
-    modules = import_all(root)
+    modules, failed = import_each(root)
+    refused = {path.relative_to(root).as_posix(): why for path, why in failed.items()}
     right = [m for m in modules if _within(m, "mechanisms")]
     audits = [m for m in modules if _within(m, "audits") and not _within(m, BROKEN)]
     wrong = [m for m in modules if _within(m, BROKEN)]
@@ -128,8 +139,15 @@ def load(root: Path) -> Project:
     known = _by_key([*right, *wrong], Mechanism, _name)
     planted = _without(_by_place(wrong, Suite), suites)
     for place, suite in (_by_place(audits, Suite) | planted).items():
-        _mechanism_of(suite, known, place)
-    return Project(root, mechanisms, suites, Broken(_without(known, mechanisms), planted))
+        try:
+            _mechanism_of(suite, known, place)
+        except UnknownTarget as error:
+            refused[place] = str(error)
+    suites, planted = (
+        {name: suite for name, suite in some.items() if suite.mechanism in known}
+        for some in (suites, planted)
+    )
+    return Project(root, mechanisms, suites, Broken(_without(known, mechanisms), planted), refused)
 
 
 def resolve(target: str, cwd: Path) -> Target:
@@ -156,7 +174,7 @@ def implementation(project: Project, mechanism: Mechanism, suite: Suite | None) 
     These are the files that define both and what they import; all files where an object is
     defined nowhere, or a file imports by other means than an import statement.
     """
-    modules = import_all(project.root)
+    modules, _ = import_each(project.root)
     homes = [_home(one, modules, project.root) for one in (mechanism, suite) if one is not None]
     if None in homes:
         return digests(project.root, sources(project.root))
@@ -168,7 +186,7 @@ def place(project: Project, mechanism: Mechanism) -> tuple[str, int] | None:
 
     The line is the first that holds the mechanism's name as a literal, else the first of the file.
     """
-    home = _home(mechanism, import_all(project.root), project.root)
+    home = _home(mechanism, import_each(project.root)[0], project.root)
     if home is None:
         return None
     lines = [
@@ -180,8 +198,10 @@ def place(project: Project, mechanism: Mechanism) -> tuple[str, int] | None:
 
 
 def rows(project: Project) -> tuple[Row, ...]:
-    """The mechanisms of a project as text, by name."""
-    return tuple(_row(project.mechanisms[name]) for name in sorted(project.mechanisms))
+    """The mechanisms of a project as text, by name; then what keeps others from being there."""
+    named = tuple(_row(project.mechanisms[name]) for name in sorted(project.mechanisms))
+    refused = (Row(place, "", "", "", (), why) for place, why in project.refused.items())
+    return (*named, *refused)
 
 
 def foreign_catalogue(root: Path) -> tuple[Row, ...]:
@@ -278,9 +298,10 @@ def _mechanism_of(suite: Suite, known: Mapping[str, Mechanism], place: str) -> M
 def _named(project: Project, name: str) -> Target:
     known = {**project.mechanisms, **project.broken.mechanisms}
     if name not in known:
+        refused = "".join(f"; {why}" for why in list(project.refused.values())[:2])
         raise UnknownTarget(
             f"no mechanism {name!r} in {project.root}: {_suggestion(name, known)}; "
-            f"`dpaudit list` shows all, `{CATALOGUE_PREFIX}NAME` is a shipped one"
+            f"`dpaudit list` shows all, `{CATALOGUE_PREFIX}NAME` is a shipped one{refused}"
         )
     return _target(project, known[name])
 
@@ -312,6 +333,9 @@ def _resolve_file(path: Path, name: str) -> Target:
             "or start one with `dpaudit init`"
         )
     project = load(root)
+    place = path.relative_to(root).as_posix()
+    if place in project.refused:
+        raise UnknownTarget(project.refused[place])
     return _held(project, sys.modules[module_name(path, root)], name)
 
 
