@@ -323,7 +323,7 @@ def _total(subscripts: str, weights: Array, rows: Array) -> Array:
 def clipped_sum(
     per_record: Callable[[Array], Array], radius: Any, norm: Norm = "l2", plus: float = 0.0
 ) -> ClippedMean:
-    """A sum of clipped per-record vectors, one of which moves it by ``radius`` (twice, if replaced).
+    """A sum of clipped per-record vectors; one moves it by ``radius``, twice that if replaced.
 
     Arguments and errors as :class:`ClippedMean`.
 
