@@ -146,7 +146,7 @@ def account(target: str, *, delta: str | None, as_json: bool) -> None:
 
 @main.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path())
-@click.option("--with", "copied", help="Copy a shipped mechanism's files, e.g. diff2.")
+@click.option("--with", "copied", help="Copy a shipped mechanism's files, e.g. noisy_count.")
 @as_json_option
 def init(folder: Path, *, copied: str | None, as_json: bool) -> None:
     """Start a project: mechanisms/ and audits/, with a first mechanism or a shipped one."""

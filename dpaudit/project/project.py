@@ -43,6 +43,7 @@ __all__ = [
     "catalogue_root",
     "find_root",
     "foreign_catalogue",
+    "foreign_files",
     "implementation",
     "load",
     "place",
@@ -209,12 +210,24 @@ def foreign_catalogue(root: Path) -> tuple[Row, ...]:
 
     Errors: UnknownTarget with the child's last line if it fails.
     """
-    command = [sys.executable, "-P", "-m", "dpaudit.project.project", str(root)]
+    return tuple(_read_row(row) for row in _asked(root))
+
+
+def foreign_files(root: Path, name: str) -> tuple[str, ...]:
+    """The files that a mechanism of such a root and its suite are made of, relative to the root.
+
+    Errors: as :func:`foreign_catalogue`, and for a name that the root does not hold.
+    """
+    return tuple(_asked(root, name))
+
+
+def _asked(root: Path, *names: str) -> Any:
+    command = [sys.executable, "-P", "-m", "dpaudit.project.project", str(root), *names]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     if child.returncode != 0:
         last = (child.stderr.strip().splitlines() or ["no message"])[-1]
         raise UnknownTarget(f"{root} could not be listed: {last}")
-    return tuple(_read_row(row) for row in json.loads(child.stdout))
+    return json.loads(child.stdout)
 
 
 def _read_row(row: dict[str, Any]) -> Row:
@@ -222,14 +235,22 @@ def _read_row(row: dict[str, Any]) -> Row:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the mechanisms of one root as JSON rows; what its modules print goes to stderr."""
+    """Print the mechanisms of one root as JSON rows, or the files of one of them.
+
+    What the root's modules print goes to stderr.
+    """
+    root, *names = arguments
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            found = rows(load(Path(arguments[0])))
+            project = load(Path(root))
+            found: list[Any] = [asdict(row) for row in rows(project)]
+            for name in names:
+                target = _named(project, name)
+                found = sorted(implementation(project, target.mechanism, target.suite))
     except DpauditError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    json.dump([asdict(row) for row in found], sys.stdout)
+    json.dump(found, sys.stdout)
     return 0
 
 
