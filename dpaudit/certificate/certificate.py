@@ -11,8 +11,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,8 @@ from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.accountant.interpretation import Point, has_mu, missed_lower
 from dpaudit.audit.verdict import Judged, Lower, Verdict
-from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
+from dpaudit.check import is_computed
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import (
     decimal_lower,
     decimal_upper,
@@ -37,11 +36,11 @@ from dpaudit.measures.convert import to_approx
 from dpaudit.measures.renyi import order
 from dpaudit.measures.show import value_text
 from dpaudit.nodes import Assumption
+from dpaudit.nodes.pairs import Losses
 from dpaudit.storage.files import write_atomically
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://dpaudit.dev/certificate/v1"
-LARGEST_FILE = 64 * 2**20
 VERDICTS_OF = {
     Outcome.PROVED: (
         Verdict.CERTIFIED,
@@ -81,76 +80,14 @@ def statement(predicate: Mapping[str, Any]) -> Json:
     return canonical
 
 
-@cache
-def schema() -> Json:
-    """The certificate's JSON schema."""
-    text = resources.files("dpaudit").joinpath("certificate_schema.json").read_text("utf-8")
-    loaded: Json = json.loads(text)
-    return loaded
-
-
-def validate(certificate: Any) -> None:
-    """Check a certificate against the schema.
-
-    Errors: CertificateRejected naming the place of the first fault.
-    """
-    _refuse(schema(), certificate)
-
-
-def fits(name: str, part: Any) -> None:
-    """Check one part against its definition in the schema; errors: as :func:`validate`."""
-    _refuse({"$defs": schema()["$defs"], "$ref": f"#/$defs/{name}"}, part)
-
-
-def _refuse(form: Json, part: Any) -> None:
-    from jsonschema import Draft202012Validator
-
-    try:
-        error = next(iter(Draft202012Validator(form).iter_errors(part)), None)
-    except RecursionError:
-        raise CertificateRejected("not a certificate: nested too deeply") from None
-    if error is not None:
-        place = "/".join(map(str, error.absolute_path)) or "the top"
-        raise CertificateRejected(f"not a certificate: at {place}: {error.message[:200]}")
-
-
-def load(path: Path) -> Json:
-    """Read a certificate file.
-
-    Errors: CertificateRejected for a file that is missing, truncated, too large or not JSON.
-    """
-    try:
-        content = json.loads(_text(path), object_pairs_hook=_each_once)
-    except OSError as error:
-        raise CertificateRejected(f"{path}: {error.strerror}; give a certificate's file") from None
-    except (ValueError, RecursionError) as error:
-        raise CertificateRejected(
-            f"{path}: not complete JSON ({str(error)[:80]}); make it again with `dpaudit certify`"
-        ) from None
-    if not isinstance(content, dict):
-        raise CertificateRejected(f"{path}: JSON, but not a certificate")
-    return content
-
-
-def _text(path: Path) -> str:
-    if path.stat().st_size > LARGEST_FILE:
-        raise CertificateRejected(f"{path}: larger than {LARGEST_FILE} bytes")
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise CertificateRejected(f"{path}: not a file; give a certificate's file")
-    return path.read_text("utf-8")
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> Json:
-    """A JSON object whose keys differ: of two equal ones, programs may read either."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key occurs twice")
-    return found
-
-
 def save(certificate: Mapping[str, Any], path: Path) -> None:
     """Write the certificate's canonical bytes, all or nothing."""
-    write_atomically(path, canonical_bytes(certificate) + b"\n")
+    write_atomically(path, file_bytes(certificate))
+
+
+def file_bytes(certificate: Mapping[str, Any]) -> bytes:
+    """What a certificate's file holds: its canonical bytes, and an end of line."""
+    return canonical_bytes(certificate) + b"\n"
 
 
 def surprises(certificate: Mapping[str, Any], expected: Sequence[Outcome]) -> tuple[str, ...]:
@@ -252,7 +189,13 @@ def profile_steps(account: Account) -> list[Step]:
         steps = [_smallest(account, delta) for delta in deltas if delta < 1]
     except (InvalidParameter, Unsupported):
         return []  # free symbols, or no calculus for the whole
-    return [step for step in steps if step is not None]
+    return [step for step in steps if step is not None and _is_confirmed(step)]
+
+
+def _is_confirmed(step: Step) -> bool:
+    """Whether the checker computes what a step rests on: curves take nothing on trust."""
+    held = [p.value for p in step.premises if isinstance(p.value, Losses)]
+    return all(is_computed(pair) for losses in held for pair in losses.pairs)
 
 
 def _smallest(account: Account, delta: Fraction) -> Step | None:
@@ -367,7 +310,7 @@ def claim_row(number: int, judged: Judged, step: int | None) -> Json:
         "exact": encode_number(claim.value),
         "stated_text": claim.text,
         "by": claim.by,
-        "source": "",
+        "source": claim.states,
         "reading": claim.reading,
         "check": str(checked.outcome),
         "reason": judged.reason,

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from importlib import metadata
@@ -22,6 +22,8 @@ from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Outcome
 from dpaudit.accountant.interpretation import Point, in_plain_words
 from dpaudit.audit.attack import Attacked, attack, program_text
+from dpaudit.audit.examine import Examination, Shape, examine, held_by, shape_like
+from dpaudit.audit.residuals import Finding
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
     DecisionBudget,
@@ -42,23 +44,35 @@ from dpaudit.certificate.certificate import (
     claim_row,
     conclusion,
     curve_rows,
-    fits,
     points_of,
     profile_steps,
     statement,
     step_rows,
     steps_of,
-    validate,
 )
-from dpaudit.certificate.evidence import audit_rows, conformance_rows, written
-from dpaudit.check import check, is_computed, is_taken_on_trust, standing
+from dpaudit.certificate.evidence import (
+    audit_rows,
+    conformance_rows,
+    examination_row,
+    roc_rows,
+    written,
+)
+from dpaudit.check import (
+    check,
+    curve_exceeds,
+    declared_digest,
+    is_computed,
+    is_taken_on_trust,
+    standing,
+)
+from dpaudit.check.file import fits, validate
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import decimal_lower, unknowns
-from dpaudit.families.opaque import RenyiDP
+from dpaudit.exact import decimal_lower, is_infinite, unknowns
+from dpaudit.families.opaque import ZCDP, RenyiDP
 from dpaudit.measures.calculus import Step
-from dpaudit.nodes import Assumption, Status, free_unknowns
+from dpaudit.nodes import Assumption, free_unknowns
 from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
@@ -66,6 +80,7 @@ from dpaudit.storage.roots import served
 from dpaudit.version import __version__
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
+NOT_EXAMINED = "not examined"
 
 
 @dataclass(frozen=True)
@@ -156,54 +171,81 @@ def _certify(run: Run, index: int) -> Certified:
     account = Account(mechanism.declaration, mechanism.scope)
     checks = [claim.check_account(account) for claim in mechanism.claims]
     _check_steps([check.step for check in checks if check.step is not None])
+    examination = _examined(run, order)
     attacked = None if order.suite is None else _attack(run, index)
     lens_bound = None if attacked is None else lens(attacked, budget)
     raws = {} if attacked is None else _raws(mechanism, attacked, budget)
-    standing = standing_assumptions(attacked)
-    judged = tuple(
-        judge(
-            c,
-            account,
-            lens_bound,
-            raws.get(printed_delta(c.claim)),
-            attacked,
-            standing,
-            on_trust=_on_trust(c, mechanism),
+    attacks = () if attacked is None else attacked.findings
+
+    def judged_by(examination: Examination) -> tuple[tuple[Judged, ...], list[Json], str]:
+        rows = conformance_rows(examination, attacked, stand_in=_stands_in(order))
+        findings = [*examination.findings, *attacks]
+        bounds = [(c, raws.get(printed_delta(c.claim)), _on_trust(c, mechanism)) for c in checks]
+        found = tuple(
+            _by_curve(
+                judge(c, account, lens_bound, lower, findings, standing(rows), on_trust=on_trust),
+                attacked,
+            )
+            for c, lower, on_trust in bounds
         )
-        for c in checks
-    )
-    verdict = overall([j.verdict for j in judged])
+        return found, rows, _not_run(mechanism, _overall(found), findings, options)
+
     profile = profile_steps(account)
     points = points_of(profile)
-    refused = _not_run(mechanism, verdict, attacked, options)
-    predicate = {
-        "issued": _issued(),
-        "scope": _scope(order),
-        "fields": dict(order.fields),
-        "mechanism": _mechanism(order),
-        **_claims_and_derivation(account, judged, profile, points),
-        "assumptions": _assumptions(standing, judged, profile),
-        "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
-        "conformance": conformance_rows(attacked),
-        "run": None,
-        "caveats": [*mechanism.setting.notes, *([refused] if refused else [])],
-        "in_plain_words": in_plain_words(account, points),
-        "verdict": _verdict(verdict, judged),
-        "environment": {**environment(), "git": revision(order)},
-        "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
-    }
+
+    def form(examination: Examination) -> tuple[tuple[Judged, ...], str, Json]:
+        judged, conformance, refused = judged_by(examination)
+        return (
+            judged,
+            refused,
+            {
+                "issued": _issued(),
+                "scope": _scope(order),
+                "fields": dict(order.fields),
+                "mechanism": _mechanism(order),
+                **_claims_and_derivation(account, judged, profile, points),
+                "assumptions": _assumptions(standing(conformance), judged, profile),
+                "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
+                "examination": examination_row(examination),
+                "conformance": conformance,
+                "run": None,
+                "caveats": [*mechanism.setting.notes, *([refused] if refused else [])],
+                "in_plain_words": in_plain_words(account, points),
+                "verdict": _verdict(_overall(judged), judged, examination),
+                "environment": {**environment(), "git": revision(order)},
+                "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
+            },
+        )
+
+    judged, refused, predicate = form(examination)
     certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
         # What could still be refused has been, so that an output is never drawn in vain.
         check(certificate)
+        judged, refused, predicate = form(_shaped_as_data(run, mechanism, examination))
+        certificate = _validated(predicate)
+    if mechanism.records is not None and not refused:
         certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
-    return Certified(mechanism, judged, attacked, verdict, certificate)
+    return Certified(mechanism, judged, attacked, _overall(judged), certificate)
 
 
 def _validated(predicate: Json) -> Json:
     certificate = statement(predicate)
     validate(certificate)
     return certificate
+
+
+def _by_curve(judged: Judged, attacked: Attacked | None) -> Judged:
+    """Refuted where the attack's curve refutes by far what its bounds leave open."""
+    claim, refuted = judged.claim, judged.verdict is Verdict.REFUTED
+    if attacked is None or refuted or is_infinite(claim.value):
+        return judged
+    row = {"roc": roc_rows(attacked), "trials": attacked.trials}
+    as_rho = isinstance(claim.guarantee, ZCDP)
+    if not curve_exceeds(row, printed_delta(claim), claim.value, as_rho=as_rho):
+        return judged
+    reason = "a point of the attack's curve refutes it, but for one run in 10^9"
+    return replace(judged, verdict=Verdict.REFUTED, reason=reason)
 
 
 def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
@@ -245,7 +287,7 @@ def _check_steps(steps: Sequence[Step]) -> None:
 
     Errors: InvalidParameter for an assumption under the id of a standing one.
     """
-    taken = {assumption.id for assumption in standing(Status.DECLARED)}
+    taken = {assumption.id for assumption in standing()}
     for step in steps:
         for assumption in step.assumptions():
             if assumption.id in taken:
@@ -278,15 +320,37 @@ def _raws(
     return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
 
 
-def standing_assumptions(attacked: Attacked | None) -> list[Assumption]:
-    """What every guarantee here rests on besides its rules; the checker insists on each."""
-    if attacked is None:
-        return standing(Status.DECLARED)
-    return standing(Status.VIOLATED if _broken(attacked) else Status.TESTED)
+def _examined(run: Run, order: Order) -> Examination:
+    """The program's own run on made-up records; the suite's may say what shape these have."""
+    likely = None if order.suite is None else shape_like(order.suite.neighbours.first)
+    return examine(order.mechanism, seed=run.seed, likely=likely)
 
 
-def _broken(attacked: Attacked | None) -> bool:
-    return attacked is not None and any(f.status == "broken" for f in attacked.findings)
+def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) -> Examination:
+    """The examination of a program that is about to be run on its data: as these are shaped.
+
+    Records of another shape than were made up are made up anew in theirs, before any is run on;
+    and the program may hold nothing of them.
+    """
+    assert mechanism.records is not None  # noqa: S101  (the caller checked)
+    data = mechanism.records()
+    shape = shape_like(data)
+    if mechanism.scope.adjacency is Adjacency.ADD_REMOVE and examination.shape is not None:
+        # How many records there are is private: as many as were made up before.
+        shape = Shape(examination.shape.rows, shape.row)
+    if shape != examination.shape:
+        return examine(mechanism, seed=run.seed, shape=shape, data=data)
+    return replace(examination, findings=(*examination.findings, *held_by(mechanism, data)))
+
+
+def _overall(judged: Sequence[Judged]) -> Verdict:
+    return overall([one.verdict for one in judged])
+
+
+def _stands_in(order: Order) -> bool:
+    """Whether the suite's program is another than the one that the certificate names."""
+    suite = order.suite
+    return suite is not None and bool(suite.kernels or suite.program != order.mechanism.program)
 
 
 # --- sections of the predicate -------------------------------------------------------------------
@@ -334,7 +398,7 @@ def _mechanism(order: Order) -> Json:
         "root": order.root,
         "declaration": to_table(declaration),
         "declaration_text": repr(declaration),
-        "digest": declaration.digest,
+        "digest": declared_digest(declaration, _scope(order)),
         "implementation": [
             {"name": name, "digest": {"sha256": value}}
             for name, value in sorted(order.implementation.items())
@@ -379,12 +443,12 @@ def _assumptions(
 
 
 def _not_run(
-    mechanism: Mechanism, verdict: Verdict, attacked: Attacked | None, options: Options
+    mechanism: Mechanism, verdict: Verdict, findings: Sequence[Finding], options: Options
 ) -> str:
     """Why the program does not get to see its data; empty where it does, or has none."""
     if mechanism.records is None:
         return ""
-    if _broken(attacked):
+    if any(finding.status == "broken" for finding in findings):
         return "it was not run on the data: a check of its implementation is broken"
     if options.run_unproved or verdict in (
         Verdict.CERTIFIED,
@@ -454,8 +518,10 @@ def _metrics(mechanism: Mechanism, output: Any) -> tuple[list[Json], list[str]]:
     return rows, []
 
 
-def _verdict(verdict: Verdict, judged: Sequence[Judged]) -> Json:
+def _verdict(verdict: Verdict, judged: Sequence[Judged], examination: Examination) -> Json:
     reasons = list(map(_reason, judged))
+    if examination.not_examined:
+        reasons.insert(0, f"{NOT_EXAMINED}: {examination.not_examined}")
     return {"status": str(verdict), "reasons": reasons, "margin": _margin(judged)}
 
 

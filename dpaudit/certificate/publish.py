@@ -15,12 +15,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
-from dpaudit.certificate.certificate import Json, load, save, surprises, validate
+from dpaudit.certificate.certificate import Json, file_bytes, surprises
 from dpaudit.certificate.certify import Certified, Run
 from dpaudit.check import Confirmed, check
+from dpaudit.check.file import is_empirical, load, validate
+from dpaudit.check.process import verify_files
 from dpaudit.errors import TRACEBACK, CertificateRejected, OutputNotWritable, described
 from dpaudit.report import render_html, render_index
-from dpaudit.storage.files import write_atomically
+from dpaudit.storage.files import write_atomically, write_together
 
 Result = TypeVar("Result")
 
@@ -136,9 +138,8 @@ def _write(result: Certified, out: Path) -> Files:
     kept = run.get("output") if run else None
     name = result.mechanism.name
     files = files_of(Path(kept["name"]).stem, out) if kept else unused(name, out)
-    page = render_html(result.certificate)
-    save(result.certificate, files.certificate)
-    write_atomically(files.page, page.encode())
+    page = render_html(result.certificate).encode()
+    write_together({files.page: page, files.certificate: file_bytes(result.certificate)})
     return files
 
 
@@ -149,7 +150,7 @@ def _index(out: Path) -> str:
             certificate, _ = verified(path)
         except CertificateRejected:
             continue
-        if path.with_suffix(".html").exists():
+        if path.with_suffix(".html").exists() and not is_empirical(certificate):
             certificates[f"{path.stem}.html"] = certificate
     return render_index(certificates)
 
@@ -244,24 +245,12 @@ def verified(path: Path) -> tuple[dict[str, Any], Confirmed]:
     return certificate, check(certificate)
 
 
-def verify_file(path: Path) -> dict[str, Any]:
-    """One row of `dpaudit verify`."""
-    try:
-        certificate, report = verified(path)
-    except CertificateRejected as error:
-        return {
-            "file": str(path),
-            "verified": False,
-            "verdict": "",
-            "reason": str(error),
-            "confirmed": [],
-            "on_trust": [],
-        }
-    return {
-        "file": str(path),
-        "verified": True,
-        "verdict": certificate["predicate"]["verdict"]["status"],
-        "reason": "",
-        "confirmed": list(report.confirmed),
-        "on_trust": list(report.on_trust),
-    }
+def of_stranger(path: Path) -> Json:
+    """A certificate that verifies in a process of its own, within its limits.
+
+    Errors: CertificateRejected naming what does not.
+    """
+    (row,) = verify_files([path])
+    if not row["verified"]:
+        raise CertificateRejected(row["reason"])
+    return load(path)

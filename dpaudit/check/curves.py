@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from dpaudit.check.derivation import own_bound
+from dpaudit.check.derivation import Value, own_bound
 from dpaudit.check.normal import gaussian_delta, normal_cdf, quantile
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down, rounded_up
 from dpaudit.exact import enclose, is_infinite, unknowns, working_precision
@@ -25,7 +25,7 @@ def own_mu(root: Node, adjacency: str) -> Any:
     return None if mu is None or is_infinite(mu) or unknowns(mu) else mu
 
 
-def check_curves(predicate: Json, root: Node) -> None:
+def check_curves(predicate: Json, root: Node, values: Sequence[Value]) -> None:
     """Errors: CertificateRejected for a bound, a curve or a word that does not follow."""
     curves = [g for g in predicate["derivation"]["upper_bounds"] if "curve" in g]
     _listed(predicate)
@@ -36,7 +36,7 @@ def check_curves(predicate: Json, root: Node) -> None:
         return
     mu = own_mu(root, predicate["scope"]["adjacency"])
     if mu is None:
-        _from_points(predicate, root, {g["measure"]: g["curve"] for g in curves})
+        _from_points(predicate, root, values, {g["measure"]: g["curve"] for g in curves})
         return
     with working_precision():
         ball = enclose(mu)
@@ -116,12 +116,15 @@ def _mean_posterior(prior: Fraction, mu: Any) -> Any:
 # --- without mu: from points (epsilon, delta) that steps of the derivation conclude ---------------
 
 
-def _from_points(predicate: Json, root: Node, curves: Json) -> None:
+def _from_points(predicate: Json, root: Node, values: Sequence[Value], curves: Json) -> None:
+    """Steps that only the accountant computed conclude no point."""
     steps = predicate["derivation"]["steps"]
     shown = {
         (row["conclusion"]["epsilon"], row["conclusion"]["delta"])
-        for row in steps
-        if row["node"] == root.digest and row["conclusion"]["measure"] == "approx_dp"
+        for row, value in zip(steps, values, strict=True)
+        if value.doubt is None
+        and row["node"] == root.digest
+        and row["conclusion"]["measure"] == "approx_dp"
     }
     rows = curves.get("profile", [])
     require(rows, "curves or plain words, but neither mu nor a privacy profile")

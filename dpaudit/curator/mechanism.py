@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.curator.curator import Program
 from dpaudit.errors import InvalidParameter
@@ -59,6 +61,8 @@ class Mechanism:
 
     ``program`` declares and runs; ``claims`` are checked against its declaration under ``scope``;
     ``records`` loads the private data; ``evaluate(output)`` gives metrics of a run's output.
+    ``records_like(generator)`` makes up records that the program can run on, for a program whose
+    records the examiner cannot make up by itself; it may not look at the data.
     ``expected`` says what a catalogue expects of each claim in turn (``"proved"``, ``"refuted"``,
     ``"unproved"`` or ``"unsupported"``), all proved if empty: a printed claim that is known to fail
     is then no failure of `dpaudit certify --all`.  It changes no check and no verdict.
@@ -94,6 +98,7 @@ class Mechanism:
     records: Callable[[], Records] | None = None
     evaluate: Callable[[Any], tuple[Metric, ...]] | None = None
     expected: tuple[Outcome | str, ...] = ()
+    records_like: Callable[[np.random.Generator], Records] | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):

@@ -17,10 +17,10 @@ from dpaudit.certificate.publish import (
     clean,
     keeper,
     verified,
-    verify_file,
     writable,
     write,
 )
+from dpaudit.check.process import verify_file
 from dpaudit.errors import CertificateRejected, OutputNotWritable
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
