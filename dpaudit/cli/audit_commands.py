@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dpaudit.cli.blackbox import audit_named, is_function
 from dpaudit.cli.commands import as_json_option, echo_json, quiet, resolve_target
 from dpaudit.cli.membership import OWN, audit_membership, membership_options
 from dpaudit.errors import DpauditError, InvalidParameter, UnknownTarget, described
@@ -48,11 +49,12 @@ def _out(help_text: str) -> Callable[[Command], Command]:
 @membership_options
 @as_json_option
 def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
-    """Attack TARGETS and judge their claims; touches no data and writes no file.
+    """Attack whatever is given and judge its claim; touches no data and writes no file.
 
-    With --data a membership-inference audit of training: TARGET is MODULE:FIT, with a function
-    score(model, records) beside it, or a scikit-learn estimator.  With --scores one of given
-    scores.
+    TARGETS: declared mechanisms, whose claims are their own.  MODULE:FUNCTION D0 D1: any function
+    that draws, called with data, rng and size, on two JSON data sets, and --claim.  With --data a
+    membership-inference audit of training: MODULE:FIT, with a function score(model, records) beside
+    it, or a scikit-learn estimator.  With --scores IN OUT one of given scores.
     """
     from dpaudit.cli import terminal
 
@@ -60,6 +62,10 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
         audit_membership(targets, given, as_json=as_json)
     if not targets:
         raise click.UsageError("Missing argument 'TARGETS...', or --scores.")
+    if is_function(targets[0]):
+        audit_named(targets, given, as_json=as_json)
+    if given["claim"] is not None:
+        raise click.UsageError("--claim: a declared mechanism has claims of its own.")
     given = {name: value for name, value in given.items() if name not in OWN}
     results = _certify(targets, [_without_data(_order(target)) for target in targets], given, None)
     certificates = [result.certificate for result in results]

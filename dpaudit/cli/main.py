@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpaudit.cli.audit_commands import AUDIT_COMMANDS, INTERNAL
-from dpaudit.cli.blackbox import attack as attack_command
 from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
 from dpaudit.cli.mutate import mutate_command
@@ -168,7 +167,6 @@ for command in (
     *COMPLIANCE_COMMANDS,
     *COMMANDS,
     *RELEASE_COMMANDS,
-    attack_command,
     mutate_command,
 ):
     main.add_command(command)

@@ -267,7 +267,7 @@ def test_a_planted_bug_is_a_target(scratch: Path) -> None:
         ("notes.txt::x", "is no module of a project's mechanisms/ or audits/"),
         ("mechanisms/notes.txt::x", "is no module of a project's mechanisms/ or audits/"),
         ("../outside.py::x", "start one with `dpaudit init`"),
-        ("catalogue:noisy_mean", "no mechanism 'noisy_mean'"),
+        ("catalogue:noisy_meam", "no mechanism 'noisy_meam'"),
     ],
 )
 def test_what_is_not_there_is_named_with_a_way_out(target: str, part: str, scratch: Path) -> None:
