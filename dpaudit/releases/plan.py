@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dpaudit.accountant.account import CALCULUS_OF, Account
+from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose, exact, is_infinite, is_symbolic
@@ -383,7 +383,7 @@ def _cost(plan: Plan, claimed: float, *, rough: bool) -> float:
             bound = Account(plan.declaration, plan.release.scope, width).epsilon(budget.delta)
             return _float(bound.upper)
         return _float(account.approximate(budget.delta).value[0])
-    return _float(account.step(CALCULUS_OF[type(budget)]).value)
+    return _float(account.upper(budget).value)
 
 
 def _float(value: Any) -> float:
