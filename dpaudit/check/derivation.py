@@ -19,7 +19,7 @@ from dpaudit.exact import (
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, free_unknowns, postorder
 
-ORDERS = ("2", "4", "8", "16", "32", "64")
+LARGEST_ORDER = 1024
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,9 @@ def _conclusion(row: Json, value: Value, place: str) -> None:
     name = measure.wire_field if measure.is_number else ""
     require(stated["measure"] == measure.wire, f"{place}: its conclusion is in another measure")
     if value.calculus == "rdp":
-        require([a for a, _ in stated["curve"]] == [*ORDERS], f"{place}: other orders")
+        orders = [decimal(a) for a, _ in stated["curve"]]
+        rising = orders == sorted(set(orders)) and all(1 < a <= LARGEST_ORDER for a in orders)
+        require(rising, f"{place}: expected rising orders above 1")
         pairs = [(text, value.upper(Fraction(a))) for a, text in stated["curve"]]
     elif value.calculus == "approx":
         pairs = [(stated[k], v) for k, v in zip(("epsilon", "delta"), value.upper, strict=True)]
