@@ -50,14 +50,27 @@ from dpaudit.certificate.certificate import (
     step_rows,
     steps_of,
 )
-from dpaudit.certificate.evidence import audit_rows, conformance_rows, examination_row, written
-from dpaudit.check import check, is_computed, is_taken_on_trust, standing
+from dpaudit.certificate.evidence import (
+    audit_rows,
+    conformance_rows,
+    examination_row,
+    roc_rows,
+    written,
+)
+from dpaudit.check import (
+    check,
+    curve_exceeds,
+    declared_digest,
+    is_computed,
+    is_taken_on_trust,
+    standing,
+)
 from dpaudit.check.file import fits, validate
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import decimal_lower, unknowns
-from dpaudit.families.opaque import RenyiDP
+from dpaudit.exact import decimal_lower, is_infinite, unknowns
+from dpaudit.families.opaque import ZCDP, RenyiDP
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption, free_unknowns
 from dpaudit.nodes.pairs import Losses
@@ -169,7 +182,10 @@ def _certify(run: Run, index: int) -> Certified:
         findings = [*examination.findings, *attacks]
         bounds = [(c, raws.get(printed_delta(c.claim)), _on_trust(c, mechanism)) for c in checks]
         found = tuple(
-            judge(c, account, lens_bound, lower, findings, standing(rows), on_trust=on_trust)
+            _by_curve(
+                judge(c, account, lens_bound, lower, findings, standing(rows), on_trust=on_trust),
+                attacked,
+            )
             for c, lower, on_trust in bounds
         )
         return found, rows, _not_run(mechanism, _overall(found), findings, options)
@@ -217,6 +233,19 @@ def _validated(predicate: Json) -> Json:
     certificate = statement(predicate)
     validate(certificate)
     return certificate
+
+
+def _by_curve(judged: Judged, attacked: Attacked | None) -> Judged:
+    """Refuted where the attack's curve refutes by far what its bounds leave open."""
+    claim, refuted = judged.claim, judged.verdict is Verdict.REFUTED
+    if attacked is None or refuted or is_infinite(claim.value):
+        return judged
+    row = {"roc": roc_rows(attacked), "trials": attacked.trials}
+    as_rho = isinstance(claim.guarantee, ZCDP)
+    if not curve_exceeds(row, printed_delta(claim), claim.value, as_rho=as_rho):
+        return judged
+    reason = "a point of the attack's curve refutes it, but for one run in 10^9"
+    return replace(judged, verdict=Verdict.REFUTED, reason=reason)
 
 
 def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
@@ -369,7 +398,7 @@ def _mechanism(order: Order) -> Json:
         "root": order.root,
         "declaration": to_table(declaration),
         "declaration_text": repr(declaration),
-        "digest": declaration.digest,
+        "digest": declared_digest(declaration, _scope(order)),
         "implementation": [
             {"name": name, "digest": {"sha256": value}}
             for name, value in sorted(order.implementation.items())

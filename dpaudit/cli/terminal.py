@@ -48,13 +48,44 @@ def _print(table: Table) -> None:
     _console().print(table)
 
 
-def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
-    """The mechanisms by name, with their claims."""
-    table = _table("Mechanisms", "target", "title", "source", "scope", "claims")
+def rows(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """A table of texts."""
+    table = _table(title, *columns)
+    for line in lines:
+        table.add_row(*map(escape, line))
+    _print(table)
+
+
+def catalogue(rows: Sequence[Mapping[str, Any]], *, filtered: bool) -> None:
+    """The mechanisms, a line each; with their claims where a filter left few. Then what is broken.
+
+    Of the shipped ones a project's own list holds the names only.
+    """
+    found = [row for row in rows if not row["error"]]
+    own = [row for row in found if row["root"] == "project"]
+    shipped = [row for row in found if row["root"] == "catalogue"]
+    for title, some in (("This project", own), ("Shipped with dpaudit", shipped)):
+        if some:
+            _mechanisms(title, some, claims=filtered or some is own)
+    if not filtered:
+        hint = "dpaudit list WORD... shows what is about it, with claims; dpaudit show TARGET one"
+        _console().print(hint, markup=False, highlight=False)
     for row in rows:
-        claims = "\n".join(map(_claimed, row["claims"]))
-        cells = (row["target"], row["title"], row["paper"], row["scope"], claims)
-        table.add_row(*map(escape, cells))
+        if row["error"]:
+            warn(f"{row['name']}: {row['error']}")
+
+
+def _mechanisms(title: str, rows: Sequence[Mapping[str, Any]], *, claims: bool) -> None:
+    if not claims:
+        table = _table(title, "target", "title")
+        for row in rows:
+            table.add_row(escape(row["target"]), escape(row["title"]))
+    else:
+        table = _table(title, "target", "title", "source", "scope", "claims")
+        for row in rows:
+            claimed = "\n".join(map(_claimed, row["claims"]))
+            cells = (row["target"], row["title"], row["paper"], row["scope"], claimed)
+            table.add_row(*map(escape, cells))
     _print(table)
 
 
@@ -121,6 +152,34 @@ def plain(text: object) -> str:
     if shown.isprintable():
         return shown
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def budgets(totals: Sequence[Any]) -> None:
+    """What releases guarantee together, data set by data set."""
+    for total in totals:
+        at = f"epsilon at delta = {total.delta}"
+        table = _table(
+            f"{total.data}: one {total.unit}, {total.adjacency}",
+            "date",
+            "release",
+            "verdict",
+            f"{at}, alone",
+            "together",
+        )
+        for row in total.rows:
+            cells = (row.entry.day.isoformat(), row.entry.name, row.entry.verdict.replace("_", " "))
+            table.add_row(*map(escape, (*cells, row.alone, row.together)))
+        _print(table)
+        if total.refused:
+            warn(f"not added: {total.refused}")
+            continue
+        exact = ", ".join(f"{name} {value}" for name, value in (total.exact or {}).items())
+        lines = [f"together: {total.epsilon_lower} <= {at} <= {total.epsilon_upper}"]
+        lines += [f"exact: {exact}"] if exact else []
+        lines += [f"left of the budget: {total.left}"] if total.left and not total.over else []
+        _console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        if total.over:
+            warn(f"over budget: {total.left} left")
 
 
 def verified(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, infinity, is_symbolic, maximum, settled, total, total_over
-from dpaudit.nodes import Assumption, Node, Status, digest_each, find_path, postorder
+from dpaudit.nodes import Assumption, Node, digest_each, find_path, postorder, rests_on
 from dpaudit.nodes.registry import load
 from dpaudit.scope import Adjacency, Scope
 
@@ -329,7 +329,7 @@ class Calculus:
             _settled(rule.function(node, *values)) if values else _of_leaf(rule, node),
             rule.attained(node, given),
             given,
-            _assumptions_of(node),
+            () if (own := rests_on(node)) is None else (own,),
             node.partitions or any(p.in_one_part for p in premises),
         )
 
@@ -342,17 +342,6 @@ def _of_leaf(rule: Rule, node: Node) -> Any:
 
 def _settled(value: Any) -> Any:
     return tuple(map(settled, value)) if isinstance(value, tuple) else settled(value)
-
-
-def _assumptions_of(node: Node) -> tuple[Assumption, ...]:
-    """What a node rests on beyond its rule: its own assumption, or somebody else's proof."""
-    if isinstance(assumption := getattr(node, "assumption", None), Assumption):
-        return (assumption,)
-    if not hasattr(node, "source"):
-        return ()
-    who = node.source or "its author"
-    statement = f"{node.head} holds under the declared scope, as proved by {who}"
-    return (Assumption(f"opaque:{node.digest[:12]}", statement, Status.DECLARED),)
 
 
 CALCULI: dict[str, Calculus] = {}

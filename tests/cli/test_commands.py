@@ -40,7 +40,17 @@ def test_list_as_a_table_keeps_brackets(dpaudit: Invoke, project: Path) -> None:
     """Titles are text, not markup."""
     text = dpaudit("list").stdout
     assert "Case [held] of the tests" in text
-    assert "catalogue:diff2_gd" in text
+    assert text.index("GDP(mu=0.5)") < text.index("catalogue:diff2_gd")
+    assert "GDP(mu=0.57735)" not in text
+
+
+def test_list_takes_words(dpaudit: Invoke, project: Path) -> None:
+    rows = document(dpaudit("list", "MURATA", "gdp", "--json"))
+    assert "catalogue:diff2_gd" in {row["target"] for row in rows}
+    assert all("Murata" in row["paper"] for row in rows)
+    text = dpaudit("list", "diff2_gd", "Murata").stdout
+    assert "GDP(mu=" in text
+    assert "held" not in text
 
 
 def test_show_is_the_declaration_with_sources(dpaudit: Invoke, project: Path) -> None:
@@ -146,10 +156,10 @@ def test_progress_goes_to_standard_error(dpaudit: Invoke, project: Path) -> None
 
 
 def test_the_number_of_trials_can_be_chosen(dpaudit: Invoke, project: Path) -> None:
-    dpaudit("certify", "held", "--seed", "1", "--trials", "2", "--out", "few")
+    dpaudit("certify", "held", "--seed", "1", "--trials", "100", "--out", "few")
     certificate = load(project / "few" / "held.json")["predicate"]
-    assert {audit["trials"] for audit in certificate["audits"]} == {2}
-    assert certificate["reproduce"]["command"] == "dpaudit certify held --seed 1 --trials 2"
+    assert {audit["trials"] for audit in certificate["audits"]} == {100}
+    assert certificate["reproduce"]["command"] == "dpaudit certify held --seed 1 --trials 100"
 
 
 def test_verify_says_what_it_confirmed_and_what_it_trusts(dpaudit: Invoke, project: Path) -> None:

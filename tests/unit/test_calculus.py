@@ -310,7 +310,7 @@ def test_assumptions_are_never_dropped() -> None:
 
 def test_two_assumptions_cannot_share_an_id() -> None:
     """The second would hide the first, and could turn a declared one into an enforced one."""
-    enforced = dataclasses.replace(DECLARED, status=Status.ENFORCED)
+    enforced = dataclasses.replace(DECLARED, evidence="another")
     step = GAUSSIAN.fold(Compose(Assuming(A, DECLARED), Assuming(B, enforced)), REPLACE_ONE)
     with pytest.raises(InvalidParameter, match="share the id 'lipschitz'"):
         step.assumptions()
