@@ -40,7 +40,7 @@ from dpaudit.nodes.pairs import Losses
 from dpaudit.storage.files import write_atomically
 
 STATEMENT = "https://in-toto.io/Statement/v1"
-PREDICATE = "https://dpaudit.dev/certificate/v1"
+PREDICATE = "https://dpaudit.dev/certificate/v2"
 VERDICTS_OF = {
     Outcome.PROVED: (
         Verdict.CERTIFIED,

@@ -157,6 +157,7 @@ def _rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
     return found[0], found[1]
 
 
+@lru_cache(maxsize=4096)
 def clopper_pearson(count: int, trials: int, upper: Fraction, error: Fraction) -> bool:
     """P(Binomial(trials, upper) <= count) <= error, and not for a bound a millionth lower."""
     if count >= trials or upper >= 1:

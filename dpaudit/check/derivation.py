@@ -25,7 +25,7 @@ from dpaudit.exact import (
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, free_unknowns, postorder
 
-ORDERS = ("2", "4", "8", "16", "32", "64")
+LARGEST_ORDER = 1024
 LARGEST_EPSILON = Fraction(2) ** 99
 MEASURES = {
     "pure": ("pure_dp", "epsilon"),
@@ -135,7 +135,9 @@ def _conclusion(row: Json, value: Value, place: str) -> None:
     measure, name = MEASURES[value.calculus]
     require(stated["measure"] == measure, f"{place}: its conclusion is in another measure")
     if value.calculus == "rdp":
-        require([a for a, _ in stated["curve"]] == [*ORDERS], f"{place}: other orders")
+        orders = [decimal(a) for a, _ in stated["curve"]]
+        rising = orders == sorted(set(orders)) and all(1 < a <= LARGEST_ORDER for a in orders)
+        require(rising, f"{place}: expected rising orders above 1")
         pairs = [(text, value.upper(Fraction(a))) for a, text in stated["curve"]]
     elif value.calculus == "approx":
         pairs = [(stated[k], v) for k, v in zip(("epsilon", "delta"), value.upper, strict=True)]
