@@ -155,7 +155,7 @@ def test_bounds_on_60_random_declarations() -> None:
 
 @pytest.mark.quality
 def test_20_000_bounds_of_random_declarations() -> None:
-    """Four questions of each of 5,000: two bounds, and whether either of two claims is confirmed."""
+    """Four questions of each of 5,000: two bounds, and whether two claims are confirmed."""
     found = sum((tried(seed) for seed in range(1_000, 6_000)), Counter[str]())
     assert found["bounded"] > 6_000
     assert found["confirmed"] > 1_500
