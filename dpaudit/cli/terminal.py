@@ -56,13 +56,36 @@ def rows(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> 
     _print(table)
 
 
-def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
-    """The mechanisms by name, with their claims."""
-    table = _table("Mechanisms", "target", "title", "source", "scope", "claims")
+def catalogue(rows: Sequence[Mapping[str, Any]], *, filtered: bool) -> None:
+    """The mechanisms, a line each; with their claims where a filter left few. Then what is broken.
+
+    Of the shipped ones a project's own list holds the names only.
+    """
+    found = [row for row in rows if not row["error"]]
+    own = [row for row in found if row["root"] == "project"]
+    shipped = [row for row in found if row["root"] == "catalogue"]
+    for title, some in (("This project", own), ("Shipped with dpaudit", shipped)):
+        if some:
+            _mechanisms(title, some, claims=filtered or some is own)
+    if not filtered:
+        hint = "dpaudit list WORD... shows what is about it, with claims; dpaudit show TARGET one"
+        _console().print(hint, markup=False, highlight=False)
     for row in rows:
-        claims = "\n".join(map(_claimed, row["claims"]))
-        cells = (row["target"], row["title"], row["paper"], row["scope"], claims)
-        table.add_row(*map(escape, cells))
+        if row["error"]:
+            warn(f"{row['name']}: {row['error']}")
+
+
+def _mechanisms(title: str, rows: Sequence[Mapping[str, Any]], *, claims: bool) -> None:
+    if not claims:
+        table = _table(title, "target", "title")
+        for row in rows:
+            table.add_row(escape(row["target"]), escape(row["title"]))
+    else:
+        table = _table(title, "target", "title", "source", "scope", "claims")
+        for row in rows:
+            claimed = "\n".join(map(_claimed, row["claims"]))
+            cells = (row["target"], row["title"], row["paper"], row["scope"], claimed)
+            table.add_row(*map(escape, cells))
     _print(table)
 
 
