@@ -66,11 +66,12 @@ from dpaudit.check import (
     standing,
 )
 from dpaudit.check.file import fits, validate
+from dpaudit.check.measures import MEASURES
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
-from dpaudit.families.opaque import ZCDP, RenyiDP
+from dpaudit.families.opaque import RenyiDP
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption, free_unknowns
 from dpaudit.nodes.pairs import Losses
@@ -183,7 +184,15 @@ def _certify(run: Run, index: int) -> Certified:
         bounds = [(c, raws.get(printed_delta(c.claim)), _on_trust(c, mechanism)) for c in checks]
         found = tuple(
             _by_curve(
-                judge(c, account, lens_bound, lower, findings, standing(rows), on_trust=on_trust),
+                judge(
+                    c,
+                    account,
+                    lens_bound,
+                    lower,
+                    findings,
+                    standing(rows, account.node),
+                    on_trust=on_trust,
+                ),
                 attacked,
             )
             for c, lower, on_trust in bounds
@@ -204,7 +213,7 @@ def _certify(run: Run, index: int) -> Certified:
                 "fields": dict(order.fields),
                 "mechanism": _mechanism(order),
                 **_claims_and_derivation(account, judged, profile, points),
-                "assumptions": _assumptions(standing(conformance), judged, profile),
+                "assumptions": _assumptions(standing(conformance, account.node), judged, profile),
                 "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
                 "examination": examination_row(examination),
                 "conformance": conformance,
@@ -241,8 +250,9 @@ def _by_curve(judged: Judged, attacked: Attacked | None) -> Judged:
     if attacked is None or refuted or is_infinite(claim.value):
         return judged
     row = {"roc": roc_rows(attacked), "trials": attacked.trials}
-    as_rho = isinstance(claim.guarantee, ZCDP)
-    if not curve_exceeds(row, printed_delta(claim), claim.value, as_rho=as_rho):
+    known = MEASURES.get(claim.guarantee.states_in)
+    from_rates = known.from_rates if known else None
+    if not curve_exceeds(row, printed_delta(claim), claim.value, from_rates):
         return judged
     reason = "a point of the attack's curve refutes it, but for one run in 10^9"
     return replace(judged, verdict=Verdict.REFUTED, reason=reason)
