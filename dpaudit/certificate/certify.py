@@ -184,7 +184,15 @@ def _certify(run: Run, index: int) -> Certified:
         bounds = [(c, raws.get(printed_delta(c.claim)), _on_trust(c, mechanism)) for c in checks]
         found = tuple(
             _by_curve(
-                judge(c, account, lens_bound, lower, findings, standing(rows), on_trust=on_trust),
+                judge(
+                    c,
+                    account,
+                    lens_bound,
+                    lower,
+                    findings,
+                    standing(rows, account.node),
+                    on_trust=on_trust,
+                ),
                 attacked,
             )
             for c, lower, on_trust in bounds
@@ -205,7 +213,7 @@ def _certify(run: Run, index: int) -> Certified:
                 "fields": dict(order.fields),
                 "mechanism": _mechanism(order),
                 **_claims_and_derivation(account, judged, profile, points),
-                "assumptions": _assumptions(standing(conformance), judged, profile),
+                "assumptions": _assumptions(standing(conformance, account.node), judged, profile),
                 "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
                 "examination": examination_row(examination),
                 "conformance": conformance,
