@@ -112,7 +112,7 @@ def _changes(
 ) -> Iterator[str]:
     """What is no longer as it was certified, a line a kind of thing."""
     certified = predicate["mechanism"]
-    if mechanism.declaration.digest != certified["digest"]:
+    if mechanism.declaration.digest != certified["declaration"]["root"]:
         yield "the declaration changed"
     current = implementation(project, mechanism, project.suites.get(mechanism.name))
     committed = {item["name"]: item["digest"]["sha256"] for item in certified["implementation"]}
