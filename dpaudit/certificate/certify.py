@@ -179,7 +179,9 @@ def _certify(run: Run, index: int) -> Certified:
     attacks = () if attacked is None else attacked.findings
 
     def judged_by(examination: Examination) -> tuple[tuple[Judged, ...], list[Json], str]:
-        rows = conformance_rows(examination, attacked, stand_in=_stands_in(order))
+        rows = conformance_rows(
+            mechanism.declaration, examination, attacked, stand_in=_stands_in(order)
+        )
         findings = [*examination.findings, *attacks]
         bounds = [(c, raws.get(printed_delta(c.claim)), _on_trust(c, mechanism)) for c in checks]
         found = tuple(
