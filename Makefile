@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all experiments test quality quality-trees bench bench-account bench-audit bench-membership membership-reports corpus lint lock clean help
+.PHONY: certify certify-all docs experiments test quality quality-trees bench bench-account bench-audit bench-membership membership-reports corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -62,6 +62,9 @@ bench: $(READY)  ## time the audits, the clipped gradients of a network, and a m
 	$(BIN)/python -m benchmarks.diff2
 	$(BIN)/python -m benchmarks.kl
 	$(BIN)/python -m benchmarks.user_level
+
+docs: $(READY)  ## the site into build/site: pages, tutorials, every public name; strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(READY)  ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff check .

@@ -66,13 +66,14 @@ from dpaudit.check import (
     standing,
 )
 from dpaudit.check.file import fits, validate
+from dpaudit.check.measures import MEASURES
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
-from dpaudit.families.opaque import ZCDP, RenyiDP
+from dpaudit.families.opaque import RenyiDP
 from dpaudit.measures.calculus import Step
-from dpaudit.nodes import Assumption, free_unknowns
+from dpaudit.nodes import Assumption, free_unknowns, postorder
 from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
@@ -178,12 +179,22 @@ def _certify(run: Run, index: int) -> Certified:
     attacks = () if attacked is None else attacked.findings
 
     def judged_by(examination: Examination) -> tuple[tuple[Judged, ...], list[Json], str]:
-        rows = conformance_rows(examination, attacked, stand_in=_stands_in(order))
+        rows = conformance_rows(
+            mechanism.declaration, examination, attacked, stand_in=_stands_in(order)
+        )
         findings = [*examination.findings, *attacks]
         bounds = [(c, raws.get(printed_delta(c.claim)), _on_trust(c, mechanism)) for c in checks]
         found = tuple(
             _by_curve(
-                judge(c, account, lens_bound, lower, findings, standing(rows), on_trust=on_trust),
+                judge(
+                    c,
+                    account,
+                    lens_bound,
+                    lower,
+                    findings,
+                    standing(rows, account.node),
+                    on_trust=on_trust,
+                ),
                 attacked,
             )
             for c, lower, on_trust in bounds
@@ -204,7 +215,7 @@ def _certify(run: Run, index: int) -> Certified:
                 "fields": dict(order.fields),
                 "mechanism": _mechanism(order),
                 **_claims_and_derivation(account, judged, profile, points),
-                "assumptions": _assumptions(standing(conformance), judged, profile),
+                "assumptions": _assumptions(standing(conformance, account.node), judged, profile),
                 "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
                 "examination": examination_row(examination),
                 "conformance": conformance,
@@ -241,8 +252,9 @@ def _by_curve(judged: Judged, attacked: Attacked | None) -> Judged:
     if attacked is None or refuted or is_infinite(claim.value):
         return judged
     row = {"roc": roc_rows(attacked), "trials": attacked.trials}
-    as_rho = isinstance(claim.guarantee, ZCDP)
-    if not curve_exceeds(row, printed_delta(claim), claim.value, as_rho=as_rho):
+    known = MEASURES.get(claim.guarantee.states_in)
+    from_rates = known.from_rates if known else None
+    if not curve_exceeds(row, printed_delta(claim), claim.value, from_rates):
         return judged
     reason = "a point of the attack's curve refutes it, but for one run in 10^9"
     return replace(judged, verdict=Verdict.REFUTED, reason=reason)
@@ -253,11 +265,12 @@ def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
     step = checked.step
     if step is None or checked.outcome not in (Outcome.PROVED, Outcome.REFUTED):
         return False
-    if not any(isinstance(p.value, Losses) for p in step.premises):
-        return False
-    losses = step.premises[0].value
-    if all(map(is_computed, losses.pairs)) and checked.outcome is Outcome.PROVED:
-        return False
+    if all(node.is_shipped for node in postorder(mechanism.declaration)):
+        if not any(isinstance(p.value, Losses) for p in step.premises):
+            return False
+        losses = step.premises[0].value
+        if all(map(is_computed, losses.pairs)) and checked.outcome is Outcome.PROVED:
+            return False
     adjacency, rows = str(mechanism.scope.adjacency), step_rows(steps_of([step]))
     outcome, claimed = str(checked.outcome), checked.claim.value
     return is_taken_on_trust(rows, mechanism.declaration, adjacency, outcome, claimed)

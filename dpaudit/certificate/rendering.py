@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dpaudit.certificate.publish import of_stranger
+from dpaudit.certificate.publish import of_strangers
 from dpaudit.check.file import is_empirical, load
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.report import (
@@ -132,11 +132,9 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Path, Json]]:
     found: list[tuple[Path, Json]] = []
     digests: dict[str, Path] = {}
     stems: dict[str, Path] = {}
-    for path in paths:
-        try:
-            certificate = of_stranger(path)
-        except DpauditError as error:
-            job.fault(path, error)
+    for path, certificate in of_strangers(paths):
+        if isinstance(certificate, CertificateRejected):
+            job.fault(path, certificate)
             continue
         digest = certificate["subject"][0]["digest"]["sha256"]
         other = digests.get(digest) or stems.get(path.stem)

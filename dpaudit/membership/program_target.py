@@ -73,4 +73,4 @@ class ProgramTarget:
 
     def score(self, model: Array, records: Data) -> Array:
         values = self._loss.values(model, np.ascontiguousarray(records.features[:, 1:]))
-        return -np.asarray(values)[0]
+        return np.asarray(-np.asarray(values)[0])

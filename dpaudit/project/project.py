@@ -155,7 +155,8 @@ def resolve(target: str, cwd: Path) -> Target:
     """Serve the root that a target names, and find its mechanism there.
 
     ``name`` is looked up in the root at or above ``cwd``, ``catalogue:name`` in the shipped
-    catalogue, ``path/to/file.py::Name`` in the file's own root; ``Name`` is a mechanism's name,
+    catalogue; it is a mechanism's, or ``module.attribute`` of a suite below ``audits/broken``.
+    ``path/to/file.py::Name`` is looked up in the file's own root; ``Name`` is a mechanism's name,
     or the module attribute that holds a mechanism or a suite.
     Errors: UnknownTarget, with the names that come close.
     """
@@ -318,6 +319,9 @@ def _mechanism_of(suite: Suite, known: Mapping[str, Mechanism], place: str) -> M
 
 def _named(project: Project, name: str) -> Target:
     known = {**project.mechanisms, **project.broken.mechanisms}
+    planted = project.broken.suites.get(name)
+    if planted is not None:
+        return Target(project, known[planted.mechanism], planted)
     if name not in known:
         refused = "".join(f"; {why}" for why in list(project.refused.values())[:2])
         raise UnknownTarget(

@@ -240,7 +240,9 @@ def test_a_file_serves_its_own_root(target: str, scratch: Path) -> None:
 
 def test_a_planted_bug_is_a_target(scratch: Path) -> None:
     plant(scratch)
+    by_place = project.resolve("noisy_mean.eighth", scratch)
     target = project.resolve("audits/broken/noisy_mean.py::eighth", scratch)
+    assert (by_place.mechanism, by_place.suite) == (target.mechanism, target.suite)
     assert target.mechanism is target.project.mechanisms["noisy_mean"]
     assert target.suite is target.project.broken.suites["noisy_mean.eighth"]
     for name in ("wrong_mean", "audits/broken/noisy_mean.py::wrong_mean"):
