@@ -26,6 +26,7 @@ from dpaudit.audit.examine import Examination, Shape, examine, held_by, shape_li
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
+    Bounds,
     DecisionBudget,
     Judged,
     Lower,
@@ -50,7 +51,14 @@ from dpaudit.certificate.certificate import (
     step_rows,
     steps_of,
 )
-from dpaudit.certificate.evidence import audit_rows, conformance_rows, examination_row, written
+from dpaudit.certificate.evidence import (
+    Attempt,
+    audit_rows,
+    conformance_rows,
+    differences,
+    examination_row,
+    written,
+)
 from dpaudit.check import check, is_computed, is_taken_on_trust, standing
 from dpaudit.check.file import fits, validate
 from dpaudit.curator.curator import Sampler, system_generator
@@ -68,6 +76,11 @@ from dpaudit.version import __version__
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 NOT_EXAMINED = "not examined"
+# Names of the rows of audits whose bounds are not printed as attacked.
+STAND_IN, FOUND = "stand_in:", "found:"
+NAMES = {STAND_IN: " on a stand-in", FOUND: " on made-up records"}
+FOUND_PAIRS = 10**6  # keeps the draws of audits on found pairs apart from those of suites
+FEWEST, MOST, NUMBERS = 20, 2_000, 50_000_000
 
 
 @dataclass(frozen=True)
@@ -112,7 +125,7 @@ class Certified:
 
     mechanism: Mechanism
     judged: tuple[Judged, ...]
-    attacked: Attacked | None
+    attacked: tuple[Attacked, ...]
     verdict: Verdict
     certificate: Json
 
@@ -143,9 +156,15 @@ class Run:
 
 
 def plan(orders: Sequence[Order], options: Options) -> Run:
-    """A run over all orders; its decision error is shared by all that have a suite."""
-    audited = [o for o in orders if o.suite is not None]
-    budget = DecisionBudget(sum(bounds_of(o.mechanism.claims) for o in audited), len(audited))
+    """A run over all orders; its decision error is shared by every audit of all of them.
+
+    Each has the audit of the program itself, and one of its suite's if it has one.
+    """
+    audits = [1 + (o.suite is not None) for o in orders]
+    bounds = sum(
+        count * bounds_of(o.mechanism.claims) for o, count in zip(orders, audits, strict=True)
+    )
+    budget = DecisionBudget(bounds, sum(audits))
     seed = secrets.randbits(128) if options.seed is None else options.seed
     command = _command(options.targets or [o.mechanism.name for o in orders], options, seed)
     return Run(tuple(orders), options, budget, seed, command)
@@ -159,18 +178,28 @@ def _certify(run: Run, index: int) -> Certified:
     checks = [claim.check_account(account) for claim in mechanism.claims]
     _check_steps([check.step for check in checks if check.step is not None])
     examination = _examined(run, order)
-    attacked = None if order.suite is None else _attack(run, index)
-    lens_bound = None if attacked is None else lens(attacked, budget)
-    raws = {} if attacked is None else _raws(mechanism, attacked, budget)
-    attacks = () if attacked is None else attacked.findings
+    attempts = _attempts(run, index, examination)
+    shown = next((a for a in attempts if not a.prefix), None)
 
     def judged_by(examination: Examination) -> tuple[tuple[Judged, ...], list[Json], str]:
-        rows = conformance_rows(examination, attacked, stand_in=_stands_in(order))
-        findings = [*examination.findings, *attacks]
-        bounds = [(c, raws.get(printed_delta(c.claim)), _on_trust(c, mechanism)) for c in checks]
+        rows = conformance_rows(examination, attempts)
+        findings = [*examination.findings, *(f for a in attempts for f in a.attacked.findings)]
         found = tuple(
-            judge(c, account, lens_bound, lower, findings, standing(rows), on_trust=on_trust)
-            for c, lower, on_trust in bounds
+            judge(
+                one,
+                account,
+                None if shown is None else shown.lens,
+                None if shown is None else shown.raws.get(printed_delta(one.claim)),
+                findings,
+                standing(rows),
+                on_trust=_on_trust(one, mechanism),
+                others=[
+                    Bounds(NAMES[a.prefix], a.lens, a.raws.get(printed_delta(one.claim)))
+                    for a in attempts
+                    if a.prefix
+                ],
+            )
+            for one in checks
         )
         return found, rows, _not_run(mechanism, _overall(found), findings, options)
 
@@ -189,7 +218,7 @@ def _certify(run: Run, index: int) -> Certified:
                 "mechanism": _mechanism(order),
                 **_claims_and_derivation(account, judged, profile, points),
                 "assumptions": _assumptions(standing(conformance), judged, profile),
-                "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
+                "audits": audit_rows(attempts, judged, budget),
                 "examination": examination_row(examination),
                 "conformance": conformance,
                 "run": None,
@@ -210,6 +239,7 @@ def _certify(run: Run, index: int) -> Certified:
         certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
         certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
+    attacked = tuple(attempt.attacked for attempt in attempts)
     return Certified(mechanism, judged, attacked, _overall(judged), certificate)
 
 
@@ -267,21 +297,59 @@ def _check_steps(steps: Sequence[Step]) -> None:
                 )
 
 
-def _attack(run: Run, index: int) -> Attacked:
-    order, options = run.orders[index], run.options
-    assert order.suite is not None  # noqa: S101  (the caller checked)
+def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
+    """The audits: of the program on the pair that was found, and the suite's.
+
+    The first without a prefix is the one whose bounds are printed as attacked: the suite's if it
+    attacks the named program, else that on the pair found.  A stand-in's never are.
+    """
+    order = run.orders[index]
+    found: list[Attempt] = []
+    if order.suite is not None:
+        differs = stand_in(order.mechanism, order.suite)
+        prefix = STAND_IN if differs else ""
+        found.append(_attempt(run, index, order.suite, prefix, differs))
+    if examination.pair is not None and not examination.broken:
+        own = Suite(
+            order.mechanism.name,
+            order.mechanism.program,
+            examination.pair,
+            trials=max(FEWEST, min(MOST, NUMBERS // max(1, examination.work))),
+        )
+        prefix = FOUND if any(not a.prefix for a in found) else ""
+        found.insert(0, _attempt(run, FOUND_PAIRS + index, own, prefix, ()))
+    return found
+
+
+def stand_in(mechanism: Mechanism, suite: Suite) -> tuple[str, ...]:
+    """In what a suite's program is another than the mechanism's; nothing if it is the same."""
+    found = differences(mechanism.program, suite.program)
+    kernels = [f"{k.__name__} is drawn by {v.__name__}" for k, v in suite.kernels.items()]
+    return (*found, *kernels)
+
+
+def _attempt(run: Run, index: int, suite: Suite, prefix: str, differs: tuple[str, ...]) -> Attempt:
+    order, options = run.orders[index % FOUND_PAIRS], run.options
     name, report = order.mechanism.name, options.progress
-    return attack(
+    attacked = attack(
         order.mechanism,
-        order.suite,
+        suite,
         seed=run.seed,
         index=index,
-        trials=options.trials,
+        trials=options.trials if index < FOUND_PAIRS or options.trials is None
+        else min(options.trials, suite.trials),
         error=run.budget.conformance,
         implementation=order.implementation,
         jobs=options.jobs,
         store=options.store,
         progress=None if report is None else lambda done, total: report(name, done, total),
+    )  # fmt: skip
+    return Attempt(
+        attacked,
+        lens(attacked, run.budget),
+        _raws(order.mechanism, attacked, run.budget),
+        prefix,
+        differs,
     )
 
 
@@ -316,12 +384,6 @@ def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) ->
 
 def _overall(judged: Sequence[Judged]) -> Verdict:
     return overall([one.verdict for one in judged])
-
-
-def _stands_in(order: Order) -> bool:
-    """Whether the suite's program is another than the one that the certificate names."""
-    suite = order.suite
-    return suite is not None and bool(suite.kernels or suite.program != order.mechanism.program)
 
 
 # --- sections of the predicate -------------------------------------------------------------------
