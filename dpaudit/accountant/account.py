@@ -10,8 +10,8 @@ from typing import Any
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, decimal_lower, decimal_upper, enclose, exact, is_infinite
 from dpaudit.exact.domains import non_negative, probability, real
-from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
-from dpaudit.measures.calculus import CALCULI, Step
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.measures.calculus import CALCULI, Step, measures
 from dpaudit.measures.convert import to_approx
 from dpaudit.measures.show import show_text, value_text
 from dpaudit.measures.sides import delta_sides, tradeoff_sides
@@ -24,9 +24,6 @@ from dpaudit.scope import Scope
 load("rules")
 
 DELTAS = ("1e-3", "1e-5", "1e-6", "1e-9")
-CALCULUS_OF: dict[type[Node], str] = {PureDP: "pure", ZCDP: "zcdp", GDP: "gdp"}
-# Closed forms first; Renyi routes last, since a profile is never above them where it is tight.
-ROUTES = ("gdp", "pure", "approx", "profile", "rdp", "zcdp")
 TIGHT = Fraction(1, 100)
 SHOWN = 6  # digits of a bound in a line of text, rounded outward
 
@@ -137,7 +134,8 @@ class Account:
 
     def routes(self) -> list[str]:
         """Calculi that have a rule for every node, closed forms first."""
-        return [name for name in ROUTES if CALCULI[name].supports(self.node, self.scope)]
+        names = [measure.name for measure in measures()]
+        return [name for name in names if CALCULI[name].supports(self.node, self.scope)]
 
     def converted(self, calculus: str, delta: object) -> Step:
         """One calculus' guarantee as (epsilon, delta); errors as :meth:`approximate`."""
@@ -210,7 +208,7 @@ class Account:
         """The bound that answers a claim, in the claim's own measure."""
         if isinstance(claim, ApproxDP):
             return self.approximate(claim.delta)
-        return self.step(CALCULUS_OF[type(claim)])
+        return self.step(claim.states_in)
 
     def epsilon(self, delta: object) -> Bound:
         """The smallest epsilon at ``delta``; errors as :meth:`approximate`."""
@@ -249,10 +247,12 @@ class Account:
         sides = [
             (*tradeoff_sides(self.step(name), at), name)
             for name in self._routes()
-            if name in ("gdp", "profile", "pure")
+            if CALCULI[name].measure.tradeoff_at is not None
         ]
         if not sides:
-            raise Unsupported("trade-off: it needs a gdp, pure or profile route; no node has one")
+            raise Unsupported(
+                "trade-off: no calculus that covers the whole declaration has a curve"
+            )
         lower, _, lower_name = max(sides, key=lambda row: row[0])
         upper, upper_name = min(((u, n) for _, u, n in sides), key=lambda row: row[0])
         return Bound(lower, upper, upper_name, lower_name, self.step(lower_name))

@@ -6,14 +6,11 @@ of it goes to the bounds of all audits in the run, half to their statistical con
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import NamedTuple
-
-import numpy as np
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Claim, Outcome
@@ -28,8 +25,8 @@ from dpaudit.audit.bounds.estimators import (
 )
 from dpaudit.audit.residuals import Finding
 from dpaudit.exact import decimal_lower, decimal_upper, enclose, is_infinite, unknowns
-from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
-from dpaudit.measures.calculus import Step
+from dpaudit.families.opaque import ApproxDP, PureDP
+from dpaudit.measures.calculus import Step, measure_of
 from dpaudit.nodes import Assumption, Status
 
 SHOWN_ERROR = 0.05
@@ -178,43 +175,23 @@ def raw(attacked: Attacked, budget: DecisionBudget, delta: Fraction) -> Lower | 
     )
 
 
-def rho_of_rates(false_positive_upper: float, false_negative_upper: float) -> float:
-    """A rho that any zCDP mechanism with these error rates must reach, rounded down by 1e-9.
-
-    With p = 1 - FNR_upper >= q = FPR_upper, data processing gives rho >= D_a(p || q) / a for every
-    order a; the largest over a grid of orders, for (p, q) and (1 - q, 1 - p).
-    Source: Bun and Steinke 2016, Lemma 2.2 (post-processing).
-    """
-    best = 0.0
-    orders = 1 + np.array([10.0 ** (k // 20) * 1.122 ** (k % 20) for k in range(-60, 61)])
-    for p, q in (
-        (1 - false_negative_upper, false_positive_upper),
-        (1 - false_positive_upper, false_negative_upper),
-    ):
-        if 0 < q < p < 1:
-            logs = np.logaddexp(
-                orders * math.log(p) + (1 - orders) * math.log(q),
-                orders * math.log1p(-p) + (1 - orders) * math.log1p(-q),
-            )
-            best = max(best, float(np.max(logs / (orders - 1) / orders)))
-    return max(0.0, best * (1 - 1e-9))
-
-
 def lower_for(claim: Claim, lens_bound: Lower | None, raw_bound: Lower | None) -> Lower | None:
-    """The audit's bound in the claim's own measure, free of any family assumption."""
-    if isinstance(claim.guarantee, GDP):
+    """The audit's bound in the claim's own measure, free of any family assumption.
+
+    Where two error rates bound the claimed number, they are those of the lens' threshold, which
+    nobody chose by looking at the test trials.
+    """
+    measure = measure_of(claim.guarantee)
+    if measure is None or measure.from_rates is None or lens_bound is None:
+        return raw_bound
+    if measure.wire == lens_bound.measure:
         return lens_bound
-    if isinstance(claim.guarantee, ZCDP) and lens_bound is not None:
-        return Lower(
-            measure="zcdp",
-            shown=rho_of_rates(*lens_bound.rates_upper),
-            decisive=rho_of_rates(*lens_bound.decisive_rates_upper),
-            threshold=lens_bound.threshold,
-            counts=lens_bound.counts,
-            rates_upper=lens_bound.rates_upper,
-            decisive_rates_upper=lens_bound.decisive_rates_upper,
-        )
-    return raw_bound
+    return replace(
+        lens_bound,
+        measure=measure.wire,
+        shown=measure.from_rates(*lens_bound.rates_upper),
+        decisive=measure.from_rates(*lens_bound.decisive_rates_upper),
+    )
 
 
 def conditional(claim: Claim, lens_bound: Lower | None) -> Lower | None:

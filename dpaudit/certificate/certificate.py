@@ -310,7 +310,7 @@ def claim_row(number: int, judged: Judged, step: int | None) -> Json:
         "exact": encode_number(claim.value),
         "stated_text": claim.text,
         "by": claim.by,
-        "source": "",
+        "source": claim.states,
         "reading": claim.reading,
         "check": str(checked.outcome),
         "reason": judged.reason,

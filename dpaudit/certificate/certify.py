@@ -57,15 +57,23 @@ from dpaudit.certificate.evidence import (
     conformance_rows,
     differences,
     examination_row,
+    roc_rows,
     written,
 )
-from dpaudit.check import check, is_computed, is_taken_on_trust, standing
+from dpaudit.check import (
+    check,
+    curve_exceeds,
+    declared_digest,
+    is_computed,
+    is_taken_on_trust,
+    standing,
+)
 from dpaudit.check.file import fits, validate
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import decimal_lower, unknowns
-from dpaudit.families.opaque import RenyiDP
+from dpaudit.exact import decimal_lower, is_infinite, unknowns
+from dpaudit.families.opaque import ZCDP, RenyiDP
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption, free_unknowns
 from dpaudit.nodes.pairs import Losses
@@ -185,19 +193,22 @@ def _certify(run: Run, index: int) -> Certified:
         rows = conformance_rows(examination, attempts)
         findings = [*examination.findings, *(f for a in attempts for f in a.attacked.findings)]
         found = tuple(
-            judge(
-                one,
-                account,
-                None if shown is None else shown.lens,
-                None if shown is None else shown.raws.get(printed_delta(one.claim)),
-                findings,
-                standing(rows),
-                on_trust=_on_trust(one, mechanism),
-                others=[
-                    Bounds(NAMES[a.prefix], a.lens, a.raws.get(printed_delta(one.claim)))
-                    for a in attempts
-                    if a.prefix
-                ],
+            _by_curves(
+                judge(
+                    one,
+                    account,
+                    None if shown is None else shown.lens,
+                    None if shown is None else shown.raws.get(printed_delta(one.claim)),
+                    findings,
+                    standing(rows),
+                    on_trust=_on_trust(one, mechanism),
+                    others=[
+                        Bounds(NAMES[a.prefix], a.lens, a.raws.get(printed_delta(one.claim)))
+                        for a in attempts
+                        if a.prefix
+                    ],
+                ),
+                attempts,
             )
             for one in checks
         )
@@ -247,6 +258,20 @@ def _validated(predicate: Json) -> Json:
     certificate = statement(predicate)
     validate(certificate)
     return certificate
+
+
+def _by_curves(judged: Judged, attempts: Sequence[Attempt]) -> Judged:
+    """Refuted where an attack's curve refutes by far what its bounds leave open."""
+    claim, refuted = judged.claim, judged.verdict is Verdict.REFUTED
+    if refuted or is_infinite(claim.value):
+        return judged
+    as_rho = isinstance(claim.guarantee, ZCDP)
+    for attacked in (attempt.attacked for attempt in attempts):
+        row = {"roc": roc_rows(attacked), "trials": attacked.trials}
+        if curve_exceeds(row, printed_delta(claim), claim.value, as_rho=as_rho):
+            reason = "a point of the attack's curve refutes it, but for one run in 10^9"
+            return replace(judged, verdict=Verdict.REFUTED, reason=reason)
+    return judged
 
 
 def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
@@ -431,7 +456,7 @@ def _mechanism(order: Order) -> Json:
         "root": order.root,
         "declaration": to_table(declaration),
         "declaration_text": repr(declaration),
-        "digest": declaration.digest,
+        "digest": declared_digest(declaration, _scope(order)),
         "implementation": [
             {"name": name, "digest": {"sha256": value}}
             for name, value in sorted(order.implementation.items())

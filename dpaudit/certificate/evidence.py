@@ -130,7 +130,7 @@ def _audit(
         "lower_bounds": shown,
         "conditional_on": "",
         "strongest": _strongest(attacked, bound),
-        "roc": _roc(attacked),
+        "roc": roc_rows(attacked),
         "verdict": "refuted" if refuted else "not_refuted",
     }
 
@@ -154,7 +154,7 @@ def _strongest(attacked: Attacked, bound: Lower) -> Json:
     return guarantee("approx_dp", strongest, bound.delta)
 
 
-def _roc(attacked: Attacked) -> list[list[str]]:
+def roc_rows(attacked: Attacked) -> list[list[str]]:
     """Error rates at thresholds chosen on the training trials, with boxes at 95% together."""
     if attacked.test is None or attacked.training is None:
         return []

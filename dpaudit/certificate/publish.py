@@ -18,7 +18,7 @@ from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
 from dpaudit.certificate.certificate import Json, file_bytes, surprises
 from dpaudit.certificate.certify import Certified, Run
 from dpaudit.check import Confirmed, check
-from dpaudit.check.file import load, validate
+from dpaudit.check.file import is_empirical, load, validate
 from dpaudit.check.process import verify_files
 from dpaudit.errors import TRACEBACK, CertificateRejected, OutputNotWritable, described
 from dpaudit.report import render_html, render_index
@@ -150,7 +150,7 @@ def _index(out: Path) -> str:
             certificate, _ = verified(path)
         except CertificateRejected:
             continue
-        if path.with_suffix(".html").exists():
+        if path.with_suffix(".html").exists() and not is_empirical(certificate):
             certificates[f"{path.stem}.html"] = certificate
     return render_index(certificates)
 

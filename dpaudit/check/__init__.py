@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpaudit.check.assumptions import standing, statuses
-from dpaudit.check.bounds import rederive_bounds
+from dpaudit.check.bounds import curve_exceeds, rederive_bounds
 from dpaudit.check.claims import Case, check_claims, is_unconfirmed, powerless
 from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive, require_numbers
-from dpaudit.check.file import NotACertificate
+from dpaudit.check.empirical import check_empirical
+from dpaudit.check.file import NotACertificate, is_empirical
 from dpaudit.check.profile.coarse import is_computed
 from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
@@ -24,7 +25,15 @@ from dpaudit.exact.wire import digest
 from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table
 
-__all__ = ["Confirmed", "check", "is_computed", "is_taken_on_trust", "standing"]
+__all__ = [
+    "Confirmed",
+    "check",
+    "curve_exceeds",
+    "declared_digest",
+    "is_computed",
+    "is_taken_on_trust",
+    "standing",
+]
 
 # What a certificate of the wrong shape raises where it is read.
 _MALFORMED = (
@@ -85,7 +94,18 @@ def is_taken_on_trust(
     return is_unconfirmed(rederive(predicate, root)[-1], outcome, claimed)
 
 
+def declared_digest(root: Node, scope: Json) -> str:
+    """The digest of what is promised: the declaration, and to whom, about what, by which accesses.
+
+    Title and controller may be reworded.
+    """
+    named = {name: part for name, part in scope.items() if name not in ("title", "controller")}
+    return digest({"declaration": root.digest, "scope": named})
+
+
 def _check(certificate: Json) -> Confirmed:
+    if is_empirical(certificate):
+        return Confirmed(*check_empirical(certificate))
     predicate = certificate["predicate"]
     mechanism = predicate["mechanism"]
     first, *files = certificate["subject"]
@@ -94,7 +114,8 @@ def _check(certificate: Json) -> Confirmed:
         raise NotACertificate(changed)
     require(files == mechanism["implementation"], "the subjects are not the implementation's files")
     root = from_table(mechanism["declaration"])
-    require(root.digest == mechanism["digest"], "the declaration's digest is another")
+    declared = declared_digest(root, predicate["scope"])
+    require(mechanism["digest"] == declared, "the digest of declaration and scope is another")
     require(mechanism["declaration_text"] == repr(root), "the declaration's text is of another")
     require_numbers(root)
     values = rederive(predicate, root)

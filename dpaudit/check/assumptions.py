@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.check.reading import Json, require
-from dpaudit.nodes import Assumption, Node, Status, postorder
+from dpaudit.nodes import Assumption, Node, Status, postorder, rests_on
 
 REAL_NUMBERS = Assumption(
     "real_arithmetic",
@@ -74,14 +74,8 @@ def _tested(conformance: Sequence[Mapping[str, Any]], assumption: str) -> Status
 
 def own_assumption(node: Node) -> dict[str, str] | None:
     """The row of what a node rests on beyond its rule; None for most nodes."""
-    assumption = getattr(node, "assumption", None)
-    if isinstance(assumption, Assumption):
-        return _row(assumption)
-    if not hasattr(node, "source"):
-        return None
-    who = node.source or "its author"
-    statement = f"{node.head} holds under the declared scope, as proved by {who}"
-    return _row(Assumption(f"opaque:{node.digest[:12]}", statement, Status.DECLARED))
+    found = rests_on(node)
+    return None if found is None else _row(found)
 
 
 def _row(assumption: Assumption) -> dict[str, str]:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.bounds import LENS, SHOWN_LEVEL, STAND_IN, Bound, audit_of, named, strongest
+from dpaudit.check.bounds import (
+    LENS,
+    SHOWN_LEVEL,
+    STAND_IN,
+    Bound,
+    audit_of,
+    curve_exceeds,
+    named,
+    strongest,
+)
 from dpaudit.check.curves import own_mu
 from dpaudit.check.derivation import Value, own_bound
 from dpaudit.check.normal import gaussian_delta
@@ -286,7 +295,7 @@ def _conditional(claim: Stated, shown: Json, bound: Bound) -> None:
 
 
 def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
-    if _exceeds(claim, claim.number, case.bounds):
+    if _exceeds(claim, claim.number, case.bounds) or _contradicted(claim, case):
         return "refuted"
     if claim.row["check"] == "refuted":
         return "unconfirmed" if is_unconfirmed(value, "refuted", claim.number) else "refuted"
@@ -301,6 +310,17 @@ def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
     found = _certified(value, case)
     doubted = found != "inconclusive" and is_unconfirmed(value, "proved", claim.number)
     return "unconfirmed" if doubted else found
+
+
+def _contradicted(claim: Stated, case: Case) -> bool:
+    """Whether the attack's curve alone refutes a claim, by far."""
+    rows = case.predicate["audits"]
+    if not rows or is_infinite(claim.number):
+        return False
+    delta = None if claim.kind in ("GDP", "ZCDP") else decimal(claim.delta or "0")
+    as_rho = claim.kind == "ZCDP"
+    first = {audit_of(row["id"]): row for row in reversed(rows)}
+    return any(curve_exceeds(row, delta, claim.number, as_rho=as_rho) for row in first.values())
 
 
 def is_unconfirmed(value: Value | None, outcome: str, number: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from dpaudit.errors import CertificateRejected
 
 LARGEST_FILE = 4 * 2**20
+EMPIRICAL = "https://dpaudit.dev/empirical/v1"
 
 
 class NotACertificate(CertificateRejected):
@@ -20,17 +21,31 @@ class NotACertificate(CertificateRejected):
 @cache
 def schema() -> dict[str, Any]:
     """The certificate's JSON schema."""
-    text = resources.files("dpaudit").joinpath("certificate_schema.json").read_text("utf-8")
-    loaded: dict[str, Any] = json.loads(text)
+    return _schema("dpaudit", "certificate_schema.json")
+
+
+@cache
+def empirical_schema() -> dict[str, Any]:
+    """The JSON schema of membership audits' certificates, which hold lower bounds alone."""
+    return _schema("dpaudit.check", "empirical_schema.json")
+
+
+def _schema(package: str, name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(resources.files(package).joinpath(name).read_text("utf-8"))
     return loaded
 
 
+def is_empirical(certificate: Any) -> bool:
+    """Whether it says that it is a membership audit's."""
+    return isinstance(certificate, dict) and certificate.get("predicateType") == EMPIRICAL
+
+
 def validate(certificate: Any) -> None:
-    """Check a certificate against the schema.
+    """Check a certificate against the schema of its kind.
 
     Errors: NotACertificate naming the place of the first fault.
     """
-    _refuse(schema(), certificate)
+    _refuse(empirical_schema() if is_empirical(certificate) else schema(), certificate)
 
 
 def fits(name: str, part: Any) -> None:

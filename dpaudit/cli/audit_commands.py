@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json, quiet, resolve_target
+from dpaudit.cli.membership import OWN, audit_membership, membership_options
 from dpaudit.errors import DpauditError, InvalidParameter, UnknownTarget, described
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def _audited(command: Command) -> Command:
     options = (
         click.option("--seed", type=click.IntRange(0, 2**128 - 1), help="Seed of every draw."),
         click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes."),
-        click.option("--trials", type=click.IntRange(2, 10**9), help="Test trials a side."),
+        click.option("--trials", type=click.IntRange(100, 10**9), help="Test trials a side."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), options, command)
 
@@ -42,13 +43,24 @@ def _out(help_text: str) -> Callable[[Command], Command]:
 
 
 @click.command()
-@click.argument("targets", nargs=-1, required=True)
+@click.argument("targets", nargs=-1)
 @_audited
+@membership_options
 @as_json_option
 def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
-    """Attack TARGETS and judge their claims; touches no data and writes no file."""
+    """Attack TARGETS and judge their claims; touches no data and writes no file.
+
+    With --data a membership-inference audit of training: TARGET is MODULE:FIT, with a function
+    score(model, records) beside it, or a scikit-learn estimator.  With --scores one of given
+    scores.
+    """
     from dpaudit.cli import terminal
 
+    if given["data"] or given["scores"]:
+        audit_membership(targets, given, as_json=as_json)
+    if not targets:
+        raise click.UsageError("Missing argument 'TARGETS...', or --scores.")
+    given = {name: value for name, value in given.items() if name not in OWN}
     results = _certify(targets, [_without_data(_order(target)) for target in targets], given, None)
     certificates = [result.certificate for result in results]
     if as_json:

@@ -123,6 +123,34 @@ def plain(text: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
 
 
+def budgets(totals: Sequence[Any]) -> None:
+    """What releases guarantee together, data set by data set."""
+    for total in totals:
+        at = f"epsilon at delta = {total.delta}"
+        table = _table(
+            f"{total.data}: one {total.unit}, {total.adjacency}",
+            "date",
+            "release",
+            "verdict",
+            f"{at}, alone",
+            "together",
+        )
+        for row in total.rows:
+            cells = (row.entry.day.isoformat(), row.entry.name, row.entry.verdict.replace("_", " "))
+            table.add_row(*map(escape, (*cells, row.alone, row.together)))
+        _print(table)
+        if total.refused:
+            warn(f"not added: {total.refused}")
+            continue
+        exact = ", ".join(f"{name} {value}" for name, value in (total.exact or {}).items())
+        lines = [f"together: {total.epsilon_lower} <= {at} <= {total.epsilon_upper}"]
+        lines += [f"exact: {exact}"] if exact else []
+        lines += [f"left of the budget: {total.left}"] if total.left and not total.over else []
+        _console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        if total.over:
+            warn(f"over budget: {total.left} left")
+
+
 def verified(rows: Sequence[Mapping[str, Any]]) -> None:
     """What was re-derived, what was taken on trust, and what is missing of what was required."""
     for row in rows:

@@ -18,6 +18,7 @@ VERDICTS = (
     "refuted",
     "alarm",
     "unsupported",
+    "empirical",
     "inconclusive",
     "unconfirmed",
     "certified_under_assumptions",

@@ -7,7 +7,7 @@ adjacency.  A node knows local facts only; what it guarantees is decided by a ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cache, cached_property
 from html import escape
@@ -68,6 +68,9 @@ class Node:
 
     types: ClassVar[dict[str, type[Node]]] = {}
     speaks_of: ClassVar[str] = ""
+    states_in: ClassVar[str] = (
+        ""  # the measure in which it states a guarantee; empty where it states none
+    )
     partitions: ClassVar[bool] = False  # whether its children see disjoint parts of the records
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -122,6 +125,10 @@ class Node:
         parameters = {k: _encode(v) for k, v in self.parameters.items() if v is not None}
         children = [child.digest for child in self.children]
         return {"type": type(self).__name__, "parameters": parameters, "children": children}
+
+    def with_parameters(self, **values: Any) -> Node:
+        """The same node with other values of some parameters; errors: InvalidParameter as ever."""
+        return self.rebuild({**self.parameters, **values}, list(self.children))
 
     def bind(self, values: Mapping[Any, Any]) -> Node:
         """The same declaration with symbols replaced by exact values, validated again.
@@ -217,6 +224,23 @@ def postorder(root: Node) -> Iterator[Node]:
             seen.add(id(node))
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.children))
+
+
+def rests_on(node: Node) -> Assumption | None:
+    """What a node rests on beyond its rule: an assumption of its own, or somebody else's proof.
+
+    A declaration's author can state that something is enforced or tested, and only the software can
+    know it: either counts as declared.
+    """
+    found = getattr(node, "assumption", None)
+    if isinstance(found, Assumption):
+        known = found.status in (Status.DECLARED, Status.VIOLATED)
+        return found if known else replace(found, status=Status.DECLARED)
+    if not hasattr(node, "source"):
+        return None
+    who = node.source or "its author, without a source"
+    statement = f"{node.head} holds under the declared scope, as proved by {who}"
+    return Assumption(f"opaque:{node.digest[:12]}", statement, Status.DECLARED)
 
 
 def free_unknowns(root: Node) -> set[Any]:

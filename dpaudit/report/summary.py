@@ -127,7 +127,7 @@ def _row(predicate: Json, claim: Json) -> SummaryRow:
         verdict=word,
         reason=claim["reason"],
         tone=tone,
-        data=_data(predicate),
+        data=data_of(predicate),
         issued=predicate["issued"][:10],
         caveats=tuple(predicate["caveats"]),
     )
@@ -148,13 +148,13 @@ def _unclaimed(predicate: Json) -> SummaryRow:
         verdict=word,
         reason="",
         tone=tone,
-        data=_data(predicate),
+        data=data_of(predicate),
         issued=predicate["issued"][:10],
         caveats=tuple(predicate["caveats"]),
     )
 
 
-def _data(predicate: Json) -> str:
+def data_of(predicate: Json) -> str:
     """The data set: as stated, else what the title says after the algorithm's name."""
     stated = ", ".join(predicate.get("fields", {}).get("data_source", ()))
     title, own = predicate["scope"]["title"], predicate["mechanism"]["title"]

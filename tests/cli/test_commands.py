@@ -146,10 +146,10 @@ def test_progress_goes_to_standard_error(dpaudit: Invoke, project: Path) -> None
 
 
 def test_the_number_of_trials_can_be_chosen(dpaudit: Invoke, project: Path) -> None:
-    dpaudit("certify", "held", "--seed", "1", "--trials", "2", "--out", "few")
+    dpaudit("certify", "held", "--seed", "1", "--trials", "100", "--out", "few")
     certificate = load(project / "few" / "held.json")["predicate"]
-    assert {audit["trials"] for audit in certificate["audits"]} == {2}
-    assert certificate["reproduce"]["command"] == "dpaudit certify held --seed 1 --trials 2"
+    assert {audit["trials"] for audit in certificate["audits"]} == {100}
+    assert certificate["reproduce"]["command"] == "dpaudit certify held --seed 1 --trials 100"
 
 
 def test_verify_says_what_it_confirmed_and_what_it_trusts(dpaudit: Invoke, project: Path) -> None:

@@ -371,7 +371,7 @@ def test_points_of_the_roc_are_counts_over_trials() -> None:
 def test_what_is_written_about_the_mechanism() -> None:
     found = predicate(certified(CASE))
     assert found["mechanism"]["declaration_text"] == "Gaussian('a', noise_multiplier=2)"
-    assert found["mechanism"]["digest"] == CASE.declaration.digest
+    assert found["mechanism"]["declaration"]["root"] == CASE.declaration.digest
     assert found["scope"]["adjacency"] == "replace_one"
     assert set(found["environment"]["packages"]) >= {"numpy", "scipy", "sympy"}
     assert {row["about"] for row in found["conformance"]} == {"program"}

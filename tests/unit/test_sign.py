@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from dpaudit.certificate.certificate import save
 from dpaudit.cli.main import main
 from dpaudit.errors import CertificateRejected, InvalidParameter, OutputNotWritable
 from dpaudit.sign import (
@@ -23,6 +24,7 @@ from dpaudit.sign import (
     signatures,
     write_envelope,
 )
+from tests.cli.bench import held
 
 STATEMENT = {"_type": "x", "predicate": {"n": 1}}
 
@@ -121,16 +123,9 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, list(map(str, arguments)))
 
 
-@pytest.fixture(scope="module")
-def reports(checkout: Path) -> Path:
-    return checkout / "reports"
-
-
-def test_the_commands_sign_and_verify(
-    reports: Path, engineer: Path, officer: Path, tmp_path: Path
-) -> None:
-    certificate = tmp_path / "dp_gd.json"
-    certificate.write_bytes((reports / "dp_gd.json").read_bytes())
+def test_the_commands_sign_and_verify(engineer: Path, officer: Path, tmp_path: Path) -> None:
+    certificate = tmp_path / "held.json"
+    save(held(), certificate)
     signed = run("sign", certificate, "--key", engineer)
     assert signed.exit_code == 0, signed.output
     assert "PRIVATE" not in signed.output

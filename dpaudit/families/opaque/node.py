@@ -25,6 +25,8 @@ class PureDP(Leaf):
     Fraction(1, 2)
     """
 
+    states_in: ClassVar[str] = "pure"
+
     epsilon: Number = number(non_negative)
     label: str = ""
     source: str = ""
@@ -38,6 +40,8 @@ class ApproxDP(Leaf):
     >>> dp.ApproxDP(1, delta="1e-6").delta
     Fraction(1, 1000000)
     """
+
+    states_in: ClassVar[str] = "approx"
 
     epsilon: Number = number(non_negative)
     delta: Number = number(probability)
@@ -54,6 +58,8 @@ class ZCDP(Leaf):
     True
     """
 
+    states_in: ClassVar[str] = "zcdp"
+
     rho: Number = number(non_negative)
     label: str = ""
     source: str = ""
@@ -67,6 +73,8 @@ class GDP(Leaf):
     >>> dp.account(dp.GDP(1), dp.central("replace_one")).epsilon("1e-5")
     Bound(0 to 4.37718)
     """
+
+    states_in: ClassVar[str] = "gdp"
 
     mu: Number = number(non_negative)
     label: str = ""
@@ -84,6 +92,8 @@ class RenyiDP(Leaf):
     RenyiDP(order=8, epsilon=0.5)
     """
 
+    states_in: ClassVar[str] = "rdp"
+
     order: Number = number(above_one)
     epsilon: Number = number(non_negative)
     label: str = ""
@@ -97,6 +107,8 @@ class RenyiCurve(Leaf):
     ``curve``: an expression in Symbol("alpha", positive=True), the only place for that symbol.
     """
 
+    states_in: ClassVar[str] = "rdp"
+
     speaks_of: ClassVar[str] = "alpha"
     curve: Number = number(non_negative)
     label: str = ""
@@ -109,6 +121,8 @@ class ProfilePoints(Leaf):
 
     ``points``: ((epsilon, delta), ...), epsilon growing, numbers only.
     """
+
+    states_in: ClassVar[str] = "profile"
 
     points: tuple[tuple[Number, Number], ...]
     label: str = ""
