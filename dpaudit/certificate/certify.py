@@ -56,6 +56,7 @@ from dpaudit.certificate.evidence import (
     audit_rows,
     conformance_rows,
     differences,
+    evidence_caveats,
     examination_row,
     roc_rows,
     written,
@@ -83,7 +84,6 @@ from dpaudit.storage.roots import served
 from dpaudit.version import __version__
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
-NOT_EXAMINED = "not examined"
 # Names of the rows of audits whose bounds are not printed as attacked.
 STAND_IN, FOUND = "stand_in:", "found:"
 NAMES = {STAND_IN: " on a stand-in", FOUND: " on made-up records"}
@@ -233,7 +233,11 @@ def _certify(run: Run, index: int) -> Certified:
                 "examination": examination_row(examination),
                 "conformance": conformance,
                 "run": None,
-                "caveats": [*mechanism.setting.notes, *([refused] if refused else [])],
+                "caveats": [
+                    *evidence_caveats(examination, attempts),
+                    *mechanism.setting.notes,
+                    *([refused] if refused else []),
+                ],
                 "in_plain_words": in_plain_words(account, points),
                 "verdict": _verdict(_overall(judged), judged, examination),
                 "environment": {**environment(), "git": revision(order)},
@@ -579,7 +583,7 @@ def _metrics(mechanism: Mechanism, output: Any) -> tuple[list[Json], list[str]]:
 def _verdict(verdict: Verdict, judged: Sequence[Judged], examination: Examination) -> Json:
     reasons = list(map(_reason, judged))
     if examination.not_examined:
-        reasons.insert(0, f"{NOT_EXAMINED}: {examination.not_examined}")
+        reasons.insert(0, f"not examined: {examination.not_examined}")
     return {"status": str(verdict), "reasons": reasons, "margin": _margin(judged)}
 
 

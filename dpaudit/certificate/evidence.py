@@ -27,6 +27,7 @@ from dpaudit.certificate.certificate import Json, audit_id, guarantee
 from dpaudit.exact import decimal_lower, decimal_upper, plain
 
 ROC_POINTS = 9
+FULL = 0.999  # of a clip
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,28 @@ def audit_rows(
         for bound in (attempt.lens, *attempt.raws.values())
         if bound is not None
     ]
+
+
+def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> list[str]:
+    """What the evidence leaves open: no examination, a stand-in's audit, a clip never reached."""
+    found = []
+    if examination.not_examined:
+        found.append(f"not examined: {examination.not_examined}")
+    for attempt in attempts:
+        if attempt.differs:
+            bound = "" if attempt.lens is None else f" (mu >= {decimal_lower(attempt.lens.shown)})"
+            found.append(
+                "an audit attacks a stand-in with the same declaration, not the named program: "
+                f"{'; '.join(attempt.differs)}; its bound{bound} stands apart"
+            )
+    short = [one for one in examination.reached if one.clip is not None and one.clip < FULL]
+    if short:
+        worst = min(short, key=lambda one: one.clip or 0.0)
+        found.append(
+            f"the program's own loss reached at most {100 * (worst.clip or 0.0):.3g}% of its clip "
+            f"at release {worst.label!r}, on made-up records"
+        )
+    return found
 
 
 def differences(own: Any, other: Any, place: str = "") -> list[str]:

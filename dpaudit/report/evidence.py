@@ -106,13 +106,24 @@ def _audit_row(number: int, audit: Json, predicate: Json) -> tuple[Cell, ...]:
     return (
         Cell(
             say("Audit {number}", number=number),
-            (say("The attacker {model}", model=say(model)), audit["neighbours_text"]),
+            (
+                *_stand_in(audit),
+                say("The attacker {model}", model=say(model)),
+                audit["neighbours_text"],
+            ),
         ),
         Cell(numbers.grouped(audit["trials"]), (say("on each data set"),), "number"),
         _attacked(audit),
         _strongest(audit, predicate),
         Cell(word, (say("at error rate {rate}", rate=error),), colour),
     )
+
+
+def _stand_in(audit: Json) -> tuple[str, ...]:
+    if audit["about"] == "program":
+        return ()
+    what = "; ".join(audit["differs"])
+    return (say("On a stand-in, not on the program itself: {what}", what=what),)
 
 
 def _attacked(audit: Json) -> Cell:

@@ -87,7 +87,7 @@ def attacked(predicate: Json) -> tuple[str, str]:
     An audit that could not have contradicted any claim is told from one that could, and both from
     none at all.
     """
-    audits = predicate["audits"]
+    audits = [audit for audit in predicate["audits"] if audit["about"] == "program"]
     if not audits:
         return say("Nobody attacked the program: nothing was measured on it."), "caution"
     if any(audit["verdict"] == "refuted" for audit in audits):
@@ -111,6 +111,7 @@ def could_refute(predicate: Json) -> bool:
         (claim["stated"], audit["strongest"], words.comparable(claim["stated"], audit["strongest"]))
         for claim in predicate["claims"]
         for audit in predicate["audits"]
+        if audit["about"] == "program"
     ]
     return any(
         numbers.parse(best[name]) > numbers.parse(stated[name])
