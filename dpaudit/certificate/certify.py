@@ -88,7 +88,8 @@ PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 STAND_IN, FOUND = "stand_in:", "found:"
 NAMES = {STAND_IN: " on a stand-in", FOUND: " on made-up records"}
 FOUND_PAIRS = 10**6  # keeps the draws of audits on found pairs apart from those of suites
-FEWEST, MOST, NUMBERS = 20, 2_000, 50_000_000
+# Trials of the audit of the program itself, and how many numbers its runs may read for them.
+FEWEST, MOST, NUMBERS = 100, 2_000, 20_000_000
 
 
 @dataclass(frozen=True)
@@ -330,7 +331,8 @@ def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
     """The audits: of the program on the pair that was found, and the suite's.
 
     The first without a prefix is the one whose bounds are printed as attacked: the suite's if it
-    attacks the named program, else that on the pair found.  A stand-in's never are.
+    attacks the named program, else that on the pair found.  A stand-in's never are.  A program
+    whose runs are too long for enough trials is examined, and not attacked.
     """
     order = run.orders[index]
     found: list[Attempt] = []
@@ -338,12 +340,13 @@ def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
         differs = stand_in(order.mechanism, order.suite)
         prefix = STAND_IN if differs else ""
         found.append(_attempt(run, index, order.suite, prefix, differs))
-    if examination.pair is not None and not examination.broken:
+    trials = min(MOST, NUMBERS // max(1, examination.work))
+    if examination.pair is not None and not examination.broken and trials >= FEWEST:
         own = Suite(
             order.mechanism.name,
             order.mechanism.program,
             examination.pair,
-            trials=max(FEWEST, min(MOST, NUMBERS // max(1, examination.work))),
+            trials=trials,
         )
         prefix = FOUND if any(not a.prefix for a in found) else ""
         found.insert(0, _attempt(run, FOUND_PAIRS + index, own, prefix, ()))

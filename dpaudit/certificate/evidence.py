@@ -67,6 +67,11 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
     found = []
     if examination.not_examined:
         found.append(f"not examined: {examination.not_examined}")
+    elif not examination.broken and all(attempt.differs for attempt in attempts):
+        found.append(
+            "the named program was examined, and not attacked: its runs are too long for enough "
+            "trials"
+        )
     for attempt in attempts:
         if attempt.differs:
             bound = "" if attempt.lens is None else f" (mu >= {decimal_lower(attempt.lens.shown)})"

@@ -42,6 +42,7 @@ STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000
 PARTS = 6
+BATCHED = 4
 
 NOISE, BOUNDED = "declared_noise", "bounded_queries"
 ACCESS = "undeclared access"
@@ -431,14 +432,20 @@ class _Examiner:
                 best = told
                 self.pair = Neighbours(*records, self.scope.adjacency, text)
         asked = [] if sampler is None else sampler.asked
-        self.work = sum(
-            len(self.rows) * a.records.values[0].size if clips_itself(a.query)
-            else a.records.values.size
-            for a in asked
-        )  # fmt: skip
+        kinds = len(self.rows)
+        for one in asked:
+            numbers = one.records.values.size
+            # A secret batch is drawn, and walked, record by record.
+            numbers = BATCHED * len(one.records) if one.batched else numbers
+            few = clips_itself(one.query) and not one.batched
+            self.work += kinds * one.records.values[0].size if few else numbers
 
     def _candidates(self) -> Iterator[tuple[tuple[Records, Records], str]]:
-        for number, sampler in enumerate(self.studied[:2]):
+        # On secret batches of equal records every batch can be enumerated.
+        for number in (1,) if self.batched else (1, 0):
+            if number >= len(self.studied):
+                continue
+            sampler = self.studied[number]
             found = _furthest(sampler, self.scope.adjacency)
             if found is None:
                 continue
@@ -453,7 +460,7 @@ class _Examiner:
         size = self.shape.rows
         for moved in self.moved.values():
             # Under add_remove a record that is not the last moves the places of the others.
-            whole = self.scope.adjacency is not Adjacency.ADD_REMOVE
+            whole = self.scope.adjacency is not Adjacency.ADD_REMOVE and not self.batched
             if whole and moved.pair is not None and len(moved.pair[0]) == size:
                 yield moved.pair, moved.text
 
