@@ -70,11 +70,12 @@ from dpaudit.check import (
     standing,
 )
 from dpaudit.check.file import fits, validate
+from dpaudit.check.measures import MEASURES
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
-from dpaudit.families.opaque import ZCDP, RenyiDP
+from dpaudit.families.opaque import RenyiDP
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption, free_unknowns
 from dpaudit.nodes.pairs import Losses
@@ -201,7 +202,7 @@ def _certify(run: Run, index: int) -> Certified:
                     None if shown is None else shown.lens,
                     None if shown is None else shown.raws.get(printed_delta(one.claim)),
                     findings,
-                    standing(rows),
+                    standing(rows, account.node),
                     on_trust=_on_trust(one, mechanism),
                     others=[
                         Bounds(NAMES[a.prefix], a.lens, a.raws.get(printed_delta(one.claim)))
@@ -229,7 +230,7 @@ def _certify(run: Run, index: int) -> Certified:
                 "fields": dict(order.fields),
                 "mechanism": _mechanism(order),
                 **_claims_and_derivation(account, judged, profile, points),
-                "assumptions": _assumptions(standing(conformance), judged, profile),
+                "assumptions": _assumptions(standing(conformance, account.node), judged, profile),
                 "audits": audit_rows(attempts, judged, budget),
                 "examination": examination_row(examination),
                 "conformance": conformance,
@@ -270,10 +271,11 @@ def _by_curves(judged: Judged, attempts: Sequence[Attempt]) -> Judged:
     claim, refuted = judged.claim, judged.verdict is Verdict.REFUTED
     if refuted or is_infinite(claim.value):
         return judged
-    as_rho = isinstance(claim.guarantee, ZCDP)
+    known = MEASURES.get(claim.guarantee.states_in)
+    from_rates = known.from_rates if known else None
     for attacked in (attempt.attacked for attempt in attempts):
         row = {"roc": roc_rows(attacked), "trials": attacked.trials}
-        if curve_exceeds(row, printed_delta(claim), claim.value, as_rho=as_rho):
+        if curve_exceeds(row, printed_delta(claim), claim.value, from_rates):
             reason = "a point of the attack's curve refutes it, but for one run in 10^9"
             return replace(judged, verdict=Verdict.REFUTED, reason=reason)
     return judged

@@ -251,7 +251,13 @@ def of_stranger(path: Path) -> Json:
 
     Errors: CertificateRejected naming what does not.
     """
-    (row,) = verify_files([path])
-    if not row["verified"]:
-        raise CertificateRejected(row["reason"])
-    return load(path)
+    ((_, found),) = of_strangers([path])
+    if isinstance(found, CertificateRejected):
+        raise found
+    return found
+
+
+def of_strangers(paths: Sequence[Path]) -> Iterator[tuple[Path, Json | CertificateRejected]]:
+    """Several files, verified in one such process: each certificate, or why it is none."""
+    for path, row in zip(paths, verify_files(paths), strict=True):
+        yield path, load(path) if row["verified"] else CertificateRejected(row["reason"])

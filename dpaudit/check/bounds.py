@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from dpaudit.check.measures import FromRates
 from dpaudit.check.normal import quantile
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
 from dpaudit.exact import enclose, working_precision
@@ -36,16 +37,6 @@ class Bound:
     shown: Rates
     decisive: Rates
     delta: Fraction | None
-
-    @cached_property
-    def shown_rho(self) -> Any:
-        """Ball: the rho that any zCDP mechanism with the shown rates must reach."""
-        return _rho(self.shown)
-
-    @cached_property
-    def decisive_rho(self) -> Any:
-        """As ``shown_rho``, at the decision error."""
-        return _rho(self.decisive)
 
     @property
     def decisive_lower(self) -> Fraction:
@@ -158,10 +149,10 @@ def _no_errors(row: Json, error: Fraction = SHOWN_ERROR) -> Rates:
         return rate, rate
 
 
-def strongest(bound: Bound, *, as_rho: bool) -> Any:
+def strongest(bound: Bound, from_rates: FromRates | None) -> Any:
     """Ball around the most that an audit could have shown at its decision error."""
     rates = _no_errors(bound.row, decimal(bound.row["witness"]["decisive_error"]))
-    return _rho(rates) if as_rho else implied(rates, bound.delta)
+    return from_rates(*rates) if from_rates else implied(rates, bound.delta)
 
 
 # --- counts into rates ---------------------------------------------------------------------------
@@ -181,6 +172,7 @@ def _rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
     return found[0], found[1]
 
 
+@lru_cache(maxsize=4096)
 def clopper_pearson(count: int, trials: int, upper: Fraction, error: Fraction) -> bool:
     """P(Binomial(trials, upper) <= count) <= error, and not for a bound a millionth lower."""
     if count >= trials or upper >= 1:
@@ -216,10 +208,12 @@ def _errors(row: Json) -> tuple[int, int]:
     return row["counts"]["false_positives"], row["counts"]["false_negatives"]
 
 
-def curve_exceeds(row: Json, delta: Fraction | None, number: Any, *, as_rho: bool = False) -> bool:
+def curve_exceeds(
+    row: Json, delta: Fraction | None, number: Any, from_rates: FromRates | None = None
+) -> bool:
     """Whether a point of the attack's curve alone refutes a number, but for one run in 10^9.
 
-    ``delta``: of the claimed epsilon; None where a mu (or, ``as_rho``, a rho) is claimed.
+    ``delta``: of the claimed epsilon; None where a mu is claimed, or what ``from_rates`` bounds.
     """
     share = CURVE_ERROR / max(len(row["roc"]), 1) / 2
     for positive, negative, *_ in row["roc"]:
@@ -227,16 +221,16 @@ def curve_exceeds(row: Json, delta: Fraction | None, number: Any, *, as_rho: boo
         uppers = [_upper(round(rate * row["trials"]), row["trials"], share) for rate in seen]
         # What is seen shows more than its bounds do, and costs less to compare.
         if all(
-            min(rates) > 0 and _shown(rates, delta, as_rho=as_rho) > enclose(number)
+            min(rates) > 0 and _shown(rates, delta, from_rates) > enclose(number)
             for rates in ([max(rate, MILLIONTH) for rate in seen], uppers)
         ):
             return True
     return False
 
 
-def _shown(rates: Sequence[Fraction], delta: Fraction | None, *, as_rho: bool) -> Any:
+def _shown(rates: Sequence[Fraction], delta: Fraction | None, from_rates: FromRates | None) -> Any:
     positive, negative = map(enclose, rates)
-    return _rho((positive, negative)) if as_rho else implied((positive, negative), delta)
+    return from_rates(positive, negative) if from_rates else implied((positive, negative), delta)
 
 
 @lru_cache(maxsize=256)
@@ -282,22 +276,6 @@ def implied(rates: Rates, delta: Fraction | None) -> Any:
 
 def _middle(ball: Any) -> float:
     return float(ball.mid())
-
-
-def _rho(rates: Rates) -> Any:
-    """The largest D_a(p || q) / a over a fixed grid of orders, p = 1 - FNR and q = FPR."""
-    positive, negative = rates
-    with working_precision():
-        best = enclose(Fraction(0))
-        for a in (1 + enclose(Fraction(10) ** (k // 20) * STEP ** (k % 20)) for k in GRID):
-            for p, q in ((1 - negative, positive), (1 - positive, negative)):
-                if p > q:
-                    moment = p**a * q ** (1 - a) + (1 - p) ** a * (1 - q) ** (1 - a)
-                    best = best.max(moment.log() / (a - 1) / a)
-        return best
-
-
-STEP, GRID = Fraction(1122, 1000), range(-60, 61)
 
 
 # --- conformance ---------------------------------------------------------------------------------

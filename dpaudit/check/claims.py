@@ -19,9 +19,9 @@ from dpaudit.check.bounds import (
 )
 from dpaudit.check.curves import own_mu
 from dpaudit.check.derivation import Value, own_bound
+from dpaudit.check.measures import MEASURES, CheckedMeasure, claimed_as
 from dpaudit.check.normal import gaussian_delta
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
-from dpaudit.check.theorem import CALCULI
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact import (
     canonical,
@@ -47,14 +47,6 @@ VERDICTS = (
     "certified_under_assumptions",
     "certified",
 )
-# Claim type: measure, its number's name, its calculus.
-KINDS = {
-    "PureDP": ("pure_dp", "epsilon", "pure"),
-    "ApproxDP": ("approx_dp", "epsilon", "approx"),
-    "ZCDP": ("zcdp", "rho", "zcdp"),
-    "GDP": ("gdp", "mu", "gdp"),
-}
-NAMES = {"approx_dp": "epsilon", "zcdp": "rho", "gdp": "mu"}
 FAMILY = "the Gaussian family"
 LARGEST_DIFFERENCE = 500
 
@@ -90,9 +82,17 @@ class Stated:
     words: str
 
     @property
+    def measure(self) -> CheckedMeasure:
+        """The measure it is stated in."""
+        measure = claimed_as(self.kind)
+        if measure is None:
+            raise CertificateRejected(f"{self.place}: its text names no kind of guarantee")
+        return measure
+
+    @property
     def audit(self) -> str:
         """The name of the audit that bounds this claim from below."""
-        if self.kind in ("GDP", "ZCDP"):
+        if self.kind == "GDP" or self.measure.from_rates is not None:
             return LENS
         return f"raw-{self.delta or '0'}"
 
@@ -129,13 +129,15 @@ def _stated(row: Json) -> Stated:
     place, number = f"claim {row['id'][:40]}", decode_number(row["exact"])
     require(not unknowns(number), f"{place}: it claims a symbol, not a number")
     kind, _, inside = row["stated_text"].removesuffix(")").partition("(")
-    require(kind in KINDS, f"{place}: its text names no kind of guarantee")
-    measure, name, _ = KINDS[kind]
+    measure = claimed_as(kind)
+    if measure is None:
+        raise CertificateRejected(f"{place}: its text names no kind of guarantee")
+    name = measure.parameter
     shown, _, delta = inside.partition(", delta=")
     require(shown == f"{name}={readable(number)}", f"{place}: its text is not its exact value")
     require((delta != "") == (kind == "ApproxDP"), f"{place}: its text is of another kind")
     exact = _fraction(delta) if delta else None
-    expected = {"measure": measure, name: decimal_upper(number)}
+    expected = {"measure": measure.wire, measure.wire_field: decimal_upper(number)}
     if delta:
         expected["delta"] = row["stated"]["delta"] if exact is None else decimal_upper(exact)
     require(row["stated"] == expected, f"{place}: its number is not its exact value")
@@ -150,7 +152,7 @@ def _fraction(text: str) -> Fraction | None:
 
 
 def _value(claim: Stated, case: Case) -> Value | None:
-    row, place, calculus = claim.row, claim.place, KINDS[claim.kind][2]
+    row, place, calculus = claim.row, claim.place, claim.measure.name
     if row["step"] is None:
         require(row["check"] == "unsupported", f"{place}: its step is missing")
         require(row["upper"] is None and not row["attained"], f"{place}: a bound without a step")
@@ -171,7 +173,7 @@ def _value(claim: Stated, case: Case) -> Value | None:
 
 def _uncovered(claim: Stated, case: Case) -> bool:
     """Whether no calculus gives the whole declaration a number in the claim's measure."""
-    names = CALCULI if claim.kind == "ApproxDP" else (KINDS[claim.kind][2],)
+    names = tuple(MEASURES) if claim.kind == "ApproxDP" else (claim.measure.name,)
     found = [own_bound(case.root, name, case.adjacency) for name in names]
     symbols = any(v is not None and not callable(v) and _unknowns(v) for v in found)
     return all(v is None for v in found) or (claim.kind == "ApproxDP" and bool(symbols))
@@ -268,13 +270,15 @@ def _unconditional(claim: Stated, shown: Json, bound: Bound) -> None:
     place = claim.place
     labels = (shown["confidence"], shown["conditional_on"], shown["audit"])
     require(labels == (SHOWN_LEVEL, "", claim.audit), f"{place}: its lower bound is mislabelled")
-    if claim.kind == "ZCDP":
-        require(shown["measure"] == "zcdp", f"{place}: its lower bound is in another measure")
-        held = rounded_down(shown["rho"], bound.shown_rho, 3 * SLACK)
+    measure = claim.measure
+    if measure.from_rates is not None:
+        same = shown["measure"] == measure.wire
+        require(same, f"{place}: its lower bound is in another measure")
+        held = rounded_down(shown[measure.wire_field], measure.from_rates(*bound.shown), 3 * SLACK)
         require(held, f"{place}: its lower bound does not follow from {claim.audit}")
         return
-    same = {k: v for k, v in shown.items() if k not in ("confidence", "conditional_on", "audit")}
-    require(same == bound.row["lower_bounds"][0], f"{place}: its lower bound is not its audit's")
+    own = {k: v for k, v in shown.items() if k not in ("confidence", "conditional_on", "audit")}
+    require(own == bound.row["lower_bounds"][0], f"{place}: its lower bound is not its audit's")
 
 
 def _conditional(claim: Stated, shown: Json, bound: Bound) -> None:
@@ -318,9 +322,9 @@ def _contradicted(claim: Stated, case: Case) -> bool:
     if not rows or is_infinite(claim.number):
         return False
     delta = None if claim.kind in ("GDP", "ZCDP") else decimal(claim.delta or "0")
-    as_rho = claim.kind == "ZCDP"
     first = {audit_of(row["id"]): row for row in reversed(rows)}
-    return any(curve_exceeds(row, delta, claim.number, as_rho=as_rho) for row in first.values())
+    known = claim.measure.from_rates
+    return any(curve_exceeds(row, delta, claim.number, known) for row in first.values())
 
 
 def is_unconfirmed(value: Value | None, outcome: str, number: Any) -> bool:
@@ -342,8 +346,9 @@ def _exceeds(claim: Stated, number: Any, bounds: Mapping[str, Bound]) -> bool:
 
 
 def _bound_exceeds(claim: Stated, number: Any, bound: Bound) -> bool:
-    if claim.kind == "ZCDP":
-        return bool(bound.decisive_rho * (1 - enclose(SLACK)) > enclose(number))
+    if claim.measure.from_rates is not None:
+        shown = claim.measure.from_rates(*bound.decisive)
+        return bool(shown * (1 - enclose(SLACK)) > enclose(number))
     return _above(bound.decisive_lower, number)
 
 
@@ -396,7 +401,7 @@ def powerless(case: Case) -> tuple[str, ...]:
         bound = case.bounds.get(claim.audit)
         if bound is None:
             found.append(f"{claim.place}: not audited")
-        elif not strongest(bound, as_rho=claim.kind == "ZCDP") > enclose(claim.number):
+        elif not strongest(bound, claim.measure.from_rates) > enclose(claim.number):
             trials = bound.row["trials"]
             found.append(f"{claim.place}: {trials} trials a side could not have refuted it")
     return tuple(found)

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.assumptions import own_assumption
-from dpaudit.check.normal import gaussian_delta
+from dpaudit.check.measures import MEASURES, REFUSED
 from dpaudit.check.profile.conversions import Doubt, confirm_conversion
-from dpaudit.check.reading import SLACK, TINY, Json, decimal, require, rounded_up, value_text
+from dpaudit.check.reading import Json, decimal, require, rounded_up, value_text
 from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
     decimal_upper,
-    enclose,
-    infinity,
-    is_infinite,
-    is_symbolic,
     unknowns,
-    working_precision,
 )
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, free_unknowns, postorder
 
-ORDERS = ("2", "4", "8", "16", "32", "64")
-LARGEST_EPSILON = Fraction(2) ** 99
-MEASURES = {
-    "pure": ("pure_dp", "epsilon"),
-    "approx": ("approx_dp", "epsilon"),
-    "zcdp": ("zcdp", "rho"),
-    "gdp": ("gdp", "mu"),
-    "rdp": ("rdp", ""),
-    "profile": ("pairs", ""),
-}
+LARGEST_ORDER = 1024
 
 
 @dataclass(frozen=True)
@@ -123,7 +108,7 @@ def _fold(
         calculus=calculus,
         upper=upper,
         attained=is_attained,
-        in_one_part=type(node).__name__ == "Parallel" or any(p.in_one_part for p in premises),
+        in_one_part=node.partitions or any(p.in_one_part for p in premises),
         reached=upper if is_attained else None,
         assumes=frozenset([own["id"]] if own else ()).union(*(p.assumes for p in premises)),
     )
@@ -132,10 +117,13 @@ def _fold(
 def _conclusion(row: Json, value: Value, place: str) -> None:
     """The stated decimals are at least the re-derived bound, and equal to it to nine digits."""
     stated = row["conclusion"]
-    measure, name = MEASURES[value.calculus]
-    require(stated["measure"] == measure, f"{place}: its conclusion is in another measure")
+    measure = MEASURES[value.calculus]
+    name = measure.wire_field if measure.is_number else ""
+    require(stated["measure"] == measure.wire, f"{place}: its conclusion is in another measure")
     if value.calculus == "rdp":
-        require([a for a, _ in stated["curve"]] == [*ORDERS], f"{place}: other orders")
+        orders = [decimal(a) for a, _ in stated["curve"]]
+        rising = orders == sorted(set(orders)) and all(1 < a <= LARGEST_ORDER for a in orders)
+        require(rising, f"{place}: expected rising orders above 1")
         pairs = [(text, value.upper(Fraction(a))) for a, text in stated["curve"]]
     elif value.calculus == "approx":
         pairs = [(stated[k], v) for k, v in zip(("epsilon", "delta"), value.upper, strict=True)]
@@ -169,11 +157,12 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
     require(not unknowns(delta), f"{place}: its delta is a symbol, not a number")
     require(stated["delta"] == decimal_upper(delta), f"{place}: its delta is not its witness's")
     found = None
-    if premise.calculus == "profile":
+    convert = MEASURES[premise.calculus].to_approx
+    if convert is None:  # pairs of distributions
         found = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
         epsilon, reached = (found.epsilon, found.reached) if found else REFUSED
     else:
-        epsilon, reached = CONVERSIONS[premise.calculus](premise, delta, stated["epsilon"], witness)
+        epsilon, reached = convert(premise, delta, stated["epsilon"], witness)
     require(epsilon is not None, f"{place}: epsilon does not follow")
     same = reached is None or decimal(witness["epsilon_lower"]) == reached
     require(same, f"{place}: its lower epsilon does not follow")
@@ -190,81 +179,6 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
         doubt=found.doubt if found else None,
         reached_doubted=bool(found and found.reached_doubted),
     )
-
-
-Result = tuple[Any, Fraction | None]
-REFUSED: Result = (None, None)
-
-
-def _infinite(text: str) -> Result:
-    return (infinity(), None) if text == "inf" else REFUSED
-
-
-def _from_gdp(premise: Value, delta: Any, text: str, witness: Json) -> Result:
-    """delta(epsilon) <= delta, and not at an epsilon a billionth smaller; the lower end reaches."""
-    mu = premise.upper
-    if is_infinite(mu) or (delta == 0 and mu != 0):
-        return _infinite(text)
-    if mu == 0:
-        return (Fraction(0), Fraction(0) if premise.attained else None) if text == "0" else REFUSED
-    ball, allowed = enclose(mu), enclose(delta)
-    if text == "inf":
-        return REFUSED if gaussian_delta(LARGEST_EPSILON, ball) <= allowed else _infinite(text)
-    epsilon = decimal(text)
-    if witness["epsilon"] != text:
-        return REFUSED
-    least = epsilon * (1 - SLACK)
-    tight = epsilon == 0 or not gaussian_delta(least, ball) <= allowed
-    if not (gaussian_delta(epsilon, ball) <= allowed and tight):
-        return REFUSED
-    if not premise.attained:
-        return epsilon, None
-    reached = decimal(witness["epsilon_lower"])
-    held = reached == 0 or gaussian_delta(reached, ball) >= allowed
-    return (epsilon, reached) if held and reached >= least - TINY else REFUSED
-
-
-def _from_number(exact: Any, text: str) -> Result:
-    if not rounded_up(text, exact):
-        return REFUSED
-    # As the accountant: fractions stay exact, other numbers are rounded outward.
-    return (decimal(text) if is_symbolic(exact) and text != "inf" else exact), None
-
-
-def _from_pure(premise: Value, delta: Any, text: str, witness: Json) -> Result:
-    return _from_number(premise.upper, text)
-
-
-def _from_approx(premise: Value, delta: Any, text: str, witness: Json) -> Result:
-    epsilon, own = premise.upper
-    if is_infinite(epsilon) or not (own == delta or enclose(own) <= enclose(delta)):
-        return _infinite(text)
-    return _from_number(epsilon, text)
-
-
-def _from_curve(premise: Value, delta: Any, text: str, witness: Json) -> Result:
-    """The Renyi conversion at the witness's order."""
-    curve = premise.upper if premise.calculus == "rdp" else lambda a: premise.upper * a
-    if delta == 0 or is_infinite(curve(Fraction(2))):
-        return _infinite(text)
-    order = decode_number(witness["order"])
-    if text == "inf" or is_symbolic(order) or order <= 1:
-        return REFUSED
-    with working_precision():
-        a, d = enclose(order), enclose(delta)
-        exact = enclose(curve(order)) + (1 - 1 / a).log() - (d.log() + a.log()) / (a - 1)
-        exact = exact.max(0)
-        held = rounded_up(text, exact)
-    return (decimal(text), None) if held else REFUSED
-
-
-CONVERSIONS: dict[str, Callable[[Value, Any, str, Json], Result]] = {
-    "gdp": _from_gdp,
-    "pure": _from_pure,
-    "approx": _from_approx,
-    "rdp": _from_curve,
-    "zcdp": _from_curve,
-}
 
 
 # --- the checker's own fold ----------------------------------------------------------------------

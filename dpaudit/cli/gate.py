@@ -12,9 +12,9 @@ from typing import Any
 
 from dpaudit.certificate.budget import entry_of, totals
 from dpaudit.certificate.certificate import PREDICATE, stated
-from dpaudit.certificate.publish import verify_files
 from dpaudit.certificate.rendering import expired
 from dpaudit.check.file import load
+from dpaudit.check.process import verify_files
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.project.project import Project, implementation
@@ -112,7 +112,7 @@ def _changes(
 ) -> Iterator[str]:
     """What is no longer as it was certified, a line a kind of thing."""
     certified = predicate["mechanism"]
-    if mechanism.declaration.digest != certified["digest"]:
+    if mechanism.declaration.digest != certified["declaration"]["root"]:
         yield "the declaration changed"
     current = implementation(project, mechanism, project.suites.get(mechanism.name))
     committed = {item["name"]: item["digest"]["sha256"] for item in certified["implementation"]}

@@ -48,13 +48,44 @@ def _print(table: Table) -> None:
     _console().print(table)
 
 
-def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
-    """The mechanisms by name, with their claims."""
-    table = _table("Mechanisms", "target", "title", "source", "scope", "claims")
+def rows(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """A table of texts."""
+    table = _table(title, *columns)
+    for line in lines:
+        table.add_row(*map(escape, line))
+    _print(table)
+
+
+def catalogue(rows: Sequence[Mapping[str, Any]], *, filtered: bool) -> None:
+    """The mechanisms, a line each; with their claims where a filter left few. Then what is broken.
+
+    Of the shipped ones a project's own list holds the names only.
+    """
+    found = [row for row in rows if not row["error"]]
+    own = [row for row in found if row["root"] == "project"]
+    shipped = [row for row in found if row["root"] == "catalogue"]
+    for title, some in (("This project", own), ("Shipped with dpaudit", shipped)):
+        if some:
+            _mechanisms(title, some, claims=filtered or some is own)
+    if not filtered:
+        hint = "dpaudit list WORD... shows what is about it, with claims; dpaudit show TARGET one"
+        _console().print(hint, markup=False, highlight=False)
     for row in rows:
-        claims = "\n".join(map(_claimed, row["claims"]))
-        cells = (row["target"], row["title"], row["paper"], row["scope"], claims)
-        table.add_row(*map(escape, cells))
+        if row["error"]:
+            warn(f"{row['name']}: {row['error']}")
+
+
+def _mechanisms(title: str, rows: Sequence[Mapping[str, Any]], *, claims: bool) -> None:
+    if not claims:
+        table = _table(title, "target", "title")
+        for row in rows:
+            table.add_row(escape(row["target"]), escape(row["title"]))
+    else:
+        table = _table(title, "target", "title", "source", "scope", "claims")
+        for row in rows:
+            claimed = "\n".join(map(_claimed, row["claims"]))
+            cells = (row["target"], row["title"], row["paper"], row["scope"], claimed)
+            table.add_row(*map(escape, cells))
     _print(table)
 
 
@@ -145,6 +176,36 @@ def plain(text: object) -> str:
     if shown.isprintable():
         return shown
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def ledger(books: Sequence[Mapping[str, Any]]) -> None:
+    """What a ledger charged and has left, data set by data set."""
+    for book in books:
+        table = _table(
+            f"{book['data']}: one {book['unit']}, {book['adjacency']}",
+            "date",
+            "release",
+            "cost",
+            "together",
+        )
+        for row in book["charges"]:
+            cells = (
+                row["date"],
+                row["name"],
+                _amounts(row["cost"], book),
+                _amounts(row["together"], book),
+            )
+            table.add_row(*map(escape, cells))
+        _print(table)
+        left, caps = _amounts(book["left"], book), _amounts(book["caps"], book)
+        _console().print(f"left: {left} of {caps}", markup=False, highlight=False, soft_wrap=True)
+        for title in book["unfinished"]:
+            warn(f"charged and never finished: {title}")
+
+
+def _amounts(values: Sequence[str], book: Mapping[str, Any]) -> str:
+    pairs = zip(values, book["measures"], strict=True)
+    return ", ".join(f"{value} {unit}" for value, unit in pairs)
 
 
 def budgets(totals: Sequence[Any]) -> None:

@@ -12,6 +12,7 @@ import click
 
 from dpaudit.cli.commands import as_json_option, echo_json
 from dpaudit.cli.compliance_commands import keys_option, known_keys, signed_row, threshold_option
+from dpaudit.errors import CertificateRejected, UnknownTarget
 
 # Weakest first: a certificate passes where its verdict is no weaker than the required one.
 VERDICTS = (
@@ -64,6 +65,17 @@ EXIT_CODES = {
     help="No step may rest on a bound that only the accountant computed.",
 )
 @click.option(
+    "--implementation",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder that must hold the implementation's files, byte for byte.",
+)
+@click.option(
+    "--replay",
+    is_flag=True,
+    help="Make the audits again from their seed, by the mechanism of that name in this project, "
+    "and compare every count. This runs the program, in this process, on no data.",
+)
+@click.option(
     "--seconds",
     type=click.FloatRange(1, 3600),
     default=20.0,
@@ -80,6 +92,8 @@ def verify(
     require_audit: bool,
     max_epsilon: str | None,
     no_unconfirmed: bool,
+    implementation: Path | None,
+    replay: bool,
     seconds: float,
     keys: tuple[str, ...],
     threshold: int | None,
@@ -100,6 +114,8 @@ def verify(
         if not row["verified"]:
             row = {**row, "failure": row["failure"] or "signature"}
         missing = _missing(row, require, most, audit=require_audit, confirmed=no_unconfirmed)
+        if row["verified"]:
+            missing += [("required", text) for text in _otherwise(path, implementation, replay)]
         rows.append({**row, "missing": [text for _, text in missing], "passed": not missing})
         rows[-1]["failure"] = row["failure"] or next((kind for kind, _ in missing), "")
     echo_json(rows) if as_json else terminal.verified(rows)
@@ -131,6 +147,27 @@ def _missing(
     if most is not None:
         found += _above(row["epsilons"], most)
     return sorted(found, key=lambda one: list(EXIT_CODES).index(one[0]))
+
+
+def _otherwise(path: Path, folder: Path | None, replay: bool) -> list[str]:  # noqa: FBT001
+    """What is not as the certificate says: files of a folder, counts of a replay."""
+    if folder is None and not replay:
+        return []
+    from dpaudit.certificate.replay import command_of, differences, implementation_in
+    from dpaudit.check.file import load
+    from dpaudit.cli.audit_commands import orders_of
+    from dpaudit.cli.commands import quiet
+
+    certificate = load(path)
+    found = [] if folder is None else implementation_in(certificate, folder)
+    if replay:
+        try:
+            command = command_of(certificate)
+            with quiet():
+                found += differences(certificate, orders_of(command.targets), command)
+        except (CertificateRejected, UnknownTarget) as error:
+            found.append(f"not replayed: {error}")
+    return found
 
 
 def _above(epsilons: Sequence[Sequence[str]], most: Fraction) -> list[tuple[str, str]]:

@@ -235,7 +235,9 @@ class Study:
         task = Training(self.target, self.audited, self.background, self.population, included, seed)
         batches = [Batch((0, AGAIN), 1), Batch((0, OTHER), 1)]
         batches += [Batch((model, MAIN), 1) for model in range(self.models)]
-        store = AuditStore(Path(str(self.folder)) / "runs", self._identity(labels, seed))
+        store = None
+        if self._kept is None:  # a temporary folder outlives nothing
+            store = AuditStore(Path(str(self.folder)) / "runs", self._identity(labels, seed))
         done = run_batches(task, batches, root_seed=seed, jobs=jobs, store=store, progress=progress)
         return Trained.of(done, included, labels)
 

@@ -87,11 +87,22 @@ def attacked(predicate: Json) -> tuple[str, str]:
     An audit that could not have contradicted any claim is told from one that could, and both from
     none at all.
     """
-    audits = [audit for audit in predicate["audits"] if audit["about"] == "program"]
-    if not audits:
-        return say("Nobody attacked the program: nothing was measured on it."), "caution"
+    audits = predicate["audits"]
     if any(audit["verdict"] == "refuted" for audit in audits):
         return say("An attack on the program contradicted what is claimed of it."), "bad"
+    why = predicate.get("examination", {}).get("not_examined", "")
+    if why:
+        text = message("Not examined: the program was not run on made-up records, for {why}.")
+        return say(text, why=words.embedded(why)), "caution"
+    if not audits:
+        return say("Nobody attacked the program: nothing was measured on it."), "caution"
+    if all(audit.get("about") == "stand_in" for audit in audits):
+        text = message(
+            "A stand-in was attacked, not the program itself; it differs in {parts}. Nothing "
+            "contradicted what is claimed."
+        )
+        parts = dict.fromkeys(part for audit in audits for part in audit.get("differs", ()))
+        return say(text, parts=words.embedded(", ".join(parts))), "caution"
     if not could_refute(predicate):
         return (
             say(
@@ -111,7 +122,6 @@ def could_refute(predicate: Json) -> bool:
         (claim["stated"], audit["strongest"], words.comparable(claim["stated"], audit["strongest"]))
         for claim in predicate["claims"]
         for audit in predicate["audits"]
-        if audit["about"] == "program"
     ]
     return any(
         numbers.parse(best[name]) > numbers.parse(stated[name])

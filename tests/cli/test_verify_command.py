@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from dpaudit.certificate.certificate import save
+from dpaudit.certificate.replay import command_of
+from dpaudit.check.file import load
 from dpaudit.check.process import verify_files
+from dpaudit.errors import CertificateRejected
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Assuming
 from dpaudit.families.opaque import GDP
@@ -142,3 +145,47 @@ def test_text_reaches_the_terminal_escaped(file: Callable[[Json], Path], dpaudit
     for line in result.stdout.splitlines():
         assert not line.startswith("  confirmed: signature")
     assert all(c.isprintable() or c == "\n" for c in result.stdout)
+
+
+# --- replayed, and compared with files -----------------------------------------------------------
+
+
+def test_a_replay_gives_the_same_counts_or_says_where_not(dpaudit: Invoke, project: Path) -> None:
+    dpaudit("certify", "held", "--seed", "2", "--trials", "400")
+    path = project / "reports" / "held.json"
+    dpaudit("verify", path, "--replay")
+
+    def retyped(predicate: Json) -> None:
+        """The counts of another seed: nobody can tell without the run."""
+        predicate["reproduce"].update(
+            command="dpaudit certify held --seed 1 --trials 400", root_seed=f"{1:032x}"
+        )
+        for row in predicate["audits"]:
+            row["seed"] = f"{1:032x}"
+
+    save(forged(load(path), retyped), path)
+    dpaudit("verify", path)
+    shown = dpaudit("verify", path, "--replay", code=REQUIRED).stdout
+    assert "audit lens: counts" in shown
+    (project / "mechanisms" / "cases.py").open("a").write("\n")
+    assert "another file" in dpaudit("verify", path, "--replay", code=REQUIRED).stdout
+
+
+def test_a_replay_runs_no_file_that_a_certificate_names() -> None:
+    for command in ("rm -rf /", "dpaudit certify x.py::evil --seed 1", "dpaudit certify held", "'"):
+        predicate = {"reproduce": {"command": command}}
+        with pytest.raises(CertificateRejected, match="cannot be replayed"):
+            command_of({"predicate": predicate})
+    found = command_of({"predicate": {"reproduce": {"command": "dpaudit certify --all --seed 3"}}})
+    assert (found.targets, found.seed, found.trials) == ((), 3, None)
+
+
+def test_the_implementation_is_compared_with_a_folder(dpaudit: Invoke, project: Path) -> None:
+    dpaudit("certify", "held", "--seed", "2", "--trials", "400")
+    path = project / "reports" / "held.json"
+    dpaudit("verify", path, "--implementation", project)
+    (project / "mechanisms" / "cases.py").open("a").write("\n")
+    shown = dpaudit("verify", path, "--implementation", project, code=REQUIRED).stdout
+    assert "mechanisms/cases.py: another file" in shown
+    shown = dpaudit("verify", path, "--implementation", project / "audits", code=REQUIRED).stdout
+    assert "mechanisms/cases.py: not in" in shown

@@ -16,13 +16,16 @@ import sympy
 
 from dpaudit.audit.verdict import DECISION_ERROR
 from dpaudit.certificate.certify import Certified, Options, Order, certify, revision
+from dpaudit.check.assumptions import EXACT
 from dpaudit.curator.curator import Curator
 from dpaudit.curator.mechanism import Mechanism, Metric
 from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
 from dpaudit.exact.wire import canonical_bytes
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Assuming, Compose
+from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiDP
+from dpaudit.kernels.base import KERNELS, exact_kernels
 from dpaudit.kernels.query import ClippedMean, Records
 from dpaudit.nodes import Assumption
 from tests.cli.bench import (
@@ -411,3 +414,30 @@ def test_a_claim_at_one_renyi_order_is_refused_before_anything_runs() -> None:
     case = mechanism("case", Gaussian("a", 1), RenyiDP(2, 1))
     with pytest.raises(Unsupported, match=r"RenyiDP\(order=2, epsilon=1\) is checked by"):
         certified(case)
+
+
+@pytest.mark.parametrize(
+    ("node", "status"),
+    [
+        (DiscreteLaplace("a", 2), "enforced"),
+        (Compose(DiscreteLaplace("a", 2), DiscreteGaussian("b", 4)), "enforced"),
+        (Compose(DiscreteLaplace("a", 2), Gaussian("b", 4)), "declared"),
+        (Gaussian("a", 2), "declared"),
+    ],
+)
+def test_exact_samplers_are_not_described_as_floats(node: Any, status: str) -> None:
+    found = certified(mechanism("case", node, ApproxDP(9, TINY)))
+    rows = {row["id"]: row for row in predicate(found)["assumptions"]}
+    assert rows["real_arithmetic"]["status"] == status
+    assert ("64-bit floats" in rows["real_arithmetic"]["statement"]) == (status == "declared")
+    accept(found.certificate)
+
+
+def test_the_leaves_called_exact_are_those_whose_samplers_are() -> None:
+    exact_kernels()  # loads every family
+    exact = {
+        leaf.__name__
+        for leaf, made in KERNELS.items()
+        if leaf.__module__.startswith("dpaudit.") and getattr(made, "arithmetic", "") == "exact"
+    }
+    assert exact == EXACT

@@ -15,6 +15,7 @@ import sympy
 
 from dpaudit.check import curve_exceeds, declared_digest, standing
 from dpaudit.check.assumptions import _row
+from dpaudit.check.measures import MEASURES
 from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact.wire import decode_number, encode_number
@@ -204,7 +205,7 @@ def test_a_curve_that_refutes_refutes() -> None:
     assert curve_exceeds(row, None, Fraction(1, 2))
     assert not curve_exceeds(row, None, Fraction(5))
     assert curve_exceeds(row, TINY, Fraction(2))
-    assert curve_exceeds(row, None, Fraction(1, 8), as_rho=True)
+    assert curve_exceeds(row, None, Fraction(1, 8), MEASURES["zcdp"].from_rates)
 
 
 def test_an_audit_of_one_data_set_is_none() -> None:

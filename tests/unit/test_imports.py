@@ -21,6 +21,7 @@ CHECKER_MAY_IMPORT = {
     "dpaudit.exact",
     "dpaudit.nodes",
     "dpaudit.scope",
+    "dpaudit.version",
 }
 # Of a family the checker loads nodes and theorems, by name, and nothing else.
 OF_A_FAMILY = re.compile(r"dpaudit\.families(\.\w+(\.(\w+_)?(node|theorem))?)?")

@@ -364,3 +364,24 @@ def test_a_step_of_dominating_pairs_has_words() -> None:
     assert words.guarantee({"measure": "pairs"}, "upper") == "dominating pair of distributions"
     curve = {"measure": "tradeoff", "curve": [["0", "1"], ["1", "0"]]}
     assert words.guarantee(curve, "upper") == "trade-off curve, 2 points"
+
+
+def test_what_was_not_examined_or_only_by_a_stand_in_is_said_first(example: Json) -> None:
+    inner = example["predicate"]
+    reached = {"label": "mean", "place": "a.py:3", "query": "ClippedMean", "clip_share": "0.5"}
+    inner["examination"] = {
+        "not_examined": "",
+        "records": [10, 2],
+        "reached": [reached | {"displacement_share": "1.25"}],
+    }
+    for audit in inner["audits"]:
+        audit.update(about="stand_in", differs=["the loss"])
+    page = view.build(example)
+    assert page.banner.attack.startswith("A stand-in was attacked")
+    assert "the loss" in page.banner.attack
+    rows = Outline(render_html(example)).text
+    assert "mean ClippedMean 0.5 1.25 a.py:3" in rows
+    inner["examination"]["not_examined"] = "it needs a records_like hook"
+    page = view.build(example)
+    assert page.banner.attack.startswith("Not examined: ")
+    assert page.banner.attack_tone == "caution"

@@ -49,7 +49,7 @@ class ExponentialMechanism(Leaf):
 
     label: str
     epsilon: Number = number(positive)
-    scores: Scores = Scores.ANY
+    scores: Scores | str = Scores.ANY
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,8 +71,8 @@ class ReportNoisyMax(Leaf):
 
     label: str
     epsilon: Number = number(positive)
-    noise: SelectionNoise = SelectionNoise.LAPLACE
-    scores: Scores = Scores.ANY
+    noise: SelectionNoise | str = SelectionNoise.LAPLACE
+    scores: Scores | str = Scores.ANY
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,7 +100,7 @@ class AboveThreshold(Leaf):
     epsilon_threshold: Number = number(positive)
     epsilon_query: Number = number(positive)
     answers: Number = preset(whole, 1)
-    scores: Scores = Scores.ANY
+    scores: Scores | str = Scores.ANY
 
     def __post_init__(self) -> None:
         super().__post_init__()
