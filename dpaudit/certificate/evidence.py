@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
@@ -13,6 +14,7 @@ import numpy as np
 from dpaudit.audit.attack import Attacked, program_text
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.examine import Examination
+from dpaudit.audit.residuals import Finding
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
     SHOWN_ERROR,
@@ -24,7 +26,9 @@ from dpaudit.audit.verdict import (
     printed_delta,
 )
 from dpaudit.certificate.certificate import Json, audit_id, guarantee
+from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
 from dpaudit.exact import decimal_lower, decimal_upper, plain
+from dpaudit.nodes import Node
 
 ROC_POINTS = 9
 FULL = 0.999  # of a clip
@@ -216,10 +220,23 @@ def written(value: Any) -> str:
     return repr(float(value)).removesuffix(".0").replace("e+", "e")
 
 
+<<<<<<< HEAD
 def conformance_rows(examination: Examination, attempts: Sequence[Attempt]) -> list[Json]:
     """One row a check of the implementation against its declaration: of the program, of audits."""
     rows = [("program", finding) for finding in examination.findings]
     rows += [(a.about, finding) for a in attempts for finding in a.attacked.findings]
+=======
+def conformance_rows(
+    declaration: Node, examination: Examination, attacked: Attacked | None, *, stand_in: bool
+) -> list[Json]:
+    """One row a check of the implementation against its declaration: of the program, of an audit's.
+
+    ``stand_in``: whether the audit attacks another program than the one that is named.
+    """
+    own = [("program", finding) for finding in examination.findings]
+    audited = "stand_in" if stand_in else "program"
+    rows = [*own, *((audited, f) for f in (_complete(attacked, declaration) if attacked else ()))]
+>>>>>>> main
     return [
         {
             "id": f"conformance-{i + 1}",
@@ -229,10 +246,35 @@ def conformance_rows(examination: Examination, attempts: Sequence[Attempt]) -> l
             "status": finding.status,
             "statistic": written(finding.statistic),
             "error_rate": decimal_upper(finding.error_rate, 6),
+            "p_value": _p_value(finding),
+            "law": finding.law,
+            "size": finding.size,
+            "among": finding.among,
             "tried": finding.tried,
             "detail": finding.detail,
         }
         for i, (about, finding) in enumerate(rows)
+    ]
+
+
+def _p_value(finding: Finding) -> str | None:
+    return None if math.isnan(finding.p_value) else decimal_upper(Fraction(finding.p_value), 6)
+
+
+def _complete(attacked: Attacked, declaration: Node) -> list[Finding]:
+    """The findings, and what was not run: labels of the declaration that were never released."""
+    found = list(attacked.findings)
+    listed = {finding.check for finding in found}
+    if EXECUTED not in {f.check for f in found if f.status == "held"}:
+        return found
+    missing = [f"{name} of {label}" for label in labels_of(declaration) for name in LABEL_CHECKS]
+    return [
+        *found,
+        *(
+            Finding(check, "not_run", 0.0, 0.0, "never released in the audit")
+            for check in missing
+            if check not in listed
+        ),
     ]
 
 

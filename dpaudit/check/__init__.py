@@ -13,6 +13,7 @@ from typing import Any
 from dpaudit.check.assumptions import standing, statuses
 from dpaudit.check.bounds import curve_exceeds, rederive_bounds
 from dpaudit.check.claims import Case, check_claims, is_unconfirmed, powerless
+from dpaudit.check.conformance import check_conformance
 from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive, require_numbers
 from dpaudit.check.empirical import check_empirical
@@ -124,6 +125,7 @@ def _check(certificate: Json) -> Confirmed:
     bounds = rederive_bounds(predicate)
     case = Case(predicate, root, values, bounds, known)
     check_claims(case)
+    check_conformance(predicate, root)
     doubted = dict.fromkeys(t for v in values for t in v.trusted if t != OWN_PARAMETERS)
     trusted = dict.fromkeys(text for value in values for text in value.trusted)
     return Confirmed(
