@@ -192,16 +192,8 @@ def _certify(run: Run, index: int) -> Certified:
     shown = next((a for a in attempts if not a.prefix), None)
 
     def judged_by(examination: Examination) -> tuple[tuple[Judged, ...], list[Json], str]:
-<<<<<<< HEAD
-        rows = conformance_rows(examination, attempts)
+        rows = conformance_rows(mechanism.declaration, examination, attempts)
         findings = [*examination.findings, *(f for a in attempts for f in a.attacked.findings)]
-=======
-        rows = conformance_rows(
-            mechanism.declaration, examination, attacked, stand_in=_stands_in(order)
-        )
-        findings = [*examination.findings, *attacks]
-        bounds = [(c, raws.get(printed_delta(c.claim)), _on_trust(c, mechanism)) for c in checks]
->>>>>>> main
         found = tuple(
             _by_curves(
                 judge(

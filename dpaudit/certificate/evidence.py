@@ -220,23 +220,12 @@ def written(value: Any) -> str:
     return repr(float(value)).removesuffix(".0").replace("e+", "e")
 
 
-<<<<<<< HEAD
-def conformance_rows(examination: Examination, attempts: Sequence[Attempt]) -> list[Json]:
+def conformance_rows(
+    declaration: Node, examination: Examination, attempts: Sequence[Attempt]
+) -> list[Json]:
     """One row a check of the implementation against its declaration: of the program, of audits."""
     rows = [("program", finding) for finding in examination.findings]
-    rows += [(a.about, finding) for a in attempts for finding in a.attacked.findings]
-=======
-def conformance_rows(
-    declaration: Node, examination: Examination, attacked: Attacked | None, *, stand_in: bool
-) -> list[Json]:
-    """One row a check of the implementation against its declaration: of the program, of an audit's.
-
-    ``stand_in``: whether the audit attacks another program than the one that is named.
-    """
-    own = [("program", finding) for finding in examination.findings]
-    audited = "stand_in" if stand_in else "program"
-    rows = [*own, *((audited, f) for f in (_complete(attacked, declaration) if attacked else ()))]
->>>>>>> main
+    rows += [(a.about, f) for a in attempts for f in _complete(a.attacked, declaration)]
     return [
         {
             "id": f"conformance-{i + 1}",
