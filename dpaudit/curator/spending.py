@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -143,35 +142,36 @@ def leaves_of(node: Filter) -> tuple[Node, ...]:
     return (node.child,) if isinstance(node.child, Leaf) else node.child.children
 
 
+_known: dict[tuple[type[Any], FilterMeasure], Price] = {}
+
+
 def price_of(leaf: Node, node: Filter) -> Price:
     """How a leaf is charged under a filter: as its rule says, where that is a power of its noise.
 
     Errors: Unsupported for a leaf and a measure that curators do not charge.
     """
-    found = _price(type(leaf), FilterMeasure(node.measure))
+    asked = type(leaf), FilterMeasure(node.measure)
+    found = _known.get(asked) or _price(*asked)
     if found is None:
         raise Unsupported(
             f"{leaf.head} under a {node.measure} filter cannot be run; curators charge what costs "
             "a power of its noise_multiplier alone"
         )
+    _known[asked] = found
     return found
 
 
-@lru_cache(maxsize=64)
-def _price(kind: type[Node], measure: FilterMeasure) -> Price | None:
+def _price(kind: type[Any], measure: FilterMeasure) -> Price | None:
     """The rule's value for a symbol as the multiplier, the same under every adjacency."""
     import sympy
 
-    if not issubclass(kind, Leaf) or {f.name for f in fields(kind)} != NEEDED:  # type: ignore[arg-type]
-        return None
-    if measure not in SUMS:
+    if {field.name for field in fields(kind)} != NEEDED or measure not in SUMS:
         return None
     load("rules")
     symbol = sympy.Symbol("noise_multiplier", positive=True)
-    made: Any = kind
     try:
         costs = [
-            sympify(CALCULI[str(measure)].fold(made("release", symbol), central(adjacency)).value)
+            sympify(CALCULI[str(measure)].fold(kind("release", symbol), central(adjacency)).value)
             for adjacency in Adjacency
         ]
     except Unsupported:

@@ -82,10 +82,10 @@ def test_a_charge_is_what_the_rule_says() -> None:
     node = Filter(gaussian, FilterMeasure.ZCDP, 1)
     assert price_of(gaussian, node).exactly(3.0) == Fraction(1, 18)
     rule = zcdp._rules[Gaussian]
-    spending._price.cache_clear()
+    spending._known.clear()
     try:
         zcdp._rules[Gaussian] = replace(rule, function=lambda leaf: 1 / leaf.noise_multiplier**2)
         assert price_of(gaussian, node).exactly(3.0) == Fraction(1, 9)
     finally:
         zcdp._rules[Gaussian] = rule
-        spending._price.cache_clear()
+        spending._known.clear()
