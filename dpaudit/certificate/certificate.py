@@ -142,6 +142,11 @@ def _step_row(number: int, step: Step, premises: list[int]) -> Json:
     witness: Json = dict(step.witness)
     if step.rule.startswith("convert."):
         witness["delta"] = encode_number(step.value[1])
+    elif not step.node.is_shipped and step.calculus not in ("profile", "rdp"):
+        # The checker may have no theorem for it: it then takes this value on trust.
+        values = step.value if isinstance(step.value, tuple) else (step.value,)
+        names = ("value", "value_delta")
+        witness |= {k: encode_number(v) for k, v in zip(names, values, strict=False)}
     if step.lower is not None:
         witness["epsilon_lower"] = decimal_lower(step.lower)
     return {

@@ -73,7 +73,7 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
 from dpaudit.families.opaque import RenyiDP
 from dpaudit.measures.calculus import Step
-from dpaudit.nodes import Assumption, free_unknowns
+from dpaudit.nodes import Assumption, free_unknowns, postorder
 from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
@@ -179,7 +179,9 @@ def _certify(run: Run, index: int) -> Certified:
     attacks = () if attacked is None else attacked.findings
 
     def judged_by(examination: Examination) -> tuple[tuple[Judged, ...], list[Json], str]:
-        rows = conformance_rows(examination, attacked, stand_in=_stands_in(order))
+        rows = conformance_rows(
+            mechanism.declaration, examination, attacked, stand_in=_stands_in(order)
+        )
         findings = [*examination.findings, *attacks]
         bounds = [(c, raws.get(printed_delta(c.claim)), _on_trust(c, mechanism)) for c in checks]
         found = tuple(
@@ -263,11 +265,12 @@ def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
     step = checked.step
     if step is None or checked.outcome not in (Outcome.PROVED, Outcome.REFUTED):
         return False
-    if not any(isinstance(p.value, Losses) for p in step.premises):
-        return False
-    losses = step.premises[0].value
-    if all(map(is_computed, losses.pairs)) and checked.outcome is Outcome.PROVED:
-        return False
+    if all(node.is_shipped for node in postorder(mechanism.declaration)):
+        if not any(isinstance(p.value, Losses) for p in step.premises):
+            return False
+        losses = step.premises[0].value
+        if all(map(is_computed, losses.pairs)) and checked.outcome is Outcome.PROVED:
+            return False
     adjacency, rows = str(mechanism.scope.adjacency), step_rows(steps_of([step]))
     outcome, claimed = str(checked.outcome), checked.claim.value
     return is_taken_on_trust(rows, mechanism.declaration, adjacency, outcome, claimed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -12,6 +13,7 @@ import numpy as np
 from dpaudit.audit.attack import Attacked
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.examine import Examination
+from dpaudit.audit.residuals import Finding
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
     SHOWN_ERROR,
@@ -21,7 +23,9 @@ from dpaudit.audit.verdict import (
     exceeds,
 )
 from dpaudit.certificate.certificate import Json, audit_id, guarantee
+from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
 from dpaudit.exact import decimal_lower, decimal_upper, plain
+from dpaudit.nodes import Node
 
 ROC_POINTS = 9
 
@@ -136,7 +140,7 @@ def written(value: Any) -> str:
 
 
 def conformance_rows(
-    examination: Examination, attacked: Attacked | None, *, stand_in: bool
+    declaration: Node, examination: Examination, attacked: Attacked | None, *, stand_in: bool
 ) -> list[Json]:
     """One row a check of the implementation against its declaration: of the program, of an audit's.
 
@@ -144,7 +148,7 @@ def conformance_rows(
     """
     own = [("program", finding) for finding in examination.findings]
     audited = "stand_in" if stand_in else "program"
-    rows = [*own, *((audited, f) for f in (attacked.findings if attacked else ()))]
+    rows = [*own, *((audited, f) for f in (_complete(attacked, declaration) if attacked else ()))]
     return [
         {
             "id": f"conformance-{i + 1}",
@@ -154,10 +158,35 @@ def conformance_rows(
             "status": finding.status,
             "statistic": written(finding.statistic),
             "error_rate": decimal_upper(finding.error_rate, 6),
+            "p_value": _p_value(finding),
+            "law": finding.law,
+            "size": finding.size,
+            "among": finding.among,
             "tried": finding.tried,
             "detail": finding.detail,
         }
         for i, (about, finding) in enumerate(rows)
+    ]
+
+
+def _p_value(finding: Finding) -> str | None:
+    return None if math.isnan(finding.p_value) else decimal_upper(Fraction(finding.p_value), 6)
+
+
+def _complete(attacked: Attacked, declaration: Node) -> list[Finding]:
+    """The findings, and what was not run: labels of the declaration that were never released."""
+    found = list(attacked.findings)
+    listed = {finding.check for finding in found}
+    if EXECUTED not in {f.check for f in found if f.status == "held"}:
+        return found
+    missing = [f"{name} of {label}" for label in labels_of(declaration) for name in LABEL_CHECKS]
+    return [
+        *found,
+        *(
+            Finding(check, "not_run", 0.0, 0.0, "never released in the audit")
+            for check in missing
+            if check not in listed
+        ),
     ]
 
 

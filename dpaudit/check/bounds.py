@@ -267,7 +267,3 @@ def _conformance(predicate: Json) -> None:
     spent = sum(decimal(row["error_rate"]) for row in rows)
     allowed = decimal(DECISION_ERROR) / 2 * (1 + Fraction(1, 10**4))
     require(spent <= allowed, "the conformance checks spend more than half the decision error")
-    for row in rows:
-        certain = row["error_rate"] == "0"
-        held = not certain or (row["status"] == "broken") == (row["statistic"] != "0")
-        require(held, f"conformance {row['id'][:40]}: its status is not its statistic's")

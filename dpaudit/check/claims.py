@@ -308,6 +308,8 @@ def is_unconfirmed(value: Value | None, outcome: str, number: Any) -> bool:
     """Whether a claim's outcome rests on a number that only the accountant computed."""
     if value is None:
         return False
+    if value.on_trust and outcome in ("proved", "refuted"):
+        return True
     if outcome == "refuted":
         return value.reached_doubted
     if outcome != "proved" or value.doubt is None:

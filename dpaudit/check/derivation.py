@@ -14,10 +14,12 @@ from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
     decimal_upper,
+    infinity,
     unknowns,
 )
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, free_unknowns, postorder
+from dpaudit.nodes.tables import Stranger
 
 LARGEST_ORDER = 1024
 
@@ -29,7 +31,8 @@ class Value:
     ``upper``: exact, a function of the order (rdp), or a pair (approx).  ``reached``: a value that
     some data and queries reach, None where that is not known.  ``in_one_part``: one record can
     saturate it in one part of a partition only.  ``trusted``: what was not confirmed, in words;
-    ``doubt``: of the upper bound, ``reached_doubted``: of what is reached.
+    ``doubt``: of the upper bound, ``reached_doubted``: of what is reached.  ``on_trust``: it rests
+    on a node for which the checker has no theorem; ``upper`` is then as stated, or None.
     """
 
     node: Node
@@ -43,6 +46,7 @@ class Value:
     trusted: tuple[str, ...] = ()
     doubt: Doubt | None = None
     reached_doubted: bool = False
+    on_trust: bool = False
 
     @property
     def number(self) -> Any:
@@ -79,26 +83,30 @@ def _step(row: Json, node: Node, premises: list[Value], place: str, adjacency: s
     if converts:
         value = _conversion(row, node, premises, place)
     else:
-        value = _fold(row["rule"], row["calculus"], node, premises, place, adjacency)
+        value = _fold(row, node, premises, place, adjacency)
     own = own_assumption(node)
     expected = [own["id"]] if own and not converts else []
     require(row["assumes"] == expected, f"{place}: its assumptions are not those of its node")
     require(row["calculus"] == value.calculus, f"{place}: its calculus is {value.calculus}")
     require(row["attained"] == value.attained, f"{place}: 'attained' does not follow")
-    require(row["node_text"] == node.head, f"{place}: its text is not its node's")
-    _conclusion(row, value, place)
+    if not isinstance(node, Stranger):
+        require(row["node_text"] == node.head, f"{place}: its text is not its node's")
+    if not (value.on_trust and value.upper is None):
+        _conclusion(row, value, place)
     return value
 
 
-def _fold(
-    rule: str, calculus: str, node: Node, premises: list[Value], place: str, adjacency: str
-) -> Value:
+def _fold(row: Json, node: Node, premises: list[Value], place: str, adjacency: str) -> Value:
+    rule, calculus = row["rule"], row["calculus"]
     require(
         [p.node.digest for p in premises] == [child.digest for child in node.children]
         and all(p.calculus == calculus and not p.converted for p in premises),
         f"{place}: premises of another node or calculus",
     )
     expected = rule_name(calculus, node, adjacency)
+    stranger = expected is None and not node.is_shipped
+    if stranger or any(p.on_trust and p.upper is None for p in premises):
+        return _on_trust(row, node, premises, place)
     require(rule == expected, f"{place}: the rule for this node under {adjacency} is {expected}")
     own = own_assumption(node)
     upper = bound(calculus, node, [p.upper for p in premises])
@@ -111,6 +119,29 @@ def _fold(
         in_one_part=node.partitions or any(p.in_one_part for p in premises),
         reached=upper if is_attained else None,
         assumes=frozenset([own["id"]] if own else ()).union(*(p.assumes for p in premises)),
+        on_trust=any(p.on_trust for p in premises),
+    )
+
+
+def _on_trust(row: Json, node: Node, premises: list[Value], place: str) -> Value:
+    """What the certificate states, where a theorem of somebody else's is not registered here."""
+    own = own_assumption(node)
+    names = ("value", "value_delta") if row["calculus"] == "approx" else ("value",)
+    stated = [] if node.is_shipped else [row["witness"].get(name) for name in names]
+    numbers = [decode_number(number) for number in stated if number is not None]
+    upper = None if not numbers else numbers[0] if len(names) == 1 else tuple(numbers)
+    name = node.row()["type"]
+    known = () if node.is_shipped else (f"{place}: taken on trust, no theorem for {name}",)
+    return Value(
+        node=node,
+        calculus=row["calculus"],
+        upper=upper,
+        attained=row["attained"],
+        in_one_part=node.partitions or any(p.in_one_part for p in premises),
+        reached=upper if row["attained"] else None,
+        assumes=frozenset([own["id"]] if own else ()).union(*(p.assumes for p in premises)),
+        trusted=known,
+        on_trust=True,
     )
 
 
@@ -157,6 +188,8 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
     require(not unknowns(delta), f"{place}: its delta is a symbol, not a number")
     require(stated["delta"] == decimal_upper(delta), f"{place}: its delta is not its witness's")
     found = None
+    if premise.on_trust and premise.upper is None:
+        return _converted_on_trust(row, node, premise, delta)
     convert = MEASURES[premise.calculus].to_approx
     if convert is None:  # pairs of distributions
         found = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
@@ -178,6 +211,25 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
         trusted=found.trusted if found else (),
         doubt=found.doubt if found else None,
         reached_doubted=bool(found and found.reached_doubted),
+        on_trust=premise.on_trust,
+    )
+
+
+def _converted_on_trust(row: Json, node: Node, premise: Value, delta: Any) -> Value:
+    """The epsilon that the certificate states."""
+    text, lower = row["conclusion"]["epsilon"], row["witness"].get("epsilon_lower")
+    epsilon = infinity() if text == "inf" else decimal(text)
+    reached = None if lower is None else decimal(lower)
+    return Value(
+        node=node,
+        calculus="approx",
+        upper=(epsilon, delta),
+        attained=reached is not None,
+        in_one_part=premise.in_one_part,
+        reached=reached,
+        assumes=premise.assumes,
+        converted=True,
+        on_trust=True,
     )
 
 
