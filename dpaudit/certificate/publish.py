@@ -229,8 +229,9 @@ def write_index(finished: Iterable[Finished | Failed], out: Path) -> Path:
 def clean(results: Sequence[Certified], folder: Path) -> None:
     """Remove stored batches once their certificates are written; other runs' batches stay."""
     for result in results:
-        if result.attacked is not None and result.attacked.stored is not None:
-            shutil.rmtree(result.attacked.stored, ignore_errors=True)
+        for attacked in result.attacked:
+            if attacked.stored is not None:
+                shutil.rmtree(attacked.stored, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
 

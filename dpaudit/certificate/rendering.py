@@ -22,13 +22,20 @@ from dpaudit.report import (
     render_project,
     render_registry,
     render_sarif,
+    render_sbom,
 )
 from dpaudit.report.say import speaking
 from dpaudit.sign import Key, Signed, envelope_of, read_envelope, signatures
 from dpaudit.storage.files import write_atomically
 
 # One file a certificate, and one over all that are given.
-EACH = {"html": ".html", "pdf": ".pdf", "registry": ".registry.yaml", "badge": ".svg"}
+EACH = {
+    "html": ".html",
+    "pdf": ".pdf",
+    "registry": ".registry.yaml",
+    "badge": ".svg",
+    "sbom": ".cdx.json",
+}
 TOGETHER = {
     "project": "project.html",
     "md": "report.md",
@@ -170,6 +177,8 @@ def _render(path: Path, certificate: Json, signed: Sequence[Signed], job: _Job) 
             job.write(wanted["pdf"], render_pdf(page))
     if "registry" in wanted:
         job.write(wanted["registry"], render_registry(certificate).encode())
+    if "sbom" in wanted:
+        job.write(wanted["sbom"], render_sbom(certificate).encode())
     if "badge" in wanted:
         job.write(wanted["badge"], render_badge(certificate).encode())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -17,6 +17,7 @@ from dpaudit.exact import enclose, working_precision
 SHOWN_ERROR, SHOWN_LEVEL = Fraction(1, 20), "0.95"
 DECISION_ERROR = "0.0001"
 LENS = "lens"
+STAND_IN = "stand_in"
 MILLIONTH = Fraction(1, 10**6)
 # A curve that refutes by so much contradicts a verdict that says otherwise.
 CURVE_ERROR = Fraction(1, 10**9)
@@ -52,16 +53,38 @@ def rederive_bounds(predicate: Json) -> dict[str, Bound]:
     rows = predicate["audits"]
     found = {row["id"]: _bound(row, len(rows)) for row in rows}
     require(len(found) == len(rows), "two audits have one name")
-    runs = [(row["seed"], row["trials"], row["confidence"]["adjusted_for"]) for row in rows]
-    require(len(set(runs)) <= 1, "the audits' seeds, trials or shares differ")
-    seeds = {row["seed"] for row in rows}
-    require(seeds <= {predicate["reproduce"]["root_seed"]}, "the audits have another root seed")
-    require(all(row["roc"] == rows[0]["roc"] for row in rows), "the audits' curves differ")
-    for row in rows[:1]:
-        _roc(row)
-    _one_law(rows)
+    for row in rows:
+        group = [r for r in rows if audit_of(r["id"]) == audit_of(row["id"])]
+        _one_audit(row, group[0], predicate)
+        require(row["about"] == "program" or row["differs"], "a stand-in that differs in nothing")
+        apart = audit_of(row["id"]) == STAND_IN
+        require((row["about"] == "stand_in") == apart, "a stand-in is listed as the program")
+        if row is group[0]:
+            _roc(row)
+            _one_law(group)
     _conformance(predicate)
     return found
+
+
+def _one_audit(row: Json, first: Json, predicate: Json) -> None:
+    """The rows of one audit are of one run."""
+    for name in ("seed", "trials", "about", "program", "differs"):
+        require(row[name] == first[name], f"the audits' {name} differ")
+    same = row["confidence"]["adjusted_for"] == first["confidence"]["adjusted_for"]
+    require(same, "the audits' seeds, trials or shares differ")
+    own = row["seed"] == predicate["reproduce"]["root_seed"]
+    require(own, "the audits have another root seed")
+    require(row["roc"] == first["roc"], "the audits' curves differ")
+
+
+def audit_of(name: str) -> str:
+    """The audit that a row belongs to: "" for the one whose bounds are printed as attacked."""
+    return name.rpartition(":")[0]
+
+
+def named(bounds: Mapping[str, Bound], name: str) -> list[Bound]:
+    """Every audit's bound of one name: the program's first, then a stand-in's."""
+    return [bound for key, bound in bounds.items() if key.rpartition(":")[2] == name]
 
 
 def _bound(row: Json, audits: int) -> Bound:
@@ -102,10 +125,11 @@ def _delta(row: Json, place: str) -> Fraction | None:
     first, second = row["neighbours"]
     require(first != second, f"{place}: its neighbours are one data set")
     stated = row["lower_bounds"][0]
-    if row["id"] == LENS:
+    name = row["id"].rpartition(":")[2]
+    if name == LENS:
         require(stated["measure"] == "gdp", f"{place}: expected a bound of mu")
         return None
-    named = stated["measure"] == "approx_dp" and row["id"] == f"raw-{stated['delta']}"
+    named = stated["measure"] == "approx_dp" and name == f"raw-{stated['delta']}"
     require(named, f"{place}: its name is not that of its bound")
     return decimal(stated["delta"])
 
@@ -115,7 +139,7 @@ def _strongest(row: Json, place: str) -> str:
     require(strongest is not None, f"{place}: its strongest bound is missing")
     same = [strongest.get(k) == stated.get(k) for k in ("measure", "delta")]
     require(all(same), f"{place}: its strongest bound is in another measure")
-    return str(strongest["mu" if row["id"] == LENS else "epsilon"])
+    return str(strongest["mu" if row["id"].rpartition(":")[2] == LENS else "epsilon"])
 
 
 def _no_errors(row: Json, error: Fraction = SHOWN_ERROR) -> Rates:

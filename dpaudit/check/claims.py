@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.bounds import LENS, SHOWN_LEVEL, Bound, curve_exceeds, strongest
+from dpaudit.check.bounds import (
+    LENS,
+    SHOWN_LEVEL,
+    STAND_IN,
+    Bound,
+    audit_of,
+    curve_exceeds,
+    named,
+    strongest,
+)
 from dpaudit.check.curves import own_mu
 from dpaudit.check.derivation import Value, own_bound
 from dpaudit.check.measures import MEASURES, CheckedMeasure, claimed_as
@@ -101,6 +110,7 @@ def check_claims(case: Case) -> None:
         value = _value(claim, case)
         _outcome(claim, value, case)
         _lowers(claim, case.bounds)
+        _every_audit(claim, case)
         verdicts.append(_verdict(claim, value, case))
         same = claim.row["verdict"] == verdicts[-1]
         require(same, f"{claim.place}: the verdict would be {verdicts[-1]}")
@@ -230,7 +240,7 @@ def _lowers(claim: Stated, bounds: Mapping[str, Bound]) -> None:
     """The bounds shown with a claim are all that its audits give, and no more."""
     row, place = claim.row, claim.place
     bound = bounds.get(claim.audit)
-    listed = bound is not None or not bounds
+    listed = bound is not None or not any(not audit_of(key) for key in bounds)
     require(listed, f"{place}: the audit {claim.audit} is missing")
     require((row["lower"] is None) == (bound is None), f"{place}: its lower bound is missing")
     family = claim.kind == "ApproxDP" and claim.delta != "0" and LENS in bounds
@@ -243,6 +253,17 @@ def _lowers(claim: Stated, bounds: Mapping[str, Bound]) -> None:
     if row["lower_conditional"] is not None:
         require(LENS in bounds, f"{place}: its conditional bound names no audit")
         _conditional(claim, row["lower_conditional"], bounds[LENS])
+
+
+def _every_audit(claim: Stated, case: Case) -> None:
+    """An audit lists a bound for every claim: of the program, of found pairs, of a stand-in."""
+    found = {audit_of(key) for key in case.bounds}
+    if any(row["about"] == STAND_IN for row in case.predicate["conformance"]):
+        stopped = any(row["status"] == "broken" for row in case.predicate["conformance"])
+        found |= set() if stopped else {STAND_IN}
+    for audit in found - {""}:
+        listed = f"{audit}:{claim.audit}" in case.bounds
+        require(listed, f"{claim.place}: the audit {audit}:{claim.audit} is missing")
 
 
 def _unconditional(claim: Stated, shown: Json, bound: Bound) -> None:
@@ -301,7 +322,9 @@ def _contradicted(claim: Stated, case: Case) -> bool:
     if not rows or is_infinite(claim.number):
         return False
     delta = None if claim.kind in ("GDP", "ZCDP") else decimal(claim.delta or "0")
-    return curve_exceeds(rows[0], delta, claim.number, claim.measure.from_rates)
+    first = {audit_of(row["id"]): row for row in reversed(rows)}
+    known = claim.measure.from_rates
+    return any(curve_exceeds(row, delta, claim.number, known) for row in first.values())
 
 
 def is_unconfirmed(value: Value | None, outcome: str, number: Any) -> bool:
@@ -319,9 +342,12 @@ def is_unconfirmed(value: Value | None, outcome: str, number: Any) -> bool:
 
 def _exceeds(claim: Stated, number: Any, bounds: Mapping[str, Bound]) -> bool:
     """Whether the decisive bound in the claim's measure is certainly above a number."""
-    bound = bounds.get(claim.audit)
-    if bound is None or is_infinite(number) or unknowns(number):
+    if is_infinite(number) or unknowns(number):
         return False
+    return any(_bound_exceeds(claim, number, bound) for bound in named(bounds, claim.audit))
+
+
+def _bound_exceeds(claim: Stated, number: Any, bound: Bound) -> bool:
     if claim.measure.from_rates is not None:
         shown = claim.measure.from_rates(*bound.decisive)
         return bool(shown * (1 - enclose(SLACK)) > enclose(number))
@@ -330,7 +356,8 @@ def _exceeds(claim: Stated, number: Any, bounds: Mapping[str, Bound]) -> bool:
 
 def _lens_above_accounted(case: Case) -> bool:
     mu = own_mu(case.root, case.adjacency)
-    return mu is not None and LENS in case.bounds and _above(case.bounds[LENS].decisive_lower, mu)
+    found = named(case.bounds, LENS)
+    return mu is not None and any(_above(bound.decisive_lower, mu) for bound in found)
 
 
 def _certified(value: Value | None, case: Case) -> str:
@@ -354,7 +381,12 @@ def _margin(claims: list[Stated], case: Case) -> str:
 
 def _audits(claims: list[Stated], case: Case) -> None:
     """An audit is said to refute where its decisive bound is above a claim."""
-    refuting = {c.audit for c in claims if _exceeds(c, c.number, case.bounds)}
+    refuting = {
+        key
+        for c in claims
+        for key, bound in case.bounds.items()
+        if key.rpartition(":")[2] == c.audit and _exceeds(c, c.number, {key: bound})
+    }
     for name, bound in case.bounds.items():
         expected = "refuted" if name in refuting else "not_refuted"
         same = bound.row["verdict"] == expected

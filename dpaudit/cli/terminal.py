@@ -129,10 +129,34 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
             table.add_row(*shown, f"[{style}]{escape(row.verdict)}[/]")
     _print(table)
     for certificate in certificates:
+        _not_examined(certificate["predicate"])
         _broken(certificate["predicate"])
+        _stand_ins(certificate["predicate"])
     for one in written:
         files = f"{one.page}  {one.certificate}"
         _console().print(files, markup=False, highlight=False, soft_wrap=True)
+
+
+def _not_examined(predicate: Mapping[str, Any]) -> None:
+    why = predicate["examination"]["not_examined"]
+    if why:
+        warn(f"{predicate['mechanism']['name']}: not examined: {why}")
+
+
+def _stand_ins(predicate: Mapping[str, Any]) -> None:
+    """Audits of another program than the named one, each with what differs and its bound."""
+    for audit in predicate["audits"]:
+        if audit["about"] == "stand_in" and audit["id"].endswith("lens"):
+            (bound,) = audit["lower_bounds"]
+            _console().print(
+                plain(
+                    f"{predicate['mechanism']['name']}: a stand-in shows mu >= {bound['mu']}, "
+                    f"apart from the program: {'; '.join(audit['differs'])}"
+                ),
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
 
 
 def _broken(predicate: Mapping[str, Any]) -> None:

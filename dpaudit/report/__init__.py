@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dpaudit.report.exports import render_badge, render_csv, render_junit, render_sarif
+from dpaudit.report.exports import (
+    render_badge,
+    render_csv,
+    render_junit,
+    render_sarif,
+    render_sbom,
+)
 from dpaudit.report.html import render_html, render_index, render_project
 from dpaudit.report.markdown import render_markdown
 from dpaudit.report.pdf import render_pdf
@@ -22,5 +28,6 @@ __all__ = [
     "render_project",
     "render_registry",
     "render_sarif",
+    "render_sbom",
     "summary_rows",
 ]

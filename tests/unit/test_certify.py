@@ -108,8 +108,9 @@ def test_the_error_of_a_run_is_shared_by_all_its_bounds() -> None:
     spent = sum(Fraction(audit["witness"]["decisive_error"]) for audit in audits)
     checks = [row for f in found for row in predicate(f)["conformance"]]
     spent += sum(Fraction(row["error_rate"]) for row in checks)
-    assert len(audits) == 4
-    assert {audit["confidence"]["adjusted_for"] for audit in audits} == {4}
+    # Two bounds of the suite's audit, and two of the program's own on the pair that was found.
+    assert len(audits) == 8
+    assert {audit["confidence"]["adjusted_for"] for audit in audits} == {8}
     assert Fraction(99, 100) < spent / Fraction(DECISION_ERROR) < 1 + Fraction(1, 10**5)
     for one in found:
         accept(one.certificate)
@@ -321,9 +322,11 @@ def test_an_audit_refutes_only_what_it_showed() -> None:
     case = mechanism("case", Gaussian("a", 2), GDP(0.499), labels=("a",))
     found = certified(case, suite(case))
     assert found.verdict == "refuted"
-    assert [audit["verdict"] for audit in predicate(found)["audits"]] == ["not_refuted"]
+    assert {audit["verdict"] for audit in predicate(found)["audits"]} == {"not_refuted"}
     caught = certified(case, suite(case, kernels={Gaussian: NoNoise}))
-    assert [audit["verdict"] for audit in predicate(caught)["audits"]] == ["refuted"]
+    shown = {audit["id"]: audit["verdict"] for audit in predicate(caught)["audits"]}
+    assert shown == {"lens": "not_refuted", "stand_in:lens": "refuted"}
+    assert "the attack on a stand-in shows" in predicate(caught)["claims"][0]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -364,7 +367,7 @@ def test_curves_fall_and_reach_the_tail(multiplier: Fraction) -> None:
 def test_points_of_the_roc_are_counts_over_trials() -> None:
     for audit in predicate(certified(CASE, suite(CASE)))["audits"]:
         for rates in audit["roc"]:
-            assert all(Fraction(rate) * 400 % 1 == 0 for rate in rates[:2])
+            assert all(Fraction(rate) * audit["trials"] % 1 == 0 for rate in rates[:2])
             assert all(float(u) > float(r) for r, u in zip(rates[:2], rates[2:], strict=True))
 
 
@@ -374,8 +377,10 @@ def test_what_is_written_about_the_mechanism() -> None:
     assert found["mechanism"]["declaration"]["root"] == CASE.declaration.digest
     assert found["scope"]["adjacency"] == "replace_one"
     assert set(found["environment"]["packages"]) >= {"numpy", "scipy", "sympy"}
-    assert found["audits"] == []
     assert {row["about"] for row in found["conformance"]} == {"program"}
+    # Nobody wrote a suite: the audit is of the program itself, on a pair that was found.
+    assert {row["about"] for row in found["audits"]} == {"program"}
+    assert {row["program"] for row in found["audits"]} == {found["mechanism"]["program"]}
     assert found["run"] is None
 
 

@@ -33,11 +33,13 @@ OPTIONAL = {  # of the extras, and pytest for the plugin
     "distributed",
     "duckdb",
     "narwhals",
+    "opacus",
     "psycopg",
     "pyarrow",
     "pytest",
     "sklearn",
     "sqlalchemy",
+    "threadpoolctl",  # scikit-learn requires it
     "torch",
 }
 HEAVY = ("dp_accounting", "matplotlib", "scipy.stats", "statsmodels", "sympy")

@@ -26,6 +26,7 @@ from dpaudit.report import (
     render_markdown,
     render_project,
     render_sarif,
+    render_sbom,
 )
 from dpaudit.report.exports import findings
 from dpaudit.report.registry import validate_record
@@ -163,6 +164,19 @@ def test_a_badge_says_its_word(good: Json, refuted: Json) -> None:
     ElementTree.fromstring(badge)  # noqa: S314  (our own text)
 
 
+def test_a_bill_of_materials_names_libraries_and_files_and_that_it_is_incomplete(
+    good: Json,
+) -> None:
+    bom = json.loads(render_sbom(good))
+    assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.5")
+    libraries = {one["name"]: one["version"] for one in bom["components"] if "purl" in one}
+    environment = good["predicate"]["environment"]
+    assert libraries == {**environment["packages"], "dpaudit": environment["dpaudit"]}
+    files = [one["name"] for one in bom["components"] if one["type"] == "file"]
+    assert files == [item["name"] for item in good["predicate"]["mechanism"]["implementation"]]
+    assert bom["compositions"][0]["aggregate"] == "incomplete"
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_breaks_no_format(good: Json, text: str) -> None:
     hostile = {"x": poisoned(good, text)}
@@ -245,7 +259,7 @@ def test_broken_files_are_named_and_the_others_shown(good: Json, tmp_path: Path)
     assert "the same name as" in faults["other/good"][0]
     assert {path.name for path in found.files} == {
         *("good.html", "old.html", "index.html", "good.svg", "old.svg"),
-        *("good.registry.yaml", "old.registry.yaml"),
+        *("good.registry.yaml", "old.registry.yaml", "good.cdx.json", "old.cdx.json"),
         *("project.html", "report.md", "report.csv", "report.xml", "report.sarif"),
     }
     assert "It expired on 2020-01-01" in (tmp_path / "out" / "old.html").read_text("utf-8")
