@@ -18,12 +18,14 @@ from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 TOLERANCE = 1e-11
 WIDTH = 1e-4
+TILTS = (-7.0, 14.0)
+FAR = 1e300
 
 
 def epsilon_smooth(parts: Parts, delta: Fraction) -> Interval | None:
     """Epsilon of a smooth product at delta; None where this route does not apply."""
     product = smooth_product(parts)
-    if product is None or product.mu == 0 or Fraction(product.infinite) >= delta:
+    if product is None or Fraction(product.infinite) >= delta:
         return None
     goal = _log(delta - Fraction(product.infinite))
     found = series(product, _tilt(lambda t: (product.cumulant(t) + gain(t) - goal) / t))
@@ -39,8 +41,16 @@ def _log(delta: Fraction) -> float:
 
 
 def _tilt(objective: Callable[[float], float]) -> float:
+    """About where the objective is least; it may be infinite far from there."""
+
+    def at(x: float) -> float:
+        value = objective(math.exp(x))
+        return value if math.isfinite(value) else FAR
+
+    low, high = TILTS
+    start = min((low + (high - low) * k / 21 for k in range(22)), key=at)
     best = optimize.minimize_scalar(
-        lambda x: objective(math.exp(x)), bounds=(-7, 8), method="bounded", options={"xatol": 0.01}
+        at, bounds=(start - 1, start + 1), method="bounded", options={"xatol": 0.01}
     )
     return math.exp(float(best.x))
 
@@ -110,7 +120,7 @@ def _shown(found: Series, epsilon: float, sign: int) -> dict[str, str]:
 def delta_smooth(parts: Parts, epsilon: Fraction) -> Interval | None:
     """Delta of a smooth product at epsilon; None where this route does not apply."""
     product = smooth_product(parts)
-    if product is None or product.mu == 0:
+    if product is None:
         return None
     at = float(epsilon)
     found = series(product, _tilt(lambda t: product.cumulant(t) + gain(t) - t * at))
