@@ -37,7 +37,6 @@ from dpaudit.audit.bounds.betting import bets_against, parameter_lower, play
 from dpaudit.audit.bounds.estimators import Counts, TestScores, count_errors
 from dpaudit.audit.bounds.joint import joint_epsilon_lower
 from dpaudit.audit.bounds.power import information_limit, trials_needed
-from dpaudit.audit.bounds.region import ApproxRegion
 from dpaudit.audit.bounds.selection import (
     Sizes,
     Tails,
@@ -47,6 +46,7 @@ from dpaudit.audit.bounds.selection import (
 )
 from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
 from dpaudit.families.opaque import ApproxDP
+from dpaudit.measures.region import ApproxRegion
 
 SPLIT = (
     "jax Clopper-Pearson, all thresholds", "jax Clopper-Pearson, split",

@@ -13,6 +13,7 @@ from dpaudit.version import __version__
 
 if TYPE_CHECKING:
     from dpaudit.accountant.account import Account, Bound, account
+    from dpaudit.accountant.calibrate import calibrate
     from dpaudit.accountant.claim import Claim
     from dpaudit.audit.blackbox.entry import audit_function
     from dpaudit.audit.blackbox.search import audit_domain
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from dpaudit.audit.neighbours import Neighbours
     from dpaudit.audit.suite import Suite
     from dpaudit.audit.verdict import Verdict
-    from dpaudit.curator.curator import Curator
+    from dpaudit.certificate.entry import Certificate, audit_mechanism, certify, verify
+    from dpaudit.curator.curator import Curator, Program, Sampler
     from dpaudit.curator.mechanism import Mechanism, Setting
     from dpaudit.errors import DpauditError, InvalidParameter, Unsupported
     from dpaudit.families.adaptive import Filter
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
         SampledWithReplacement,
     )
     from dpaudit.families.selection import AboveThreshold, ExponentialMechanism, ReportNoisyMax
-    from dpaudit.kernels.query import Query
+    from dpaudit.kernels.query import ClippedMean, Query, Records
     from dpaudit.nodes import Assumption, Leaf, Node
-    from dpaudit.scope import Adjacency, Scope
+    from dpaudit.scope import Adjacency, Scope, central
 
 __all__ = [
     "GDP",
@@ -51,7 +53,9 @@ __all__ = [
     "Assuming",
     "Assumption",
     "Bound",
+    "Certificate",
     "Claim",
+    "ClippedMean",
     "Compose",
     "CorrelatedGaussian",
     "Curator",
@@ -71,15 +75,18 @@ __all__ = [
     "NonPrivate",
     "Parallel",
     "PoissonSampled",
+    "Program",
     "PureDP",
     "Query",
     "RandomAllocation",
     "RandomizedResponse",
+    "Records",
     "RenyiDP",
     "Repeat",
     "ReportNoisyMax",
     "SampledWithReplacement",
     "SampledWithoutReplacement",
+    "Sampler",
     "Scope",
     "Setting",
     "Suite",
@@ -89,12 +96,18 @@ __all__ = [
     "account",
     "audit_domain",
     "audit_function",
+    "audit_mechanism",
     "audit_one_run",
     "audit_scores",
+    "calibrate",
+    "central",
+    "certify",
+    "verify",
 ]
 
 _NAMES = {
     "accountant.account": "Account Bound account",
+    "accountant.calibrate": "calibrate",
     "accountant.claim": "Claim",
     "audit.blackbox.entry": "audit_function",
     "audit.blackbox.search": "audit_domain",
@@ -102,7 +115,8 @@ _NAMES = {
     "audit.neighbours": "Neighbours",
     "audit.suite": "Suite",
     "audit.verdict": "Verdict",
-    "curator.curator": "Curator",
+    "certificate.entry": "Certificate audit_mechanism certify verify",
+    "curator.curator": "Curator Program Sampler",
     "curator.mechanism": "Mechanism Setting",
     "errors": "DpauditError InvalidParameter Unsupported",
     "families.adaptive": "Filter",
@@ -116,9 +130,9 @@ _NAMES = {
         "PoissonSampled RandomAllocation SampledWithReplacement SampledWithoutReplacement"
     ),
     "families.selection": "AboveThreshold ExponentialMechanism ReportNoisyMax",
-    "kernels.query": "Query",
+    "kernels.query": "ClippedMean Query Records",
     "nodes": "Assumption Leaf Node",
-    "scope": "Adjacency Scope",
+    "scope": "Adjacency Scope central",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

@@ -12,13 +12,25 @@ class DpauditError(Exception):
     """Base of every error that dpaudit raises on purpose.
 
     ``exit_code`` is what the command line returns when the error reaches it.
+
+    >>> import dpaudit as dp
+    >>> dp.DpauditError.exit_code
+    2
     """
 
     exit_code = 2
 
 
 class InvalidParameter(DpauditError, ValueError):
-    """A value outside its domain: not finite, not positive, of the wrong shape or type."""
+    """A value outside its domain: not finite, not positive, of the wrong shape or type.
+
+    >>> import dpaudit as dp
+    >>> try:
+    ...     dp.ApproxDP(1, delta=2)
+    ... except dp.InvalidParameter as error:
+    ...     print(error)
+    ApproxDP.delta = 2: expected a probability below 1
+    """
 
 
 class UnknownTarget(DpauditError):
@@ -26,7 +38,15 @@ class UnknownTarget(DpauditError):
 
 
 class Unsupported(DpauditError):
-    """No rule for a node under this calculus and adjacency."""
+    """No rule for a node under this calculus and adjacency.
+
+    >>> import dpaudit as dp
+    >>> try:
+    ...     dp.account(dp.Gaussian("mean", 1), dp.central("add_remove")).step("pure")
+    ... except dp.Unsupported as error:
+    ...     print(str(error).split(";")[0])
+    Gaussian('mean'): pure has no rule for Gaussian under add_remove
+    """
 
     exit_code = 4
 

@@ -16,6 +16,10 @@ class Adjacency(StrEnum):
 
     ``ADD_REMOVE``: one has one record more.  ``REPLACE_ONE``: equal size, one record differs.
     ``ZERO_OUT``: equal public size, one record's contribution becomes exactly zero.
+
+    >>> import dpaudit as dp
+    >>> dp.Scope("replace-one", "record", "central", "output").adjacency is dp.Adjacency.REPLACE_ONE
+    True
     """
 
     ADD_REMOVE = "add_remove"
@@ -55,6 +59,10 @@ class Scope:
 
     ``adjacency``, ``unit``, ``trust`` and ``released`` take the enumerations above or their names.
     Errors: InvalidParameter for a name that is none of them.
+
+    >>> import dpaudit as dp
+    >>> print(dp.Scope("add_remove", unit="user", trust="central", released="output"))
+    add_remove of one user, central model, output released
     """
 
     adjacency: Adjacency
@@ -79,6 +87,10 @@ def central(adjacency: Adjacency | str) -> Scope:
     """The scope of most accountants: per record, a trusted curator, the whole transcript released.
 
     Errors: InvalidParameter for a name that is no adjacency.
+
+    >>> import dpaudit as dp
+    >>> print(dp.central("add_remove"))
+    add_remove of one record, central model, transcript released
     """
     chosen = choose(Adjacency, adjacency, "adjacency")
     return Scope(chosen, Unit.RECORD, Trust.CENTRAL, Released.TRANSCRIPT)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, decimal_lower, decimal_upper, enclose, exact, is_infinite
-from dpaudit.exact.domains import non_negative, probability
-from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
-from dpaudit.measures.calculus import CALCULI, Step
+from dpaudit.exact.domains import non_negative, probability, real
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.measures.calculus import CALCULI, Step, measures
 from dpaudit.measures.convert import to_approx
-from dpaudit.measures.show import value_text
+from dpaudit.measures.show import show_text, value_text
 from dpaudit.measures.sides import delta_sides, tradeoff_sides
 from dpaudit.nodes import Node, find_path, postorder
 from dpaudit.nodes.pairs import Normal
@@ -25,18 +24,20 @@ from dpaudit.scope import Scope
 load("rules")
 
 DELTAS = ("1e-3", "1e-5", "1e-6", "1e-9")
-CALCULUS_OF: dict[type[Node], str] = {PureDP: "pure", ZCDP: "zcdp", GDP: "gdp"}
-# Closed forms first; Renyi routes last, since a profile is never above them where it is tight.
-ROUTES = ("gdp", "pure", "approx", "profile", "rdp", "zcdp")
 TIGHT = Fraction(1, 100)
+SHOWN = 6  # digits of a bound in a line of text, rounded outward
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bound:
     """A number known from both sides: ``lower <= truth <= upper``, and how either was found.
 
     ``lower`` is what some data and queries of the declared kinds reach; 0 where nothing is known.
     ``step`` is the derivation of ``upper``.
+
+    >>> import dpaudit as dp
+    >>> dp.account(dp.Gaussian("mean", 5), dp.central("add_remove")).delta("0.5")
+    Bound(0.000512536 to 0.000512537)
     """
 
     lower: Fraction
@@ -44,6 +45,23 @@ class Bound:
     lower_method: str
     upper_method: str
     step: Step | None = None
+
+    def __str__(self) -> str:
+        return f"{self._ends} (from below: {self.lower_method}; from above: {self.upper_method})"
+
+    def __repr__(self) -> str:
+        return f"Bound({self._ends})"
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import card
+
+        lower, upper = decimal_lower(self.lower, SHOWN), decimal_upper(self.upper, SHOWN)
+        methods = (self.lower_method, self.upper_method)
+        return card("Bound", [("at least", lower, methods[0]), ("at most", upper, methods[1])])
+
+    @property
+    def _ends(self) -> str:
+        return f"{decimal_lower(self.lower, SHOWN)} to {decimal_upper(self.upper, SHOWN)}"
 
     @property
     def width(self) -> float:
@@ -55,6 +73,11 @@ class Account:
     """What a declaration guarantees under a scope; every answer is a :class:`Step` or a Bound.
 
     ``width``: how far apart the ends of an epsilon may be, where a profile is refined.
+
+    >>> import dpaudit as dp
+    >>> opened = dp.account(dp.Laplace("count", 1), dp.central("add_remove"))
+    >>> opened.epsilon(0), opened.advantage()
+    (Bound(1 to 1), Bound(0.393469 to 0.39347))
     """
 
     def __init__(self, node: Node, scope: Scope, width: float = WIDTH) -> None:
@@ -64,6 +87,34 @@ class Account:
         self._folded: dict[str, Step] = {}
         self._converted: dict[tuple[str, Fraction], Step] = {}
         self._best: dict[Fraction, Step] = {}
+
+    def __str__(self) -> str:
+        known = ", ".join(f"epsilon at delta {decimal_upper(d)} {e}" for d, e in self._opened())
+        return f"{self._head} under {self.scope}: {known or ', '.join(self.routes()) or 'no rule'}"
+
+    def __repr__(self) -> str:
+        return f"Account({self._head}, {self.scope.adjacency})"
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import card
+
+        rows = [(f"epsilon at delta = {decimal_upper(d)}", e) for d, e in self._opened()]
+        rows += [(name, value_text(self._folded[name].value)) for name in sorted(self._folded)]
+        head = [("declaration", self._head), ("calculi", ", ".join(self.routes()) or "none")]
+        return card(f"Account under {self.scope}", [*head, *rows])
+
+    @property
+    def _head(self) -> str:
+        """The root of the declaration in one line."""
+        inside = "..." if self.node.children else ""
+        return self.node.head.replace("()", f"({inside})") if inside else self.node.head
+
+    def _opened(self) -> list[tuple[Fraction, str]]:
+        """Deltas that were asked about, and what was answered; nothing new is computed."""
+        return [
+            (delta, f"at most {decimal_upper(step.value[0], SHOWN)}")
+            for delta, step in sorted(self._best.items(), reverse=True)
+        ]
 
     def step(self, calculus: str) -> Step:
         """The fold under one calculus.
@@ -77,9 +128,14 @@ class Account:
             self._folded[calculus] = CALCULI[calculus].fold(self.node, self.scope)
         return self._folded[calculus]
 
+    def show(self, calculus: str) -> str:
+        """The derivation under one calculus, a line a step, each with its source."""
+        return show_text(self.step(calculus))
+
     def routes(self) -> list[str]:
         """Calculi that have a rule for every node, closed forms first."""
-        return [name for name in ROUTES if CALCULI[name].supports(self.node, self.scope)]
+        names = [measure.name for measure in measures()]
+        return [name for name in names if CALCULI[name].supports(self.node, self.scope)]
 
     def converted(self, calculus: str, delta: object) -> Step:
         """One calculus' guarantee as (epsilon, delta); errors as :meth:`approximate`."""
@@ -152,7 +208,7 @@ class Account:
         """The bound that answers a claim, in the claim's own measure."""
         if isinstance(claim, ApproxDP):
             return self.approximate(claim.delta)
-        return self.step(CALCULUS_OF[type(claim)])
+        return self.step(claim.states_in)
 
     def epsilon(self, delta: object) -> Bound:
         """The smallest epsilon at ``delta``; errors as :meth:`approximate`."""
@@ -191,10 +247,12 @@ class Account:
         sides = [
             (*tradeoff_sides(self.step(name), at), name)
             for name in self._routes()
-            if name in ("gdp", "profile", "pure")
+            if CALCULI[name].measure.tradeoff_at is not None
         ]
         if not sides:
-            raise Unsupported("trade-off: it needs a gdp, pure or profile route; no node has one")
+            raise Unsupported(
+                "trade-off: no calculus that covers the whole declaration has a curve"
+            )
         lower, _, lower_name = max(sides, key=lambda row: row[0])
         upper, upper_name = min(((u, n) for _, u, n in sides), key=lambda row: row[0])
         return Bound(lower, upper, upper_name, lower_name, self.step(lower_name))
@@ -252,15 +310,21 @@ def _size(step: Step) -> Any:
     return (1, 0.0) if is_infinite(epsilon) else (0, float(enclose(epsilon).mid()))
 
 
-def account(node: Node, scope: Scope, width: float = WIDTH) -> Account:
+def account(node: Node, scope: Scope, width: float | str = WIDTH) -> Account:
     """The account of a declaration under a scope.
 
     ``width``: how far apart the ends of an epsilon may be.
     Errors: InvalidParameter for a width that is not a positive number.
+
+    >>> import dpaudit as dp
+    >>> opened = dp.account(dp.Gaussian("count", noise_multiplier=4), dp.central("add_remove"))
+    >>> print(opened.epsilon("1e-6"))
+    1.0607 to 1.06071 (from below: convert.gdp_to_approx; from above: convert.gdp_to_approx)
     """
-    if not 0 < width < float("inf"):
+    allowed = real(width, "width")
+    if not 0 < allowed < float("inf"):
         raise InvalidParameter(f"width = {width}: expected a positive number")
-    return Account(node, scope, width)
+    return Account(node, scope, allowed)
 
 
 def account_table(node: Node, scope: Scope, delta: str | None = None) -> dict[str, Any]:
@@ -271,7 +335,7 @@ def account_table(node: Node, scope: Scope, delta: str | None = None) -> dict[st
     """
     opened = Account(node, scope)
     asked = [delta] if delta is not None else list(DELTAS)
-    rows = [(text, opened.epsilon(_decimal(text))) for text in asked]
+    rows = [(text, opened.epsilon(text)) for text in asked]
     return {
         "scope": str(scope),
         "calculi": {name: value_text(opened.step(name).value) for name in opened.routes()},
@@ -285,10 +349,3 @@ def account_table(node: Node, scope: Scope, delta: str | None = None) -> dict[st
             for text, bound in rows
         ],
     }
-
-
-def _decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        raise InvalidParameter(f"delta = {text!r}: expected a number in [0, 1)") from None

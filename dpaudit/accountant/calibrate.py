@@ -72,6 +72,13 @@ def calibrate(
     numbers.  ``bracket``: ends between which to search (powers of two are tried otherwise).
     Errors: InvalidParameter where not exactly one symbol is free, or for a bracket that is not two
     numbers in order; Unsupported where no value in the bracket satisfies the guarantee.
+
+    >>> import dpaudit as dp
+    >>> from sympy import Symbol
+    >>> noise = dp.Gaussian("mean", Symbol("s", positive=True))
+    >>> found = dp.calibrate(noise, dp.central("add_remove"), dp.ApproxDP(1, "1e-6"))
+    >>> float(found.value)
+    4.22468
     """
     problem = _Problem(declaration, scope, guarantee, _only_symbol(declaration))
     low, high = _ends(problem, bracket)

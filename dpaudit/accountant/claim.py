@@ -12,7 +12,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.accountant.account import CALCULUS_OF, Account
+from dpaudit.accountant.account import Account
 from dpaudit.accountant.gaps import Curve, Difference, atoms_of
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import (
@@ -31,20 +31,18 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.inequality import POINTS, at_most, balls_at, covered, points, simple
 from dpaudit.families.opaque import ApproxDP, RenyiDP
-from dpaudit.measures.calculus import CALCULI, Step
+from dpaudit.measures.calculus import CALCULI, Step, measure_of, measures
 from dpaudit.measures.renyi import order
 from dpaudit.nodes import Node, Status, postorder
+from dpaudit.nodes.registry import load
 from dpaudit.scope import Scope
 
 SATURATING = (
     "queries of the declared sensitivities that move by all of it at every release, "
     "along one direction"
 )
-MEASURE_OF = {**CALCULUS_OF, RenyiDP: "rdp"}
 CLOSE = Fraction(1, 10**6)
 FIRST_POINTS = 64
-# Calculi in which a claim of (epsilon, delta) with symbols is looked for, cheapest first.
-SYMBOLIC_ROUTES = ("pure", "approx", "zcdp", "gdp")
 
 
 class Outcome(StrEnum):
@@ -56,7 +54,7 @@ class Outcome(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Claim:
     """A guarantee somebody states of a mechanism.
 
@@ -64,30 +62,48 @@ class Claim:
     ``reading`` says how an ambiguous phrase is read (each reading is a claim of its own);
     ``ranges`` gives (lower, upper) ends for symbols, inclusive, over which it is stated; a symbol
     without one stands for everything its assumptions allow, and a range of a function of a round,
-    T(k), is one of every round.
+    T(k), is one of every round.  ``states``: what whoever states it states, for which parameters,
+    and which of them were chosen here; no check reads it.
+
+    >>> import dpaudit as dp
+    >>> claim = dp.Claim(dp.ApproxDP("0.9", "1e-6"), by="the paper")
+    >>> print(claim.check(dp.Gaussian("mean", 5), dp.central("add_remove")))
+    ApproxDP(epsilon=0.9, delta=0.000001): proved (0.834118 <= 0.9)
     """
 
     guarantee: Node
     by: str
     reading: str = ""
     ranges: Mapping[Any, tuple[Any, Any]] = field(default_factory=dict)
+    states: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.guarantee, (ApproxDP, *MEASURE_OF)):
-            raise InvalidParameter(
-                f"Claim.guarantee = {self.guarantee!r}: expected PureDP, ApproxDP, ZCDP, "
-                "RenyiDP or GDP"
-            )
+        stated(self.guarantee, "Claim.guarantee")
         if not self.by:
             raise InvalidParameter("Claim.by is empty: say who states the claim, and where")
         object.__setattr__(self, "ranges", {s: _ends(s, r) for s, r in self.ranges.items()})
 
+    def __str__(self) -> str:
+        return f"{self.text}, by {self.by}" + (f" ({self.reading})" if self.reading else "")
+
+    def __repr__(self) -> str:
+        return f"Claim({self.text}, by={self.by!r})"
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import card
+
+        ranges = [
+            (f"{s} in", f"[{readable(a)}, {readable(b)}]") for s, (a, b) in self.ranges.items()
+        ]
+        read = [("reading", self.reading)] if self.reading else []
+        return card("Claim", [("guarantee", self.text), ("by", self.by), *read, *ranges])
+
     @property
     def value(self) -> Number:
-        """The number that is claimed: epsilon, rho or mu."""
-        return next(
-            v for k, v in self.guarantee.parameters.items() if k in ("epsilon", "rho", "mu")
-        )
+        """The number that is claimed, in the parameter of its measure."""
+        node, parameter = stated(self.guarantee)
+        number: Number = node.parameters[parameter]
+        return number
 
     @property
     def text(self) -> str:
@@ -105,7 +121,7 @@ class Claim:
         try:
             if isinstance(self.guarantee, ApproxDP):
                 return _check_approximate(self, account)
-            return self.check_step(account.step(MEASURE_OF[type(self.guarantee)]))
+            return self.check_step(account.step(self.guarantee.states_in))
         except Unsupported as error:
             return Checked(self, Outcome.UNSUPPORTED, None, str(error))
 
@@ -114,7 +130,7 @@ class Claim:
 
         Errors: InvalidParameter for a derivation in another measure, or at another delta.
         """
-        measure = MEASURE_OF.get(type(self.guarantee), "approx")
+        measure = self.guarantee.states_in
         if step.calculus in CALCULI and step.calculus != measure:
             raise InvalidParameter(f"{self.text}: expected a {measure} step, not {step.calculus}")
         if isinstance(self.guarantee, RenyiDP):
@@ -125,6 +141,29 @@ class Claim:
         if delta != self.guarantee.parameters.get("delta"):
             raise InvalidParameter(f"{self.text}: the step is at delta = {readable(delta)}")
         return _compare(self, step, upper)
+
+
+def stated(guarantee: object, place: str = "claim") -> tuple[Node, str]:
+    """A node that states a guarantee, and in which parameter: epsilon, rho, mu or another's.
+
+    Errors: InvalidParameter for what states no number in a registered measure.
+    """
+    if isinstance(guarantee, Node):
+        measure = measure_of(guarantee)
+        if measure is not None and measure.parameter in guarantee.parameters:
+            return guarantee, measure.parameter
+    known = ", ".join(_claimable())
+    raise InvalidParameter(f"{place} = {guarantee!r}: expected one of {known}")
+
+
+def _claimable() -> list[str]:
+    load("rules")
+    return [
+        name
+        for name, kind in Node.types.items()
+        if kind.states_in in CALCULI
+        and CALCULI[kind.states_in].measure.parameter in getattr(kind, "__dataclass_fields__", ())
+    ]
 
 
 def _at_order(curve: Number, alpha: Number) -> Number:
@@ -142,7 +181,7 @@ def _ends(symbol: Any, ends: tuple[Any, Any]) -> tuple[Fraction, Fraction]:
     return lower, upper
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Checked:
     """The outcome of a check: the derivation it rests on, and values that refute, if any."""
 
@@ -155,6 +194,15 @@ class Checked:
 
     def __str__(self) -> str:
         return f"{self.claim.text}: {self.outcome} ({self.reason})"
+
+    def __repr__(self) -> str:
+        return f"Checked({self.claim.text}, {self.outcome})"
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import card
+
+        rows = [("claim", str(self.claim)), ("outcome", str(self.outcome)), ("why", self.reason)]
+        return card("Check", [*rows, *((f"at {k}", v) for k, v in self.values.items())])
 
 
 def _compare(claim: Claim, step: Step, upper: Number) -> Checked:
@@ -266,9 +314,12 @@ def _refuted_elsewhere(claim: Claim, account: Account) -> Checked | None:
 
 def _symbolic_folds(account: Account) -> list[Step]:
     found = []
-    for name in SYMBOLIC_ROUTES:
-        if name in account.routes():
-            step = account.step(name)
+    asked = sorted(
+        (m for m in measures() if m.with_symbols), key=lambda m: _LAST.index(m.with_symbols)
+    )
+    for measure in asked:
+        if measure.name in account.routes():
+            step = account.step(measure.name)
             values = step.value if isinstance(step.value, tuple) else (step.value,)
             if not any(map(is_infinite, values)):
                 found.append(step)
@@ -280,10 +331,12 @@ def _of_symbols(claim: Claim, folded: list[Step]) -> Checked:
 
     Only the last, the exact curve where there is one, refutes; what it refutes nothing proves.
     """
-    last = _DECIDE[folded[-1].calculus](claim, folded[-1])
+    last = _DECIDE[CALCULI[folded[-1].calculus].measure.with_symbols](claim, folded[-1])
     if last.outcome is Outcome.REFUTED:
         return last
-    tried = (_DECIDE[step.calculus](claim, step) for step in folded[:-1])
+    tried = (
+        _DECIDE[CALCULI[step.calculus].measure.with_symbols](claim, step) for step in folded[:-1]
+    )
     return next((one for one in tried if one.outcome is Outcome.PROVED), last)
 
 
@@ -346,11 +399,11 @@ def _by_curve(claim: Claim, step: Step) -> Checked:
 
 
 _DECIDE: dict[str, Callable[[Claim, Step], Checked]] = {
-    "pure": _by_pairs,
-    "approx": _by_pairs,
-    "zcdp": _by_moments,
-    "gdp": _by_curve,
+    "pairs": _by_pairs,
+    "moments": _by_moments,
+    "curve": _by_curve,
 }
+_LAST = list(_DECIDE)  # cheapest first; the exact curve decides last
 
 
 # --- values at which the bound exceeds the claim -------------------------------------------------

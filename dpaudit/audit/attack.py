@@ -36,6 +36,7 @@ BATCH_TRIALS = 2_000
 RESIDUAL_NUMBERS = 8_000_000
 SCORE_DECIMALS = 9
 LARGEST_SCORE = 1e100
+SENSITIVITIES = "stated sensitivities"
 Progress = Callable[[int, int], None]
 
 
@@ -372,7 +373,7 @@ def _deterministic(stopped: list[str], violations: list[str], executed: str) -> 
     """Findings that need no statistics: their error rate is zero."""
     checks = {
         "releases, control flow and radii": (stopped, executed),
-        "stated sensitivities": (violations, "no query moved by more than it states"),
+        SENSITIVITIES: (violations, "no query moved by more than it states"),
     }
     return [
         Finding(
@@ -381,6 +382,7 @@ def _deterministic(stopped: list[str], violations: list[str], executed: str) -> 
             statistic=float(len(found)),
             error_rate=0.0,
             detail="; ".join(found) or otherwise,
+            assumption="bounded_queries" if check == SENSITIVITIES else "declared_noise",
         )
         for check, (found, otherwise) in checks.items()
     ]

@@ -19,6 +19,11 @@ class Neighbours:
 
     Records are compared bit by bit.  Under add_remove the extra record is the last one.
     Errors: InvalidParameter where they differ in none, in more than one record, or in shape.
+
+    >>> import dpaudit as dp
+    >>> one, none = dp.Records([[0.0], [1.0]]), dp.Records([[0.0], [0.0]])
+    >>> dp.Neighbours(one, none, "replace_one", "one record is 1 or 0").adjacency.value
+    'replace_one'
     """
 
     first: Records

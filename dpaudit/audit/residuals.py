@@ -40,13 +40,19 @@ BOTH_WAYS = math.log(2)  # two tests, one if all trials are on, one if not: each
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found: ``broken`` has probability at most ``error_rate`` if nothing is."""
+    """What one check found: ``broken`` has probability at most ``error_rate`` if nothing is.
+
+    ``assumption``: the standing assumption that it tests.  ``tried``: on how many values, data sets
+    or runs; 0 where the detail says it.
+    """
 
     check: str
     status: Status
     statistic: float
     error_rate: float
     detail: str
+    assumption: str = "declared_noise"
+    tried: int = 0
 
 
 class _Test(NamedTuple):

@@ -30,6 +30,17 @@ class Suite:
     implementations that are wrong on purpose do that; the replayer always uses the declared ones).
     ``caught_by`` lists what must catch a planted bug; empty for an implementation meant to be
     right.  ``threshold`` fixes the lens threshold: 0 is where declared Gaussian densities cross.
+
+    >>> import dpaudit as dp
+    >>> class Count:
+    ...     def declaration(self, scope):
+    ...         return dp.Laplace("count", noise_multiplier=1)
+    ...     def run(self, curator):
+    ...         return curator.release("count", dp.ClippedMean(lambda v: v[None], 1, divisor=1))
+    >>> one, none = dp.Records([[0.0], [1.0]]), dp.Records([[0.0]])
+    >>> pair = dp.Neighbours(one, none, "add_remove", "a record of 1 more")
+    >>> dp.Suite("noisy_count", Count(), pair).trials
+    20000
     """
 
     mechanism: str

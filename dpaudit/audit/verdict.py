@@ -6,13 +6,10 @@ of it goes to the bounds of all audits in the run, half to their statistical con
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-
-import numpy as np
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Claim, Outcome
@@ -25,9 +22,10 @@ from dpaudit.audit.bounds.estimators import (
     epsilon_of_gaussian,
     mu_lower,
 )
+from dpaudit.audit.residuals import Finding
 from dpaudit.exact import decimal_lower, decimal_upper, enclose, is_infinite, unknowns
-from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
-from dpaudit.measures.calculus import Step
+from dpaudit.families.opaque import ApproxDP, PureDP
+from dpaudit.measures.calculus import Step, measure_of
 from dpaudit.nodes import Assumption, Status
 
 SHOWN_ERROR = 0.05
@@ -36,7 +34,12 @@ BOUND_SHARE = 0.5
 
 
 class Verdict(StrEnum):
-    """What may be said of a claim, weakest finding last."""
+    """What may be said of a claim, weakest finding last.
+
+    >>> import dpaudit as dp
+    >>> dp.Verdict("certified_under_assumptions").value
+    'certified_under_assumptions'
+    """
 
     REFUTED = "refuted"
     ALARM = "alarm"
@@ -171,43 +174,23 @@ def raw(attacked: Attacked, budget: DecisionBudget, delta: Fraction) -> Lower | 
     )
 
 
-def rho_of_rates(false_positive_upper: float, false_negative_upper: float) -> float:
-    """A rho that any zCDP mechanism with these error rates must reach, rounded down by 1e-9.
-
-    With p = 1 - FNR_upper >= q = FPR_upper, data processing gives rho >= D_a(p || q) / a for every
-    order a; the largest over a grid of orders, for (p, q) and (1 - q, 1 - p).
-    Source: Bun and Steinke 2016, Lemma 2.2 (post-processing).
-    """
-    best = 0.0
-    orders = 1 + np.array([10.0 ** (k // 20) * 1.122 ** (k % 20) for k in range(-60, 61)])
-    for p, q in (
-        (1 - false_negative_upper, false_positive_upper),
-        (1 - false_positive_upper, false_negative_upper),
-    ):
-        if 0 < q < p < 1:
-            logs = np.logaddexp(
-                orders * math.log(p) + (1 - orders) * math.log(q),
-                orders * math.log1p(-p) + (1 - orders) * math.log1p(-q),
-            )
-            best = max(best, float(np.max(logs / (orders - 1) / orders)))
-    return max(0.0, best * (1 - 1e-9))
-
-
 def lower_for(claim: Claim, lens_bound: Lower | None, raw_bound: Lower | None) -> Lower | None:
-    """The audit's bound in the claim's own measure, free of any family assumption."""
-    if isinstance(claim.guarantee, GDP):
+    """The audit's bound in the claim's own measure, free of any family assumption.
+
+    Where two error rates bound the claimed number, they are those of the lens' threshold, which
+    nobody chose by looking at the test trials.
+    """
+    measure = measure_of(claim.guarantee)
+    if measure is None or measure.from_rates is None or lens_bound is None:
+        return raw_bound
+    if measure.wire == lens_bound.measure:
         return lens_bound
-    if isinstance(claim.guarantee, ZCDP) and lens_bound is not None:
-        return Lower(
-            measure="zcdp",
-            shown=rho_of_rates(*lens_bound.rates_upper),
-            decisive=rho_of_rates(*lens_bound.decisive_rates_upper),
-            threshold=lens_bound.threshold,
-            counts=lens_bound.counts,
-            rates_upper=lens_bound.rates_upper,
-            decisive_rates_upper=lens_bound.decisive_rates_upper,
-        )
-    return raw_bound
+    return replace(
+        lens_bound,
+        measure=measure.wire,
+        shown=measure.from_rates(*lens_bound.rates_upper),
+        decisive=measure.from_rates(*lens_bound.decisive_rates_upper),
+    )
 
 
 def conditional(claim: Claim, lens_bound: Lower | None) -> Lower | None:
@@ -249,18 +232,19 @@ def judge(
     account: Account,
     lens_bound: Lower | None,
     raw_bound: Lower | None,
-    attacked: Attacked | None,
+    findings: Sequence[Finding],
     extra: Sequence[Assumption],
     *,
     on_trust: bool = False,
 ) -> Judged:
     """The verdict on one claim; the gravest finding decides, and its reason is given.
 
+    ``findings``: of the conformance checks, of the program's and of an audit's.
     ``on_trust``: the outcome rests on a number that the checker cannot confirm.
     """
     claim = checked.claim
     lower = lower_for(claim, lens_bound, raw_bound)
-    verdict, reason = _decide(checked, account, lower, lens_bound, attacked, extra)
+    verdict, reason = _decide(checked, account, lower, lens_bound, findings, extra)
     by_account = checked.reason == reason
     certified = verdict in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
     if on_trust and (certified or (verdict is Verdict.REFUTED and by_account)):
@@ -273,7 +257,7 @@ def _decide(
     account: Account,
     lower: Lower | None,
     lens_bound: Lower | None,
-    attacked: Attacked | None,
+    findings: Sequence[Finding],
     extra: Sequence[Assumption],
 ) -> tuple[Verdict, str]:
     if lower is not None and exceeds(lower, checked.claim.value):
@@ -283,7 +267,7 @@ def _decide(
         )
     if checked.outcome is Outcome.REFUTED:
         return Verdict.REFUTED, checked.reason
-    alarm = _alarm(checked, account, lower, lens_bound, attacked)
+    alarm = _alarm(checked, account, lower, lens_bound, findings)
     if alarm:
         return Verdict.ALARM, alarm
     if checked.outcome is Outcome.UNSUPPORTED:
@@ -311,10 +295,10 @@ def _alarm(
     account: Account,
     lower: Lower | None,
     lens_bound: Lower | None,
-    attacked: Attacked | None,
+    findings: Sequence[Finding],
 ) -> str:
     """Why the implementation or the accountant must be wrong; empty if nothing says so."""
-    broken = [f for f in (attacked.findings if attacked else ()) if f.status == "broken"]
+    broken = [f for f in findings if f.status == "broken"]
     if broken:
         return f"conformance broken: {broken[0].check}: {broken[0].detail}"
     if lower is not None and checked.step is not None:

@@ -67,7 +67,7 @@ def identity(run: Run, index: int) -> str:
 
 def _claim(claim: Claim) -> list[Any]:
     ranges = sorted(f"{symbol} in {ends}" for symbol, ends in claim.ranges.items())
-    return [claim.text, encode_number(claim.value), claim.by, claim.reading, ranges]
+    return [claim.text, encode_number(claim.value), claim.by, claim.reading, ranges, claim.states]
 
 
 def _suite(suite: Suite) -> list[Any]:

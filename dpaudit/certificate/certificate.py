@@ -6,18 +6,20 @@ bytes, so that a change of one digit anywhere is noticed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
+from dpaudit.accountant.interpretation import Point, has_mu, missed_lower
 from dpaudit.audit.verdict import Judged, Lower, Verdict
-from dpaudit.errors import CertificateRejected
+from dpaudit.check import is_computed
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import (
     decimal_lower,
     decimal_upper,
@@ -30,14 +32,15 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.wire import canonical_bytes, digest, encode_number
 from dpaudit.measures.calculus import Step
+from dpaudit.measures.convert import to_approx
 from dpaudit.measures.renyi import order
 from dpaudit.measures.show import value_text
 from dpaudit.nodes import Assumption
+from dpaudit.nodes.pairs import Losses
 from dpaudit.storage.files import write_atomically
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://dpaudit.dev/certificate/v1"
-LARGEST_FILE = 64 * 2**20
 VERDICTS_OF = {
     Outcome.PROVED: (
         Verdict.CERTIFIED,
@@ -50,6 +53,13 @@ VERDICTS_OF = {
 RENYI_ORDERS = (2, 4, 8, 16, 32, 64)
 PROFILE_POINTS = 61
 TRADEOFF_POINTS = 61
+PROFILE_WIDTH = 0.01
+PROFILE_DELTAS = tuple(
+    map(
+        Fraction,
+        ("1e-9", "1e-6", "1e-5", "1e-4", "1e-3", "0.003", "0.01", "0.03", "0.1", "0.2", "0.4"),
+    )
+)
 MEASURES = {"pure": ("pure_dp", "epsilon"), "zcdp": ("zcdp", "rho"), "gdp": ("gdp", "mu")}
 
 Json = dict[str, Any]
@@ -70,67 +80,14 @@ def statement(predicate: Mapping[str, Any]) -> Json:
     return canonical
 
 
-@cache
-def schema() -> Json:
-    """The certificate's JSON schema."""
-    text = resources.files("dpaudit").joinpath("certificate_schema.json").read_text("utf-8")
-    loaded: Json = json.loads(text)
-    return loaded
-
-
-def validate(certificate: Any) -> None:
-    """Check a certificate against the schema.
-
-    Errors: CertificateRejected naming the place of the first fault.
-    """
-    from jsonschema import Draft202012Validator
-
-    try:
-        error = next(iter(Draft202012Validator(schema()).iter_errors(certificate)), None)
-    except RecursionError:
-        raise CertificateRejected("not a certificate: nested too deeply") from None
-    if error is not None:
-        place = "/".join(map(str, error.absolute_path)) or "the top"
-        raise CertificateRejected(f"not a certificate: at {place}: {error.message[:200]}")
-
-
-def load(path: Path) -> Json:
-    """Read a certificate file.
-
-    Errors: CertificateRejected for a file that is missing, truncated, too large or not JSON.
-    """
-    try:
-        content = json.loads(_text(path), object_pairs_hook=_each_once)
-    except OSError as error:
-        raise CertificateRejected(f"{path}: {error.strerror}; give a certificate's file") from None
-    except (ValueError, RecursionError) as error:
-        raise CertificateRejected(
-            f"{path}: not complete JSON ({str(error)[:80]}); make it again with `dpaudit certify`"
-        ) from None
-    if not isinstance(content, dict):
-        raise CertificateRejected(f"{path}: JSON, but not a certificate")
-    return content
-
-
-def _text(path: Path) -> str:
-    if path.stat().st_size > LARGEST_FILE:
-        raise CertificateRejected(f"{path}: larger than {LARGEST_FILE} bytes")
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise CertificateRejected(f"{path}: not a file; give a certificate's file")
-    return path.read_text("utf-8")
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> Json:
-    """A JSON object whose keys differ: of two equal ones, programs may read either."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key occurs twice")
-    return found
-
-
 def save(certificate: Mapping[str, Any], path: Path) -> None:
     """Write the certificate's canonical bytes, all or nothing."""
-    write_atomically(path, canonical_bytes(certificate) + b"\n")
+    write_atomically(path, file_bytes(certificate))
+
+
+def file_bytes(certificate: Mapping[str, Any]) -> bytes:
+    """What a certificate's file holds: its canonical bytes, and an end of line."""
+    return canonical_bytes(certificate) + b"\n"
 
 
 def surprises(certificate: Mapping[str, Any], expected: Sequence[Outcome]) -> tuple[str, ...]:
@@ -218,18 +175,80 @@ def conclusion(step: Step) -> Json:
     return {"measure": measure, name: _rounded(step.value)}
 
 
-def curve_rows(account: Account, roots: Sequence[Step]) -> list[Json]:
+def profile_steps(account: Account) -> list[Step]:
+    """Conversions that conclude points of the privacy profile, for a declaration without mu.
+
+    The smallest epsilon at each of some deltas, and about where it reaches 0; fewer where no
+    finite epsilon holds.
+    """
+    if has_mu(account):
+        return []
+    try:
+        advantage = Fraction(decimal_upper(account.delta(0).upper, 6))
+        deltas = [*(delta for delta in PROFILE_DELTAS if delta < advantage), advantage]
+        steps = [_smallest(account, delta) for delta in deltas if delta < 1]
+    except (InvalidParameter, Unsupported):
+        return []  # free symbols, or no calculus for the whole
+    return [step for step in steps if step is not None and _is_confirmed(step)]
+
+
+def _is_confirmed(step: Step) -> bool:
+    """Whether the checker computes what a step rests on: curves take nothing on trust."""
+    held = [p.value for p in step.premises if isinstance(p.value, Losses)]
+    return all(is_computed(pair) for losses in held for pair in losses.pairs)
+
+
+def _smallest(account: Account, delta: Fraction) -> Step | None:
+    """The conversion of the route with the smallest epsilon, none where it is infinite.
+
+    Coarser than a claim's: a figure shows no more, and a verifier repeats each.
+    """
+    found = []
+    for name in account.routes():
+        with contextlib.suppress(Unsupported):
+            step = to_approx(account.step(name), delta, PROFILE_WIDTH)
+            if not is_infinite(step.value[0]):
+                found.append(_from_above(step))
+    return min(found, key=lambda step: Fraction(decimal_upper(step.value[0])), default=None)
+
+
+def _from_above(step: Step) -> Step:
+    """A conversion without what is reached from below, which no curve shows."""
+    if "lower" not in step.witness:
+        return step
+    return replace(step, attained=False, lower=None, witness={**step.witness, "lower": []})
+
+
+def points_of(steps: Sequence[Step]) -> list[Point]:
+    """The (epsilon, delta) that conversions conclude, as printed, by epsilon; none dominated."""
+    rows = [conclusion(step) for step in steps]
+    found: list[Point] = []
+    for point in sorted((Fraction(row["epsilon"]), Fraction(row["delta"])) for row in rows):
+        if not found or point[1] < found[-1][1]:
+            found.append(point)
+    return found
+
+
+def curve_rows(account: Account, roots: Sequence[Step], points: Sequence[Point] = ()) -> list[Json]:
     """Privacy profile (upper) and trade-off curve (lower) for the figures.
 
-    None where mu is finite, but beyond what any precision tells from infinity.
+    From mu, else from ``points`` of the profile; none where mu is finite, but beyond what any
+    precision tells from infinity.
     """
     if _beyond_precision(account):
         return []
+    alphas = [Fraction(decimal_lower(alpha)) for alpha in _alphas()]
+    if points:
+        profile = [[decimal_upper(e), decimal_upper(d)] for e, d in points]
+        tradeoff = [[decimal_lower(a), missed_lower(points, a)] for a in alphas]
+        return [
+            {"measure": "profile", "curve": profile},
+            {"measure": "tradeoff", "curve": tradeoff},
+        ]
     largest = max((_epsilon(step) for step in roots), default=Fraction(0)) or _typical(account)
     shares = [Fraction(3 * k, 2 * (PROFILE_POINTS - 1)) for k in range(PROFILE_POINTS)]
     # At the printed abscissae, so that the printed ordinates are theirs.
     epsilons = [Fraction(decimal_upper(largest * share)) for share in shares]
-    alphas = [Fraction(decimal_lower(alpha)) for alpha in _alphas()]
     rows = {
         "profile": [[decimal_upper(e), d] for e, d in account.profile_curve(epsilons)],
         "tradeoff": [[decimal_lower(a), b] for a, b in account.tradeoff_curve(alphas)],
@@ -291,7 +310,7 @@ def claim_row(number: int, judged: Judged, step: int | None) -> Json:
         "exact": encode_number(claim.value),
         "stated_text": claim.text,
         "by": claim.by,
-        "source": "",
+        "source": claim.states,
         "reading": claim.reading,
         "check": str(checked.outcome),
         "reason": judged.reason,

@@ -6,20 +6,24 @@ import os
 import platform
 import secrets
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Outcome
-from dpaudit.accountant.interpretation import in_plain_words
+from dpaudit.accountant.interpretation import Point, in_plain_words
 from dpaudit.audit.attack import Attacked, attack, program_text
+from dpaudit.audit.examine import Examination, Shape, examine, held_by, shape_like
+from dpaudit.audit.residuals import Finding
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
     DecisionBudget,
@@ -40,26 +44,43 @@ from dpaudit.certificate.certificate import (
     claim_row,
     conclusion,
     curve_rows,
+    points_of,
+    profile_steps,
     statement,
     step_rows,
     steps_of,
-    validate,
 )
-from dpaudit.certificate.evidence import audit_rows, conformance_rows
-from dpaudit.check import is_computed, is_taken_on_trust, standing
+from dpaudit.certificate.evidence import (
+    audit_rows,
+    conformance_rows,
+    examination_row,
+    roc_rows,
+    written,
+)
+from dpaudit.check import (
+    check,
+    curve_exceeds,
+    declared_digest,
+    is_computed,
+    is_taken_on_trust,
+    standing,
+)
+from dpaudit.check.file import fits, validate
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import decimal_lower, unknowns
-from dpaudit.families.opaque import RenyiDP
+from dpaudit.exact import decimal_lower, is_infinite, unknowns
+from dpaudit.families.opaque import ZCDP, RenyiDP
 from dpaudit.measures.calculus import Step
-from dpaudit.nodes import Assumption, Status, free_unknowns
+from dpaudit.nodes import Assumption, free_unknowns
 from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
+from dpaudit.storage.roots import served
 from dpaudit.version import __version__
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
+NOT_EXAMINED = "not examined"
 
 
 @dataclass(frozen=True)
@@ -82,7 +103,10 @@ class Order:
 class Options:
     """How a certification runs; ``seed`` None draws audits' seed and a run's noise afresh.
 
-    ``targets``: what the command line was given, to say how to run it again.
+    ``targets``: what the command line was given, to say how to run it again.  ``run_unproved``: run
+    on the data although a claim is refuted or unproved.  ``keep(name, output)`` writes the output
+    of an unseeded run as soon as it is drawn, and says where: its privacy is spent, whatever fails
+    later.
     """
 
     seed: int | None = None
@@ -91,6 +115,8 @@ class Options:
     store: Path | None = None
     targets: tuple[str, ...] = ()
     progress: Callable[[str, int, int], None] | None = None
+    run_unproved: bool = False
+    keep: Callable[[str, Any], Json] | None = None
 
 
 @dataclass(frozen=True)
@@ -145,41 +171,81 @@ def _certify(run: Run, index: int) -> Certified:
     account = Account(mechanism.declaration, mechanism.scope)
     checks = [claim.check_account(account) for claim in mechanism.claims]
     _check_steps([check.step for check in checks if check.step is not None])
+    examination = _examined(run, order)
     attacked = None if order.suite is None else _attack(run, index)
     lens_bound = None if attacked is None else lens(attacked, budget)
     raws = {} if attacked is None else _raws(mechanism, attacked, budget)
-    standing = standing_assumptions(attacked)
-    judged = tuple(
-        judge(
-            c,
-            account,
-            lens_bound,
-            raws.get(printed_delta(c.claim)),
-            attacked,
-            standing,
-            on_trust=_on_trust(c, mechanism),
+    attacks = () if attacked is None else attacked.findings
+
+    def judged_by(examination: Examination) -> tuple[tuple[Judged, ...], list[Json], str]:
+        rows = conformance_rows(examination, attacked, stand_in=_stands_in(order))
+        findings = [*examination.findings, *attacks]
+        bounds = [(c, raws.get(printed_delta(c.claim)), _on_trust(c, mechanism)) for c in checks]
+        found = tuple(
+            _by_curve(
+                judge(c, account, lens_bound, lower, findings, standing(rows), on_trust=on_trust),
+                attacked,
+            )
+            for c, lower, on_trust in bounds
         )
-        for c in checks
-    )
-    verdict = overall([j.verdict for j in judged])
-    predicate = {
-        "issued": _issued(),
-        "scope": _scope(order),
-        "fields": dict(order.fields),
-        "mechanism": _mechanism(order),
-        **_claims_and_derivation(account, judged),
-        "assumptions": _assumptions(standing, judged),
-        "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
-        "conformance": conformance_rows(attacked),
-        "run": _run_once(mechanism, attacked, options),
-        "in_plain_words": in_plain_words(account),
-        "verdict": _verdict(verdict, judged),
-        "environment": environment(),
-        "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
-    }
+        return found, rows, _not_run(mechanism, _overall(found), findings, options)
+
+    profile = profile_steps(account)
+    points = points_of(profile)
+
+    def form(examination: Examination) -> tuple[tuple[Judged, ...], str, Json]:
+        judged, conformance, refused = judged_by(examination)
+        return (
+            judged,
+            refused,
+            {
+                "issued": _issued(),
+                "scope": _scope(order),
+                "fields": dict(order.fields),
+                "mechanism": _mechanism(order),
+                **_claims_and_derivation(account, judged, profile, points),
+                "assumptions": _assumptions(standing(conformance), judged, profile),
+                "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
+                "examination": examination_row(examination),
+                "conformance": conformance,
+                "run": None,
+                "caveats": [*mechanism.setting.notes, *([refused] if refused else [])],
+                "in_plain_words": in_plain_words(account, points),
+                "verdict": _verdict(_overall(judged), judged, examination),
+                "environment": {**environment(), "git": revision(order)},
+                "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},
+            },
+        )
+
+    judged, refused, predicate = form(examination)
+    certificate = _validated(predicate)
+    if mechanism.records is not None and not refused:
+        # What could still be refused has been, so that an output is never drawn in vain.
+        check(certificate)
+        judged, refused, predicate = form(_shaped_as_data(run, mechanism, examination))
+        certificate = _validated(predicate)
+    if mechanism.records is not None and not refused:
+        certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
+    return Certified(mechanism, judged, attacked, _overall(judged), certificate)
+
+
+def _validated(predicate: Json) -> Json:
     certificate = statement(predicate)
     validate(certificate)
-    return Certified(mechanism, judged, attacked, verdict, certificate)
+    return certificate
+
+
+def _by_curve(judged: Judged, attacked: Attacked | None) -> Judged:
+    """Refuted where the attack's curve refutes by far what its bounds leave open."""
+    claim, refuted = judged.claim, judged.verdict is Verdict.REFUTED
+    if attacked is None or refuted or is_infinite(claim.value):
+        return judged
+    row = {"roc": roc_rows(attacked), "trials": attacked.trials}
+    as_rho = isinstance(claim.guarantee, ZCDP)
+    if not curve_exceeds(row, printed_delta(claim), claim.value, as_rho=as_rho):
+        return judged
+    reason = "a point of the attack's curve refutes it, but for one run in 10^9"
+    return replace(judged, verdict=Verdict.REFUTED, reason=reason)
 
 
 def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
@@ -221,7 +287,7 @@ def _check_steps(steps: Sequence[Step]) -> None:
 
     Errors: InvalidParameter for an assumption under the id of a standing one.
     """
-    taken = {assumption.id for assumption in standing(Status.DECLARED)}
+    taken = {assumption.id for assumption in standing()}
     for step in steps:
         for assumption in step.assumptions():
             if assumption.id in taken:
@@ -254,15 +320,37 @@ def _raws(
     return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
 
 
-def standing_assumptions(attacked: Attacked | None) -> list[Assumption]:
-    """What every guarantee here rests on besides its rules; the checker insists on each."""
-    if attacked is None:
-        return standing(Status.DECLARED)
-    return standing(Status.VIOLATED if _broken(attacked) else Status.TESTED)
+def _examined(run: Run, order: Order) -> Examination:
+    """The program's own run on made-up records; the suite's may say what shape these have."""
+    likely = None if order.suite is None else shape_like(order.suite.neighbours.first)
+    return examine(order.mechanism, seed=run.seed, likely=likely)
 
 
-def _broken(attacked: Attacked | None) -> bool:
-    return attacked is not None and any(f.status == "broken" for f in attacked.findings)
+def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) -> Examination:
+    """The examination of a program that is about to be run on its data: as these are shaped.
+
+    Records of another shape than were made up are made up anew in theirs, before any is run on;
+    and the program may hold nothing of them.
+    """
+    assert mechanism.records is not None  # noqa: S101  (the caller checked)
+    data = mechanism.records()
+    shape = shape_like(data)
+    if mechanism.scope.adjacency is Adjacency.ADD_REMOVE and examination.shape is not None:
+        # How many records there are is private: as many as were made up before.
+        shape = Shape(examination.shape.rows, shape.row)
+    if shape != examination.shape:
+        return examine(mechanism, seed=run.seed, shape=shape, data=data)
+    return replace(examination, findings=(*examination.findings, *held_by(mechanism, data)))
+
+
+def _overall(judged: Sequence[Judged]) -> Verdict:
+    return overall([one.verdict for one in judged])
+
+
+def _stands_in(order: Order) -> bool:
+    """Whether the suite's program is another than the one that the certificate names."""
+    suite = order.suite
+    return suite is not None and bool(suite.kernels or suite.program != order.mechanism.program)
 
 
 # --- sections of the predicate -------------------------------------------------------------------
@@ -286,7 +374,11 @@ def _scope(order: Order) -> Json:
         "title": f"{mechanism.title}: {setting.data}" if setting.data else mechanism.title,
         "controller": "; ".join(order.fields.get("controller", [])) or setting.controller,
         "model": str(scope.trust),
-        "unit": {"entity": setting.unit_entity, "period": None, "bound": setting.unit_bound},
+        "unit": {
+            "entity": setting.unit_entity,
+            "period": setting.unit_period or None,
+            "bound": setting.unit_bound,
+        },
         "adjacency": str(scope.adjacency),
         "outputs": [str(scope.released)],
         "data_accesses": {"covered": list(setting.covered), "uncovered": list(setting.uncovered)},
@@ -306,7 +398,7 @@ def _mechanism(order: Order) -> Json:
         "root": order.root,
         "declaration": to_table(declaration),
         "declaration_text": repr(declaration),
-        "digest": declaration.digest,
+        "digest": declared_digest(declaration, _scope(order)),
         "implementation": [
             {"name": name, "digest": {"sha256": value}}
             for name, value in sorted(order.implementation.items())
@@ -314,16 +406,21 @@ def _mechanism(order: Order) -> Json:
     }
 
 
-def _claims_and_derivation(account: Account, judged: Sequence[Judged]) -> Json:
+def _claims_and_derivation(
+    account: Account, judged: Sequence[Judged], profile: Sequence[Step], points: Sequence[Point]
+) -> Json:
     roots = [j.checked.step for j in judged if j.checked.step is not None]
-    steps = steps_of(roots)
+    steps = steps_of([*roots, *profile])
     number = {id(step): i for i, step in enumerate(steps)}
     rows = []
     for i, one in enumerate(judged):
         step = one.checked.step
         rows.append(claim_row(i, one, None if step is None else number[id(step)]))
     derivation = {
-        "upper_bounds": [*_distinct([conclusion(s) for s in roots]), *curve_rows(account, roots)],
+        "upper_bounds": [
+            *_distinct([conclusion(s) for s in roots]),
+            *curve_rows(account, roots, points),
+        ],
         "steps": step_rows(steps),
         "arithmetic": "interval",
         "accountant": f"dpaudit {__version__}",
@@ -335,49 +432,96 @@ def _distinct(rows: list[Json]) -> list[Json]:
     return [row for i, row in enumerate(rows) if row not in rows[:i]]
 
 
-def _assumptions(standing: Sequence[Assumption], judged: Sequence[Judged]) -> list[Json]:
+def _assumptions(
+    standing: Sequence[Assumption], judged: Sequence[Judged], profile: Sequence[Step]
+) -> list[Json]:
     found = {a.id: a for a in standing}
-    for one in judged:
-        if one.checked.step is not None:
-            found.update((a.id, a) for a in one.checked.step.assumptions())
+    claimed = [one.checked.step for one in judged if one.checked.step is not None]
+    for step in (*claimed, *profile):
+        found.update((a.id, a) for a in step.assumptions())
     return [assumption_row(a) for a in found.values()]
 
 
-def _run_once(mechanism: Mechanism, attacked: Attacked | None, options: Options) -> Json | None:
-    """Run the program once on its own data; only released values and declared metrics leave.
+def _not_run(
+    mechanism: Mechanism, verdict: Verdict, findings: Sequence[Finding], options: Options
+) -> str:
+    """Why the program does not get to see its data; empty where it does, or has none."""
+    if mechanism.records is None:
+        return ""
+    if any(finding.status == "broken" for finding in findings):
+        return "it was not run on the data: a check of its implementation is broken"
+    if options.run_unproved or verdict in (
+        Verdict.CERTIFIED,
+        Verdict.CERTIFIED_UNDER_ASSUMPTIONS,
+    ):
+        return ""
+    return (
+        f"it was not run on the data: its claims, taken together, are {verdict}; "
+        "`dpaudit certify --run-unproved` runs it nevertheless"
+    )
 
-    An implementation whose audit broke a conformance check never gets to see the data.
-    """
-    if mechanism.records is None or _broken(attacked):
-        return None
+
+def _run_once(mechanism: Mechanism, options: Options) -> Json:
+    """Run the program once on its own data; only released values and declared metrics leave."""
+    assert mechanism.records is not None  # noqa: S101  (the caller checked)
     records = mechanism.records()
     generator, entropy = system_generator(), "operating system"
     if options.seed is not None:
         generator, entropy = np.random.default_rng([options.seed, 1]), f"seed {options.seed}"
     sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
     output = mechanism.program.run(sampler)
-    metrics = mechanism.evaluate(output) if mechanism.evaluate else ()
-    demonstration = (
-        ()
-        if options.seed is None
-        else (
-            "a seeded demonstration: who knows the seed can subtract its noise; do not release it",
+    kept = None
+    if options.keep is not None and options.seed is None:
+        kept = options.keep(mechanism.name, output)
+    metrics, notes = _metrics(mechanism, output)
+    if options.seed is not None:
+        notes.append(
+            "a seeded demonstration: who knows the seed can subtract its noise; do not release it"
         )
-    )
     return {
         # Under add_remove the number of records is itself private.
         "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records),
         "entropy": entropy,
-        "metrics": [
-            {"name": m.name, "value": f"{m.value:.6g}", "covered": m.covered, "note": m.note}
-            for m in metrics
-        ],
-        "notes": [*mechanism.setting.notes, *demonstration],
+        "metrics": metrics,
+        "notes": notes,
+        "output": kept,
     }
 
 
-def _verdict(verdict: Verdict, judged: Sequence[Judged]) -> Json:
+def _metrics(mechanism: Mechanism, output: Any) -> tuple[list[Json], list[str]]:
+    """Rows of a run's metrics, and what went wrong with them: the output is drawn by now."""
+    if mechanism.evaluate is None:
+        return [], []
+    rows: list[Json] = []
+    try:
+        for metric in mechanism.evaluate(output):
+            row = {
+                "name": metric.name,
+                "value": written(metric.value),
+                "covered": metric.covered,
+                "note": metric.note,
+            }
+            fits(
+                "run",
+                {
+                    "records": None,
+                    "entropy": "seed 0",
+                    "metrics": [row],
+                    "notes": [],
+                    "output": None,
+                },
+            )
+            rows.append(row)
+    except Exception as error:  # noqa: BLE001  (its text may hold anything; the run has happened)
+        what = f"{type(error).__name__} while metrics of the output were computed or written"
+        return rows, [f"{what}: those from number {len(rows) + 1} on are missing"]
+    return rows, []
+
+
+def _verdict(verdict: Verdict, judged: Sequence[Judged], examination: Examination) -> Json:
     reasons = list(map(_reason, judged))
+    if examination.not_examined:
+        reasons.insert(0, f"{NOT_EXAMINED}: {examination.not_examined}")
     return {"status": str(verdict), "reasons": reasons, "margin": _margin(judged)}
 
 
@@ -404,8 +548,34 @@ def environment() -> Json:
         "python": platform.python_version(),
         "platform": f"{sys.platform} {platform.machine()}",
         "packages": {name: metadata.version(name) for name in PACKAGES},
-        "git": None,
     }
+
+
+def revision(order: Order) -> Json | None:
+    """The commit of the root that this process serves, and whether files of the order differ.
+
+    None where git, a commit, or any of the order's files under its control was not found.
+    """
+    root, names = served(), [f":(literal){name}" for name in sorted(order.implementation)]
+    if root is None or not names:
+        return None
+    commit = _git(root, "rev-parse", "--verify", "HEAD^{commit}")
+    kept = _git(root, "ls-files", "-z", "--", *names)
+    if not commit or not kept:
+        return None
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *names)
+    untracked = len(kept.rstrip("\0").split("\0")) < len(names)
+    return {"commit": commit.strip(), "dirty": untracked or changed != ""}
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    """What git prints; None where it fails or is not there."""
+    command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 def _command(targets: Sequence[str], options: Options, seed: int) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from dpaudit.audit.attack import Attacked
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
+from dpaudit.audit.examine import Examination
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
     SHOWN_ERROR,
@@ -75,7 +77,7 @@ def _audit(
         "lower_bounds": shown,
         "conditional_on": "",
         "strongest": _strongest(attacked, bound),
-        "roc": _roc(attacked),
+        "roc": roc_rows(attacked),
         "verdict": "refuted" if refuted else "not_refuted",
     }
 
@@ -99,7 +101,7 @@ def _strongest(attacked: Attacked, bound: Lower) -> Json:
     return guarantee("approx_dp", strongest, bound.delta)
 
 
-def _roc(attacked: Attacked) -> list[list[str]]:
+def roc_rows(attacked: Attacked) -> list[list[str]]:
     """Error rates at thresholds chosen on the training trials, with boxes at 95% together."""
     if attacked.test is None or attacked.training is None:
         return []
@@ -121,16 +123,58 @@ def _roc(attacked: Attacked) -> list[list[str]]:
     ]
 
 
-def conformance_rows(attacked: Attacked | None) -> list[Json]:
-    """One row a check of the implementation against its declaration."""
+def written(value: Any) -> str:
+    """A number exactly as it is: a whole number in full, another so that it is read back the same.
+
+    Errors: TypeError for what is no real number.
+    """
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return str(int(value))
+    if not isinstance(value, (float, np.floating)):
+        raise TypeError(f"{type(value).__name__} where a number was expected")
+    return repr(float(value)).removesuffix(".0").replace("e+", "e")
+
+
+def conformance_rows(
+    examination: Examination, attacked: Attacked | None, *, stand_in: bool
+) -> list[Json]:
+    """One row a check of the implementation against its declaration: of the program, of an audit's.
+
+    ``stand_in``: whether the audit attacks another program than the one that is named.
+    """
+    own = [("program", finding) for finding in examination.findings]
+    audited = "stand_in" if stand_in else "program"
+    rows = [*own, *((audited, f) for f in (attacked.findings if attacked else ()))]
     return [
         {
             "id": f"conformance-{i + 1}",
+            "about": about,
+            "assumption": finding.assumption,
             "check": finding.check,
             "status": finding.status,
-            "statistic": f"{finding.statistic:.6g}",
+            "statistic": written(finding.statistic),
             "error_rate": decimal_upper(finding.error_rate, 6),
+            "tried": finding.tried,
             "detail": finding.detail,
         }
-        for i, finding in enumerate(attacked.findings if attacked else ())
+        for i, (about, finding) in enumerate(rows)
     ]
+
+
+def examination_row(examination: Examination) -> Json:
+    """Whether the program itself was run on made-up records, and what it reached on them."""
+    shape = examination.shape
+    return {
+        "not_examined": examination.not_examined,
+        "records": [] if shape is None else [shape.rows, *shape.row],
+        "reached": [
+            {
+                "label": one.label,
+                "place": one.place,
+                "query": one.kind,
+                "clip_share": "" if one.clip is None else f"{one.clip:.4g}",
+                "displacement_share": f"{one.displacement:.6g}",
+            }
+            for one in examination.reached
+        ],
+    }

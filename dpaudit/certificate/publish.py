@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
-from dpaudit.certificate.certificate import Json, load, save, surprises, validate
+from dpaudit.certificate.certificate import Json, file_bytes, surprises
 from dpaudit.certificate.certify import Certified, Run
 from dpaudit.check import Confirmed, check
+from dpaudit.check.file import is_empirical, load, validate
+from dpaudit.check.process import verify_files
 from dpaudit.errors import TRACEBACK, CertificateRejected, OutputNotWritable, described
 from dpaudit.report import render_html, render_index
-from dpaudit.storage.files import write_atomically
+from dpaudit.storage.files import write_atomically, write_together
 
 Result = TypeVar("Result")
 
@@ -56,6 +62,65 @@ def writable(folder: Path) -> None:
         raise OutputNotWritable(f"{folder}: cannot be written; choose another with --out")
 
 
+def unused(name: str, out: Path) -> Files:
+    """Where files of this name go: a release stays, and the next one is ``NAME-2``.
+
+    A release is a run with the operating system's entropy, whose output cannot be drawn again.
+    """
+    files, number = files_of(name, out), 2
+    while _is_release(files.certificate) or _output(files).exists():
+        files, number = files_of(f"{name}-{number}", out), number + 1
+    return files
+
+
+def _is_release(path: Path) -> bool:
+    if not path.exists():
+        return False
+    try:
+        run = load(path)["predicate"]["run"]
+        return bool(run and not run["entropy"].startswith("seed "))
+    except (CertificateRejected, LookupError, TypeError, AttributeError):
+        return False
+
+
+def _output(files: Files) -> Path:
+    return files.certificate.with_suffix(".npz")
+
+
+def keeper(out: Path) -> Callable[[str, Any], Json]:
+    """Writes the output of a release beside where its certificate will go, once it is drawn.
+
+    Returns the file's name and digest.  What is neither array nor number inside is left out.
+    """
+
+    def keep(name: str, output: Any) -> Json:
+        stream = io.BytesIO()
+        np.savez(stream, **_arrays(output, "output"))
+        path = _output(unused(name, out))
+        write_atomically(path, stream.getvalue())
+        digest = hashlib.sha256(stream.getvalue()).hexdigest()
+        return {"name": path.name, "digest": {"sha256": digest}}
+
+    return keep
+
+
+def _arrays(value: Any, place: str) -> dict[str, Any]:
+    """Arrays and numbers inside an output, by their place in it."""
+    if isinstance(value, Mapping):
+        inside = {str(key): item for key, item in value.items()}
+    elif is_dataclass(value) and not isinstance(value, type):
+        inside = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif isinstance(value, (list, tuple)):
+        inside = {str(number): item for number, item in enumerate(value)}
+    else:
+        array = np.asarray(value)
+        return {place: array} if array.dtype.kind in "biufcUS" else {}
+    found: dict[str, Any] = {}
+    for key, item in inside.items():
+        found |= _arrays(item, f"{place}.{key}")
+    return found
+
+
 def write(results: Sequence[Certified], out: Path) -> list[Files]:
     """Certificate, page, and an index over every certificate in the folder.
 
@@ -69,10 +134,12 @@ def write(results: Sequence[Certified], out: Path) -> list[Files]:
 
 
 def _write(result: Certified, out: Path) -> Files:
-    files = files_of(result.mechanism.name, out)
-    page = render_html(result.certificate)
-    save(result.certificate, files.certificate)
-    write_atomically(files.page, page.encode())
+    run = result.certificate["predicate"]["run"]
+    kept = run.get("output") if run else None
+    name = result.mechanism.name
+    files = files_of(Path(kept["name"]).stem, out) if kept else unused(name, out)
+    page = render_html(result.certificate).encode()
+    write_together({files.page: page, files.certificate: file_bytes(result.certificate)})
     return files
 
 
@@ -83,7 +150,7 @@ def _index(out: Path) -> str:
             certificate, _ = verified(path)
         except CertificateRejected:
             continue
-        if path.with_suffix(".html").exists():
+        if path.with_suffix(".html").exists() and not is_empirical(certificate):
             certificates[f"{path.stem}.html"] = certificate
     return render_index(certificates)
 
@@ -129,23 +196,24 @@ def _find(run: Run, index: int, out: Path) -> Finished | None:
         certificate, _ = verified(files.certificate)
     except CertificateRejected:
         return None
-    return _finished(run, index, certificate, out, kept=True)
+    return _finished(run, index, certificate, files, kept=True)
 
 
 def _make(run: Run, index: int, out: Path) -> Finished:
     made_from = identity(run, index)
     result = run.certify(index)
     check(result.certificate)
-    remember(_write(result, out), made_from)
+    files = _write(result, out)
+    remember(files, made_from)
     if run.options.store is not None:
         clean([result], run.options.store)
-    return _finished(run, index, result.certificate, out, kept=False)
+    return _finished(run, index, result.certificate, files, kept=False)
 
 
-def _finished(run: Run, index: int, certificate: Json, out: Path, *, kept: bool) -> Finished:
+def _finished(run: Run, index: int, certificate: Json, files: Files, *, kept: bool) -> Finished:
     mechanism = run.orders[index].mechanism
     surprised = surprises(certificate, mechanism.expectations)
-    return Finished(mechanism.name, certificate, files_of(mechanism.name, out), kept, surprised)
+    return Finished(mechanism.name, certificate, files, kept, surprised)
 
 
 def write_index(finished: Iterable[Finished | Failed], out: Path) -> Path:
@@ -177,24 +245,12 @@ def verified(path: Path) -> tuple[dict[str, Any], Confirmed]:
     return certificate, check(certificate)
 
 
-def verify_file(path: Path) -> dict[str, Any]:
-    """One row of `dpaudit verify`."""
-    try:
-        certificate, report = verified(path)
-    except CertificateRejected as error:
-        return {
-            "file": str(path),
-            "verified": False,
-            "verdict": "",
-            "reason": str(error),
-            "confirmed": [],
-            "on_trust": [],
-        }
-    return {
-        "file": str(path),
-        "verified": True,
-        "verdict": certificate["predicate"]["verdict"]["status"],
-        "reason": "",
-        "confirmed": list(report.confirmed),
-        "on_trust": list(report.on_trust),
-    }
+def of_stranger(path: Path) -> Json:
+    """A certificate that verifies in a process of its own, within its limits.
+
+    Errors: CertificateRejected naming what does not.
+    """
+    (row,) = verify_files([path])
+    if not row["verified"]:
+        raise CertificateRejected(row["reason"])
+    return load(path)

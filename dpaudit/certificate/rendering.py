@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dpaudit.certificate.certificate import load
-from dpaudit.certificate.publish import verified
+from dpaudit.certificate.publish import of_stranger
+from dpaudit.check.file import is_empirical, load
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.report import (
     render_badge,
@@ -86,6 +86,9 @@ def render_files(
         shown: dict[str, Json] = {}
         signed: dict[str, Sequence[Signed]] = {}
         for path, certificate in _readable(paths, job):
+            if is_empirical(certificate):
+                _render_empirical(path, certificate, job)
+                continue
             try:
                 signed[path.stem] = signed_by(path, keys, certificate)
                 _render(path, certificate, signed[path.stem], job)
@@ -122,7 +125,7 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Path, Json]]:
     stems: dict[str, Path] = {}
     for path in paths:
         try:
-            certificate, _ = verified(path)
+            certificate = of_stranger(path)
         except DpauditError as error:
             job.fault(path, error)
             continue
@@ -140,6 +143,14 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Path, Json]]:
             job.faults.append((text, CertificateRejected.exit_code))
         found.append((path, certificate))
     return found
+
+
+def _render_empirical(path: Path, certificate: Json, job: _Job) -> None:
+    """A membership audit's page; it has no other form."""
+    from dpaudit.membership.page import render
+
+    if "html" in job.formats:
+        job.write(job.out / f"{path.stem}.html", render(certificate).encode())
 
 
 def _render(path: Path, certificate: Json, signed: Sequence[Signed], job: _Job) -> None:

@@ -6,22 +6,34 @@ table, and searches for nothing.  What it cannot re-derive it lists as taken on 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dpaudit.check.assumptions import standing, statuses
-from dpaudit.check.bounds import rederive_bounds
-from dpaudit.check.claims import Case, check_claims, is_unconfirmed
+from dpaudit.check.bounds import curve_exceeds, rederive_bounds
+from dpaudit.check.claims import Case, check_claims, is_unconfirmed, powerless
 from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive, require_numbers
-from dpaudit.check.profile.conversions import is_computed
+from dpaudit.check.empirical import check_empirical
+from dpaudit.check.file import NotACertificate, is_empirical
+from dpaudit.check.profile.coarse import is_computed
+from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.wire import digest
 from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table
 
-__all__ = ["Confirmed", "check", "is_computed", "is_taken_on_trust", "standing"]
+__all__ = [
+    "Confirmed",
+    "check",
+    "curve_exceeds",
+    "declared_digest",
+    "is_computed",
+    "is_taken_on_trust",
+    "standing",
+]
 
 # What a certificate of the wrong shape raises where it is read.
 _MALFORMED = (
@@ -40,10 +52,18 @@ ON_TRUST = (
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What was re-derived, and what was taken on trust; one line each."""
+    """What was re-derived, and what was taken on trust; one line each.
+
+    ``unconfirmed``: bounds among the latter that only the accountant computed.  ``epsilons``: the
+    accounted epsilon of each claim of one, by its text.  ``powerless``: claims that no audit here
+    could have refuted, with the reason.
+    """
 
     confirmed: tuple[str, ...]
     on_trust: tuple[str, ...]
+    unconfirmed: tuple[str, ...] = ()
+    epsilons: tuple[tuple[str, str], ...] = ()
+    powerless: tuple[str, ...] = ()
 
 
 def check(certificate: Json) -> Confirmed:
@@ -64,7 +84,7 @@ def check(certificate: Json) -> Confirmed:
 
 
 def is_taken_on_trust(
-    steps: list[Json], root: Node, adjacency: str, outcome: str, claimed: Any
+    steps: Sequence[Json], root: Node, adjacency: str, outcome: str, claimed: Any
 ) -> bool:
     """Whether an outcome of the last step, against a number, rests on what is not confirmed.
 
@@ -74,22 +94,37 @@ def is_taken_on_trust(
     return is_unconfirmed(rederive(predicate, root)[-1], outcome, claimed)
 
 
+def declared_digest(root: Node, scope: Json) -> str:
+    """The digest of what is promised: the declaration, and to whom, about what, by which accesses.
+
+    Title and controller may be reworded.
+    """
+    named = {name: part for name, part in scope.items() if name not in ("title", "controller")}
+    return digest({"declaration": root.digest, "scope": named})
+
+
 def _check(certificate: Json) -> Confirmed:
+    if is_empirical(certificate):
+        return Confirmed(*check_empirical(certificate))
     predicate = certificate["predicate"]
     mechanism = predicate["mechanism"]
     first, *files = certificate["subject"]
     changed = "the predicate does not have the recorded digest: the certificate was changed"
-    require(first["digest"]["sha256"] == digest(predicate), changed)
+    if first["digest"]["sha256"] != digest(predicate):
+        raise NotACertificate(changed)
     require(files == mechanism["implementation"], "the subjects are not the implementation's files")
     root = from_table(mechanism["declaration"])
-    require(root.digest == mechanism["digest"], "the declaration's digest is another")
+    declared = declared_digest(root, predicate["scope"])
+    require(mechanism["digest"] == declared, "the digest of declaration and scope is another")
     require(mechanism["declaration_text"] == repr(root), "the declaration's text is of another")
     require_numbers(root)
     values = rederive(predicate, root)
     known = statuses(predicate, root)
-    check_curves(predicate, root)
+    check_curves(predicate, root, values)
     bounds = rederive_bounds(predicate)
-    check_claims(Case(predicate, root, values, bounds, known))
+    case = Case(predicate, root, values, bounds, known)
+    check_claims(case)
+    doubted = dict.fromkeys(t for v in values for t in v.trusted if t != OWN_PARAMETERS)
     trusted = dict.fromkeys(text for value in values for text in value.trusted)
     return Confirmed(
         confirmed=(
@@ -101,4 +136,11 @@ def _check(certificate: Json) -> Confirmed:
             f"{len(predicate['claims'])} claims and the verdict",
         ),
         on_trust=(*(f"{name} ({status})" for name, status in known.items()), *trusted, *ON_TRUST),
+        unconfirmed=tuple(doubted),
+        epsilons=tuple(
+            (row["stated_text"], row["upper"]["epsilon"] if row["upper"] else "inf")
+            for row in predicate["claims"]
+            if "epsilon" in row["stated"]
+        ),
+        powerless=powerless(case),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.check.reading import Json, require
-from dpaudit.nodes import Assumption, Node, Status, postorder
+from dpaudit.nodes import Assumption, Node, Status, postorder, rests_on
 
 REAL_NUMBERS = Assumption(
     "real_arithmetic",
@@ -19,41 +20,62 @@ RANDOM_BITS = Assumption(
     Status.DECLARED,
     "A release draws from PCG64-DXSM seeded with 256 bits of the operating system's entropy.",
 )
-BOUNDED = Assumption(
-    "bounded_queries",
-    "No query moves by more than the sensitivity that its noise is scaled to.",
-    Status.ENFORCED,
-    "A clipped mean clips each row itself, and rows that are not finite count as zero; a query of "
-    "another kind is bounded by its construction, or lists what bounds it with the assumptions.",
-)
-EVIDENCE = {
-    Status.DECLARED: "No audit was run.",
+BOUNDED = "No query moves by more than the sensitivity that its noise is scaled to."
+IMPLEMENTED = "The implementation makes the declared releases, with independent noise as declared."
+NOISE = "declared_noise"
+BOUNDED_EVIDENCE = {
+    Status.ENFORCED: "Every query of the runs examined was the library's clipped mean, which clips "
+    "each row itself, and takes rows that are not finite for zero.",
+    Status.TESTED: "The program's own queries were tried on made-up records: see the conformance "
+    "checks.",
+    Status.DECLARED: "Nothing tried the program's own queries.",
+    Status.VIOLATED: "A conformance check is broken.",
+}
+NOISE_EVIDENCE = {
+    Status.DECLARED: "No statistics of the program's own noise were taken.",
     Status.TESTED: "See the audits and conformance checks.",
     Status.VIOLATED: "A conformance check is broken.",
 }
+# The conformance check that holds only where the library's own code clips every row.
+CLIPPED = "every row clipped by the library"
 
 
-def standing(noise: Status) -> list[Assumption]:
-    """The standing assumptions; ``noise``: declared, tested by an audit, or found violated."""
-    implemented = Assumption(
-        "declared_noise",
-        "The implementation makes the declared releases, with independent noise as declared.",
-        noise,
-        EVIDENCE[noise],
-    )
-    return [BOUNDED, implemented, REAL_NUMBERS, RANDOM_BITS]
+def standing(conformance: Sequence[Mapping[str, Any]] = ()) -> list[Assumption]:
+    """The standing assumptions, with what the conformance rows say of them.
+
+    *Violated* where a check of it is broken, *enforced* where the library itself clips every row,
+    *tested* where a check of the program itself held, else *declared*: no status is a constant.
+    """
+    bounded, noise = _bounded(conformance), _tested(conformance, NOISE)
+    return [
+        Assumption("bounded_queries", BOUNDED, bounded, BOUNDED_EVIDENCE[bounded]),
+        Assumption(NOISE, IMPLEMENTED, noise, NOISE_EVIDENCE[noise]),
+        REAL_NUMBERS,
+        RANDOM_BITS,
+    ]
+
+
+def _bounded(conformance: Sequence[Mapping[str, Any]]) -> Status:
+    found = _tested(conformance, "bounded_queries")
+    own = [row for row in conformance if row["about"] == "program"]
+    enforced = any(row["check"] == CLIPPED and row["status"] == "held" for row in own)
+    return Status.ENFORCED if found is Status.TESTED and enforced else found
+
+
+def _tested(conformance: Sequence[Mapping[str, Any]], assumption: str) -> Status:
+    rows = [row for row in conformance if row["assumption"] == assumption]
+    if any(row["status"] == "broken" for row in rows):
+        return Status.VIOLATED
+    own = [row for row in rows if row["status"] == "held" and row["about"] == "program"]
+    # Noise is tested by statistics alone: a check of it has an error rate.
+    held = any(assumption != NOISE or row["error_rate"] != "0" for row in own)
+    return Status.TESTED if held else Status.DECLARED
 
 
 def own_assumption(node: Node) -> dict[str, str] | None:
     """The row of what a node rests on beyond its rule; None for most nodes."""
-    assumption = getattr(node, "assumption", None)
-    if isinstance(assumption, Assumption):
-        return _row(assumption)
-    if not hasattr(node, "source"):
-        return None
-    who = node.source or "its author"
-    statement = f"{node.head} holds under the declared scope, as proved by {who}"
-    return _row(Assumption(f"opaque:{node.digest[:12]}", statement, Status.DECLARED))
+    found = rests_on(node)
+    return None if found is None else _row(found)
 
 
 def _row(assumption: Assumption) -> dict[str, str]:
@@ -70,7 +92,7 @@ def statuses(predicate: Json, root: Node) -> dict[str, str]:
 
     Errors: CertificateRejected for an assumption that is missing, changed, or of no step.
     """
-    expected = {row["id"]: row for row in map(_row, standing(_noise(predicate)))}
+    expected = {row["id"]: row for row in map(_row, standing(predicate["conformance"]))}
     own = {row["id"]: row for node in postorder(root) if (row := own_assumption(node))}
     used = [i for step in predicate["derivation"]["steps"] for i in step["assumes"]]
     require(not set(used) & set(expected), "a step's assumption has the id of a standing one")
@@ -81,10 +103,3 @@ def statuses(predicate: Json, root: Node) -> dict[str, str]:
         same = listed.get(name) == expected.get(name)
         require(same, f"assumption {name[:60]}: missing, changed, or of no step")
     return {name: row["status"] for name, row in listed.items()}
-
-
-def _noise(predicate: Json) -> Status:
-    if not predicate["conformance"]:
-        return Status.DECLARED
-    broken = any(row["status"] == "broken" for row in predicate["conformance"])
-    return Status.VIOLATED if broken else Status.TESTED

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any
 
 from dpaudit.check.normal import quantile
@@ -15,6 +17,8 @@ SHOWN_ERROR, SHOWN_LEVEL = Fraction(1, 20), "0.95"
 DECISION_ERROR = "0.0001"
 LENS = "lens"
 MILLIONTH = Fraction(1, 10**6)
+# A curve that refutes by so much contradicts a verdict that says otherwise.
+CURVE_ERROR = Fraction(1, 10**9)
 # The estimator leaves a relative 1e-12 between a tail and its error rate.
 HELD_BITS, TIGHT_BITS = 96, 53
 Rates = tuple[Any, Any]
@@ -64,6 +68,7 @@ def rederive_bounds(predicate: Json) -> dict[str, Bound]:
     require(all(row["roc"] == rows[0]["roc"] for row in rows), "the audits' curves differ")
     for row in rows[:1]:
         _roc(row)
+    _one_law(rows)
     _conformance(predicate)
     return found
 
@@ -103,6 +108,8 @@ def _share(row: Json, audits: int, place: str) -> Fraction:
 def _delta(row: Json, place: str) -> Fraction | None:
     require(len(row["lower_bounds"]) == 1, f"{place}: expected one lower bound")
     require(row["conditional_on"] == "", f"{place}: its bound needs no condition")
+    first, second = row["neighbours"]
+    require(first != second, f"{place}: its neighbours are one data set")
     stated = row["lower_bounds"][0]
     if row["id"] == LENS:
         require(stated["measure"] == "gdp", f"{place}: expected a bound of mu")
@@ -120,11 +127,17 @@ def _strongest(row: Json, place: str) -> str:
     return str(strongest["mu" if row["id"] == LENS else "epsilon"])
 
 
-def _no_errors(row: Json) -> Rates:
+def _no_errors(row: Json, error: Fraction = SHOWN_ERROR) -> Rates:
     """Clopper-Pearson at no error in n trials: 1 - (error)^(1/n), a side."""
     with working_precision():
-        rate = 1 - (enclose(SHOWN_ERROR / 2).log() / row["trials"]).exp()
+        rate = 1 - (enclose(error / 2).log() / row["trials"]).exp()
         return rate, rate
+
+
+def strongest(bound: Bound, *, as_rho: bool) -> Any:
+    """Ball around the most that an audit could have shown at its decision error."""
+    rates = _no_errors(bound.row, decimal(bound.row["witness"]["decisive_error"]))
+    return _rho(rates) if as_rho else implied(rates, bound.delta)
 
 
 # --- counts into rates ---------------------------------------------------------------------------
@@ -159,6 +172,60 @@ def _tail(count: int, trials: int, rate: Fraction, bits: int) -> Any:
 
     with flint.ctx.workprec(bits):
         return enclose(1 - rate).beta_lower(trials - count, count + 1, regularized=True)
+
+
+def _one_law(rows: Sequence[Json]) -> None:
+    """All counts are of the same scores: where more are above a threshold, fewer are below it."""
+    points = [(f"audit {row['id'][:40]}", *_errors(row)) for row in rows]
+    for row in rows[:1]:
+        for number, (positive, negative, *_) in enumerate(row["roc"]):
+            counts = (round(decimal(rate) * row["trials"]) for rate in (positive, negative))
+            points.append((f"point {number + 1} of the attack's curve", *counts))
+    # In order of false positives; of equal ones, any order of the others is one.
+    points.sort(key=lambda point: (-point[1], point[2]))
+    for (name, above, below), (other, fewer, more) in pairwise(points):
+        same = more >= below or above == fewer
+        require(same, f"{name} and {other} cannot be of the same scores")
+
+
+def _errors(row: Json) -> tuple[int, int]:
+    return row["counts"]["false_positives"], row["counts"]["false_negatives"]
+
+
+def curve_exceeds(row: Json, delta: Fraction | None, number: Any, *, as_rho: bool = False) -> bool:
+    """Whether a point of the attack's curve alone refutes a number, but for one run in 10^9.
+
+    ``delta``: of the claimed epsilon; None where a mu (or, ``as_rho``, a rho) is claimed.
+    """
+    share = CURVE_ERROR / max(len(row["roc"]), 1) / 2
+    for positive, negative, *_ in row["roc"]:
+        seen = [decimal(rate) for rate in (positive, negative)]
+        uppers = [_upper(round(rate * row["trials"]), row["trials"], share) for rate in seen]
+        # What is seen shows more than its bounds do, and costs less to compare.
+        if all(
+            min(rates) > 0 and _shown(rates, delta, as_rho=as_rho) > enclose(number)
+            for rates in ([max(rate, MILLIONTH) for rate in seen], uppers)
+        ):
+            return True
+    return False
+
+
+def _shown(rates: Sequence[Fraction], delta: Fraction | None, *, as_rho: bool) -> Any:
+    positive, negative = map(enclose, rates)
+    return _rho((positive, negative)) if as_rho else implied((positive, negative), delta)
+
+
+@lru_cache(maxsize=256)
+def _upper(count: int, trials: int, error: Fraction) -> Fraction:
+    """A Clopper-Pearson bound from above, by bisection."""
+    low, high = Fraction(count, trials), Fraction(1)
+    for _ in range(30):
+        middle = (low + high) / 2
+        if _tail(count, trials, middle, HELD_BITS) <= enclose(error):
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def _roc(row: Json) -> None:
@@ -214,9 +281,11 @@ STEP, GRID = Fraction(1122, 1000), range(-60, 61)
 
 def _conformance(predicate: Json) -> None:
     rows = predicate["conformance"]
-    broken = any(row["status"] == "broken" for row in rows)
     require(rows or not predicate["audits"], "audits without conformance checks")
-    require(predicate["audits"] or broken or not rows, "conformance held, but no audit is listed")
+    broken = any(row["status"] == "broken" for row in rows)
+    audited = any(row["about"] == "stand_in" or row["error_rate"] != "0" for row in rows)
+    listed = predicate["audits"] or broken or not audited
+    require(listed, "an audit's conformance held, but no audit is listed")
     spent = sum(decimal(row["error_rate"]) for row in rows)
     allowed = decimal(DECISION_ERROR) / 2 * (1 + Fraction(1, 10**4))
     require(spent <= allowed, "the conformance checks spend more than half the decision error")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.bounds import LENS, SHOWN_LEVEL, Bound
+from dpaudit.check.bounds import LENS, SHOWN_LEVEL, Bound, curve_exceeds, strongest
 from dpaudit.check.curves import own_mu
 from dpaudit.check.derivation import Value, own_bound
 from dpaudit.check.normal import gaussian_delta
@@ -274,7 +274,7 @@ def _conditional(claim: Stated, shown: Json, bound: Bound) -> None:
 
 
 def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
-    if _exceeds(claim, claim.number, case.bounds):
+    if _exceeds(claim, claim.number, case.bounds) or _contradicted(claim, case):
         return "refuted"
     if claim.row["check"] == "refuted":
         return "unconfirmed" if is_unconfirmed(value, "refuted", claim.number) else "refuted"
@@ -289,6 +289,15 @@ def _verdict(claim: Stated, value: Value | None, case: Case) -> str:
     found = _certified(value, case)
     doubted = found != "inconclusive" and is_unconfirmed(value, "proved", claim.number)
     return "unconfirmed" if doubted else found
+
+
+def _contradicted(claim: Stated, case: Case) -> bool:
+    """Whether the attack's curve alone refutes a claim, by far."""
+    rows = case.predicate["audits"]
+    if not rows or is_infinite(claim.number):
+        return False
+    delta = None if claim.kind in ("GDP", "ZCDP") else decimal(claim.delta or "0")
+    return curve_exceeds(rows[0], delta, claim.number, as_rho=claim.kind == "ZCDP")
 
 
 def is_unconfirmed(value: Value | None, outcome: str, number: Any) -> bool:
@@ -343,3 +352,19 @@ def _audits(claims: list[Stated], case: Case) -> None:
         expected = "refuted" if name in refuting else "not_refuted"
         same = bound.row["verdict"] == expected
         require(same, f"audit {name[:40]}: its verdict would be {expected}")
+
+
+def powerless(case: Case) -> tuple[str, ...]:
+    """Claims that no audit could have refuted: without one, or above the most that it could show.
+
+    The most is what no error in all its trials would show, at the decision error.
+    """
+    found = []
+    for claim in map(_stated, case.predicate["claims"]):
+        bound = case.bounds.get(claim.audit)
+        if bound is None:
+            found.append(f"{claim.place}: not audited")
+        elif not strongest(bound, as_rho=claim.kind == "ZCDP") > enclose(claim.number):
+            trials = bound.row["trials"]
+            found.append(f"{claim.place}: {trials} trials a side could not have refuted it")
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""Commands that attack, certify, verify and render."""
+"""Commands that attack, certify and render."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json, quiet, resolve_target
-from dpaudit.cli.compliance_commands import keys_option, known_keys, signed_row, threshold_option
+from dpaudit.cli.membership import OWN, audit_membership, membership_options
 from dpaudit.errors import DpauditError, InvalidParameter, UnknownTarget, described
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _audited(command: Command) -> Command:
     options = (
         click.option("--seed", type=click.IntRange(0, 2**128 - 1), help="Seed of every draw."),
         click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes."),
-        click.option("--trials", type=click.IntRange(2, 10**9), help="Test trials a side."),
+        click.option("--trials", type=click.IntRange(100, 10**9), help="Test trials a side."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), options, command)
 
@@ -43,13 +43,24 @@ def _out(help_text: str) -> Callable[[Command], Command]:
 
 
 @click.command()
-@click.argument("targets", nargs=-1, required=True)
+@click.argument("targets", nargs=-1)
 @_audited
+@membership_options
 @as_json_option
 def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
-    """Attack TARGETS and judge their claims; touches no data and writes no file."""
+    """Attack TARGETS and judge their claims; touches no data and writes no file.
+
+    With --data a membership-inference audit of training: TARGET is MODULE:FIT, with a function
+    score(model, records) beside it, or a scikit-learn estimator.  With --scores one of given
+    scores.
+    """
     from dpaudit.cli import terminal
 
+    if given["data"] or given["scores"]:
+        audit_membership(targets, given, as_json=as_json)
+    if not targets:
+        raise click.UsageError("Missing argument 'TARGETS...', or --scores.")
+    given = {name: value for name, value in given.items() if name not in OWN}
     results = _certify(targets, [_without_data(_order(target)) for target in targets], given, None)
     certificates = [result.certificate for result in results]
     if as_json:
@@ -64,11 +75,17 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
 @click.option("--all", "everything", is_flag=True, help="Every mechanism of the project.")
 @_audited
 @_out("Folder for certificates and pages; finished batches are kept here until the end.")
+@click.option(
+    "--run-unproved", is_flag=True, help="Run on the data although a claim is refuted or unproved."
+)
 @as_json_option
 def certify(
     targets: tuple[str, ...], *, everything: bool, out: Path, as_json: bool, **given: Any
 ) -> None:
-    """Account, run, attack and certify TARGETS; writes NAME.json and NAME.html.
+    """Account, attack, certify and run TARGETS; writes NAME.json and NAME.html.
+
+    A mechanism runs on its data once all its claims are proved.  Without --seed that is a release:
+    its output is written to NAME.npz, and its files are never overwritten.
 
     With --all every mechanism of the project at or above this folder: each is written as soon as
     it is finished, and with --seed those that an earlier run has made of the same sources are kept.
@@ -85,6 +102,7 @@ def certify(
     orders = [_order(target) for target in targets]
     _distinct(orders)
     publish.writable(out)
+    given["keep"] = publish.keeper(out)
     results = _certify(targets, orders, given, out / ".audits")
     written = publish.write(results, out)
     publish.clean(results, out / ".audits")
@@ -97,26 +115,7 @@ def certify(
     _exit(results)
 
 
-@click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@keys_option
-@threshold_option
-@as_json_option
-def verify(
-    files: tuple[Path, ...], *, keys: tuple[str, ...], threshold: int | None, as_json: bool
-) -> None:
-    """Re-derive certificates from their witnesses, without the accountant."""
-    from dpaudit.certificate.publish import verify_file
-    from dpaudit.cli import terminal
-
-    known = known_keys(keys)
-    rows = [signed_row(verify_file(path), path, known, threshold) for path in files]
-    echo_json(rows) if as_json else terminal.verified(rows)
-    if not all(row["verified"] for row in rows):
-        sys.exit(1)
-
-
-AUDIT_COMMANDS = (audit, certify, verify)
+AUDIT_COMMANDS = (audit, certify)
 
 
 # --- some targets --------------------------------------------------------------------------------
@@ -152,11 +151,21 @@ def _distinct(orders: Sequence[Order]) -> None:
             raise InvalidParameter(f"two targets are of {name!r}: certify them one at a time")
 
 
+def _planned(target: str) -> Order:
+    """A release plan, attacked on made-up tables."""
+    from dpaudit.releases.attacked import order_of
+    from dpaudit.releases.plan import load_plan
+
+    return order_of(load_plan(Path(target)).plan())
+
+
 def _order(target: str) -> Order:
     from dpaudit.certificate.certify import Order
     from dpaudit.project.project import catalogue_root, implementation, place
     from dpaudit.storage.fields import read_fields
 
+    if target.endswith(".toml"):
+        return _planned(target)
     found = resolve_target(target)
     root = "catalogue" if found.project.root == catalogue_root() else "project"
     files = implementation(found.project, found.mechanism, found.suite)
@@ -184,6 +193,7 @@ def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
             for row in predicate["claims"]
         ],
         "conformance": [row for row in predicate["conformance"] if row["status"] != "held"],
+        "caveats": predicate["caveats"],
         "seed": predicate["reproduce"]["root_seed"],
     }
 
@@ -205,6 +215,7 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     with progress() as report_progress, quiet():
         orders = _every_order()
         publish.writable(out)
+        given = {**given, "keep": publish.keeper(out)}
         run = plan(orders, _options(["--all"], given, out / ".audits", report_progress))
         results = sorted(_each(run, out), key=lambda one: one.name)
     index = publish.write_index(results, out)
@@ -213,6 +224,11 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     else:
         _show_all(results, index)
     sys.exit(_exit_code(results))
+
+
+def orders_of(targets: Sequence[str]) -> list[Order]:
+    """The orders of targets; of every mechanism of the project without any."""
+    return list(map(_order, targets)) if targets else _every_order()
 
 
 def _every_order() -> list[Order]:

@@ -52,7 +52,7 @@ def attack(function: str, d0: str, d1: str, *, as_json: bool, **given: Any) -> N
         seed=given["seed"],
         attack=given["own"] if given["own"] in (None, "bits") else _function(given["own"]),
     )
-    click.echo(json.dumps(result.to_json(), indent=2) if as_json else f"{result}")
+    click.echo(json.dumps(result.to_json(), indent=2) if as_json else result.details)
     click.get_current_context().exit(EXIT_CODES[result.verdict])
 
 

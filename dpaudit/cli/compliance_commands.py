@@ -1,19 +1,22 @@
-"""Commands about evidence that was made: report and sign."""
+"""Commands about evidence that was made: budget, report and sign."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpaudit.cli.commands import as_json_option, echo_json
-from dpaudit.errors import CertificateRejected, InvalidParameter
+from dpaudit.cli.commands import as_json_option, echo_json, quiet
+from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 
 if TYPE_CHECKING:
+    from dpaudit.certificate.budget import Total
     from dpaudit.sign import Key
 
 PASSWORD = "DPAUDIT_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
@@ -47,7 +50,7 @@ def sign(
 
     Each FILE must verify first; its signatures go into FILE.dsse, several keys into one.
     """
-    from dpaudit.certificate.publish import verified
+    from dpaudit.certificate.publish import of_stranger
     from dpaudit.sign import envelope_of, make_keys, private_key, read_envelope, write_envelope
     from dpaudit.sign import sign as signed
 
@@ -58,7 +61,7 @@ def sign(
     token = b"" if timestamp is None else _token(timestamp)
     written = []
     for path in files:
-        certificate, _ = verified(path)
+        certificate = of_stranger(path)
         target = envelope_of(path)
         earlier = read_envelope(target) if target.exists() else None
         write_envelope(signed(certificate, own, earlier, token), target)
@@ -118,8 +121,8 @@ def signed_row(
 
     Errors: InvalidParameter for a threshold that no set of these keys can reach.
     """
-    from dpaudit.certificate.certificate import load
     from dpaudit.certificate.rendering import expired, signed_by
+    from dpaudit.check.file import load
 
     wanted = len(keys) if threshold is None else threshold
     if wanted > len(keys):
@@ -186,10 +189,140 @@ def report(
     for text, _ in found.faults:
         click.echo(f"dpaudit: {text}", err=True)
     written = list(map(str, found.files))
-    echo_json({"files": written, "faults": [text for text, _ in found.faults]}) if as_json else (
+    if as_json:
+        echo_json({"files": written, "faults": [text for text, _ in found.faults]})
+    elif written:
         click.echo("\n".join(written))
-    )
     sys.exit(found.exit_code)
 
 
-COMPLIANCE_COMMANDS = (report, sign)
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--delta", default="", help="At which epsilon is told; the budget's, or 1e-6.")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="The first day that counts.")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="The last day that counts.")
+@click.option("--convert", is_flag=True, help="Add add_remove to replace_one, as groups of two.")
+@click.option(
+    "--figure",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for a timeline of each data set, as SVG.",
+)
+@as_json_option
+def budget(
+    files: tuple[Path, ...],
+    *,
+    delta: str,
+    since: datetime | None,
+    until: datetime | None,
+    convert: bool,
+    figure: Path | None,
+    as_json: bool,
+) -> None:
+    """What the releases of certificates FILES guarantee together, a total for each data set.
+
+    Budgets are those that dpaudit.toml states.  Exits with 1 if one is exceeded, or a file or a
+    data set could not be added.
+    """
+    from dpaudit.certificate.budget import chosen, totals
+    from dpaudit.cli import terminal
+    from dpaudit.project.project import find_root
+    from dpaudit.storage.fields import read_fields
+
+    first, last = (None if day is None else day.date() for day in (since, until))
+    entries, failed = [], 0
+    for one in chosen(files, first, last):
+        if isinstance(one, DpauditError):
+            failed += 1
+            click.echo(f"dpaudit: {described(one)}", err=True)
+        else:
+            entries.append(one)
+    stated = read_fields(find_root(Path.cwd())).budgets
+    found = totals(entries, stated, delta=delta, convert=convert)
+    if figure is not None:
+        _timelines(found, figure)
+    if as_json:
+        echo_json([_total_row(total) for total in found])
+    else:
+        terminal.budgets(found)
+    sys.exit(1 if failed or any(total.over or total.refused for total in found) else 0)
+
+
+def _total_row(total: Total) -> dict[str, Any]:
+    return {
+        "data": total.data,
+        "unit": total.unit,
+        "adjacency": total.adjacency,
+        "delta": total.delta,
+        "epsilon_lower": total.epsilon_lower,
+        "epsilon_upper": total.epsilon_upper,
+        "exact": dict(total.exact or {}),
+        "budget": dict(total.budget or {}),
+        "left": total.left,
+        "over": total.over,
+        "refused": total.refused,
+        "releases": [
+            {
+                "file": str(row.entry.file),
+                "name": row.entry.name,
+                "date": row.entry.day.isoformat(),
+                "verdict": row.entry.verdict,
+                "epsilon_alone": row.alone,
+                "epsilon_together": row.together,
+            }
+            for row in total.rows
+        ],
+    }
+
+
+def _timelines(found: Sequence[Total], folder: Path) -> None:
+    from dpaudit.report.timeline import timeline_svg
+    from dpaudit.storage.files import write_atomically
+
+    for number, total in enumerate(found, start=1):
+        if total.rows:
+            points = [(row.entry.day, float(row.together)) for row in total.rows]
+            limit = (total.budget or {}).get("epsilon")
+            svg = timeline_svg(total.data, points, total.delta, float(limit) if limit else None)
+            write_atomically(folder / f"budget-{number}.svg", svg.encode())
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("reports"))
+@click.option("--allow", default="", help="Kinds that do not fail, with commas between.")
+@click.option("--sarif", type=click.Path(dir_okay=False, path_type=Path), help="Also as SARIF.")
+@as_json_option
+def check(folder: Path, *, allow: str, sarif: Path | None, as_json: bool) -> None:
+    """Compare the project here with the certificates committed in FOLDER (reports).
+
+    A certificate that is broken, expired, stale or refuted, a claim weaker than what was certified,
+    a mechanism without one (missing), and a budget that is exceeded are problems, and the exit code
+    is 1.  Nothing is run and no data is touched.
+    """
+    from dpaudit.cli.gate import check_project
+    from dpaudit.project.project import find_root, load
+    from dpaudit.report.exports import RULES, Finding, render_sarif
+    from dpaudit.storage.files import write_atomically
+
+    allowed = {name.strip() for name in allow.split(",") if name.strip()}
+    if unknown := sorted(allowed - set(RULES)):
+        raise InvalidParameter(f"--allow {unknown[0][:40]}: expected any of {', '.join(RULES)}")
+    if not folder.is_dir():
+        raise InvalidParameter(f"{folder}: no such folder; `dpaudit certify --out {folder}` first")
+    with quiet():
+        project = load(find_root(Path.cwd()))
+    found = check_project(project, folder)
+    if sarif is not None:
+        extra = [(one.place, Finding(one.kind, one.text)) for one in found.of_the_gate]
+        write_atomically(sarif, render_sarif(found.certificates, extra).encode())
+    failing = [problem for problem in found.problems if problem.kind not in allowed]
+    if as_json:
+        echo_json([vars(problem) | {"fails": problem in failing} for problem in found.problems])
+    else:
+        for problem in found.problems:
+            click.echo(f"{problem}{'' if problem in failing else ' (allowed)'}")
+        count = len(found.certificates)
+        click.echo(f"{count} certificates, {len(failing)} problems", err=True)
+    sys.exit(1 if failing else 0)
+
+
+COMPLIANCE_COMMANDS = (budget, check, report, sign)

@@ -19,6 +19,8 @@ from dpaudit.cli.blackbox import attack as attack_command
 from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
 from dpaudit.cli.mutate import mutate_command
+from dpaudit.cli.release_commands import RELEASE_COMMANDS
+from dpaudit.cli.verify import verify
 from dpaudit.errors import TRACEBACK, DpauditError, described
 from dpaudit.version import __version__
 
@@ -146,8 +148,10 @@ def init(folder: Path, *, copied: str | None, as_json: bool) -> None:
 
 for command in (
     *AUDIT_COMMANDS,
+    verify,
     *COMPLIANCE_COMMANDS,
     *COMMANDS,
+    *RELEASE_COMMANDS,
     attack_command,
     mutate_command,
 ):

@@ -48,6 +48,14 @@ def _print(table: Table) -> None:
     _console().print(table)
 
 
+def rows(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """A table of texts."""
+    table = _table(title, *columns)
+    for line in lines:
+        table.add_row(*map(escape, line))
+    _print(table)
+
+
 def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
     """The mechanisms by name, with their claims."""
     table = _table("Mechanisms", "target", "title", "source", "scope", "claims")
@@ -94,7 +102,8 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
             style = STYLES[claim["verdict"]]
             reading = f" ({row.reading})" if row.reading else ""
             cells = (row.name, row.claim + reading, row.accounted, row.attacked)
-            table.add_row(*map(escape, cells), f"[{style}]{escape(row.verdict)}[/]")
+            shown = (escape(plain(cell)) for cell in cells)
+            table.add_row(*shown, f"[{style}]{escape(row.verdict)}[/]")
     _print(table)
     for certificate in certificates:
         _broken(certificate["predicate"])
@@ -111,18 +120,62 @@ def _broken(predicate: Mapping[str, Any]) -> None:
 
 def warn(text: str) -> None:
     """One line that should not be missed."""
-    _console().print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+    _console().print(plain(text), style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def plain(text: object) -> str:
+    """Somebody else's text on one line: what does not print is escaped."""
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def budgets(totals: Sequence[Any]) -> None:
+    """What releases guarantee together, data set by data set."""
+    for total in totals:
+        at = f"epsilon at delta = {total.delta}"
+        table = _table(
+            f"{total.data}: one {total.unit}, {total.adjacency}",
+            "date",
+            "release",
+            "verdict",
+            f"{at}, alone",
+            "together",
+        )
+        for row in total.rows:
+            cells = (row.entry.day.isoformat(), row.entry.name, row.entry.verdict.replace("_", " "))
+            table.add_row(*map(escape, (*cells, row.alone, row.together)))
+        _print(table)
+        if total.refused:
+            warn(f"not added: {total.refused}")
+            continue
+        exact = ", ".join(f"{name} {value}" for name, value in (total.exact or {}).items())
+        lines = [f"together: {total.epsilon_lower} <= {at} <= {total.epsilon_upper}"]
+        lines += [f"exact: {exact}"] if exact else []
+        lines += [f"left of the budget: {total.left}"] if total.left and not total.over else []
+        _console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        if total.over:
+            warn(f"over budget: {total.left} left")
 
 
 def verified(rows: Sequence[Mapping[str, Any]]) -> None:
-    """What was re-derived, and what was taken on trust."""
+    """What was re-derived, what was taken on trust, and what is missing of what was required."""
     for row in rows:
         word = "verified" if row["verified"] else "FAILED"
+        if row["verified"] and row["missing"]:
+            word = "verified, NOT as required"
         lines = [f"{row['file']}: {word} ({row['verdict'] or row['reason']})"]
+        lines += [f"  missing: {line}" for line in row["missing"] if row["verified"]]
         lines += [f"  confirmed: {line}" for line in row["confirmed"]]
         lines += [f"  on trust: {line}" for line in row["on_trust"]]
         lines += [f"  signature: {_signature(one)}" for one in row.get("signatures", [])]
-        _console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        _print_lines(lines)
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    shown = "\n".join(map(plain, lines))
+    _console().print(shown, markup=False, highlight=False, soft_wrap=True)
 
 
 def _signature(one: Mapping[str, Any]) -> str:

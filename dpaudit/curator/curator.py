@@ -31,7 +31,18 @@ Generator = np.random.Generator
 
 
 class Program(Protocol):
-    """A private algorithm: holds no record, draws no noise."""
+    """A private algorithm: holds no record, draws no noise.
+
+    >>> import dpaudit as dp
+    >>> class Count:
+    ...     def declaration(self, scope: dp.Scope) -> dp.Node:
+    ...         return dp.Laplace("count", noise_multiplier=1)
+    ...
+    ...     def run(self, curator: dp.Curator):
+    ...         return curator.release("count", dp.ClippedMean(lambda v: v[None], 1, divisor=1))
+    >>> Count().declaration(dp.central("add_remove"))
+    Laplace('count', noise_multiplier=1)
+    """
 
     def declaration(self, scope: Scope) -> Node:
         """The noise of every release, normalised by the sensitivity under the scope."""
@@ -95,7 +106,12 @@ class Request:
 
 
 class Curator(ABC):
-    """What the three curators share: the declaration's entitlements and the checks before data."""
+    """What the three curators share: the declaration's entitlements and the checks before data.
+
+    >>> import dpaudit as dp
+    >>> issubclass(dp.Sampler, dp.Curator)
+    True
+    """
 
     def __init__(self, declaration: Node, scope: Scope, records: Records, trials: int) -> None:
         if not hasattr(trials, "__index__") or trials < 1:
@@ -284,6 +300,19 @@ class Sampler(Curator):
     coins come from a generator of their own: who draws them learns nothing of the noise's.
     ``kernels`` replaces kernels by leaf type, and the draw of batches by the type of sampling (by a
     class whose ``draw(size, rng)`` gives membership): only audits of wrong implementations do that.
+
+    >>> import dpaudit as dp, numpy as np
+    >>> rows = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1, norm="l1")
+    >>> declared, scope = dp.Laplace("count", 1), dp.central("add_remove")
+    >>> data, rng = dp.Records([[1.0], [1.0]]), np.random.default_rng(1)
+    >>> curator = dp.Sampler(declared, scope, data, rng=rng)
+    >>> curator.release("count", rows).shape
+    (1, 1)
+    >>> try:
+    ...     curator.release("count", rows)
+    ... except dp.DpauditError as error:
+    ...     print(error)
+    release 'count': all 1 declared uses are spent; declare more
     """
 
     def __init__(

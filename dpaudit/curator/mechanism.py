@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.curator.curator import Program
@@ -13,6 +15,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope, choose
+
+NOT_STATED = "not stated"
 
 
 @dataclass(frozen=True)
@@ -30,17 +34,25 @@ class Setting:
     """What a compliance officer has to know that the program cannot tell.
 
     ``unit_bound``: how much one unit may contribute.  ``covered`` and ``uncovered``: accesses to
-    the data inside and outside the guarantee.  ``data``: what it runs on.
+    the data inside and outside the guarantee.  ``data``: what it runs on.  ``unit_period``: the
+    time that one unit's contributions span, where they span one.  ``notes``: caveats and limits,
+    which stand on every page of the mechanism, whether or not it has data.
+    What is not stated is shown as not stated.
+
+    >>> import dpaudit as dp
+    >>> dp.Setting(controller="the clinic", unit_entity="patient").unit_bound
+    'not stated'
     """
 
-    controller: str
-    unit_entity: str
-    unit_bound: str
-    covered: tuple[str, ...]
+    controller: str = NOT_STATED
+    unit_entity: str = NOT_STATED
+    unit_bound: str = NOT_STATED
+    covered: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
     invariants: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     data: str = ""
+    unit_period: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,11 +61,31 @@ class Mechanism:
 
     ``program`` declares and runs; ``claims`` are checked against its declaration under ``scope``;
     ``records`` loads the private data; ``evaluate(output)`` gives metrics of a run's output.
+    ``records_like(generator)`` makes up records that the program can run on, for a program whose
+    records the examiner cannot make up by itself; it may not look at the data.
     ``expected`` says what a catalogue expects of each claim in turn (``"proved"``, ``"refuted"``,
     ``"unproved"`` or ``"unsupported"``), all proved if empty: a printed claim that is known to fail
     is then no failure of `dpaudit certify --all`.  It changes no check and no verdict.
     Errors: InvalidParameter for a name that is not snake_case, no claim, or expectations that are
     unknown or not as many as the claims.
+
+    >>> import dpaudit as dp
+    >>> class Count:
+    ...     def declaration(self, scope):
+    ...         return dp.Laplace("count", noise_multiplier=1)
+    ...     def run(self, curator):
+    ...         rows = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1, norm="l1")
+    ...         return curator.release("count", rows)
+    >>> count = dp.Mechanism(
+    ...     name="noisy_count",
+    ...     title="A count",
+    ...     source="Dwork, McSherry, Nissim and Smith 2006, Proposition 1",
+    ...     program=Count(),
+    ...     scope=dp.central("add_remove"),
+    ...     claims=[dp.Claim(dp.PureDP(1), by="its author")],
+    ... )
+    >>> count.declaration
+    Laplace('count', noise_multiplier=1)
     """
 
     name: str
@@ -61,11 +93,12 @@ class Mechanism:
     source: str
     program: Program
     scope: Scope
-    claims: tuple[Claim, ...]
-    setting: Setting
+    claims: Sequence[Claim]
+    setting: Setting = Setting()
     records: Callable[[], Records] | None = None
     evaluate: Callable[[Any], tuple[Metric, ...]] | None = None
     expected: tuple[Outcome | str, ...] = ()
+    records_like: Callable[[np.random.Generator], Records] | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):

@@ -20,7 +20,7 @@ from dpaudit.accountant.filters.caps import OWN, caps_of
 from dpaudit.accountant.filters.charges import shown
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.exact import enclose
-from dpaudit.families.adaptive import Filter, Measure
+from dpaudit.families.adaptive import Filter, FilterMeasure
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.nodes import Leaf, Node
 
@@ -45,11 +45,11 @@ class Price:
 
 
 # Sums of epsilon, of rho, and of mu^2.  Laplace noise is (1/b)-DP, hence 1/(2 b^2)-zCDP.
-PRICES: Mapping[tuple[type[Node], Measure], Price] = {
-    (Gaussian, Measure.ZCDP): Price(Fraction(1, 2), 2),
-    (Gaussian, Measure.GDP): Price(Fraction(1), 2),
-    (Laplace, Measure.PURE): Price(Fraction(1), 1),
-    (Laplace, Measure.ZCDP): Price(Fraction(1, 2), 2),
+PRICES: Mapping[tuple[type[Node], FilterMeasure], Price] = {
+    (Gaussian, FilterMeasure.ZCDP): Price(Fraction(1, 2), 2),
+    (Gaussian, FilterMeasure.GDP): Price(Fraction(1), 2),
+    (Laplace, FilterMeasure.PURE): Price(Fraction(1), 1),
+    (Laplace, FilterMeasure.ZCDP): Price(Fraction(1, 2), 2),
 }
 
 
@@ -72,7 +72,7 @@ class Spending:
     def __init__(self, node: Filter, trials: int) -> None:
         self.node = node
         self._prices = {leaf: price_of(leaf, node) for leaf in leaves_of(node)}
-        self._cap = caps_of(node.budget, OWN[Measure(node.measure)], (), Fraction(1, 2))[0]
+        self._cap = caps_of(node.budget, OWN[FilterMeasure(node.measure)], (), Fraction(1, 2))[0]
         self._roots = {p: _root(self._cap / p.factor, p.power) for p in self._prices.values()}
         self._paid: list[Paid] = []
         self._upper: Units = np.zeros(trials, dtype=np.int64)
@@ -150,7 +150,7 @@ def price_of(leaf: Node, node: Filter) -> Price:
 
     Errors: Unsupported for a leaf and a measure that curators do not charge.
     """
-    found = PRICES.get((type(leaf), Measure(node.measure)))
+    found = PRICES.get((type(leaf), FilterMeasure(node.measure)))
     if found is None:
         known = ", ".join(f"{kind.__name__} in {measure}" for kind, measure in PRICES)
         raise Unsupported(

@@ -95,6 +95,17 @@ def text(value: object, place: str) -> None:
         raise InvalidParameter(f"{place} = {short(value)}: expected a text")
 
 
+def real(value: object, place: str) -> float:
+    """The number behind a value, as a float: for rates and widths, which no bound rests on.
+
+    Errors: InvalidParameter for what is no number, or depends on symbols.
+    """
+    found = exact(value, place)
+    if unknowns(found):
+        raise InvalidParameter(f"{place} = {readable(found)[:SHOWN]}: expected a number")
+    return float(found)
+
+
 def checked(value: object, place: str, domain: Domain) -> Number:
     """The exact number behind a value, in its domain."""
     result = exact(value, place)

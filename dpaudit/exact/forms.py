@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import re
 import reprlib
 from decimal import Decimal
 from fractions import Fraction
@@ -15,7 +16,10 @@ Number: TypeAlias = Any
 """A ``Fraction`` or a ``sympy.Expr`` (SymPy is imported only when a symbol is met)."""
 
 MAXIMUM_DIGITS = 1000
+_LONGEST = 2 * MAXIMUM_DIGITS + 3
 _LARGEST_FLOAT = 10**308
+# A decimal or a fraction as text: what a command line, a file or a careful person writes.
+_TEXT = re.compile(r"[+-]?(?:\d+/\d+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?)", re.ASCII)
 HEADS = tuple(
     "Add Mul Pow exp log tanh erf erfinv Max Min Abs floor ceiling binomial Sum Tuple".split()
 )
@@ -31,14 +35,16 @@ def is_symbolic(value: object) -> bool:
 def exact(value: object, place: str) -> Number:
     """The exact number behind an int, float (shortest decimal), Decimal, Fraction or expression.
 
+    A text is the decimal or the fraction that it spells: ``"0.9"``, ``"1e-6"``, ``"2/3"``.
     Errors: InvalidParameter for NaN, infinities, booleans and anything that is not a number.
     """
     if is_symbolic(value):
         return canonical(_expression(value, place))
-    if isinstance(value, bool) or not (isinstance(value, Decimal) or is_real(value)):
+    known = isinstance(value, (Decimal, str)) or is_real(value)
+    if isinstance(value, bool) or not known:
         raise InvalidParameter(
-            f"{place} = {reprlib.repr(value)}: expected an int, float, Decimal, Fraction or SymPy "
-            "expression"
+            f"{place} = {reprlib.repr(value)}: expected an int, float, Decimal, Fraction, SymPy "
+            'expression or a decimal as text, such as "0.9" or "1e-6"'
         )
     return _fraction(value, place)
 
@@ -53,11 +59,13 @@ def _fraction(value: Any, place: str) -> Fraction:
     try:
         if isinstance(value, Decimal) and abs(value.adjusted()) > MAXIMUM_DIGITS:
             raise ValueError
+        if isinstance(value, str) and not (len(value) < _LONGEST and _TEXT.fullmatch(value)):
+            raise ValueError
         found = Fraction(value if isinstance(value, (int, Fraction)) else str(value))
         if not is_short(found):
             raise ValueError
-    except ValueError:
-        shown = "..." if isinstance(value, (int, Fraction)) else repr(value)
+    except (ValueError, ZeroDivisionError):
+        shown = "..." if isinstance(value, (int, Fraction)) else reprlib.repr(value)
         raise InvalidParameter(
             f"{place} = {shown}: expected one finite number of at most {MAXIMUM_DIGITS} digits"
         ) from None

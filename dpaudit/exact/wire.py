@@ -40,6 +40,7 @@ _LARGEST_ARGUMENT = {
     "ceiling": 10**1000,
     "binomial": 10**3,
 }
+_MOST_CHOICES = 10**9
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -218,7 +219,11 @@ def _build(name: str, arguments: list[Number]) -> Number:
 def _refuse_large(name: str, arguments: list[Number]) -> None:
     """Stop before SymPy computes an integer of millions of digits."""
     limit = _LARGEST_ARGUMENT.get(name)
-    if limit is None or not arguments or unknowns(arguments[-1]):
+    if limit is None or not arguments:
         return
-    if not abs(enclose(arguments[-1])) <= limit:
-        raise InvalidParameter(f"{name} on the wire: its argument is too large")
+    sizes = [(arguments[-1], limit)]
+    if name == "binomial":
+        sizes.append((arguments[0], _MOST_CHOICES))
+    for argument, largest in sizes:
+        if not unknowns(argument) and not abs(enclose(argument)) <= largest:
+            raise InvalidParameter(f"{name} on the wire: its argument is too large")

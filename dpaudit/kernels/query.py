@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.scope import Adjacency
+from dpaudit.scope import Adjacency, choose
 
 Array: TypeAlias = NDArray[np.float64]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
@@ -31,6 +31,10 @@ class Records:
     contribution to every query is exactly zero, n stays public).  Both are copied, and read-only;
     a negative zero becomes zero.
     Errors: InvalidParameter for no row, or shapes that do not fit.
+
+    >>> import dpaudit as dp
+    >>> dp.Records([[1.0, 2.0], [3.0, 4.0]])
+    Records(rows of shape (2,))
     """
 
     values: Array
@@ -102,7 +106,13 @@ def _numbers(values: Any) -> Array:
 
 
 class Query(Protocol):
-    """What a program hands the curator; it must give a value for any records, zeros included."""
+    """What a program hands the curator; it must give a value for any records, zeros included.
+
+    >>> import dpaudit as dp
+    >>> counts = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1)
+    >>> counts.norm, float(counts.sensitivity("replace_one", 10))
+    ('l2', 2.0)
+    """
 
     @property
     def norm(self) -> Norm:
@@ -150,6 +160,11 @@ class ClippedMean:
     Errors: InvalidParameter for a radius that is negative, or not finite (in an array: the curator
     refuses it in the trials that are on); under add_remove without a divisor.
     Source: Murata and Suzuki 2023, Algorithm 2 and Lemma C.1.
+
+    >>> import dpaudit as dp
+    >>> mean = dp.ClippedMean(lambda values: values[None], radius=1)
+    >>> mean.value(dp.Records([[3.0], [0.0]])), float(mean.sensitivity("replace_one", 2))
+    (array([[0.5]]), 1.0)
     """
 
     per_record: Callable[[Array], Array]
@@ -249,6 +264,7 @@ class ClippedMean:
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """radius * max|w| under add_remove and zero_out, twice that under replace_one."""
+        adjacency = choose(Adjacency, adjacency, "ClippedMean.sensitivity: adjacency")
         if adjacency is Adjacency.ADD_REMOVE and self.divisor is None:
             raise InvalidParameter(
                 "ClippedMean under add_remove: a mean over the number of records has no "

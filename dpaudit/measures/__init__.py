@@ -3,6 +3,6 @@
 They are imported here in the order in which pages and messages name them.
 """
 
-from dpaudit.measures import profile, pure, approx, gdp, zcdp, renyi  # noqa: I001
+from dpaudit.measures import pure, approx, zcdp, renyi, gdp, profile  # noqa: I001
 
 __all__ = ["approx", "gdp", "profile", "pure", "renyi", "zcdp"]

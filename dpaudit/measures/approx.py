@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 from dpaudit.exact import Number, infinity, maximum, total, total_over
-from dpaudit.measures.calculus import Calculus, Laws, Source, register
+from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, register
+from dpaudit.measures.convert import MONOTONE, from_approx
 from dpaudit.measures.pure import MCSHERRY
+from dpaudit.measures.sides import of_approx
 
 Pair = tuple[Number, Number]
 
@@ -30,10 +33,29 @@ def _unbounded() -> Pair:
     return infinity(), Fraction(1)
 
 
+def _region(claim: Any) -> Any:
+    from dpaudit.measures.region import approx_region
+
+    return approx_region(claim.epsilon, claim.delta)
+
+
 APPROX = register(
     Calculus(
-        "approx",
-        "(epsilon, delta) of approximate differential privacy",
-        Laws(BASIC, MCSHERRY, _sum, _times, _largest, _unbounded),
+        Measure(
+            name="approx",
+            meaning="(epsilon, delta) of approximate differential privacy",
+            symbol="(epsilon, delta)",
+            latex=r"(\varepsilon, \delta)",
+            words="approximate differential privacy (ε, δ)",
+            wire="approx_dp",
+            parameter="epsilon",
+            laws=Laws(BASIC, MCSHERRY, _sum, _times, _largest, _unbounded),
+            rank=3,
+            to_approx=from_approx,
+            to_approx_cite=MONOTONE,
+            delta_at=of_approx,
+            with_symbols="pairs",
+            region=_region,
+        )
     )
 )

@@ -6,14 +6,16 @@ for, and says whether its bound is *attained* (some data and queries of the decl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cache, lru_cache
 from typing import Any
 
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import infinity, is_symbolic, maximum, settled, total, total_over
-from dpaudit.nodes import Assumption, Node, Status, digest_each, find_path, postorder
+from dpaudit.exact import Number, infinity, is_symbolic, maximum, settled, total, total_over
+from dpaudit.nodes import Assumption, Node, digest_each, find_path, postorder, rests_on
 from dpaudit.nodes.registry import load
 from dpaudit.scope import Adjacency, Scope
 
@@ -143,25 +145,75 @@ class Laws:
     attained: bool = True
 
 
-class Calculus:
-    """A named table of rules; :meth:`extended` gives a new one.
+Sides = tuple[Fraction | None, Fraction]
 
-    ``laws`` give the rules of the combinators (none without); ``reserved`` names a symbol in which
-    the values speak: no node may use it.
+
+@dataclass(frozen=True)
+class Converted:
+    """A conversion's result: epsilon rounded outward, a lower end where the bound is exact."""
+
+    epsilon_upper: Number
+    epsilon_lower: Fraction | None
+    witness: dict[str, Any]
+
+
+Conversion = Callable[[Step, Fraction, float], Converted]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One measure of privacy: all that the rooms need to know of it.
+
+    ``name``: of its calculus; ``meaning``: in a phrase; ``symbol``, ``latex``, ``words``: how its
+    value and the measure are printed; ``wire``: its name in certificates; ``parameter``: the number
+    a claim of it states, "" where it is not one number, at most ``top``.
+    ``laws``: how values compose.  ``rank``: the order in which routes are asked, exact and cheap
+    ones first.  ``reserved``: a symbol in which values speak, which no node may use.
+    ``to_approx``: a step's (epsilon, delta) at a delta, with ``to_approx_cite``; ``delta_at``: what
+    is reached (None if unknown) and an upper bound of delta at an epsilon; ``tradeoff_at``: the
+    false-negative rate at a false-positive rate, a lower bound and what is reached from above.
+    ``with_symbols``: how a claim of (epsilon, delta) that holds symbols is decided by it.
+    ``region``: of a claim's node, the pairs of event probabilities it allows.  ``from_rates``: a
+    lower bound on the parameter from upper bounds of a test's two error rates; None where a bound
+    has to be counted at the claim's own delta.
     """
 
-    def __init__(
-        self,
-        name: str,
-        meaning: str,
-        laws: Laws | None = None,
-        rules: Mapping[type[Node], Rule] | None = None,
-        reserved: str = "",
-    ):
-        self.name = name
-        self.meaning = meaning
-        self.laws = laws
-        self.reserved = reserved
+    name: str
+    meaning: str
+    symbol: str
+    latex: str
+    words: str
+    wire: str
+    laws: Laws | None
+    parameter: str = ""
+    top: float = math.inf
+    rank: int = 100
+    reserved: str = ""
+    to_approx: Conversion | None = None
+    to_approx_cite: Source | None = None
+    delta_at: Callable[[Step, Fraction], Sides] | None = None
+    tradeoff_at: Callable[[Step, Fraction], tuple[Fraction, Fraction]] | None = None
+    with_symbols: str = ""
+    region: Callable[[Any], Any] | None = None
+    from_rates: Callable[[float, float], float] | None = None
+
+    def __post_init__(self) -> None:
+        for place in ("name", "meaning", "symbol", "words", "wire"):
+            if not getattr(self, place):
+                raise InvalidParameter(f"Measure.{place} is empty")
+        if self.to_approx is not None and self.to_approx_cite is None:
+            raise InvalidParameter(f"measure {self.name}: cite the conversion's source")
+
+
+class Calculus:
+    """A measure's table of rules; :meth:`extended` gives a new one."""
+
+    def __init__(self, measure: Measure, rules: Mapping[type[Node], Rule] | None = None):
+        self.measure = measure
+        self.name = measure.name
+        self.meaning = measure.meaning
+        self.laws = measure.laws
+        self.reserved = measure.reserved
         self._rules: dict[type[Node], Rule] = dict(rules or {})
         self._reasons: dict[type[Node], str] = {}
 
@@ -217,7 +269,7 @@ class Calculus:
         """A copy under another name, without the rules of some node types."""
         load("rules")
         kept = {k: v for k, v in self._rules.items() if k not in without}
-        return Calculus(name, self.meaning, self.laws, kept, self.reserved)
+        return Calculus(replace(self.measure, name=name), kept)
 
     def has(self, node: Node, scope: Scope) -> bool:
         """Whether there is a rule for this node under this adjacency."""
@@ -277,7 +329,7 @@ class Calculus:
             _settled(rule.function(node, *values)) if values else _of_leaf(rule, node),
             rule.attained(node, given),
             given,
-            _assumptions_of(node),
+            () if (own := rests_on(node)) is None else (own,),
             node.partitions or any(p.in_one_part for p in premises),
         )
 
@@ -292,27 +344,24 @@ def _settled(value: Any) -> Any:
     return tuple(map(settled, value)) if isinstance(value, tuple) else settled(value)
 
 
-def _assumptions_of(node: Node) -> tuple[Assumption, ...]:
-    """What a node rests on beyond its rule: its own assumption, or somebody else's proof."""
-    if isinstance(assumption := getattr(node, "assumption", None), Assumption):
-        return (assumption,)
-    if not hasattr(node, "source"):
-        return ()
-    who = node.source or "its author"
-    statement = f"{node.head} holds under the declared scope, as proved by {who}"
-    return (Assumption(f"opaque:{node.digest[:12]}", statement, Status.DECLARED),)
-
-
 CALCULI: dict[str, Calculus] = {}
 
 
 def register(calculus: Calculus) -> Calculus:
-    """Add a calculus to those that error messages and routes know.
+    """Add a calculus to those that are asked, named and printed everywhere.
 
-    Errors: InvalidParameter for a name that is taken.
+    Errors: InvalidParameter for a name that is taken, in the accountant or in certificates, or a
+    measure without composition laws or without a conversion to (epsilon, delta).
     """
+    measure = calculus.measure
     if calculus.name in CALCULI:
         raise InvalidParameter(f"calculus {calculus.name!r} is registered already")
+    if any(measure.wire == other.measure.wire for other in CALCULI.values()):
+        raise InvalidParameter(f"measure {measure.name}: {measure.wire!r} is taken on the wire")
+    if measure.laws is None:
+        raise InvalidParameter(f"measure {measure.name}: give its laws of composition")
+    if measure.to_approx is None:
+        raise InvalidParameter(f"measure {measure.name}: give its conversion to (epsilon, delta)")
     CALCULI[calculus.name] = calculus
     for add in _EVERYWHERE:
         add(calculus)
@@ -328,3 +377,33 @@ def in_every_calculus(add: Callable[[Calculus], None]) -> Callable[[Calculus], N
         add(calculus)
     _EVERYWHERE.append(add)
     return add
+
+
+def measures() -> list[Measure]:
+    """Every registered measure, in the order in which routes are asked."""
+    return sorted((c.measure for c in CALCULI.values()), key=lambda measure: measure.rank)
+
+
+def measure_of(guarantee: Node) -> Measure | None:
+    """The measure in which a node states a guarantee; None for one that states none."""
+    calculus = CALCULI.get(guarantee.states_in)
+    return calculus.measure if calculus else None
+
+
+def of_rates(guarantee: Node) -> Callable[[float, float], float]:
+    """The bound that a guarantee's measure draws from a test's two error rates.
+
+    Errors: InvalidParameter for a measure that has none.
+    """
+    measure = measure_of(guarantee)
+    if measure is None or measure.from_rates is None:
+        raise InvalidParameter(f"{guarantee.name}: its measure has no lower bound from error rates")
+    return measure.from_rates
+
+
+@cache
+def order() -> Any:
+    """The symbol ``alpha`` (positive) in which Renyi values speak; no node may use it."""
+    import sympy
+
+    return sympy.Symbol("alpha", positive=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -22,9 +21,8 @@ from dpaudit.exact import (
     working_precision,
 )
 from dpaudit.exact.domains import non_negative, probability
-from dpaudit.measures.calculus import Source, Step
+from dpaudit.measures.calculus import CALCULI, Converted, Source, Step, order
 from dpaudit.measures.intervals import epsilon_two_sided
-from dpaudit.measures.renyi import order
 from dpaudit.profiles import WIDTH
 
 LARGEST = 100
@@ -53,20 +51,12 @@ def normal_cdf(x: Any) -> Any:
     return (-x / flint.arb(2).sqrt()).erfc() / 2
 
 
-@dataclass(frozen=True)
-class Converted:
-    """A conversion's result: epsilon rounded outward, a lower end where the bound is exact."""
-
-    epsilon_upper: Number
-    epsilon_lower: Fraction | None
-    witness: dict[str, Any]
-
-
 def require_numbers(step: Step, delta: Number = 0) -> None:
     """Errors: Unsupported while a step's value (or delta) holds symbols without values."""
     values = step.value if isinstance(step.value, tuple) else (step.value,)
-    own = {order()} if step.calculus == "rdp" else set()
-    free = set[Any]().union(*map(unknowns, (*values, delta))) - own
+    calculus = CALCULI.get(step.calculus)
+    own = calculus.reserved if calculus else ""
+    free = {s for s in set[Any]().union(*map(unknowns, (*values, delta))) if s.name != own}
     if free:
         names = ", ".join(sorted(map(str, free)))
         raise Unsupported(f"{step.node.head}: a number was asked for while {names} have no value")
@@ -251,16 +241,6 @@ def from_profile(step: Step, delta: Fraction, width: float) -> Converted:
     return Converted(found.upper, found.lower, witness)
 
 
-CONVERSIONS: dict[str, tuple[Callable[[Step, Fraction, float], Converted], Source]] = {
-    "gdp": (from_gdp, BALLE_WANG),
-    "profile": (from_profile, PROFILE_TO_DP),
-    "pure": (from_pure, MONOTONE),
-    "approx": (from_approx, MONOTONE),
-    "rdp": (from_rdp, RENYI_TO_DP),
-    "zcdp": (from_zcdp, RENYI_TO_DP),
-}
-
-
 def to_approx(step: Step, delta: Fraction, width: float = WIDTH) -> Step:
     """The step's guarantee as (epsilon, delta) at the given delta, epsilon rounded outward.
 
@@ -272,17 +252,18 @@ def to_approx(step: Step, delta: Fraction, width: float = WIDTH) -> Step:
     """
     delta = exact(delta, "delta")
     probability(delta, "delta")
-    if step.calculus not in CONVERSIONS:
-        known = ", ".join(CONVERSIONS)
+    calculus = CALCULI.get(step.calculus)
+    if calculus is None or calculus.measure.to_approx is None:
+        known = ", ".join(CALCULI)
         raise Unsupported(f"{step.calculus}: no conversion to (epsilon, delta); use {known}")
     require_numbers(step, delta)
-    convert, cite = CONVERSIONS[step.calculus]
-    result = convert(step, delta, width)
-    reached = result.epsilon_lower if step.attained or step.calculus == "profile" else None
+    result = calculus.measure.to_approx(step, delta, width)
+    own_ends = calculus.laws is not None and not calculus.laws.attained
+    reached = result.epsilon_lower if step.attained or own_ends else None
     return Step(
         calculus="approx",
         rule=f"convert.{step.calculus}_to_approx",
-        cite=cite,
+        cite=calculus.measure.to_approx_cite or BALLE_WANG,
         node=step.node,
         value=(result.epsilon_upper, delta),
         attained=reached is not None,

@@ -6,10 +6,13 @@ Under history-independent noise multipliers, adaptive composition of Gaussian le
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from dpaudit.exact import Number, erfinv, sqrt, tanh, total, total_over
-from dpaudit.measures.calculus import Calculus, Laws, Source, register
+from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, register
+from dpaudit.measures.convert import BALLE_WANG, from_gdp
 from dpaudit.measures.pure import MCSHERRY
+from dpaudit.measures.sides import of_gaussian, tradeoff_of_gaussian
 
 COMPOSITION = Source("Dong, Roth, Su", 2022, "Corollary 3.3 (adaptive composition)")
 CORNER = Source(
@@ -28,11 +31,38 @@ def _repeat(value: Number, index: object, times: Number) -> Number:
     return sqrt(total_over(value**2, index, times))
 
 
+def _region(claim: Any) -> Any:
+    from dpaudit.measures.region import GaussianRegion, float_upper
+
+    return GaussianRegion(float_upper(claim.mu, "mu"))
+
+
+def _from_rates(false_positive_upper: float, false_negative_upper: float) -> float:
+    from dpaudit.measures.region import mu_of_rates
+
+    return mu_of_rates(false_positive_upper, false_negative_upper)
+
+
 GAUSSIAN = register(
     Calculus(
-        "gdp",
-        "mu of Gaussian differential privacy",
-        Laws(COMPOSITION, MCSHERRY, combine=_root_sum_square, repeat=_repeat),
+        Measure(
+            name="gdp",
+            meaning="mu of Gaussian differential privacy",
+            symbol="mu",
+            latex=r"\mu",
+            words="Gaussian differential privacy (μ)",
+            wire="gdp",
+            parameter="mu",
+            laws=Laws(COMPOSITION, MCSHERRY, combine=_root_sum_square, repeat=_repeat),
+            rank=1,
+            to_approx=from_gdp,
+            to_approx_cite=BALLE_WANG,
+            delta_at=of_gaussian,
+            tradeoff_at=tradeoff_of_gaussian,
+            with_symbols="curve",
+            region=_region,
+            from_rates=_from_rates,
+        )
     )
 )
 

@@ -23,7 +23,9 @@ from dpaudit.exact import (
     total,
     total_over,
 )
-from dpaudit.measures.calculus import Calculus, Laws, Source, register
+from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, register
+from dpaudit.measures.convert import PROFILE_TO_DP, from_profile
+from dpaudit.measures.sides import of_pairs, tradeoff_of_pairs
 from dpaudit.nodes.pairs import (
     Atoms,
     Losses,
@@ -187,19 +189,38 @@ def repetition(base: Losses, index: Any, times: Number) -> Losses:
     )
 
 
+def _region(claim: Any) -> Any:
+    """What the points of a profile allow together."""
+    from dpaudit.measures.region import CommonRegion, approx_region
+
+    return CommonRegion(tuple(approx_region(*point) for point in claim.points))
+
+
 PROFILE = register(
     Calculus(
-        "profile",
-        "pairs of distributions that dominate the privacy profile",
-        Laws(
-            COMPOSITION,
-            DISJOINT,
-            composition,
-            repetition,
-            disjoint,
-            no_guarantee,
-            unchanged,
-            attained=False,
-        ),
+        Measure(
+            name="profile",
+            meaning="pairs of distributions that dominate the privacy profile",
+            symbol="pairs",
+            latex="(P, Q)",
+            words="privacy profile δ(ε)",
+            wire="pairs",
+            laws=Laws(
+                COMPOSITION,
+                DISJOINT,
+                composition,
+                repetition,
+                disjoint,
+                no_guarantee,
+                unchanged,
+                attained=False,
+            ),
+            rank=4,
+            to_approx=from_profile,
+            to_approx_cite=PROFILE_TO_DP,
+            delta_at=of_pairs,
+            tradeoff_at=tradeoff_of_pairs,
+            region=_region,
+        )
     )
 )

@@ -1,8 +1,42 @@
 """Pure differential privacy: value = epsilon, the largest absolute privacy loss."""
 
-from dpaudit.measures.calculus import Calculus, Laws, Source, register
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, register
+from dpaudit.measures.convert import MONOTONE, from_pure
+from dpaudit.measures.sides import of_pure, tradeoff_of_pure
 
 MCSHERRY = Source("McSherry", 2009, "Theorem 4 (parallel composition)")
 BASIC = Source("Dwork, Rothblum, Vadhan", 2010, "Section III.A (adaptive k-fold composition)")
 
-PURE = register(Calculus("pure", "epsilon of pure differential privacy", Laws(BASIC, MCSHERRY)))
+
+def _region(claim: Any) -> Any:
+    from dpaudit.measures.region import approx_region
+
+    return approx_region(claim.epsilon, Fraction(0))
+
+
+PURE = register(
+    Calculus(
+        Measure(
+            name="pure",
+            meaning="epsilon of pure differential privacy",
+            symbol="epsilon",
+            latex=r"\varepsilon",
+            words="pure differential privacy (ε)",
+            wire="pure_dp",
+            parameter="epsilon",
+            laws=Laws(BASIC, MCSHERRY),
+            rank=2,
+            to_approx=from_pure,
+            to_approx_cite=MONOTONE,
+            delta_at=of_pure,
+            tradeoff_at=tradeoff_of_pure,
+            with_symbols="pairs",
+            region=_region,
+        )
+    )
+)

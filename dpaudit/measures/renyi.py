@@ -1,28 +1,47 @@
-"""Renyi differential privacy at a symbolic order: value = a function of ``ORDER`` > 1."""
+"""Renyi differential privacy at a symbolic order: value = a function of ``order()`` > 1."""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from dpaudit.measures.calculus import Calculus, Laws, Source, register
+from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, order, register
+from dpaudit.measures.convert import RENYI_TO_DP, from_rdp
 from dpaudit.measures.pure import MCSHERRY
+from dpaudit.measures.sides import of_renyi
+
+__all__ = ["RENYI", "order"]
 
 COMPOSITION = Source("Mironov", 2017, "Proposition 1 (adaptive composition)")
 
+
+def _region(claim: Any) -> Any:
+    """Of a bound at one order, or of a whole curve."""
+    from dpaudit.measures.region import RenyiRegion, float_upper, renyi_region
+
+    if "curve" in claim.parameters:
+        return renyi_region(claim.curve, claim.name)
+    return RenyiRegion(
+        (float_upper(claim.order, "order"),), (float_upper(claim.epsilon, "epsilon"),)
+    )
+
+
 RENYI = register(
     Calculus(
-        "rdp",
-        "epsilon of Renyi differential privacy at order alpha > 1",
-        Laws(COMPOSITION, MCSHERRY),
-        reserved="alpha",
+        Measure(
+            name="rdp",
+            meaning="epsilon of Renyi differential privacy at order alpha > 1",
+            symbol="epsilon(alpha)",
+            latex=r"\varepsilon(\alpha)",
+            words="Rényi differential privacy",
+            wire="rdp",
+            parameter="epsilon",
+            laws=Laws(COMPOSITION, MCSHERRY),
+            rank=5,
+            reserved="alpha",
+            to_approx=from_rdp,
+            to_approx_cite=RENYI_TO_DP,
+            delta_at=of_renyi,
+            region=_region,
+        )
     )
 )
-
-
-@cache
-def order() -> Any:
-    """The symbol ``alpha`` (positive) in which this calculus speaks; no node may use it."""
-    import sympy
-
-    return sympy.Symbol(RENYI.reserved, positive=True)

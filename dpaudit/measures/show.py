@@ -6,17 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpaudit.exact import decimal_upper, is_infinite, is_printable, is_symbolic, readable, sympify
-from dpaudit.measures.calculus import Step
+from dpaudit.measures.calculus import CALCULI, Step
 from dpaudit.nodes.pairs import Losses
 
-SYMBOLS = {
-    "pure": ("epsilon", r"\varepsilon"),
-    "approx": ("(epsilon, delta)", r"(\varepsilon, \delta)"),
-    "zcdp": ("rho", r"\rho_{\mathrm{zCDP}}"),
-    "rdp": ("epsilon(alpha)", r"\varepsilon(\alpha)"),
-    "gdp": ("mu", r"\mu"),
-    "profile": ("pairs", r"(P, Q)"),
-}
 DEPTH = 40
 
 
@@ -54,7 +46,7 @@ def show_text(step: Step) -> str:
 
 
 def _line(step: Step) -> str:
-    symbol = SYMBOLS.get(step.calculus, (step.calculus, ""))[0]
+    symbol = CALCULI[step.calculus].measure.symbol if step.calculus in CALCULI else step.calculus
     attained = ", attained" if step.attained else ""
     return (
         f"{symbol} = {value_text(step.value)}   {step.node.head}   "
@@ -74,7 +66,8 @@ def show_latex(step: Step) -> str:
 
 
 def _row(step: Step, number: Mapping[int, int]) -> str:
-    symbol = SYMBOLS.get(step.calculus, ("", rf"\mathrm{{{_escape(step.calculus)}}}"))[1]
+    known = CALCULI.get(step.calculus)
+    symbol = (known and known.measure.latex) or rf"\mathrm{{{_escape(step.calculus)}}}"
     used = ", ".join(f"({number[id(p)]})" for p in step.premises)
     reason = f"{step.node.name}, {step.cite}" + (f", from {used}" if used else "")
     place = number[id(step)]

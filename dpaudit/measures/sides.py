@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -16,13 +15,12 @@ from dpaudit.exact import (
     upper_fraction,
     working_precision,
 )
-from dpaudit.measures.calculus import Step
+from dpaudit.measures.calculus import CALCULI, Sides, Step, order
 from dpaudit.measures.convert import gaussian_delta, normal_cdf, require_numbers, to_approx
 from dpaudit.measures.intervals import delta_two_sided, losses_of
-from dpaudit.measures.renyi import order
+from dpaudit.nodes.pairs import Losses
 from dpaudit.profiles import tradeoff_interval
 
-Sides = tuple[Fraction | None, Fraction]
 NOTHING: Sides = (None, Fraction(1))
 FIRST_DELTA = Fraction(1, 2)
 CORRECTIONS = 8
@@ -36,18 +34,21 @@ def delta_sides(step: Step, epsilon: Fraction) -> Sides:
     Errors: Unsupported while the guarantee holds free symbols.
     """
     require_numbers(step)
-    if step.calculus == "profile":
-        found = delta_two_sided(step, epsilon)
-        return found.lower, min(found.upper, Fraction(1))
-    if step.calculus == "approx":
-        return _approx(step, epsilon)
-    if is_infinite(step.value):
+    measure = CALCULI[step.calculus].measure
+    if measure.delta_at is None or is_infinite_value(step):
         return NOTHING
     with working_precision():
-        return _SIDES[step.calculus](step, epsilon)
+        return measure.delta_at(step, epsilon)
 
 
-def _gdp(step: Step, epsilon: Fraction) -> Sides:
+def of_pairs(step: Step, epsilon: Fraction) -> Sides:
+    """The largest over the pairs."""
+    found = delta_two_sided(step, epsilon)
+    return found.lower, min(found.upper, Fraction(1))
+
+
+def of_gaussian(step: Step, epsilon: Fraction) -> Sides:
+    """The curve of mu-GDP."""
     mu = enclose(step.value)
     if mu == 0:
         return Fraction(0), Fraction(0)
@@ -55,7 +56,7 @@ def _gdp(step: Step, epsilon: Fraction) -> Sides:
     return (_floor(ball) if step.attained else None), _ceiling(ball)
 
 
-def _pure(step: Step, epsilon: Fraction) -> Sides:
+def of_pure(step: Step, epsilon: Fraction) -> Sides:
     """Randomised response dominates: (e^E - e^e) / (e^E + 1) for E-DP."""
     if step.value == epsilon:
         return None, Fraction(0)
@@ -64,17 +65,16 @@ def _pure(step: Step, epsilon: Fraction) -> Sides:
     return None, _ceiling(ball)
 
 
-def _approx(step: Step, epsilon: Fraction) -> Sides:
+def of_approx(step: Step, epsilon: Fraction) -> Sides:
     """Randomised response with probability 1 - delta dominates."""
     own, delta = step.value
     if is_infinite(own) or is_infinite(delta):
         return NOTHING
-    with working_precision():
-        high, at, told = enclose(own).exp(), enclose(epsilon).exp(), enclose(delta)
-        return None, _ceiling(told + (1 - told) * ((high - at) / (high + 1)).max(0))
+    high, at, told = enclose(own).exp(), enclose(epsilon).exp(), enclose(delta)
+    return None, _ceiling(told + (1 - told) * ((high - at) / (high + 1)).max(0))
 
 
-def _renyi(step: Step, epsilon: Fraction) -> Sides:
+def of_renyi(step: Step, epsilon: Fraction) -> Sides:
     """exp((a - 1)(D_a - e)) (1 - 1/a)^a / (a - 1) at a good order a.
 
     The order is the one that is best for delta, which is the one at that order, a few times over.
@@ -102,14 +102,6 @@ def _delta_at(step: Step, alpha: Fraction, epsilon: Fraction) -> Any:
     return loss.exp()
 
 
-_SIDES: dict[str, Callable[[Step, Fraction], Sides]] = {
-    "gdp": _gdp,
-    "pure": _pure,
-    "zcdp": _renyi,
-    "rdp": _renyi,
-}
-
-
 def _ceiling(ball: Any) -> Fraction:
     upper = upper_fraction(ball) if ball.is_finite() else None
     return (
@@ -127,18 +119,29 @@ def _floor(ball: Any) -> Fraction:
 def tradeoff_sides(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
     """(a lower bound, what is reached from above) of the false-negative rate at ``alpha``."""
     require_numbers(step)
-    trivial = Fraction(0), 1 - alpha
-    if step.calculus == "profile":
-        return _tradeoff_of_pairs(step, alpha)
-    if is_infinite(step.value):
-        return trivial
+    measure = CALCULI[step.calculus].measure
+    if measure.tradeoff_at is None or is_infinite_value(step):
+        return Fraction(0), 1 - alpha
     with working_precision():
-        if step.calculus == "pure":
-            own, a = enclose(step.value).exp(), enclose(alpha)
-            return _floor((1 - own * a).max((1 - a) / own).max(0)), 1 - alpha
-        ball = _gaussian_tradeoff(enclose(step.value), alpha)
-        upper = min(_ceiling(ball), 1 - alpha) if step.attained else 1 - alpha
-        return _floor(ball), upper
+        return measure.tradeoff_at(step, alpha)
+
+
+def is_infinite_value(step: Step) -> bool:
+    """Whether a step says nothing: an infinite number."""
+    return not isinstance(step.value, (tuple, Losses)) and is_infinite(step.value)
+
+
+def tradeoff_of_pure(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
+    """The two segments of epsilon-DP."""
+    own, a = enclose(step.value).exp(), enclose(alpha)
+    return _floor((1 - own * a).max((1 - a) / own).max(0)), 1 - alpha
+
+
+def tradeoff_of_gaussian(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
+    """The curve of mu-GDP."""
+    ball = _gaussian_tradeoff(enclose(step.value), alpha)
+    upper = min(_ceiling(ball), 1 - alpha) if step.attained else 1 - alpha
+    return _floor(ball), upper
 
 
 def _gaussian_tradeoff(mu: Any, alpha: Fraction) -> Any:
@@ -149,7 +152,7 @@ def _gaussian_tradeoff(mu: Any, alpha: Fraction) -> Any:
     return normal_cdf(quantile - mu)
 
 
-def _tradeoff_of_pairs(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
+def tradeoff_of_pairs(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
     """f(min(alpha + slack, 1)) - slack, the least over the pairs.
 
     Each data set's output is within ``slack`` in total variation of one that the pairs dominate:

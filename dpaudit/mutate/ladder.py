@@ -260,7 +260,7 @@ def _verdicts(
 ) -> list[Judged]:
     bound = lens(found, budget)
     raws = {d: raw(found, budget, d) for d in deltas([c.claim for c in checks])}
-    return [judge(c, account, bound, _at(raws, printed_delta(c.claim)), found, ()) for c in checks]
+    return [judge(c, account, bound, _at(raws, printed_delta(c.claim)), (), ()) for c in checks]
 
 
 def _at(found: dict[Any, Any], key: Any) -> Any:

@@ -14,6 +14,7 @@ from dpaudit.nodes.core import (
     find_path,
     free_unknowns,
     postorder,
+    rests_on,
 )
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "find_path",
     "free_unknowns",
     "postorder",
+    "rests_on",
 ]

@@ -7,7 +7,7 @@ adjacency.  A node knows local facts only; what it guarantees is decided by a ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cache, cached_property
 from html import escape
@@ -34,7 +34,12 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Assumption:
-    """A statement on which a guarantee rests, and how far it is secured."""
+    """A statement on which a guarantee rests, and how far it is secured.
+
+    >>> import dpaudit as dp
+    >>> dp.Assumption("public_bound", "the bound is public", "declared").status
+    <Status.DECLARED: 'declared'>
+    """
 
     id: str
     statement: str
@@ -54,10 +59,18 @@ def _is_ours(kind: type) -> bool:
 
 
 class Node:
-    """A declaration: an immutable tree, equal to another if their content digests are equal."""
+    """A declaration: an immutable tree, equal to another if their content digests are equal.
+
+    >>> import dpaudit as dp
+    >>> isinstance(dp.Laplace("count", 1), dp.Node)
+    True
+    """
 
     types: ClassVar[dict[str, type[Node]]] = {}
     speaks_of: ClassVar[str] = ""
+    states_in: ClassVar[str] = (
+        ""  # the measure in which it states a guarantee; empty where it states none
+    )
     partitions: ClassVar[bool] = False  # whether its children see disjoint parts of the records
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -112,6 +125,10 @@ class Node:
         parameters = {k: _encode(v) for k, v in self.parameters.items() if v is not None}
         children = [child.digest for child in self.children]
         return {"type": type(self).__name__, "parameters": parameters, "children": children}
+
+    def with_parameters(self, **values: Any) -> Node:
+        """The same node with other values of some parameters; errors: InvalidParameter as ever."""
+        return self.rebuild({**self.parameters, **values}, list(self.children))
 
     def bind(self, values: Mapping[Any, Any]) -> Node:
         """The same declaration with symbols replaced by exact values, validated again.
@@ -209,6 +226,23 @@ def postorder(root: Node) -> Iterator[Node]:
             stack.extend((child, False) for child in reversed(node.children))
 
 
+def rests_on(node: Node) -> Assumption | None:
+    """What a node rests on beyond its rule: an assumption of its own, or somebody else's proof.
+
+    A declaration's author can state that something is enforced or tested, and only the software can
+    know it: either counts as declared.
+    """
+    found = getattr(node, "assumption", None)
+    if isinstance(found, Assumption):
+        known = found.status in (Status.DECLARED, Status.VIOLATED)
+        return found if known else replace(found, status=Status.DECLARED)
+    if not hasattr(node, "source"):
+        return None
+    who = node.source or "its author, without a source"
+    statement = f"{node.head} holds under the declared scope, as proved by {who}"
+    return Assumption(f"opaque:{node.digest[:12]}", statement, Status.DECLARED)
+
+
 def free_unknowns(root: Node) -> set[Any]:
     """Symbols and functions that a declaration depends on and no Repeat inside it binds."""
     free: dict[str, set[Any]] = {}
@@ -250,7 +284,12 @@ def find_path(root: Node, wanted: Node) -> str:
 
 
 class Leaf(Node):
-    """A node without children."""
+    """A node without children.
+
+    >>> import dpaudit as dp
+    >>> dp.Laplace("count", 1).children
+    ()
+    """
 
 
 def labelled(label: str, kind: type[Node]) -> None:

@@ -71,6 +71,7 @@ def protected(predicate: Json) -> Section:
         Fact(say("Data accesses covered"), tuple(accesses["covered"]) or none, "list"),
         Fact(say("Data accesses not covered"), tuple(accesses["uncovered"]) or none, "list"),
         Fact(say("Released exactly (invariants)"), tuple(scope["invariants"]) or none, "list"),
+        Fact(say("Caveats"), tuple(predicate["caveats"]) or none, "list"),
     )
     blocks: tuple[Block, ...] = (
         Facts(rows),
@@ -132,6 +133,7 @@ def run(predicate: Json) -> Section:
             Fact(say("Records"), (shown,)),
             Fact(say("Source of randomness"), (words.fixed(body["entropy"]),)),
             Fact(say("Notes"), tuple(map(words.fixed, body["notes"])), "list"),
+            Fact(say("Output"), _output(body["output"]), "code"),
         )
     )
     blocks: list[Block] = [facts]
@@ -142,6 +144,10 @@ def run(predicate: Json) -> Section:
         )
         blocks.append(Paragraph(text, "caution"))
     return Section("run", title, (*blocks, *_metrics(body["metrics"])))
+
+
+def _output(kept: Json | None) -> tuple[str, ...]:
+    return (kept["name"], f"SHA-256 {kept['digest']['sha256']}") if kept else ()
 
 
 def caution(predicate: Json) -> tuple[Block, ...]:

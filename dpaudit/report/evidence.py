@@ -52,7 +52,8 @@ def audits(predicate: Json) -> Section:
     found, title = predicate["audits"], say("Audits")
     if not found:
         text = say("No attack was run. Nothing here was measured on the program itself.")
-        return Section("audits", title, (Paragraph(text, "caution"), *_conformance(predicate)))
+        blocks = (Paragraph(text, "caution"), *_examined(predicate), *_conformance(predicate))
+        return Section("audits", title, blocks)
     text = say(
         "An audit attacks the program and proves a lower bound on its leakage at the stated "
         "confidence. It can refute a claim; it cannot prove one. ‘Not refuted’ means only that "
@@ -67,7 +68,8 @@ def audits(predicate: Json) -> Section:
     )
     rows = tuple(_audit_row(i, audit, predicate) for i, audit in enumerate(found, start=1))
     table = Table(say("Audits at a glance"), columns, rows)
-    return Section("audits", title, (Paragraph(text), table, *_conformance(predicate)))
+    blocks = (Paragraph(text), table, *_examined(predicate), *_conformance(predicate))
+    return Section("audits", title, blocks)
 
 
 def derivation(predicate: Json) -> Section:
@@ -106,13 +108,24 @@ def _audit_row(number: int, audit: Json, predicate: Json) -> tuple[Cell, ...]:
     return (
         Cell(
             say("Audit {number}", number=number),
-            (say("The attacker {model}", model=say(model)), audit["neighbours_text"]),
+            (
+                say("The attacker {model}", model=say(model)),
+                audit["neighbours_text"],
+                *_stand_in(audit),
+            ),
         ),
         Cell(numbers.grouped(audit["trials"]), (say("on each data set"),), "number"),
         _attacked(audit),
         _strongest(audit, predicate),
         Cell(word, (say("at error rate {rate}", rate=error),), colour),
     )
+
+
+def _stand_in(audit: Json) -> tuple[str, ...]:
+    if audit.get("about") != "stand_in":
+        return ()
+    parts = words.embedded(", ".join(audit.get("differs", ())))
+    return (say("on a stand-in for the program, which differs in {parts}", parts=parts),)
 
 
 def _attacked(audit: Json) -> Cell:
@@ -142,6 +155,45 @@ def _out_of_reach(stated: Json | None, best: Json) -> bool:
     if not stated or not parameter:
         return False
     return numbers.parse(best[parameter]) <= numbers.parse(stated[parameter])
+
+
+def _examined(predicate: Json) -> list[Block]:
+    """What the program's own queries reached on made-up records: how much an attack could see."""
+    found = predicate.get("examination")
+    if not found:
+        return []
+    heading = Heading(say("The program itself, on made-up records"))
+    if found["not_examined"]:
+        text = say("Not examined: {why}", why=words.embedded(found["not_examined"]))
+        return [heading, Paragraph(text, "caution")]
+    columns = (
+        say("Release"),
+        say("Kind of query"),
+        say("Share of its clip reached"),
+        say("Share of its sensitivity reached"),
+        say("Place"),
+    )
+    rows = tuple(
+        (
+            Cell(row["label"]),
+            Cell(row["query"]),
+            _share(row["clip_share"]),
+            _share(row["displacement_share"]),
+            Cell(row["place"] or "—"),
+        )
+        for row in found["reached"]
+    )
+    if not rows:
+        return [heading, Paragraph(say("No query was seen."), "caution")]
+    return [heading, Table(say("How far one made-up record moved each query"), columns, rows)]
+
+
+def _share(text: str) -> Cell:
+    """A share of a bound; more than all of it breaks what is declared."""
+    if not text:
+        return Cell("—", (), "number")
+    broken = numbers.parse(text) > 1
+    return Cell(numbers.upper(text, 3), (), "bad" if broken else "number")
 
 
 def _conformance(predicate: Json) -> list[Block]:
@@ -185,8 +237,9 @@ def conformance_row(item: Json) -> tuple[Cell, ...]:
     word, colour = words.tone(words.CONFORMANCE_STATUSES, item["status"])
     rate = item["error_rate"]
     shown = (numbers.upper(rate) if numbers.parse(rate) else say("none")) if rate else "—"
+    about = (say("of a stand-in for the program"),) if item.get("about") == "stand_in" else ()
     return (
-        Cell(item["check"]),
+        Cell(item["check"], about),
         Cell(word, (), colour),
         Cell(numbers.statistic(item["statistic"] or "—"), (), "number"),
         Cell(shown, (), "number"),

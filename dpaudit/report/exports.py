@@ -6,7 +6,7 @@ import csv
 import html
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -40,6 +40,12 @@ RULES = {
     "unsupported-claim": ("warning", message("No rule covers a part of the declared algorithm")),
     "no-attack": ("warning", message("Nobody attacked the program")),
     "powerless-attack": ("warning", message("No result of the attack could have refuted a claim")),
+    "broken": ("error", message("A certificate does not verify")),
+    "expired": ("error", message("A certificate has expired")),
+    "stale": ("error", message("The project is not what was certified")),
+    "weaker": ("error", message("Less is claimed than was certified")),
+    "missing": ("warning", message("A mechanism has no certificate")),
+    "over_budget": ("error", message("The releases from a data set exceed its budget")),
     "declared-assumption": ("note", message("An assumption that nothing verifies")),
 }
 _UNDECIDED = ("inconclusive", "unconfirmed", "unsupported")
@@ -175,8 +181,11 @@ def _bounds(claim: Json) -> Iterator[tuple[str, str]]:
                 yield f"dp_{key}_{side}", value
 
 
-def render_sarif(certificates: Certificates) -> str:
-    """All findings as SARIF 2.1.0, each at the mechanism's file and line where those are known."""
+def render_sarif(certificates: Certificates, extra: Iterable[tuple[str, Finding]] = ()) -> str:
+    """All findings as SARIF 2.1.0, each at the mechanism's file and line where those are known.
+
+    ``extra``: findings by the place where they are.
+    """
     ids = list(RULES)
     rules = [
         {
@@ -186,25 +195,32 @@ def render_sarif(certificates: Certificates) -> str:
         }
         for rule, (level, text) in RULES.items()
     ]
+    found = [
+        (name, _place(certificates, name), finding)
+        for name, certificate in certificates.items()
+        for finding in findings(certificate)
+    ]
+    found += [(name, _place(certificates, name), finding) for name, finding in extra]
     results = [
         {
             "ruleId": finding.rule,
             "ruleIndex": ids.index(finding.rule),
             "level": RULES[finding.rule][0],
             "message": {"text": finding.text or say(RULES[finding.rule][1])},
-            "locations": [{"physicalLocation": _place(name, certificate)}],
+            "locations": [{"physicalLocation": place}],
             "partialFingerprints": {"dpaudit/v1": f"{name}:{finding.rule}:{finding.text}"[:200]},
         }
-        for name, certificate in certificates.items()
-        for finding in findings(certificate)
+        for name, place, finding in found
     ]
     driver = {"name": "dpaudit", "informationUri": _INFORMATION, "rules": rules}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _place(name: str, certificate: Mapping[str, Any]) -> Json:
-    place = words.tidy(certificate["predicate"]["mechanism"].get("place"))
+def _place(certificates: Certificates, name: str) -> Json:
+    """Where the mechanism of a certificate is defined; the certificate itself where unknown."""
+    mechanism = certificates[name]["predicate"]["mechanism"] if name in certificates else {}
+    place = words.tidy(mechanism.get("place"))
     file, line = (place["file"], place["line"]) if place else (name, 1)
     return {
         "artifactLocation": {"uri": quote(file), "uriBaseId": "%SRCROOT%"},

@@ -64,7 +64,7 @@ def banner(predicate: Json, mismatch: str) -> Banner:
 def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
     """The questions a reviewer asks first, each answered in a sentence with its evidence."""
     scope, fields = predicate["scope"], predicate.get("fields", {})
-    unknown = say("not stated")
+    unknown, caveats = say("not stated"), predicate["caveats"]
     by = "; ".join(filter(None, (scope["controller"] or unknown, *_processor(fields))))
     lines = (
         Line(say("What was released"), _released(predicate), "protected"),
@@ -75,6 +75,7 @@ def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
         Line(say("What was proved"), (_proved(predicate),), "guarantee"),
         Line(say("What was attacked, and how hard"), _effort(predicate), "audits"),
         Line(say("What nobody checked"), unchecked(predicate), "assumptions"),
+        *([Line(say("Caveats"), tuple(caveats), "protected")] if caveats else []),
         Line(say("Who signed"), signers(signed), "trust"),
     )
     return Glance(lines, scale=risk_scale(guess_upper(predicate)))
@@ -87,10 +88,21 @@ def attacked(predicate: Json) -> tuple[str, str]:
     none at all.
     """
     audits = predicate["audits"]
-    if not audits:
-        return say("Nobody attacked the program: nothing was measured on it."), "caution"
     if any(audit["verdict"] == "refuted" for audit in audits):
         return say("An attack on the program contradicted what is claimed of it."), "bad"
+    why = predicate.get("examination", {}).get("not_examined", "")
+    if why:
+        text = message("Not examined: the program was not run on made-up records, for {why}.")
+        return say(text, why=words.embedded(why)), "caution"
+    if not audits:
+        return say("Nobody attacked the program: nothing was measured on it."), "caution"
+    if all(audit.get("about") == "stand_in" for audit in audits):
+        text = message(
+            "A stand-in was attacked, not the program itself; it differs in {parts}. Nothing "
+            "contradicted what is claimed."
+        )
+        parts = dict.fromkeys(part for audit in audits for part in audit.get("differs", ()))
+        return say(text, parts=words.embedded(", ".join(parts))), "caution"
     if not could_refute(predicate):
         return (
             say(

@@ -20,7 +20,7 @@ class SummaryRow:
     """One claim of one certificate in words; ``attacked`` is free of any family assumption.
 
     ``by`` names who states the claim, and where; ``reason`` why the verdict is what it is;
-    ``data`` the data set, ``issued`` the date.
+    ``data`` the data set, ``issued`` the date, ``caveats`` those of the whole certificate.
     """
 
     name: str
@@ -36,6 +36,7 @@ class SummaryRow:
     tone: str
     data: str = ""
     issued: str = ""
+    caveats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,9 @@ def _row(predicate: Json, claim: Json) -> SummaryRow:
         verdict=word,
         reason=claim["reason"],
         tone=tone,
-        data=_data(predicate),
+        data=data_of(predicate),
         issued=predicate["issued"][:10],
+        caveats=tuple(predicate["caveats"]),
     )
 
 
@@ -146,12 +148,13 @@ def _unclaimed(predicate: Json) -> SummaryRow:
         verdict=word,
         reason="",
         tone=tone,
-        data=_data(predicate),
+        data=data_of(predicate),
         issued=predicate["issued"][:10],
+        caveats=tuple(predicate["caveats"]),
     )
 
 
-def _data(predicate: Json) -> str:
+def data_of(predicate: Json) -> str:
     """The data set: as stated, else what the title says after the algorithm's name."""
     stated = ", ".join(predicate.get("fields", {}).get("data_source", ()))
     title, own = predicate["scope"]["title"], predicate["mechanism"]["title"]
@@ -169,6 +172,7 @@ def _link(name: str, row: SummaryRow) -> Link:
         (say("Attacked (at least)"), formula(row.attacked)),
         (say("Verdict"), Cell(row.verdict, _why(row), row.tone)),
         (say("Stated by"), Cell(stated, sources)),
+        (say("Caveats"), Cell(row.caveats[0], row.caveats[1:]) if row.caveats else Cell("—")),
     )
     return Link(f"./{quote(name, safe='', errors='replace')}", row.title, row.name, cells)
 

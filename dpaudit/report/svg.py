@@ -53,6 +53,13 @@ _OURS: dict[str, Any] = {
 }
 
 
+def standalone(svg: str) -> str:
+    """An ``<svg>`` element as a file of its own, in the light scheme."""
+    for colour, variable in _THEMED.items():
+        svg = svg.replace(f"var(--{variable})", colour)
+    return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+
+
 @contextmanager
 def drawing() -> Iterator[tuple[Figure, Axes]]:
     """A figure with one pair of axes in fixed style, whatever the user's configuration says."""

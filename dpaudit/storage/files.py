@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from dpaudit.errors import OutputNotWritable
@@ -14,18 +16,56 @@ def write_atomically(path: Path, content: bytes) -> None:
 
     Errors: OutputNotWritable naming the file and the reason.
     """
+    write_together({path: content})
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Write files that belong together: all reach the disk before the first is put in place.
+
+    A full disk leaves all as they were.
+    Errors: OutputNotWritable naming the file and the reason.
+    """
+    staged: list[tuple[Path, Path]] = []
+    path = Path()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        for path, content in contents.items():
+            staged.append((_staged(path, content), path))
+        while staged:
+            name, path = staged[0]
+            name.replace(path)
+            del staged[0]
+        for folder in {path.parent for path in contents}:
+            _synchronise(folder)
     except OSError as error:
         raise OutputNotWritable(
             f"{path}: {error.strerror}; choose a folder that can be written"
         ) from None
+    finally:
+        for name, _ in staged:
+            name.unlink(missing_ok=True)
+
+
+def _staged(path: Path, content: bytes) -> Path:
+    """A new file beside ``path`` that holds the content, on the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).chmod(0o644)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return Path(name)
+
+
+def _synchronise(folder: Path) -> None:
+    """Make the names in a folder last through a loss of power, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

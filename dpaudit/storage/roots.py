@@ -77,6 +77,11 @@ def serve(root: Path) -> Path:
     return root
 
 
+def served() -> Path | None:
+    """The root that this process serves; None before :func:`serve`."""
+    return _served
+
+
 def sources(root: Path, packages: Sequence[str] = PACKAGES) -> tuple[Path, ...]:
     """The source files of a root in order of import; hidden files and folders are left out."""
     return tuple(_sources(root, packages))

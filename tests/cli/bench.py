@@ -15,9 +15,9 @@ import pytest
 from dpaudit.accountant.claim import Claim
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.certificate.certificate import validate
 from dpaudit.certificate.certify import Certified, Options, Order, certify
 from dpaudit.check import Confirmed, check
+from dpaudit.check.file import validate
 from dpaudit.curator.curator import Curator
 from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.errors import CertificateRejected

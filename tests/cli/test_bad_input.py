@@ -144,7 +144,7 @@ def test_an_option_outside_its_range_is_a_usage_error(
 
 
 def test_the_largest_seed_is_one(dpaudit: Invoke, project: Path) -> None:
-    dpaudit("audit", "held", "--seed", str(2**128 - 1), "--trials", "2")
+    dpaudit("audit", "held", "--seed", str(2**128 - 1), "--trials", "100")
 
 
 def test_a_calculus_that_is_none_is_answered_with_those_there_are(
@@ -209,8 +209,7 @@ def test_a_disk_that_fills_up_leaves_no_half_of_a_file(
     monkeypatch.setattr(Path, "replace", full)
     error = one_line(dpaudit("certify", "refuted", "--seed", "1", code=USAGE))
     assert "No space left on device" in error
-    assert files(project / "reports") == {"refuted.json"}
-    dpaudit("verify", "reports/refuted.json")
+    assert files(project / "reports") == set()
 
 
 @pytest.mark.parametrize("folder", ["file/new", "/proc/x"])
@@ -264,7 +263,7 @@ JUNK = [
 @pytest.mark.parametrize("kind", JUNK)
 def test_what_is_no_certificate_fails_to_verify(kind: str, dpaudit: Invoke, tmp_path: Path) -> None:
     path = junk(tmp_path, kind)
-    result = dpaudit("verify", path, code=FAILED)
+    result = dpaudit("verify", path, code=10)
     assert len(result.stdout.splitlines()) == 1
     assert result.stdout.startswith(f"{path}: FAILED (")
 
@@ -280,7 +279,7 @@ def test_one_bad_file_among_good_ones_fails(dpaudit: Invoke, tmp_path: Path) -> 
     good = tmp_path / "good.json"
     save(held(), good)
     bad = junk(tmp_path, "one digit changed")
-    result = dpaudit("verify", good, bad, code=FAILED)
+    result = dpaudit("verify", good, bad, code=10)
     assert f"{good}: verified" in result.stdout
     assert f"{bad}: FAILED" in result.stdout
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from dpaudit.certificate.certificate import load
+from dpaudit.check.file import load
 from tests.cli.conftest import Invoke, call, spawn
 
 ALL = ("certify", "--all", "--seed", "1", "--trials", "400")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from dpaudit.certificate.certificate import load
+from dpaudit.check.file import load
 from tests.cli.conftest import Invoke
 
 EXITS = {"held": 0, "refuted": 1, "inconclusive": 3, "unsupported": 4, "slack": 5}
@@ -115,7 +115,7 @@ def test_certify_exits_by_its_verdict_and_writes_what_verifies(
     assert load(path)["predicate"]["reproduce"]["command"] == f"dpaudit certify {name} --seed 1"
     written = {p.name for p in (project / "reports").iterdir()}
     assert written == {"index.html", f"{name}.html", f"{name}.json"}
-    verified = dpaudit("verify", path)
+    verified = dpaudit("verify", path, "--require", "refuted")
     assert "verified" in verified.stdout
 
 
@@ -146,10 +146,10 @@ def test_progress_goes_to_standard_error(dpaudit: Invoke, project: Path) -> None
 
 
 def test_the_number_of_trials_can_be_chosen(dpaudit: Invoke, project: Path) -> None:
-    dpaudit("certify", "held", "--seed", "1", "--trials", "2", "--out", "few")
+    dpaudit("certify", "held", "--seed", "1", "--trials", "100", "--out", "few")
     certificate = load(project / "few" / "held.json")["predicate"]
-    assert {audit["trials"] for audit in certificate["audits"]} == {2}
-    assert certificate["reproduce"]["command"] == "dpaudit certify held --seed 1 --trials 2"
+    assert {audit["trials"] for audit in certificate["audits"]} == {100}
+    assert certificate["reproduce"]["command"] == "dpaudit certify held --seed 1 --trials 100"
 
 
 def test_verify_says_what_it_confirmed_and_what_it_trusts(dpaudit: Invoke, project: Path) -> None:

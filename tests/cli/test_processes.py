@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit.certificate.certificate import load
+from dpaudit.check.file import load
 from tests.cli.conftest import call, spawn
 
 HEAVY = (

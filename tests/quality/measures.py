@@ -22,8 +22,8 @@ from dpaudit.audit.bounds.estimators import (
 from dpaudit.audit.bounds.guessing import Sealed, fixed_guesses, learned_guesses
 from dpaudit.audit.bounds.joint import joint_epsilon_lower, joint_mu_lower, joint_rho_lower
 from dpaudit.audit.bounds.one_run import chosen_epsilon_lower, one_run_epsilon_lower
-from dpaudit.audit.bounds.region import ApproxRegion
 from dpaudit.audit.bounds.selection import Sizes, choose_trained, epsilon_needed
+from dpaudit.measures.region import ApproxRegion
 from tests.quality.nulls import ROUNDING, Null
 
 ERROR = 0.05

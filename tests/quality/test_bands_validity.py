@@ -20,10 +20,10 @@ from scipy.special import ndtr, ndtri
 from dpaudit.audit.bounds.bands import rates_upper, score_band
 from dpaudit.audit.bounds.betting import Bets, Tally, bets_against, play, renewed
 from dpaudit.audit.bounds.estimators import TestScores, TrainingScores, epsilon_of_gaussian
-from dpaudit.audit.bounds.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 from dpaudit.audit.bounds.selection import Sizes, choose_trained, epsilon_needed
 from dpaudit.audit.bounds.variational import ORDERS, renyi_lower, renyi_witness
 from dpaudit.audit.bounds.variational_mu import mu_lower
+from dpaudit.measures.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 
 pytestmark = pytest.mark.quality
 

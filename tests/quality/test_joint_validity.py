@@ -21,7 +21,7 @@ from dpaudit.audit.bounds.joint import (
     joint_rho_lower,
     region_p_value,
 )
-from dpaudit.audit.bounds.region import (
+from dpaudit.measures.region import (
     ApproxRegion,
     GaussianRegion,
     Region,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sympy
 
-from dpaudit.accountant.account import CALCULUS_OF, Account, account, account_table
+from dpaudit.accountant.account import Account, account, account_table
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import is_infinite
 from dpaudit.families.additive import Gaussian, Laplace
@@ -64,7 +64,8 @@ def test_answers_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "delta", [-1, 2, 1, 1.0, float("nan"), float("inf"), "1e-5", True, None, np.array([0.1]), 1 + x]
+    "delta",
+    [-1, 2, 1, 1.0, float("nan"), float("inf"), "2", "1e-5 ", True, None, np.array([0.1]), 1 + x],
 )
 def test_delta_outside_its_domain_is_refused(delta: Any) -> None:
     with pytest.raises(InvalidParameter, match="delta"):
@@ -86,7 +87,7 @@ def test_no_route_and_no_rule_are_named() -> None:
         account(node, SCOPE).approximate(1e-5)
     with pytest.raises(Unsupported, match="no rule for ApproxDP"):
         account(node, SCOPE).step("zcdp")
-    with pytest.raises(InvalidParameter, match=r"expected one of .*pure, approx, gdp"):
+    with pytest.raises(InvalidParameter, match=r"expected one of pure, approx, zcdp"):
         account(node, SCOPE).step("renyi")
     with pytest.raises(Unsupported, match="x have no value"):
         account(Gaussian("a", x), SCOPE).approximate(1e-5)
@@ -99,7 +100,7 @@ def test_no_route_and_no_rule_are_named() -> None:
 def test_a_claim_is_answered_in_its_own_measure(claim: Node, calculus: str) -> None:
     step = account(Laplace("a", 2), SCOPE).upper(claim)
     assert step.calculus == calculus
-    assert CALCULUS_OF.get(type(claim), "approx") == calculus
+    assert claim.states_in == calculus
 
 
 def test_a_non_private_access_has_no_epsilon() -> None:

@@ -15,7 +15,7 @@ from dpaudit.accountant.account import Account
 from dpaudit.check.derivation import own_bound
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose
-from dpaudit.families.adaptive import Filter, Measure, Select
+from dpaudit.families.adaptive import Filter, FilterMeasure, Select
 from dpaudit.families.adaptive.node import measure_of
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose, Parallel, Repeat
@@ -295,7 +295,7 @@ RESTATED: list[Node] = [
     *(Filter.of(Laplace("a", z), budget) for budget in GUARANTEES),
     *(Filter.of(Select(PLACEHOLDER, Gaussian("h", z)), budget) for budget in GUARANTEES),
     *(Filter.of(Compose(PLACEHOLDER, Laplace("h", z)), budget) for budget in GUARANTEES),
-    Compose(Filter(PLACEHOLDER, Measure.ZCDP, 0.5), Repeat(Gaussian("b", 2), 3)),
+    Compose(Filter(PLACEHOLDER, FilterMeasure.ZCDP, 0.5), Repeat(Gaussian("b", 2), 3)),
 ]
 
 

@@ -66,6 +66,22 @@ def test_a_number_is_its_shortest_decimal(value: object, expected: Fraction) -> 
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0.9", Fraction(9, 10)),
+        ("1e-6", Fraction(1, 10**6)),
+        ("-2.5E+1", Fraction(-25)),
+        (".5", Fraction(1, 2)),
+        ("+7.", Fraction(7)),
+        ("2/6", Fraction(1, 3)),
+        (np.str_("0.1"), Fraction(1, 10)),
+    ],
+)
+def test_a_text_is_the_number_it_spells(text: str, expected: Fraction) -> None:
+    assert exact(text, "place") == expected
+
+
 def test_floats_inside_an_expression_are_decimals_too() -> None:
     assert exact(0.1 * x, "place") == x / 10
     assert exact(x**0.5, "place") == sympy.sqrt(x)
@@ -86,8 +102,17 @@ def test_floats_inside_an_expression_are_decimals_too() -> None:
         True,
         np.True_,
         sympy.true,
-        "0.1",
-        np.str_("0.5"),
+        "",
+        "nan",
+        "inf",
+        "one tenth",
+        "0.1 ",
+        "1_000",
+        "0x1p-2",
+        "٣",
+        "1/0",
+        "1e99999",
+        np.str_("0,5"),
         b"1",
         None,
         1j,
@@ -120,8 +145,17 @@ def test_what_is_no_finite_number_is_refused_by_place(value: object) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [10**1001, -(10**5000), Decimal("1e100000000"), Decimal("1e-2000"), Fraction(1, 10**1001)],
-    ids=["int", "negative", "decimal", "small", "fraction"],
+    [
+        10**1001,
+        -(10**5000),
+        Decimal("1e100000000"),
+        Decimal("1e-2000"),
+        Fraction(1, 10**1001),
+        "1e9999",
+        "1" * 10**6,
+        "1e1000000000",
+    ],
+    ids=["int", "negative", "decimal", "small", "fraction", "text", "long", "steep"],
 )
 def test_absurd_sizes_are_refused_at_once(value: object) -> None:
     start = time.perf_counter()

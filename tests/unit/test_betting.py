@@ -25,8 +25,8 @@ from dpaudit.audit.bounds.betting import (
     renewed,
     supporting_line,
 )
-from dpaudit.audit.bounds.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 from dpaudit.errors import InvalidParameter
+from dpaudit.measures.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 
 ERROR = 0.05
 LAPLACE = (0.5, 0.5 * math.exp(-1))

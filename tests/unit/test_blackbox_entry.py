@@ -209,7 +209,7 @@ def test_what_low_bits_would_refute_is_a_note_without_a_verdict() -> None:
     noted, rounded = audit(plain, **many), audit(laplace(1.0), **many)
     assert noted.findings == (Finding.LOW_BITS,)
     assert noted.verdict is rounded.verdict is Verdict.INCONCLUSIVE
-    assert "this verdict does not read them, attack='bits'" in str(noted)
+    assert "this verdict does not read them, attack='bits'" in noted.details
     assert noted.to_json()["findings"].keys() == {"low_bits"}
     assert noted.p_value == 1
     assert rounded.findings == ()

@@ -31,7 +31,7 @@ def test_means_show_what_no_threshold_can(scale: float) -> None:
     assert found.verdict is Verdict.REFUTED
     assert 0.4 < found.lower < 0.5
     assert found.means == "the log density ratio of the score"
-    assert "means of the log density ratio of the score, over 36,000" in str(found)
+    assert "means of the log density ratio of the score, over 36,000" in found.counted
     assert not found.underpowered
     assert found.achievable > found.lower
 
@@ -50,7 +50,7 @@ def test_other_claims_bound_no_mean(claim: Any) -> None:
     assert found.means == ""
     assert 0.3 < found.achieved == found.epsilon_lower / found.limit < 1
     share = f"{found.achieved:.0%} of the bound on epsilon that these scores could show"
-    assert (share in str(found)) is (found.measure == "epsilon")
+    assert (share in found.details) is (found.measure == "epsilon")
     assert found.counted.startswith("scores above ")
 
 

@@ -14,17 +14,8 @@ import sympy
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim
-from dpaudit.certificate import certificate as room
-from dpaudit.certificate.certificate import (
-    conclusion,
-    guarantee,
-    load,
-    save,
-    schema,
-    stated,
-    statement,
-    validate,
-)
+from dpaudit.certificate.certificate import conclusion, guarantee, save, stated, statement
+from dpaudit.check.file import LARGEST_FILE, load, schema, validate
 from dpaudit.errors import CertificateRejected, OutputNotWritable
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Repeat
@@ -120,7 +111,7 @@ def test_no_file_a_folder_and_a_device_are_no_certificates(tmp_path: Path) -> No
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     with path.open("wb") as file:
-        file.truncate(room.LARGEST_FILE + 1)
+        file.truncate(LARGEST_FILE + 1)
     with pytest.raises(CertificateRejected, match="larger than"):
         load(path)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,10 @@ import pytest
 import sympy
 
 from dpaudit.audit.verdict import DECISION_ERROR
-from dpaudit.certificate.certify import Certified, Options, Order, certify
+from dpaudit.certificate.certify import Certified, Options, Order, certify, revision
 from dpaudit.curator.curator import Curator
 from dpaudit.curator.mechanism import Mechanism, Metric
-from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
 from dpaudit.exact.wire import canonical_bytes
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Assuming, Compose
@@ -169,7 +171,7 @@ def test_a_run_shows_what_was_released_and_nothing_else() -> None:
     found = certified(case, suite(case))
     run = predicate(found)["run"]
     assert run["records"] == 3
-    assert run["metrics"][0]["value"] == f"{seen[0][0, 0]:.6g}"
+    assert run["metrics"][0]["value"] == repr(float(seen[0][0, 0]))
     text = json.dumps(found.certificate)
     for leaked in (*SECRETS, sum(SECRETS), sum(SECRETS) / 3):
         assert f"{leaked:.6g}" not in text
@@ -224,6 +226,88 @@ def test_an_implementation_found_broken_never_sees_the_data() -> None:
     status = {row["id"]: row["status"] for row in predicate(found)["assumptions"]}
     assert status["declared_noise"] == "violated"
     accept(found.certificate)
+
+
+@pytest.mark.parametrize("value", [1_234_567.875, 1e300, -5e-324, 10**24, 3, 0.1, np.float32(0.1)])
+def test_a_released_value_is_written_as_it_is(value: Any) -> None:
+    """A value above 999,999 stopped the certificate once its noise was drawn."""
+    case = replace(CASE, records=private, evaluate=lambda _: (Metric("m", value, True),))
+    found = certified(case)
+    written = predicate(found)["run"]["metrics"][0]["value"]
+    assert (int if isinstance(value, int) else float)(written) == value
+    accept(found.certificate)
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [(Metric("m", "high", True),), (Metric("", 1, True),), (Metric("m", 1, "yes"),), (3,)],  # type: ignore[arg-type]
+)
+def test_an_output_survives_metrics_that_fail(metrics: Any) -> None:
+    """What is wrong with a metric is found after the draw: the rest of the certificate stands."""
+    kept: list[Any] = []
+
+    def keep(name: str, output: Any) -> Any:
+        kept.append((name, output))
+        return {"name": "case.npz", "digest": {"sha256": "0" * 64}}
+
+    evaluate = lambda _: (Metric("good", 2.5, True), *metrics)  # noqa: E731
+    case = replace(CASE, records=private, evaluate=evaluate)
+    (found,) = certify([Order(case, None, "project", DIGESTS)], Options(keep=keep))
+    run = predicate(found)["run"]
+    assert [(row["name"], row["value"]) for row in run["metrics"]] == [("good", "2.5")]
+    assert "those from number 2 on are missing" in run["notes"][0]
+    assert run["output"]["name"] == "case.npz"
+    assert [name for name, _ in kept] == ["case"]
+    accept(found.certificate)
+
+
+def test_a_form_that_does_not_fit_is_refused_before_the_data_is_touched() -> None:
+    case = replace(CASE, records=never, setting=replace(CASE.setting, unit_entity=""))
+    with pytest.raises(CertificateRejected, match="unit/entity"):
+        certified(case)
+
+
+@pytest.mark.parametrize("claim", [GDP(0.499), PureDP(1)])
+def test_a_claim_that_is_not_proved_stops_before_the_data(claim: Any) -> None:
+    """Refuted, and unsupported; asked for, it runs."""
+    case = replace(mechanism("case", Gaussian("a", 2), claim, labels=("a",)), records=never)
+    found = predicate(certified(case))
+    assert found["run"] is None
+    assert "not run on the data" in found["caveats"][0]
+    case = replace(case, records=private)
+    (ran,) = certify([Order(case, None, "project", DIGESTS)], Options(seed=1, run_unproved=True))
+    assert predicate(ran)["run"]["records"] == 3
+    assert predicate(ran)["caveats"] == []
+
+
+def test_caveats_and_the_period_do_not_depend_on_data() -> None:
+    setting = replace(CASE.setting, notes=("six of 17 phases",), unit_period="one year")
+    for records in (None, private):
+        found = predicate(certified(replace(CASE, setting=setting, records=records)))
+        assert found["caveats"] == ["six of 17 phases"]
+        assert found["scope"]["unit"]["period"] == "one year"
+
+
+def test_the_revision_is_that_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*arguments: str) -> str:
+        settings = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        command = ["git", "-C", str(tmp_path), *settings, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    case = Order(CASE, None, "project", {"case.py": "0" * 64})
+    monkeypatch.setattr("dpaudit.storage.roots._served", tmp_path)
+    assert revision(case) is None
+    git("init", "-q")
+    (tmp_path / "case.py").write_text("one")
+    assert revision(case) is None
+    git("add", "case.py")
+    git("commit", "-q", "-m", "one")
+    (tmp_path / "other.py").write_text("other")
+    assert revision(case) == {"commit": git("rev-parse", "HEAD"), "dirty": False}
+    both = Order(CASE, None, "project", {"case.py": "0" * 64, "other.py": "0" * 64})
+    assert revision(both) == {"commit": git("rev-parse", "HEAD"), "dirty": True}
+    (tmp_path / "case.py").write_text("two")
+    assert revision(case) == {"commit": git("rev-parse", "HEAD"), "dirty": True}
 
 
 # --- the sections --------------------------------------------------------------------------------
@@ -284,10 +368,11 @@ def test_points_of_the_roc_are_counts_over_trials() -> None:
 def test_what_is_written_about_the_mechanism() -> None:
     found = predicate(certified(CASE))
     assert found["mechanism"]["declaration_text"] == "Gaussian('a', noise_multiplier=2)"
-    assert found["mechanism"]["digest"] == CASE.declaration.digest
+    assert found["mechanism"]["declaration"]["root"] == CASE.declaration.digest
     assert found["scope"]["adjacency"] == "replace_one"
     assert set(found["environment"]["packages"]) >= {"numpy", "scipy", "sympy"}
-    assert found["audits"] == found["conformance"] == []
+    assert found["audits"] == []
+    assert {row["about"] for row in found["conformance"]} == {"program"}
     assert found["run"] is None
 
 

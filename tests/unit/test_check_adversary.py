@@ -5,6 +5,7 @@ A forger is given everything: the digests are made again after each change.
 
 from __future__ import annotations
 
+import copy
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -12,13 +13,18 @@ from typing import Any
 import pytest
 import sympy
 
+from dpaudit.check import curve_exceeds, declared_digest, standing
+from dpaudit.check.assumptions import _row
 from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact.wire import decode_number, encode_number
 from dpaudit.families.additive import Gaussian, Laplace
-from dpaudit.families.events import ProposeTestRelease
+from dpaudit.families.composition import Assuming
+from dpaudit.families.events import EventSlack, ProposeTestRelease
 from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.families.sampling import RandomAllocation
+from dpaudit.families.stability import CoupledGaussian
+from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.nodes.pairs import (
     Allocated,
     LaplaceShift,
@@ -30,7 +36,7 @@ from dpaudit.nodes.pairs import (
 )
 from dpaudit.nodes.tables import to_table
 from dpaudit.profiles import delta_interval
-from tests.cli.bench import TINY, Json, accept, certified, forged, held, mechanism, rejected
+from tests.cli.bench import TINY, Json, accept, caught, certified, forged, held, mechanism, rejected
 
 LAPLACE = LaplaceShift(Fraction(1, 3))
 
@@ -65,7 +71,9 @@ def test_a_declaration_of_symbols_certifies_nothing() -> None:
 
     def change(predicate: Json) -> None:
         predicate["mechanism"].update(
-            declaration=to_table(node), digest=node.digest, declaration_text=repr(node)
+            declaration=to_table(node),
+            digest=declared_digest(node, predicate["scope"]),
+            declaration_text=repr(node),
         )
 
     assert "holds symbols: z" in rejected(held(), change)
@@ -99,6 +107,7 @@ def with_epsilon(text: str, claim: str, predicate: Json) -> None:
     row["stated"]["epsilon"] = text
     row["upper"] = dict(step["conclusion"])
     predicate["derivation"]["upper_bounds"] = [dict(step["conclusion"])]
+    predicate["in_plain_words"] = None
     predicate["verdict"]["margin"] = "0"
 
 
@@ -158,3 +167,108 @@ def test_a_crude_pair_dominates(pair: Pair, swapped: bool) -> None:
     for k in (0, 1):
         epsilon = Fraction(k, 2)
         assert delta_interval(crude, epsilon).upper >= delta_interval(pair, epsilon).lower
+
+
+# --- a refuted certificate, washed ---------------------------------------------------------------
+
+
+def washed(predicate: Json) -> None:
+    """Counts of a harmless audit, every check held, and what follows from them."""
+    other = held()["predicate"]
+    harmless = other["audits"][0]
+    for row in predicate["audits"]:
+        kind = next(r for r in other["audits"] if (r["id"] == "lens") == (row["id"] == "lens"))
+        kept = {name: row[name] for name in ("roc", "neighbours", "seed")}
+        row.update(copy.deepcopy(kind) | kept | {"trials": harmless["trials"]})
+    for row in predicate["conformance"]:
+        row.update(status="held")
+        if row["error_rate"] == "0":
+            row.update(statistic="0")
+    fixed = {row["id"]: row for row in map(_row, standing(predicate["conformance"]))}
+    predicate["assumptions"] = [fixed.get(row["id"], row) for row in predicate["assumptions"]]
+
+
+def test_counts_and_curve_are_of_the_same_scores() -> None:
+    """The counts were retyped, and the curve still showed no error at all."""
+    assert "cannot be of the same scores" in rejected(caught(), washed)
+
+
+def test_a_curve_that_refutes_refutes() -> None:
+    def curve(predicate: Json) -> None:
+        row = caught()["predicate"]["audits"][0]["roc"]
+        for audit in predicate["audits"]:
+            audit["roc"] = copy.deepcopy(row)
+
+    assert "cannot be of the same scores" in rejected(held(), curve)
+    row = {**held()["predicate"]["audits"][0], "roc": caught()["predicate"]["audits"][0]["roc"]}
+    assert curve_exceeds(row, None, Fraction(1, 2))
+    assert not curve_exceeds(row, None, Fraction(5))
+    assert curve_exceeds(row, TINY, Fraction(2))
+    assert curve_exceeds(row, None, Fraction(1, 8), as_rho=True)
+
+
+def test_an_audit_of_one_data_set_is_none() -> None:
+    def equal(predicate: Json) -> None:
+        for row in predicate["audits"]:
+            row["neighbours"] = [row["neighbours"][0]] * 2
+
+    assert "one data set" in rejected(held(), equal)
+
+
+def test_an_audit_of_a_few_trials_is_none() -> None:
+    found = rejected(held(), lambda p: p["audits"][0].update(trials=1))
+    assert "trials" in found
+
+
+# --- the scope, and the author's word ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda scope: scope.update(adjacency="zero_out"),
+        lambda scope: scope["unit"].update(entity="household"),
+        lambda scope: scope.update(model="local"),
+        lambda scope: scope["data_accesses"].update(uncovered=["some"]),
+        lambda scope: scope["data_accesses"].update(covered=["all"], uncovered=["nothing"]),
+        lambda scope: scope.update(outputs=["final"]),
+    ],
+)
+def test_the_declaration_s_digest_covers_the_scope(change: Any) -> None:
+    def edited(predicate: Json) -> None:
+        before = copy.deepcopy(predicate["scope"])
+        change(predicate["scope"])
+        predicate["scope"].update(title="another", controller="another")
+        assert before != predicate["scope"]
+
+    assert "digest of declaration and scope" in rejected(held(), edited)
+
+
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [
+        (EventSlack(Gaussian("a", 2), Fraction(1, 10**6), "a tail of the noise"), "slack:"),
+        (ProposeTestRelease(Laplace("t", 4), Gaussian("m", 5), Fraction(6, 10**6)), "false_pass:"),
+        (CoupledGaussian("m", 5, 1, 3, Fraction(1, 100)), "coupling:"),
+        (GDP(1), "opaque:"),
+        (Assuming(Gaussian("a", 2), Assumption("own", "it holds", Status.ENFORCED)), "own"),
+        (Assuming(Gaussian("a", 2), Assumption("own", "it holds", Status.TESTED)), "own"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_rests_on_the_author_s_word_is_declared_and_listed(node: Node, name: str) -> None:
+    """Nobody but the software says 'enforced'."""
+    found = certified(mechanism("case", node, ApproxDP(50, Fraction(1, 100)))).certificate
+    rows = [r for r in found["predicate"]["assumptions"] if r["id"].startswith(name)]
+    assert [row["status"] for row in rows] == ["declared"]
+    assert any(line.startswith(name) for line in accept(found).on_trust)
+
+    def without(predicate: Json) -> None:
+        predicate["assumptions"] = [a for a in predicate["assumptions"] if a != rows[0]]
+
+    assert "missing, changed, or of no step" in rejected(found, without)
+
+    def enforced(predicate: Json) -> None:
+        next(a for a in predicate["assumptions"] if a == rows[0]).update(status="enforced")
+
+    assert "missing, changed, or of no step" in rejected(found, enforced)

@@ -70,13 +70,14 @@ def test_bounds_without_a_step_are_refused() -> None:
     def bound(predicate: Json) -> None:
         predicate["claims"][0].update(upper={"measure": "gdp", "mu": "1"})
         predicate["derivation"]["upper_bounds"] = [{"measure": "gdp", "mu": "1"}]
+        predicate["in_plain_words"] = None
 
     assert "a bound without a step" in rejected(certificate, bound)
 
     def words(predicate: Json) -> None:
         predicate["in_plain_words"] = copy.deepcopy(held()["predicate"]["in_plain_words"])
 
-    assert "no mu" in rejected(certificate, words)
+    assert "membership guess" in rejected(certificate, words)
 
     def audited(predicate: Json) -> None:
         lower = copy.deepcopy(held()["predicate"]["claims"][1]["lower"])
@@ -158,7 +159,7 @@ def test_a_conversion_is_no_premise_of_a_composition() -> None:
         epsilon = Fraction(steps[1]["conclusion"]["epsilon"]) * 2
         added = copy.deepcopy(steps[1]) | {
             "id": 4,
-            "node": predicate["mechanism"]["digest"],
+            "node": predicate["mechanism"]["declaration"]["root"],
             "node_text": "Compose()",
             "rule": "approx.composition",
             "premises": [1, 3],

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dpaudit.check import standing
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP
@@ -45,9 +46,16 @@ def conformance_held(predicate: Json) -> None:
     for row in predicate["conformance"]:
         if row["status"] == "broken":
             row.update(status="held")
+    follow(predicate)
+
+
+def follow(predicate: Json) -> None:
+    """The standing assumptions as the forged conformance rows have them."""
+    found = {a.id: a for a in standing(predicate["conformance"])}
     for row in predicate["assumptions"]:
-        if row["id"] == "declared_noise":
-            row.update(status="tested", evidence="See the audits and conformance checks.")
+        if row["id"] in found:
+            own = found[row["id"]]
+            row.update(status=str(own.status), evidence=own.evidence)
 
 
 def both(*changes: Change) -> Change:
@@ -118,7 +126,8 @@ def test_a_noisier_declaration_does_not_fit_its_derivation() -> None:
         declaration_only(predicate)
         for row in predicate["derivation"]["steps"]:
             row.update(
-                node=other["mechanism"]["digest"], node_text=other["mechanism"]["declaration_text"]
+                node=other["mechanism"]["declaration"]["root"],
+                node_text=other["mechanism"]["declaration_text"],
             )
 
     assert "is not its bound" in rejected(refuted(), with_its_nodes)
@@ -232,9 +241,7 @@ def test_audits_cannot_be_left_out_while_their_checks_stay() -> None:
 
     def no_conformance(predicate: Json) -> None:
         predicate["conformance"] = []
-        for row in predicate["assumptions"]:
-            if row["id"] == "declared_noise":
-                row.update(status="declared", evidence="No audit was run.")
+        follow(predicate)
 
     assert "audits without conformance" in rejected(held(), no_conformance)
 
@@ -242,9 +249,7 @@ def test_audits_cannot_be_left_out_while_their_checks_stay() -> None:
 def test_a_broken_check_keeps_a_claim_from_being_certified() -> None:
     def broken(predicate: Json) -> None:
         predicate["conformance"][0].update(status="broken", statistic="1")
-        predicate["assumptions"][1].update(
-            status="violated", evidence="A conformance check is broken."
-        )
+        follow(predicate)
 
     assert "the verdict would be alarm" in rejected(held(), broken)
 
@@ -285,7 +290,7 @@ def test_a_bound_cannot_be_listed_twice() -> None:
     def lowers(predicate: Json) -> None:
         predicate["audits"][0]["lower_bounds"].append({"measure": "gdp", "mu": "0.001"})
 
-    assert "expected one lower bound" in rejected(held(), lowers)
+    assert "lower_bounds" in rejected(held(), lowers)
 
     def curves(predicate: Json) -> None:
         found = predicate["derivation"]["upper_bounds"]

@@ -21,7 +21,7 @@ from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import CALCULI, Source, Step
-from dpaudit.measures.convert import CONVERSIONS, gaussian_mu, renyi_epsilon, to_approx
+from dpaudit.measures.convert import gaussian_mu, renyi_epsilon, to_approx
 from dpaudit.measures.gdp import GAUSSIAN
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
@@ -218,7 +218,7 @@ def test_a_number_beyond_the_precision_is_infinite() -> None:
 # --- arguments -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CONVERSIONS)
+@pytest.mark.parametrize("name", CALCULI)
 @pytest.mark.parametrize("delta", [-1, -1e-30, 1, 2, float("nan"), "1e-5", None, True])
 def test_delta_is_a_probability(name: str, delta: Any) -> None:
     step = Step(name, "r", Source("a", 1, "b"), GDP(1), Fraction(1))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpaudit.curator.spending import PRICES, Spending
-from dpaudit.families.adaptive import Filter, Measure
+from dpaudit.families.adaptive import Filter, FilterMeasure
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.opaque import GDP, ZCDP, PureDP
 from dpaudit.nodes import Leaf, Node
@@ -26,7 +26,7 @@ def test_the_session_runs(checkout: Path) -> None:
 def test_the_table_of_caps_is_what_curators_charge(checkout: Path) -> None:
     text = (checkout / "docs" / "filters.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| `(Gaussian|Laplace)` \| (.*) \|$", text, re.M))
-    names = {Measure.ZCDP: "ZCDP", Measure.GDP: "GDP", Measure.PURE: "PureDP"}
+    names = {FilterMeasure.ZCDP: "ZCDP", FilterMeasure.GDP: "GDP", FilterMeasure.PURE: "PureDP"}
     said = {(leaf, cap) for leaf, row in rows.items() for cap in re.findall(r"`(\w+)\(", row)}
     assert said == {(leaf.__name__, names[measure]) for leaf, measure in PRICES}
 

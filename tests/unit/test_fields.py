@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit.certificate.certificate import schema
+from dpaudit.check.file import schema
 from dpaudit.errors import InvalidParameter
 from dpaudit.storage.fields import FIELDS, missing, read_fields
 

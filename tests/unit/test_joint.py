@@ -27,8 +27,8 @@ from dpaudit.audit.bounds.joint import (
     joint_rho_lower,
     region_p_value,
 )
-from dpaudit.audit.bounds.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 from dpaudit.errors import InvalidParameter
+from dpaudit.measures.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 
 ERROR = 0.05
 DELTA = 1e-5

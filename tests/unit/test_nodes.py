@@ -49,6 +49,7 @@ from dpaudit.families.sampling import (
 )
 from dpaudit.families.selection import AboveThreshold, ExponentialMechanism, ReportNoisyMax
 from dpaudit.families.stability import CoupledGaussian, StableRelease
+from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.nodes import Assumption, Leaf, Node, Status, find_path, postorder
 from dpaudit.nodes.registry import FAMILIES, load
 from dpaudit.nodes.tables import from_table, to_table
@@ -85,6 +86,8 @@ EVERY_TYPE: list[Node] = [
     Select(LEAF, Laplace("b", 2)),
     Filter(Select(Gaussian("norm", x), Gaussian("step", y)), "zcdp", 0.5),
     DiscreteGaussian("count", x, 2),
+    DiscreteGaussianVector("cells", x, 5, (((2, 1), (1, 1)), ((1, 3),))),
+    ThresholdedDiscreteLaplace("towns", 2, 31, 3, 2, 1),
     DiscreteLaplace("count", 0.5, K),
     TruncatedDiscreteLaplace("threshold", 2, 31),
     RandomizedResponse("bit", 1, 4),
@@ -129,7 +132,7 @@ NEVER = [
     np.float32("inf"),
     True,
     None,
-    "1",
+    "one",
     [1],
     np.array([1.0]),
     10**2000,

@@ -245,9 +245,12 @@ def test_a_query_of_larger_sensitivity_is_refused(leaf: Node, norm: str) -> None
     assert _released(leaf, norm, 3, bound=0.5).shape == (3, 1)
 
 
-@pytest.mark.parametrize(("length", "bound"), [(2, 1.0), (1, 2.0)])
+@pytest.mark.parametrize(
+    ("leaf", "norm", "length", "bound"),
+    [(GAUSSIAN, "l2", 2, 1.0), (GAUSSIAN, "l2", 1, 4.0), (LAPLACE, "l1", 1, 4.0)],
+)
 def test_what_a_kernel_cannot_release_is_refused_before_data_is_touched(
-    length: int, bound: float
+    leaf: Node, norm: Any, length: int, bound: float
 ) -> None:
     """The query sees rows of zeros alone, and the release stays to be made."""
     seen: list[float] = []
@@ -256,9 +259,9 @@ def test_what_a_kernel_cannot_release_is_refused_before_data_is_touched(
         seen.append(float(records.values.sum()))
         return np.zeros((1, length))
 
-    curator = Sampler(LAPLACE, SCOPE, Records(np.ones((5, 1))), rng=generator(3))
+    curator = Sampler(leaf, SCOPE, Records(np.ones((5, 1))), rng=generator(3))
     with pytest.raises(InvalidParameter, match=r"one by one|above the leaf's"):
-        curator.release("count", Stated(asked, bound=bound, norm="l1"))
+        curator.release("count", Stated(asked, bound=bound, norm=norm))
     assert seen == [0.0]
     assert curator.entitlements.counts() == {"count": (1, 0, 0)}
 
@@ -291,10 +294,17 @@ def test_conformance_holds_for_exact_noise(leaf: Node, norm: Any) -> None:
     assert "broken" in {f.status for f in check_residuals(shrunk, 1e-6)}
 
 
-def test_a_vector_is_refused() -> None:
-    kernel = DiscreteLaplaceKernel(LAPLACE, 2)
+def test_a_vector_gets_laplace_noise_of_its_own_on_each_number_and_one_gaussian_none() -> None:
+    kernel = DiscreteLaplaceKernel(LAPLACE, 2000)
+    scale = np.full(2000, 3.0)
+    drawn = kernel.sample(np.zeros((2000, 3)), scale, generator())
+    assert abs(np.corrcoef(drawn.T) - np.eye(3)).max() < 0.12  # five deviations
+    zeros = np.zeros((2000, 1))
+    single = [kernel.log_density(drawn[:, [i]], zeros, scale) for i in range(3)]
+    together = kernel.log_density(drawn, np.zeros((2000, 3)), scale)
+    assert np.allclose(together, sum(single))
     with pytest.raises(InvalidParameter, match="vector of 3"):
-        kernel.sample(np.zeros((2, 3)), np.full(2, 3.0), generator())
+        DiscreteGaussianKernel(GAUSSIAN, 2).sample(np.zeros((2, 3)), np.full(2, 3.0), generator())
 
 
 @pytest.mark.parametrize("make", [DiscreteLaplaceKernel, DiscreteGaussianKernel])

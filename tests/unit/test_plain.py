@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -11,13 +12,22 @@ import pytest
 import sympy
 
 from dpaudit.accountant.account import Account
-from dpaudit.accountant.interpretation import PRIORS, in_plain_words, mean_posterior
-from dpaudit.exact import enclose, working_precision
+from dpaudit.accountant.interpretation import (
+    PRIORS,
+    _from_points,
+    has_mu,
+    in_plain_words,
+    mean_posterior,
+)
+from dpaudit.certificate.certificate import PROFILE_DELTAS, points_of, profile_steps
+from dpaudit.errors import CertificateRejected
+from dpaudit.exact import decimal_upper, enclose, working_precision
 from dpaudit.families.additive import Gaussian, Laplace
-from dpaudit.families.composition import Compose
-from dpaudit.families.opaque import GDP, ZCDP, NonPrivate, PureDP
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.opaque import GDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.families.sampling import PoissonSampled
 from dpaudit.nodes import Node
-from tests.cli.bench import scope
+from tests.cli.bench import accept, certified, forged, mechanism, scope
 
 MULTIPLIERS = [Fraction(1, 20), Fraction(1, 3), Fraction(1), Fraction(7, 4), Fraction(20)]
 FALSE_POSITIVE_RATE = mpmath.mpf("0.001")
@@ -122,16 +132,83 @@ def test_more_noise_says_less() -> None:
     assert guesses == sorted(guesses, reverse=True)
 
 
-@pytest.mark.parametrize(
-    "node",
-    [
-        ZCDP(1, source="x"),
-        NonPrivate("looked"),
-        Compose(Gaussian("a", 1), NonPrivate("looked")),
-    ],
-)
-def test_no_words_without_a_finite_mu(node: Node) -> None:
-    assert in_plain_words(Account(node, scope())) is None
+@pytest.mark.parametrize("node", [NonPrivate("looked"), Compose(Gaussian("a", 1), NonPrivate("b"))])
+def test_no_words_without_a_finite_bound(node: Node) -> None:
+    account = Account(node, scope())
+    assert in_plain_words(account, points_of(profile_steps(account))) is None
+
+
+def words_of_points(node: Node, adjacency: str = "replace_one") -> dict[str, Any]:
+    account = Account(node, scope(adjacency))
+    assert not has_mu(account)
+    found = in_plain_words(account, points_of(profile_steps(account)))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "4"])
+@pytest.mark.parametrize("delta", ["1e-6", "0.01", "0.1"])
+def test_words_of_points_hold_for_the_worst_mechanism_and_are_close(
+    epsilon: str, delta: str
+) -> None:
+    """Randomised response that tells all with probability delta attains (epsilon, delta)."""
+    found = words_of_points(ApproxDP(Fraction(epsilon), Fraction(delta), source="x"))
+    fails, kept = float(delta), math.exp(float(epsilon)) / (1 + math.exp(float(epsilon)))
+    first = np.array([fails, (1 - fails) * kept, (1 - fails) * (1 - kept), 0.0])
+    second = first[::-1]
+    close = 1.02
+    guess = (1 + np.abs(first - second).sum() / 2) / 2
+    assert guess - 1e-9 <= float(found["membership_guess_upper"]) < guess * close
+    power = fails + 0.001 * math.exp(float(epsilon))
+    assert power - 1e-9 <= float(found["true_positive_rate_at_0.001_upper"]) < power * 1.05 + 1e-4
+    for prior, shown in found["posterior"]:
+        p = float(prior)
+        mean = np.nansum(p * first**2 / (p * first + (1 - p) * second))
+        assert mean - 1e-9 <= float(shown) < mean * close + 1e-3
+
+
+def test_words_of_points_of_a_gaussian_are_close_to_its_own() -> None:
+    """Its profile at as many points, by the formula for mu; both rounded up."""
+    node = Gaussian("a", 1)
+    account = Account(node, scope())
+    exact = words(node)
+    points = [
+        (Fraction(account.approximate(d).value[0]), d)
+        for d in (*PROFILE_DELTAS, Fraction(decimal_upper(account.delta(0).upper, 6)))
+    ]
+    rounded = sorted((Fraction(decimal_upper(e)), d) for e, d in points)
+    found = _from_points([point for point in rounded if point[0] > 0])
+    for name in ("membership_guess_upper", "true_positive_rate_at_0.001_upper"):
+        assert float(exact[name]) <= float(found[name]) * (1 + 1e-5) < float(exact[name]) * 1.2
+    for (_, one), (_, other) in zip(exact["posterior"], found["posterior"], strict=True):
+        assert float(one) <= float(other) * (1 + 1e-5) < float(one) * 1.12
+
+
+def test_dp_sgd_has_words_a_profile_and_a_trade_off_curve() -> None:
+    """A sampled mechanism has no mu; its certificate holds all, and the checker re-derives it."""
+    sampled = Repeat(PoissonSampled(Gaussian("g", 1), Fraction(1, 100)), 100)
+    case = mechanism("case", sampled, ApproxDP(2, Fraction(1, 10**6)), adjacency="add_remove")
+    found = certified(case).certificate
+    accept(found)
+    stated = found["predicate"]["derivation"]["upper_bounds"]
+    assert {"profile", "tradeoff"} <= {row["measure"] for row in stated}
+    shown = found["predicate"]["in_plain_words"]
+    assert 0.5 < float(shown["membership_guess_upper"]) < 0.6
+
+    def better(change: Any) -> None:
+        with pytest.raises(CertificateRejected):
+            accept(forged(found, change))
+
+    better(lambda p: p["in_plain_words"].update(membership_guess_upper="0.501"))
+    better(lambda p: p["in_plain_words"]["posterior"][1].__setitem__(1, "0.1001"))
+    for row in (0, 1):
+        at = next(i for i, b in enumerate(stated) if b["measure"] == ("profile", "tradeoff")[row])
+        value = ("1e-12", "0.9999")[row]
+        better(
+            lambda p, at=at, value=value: p["derivation"]["upper_bounds"][at]["curve"][
+                4
+            ].__setitem__(1, value)
+        )
 
 
 def test_an_irrational_mu_is_taken_from_above() -> None:

@@ -19,7 +19,6 @@ from dpaudit.audit.bounds.power import (
     smallest_epsilon,
     trials_needed,
 )
-from dpaudit.audit.bounds.region import ApproxRegion, GaussianRegion
 from dpaudit.audit.bounds.selection import (
     Sizes,
     Tails,
@@ -29,6 +28,7 @@ from dpaudit.audit.bounds.selection import (
     mu_needed,
 )
 from dpaudit.errors import InvalidParameter
+from dpaudit.measures.region import ApproxRegion, GaussianRegion
 
 ERROR = 0.05
 DELTA = 1e-5

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpaudit.certificate.certificate import save
 from dpaudit.certificate.certify import Certified, Options, Order, certify
-from dpaudit.certificate.publish import clean, verified, verify_file, writable, write
+from dpaudit.certificate.publish import (
+    clean,
+    keeper,
+    verified,
+    writable,
+    write,
+)
+from dpaudit.check.process import verify_file
 from dpaudit.errors import CertificateRejected, OutputNotWritable
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
+from dpaudit.kernels.query import Records
 from tests.cli.bench import DIGESTS, certified, forged, held, mechanism, suite
 
 CASE = mechanism("case", Gaussian("a", 2), GDP(0.5), labels=("a",))
@@ -60,6 +70,37 @@ def test_nothing_is_written_unless_everything_verifies(tmp_path: Path) -> None:
     with pytest.raises(CertificateRejected):
         write([certified(CASE), forgery(certified(CASE))], tmp_path)
     assert names(tmp_path) == []
+
+
+def released(out: Path, seed: int | None = None) -> Certified:
+    """An unseeded run on data, its output kept in the folder."""
+    case = replace(CASE, records=lambda: Records(np.zeros((3, 1))))
+    return certify([Order(case, None, "project", DIGESTS)], Options(seed=seed, keep=keeper(out)))[0]
+
+
+def test_a_release_is_never_overwritten(tmp_path: Path) -> None:
+    for _ in range(2):
+        write([released(tmp_path)], tmp_path)
+    write([released(tmp_path, seed=1)], tmp_path)
+    stems = ["case", "case-2", "case-3"]
+    certificates = [json.loads((tmp_path / f"{stem}.json").read_text()) for stem in stems]
+    runs = [certificate["predicate"]["run"] for certificate in certificates]
+    assert [run["entropy"] for run in runs] == ["operating system"] * 2 + ["seed 1"]
+    for stem, run in zip(stems[:2], runs[:2], strict=True):
+        content = (tmp_path / f"{stem}.npz").read_bytes()
+        name, digest = f"{stem}.npz", hashlib.sha256(content).hexdigest()
+        assert run["output"] == {"name": name, "digest": {"sha256": digest}}
+        assert np.load(tmp_path / name)["output"].shape == (1, 1)
+    assert runs[2]["output"] is None
+    assert "case-2.html" in (tmp_path / "index.html").read_text()
+
+
+def test_an_output_without_its_certificate_stays(tmp_path: Path) -> None:
+    """As after a crash between the draw and the certificate."""
+    released(tmp_path)
+    write([released(tmp_path)], tmp_path)
+    assert {"case.npz", "case-2.npz", "case-2.json"} < set(names(tmp_path))
+    assert "case.json" not in names(tmp_path)
 
 
 def test_rows_of_verify(tmp_path: Path) -> None:

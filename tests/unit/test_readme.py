@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from dpaudit.cli.main import main
+from mechanisms.papers import claims_page
 
 
 def test_python_session(checkout: Path) -> None:
@@ -20,3 +21,26 @@ def test_commands_exist(checkout: Path) -> None:
     named = set(re.findall(r"dpaudit (\w+)", "\n".join(re.findall(r"```sh\n(.*?)```", text, re.S))))
     assert {"init", "list", "show", "account", "audit", "certify"} <= named
     assert named <= set(main.commands)
+
+
+def test_what_is_said_of_the_papers_is_made_of_their_claims(checkout: Path) -> None:
+    """README's table and docs/papers.md are current, and a sentence by hand would be noticed."""
+    readme = (checkout / "README.md").read_text("utf-8")
+    assert claims_page.inserted(readme) == readme
+    assert (checkout / "docs" / "papers.md").read_text("utf-8") == claims_page.page()
+    by_hand = readme.replace("1 proved", "all proved", 1)
+    assert claims_page.inserted(by_hand) != by_hand
+
+
+def test_every_statement_of_a_paper_is_on_the_page() -> None:
+    """Whoever names a paper as a claim's source is listed under it, whatever module holds it."""
+    from dpaudit.project.project import catalogue_root, load
+
+    listed = {
+        (row.mechanism.name, row.claim.text, row.claim.reading) for row in claims_page.printed()
+    }
+    names = tuple(f"{name}, " for name in claims_page.NAMES.values())
+    for mechanism in load(catalogue_root()).mechanisms.values():
+        for claim in mechanism.claims:
+            if claim.by.startswith(names):
+                assert (mechanism.name, claim.text, claim.reading) in listed

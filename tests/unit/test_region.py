@@ -11,16 +11,6 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpaudit.audit.bounds.region import (
-    SLACK,
-    ApproxRegion,
-    CommonRegion,
-    GaussianRegion,
-    Region,
-    RenyiRegion,
-    region_of,
-    zcdp_region,
-)
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import (
@@ -31,6 +21,16 @@ from dpaudit.families.opaque import (
     PureDP,
     RenyiCurve,
     RenyiDP,
+)
+from dpaudit.measures.region import (
+    SLACK,
+    ApproxRegion,
+    CommonRegion,
+    GaussianRegion,
+    Region,
+    RenyiRegion,
+    region_of,
+    zcdp_region,
 )
 
 RATES = [0.0, 1e-200, 1e-12, 1e-6, 0.003, 0.1, 0.2689, 0.3, 0.5, 0.8, 0.99, 1 - 1e-9, 1.0]

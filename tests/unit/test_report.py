@@ -187,6 +187,15 @@ EMPTIED: dict[str, Any] = {"claims": [], "assumptions": [], "audits": [], "confo
 EMPTIED |= {"run": None, "in_plain_words": None}
 
 
+def test_caveats_stand_on_the_page_and_in_the_index_without_a_run(example: Json) -> None:
+    example["predicate"].update(run=None, caveats=["six of 17 phases", "no user twice"])
+    outline = shown(example)
+    index = render_index({"a.html": example})
+    for caveat in example["predicate"]["caveats"]:
+        assert caveat in outline.text
+        assert caveat in index
+
+
 @pytest.mark.parametrize("names", [[name] for name in EMPTIED] + [list(EMPTIED)])
 def test_missing_parts_are_left_out_or_said_to_be_missing(example: Json, names: list[str]) -> None:
     inner = example["predicate"]
@@ -355,3 +364,24 @@ def test_a_step_of_dominating_pairs_has_words() -> None:
     assert words.guarantee({"measure": "pairs"}, "upper") == "dominating pair of distributions"
     curve = {"measure": "tradeoff", "curve": [["0", "1"], ["1", "0"]]}
     assert words.guarantee(curve, "upper") == "trade-off curve, 2 points"
+
+
+def test_what_was_not_examined_or_only_by_a_stand_in_is_said_first(example: Json) -> None:
+    inner = example["predicate"]
+    reached = {"label": "mean", "place": "a.py:3", "query": "ClippedMean", "clip_share": "0.5"}
+    inner["examination"] = {
+        "not_examined": "",
+        "records": [10, 2],
+        "reached": [reached | {"displacement_share": "1.25"}],
+    }
+    for audit in inner["audits"]:
+        audit.update(about="stand_in", differs=["the loss"])
+    page = view.build(example)
+    assert page.banner.attack.startswith("A stand-in was attacked")
+    assert "the loss" in page.banner.attack
+    rows = Outline(render_html(example)).text
+    assert "mean ClippedMean 0.5 1.25 a.py:3" in rows
+    inner["examination"]["not_examined"] = "it needs a records_like hook"
+    page = view.build(example)
+    assert page.banner.attack.startswith("Not examined: ")
+    assert page.banner.attack_tone == "caution"

@@ -347,7 +347,8 @@ SEARCHES = {"_best_order"}
 
 def test_no_rule_holds_a_float() -> None:
     package = Path(dpaudit.measures.__file__).parent.parent
-    files = [*package.glob("measures/*.py"), *package.glob("families/*/*rules.py")]
+    measures = (p for p in package.glob("measures/*.py") if p.stem != "region")  # of counts
+    files = [*measures, *package.glob("families/*/*rules.py")]
     assert len(files) >= 16
     found = {
         (path.name, getattr(function, "name", "module"))

@@ -69,7 +69,7 @@ def run(mechanism: Mechanism, suite: Suite) -> tuple[Attacked, list[Judged]]:
     found = []
     for claim, delta in zip(mechanism.claims, deltas(mechanism.claims), strict=True):
         bounds = lens(attacked, budget), raw(attacked, budget, delta)
-        found.append(judge(claim.check_account(account), account, *bounds, attacked, ()))
+        found.append(judge(claim.check_account(account), account, *bounds, attacked.findings, ()))
     return attacked, found
 
 

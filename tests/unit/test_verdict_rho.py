@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpaudit.audit.verdict import rho_of_rates
+from dpaudit.measures.region import rho_of_rates
 
 
 def gaussian_rates(mu: float, threshold: float) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from dpaudit.accountant.filters.charges import Amounts, at_orders, floor
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, enclose, exact, is_symbolic, unknowns, working_precision
 from dpaudit.exact.domains import above_one
-from dpaudit.families.adaptive import Measure
+from dpaudit.families.adaptive import FilterMeasure
 from dpaudit.families.opaque import ProfilePoints
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.measures.renyi import order
@@ -31,11 +31,11 @@ class Method(StrEnum):
 
 
 OWN = {
-    Measure.PURE: Method.BASIC,
-    Measure.APPROX: Method.BASIC,
-    Measure.ZCDP: Method.ZCDP,
-    Measure.RDP: Method.RDP,
-    Measure.GDP: Method.GDP,
+    FilterMeasure.PURE: Method.BASIC,
+    FilterMeasure.APPROX: Method.BASIC,
+    FilterMeasure.ZCDP: Method.ZCDP,
+    FilterMeasure.RDP: Method.RDP,
+    FilterMeasure.GDP: Method.GDP,
 }
 UNITS = {
     Method.BASIC: ("epsilon", "delta"),
@@ -46,7 +46,7 @@ UNITS = {
 
 
 def orders_of(
-    budget: Any, measure: Measure, method: Method, asked: Sequence[object] | None
+    budget: Any, measure: FilterMeasure, method: Method, asked: Sequence[object] | None
 ) -> Amounts:
     """The orders at which method rdp adds curves; none for any other method.
 
@@ -58,13 +58,13 @@ def orders_of(
             raise InvalidParameter(f"orders: expected none for method {method}")
         return ()
     if asked is None:
-        return ORDERS if measure is Measure.RDP else (_best_order(budget),)
+        return ORDERS if measure is FilterMeasure.RDP else (_best_order(budget),)
     found = tuple(exact(a, "orders") for a in asked)
     for value in found:
         above_one(value, "orders")
     if not found or any(is_symbolic(a) for a in found):
         raise InvalidParameter("orders: expected one or more rational numbers above 1")
-    if measure is Measure.APPROX and len(found) > 1:
+    if measure is FilterMeasure.APPROX and len(found) > 1:
         raise InvalidParameter("orders: expected one order, chosen in advance, for an ApproxDP")
     return found
 

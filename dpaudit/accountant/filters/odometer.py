@@ -50,11 +50,11 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.domains import probability
 from dpaudit.exact.wire import decode_number, encode_number
-from dpaudit.families.adaptive import Measure
+from dpaudit.families.adaptive import FilterMeasure
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope, choose
 
-SIZES = {Measure.PURE: 1, Measure.APPROX: 2, Measure.ZCDP: 1}
+SIZES = {FilterMeasure.PURE: 1, FilterMeasure.APPROX: 2, FilterMeasure.ZCDP: 1}
 # The sums of rho at which one line each is best: 2^-20 to 2^20.
 LEVELS = tuple(Fraction(2) ** k for k in range(-20, 21))
 
@@ -68,7 +68,7 @@ class Odometer:
     declarations rest on.
     """
 
-    measure: Measure
+    measure: FilterMeasure
     scope: Scope
     delta: Fraction
     spent: Amounts
@@ -96,9 +96,9 @@ class Odometer:
     @property
     def epsilon_upper(self) -> Number:
         """The bound on the loss so far, rounded up; infinite where none holds."""
-        if self.count == 0 or self.measure is Measure.PURE:
+        if self.count == 0 or self.measure is FilterMeasure.PURE:
             return self.spent[0]
-        if self.measure is Measure.APPROX:
+        if self.measure is FilterMeasure.APPROX:
             return self.spent[0] if self.spent[1] <= self.delta else infinity()
         return min(_line(self.spent[0], *line) for line in _lines(self.delta))
 
@@ -114,13 +114,13 @@ class Odometer:
         }
 
 
-def open_odometer(measure: Measure | str, scope: Scope, delta: object = 0) -> Odometer:
+def open_odometer(measure: FilterMeasure | str, scope: Scope, delta: object = 0) -> Odometer:
     """An odometer that has seen nothing; measure pure (delta 0), approx, or zcdp.
 
     Errors: InvalidParameter for a delta outside [0, 1), or one that does not suit the measure;
     Unsupported for a measure without an odometer.
     """
-    chosen = choose(Measure, measure, "measure")
+    chosen = choose(FilterMeasure, measure, "measure")
     if chosen not in SIZES:
         raise Unsupported(f"odometer of {chosen}: none is known here; use pure, approx or zcdp")
     if not isinstance(scope, Scope):
@@ -129,8 +129,8 @@ def open_odometer(measure: Measure | str, scope: Scope, delta: object = 0) -> Od
     probability(may_fail, "delta")
     if is_symbolic(may_fail):
         raise InvalidParameter(f"delta = {may_fail}: expected a rational number")
-    if (may_fail > 0) is (chosen is Measure.PURE):
-        wanted = "0 for pure" if chosen is Measure.PURE else f"a positive one for {chosen}"
+    if (may_fail > 0) is (chosen is FilterMeasure.PURE):
+        wanted = "0 for pure" if chosen is FilterMeasure.PURE else f"a positive one for {chosen}"
         raise InvalidParameter(f"odometer: delta = {decimal_upper(may_fail)}: expected {wanted}")
     return Odometer(chosen, scope, may_fail, (Fraction(0),) * SIZES[chosen], 0)
 

@@ -28,7 +28,7 @@ from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
 from dpaudit.exact import canonical, exact, readable
 from dpaudit.exact.domains import rate
 from dpaudit.exact.wire import decode_number, encode_number
-from dpaudit.families.adaptive import Filter, Measure
+from dpaudit.families.adaptive import Filter, FilterMeasure
 from dpaudit.families.adaptive.node import measure_of
 from dpaudit.families.opaque import ProfilePoints
 from dpaudit.nodes import Node
@@ -172,10 +172,10 @@ def open_filter(
     """
     asked = budget.budget if isinstance(budget, Filter) else budget
     whole = isinstance(asked, ProfilePoints)
-    measure = Measure.APPROX if whole else measure_of(asked)
+    measure = FilterMeasure.APPROX if whole else measure_of(asked)
     own = Method.GDP if whole else OWN[measure]
     chosen = choose(Method, method, "method") if method is not None else own
-    if measure is not Measure.APPROX and chosen is not own:
+    if measure is not FilterMeasure.APPROX and chosen is not own:
         raise Unsupported(f"{asked.head}: only method {own} keeps this budget")
     if whole and chosen in (Method.BASIC, Method.ADVANCED):
         raise Unsupported(f"{asked.head}: method {chosen} keeps one point; use gdp, zcdp or rdp")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, log, log1p
 from typing import Any
 
 import numpy as np
 from scipy.special import bdtr
 
-from dpaudit.accountant.claim import Claim
+from dpaudit.accountant.claim import Claim, stated
 from dpaudit.audit.blackbox.evidence import Edge
 from dpaudit.audit.bounds.estimators import (
     MINIMUM_ERROR,
@@ -26,17 +26,14 @@ from dpaudit.audit.bounds.joint import (
     joint_rho_lower,
     region_p_value,
 )
-from dpaudit.audit.bounds.region import (
+from dpaudit.families.opaque import ApproxDP, PureDP, RenyiDP
+from dpaudit.measures.calculus import measure_of, of_rates
+from dpaudit.measures.region import (
     ApproxRegion,
-    GaussianRegion,
     Region,
     RenyiRegion,
     region_of,
-    zcdp_region,
 )
-from dpaudit.audit.verdict import rho_of_rates
-from dpaudit.errors import InvalidParameter
-from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 from dpaudit.nodes import Node
 
 LARGEST = 50.0
@@ -74,6 +71,12 @@ class Target:
     family: Callable[[float], Region]
 
     @property
+    def top(self) -> float:
+        """The largest number that a claim in this measure may state."""
+        measure = measure_of(self.guarantee)
+        return measure.top if measure else inf
+
+    @property
     def words(self) -> str:
         return Claim(self.guarantee, by="the caller").text
 
@@ -103,7 +106,7 @@ class Target:
     @property
     def is_large(self) -> bool:
         """Whether the claim allows chances so unlike that the rarer count decides alone."""
-        return self.claimed >= LARGE[self.measure]
+        return self.claimed >= LARGE.get(self.measure, inf)
 
     def _is_close(self, tally: Tally) -> bool:
         """Whether the joint test could decide what boxes cannot: 1.2 standard errors beyond."""
@@ -141,19 +144,22 @@ class Target:
         if self.measure == "renyi_epsilon":
             return renyi_lower(tally, float(self.guarantee.parameters["order"]), error)
         rates = mu_lower(tally.counts, error)
-        return rho_of_rates(rates.false_positive_rate_upper, rates.false_negative_rate_upper)
+        from_rates = of_rates(self.guarantee)
+        return from_rates(rates.false_positive_rate_upper, rates.false_negative_rate_upper)
 
     def _joint(self, tally: Tally, error: float) -> float:
         rest = error * (1 - QUICK_SHARE)
         if self.is_large:
-            return tail_lower(tally, self.family, rest)
+            return tail_lower(tally, self.family, rest, self.top)
         if self.measure == "mu":
             return joint_mu_lower(tally.counts, rest)
         if self.measure == "epsilon":
             return joint_epsilon_lower(tally.counts, self.delta, rest)
         if self.measure == "renyi_epsilon":
             return self.quick_lower(tally, rest)
-        return joint_rho_lower(tally.counts, rest)
+        if self.measure == "rho":
+            return joint_rho_lower(tally.counts, rest)
+        return tail_lower(tally, self.family, rest, self.top)
 
     def smallest_showable(self, trials: int, error: float) -> float:
         """The smallest true value that the best event would refute the claim with, half the time.
@@ -170,11 +176,11 @@ class Target:
             p = self.family(value).largest(q)
             return bool(np.max(edge.evidence(p * trials, trials, q * trials, trials)) >= level)
 
-        low, high = self.claimed, max(2 * self.claimed, 0.1)
+        low, high = self.claimed, min(max(2 * self.claimed, 0.1), self.top)
         while not shown(high):
-            low, high = high, 2 * high
-            if high > 2 * LARGEST:
+            if high >= min(self.top, 2 * LARGEST):
                 return inf
+            low, high = high, min(2 * high, self.top)
         for _ in range(STEPS):
             if high - low <= 1e-3 * high:
                 break
@@ -186,18 +192,10 @@ class Target:
 def target_of(claim: object) -> Target:
     """What a node or :class:`dpaudit.accountant.claim.Claim` asks to be tested.
 
-    Errors: InvalidParameter for anything but PureDP, ApproxDP, ZCDP, RenyiDP or GDP.
+    Errors: InvalidParameter for what states no number in a registered measure.
     """
-    node = claim.guarantee if isinstance(claim, Claim) else claim
-    if not isinstance(node, (PureDP, ApproxDP, ZCDP, RenyiDP, GDP)):
-        raise InvalidParameter(
-            f"claim = {claim!r}: expected PureDP, ApproxDP, ZCDP, RenyiDP or GDP"
-        )
+    node, parameter = stated(claim.guarantee if isinstance(claim, Claim) else claim)
     region = region_of(node)
-    if isinstance(node, GDP):
-        return Target(node, region, "mu", _float(node.mu), 0.0, GaussianRegion)
-    if isinstance(node, ZCDP):
-        return Target(node, region, "rho", _float(node.rho), 0.0, zcdp_region)
     if isinstance(node, RenyiDP):
         order = _float(node.order)
         return Target(
@@ -208,6 +206,9 @@ def target_of(claim: object) -> Target:
             0.0,
             lambda value: RenyiRegion((order,), (value,)),
         )
+    if not isinstance(node, (PureDP, ApproxDP)):
+        of_value = partial(_stating, node, parameter)
+        return Target(node, region, parameter, _float(node.parameters[parameter]), 0.0, of_value)
     delta = region.delta if isinstance(region, ApproxRegion) else 0.0
     return Target(
         node,
@@ -217,6 +218,11 @@ def target_of(claim: object) -> Target:
         delta,
         lambda value: ApproxRegion(value, delta),
     )
+
+
+def _stating(node: Node, parameter: str, value: float) -> Region:
+    """The region of the same claim with another number."""
+    return region_of(node.with_parameters(**{parameter: value}))
 
 
 def box_p_value(tally: Tally, region: Region) -> float:
@@ -262,9 +268,11 @@ def _tail(tally: Tally, region: Region, trim: float) -> float:
     return min(1.0, float(bdtr(tally.other_hits, tally.other_trials, low)) * (1 + 1e-9))
 
 
-def tail_lower(tally: Tally, family: Callable[[float], Region], error: float) -> float:
+def tail_lower(
+    tally: Tally, family: Callable[[float], Region], error: float, top: float = LARGEST
+) -> float:
     """Lower bound by inverting :func:`tail_p_value`, which does not fall as the claim grows."""
-    low, high = 0.0, LARGEST
+    low, high = 0.0, min(top, LARGEST)
     for _ in range(30):
         middle = (low + high) / 2
         refused = tail_p_value(tally, family(middle), error / 50) <= error

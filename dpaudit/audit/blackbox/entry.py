@@ -68,8 +68,8 @@ def audit_function(
     *,
     claim: Any,
     trials: int,
-    confidence: float = 0.95,
-    refute_at: float = 1e-4,
+    confidence: float | str = 0.95,
+    refute_at: float | str = 1e-4,
     seed: int,
     attack: Attack = None,
 ) -> FunctionAudit:
@@ -92,6 +92,15 @@ def audit_function(
     Errors: InvalidParameter for bad arguments, and for a mechanism that always raises or returns
     wrong shapes; the message names the call.
     Source: Ding, Wang, Wang, Zhang and Kifer (2018); Berger and Boos (1994) for the test.
+
+    >>> import dpaudit as dp
+    >>> def noisy_count(data, rng, size):
+    ...     return rng.laplace(sum(data), 0.5, size)
+    >>> found = dp.audit_function(
+    ...     noisy_count, [1, 1], [1, 0], claim=dp.PureDP(1), trials=20_000, seed=1
+    ... )
+    >>> str(found.verdict), found.epsilon_lower > 1.5
+    ('refuted', True)
     """
     terms = checked_terms(claim, trials, confidence, refute_at, seed, attack)
     sampler = Sampler(checked_mechanism(mechanism), (d0, d1), terms.seed)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.blackbox.events import Event
-from dpaudit.audit.bounds.region import Region
+from dpaudit.measures.region import Region
 
 Array = npt.NDArray[Any]
 CONTINUITY = 0.5

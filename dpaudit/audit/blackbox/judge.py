@@ -164,7 +164,7 @@ def _reproducer(sampler: Sampler, terms: Terms, shown: Counted, examined: Examin
         if name not in ("label", "source")
     )
     again = (
-        f"from dpaudit.audit import audit_function\nfrom dpaudit.nodes import {node}\n"
+        f"from dpaudit import {node}, audit_function\n"
         f"print(audit_function(mechanism, d0, d1, claim={node}({inside}), trials={terms.trials}, "
         f"confidence={terms.confidence!r}, refute_at={terms.refute_at!r}, seed={terms.seed}))"
     )

@@ -13,7 +13,7 @@ from dpaudit.audit.blackbox.findings import EXPLANATIONS, Finding
 from dpaudit.audit.verdict import Verdict
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FunctionAudit:
     """The verdict on one claim about one pair of data sets, and what it rests on.
 
@@ -91,6 +91,24 @@ class FunctionAudit:
         return {k: _finite(v) for k, v in plain.items()}
 
     def __str__(self) -> str:
+        return (
+            f"{self.verdict}: {self.claim}; {self.measure} >= {self.lower:.4g} at "
+            f"{self.confidence:.0%} confidence"
+        )
+
+    def __repr__(self) -> str:
+        return f"FunctionAudit({self.verdict}, {self.claim}, lower={self.lower:.4g})"
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import card
+
+        shown = f"{self.measure} >= {self.lower:.4g} at {self.confidence:.0%} confidence"
+        rows = [("verdict", f"{self.verdict}: {self.reason}"), ("shown", shown)]
+        return card(self.claim, [*rows, ("event", self.event_text)])
+
+    @property
+    def details(self) -> str:
+        """Verdict, bound, event and findings, a line each."""
         lines = [
             f"{self.verdict}: {self.reason}",
             f"claim: {self.claim}; shown: {self.measure} >= {self.lower:.4g} at "

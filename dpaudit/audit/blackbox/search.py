@@ -29,7 +29,7 @@ RAISED = 1e6
 QUICK_FEATURES = 14
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DomainAudit:
     """The pair that the search settled on, and the audit of it on draws the search never saw."""
 
@@ -47,6 +47,15 @@ class DomainAudit:
     def epsilon_lower(self) -> float:
         return self.audit.epsilon_lower
 
+    def __str__(self) -> str:
+        return f"{self.audit}; the worst of {self.pairs:,} pairs"
+
+    def __repr__(self) -> str:
+        return f"DomainAudit({self.audit!r}, pairs={self.pairs})"
+
+    def _repr_html_(self) -> str:
+        return self.audit._repr_html_()
+
     def to_json(self) -> dict[str, Any]:
         """The audit's fields, with the number of pairs tried."""
         return {
@@ -63,8 +72,8 @@ def audit_domain(
     *,
     claim: Any,
     trials: int,
-    confidence: float = 0.95,
-    refute_at: float = 1e-4,
+    confidence: float | str = 0.95,
+    refute_at: float | str = 1e-4,
     seed: int,
     attack: Attack = None,
 ) -> DomainAudit:
@@ -77,6 +86,20 @@ def audit_domain(
     a side that the search never saw, so its verdict and bound hold at their stated rates.
 
     Errors: as :func:`audit_function`, and InvalidParameter for a domain without neighbours.
+
+    >>> import dpaudit as dp
+    >>> def noisy_count(data, rng, size):
+    ...     return rng.laplace(sum(data), 0.5, size)
+    >>> found = dp.audit_domain(
+    ...     noisy_count,
+    ...     [[0, 0], [0, 1], [1, 1]],
+    ...     "replace_one",
+    ...     claim=dp.PureDP(1),
+    ...     trials=20_000,
+    ...     seed=1,
+    ... )
+    >>> str(found.verdict), found.pairs
+    ('refuted', 2)
     """
     terms = checked_terms(claim, trials, confidence, refute_at, seed, attack)
     started = perf_counter()

@@ -16,6 +16,7 @@ from dpaudit.audit.blackbox.events import OwnScore
 from dpaudit.audit.blackbox.evidence import Candidate, Edge
 from dpaudit.audit.blackbox.features import Depth
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.domains import real
 
 Array = npt.NDArray[Any]
 Attack: TypeAlias = Callable[[Array], Array] | str | None
@@ -57,7 +58,12 @@ class Terms:
 
 
 def checked_terms(
-    claim: Any, trials: int, confidence: float, refute_at: float, seed: int, attack: Attack = None
+    claim: Any,
+    trials: int,
+    confidence: float | str,
+    refute_at: float | str,
+    seed: int,
+    attack: Attack = None,
 ) -> Terms:
     """Errors: InvalidParameter for a value outside its domain, before anything is drawn."""
     if type(trials) is not int or not LEAST_TRIALS <= trials <= MOST_TRIALS:
@@ -65,12 +71,13 @@ def checked_terms(
             f"trials = {trials!r}: expected an integer from {LEAST_TRIALS} to {MOST_TRIALS:,}; "
             "fewer could show nothing"
         )
-    if not 0.5 < confidence < 1:
+    shown, refuting = real(confidence, "confidence"), real(refute_at, "refute_at")
+    if not 0.5 < shown < 1:
         raise InvalidParameter(f"confidence = {confidence!r}: expected in (0.5, 1)")
-    if not 1e-12 <= refute_at <= 0.5:
+    if not 1e-12 <= refuting <= 0.5:
         raise InvalidParameter(f"refute_at = {refute_at!r}: expected in [1e-12, 0.5]")
     if type(seed) is not int or not 0 <= seed < 2**128:
         raise InvalidParameter(f"seed = {seed!r}: expected an integer >= 0 and < 2^128")
     if attack is not None and attack != "bits" and not callable(attack):
         raise InvalidParameter(f"attack = {attack!r}: expected None, 'bits' or a function")
-    return Terms(target_of(claim), trials, float(confidence), float(refute_at), seed, attack)
+    return Terms(target_of(claim), trials, shown, refuting, seed, attack)

@@ -36,8 +36,8 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from dpaudit.audit.bounds.estimators import MAXIMUM_TRIALS, _error_rate
-from dpaudit.audit.bounds.region import SLACK, Region
 from dpaudit.errors import InvalidParameter
+from dpaudit.measures.region import SLACK, Region
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -12,7 +12,6 @@ from scipy.special import ndtr, ndtri
 
 from dpaudit.audit.bounds.estimators import TrainingScores
 from dpaudit.audit.bounds.extremes import kl
-from dpaudit.audit.bounds.region import FloatArray
 from dpaudit.audit.bounds.selection import (
     Event,
     Needed,
@@ -24,6 +23,7 @@ from dpaudit.audit.bounds.selection import (
     predicted_lower,
 )
 from dpaudit.audit.bounds.thresholds import at_most, candidates
+from dpaudit.measures.region import FloatArray
 
 FEWEST_THRESHOLDS = 16
 MISFIT = 9.0

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, betaincc, gammaln, kl_div, ndtri
 
-from dpaudit.audit.bounds.region import SLACK, FloatArray, Region
+from dpaudit.measures.region import SLACK, FloatArray, Region
 
 IntArray = npt.NDArray[np.int64]
 

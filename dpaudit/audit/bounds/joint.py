@@ -41,8 +41,8 @@ from dpaudit.audit.bounds.extremes import (
     supremum_upper,
     tail_upper,
 )
-from dpaudit.audit.bounds.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 from dpaudit.errors import InvalidParameter
+from dpaudit.measures.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 
 TRIM = 1e-9
 _TRIM_SHARE = 0.005

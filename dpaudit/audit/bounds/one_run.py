@@ -167,6 +167,19 @@ def chosen_epsilon_lower(
     return _largest(partial(ChosenTest(canaries, delta, error).refutes, hits, total))
 
 
+def one_run_price(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
+    """The price lambda behind :func:`one_run_p_value`: what a checker needs; 0 at delta = 0.
+
+    Errors: as :func:`one_run_p_value`.
+    """
+    hits, total = _guessed(correct, guesses, canaries)
+    slack = _slack(canaries, delta)
+    if hits == 0 or slack == 0:
+        return 0.0
+    least, tail = _usable(hits, total, _epsilon(epsilon))
+    return _cheapest(_intervals(least, total, epsilon, tail), slack)[1]
+
+
 def strongest_one_run(guesses: int, canaries: int, delta: float, error: float) -> float:
     """The largest bound ``guesses`` guesses could give: all of them correct."""
     return one_run_epsilon_lower(guesses, guesses, canaries, delta, error)
@@ -183,24 +196,28 @@ def _p_value(correct: int, guesses: int, slack: float, epsilon: float) -> float:
     if slack == 0:
         return min(1.0, tail * (1 + _ROUNDING))
     intervals = _intervals(least, guesses, epsilon, tail)
-    return min(1.0, _cheapest(intervals, slack) * (1 + 1e-12))
+    return min(1.0, _cheapest(intervals, slack)[0] * (1 + 1e-12))
 
 
-def _cheapest(intervals: _Intervals, slack: float) -> float:
-    """min over prices of (max_j (value_j - price cost_j) + price slack); any price is valid."""
+def _cheapest(intervals: _Intervals, slack: float) -> tuple[float, float]:
+    """min over prices of (max_j (value_j - price cost_j) + price slack), and the price.
+
+    Any price is valid.
+    """
     low, high = 0, intervals.cost.size - 1
     if intervals.cost[high] <= slack:
-        return 1.0
-    best = 1.0
+        return 1.0, 0.0
+    best, cheapest = 1.0, 0.0
     for _ in range(200):
         run = float(intervals.cost[high] - intervals.cost[low])
         price = max(0.0, float(intervals.value[high] - intervals.value[low]) / run)
         excess, place = intervals.excess(price)
-        best = min(best, excess + price * slack)
+        if excess + price * slack < best:
+            best, cheapest = excess + price * slack, price
         if place in (low, high):
             break
         low, high = (low, place) if intervals.cost[place] > slack else (place, high)
-    return best
+    return best, cheapest
 
 
 def _intervals(correct: int, guesses: int, epsilon: float, tail: float) -> _Intervals:

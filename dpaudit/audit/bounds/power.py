@@ -15,7 +15,6 @@ from scipy.special import ndtr, ndtri
 
 from dpaudit.audit.bounds.binormal import smoothed_tails
 from dpaudit.audit.bounds.estimators import Counts, epsilon_lower
-from dpaudit.audit.bounds.region import ApproxRegion, FloatArray, Region
 from dpaudit.audit.bounds.selection import (
     Needed,
     Sizes,
@@ -25,6 +24,7 @@ from dpaudit.audit.bounds.selection import (
     predicted_lower,
 )
 from dpaudit.errors import InvalidParameter
+from dpaudit.measures.region import ApproxRegion, FloatArray, Region
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -17,9 +17,9 @@ from scipy.special import ndtr, ndtri
 
 from dpaudit.audit.bounds.estimators import TrainingScores
 from dpaudit.audit.bounds.extremes import CAUTION, kl, reach
-from dpaudit.audit.bounds.region import ApproxRegion, FloatArray
 from dpaudit.audit.bounds.thresholds import at_most, candidates
 from dpaudit.errors import InvalidParameter
+from dpaudit.measures.region import ApproxRegion, FloatArray
 
 Needed = Callable[[FloatArray, FloatArray], FloatArray]
 """The least parameter of a claim that allows event probabilities (p, q), elementwise."""

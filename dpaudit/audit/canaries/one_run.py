@@ -172,8 +172,8 @@ def audit_one_run(
     canaries: int,
     *,
     claim: object,
-    confidence: float = 0.95,
-    refute_at: float = 1e-4,
+    confidence: float | str = 0.95,
+    refute_at: float | str = 1e-4,
     guesses: int | None = None,
     seed: int = 0,
 ) -> OneRunAudit:
@@ -186,6 +186,13 @@ def audit_one_run(
     Errors: InvalidParameter for a claim of another kind, canaries outside [1, 1e7], guesses
     outside [1, canaries], a confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5).
     Source: Steinke, Nasr and Jagielski (2023); the theorem in :mod:`dpaudit.audit.bounds.one_run`.
+
+    >>> import dpaudit as dp, tempfile
+    >>> audit = dp.audit_one_run(1_000, claim=dp.PureDP(1))
+    >>> labels = audit.commit(tempfile.mkdtemp() + "/commitment.json", seed=1)
+    >>> found = audit.bound(labels.included.astype(float))  # of a run that hides nothing
+    >>> str(found.verdict), found.epsilon_lower > 2
+    ('refuted', True)
     """
     if type(canaries) is not int or not 1 <= canaries <= MAXIMUM_CANARIES:
         limit = f"{MAXIMUM_CANARIES:,}"

@@ -11,7 +11,7 @@ from typing import Any
 from dpaudit.audit.verdict import Verdict
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CanaryAudit(ABC):
     """The verdict on a claim about ``measure`` (epsilon, mu, rho or renyi_epsilon).
 
@@ -43,14 +43,26 @@ class CanaryAudit(ABC):
         return {**found, "verdict": str(self.verdict)}
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"{self.verdict}: {self.reason}",
-                f"claim: {self.claim}; shown: {self.measure} >= {self.lower:.4g} at "
-                f"{self.confidence:.0%} confidence",
-                self.counted,
-            ]
-        )
+        return f"{self.verdict}: {self.claim}; {self._shown}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.verdict}, {self.claim}, lower={self.lower:.4g})"
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import card
+
+        rows = [("verdict", f"{self.verdict}: {self.reason}"), ("shown", self._shown)]
+        return card(self.claim, [*rows, ("counted", self.counted)])
+
+    @property
+    def details(self) -> str:
+        """Verdict, bound and counts, a line each."""
+        first = f"{self.verdict}: {self.reason}"
+        return "\n".join([first, f"claim: {self.claim}; shown: {self._shown}", self.counted])
+
+    @property
+    def _shown(self) -> str:
+        return f"{self.measure} >= {self.lower:.4g} at {self.confidence:.0%} confidence"
 
     @property
     @abstractmethod
@@ -58,7 +70,7 @@ class CanaryAudit(ABC):
         """What was counted, in words."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScoresAudit(CanaryAudit):
     """An audit of two samples of scores: counts at a threshold chosen on other scores.
 
@@ -87,9 +99,10 @@ class ScoresAudit(CanaryAudit):
         """``epsilon_lower`` as a share of ``limit``; luck may carry it above 1."""
         return self.epsilon_lower / self.limit if self.limit > 0 else 1.0
 
-    def __str__(self) -> str:
+    @property
+    def details(self) -> str:
         share = f"{self.achieved:.0%} of the bound on epsilon that these scores could show"
-        return f"{super().__str__()}\n{share}" if self.measure == "epsilon" else super().__str__()
+        return f"{super().details}\n{share}" if self.measure == "epsilon" else super().details
 
     @property
     def counted(self) -> str:
@@ -102,7 +115,7 @@ class ScoresAudit(CanaryAudit):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OneRunResult(CanaryAudit):
     """An audit of one run: correct guesses behind ``lower``, and behind ``decisive``.
 
@@ -123,7 +136,7 @@ class OneRunResult(CanaryAudit):
         return f"{self.correct:,} of {self.guesses:,} guesses correct; {self.canaries:,} canaries"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScoresEstimate:
     """How well scores tell members from non-members, where nothing makes a bound of them.
 
@@ -145,6 +158,20 @@ class ScoresEstimate:
         return {"kind": "estimate", **found}
 
     def __str__(self) -> str:
+        return f"an estimate, no bound: AUC {self.auc:.3f}, advantage {self.advantage:.3f}"
+
+    def __repr__(self) -> str:
+        return f"ScoresEstimate(auc={self.auc:.3f}, advantage={self.advantage:.3f})"
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import card
+
+        rows = [("AUC", f"{self.auc:.3f}"), ("advantage", f"{self.advantage:.3f}")]
+        return card("An estimate, no bound", [*rows, ("why", self.reason)])
+
+    @property
+    def details(self) -> str:
+        """Why this is no bound, and the operating characteristics."""
         rates = ", ".join(f"{tpr:.3g} at {fpr:g}" for fpr, tpr in self.true_positive_rates)
         return (
             f"an estimate, no bound: {self.reason}\n"

@@ -62,8 +62,8 @@ def audit_scores(
     *,
     origin: Literal["independent_runs"],
     claim: object,
-    confidence: float = ...,
-    refute_at: float = ...,
+    confidence: float | str = ...,
+    refute_at: float | str = ...,
     seed: int = ...,
 ) -> ScoresAudit: ...
 @overload
@@ -74,8 +74,8 @@ def audit_scores(
     origin: Literal["one_run"],
     claim: object,
     labels: Labels | None,
-    confidence: float = ...,
-    refute_at: float = ...,
+    confidence: float | str = ...,
+    refute_at: float | str = ...,
     seed: int = ...,
 ) -> OneRunResult: ...
 @overload
@@ -94,8 +94,8 @@ def audit_scores(
     origin: str,
     claim: object = ...,
     labels: Labels | None = ...,
-    confidence: float = ...,
-    refute_at: float = ...,
+    confidence: float | str = ...,
+    refute_at: float | str = ...,
     seed: int = ...,
 ) -> ScoresAudit | OneRunResult | ScoresEstimate: ...
 def audit_scores(
@@ -105,8 +105,8 @@ def audit_scores(
     origin: str,
     claim: object = None,
     labels: Labels | None = None,
-    confidence: float = 0.95,
-    refute_at: float = 1e-4,
+    confidence: float | str = 0.95,
+    refute_at: float | str = 1e-4,
     seed: int = 0,
 ) -> ScoresAudit | OneRunResult | ScoresEstimate:
     """Test a claim on scores of canaries in the data and of canaries left out, shape (trials,).
@@ -129,6 +129,17 @@ def audit_scores(
     another origin, labels that are missing, superfluous or of other numbers, a bad claim or seed, a
     confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5).
     Source: Nasr et al. (2023) for audits by canaries; Berger and Boos (1994) for the test.
+
+    >>> import dpaudit as dp, numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> found = dp.audit_scores(
+    ...     rng.normal(3, 1, 2_000),
+    ...     rng.normal(0, 1, 2_000),
+    ...     origin="independent_runs",
+    ...     claim=dp.GDP(1),
+    ... )
+    >>> str(found.verdict), found.lower > 2
+    ('refuted', True)
     """
     if origin not in list(Origin):
         raise InvalidParameter(f"origin = {origin!r}: expected one of {', '.join(Origin)}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpaudit.accountant.claim import Claim
+from dpaudit.accountant.claim import Claim, stated
 from dpaudit.audit.bounds.estimators import (
     MINIMUM_ERROR,
     Counts,
@@ -16,10 +16,11 @@ from dpaudit.audit.bounds.estimators import (
     proportion_upper,
 )
 from dpaudit.audit.bounds.joint import joint_epsilon_lower, joint_mu_lower, region_p_value
-from dpaudit.audit.bounds.region import ApproxRegion, GaussianRegion, Region, region_of
-from dpaudit.audit.verdict import rho_of_rates
 from dpaudit.errors import InvalidParameter
-from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
+from dpaudit.exact.domains import real
+from dpaudit.families.opaque import RenyiDP
+from dpaudit.measures.calculus import of_rates
+from dpaudit.measures.region import ApproxRegion, GaussianRegion, Region, region_of
 from dpaudit.nodes import Node
 
 _TRIM_SHARE = 1e-3
@@ -66,7 +67,9 @@ class Target:
         if self.measure == "mu":
             return joint_mu_lower(counts, error)
         rates = _rates_upper(counts, error)
-        return rho_of_rates(*rates) if self.measure == "rho" else renyi_of_rates(*rates, self.order)
+        if self.measure == "renyi_epsilon":
+            return renyi_of_rates(*rates, self.order)
+        return of_rates(self.guarantee)(*rates)
 
     def strongest(self, trials: int, other_trials: int, error: float) -> float:
         """The Clopper-Pearson bound in the claim's measure if no score were on the wrong side."""
@@ -85,24 +88,13 @@ class Target:
 def target_of(claim: object) -> Target:
     """What a node or :class:`dpaudit.accountant.claim.Claim` asks to be tested.
 
-    Errors: InvalidParameter for anything but PureDP, ApproxDP, ZCDP, RenyiDP or GDP.
+    Errors: InvalidParameter for what states no number in a registered measure.
     """
-    node = claim.guarantee if isinstance(claim, Claim) else claim
-    measures: dict[type[Node], tuple[str, str]] = {
-        PureDP: ("epsilon", "epsilon"),
-        ApproxDP: ("epsilon", "epsilon"),
-        GDP: ("mu", "mu"),
-        ZCDP: ("rho", "rho"),
-        RenyiDP: ("renyi_epsilon", "epsilon"),
-    }
-    if not isinstance(node, Node) or type(node) not in measures:
-        raise InvalidParameter(
-            f"claim of type {type(claim).__name__}: expected PureDP, ApproxDP, ZCDP, RenyiDP or GDP"
-        )
+    node, parameter = stated(claim.guarantee if isinstance(claim, Claim) else claim)
     region = region_of(node)
-    measure, parameter = measures[type(node)]
     value: Any = region.mu if isinstance(region, GaussianRegion) else node.parameters[parameter]
     delta = region.delta if isinstance(region, ApproxRegion) else 0.0
+    measure = "renyi_epsilon" if isinstance(node, RenyiDP) else parameter
     return Target(node, region, measure, float(value), delta)
 
 
@@ -154,15 +146,18 @@ class CanaryTerms:
     seed: int
 
     @classmethod
-    def of(cls, claim: object, confidence: float, refute_at: float, seed: int) -> CanaryTerms:
+    def of(
+        cls, claim: object, confidence: float | str, refute_at: float | str, seed: int
+    ) -> CanaryTerms:
         """Errors: InvalidParameter for a value outside its domain."""
-        if not 0.5 < confidence < 1:
+        shown, refuting = real(confidence, "confidence"), real(refute_at, "refute_at")
+        if not 0.5 < shown < 1:
             raise InvalidParameter(f"confidence = {confidence!r}: expected in (0.5, 1)")
-        if not 1e-12 <= refute_at < 0.5:
+        if not 1e-12 <= refuting < 0.5:
             raise InvalidParameter(f"refute_at = {refute_at!r}: expected in [1e-12, 0.5)")
         if type(seed) is not int or not 0 <= seed < 2**128:
             raise InvalidParameter(f"seed = {seed!r}: expected an integer >= 0 and < 2^128")
-        return cls(target_of(claim), float(confidence), float(refute_at), seed)
+        return cls(target_of(claim), shown, refuting, seed)
 
     @property
     def shown(self) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from dpaudit.exact import is_symbolic
 from dpaudit.nodes.pairs import Atoms, DiscreteNormal, Pair
 
 MOST_ATOMS = 2**15
+MOST_TERMS = 2**22
 # An atom this near to a node, in cells, counts as on it.
 ON_NODE = 2.0**-24
 SHARP_TAIL = 1e-60
@@ -128,7 +131,7 @@ def _discrete_normal(pair: DiscreteNormal, grid: Grid) -> tuple[list[Mass], Mass
     reach = math.ceil(math.sqrt(rare * float(double.mid()))) + 2
     span = range(-reach - abs(shift), reach + abs(shift) + 1)
     if len(span) > MOST_ATOMS:
-        raise NotConfirmed("too many atoms")
+        return _by_cell(pair, grid, reach)
     density = {k: (-ball(k * k) / double).exp() for k in span}
     # Beyond the last integer densities fall by this factor at least.
     last = span.stop - 1
@@ -139,6 +142,71 @@ def _discrete_normal(pair: DiscreteNormal, grid: Grid) -> tuple[list[Mass], Mass
     outcomes = [(density[k - shift] / whole, density[k] / whole) for k in inner]
     p, q = (ball(1) - sum(masses, ball(0)) for masses in zip(*outcomes, strict=True))
     return outcomes, (p.max(ball(0)), q.max(ball(0)))
+
+
+def _by_cell(pair: DiscreteNormal, grid: Grid, reach: int) -> tuple[list[Mass], Mass]:
+    """As above, with the outcomes of each cell added up, which changes nothing.
+
+    Masses are split over the two nodes of their cell linearly.  The loss of k is the fraction
+    shift (2 k - shift) / 2v, so that which cell it is in is decided exactly.
+    """
+    if is_symbolic(pair.variance):
+        raise NotConfirmed("a variance that is no fraction")
+    variance, shift = Fraction(pair.variance), int(pair.shift)
+    if shift < 0:
+        raise NotConfirmed("a negative shift of wide noise")
+    low, high = -reach, reach + shift
+    if high + shift > MOST_TERMS:
+        raise NotConfirmed("too many atoms")
+
+    def node(k: int) -> int:
+        return math.floor(shift * (2 * k - shift) / (2 * variance) / grid.step)
+
+    first, last = node(low), node(high)
+    if last - first >= MOST_ATOMS:
+        raise NotConfirmed("too many atoms")
+    # The first k of each cell: the smallest whose loss is at the cell's lower node or above it.
+    starts = [low]
+    for place in range(first + 1, last + 1):
+        at = (place * grid.step * 2 * variance / shift + shift) / 2
+        starts.append(min(max(math.ceil(at), low), high + 1))
+    starts.append(high + 1)
+    totals, whole = _prefix_sums(
+        {k for s in starts for k in (s, s - shift)}, variance, high + shift
+    )
+    outcomes = []
+    for begin, end in pairwise(starts):
+        if begin < end:
+            p, q = totals[end - shift] - totals[begin - shift], totals[end] - totals[begin]
+            outcomes.append((p / whole, q / whole))
+    p, q = (ball(1) - sum(masses, ball(0)) for masses in zip(*outcomes, strict=True))
+    return outcomes, (p.max(ball(0)), q.max(ball(0)))
+
+
+def _prefix_sums(wanted: set[int], variance: Fraction, last: int) -> tuple[dict[int, Ball], Ball]:
+    """Sums of exp(-j^2 / 2v) over -last <= j < k for each k that is wanted, and over all j.
+
+    From one density to the next it is a product: exp(-1/2v) exp(-1/v)^j.
+    """
+    ratio, falling = (-1 / (2 * ball(variance))).exp(), (-1 / ball(variance)).exp()
+    density, running = ball(1), ball(0)
+    sizes = {abs(k) for k in wanted} | {abs(k) + 1 for k in wanted} | {last + 1}
+    kept: dict[int, Ball] = {0: ball(0), 1: ball(0)}
+    for j in range(1, last + 1):
+        density = density * ratio
+        ratio = ratio * falling
+        running = running + density
+        if j + 1 in sizes:
+            kept[j + 1] = running  # over 1 <= i <= j, that is, below j + 1
+    beyond = density / (1 - ratio)
+    side = kept[last + 1]
+    whole = 1 + 2 * side
+    whole = whole.union(whole + 2 * beyond)
+    totals = {}
+    for k in wanted:
+        # Below a k > 0: the left side, 0, and 1 .. k - 1; below k <= 0: the left side from k on.
+        totals[k] = side + 1 + kept[k] if k > 0 else side - kept[1 - k]
+    return totals, whole
 
 
 OUTCOMES: dict[type[Pair], Callable[[Any, Grid], tuple[list[Mass], Mass]]] = {

@@ -19,7 +19,7 @@ class Select(Several):
     """One child runs: which one may depend on what was released before, or on public coins."""
 
 
-class Measure(StrEnum):
+class FilterMeasure(StrEnum):
     """The calculus in which a filter adds its charges."""
 
     PURE = "pure"
@@ -29,12 +29,12 @@ class Measure(StrEnum):
     GDP = "gdp"
 
 
-BUDGETS: dict[Measure, type[Leaf]] = {
-    Measure.PURE: PureDP,
-    Measure.APPROX: ApproxDP,
-    Measure.ZCDP: ZCDP,
-    Measure.RDP: RenyiCurve,
-    Measure.GDP: GDP,
+BUDGETS: dict[FilterMeasure, type[Leaf]] = {
+    FilterMeasure.PURE: PureDP,
+    FilterMeasure.APPROX: ApproxDP,
+    FilterMeasure.ZCDP: ZCDP,
+    FilterMeasure.RDP: RenyiCurve,
+    FilterMeasure.GDP: GDP,
 }
 SYMBOL = RenyiCurve.speaks_of
 
@@ -50,6 +50,11 @@ class Filter(Node):
     ``child``: a leaf, or a Select or Compose of leaves; its noise multipliers are placeholders.
     ``cap``: epsilon, rho or mu, or a curve in Symbol("alpha", positive=True) for rdp; ``delta``:
     the cap on the sum of deltas, for approx only.  :meth:`of` takes the cap as a guarantee.
+
+    >>> import dpaudit as dp
+    >>> spent = dp.Filter.of(dp.Gaussian("query", 1), dp.ZCDP("0.5"))
+    >>> dp.account(spent, dp.central("add_remove")).step("zcdp").value
+    Fraction(1, 2)
     """
 
     speaks_of: ClassVar[str] = SYMBOL
@@ -60,12 +65,12 @@ class Filter(Node):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        measure = choose(Measure, self.measure, "Filter.measure")
+        measure = choose(FilterMeasure, self.measure, "Filter.measure")
         object.__setattr__(self, "measure", measure)
-        if measure is not Measure.APPROX and self.delta != 0:
+        if measure is not FilterMeasure.APPROX and self.delta != 0:
             refuse(self.delta, "Filter.delta", "0 in every measure but approx")
         speaks = {s.name for value in (self.cap, self.delta) for s in symbols_in(value)}
-        if measure is not Measure.RDP and SYMBOL in speaks:
+        if measure is not FilterMeasure.RDP and SYMBOL in speaks:
             refuse(self.cap, "Filter.cap", f"no symbol {SYMBOL} in every measure but rdp")
         _template(self.child)
 
@@ -82,11 +87,13 @@ class Filter(Node):
     @property
     def budget(self) -> Leaf:
         """The cap as a guarantee."""
-        own: list[Any] = [self.cap, self.delta] if self.measure == Measure.APPROX else [self.cap]
-        return BUDGETS[Measure(self.measure)](*own)
+        own: list[Any] = (
+            [self.cap, self.delta] if self.measure == FilterMeasure.APPROX else [self.cap]
+        )
+        return BUDGETS[FilterMeasure(self.measure)](*own)
 
 
-def measure_of(budget: object) -> Measure:
+def measure_of(budget: object) -> FilterMeasure:
     """The measure in which a guarantee is a budget.
 
     Errors: InvalidParameter for anything that is not one of the five guarantees.

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.exact import Number, infinity, maximum, sqrt
-from dpaudit.families.adaptive import Filter, Measure, Select
+from dpaudit.families.adaptive import Filter, FilterMeasure, Select
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
 from dpaudit.measures.approx import APPROX
@@ -87,9 +87,9 @@ def all_gaussian(node: Filter) -> bool:
     return all(isinstance(x, Gaussian) for x in postorder(node.child) if isinstance(x, Leaf))
 
 
-def _known(node: Filter, values: dict[Measure, Callable[[], Any]]) -> Any:
+def _known(node: Filter, values: dict[FilterMeasure, Callable[[], Any]]) -> Any:
     """The value that the cap gives in this calculus; infinite where none is proved."""
-    found = values.get(Measure(node.measure))
+    found = values.get(FilterMeasure(node.measure))
     return infinity() if found is None else found()
 
 
@@ -99,15 +99,15 @@ def filter_pure(node: Filter, charge: Number) -> Number:
 
     A cap in another measure bounds no epsilon at delta = 0.
     """
-    return _known(node, {Measure.PURE: lambda: node.cap})
+    return _known(node, {FilterMeasure.PURE: lambda: node.cap})
 
 
 @APPROX.rule(Filter, "filter_approximate", cite=PURE_FILTER)
 def filter_approximate(node: Filter, charge: Any) -> tuple[Number, Number]:
     """The two caps, for charges whose epsilons and deltas are added."""
-    if node.measure == Measure.PURE:
+    if node.measure == FilterMeasure.PURE:
         return node.cap, Fraction(0)
-    if node.measure == Measure.APPROX:
+    if node.measure == FilterMeasure.APPROX:
         return node.cap, node.delta
     return infinity(), Fraction(1)
 
@@ -120,9 +120,9 @@ def filter_concentrated(node: Filter, charge: Number) -> Number:
     product of (p_t / q_t)^a exp(-a (a - 1) rho_t) is a supermartingale for every order a.
     """
     values = {
-        Measure.ZCDP: lambda: node.cap,
-        Measure.GDP: lambda: node.cap**2 / 2,
-        Measure.PURE: lambda: node.cap**2 / 2,
+        FilterMeasure.ZCDP: lambda: node.cap,
+        FilterMeasure.GDP: lambda: node.cap**2 / 2,
+        FilterMeasure.PURE: lambda: node.cap**2 / 2,
     }
     return _known(node, values)
 
@@ -131,10 +131,10 @@ def filter_concentrated(node: Filter, charge: Number) -> Number:
 def filter_renyi(node: Filter, charge: Number) -> Number:
     """The cap at every order, for charges that are curves; else as zCDP."""
     values = {
-        Measure.RDP: lambda: node.cap,
-        Measure.ZCDP: lambda: order() * node.cap,
-        Measure.GDP: lambda: order() * node.cap**2 / 2,
-        Measure.PURE: lambda: order() * node.cap**2 / 2,
+        FilterMeasure.RDP: lambda: node.cap,
+        FilterMeasure.ZCDP: lambda: order() * node.cap,
+        FilterMeasure.GDP: lambda: order() * node.cap**2 / 2,
+        FilterMeasure.PURE: lambda: order() * node.cap**2 / 2,
     }
     return _known(node, values)
 
@@ -147,9 +147,9 @@ def filter_gaussian(node: Filter, charge: Number) -> Number:
     the sum is a Brownian motion with drift, run for a time of at most mu^2 and padded to it.
     """
     values = {
-        Measure.GDP: lambda: node.cap,
-        Measure.PURE: lambda: corner(node.cap),
-        Measure.ZCDP: lambda: sqrt(2 * node.cap) if all_gaussian(node) else infinity(),
+        FilterMeasure.GDP: lambda: node.cap,
+        FilterMeasure.PURE: lambda: corner(node.cap),
+        FilterMeasure.ZCDP: lambda: sqrt(2 * node.cap) if all_gaussian(node) else infinity(),
     }
     return _known(node, values)
 
@@ -161,7 +161,7 @@ def filter_profile(node: Filter, charge: Losses) -> Losses:
     No filter adds up whole profiles: stopping where their product passes a given curve is not
     private in general (Tran, Koskela, Raisa, Honkela 2026).
     """
-    normal = node.measure == Measure.ZCDP and all_gaussian(node)
+    normal = node.measure == FilterMeasure.ZCDP and all_gaussian(node)
     budget = GDP(sqrt(2 * node.cap)) if normal else node.budget
     found: Losses | None = PROFILE.of_leaf(budget)
     return found or opaque(ALL_TOLD)  # a curve of Renyi bounds has no one dominating pair

@@ -84,11 +84,13 @@ class LaplaceKernel(Kernel):
 class DiscreteKernel(Kernel):
     """Whole-numbered noise of the leaf's own scale, however small the query's sensitivity.
 
-    One whole number a trial; other numbers are rounded half up, which moves by no more than a
-    whole sensitivity.  Values are cut to +-2^52, NaN counts as 0.
+    One whole number a trial, or a vector where the noise is declared for one; other numbers are
+    rounded half up, which moves by no more than a whole sensitivity.  Values are cut to +-2^52, NaN
+    counts as 0.
     """
 
     continuous = False
+    vectors: ClassVar[bool] = False
     arithmetic: ClassVar[str] = "exact"
 
     @abstractmethod
@@ -106,7 +108,7 @@ class DiscreteKernel(Kernel):
     def admit(self, scale: Array, dimension: int) -> None:
         """Errors: InvalidParameter for a vector, or a sensitivity above the leaf's."""
         name = type(self.leaf).__name__
-        if dimension != 1:
+        if dimension != 1 and not self.vectors:
             raise InvalidParameter(
                 f"{name}: noise for one whole number, not for a vector of {dimension}; release "
                 "them one by one"
@@ -116,15 +118,15 @@ class DiscreteKernel(Kernel):
 
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         whole = _whole(self._checked(values, scale)).astype(np.int64)
-        noise = np.where(scale > 0, self.draw(len(scale), bits_of(rng)), 0)
-        return (whole + noise[:, None]).astype(np.float64)
+        noise = self.draw(whole.size, bits_of(rng)).reshape(whole.shape)
+        return (whole + np.where(scale[:, None] > 0, noise, 0)).astype(np.float64)
 
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
         moved = self._moved(released, values, scale)
         known = np.where(np.isfinite(moved) & (moved == np.rint(moved)), moved, 0.0)
         at_zero = np.where(known == 0, 0.0, -np.inf)
-        mass = np.where(scale > 0, self.log_mass(known), at_zero)
-        return np.where(known == moved, mass, -np.inf)
+        mass = np.where(scale[:, None] > 0, self.log_mass(known), at_zero)
+        return np.asarray(np.where(known == moved, mass, -np.inf).sum(axis=-1))
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         moved = self._moved(released, values, scale)
@@ -134,10 +136,10 @@ class DiscreteKernel(Kernel):
         outer = np.where(size > 0, self.tail(np.maximum(size, 1)) - share * mass, share * mass)
         outer = np.where(size > 0, outer, self.tail(np.ones_like(size)) + outer)
         sided = np.where(moved < 0, 1.0, -1.0) * ndtri(np.clip(outer, 1e-300, 1.0))
-        return np.where(scale > 0, sided, np.nan)[:, None]
+        return np.where(scale[:, None] > 0, sided, np.nan)
 
     def _moved(self, released: Array, values: Array, scale: Array) -> Array:
-        difference: Array = (released - _whole(self._checked(values, scale)))[:, 0]
+        difference: Array = released - _whole(self._checked(values, scale))
         return difference
 
     def _checked(self, values: Array, scale: Array) -> Array:
@@ -167,7 +169,7 @@ def _shares(released: Array) -> Array:
     A residual has no generator, and must be uniform: SHA-256 of the whole batch is taken for one.
     """
     seed = int.from_bytes(sha256(np.ascontiguousarray(released).tobytes()).digest(), "big")
-    return np.random.default_rng(seed).random((len(released),))
+    return np.random.default_rng(seed).random(released.shape)
 
 
 @exact_kernel(DiscreteLaplace)
@@ -180,6 +182,7 @@ class DiscreteLaplaceKernel(DiscreteKernel):
     """
 
     norm: ClassVar[Norm] = "l1"
+    vectors: ClassVar[bool] = True
 
     def __init__(self, leaf: Any, trials: int) -> None:
         super().__init__(leaf, trials)

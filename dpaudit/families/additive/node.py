@@ -11,7 +11,13 @@ from dpaudit.nodes.core import Leaf, labelled
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gaussian(Leaf):
-    """Adds N(0, s^2 I) to a query of l2-sensitivity D; ``noise_multiplier`` = s / D."""
+    """Adds N(0, s^2 I) to a query of l2-sensitivity D; ``noise_multiplier`` = s / D.
+
+    >>> import dpaudit as dp
+    >>> noise = dp.Gaussian("mean", noise_multiplier="2")
+    >>> dp.account(noise, dp.central("replace_one")).step("gdp").value
+    Fraction(1, 2)
+    """
 
     label: str
     noise_multiplier: Number = number(positive)
@@ -23,7 +29,13 @@ class Gaussian(Leaf):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Laplace(Leaf):
-    """Adds i.i.d. Laplace(b) to a query of l1-sensitivity D; ``noise_multiplier`` = b / D."""
+    """Adds i.i.d. Laplace(b) to a query of l1-sensitivity D; ``noise_multiplier`` = b / D.
+
+    >>> import dpaudit as dp
+    >>> noise = dp.Laplace("count", noise_multiplier=2)
+    >>> dp.account(noise, dp.central("add_remove")).step("pure").value
+    Fraction(1, 2)
+    """
 
     label: str
     noise_multiplier: Number = number(positive)

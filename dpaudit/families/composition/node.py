@@ -13,13 +13,24 @@ from dpaudit.nodes.core import Assumption, Node, Several, postorder, symbols_in
 
 
 class Compose(Several):
-    """All children run on the same records, each free to depend on what was released before."""
+    """All children run on the same records, each free to depend on what was released before.
+
+    >>> import dpaudit as dp
+    >>> both = dp.Compose(dp.Laplace("count", 2), dp.Laplace("mean", 4))
+    >>> dp.account(both, dp.central("add_remove")).step("pure").value
+    Fraction(3, 4)
+    """
 
 
 class Parallel(Several):
     """Child i runs on part i of a partition of the records that does not depend on their values.
 
     Under replace_one and zero_out the changed record stays in its part; parts are public blocks.
+
+    >>> import dpaudit as dp
+    >>> parts = dp.Parallel(dp.Laplace("north", 2), dp.Laplace("south", 4))
+    >>> dp.account(parts, dp.central("add_remove")).step("pure").value
+    Fraction(1, 2)
     """
 
     partitions: ClassVar[bool] = True
@@ -30,6 +41,11 @@ class Repeat(Node):
     """``child`` runs ``times`` times in sequence, adaptively.
 
     With ``index`` (an integer symbol) the child's parameters may depend on the round 1..times.
+
+    >>> import dpaudit as dp
+    >>> rounds = dp.Repeat(dp.Gaussian("gradient", 5), times=100)
+    >>> dp.account(rounds, dp.central("add_remove")).step("gdp").value
+    Fraction(2, 1)
     """
 
     child: Node
@@ -64,7 +80,13 @@ class Repeat(Node):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Assuming(Node):
-    """``base``, whose guarantee holds under ``assumption``."""
+    """``base``, whose guarantee holds under ``assumption``.
+
+    >>> import dpaudit as dp
+    >>> whose = dp.Assumption("public_bound", "the bound is public", "declared")
+    >>> dp.Assuming(dp.Laplace("count", 2), whose).children
+    (Laplace('count', noise_multiplier=2),)
+    """
 
     base: Node
     assumption: Assumption

@@ -152,6 +152,11 @@ class CorrelatedGaussian(Leaf):
     :class:`Factorisation` or its name, a :class:`LowerTriangular` or a :class:`BandedToeplitz`;
     ``participation``: in which rounds one record takes part, the same on both data sets.
     Errors: InvalidParameter for a strategy that is none of these, or of another number of rounds.
+
+    >>> import dpaudit as dp
+    >>> sums = dp.CorrelatedGaussian("prefix sums", 4, rounds=8, strategy="tree")
+    >>> dp.account(sums, dp.central("add_remove")).step("gdp").value
+    Fraction(1, 2)
     """
 
     label: str

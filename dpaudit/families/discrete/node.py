@@ -36,6 +36,11 @@ class DiscreteGaussian(Leaf):
     The query moves by at most the integer ``sensitivity``.  (An integer vector with that
     l2-sensitivity and independent noise has the same zCDP and Renyi bounds, not this profile:
     declare it as ZCDP.)
+
+    >>> import dpaudit as dp
+    >>> noise = dp.DiscreteGaussian("count", variance=4)
+    >>> dp.account(noise, dp.central("add_remove")).step("zcdp").value
+    Fraction(1, 8)
     """
 
     label: str
@@ -52,6 +57,11 @@ class DiscreteLaplace(Leaf):
     """Adds i.i.d. k with probability proportional to exp(-|k| / scale) to an integer query.
 
     The query, a number or a vector, moves by at most the integer ``sensitivity`` in l1-norm.
+
+    >>> import dpaudit as dp
+    >>> noise = dp.DiscreteLaplace("count", scale=2)
+    >>> dp.account(noise, dp.central("add_remove")).step("pure").value
+    Fraction(1, 2)
     """
 
     label: str
@@ -88,6 +98,11 @@ class RandomizedResponse(Leaf):
     """Tells which of ``choices`` values holds, e^epsilon times as likely as each other value.
 
     P(truth) = e^epsilon / (e^epsilon + choices - 1); neighbours may hold any two of the values.
+
+    >>> import dpaudit as dp
+    >>> answer = dp.RandomizedResponse("smokes", epsilon=1)
+    >>> dp.account(answer, dp.central("replace_one")).step("pure").value
+    Fraction(1, 1)
     """
 
     label: str

@@ -95,7 +95,8 @@ def _laplace_corner(node: Any) -> Any:
     return sqrt(2) * (erfinv(1 - tails[0]) + erfinv(1 - tails[1]))
 
 
-def _laplace_losses(node: Any) -> Losses:
+def laplace_losses(node: Any) -> Losses:
+    """One coordinate moved by the whole sensitivity."""
     scale, move = node.scale, node.sensitivity
     if not _many(move):
         whole = 1 + _decay(1, scale)
@@ -241,7 +242,7 @@ DISCRETE: Table = {
         "discrete_laplace_curve", _laplace_curve, attained=_exact_laplace
     ),
     ("gdp", "DiscreteLaplace"): Theorem("discrete_laplace_corner", _laplace_corner),
-    ("profile", "DiscreteLaplace"): Theorem("discrete_laplace_pair", _laplace_losses),
+    ("profile", "DiscreteLaplace"): Theorem("discrete_laplace_pair", laplace_losses),
     **{
         (name, "TruncatedDiscreteLaplace"): _endless(name)
         for name in ("pure", "zcdp", "rdp", "gdp")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact import Number
+from dpaudit.exact import Number, readable
 from dpaudit.exact.domains import count, number, positive, probability
-from dpaudit.nodes.core import Node
+from dpaudit.nodes.core import Assumption, Node, Status
 
 
 def rare(value: Number, place: str) -> None:
@@ -34,6 +34,15 @@ class EventSlack(Node):
         if not self.event:
             raise InvalidParameter("EventSlack: expected the event, in words")
 
+    @property
+    def assumption(self) -> Assumption:
+        """That the event is as rare as stated: its author's word."""
+        return Assumption(
+            f"slack:{self.digest[:12]}",
+            f"on every data set, {self.event} has probability at most {readable(self.probability)}",
+            Status.DECLARED,
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProposeTestRelease(Node):
@@ -49,12 +58,27 @@ class ProposeTestRelease(Node):
     release: Node
     false_pass: Number = number(rare)
 
+    @property
+    def assumption(self) -> Assumption:
+        """That unstable data fail the test as often as stated: its author's word."""
+        return Assumption(
+            f"false_pass:{self.digest[:12]}",
+            "where neither of two neighbours is stable, the test passes with probability at most "
+            f"{readable(self.false_pass)}",
+            Status.DECLARED,
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Group(Node):
     """``child``, accounted for one record, as a guarantee for any ``size`` records together.
 
     Under add_remove they come or go, under replace_one they change, under zero_out they vanish.
+
+    >>> import dpaudit as dp
+    >>> household = dp.Group(dp.Laplace("count", 2), size=4)
+    >>> dp.account(household, dp.central("add_remove")).step("pure").value
+    Fraction(2, 1)
     """
 
     child: Node

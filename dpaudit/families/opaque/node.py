@@ -19,7 +19,13 @@ class PureDP(Leaf):
     """An opaque ``epsilon``-DP mechanism; also the claim of pure differential privacy.
 
     ``source`` says who proved it; a guarantee that rests on it is certified under that assumption.
+
+    >>> import dpaudit as dp
+    >>> dp.PureDP("0.5").epsilon
+    Fraction(1, 2)
     """
+
+    states_in: ClassVar[str] = "pure"
 
     epsilon: Number = number(non_negative)
     label: str = ""
@@ -28,7 +34,14 @@ class PureDP(Leaf):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ApproxDP(Leaf):
-    """An opaque (``epsilon``, ``delta``)-DP mechanism; also the claim of it."""
+    """An opaque (``epsilon``, ``delta``)-DP mechanism; also the claim of it.
+
+    >>> import dpaudit as dp
+    >>> dp.ApproxDP(1, delta="1e-6").delta
+    Fraction(1, 1000000)
+    """
+
+    states_in: ClassVar[str] = "approx"
 
     epsilon: Number = number(non_negative)
     delta: Number = number(probability)
@@ -38,7 +51,14 @@ class ApproxDP(Leaf):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ZCDP(Leaf):
-    """An opaque ``rho``-zCDP mechanism (Renyi divergence <= rho * order); also the claim of it."""
+    """An opaque ``rho``-zCDP mechanism (Renyi divergence <= rho * order); also the claim of it.
+
+    >>> import dpaudit as dp
+    >>> print(dp.account(dp.ZCDP("0.5"), dp.central("replace_one")).epsilon("1e-6").upper < 5.4)
+    True
+    """
+
+    states_in: ClassVar[str] = "zcdp"
 
     rho: Number = number(non_negative)
     label: str = ""
@@ -47,7 +67,14 @@ class ZCDP(Leaf):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GDP(Leaf):
-    """An opaque ``mu``-GDP mechanism (trade-off curve above G_mu); also the claim of it."""
+    """An opaque ``mu``-GDP mechanism (trade-off curve above G_mu); also the claim of it.
+
+    >>> import dpaudit as dp
+    >>> dp.account(dp.GDP(1), dp.central("replace_one")).epsilon("1e-5")
+    Bound(0 to 4.37718)
+    """
+
+    states_in: ClassVar[str] = "gdp"
 
     mu: Number = number(non_negative)
     label: str = ""
@@ -59,7 +86,13 @@ class RenyiDP(Leaf):
     """An opaque (``order``, ``epsilon``)-Renyi-DP mechanism; also the claim of it.
 
     Renyi divergences do not decrease in the order: it holds at every order up to this one.
+
+    >>> import dpaudit as dp
+    >>> dp.RenyiDP(order=8, epsilon="0.5")
+    RenyiDP(order=8, epsilon=0.5)
     """
+
+    states_in: ClassVar[str] = "rdp"
 
     order: Number = number(above_one)
     epsilon: Number = number(non_negative)
@@ -74,6 +107,8 @@ class RenyiCurve(Leaf):
     ``curve``: an expression in Symbol("alpha", positive=True), the only place for that symbol.
     """
 
+    states_in: ClassVar[str] = "rdp"
+
     speaks_of: ClassVar[str] = "alpha"
     curve: Number = number(non_negative)
     label: str = ""
@@ -86,6 +121,8 @@ class ProfilePoints(Leaf):
 
     ``points``: ((epsilon, delta), ...), epsilon growing, numbers only.
     """
+
+    states_in: ClassVar[str] = "profile"
 
     points: tuple[tuple[Number, Number], ...]
     label: str = ""
@@ -120,7 +157,12 @@ def _point(row: tuple[int, object]) -> tuple[Fraction, Fraction]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NonPrivate(Leaf):
-    """An access to the data that carries no noise; no calculus gives it a finite guarantee."""
+    """An access to the data that carries no noise; no calculus gives it a finite guarantee.
+
+    >>> import dpaudit as dp
+    >>> dp.account(dp.NonPrivate("the mean"), dp.central("add_remove")).epsilon("1e-6").upper
+    oo
+    """
 
     reason: str
 

@@ -14,6 +14,11 @@ class PoissonSampled(Node):
     """``child`` runs on a secret batch that holds each record with probability ``rate``.
 
     Under zero_out no query may read the batch's realised number of records.
+
+    >>> import dpaudit as dp
+    >>> sgd = dp.Repeat(dp.PoissonSampled(dp.Gaussian("gradient", 1), rate="0.01"), 100)
+    >>> print(dp.account(sgd, dp.central("add_remove")).epsilon("1e-5").upper < 1)
+    True
     """
 
     child: Node
@@ -22,7 +27,13 @@ class PoissonSampled(Node):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SampledWithoutReplacement(Node):
-    """``child`` runs on a secret, uniformly random ``batch_size`` of ``population`` records."""
+    """``child`` runs on a secret, uniformly random ``batch_size`` of ``population`` records.
+
+    >>> import dpaudit as dp
+    >>> dp.SampledWithoutReplacement(dp.Gaussian("gradient", 1), batch_size=10, population=1000)
+    SampledWithoutReplacement(batch_size=10, population=1000)
+      Gaussian('gradient', noise_multiplier=1)
+    """
 
     child: Node
     batch_size: Number = number(count)
@@ -40,6 +51,11 @@ class SampledWithReplacement(Node):
     """``child`` runs on a secret batch of ``draws`` uniform draws, each from all ``population``.
 
     A record drawn j times counts as j records; the child does not depend on the batch's order.
+
+    >>> import dpaudit as dp
+    >>> dp.SampledWithReplacement(dp.Laplace("count", 1), draws=10, population=1000)
+    SampledWithReplacement(draws=10, population=1000)
+      Laplace('count', noise_multiplier=1)
     """
 
     child: Node
@@ -57,6 +73,11 @@ class RandomAllocation(Node):
     """``child`` runs ``slots`` times in sequence, adaptively; each record is in one secret slot.
 
     Every record draws its slot uniformly and independently of the others ("balls and bins").
+
+    >>> import dpaudit as dp
+    >>> dp.RandomAllocation(dp.Gaussian("gradient", 1), slots=100)
+    RandomAllocation(slots=100)
+      Gaussian('gradient', noise_multiplier=1)
     """
 
     child: Node

@@ -40,6 +40,11 @@ class ExponentialMechanism(Leaf):
     """Selects a candidate with probability proportional to exp(epsilon * score / 2).
 
     The candidates, and the measure they are weighted with, are public.
+
+    >>> import dpaudit as dp
+    >>> chosen = dp.ExponentialMechanism("median", epsilon="0.5")
+    >>> dp.account(chosen, dp.central("replace_one")).step("pure").value
+    Fraction(1, 2)
     """
 
     label: str
@@ -58,6 +63,10 @@ class ReportNoisyMax(Leaf):
 
     Nothing but the name is released.  Gumbel noise makes it the exponential mechanism;
     exponential noise makes it permute-and-flip.
+
+    >>> import dpaudit as dp
+    >>> dp.ReportNoisyMax("winner", epsilon=1, noise="gumbel")
+    ReportNoisyMax('winner', epsilon=1, noise='gumbel', scores='any')
     """
 
     label: str
@@ -80,6 +89,11 @@ class AboveThreshold(Leaf):
     One Laplace noise of scale 1 / epsilon_threshold on the threshold, drawn once; a fresh one of
     scale 2 answers / epsilon_query on each query; it stops at the ``answers``-th yes.  No noisy
     value is released.  (Below a threshold: negate threshold and queries.)
+
+    >>> import dpaudit as dp
+    >>> asked = dp.AboveThreshold("alarm", epsilon_threshold="0.5", epsilon_query="0.5")
+    >>> dp.account(asked, dp.central("add_remove")).step("pure").value
+    Fraction(1, 1)
     """
 
     label: str

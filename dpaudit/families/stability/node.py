@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact import Number
+from dpaudit.exact import Number, readable
 from dpaudit.exact.domains import count, number, positive, rate
 from dpaudit.families.discrete.node import whole
-from dpaudit.nodes.core import Leaf, labelled
+from dpaudit.nodes.core import Assumption, Leaf, Status, labelled
 from dpaudit.scope import choose
 
 
@@ -65,3 +65,13 @@ class CoupledGaussian(Leaf):
         labelled(self.label, type(self))
         if self.always == 0 and self.flips == 0:
             raise InvalidParameter(f"{self.name}: expected a mean that may move")
+
+    @property
+    def assumption(self) -> Assumption:
+        """That some coupling of the coins has these flips and this rate: its author's word."""
+        return Assumption(
+            f"coupling:{self.digest[:12]}",
+            f"between neighbours {self.label!r} moves by at most {readable(self.always)} units and "
+            f"one for each of {readable(self.flips)} flips of rate {readable(self.rate)}",
+            Status.DECLARED,
+        )

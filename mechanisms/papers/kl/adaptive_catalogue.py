@@ -16,6 +16,7 @@ from mechanisms.papers.kl.entries import (
     RHO,
     SIZE,
     SMOOTHNESS,
+    corrected,
     entry,
     stated,
 )
@@ -36,7 +37,7 @@ adaptive_noisy_gd = entry(
     "Adaptive noisy gradient descent, corrected charges",
     f"{PAPER}, Algorithm 3; charges made of the noise that is drawn",
     CORRECTED,
-    (stated(RHO, THEOREM_3), MU),
+    (stated(RHO, corrected(THEOREM_3)), MU),
     ROUNDS,
     CAP,
 )
@@ -45,7 +46,7 @@ adaptive_noisy_gd_filter = entry(
     "Adaptive noisy gradient descent, rounds while charges fit",
     f"{PAPER}, Algorithm 3; with the filter of Whitehouse, Ramdas, Rogers, Wu 2023",
     FILTERED,
-    (stated(RHO, THEOREM_3), MU),
+    (stated(RHO, corrected(THEOREM_3)), MU),
     ROUNDS,
     CAP,
 )
@@ -55,7 +56,7 @@ adaptive_noisy_gd_proof = entry(
     "Adaptive noisy gradient descent, corrected charges, the noise that its proof needs",
     f"{PAPER}, Algorithm 3 and Lemma 10; charges made of the noise that is drawn",
     PROVED,
-    (stated(RHO, THEOREM_3), MU),
+    (stated(RHO, corrected(THEOREM_3)), MU),
     ROUNDS,
     CAP,
 )
@@ -67,7 +68,7 @@ select_stationary_iterate = entry(
     f"{PAPER}, Theorem 5; after the corrected Algorithm 3",
     SELECTED,
     (
-        stated(2 * RHO, THEOREM_5),
+        stated(2 * RHO, corrected(THEOREM_5)),
         stated(Fraction(3, 2) * RHO, "rho of the descent, rho/2 of the selection (bounded range)"),
     ),
     f"{ROUNDS}; the name of one iterate",

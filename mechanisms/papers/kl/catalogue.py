@@ -24,6 +24,7 @@ from mechanisms.papers.kl.entries import (
     SMOOTHNESS,
     STARTING_GAP,
     ZERO_OUT,
+    corrected,
     entry,
     stated,
 )
@@ -77,7 +78,7 @@ kl_spider = entry(
     "KL-Spider, corrected noise and loop",
     f"{PAPER}, Algorithm 1; noise and the returned iterate corrected",
     SPIDER,
-    (stated(RHO, THEOREM_1), MU),
+    (stated(RHO, corrected(THEOREM_1)), MU),
     COUNT,
     *SHORT,
 )
@@ -129,7 +130,7 @@ regularized_noisy_gd = entry(
     "Projected noisy gradient descent with a proximal term, corrected noise",
     f"{PAPER}, Algorithm 4; noise corrected, steps capped",
     REGULARIZED,
-    (stated(RHO, f"{PAPER}, Theorem 9"), MU),
+    (stated(RHO, corrected(f"{PAPER}, Theorem 9")), MU),
     f"{REGULARIZED.steps - 1} noisy mean gradients",
 )
 _HALF = RHO * Fraction(REGULARIZED.steps - 1, 2 * REGULARIZED.steps)
@@ -150,7 +151,7 @@ proximal_point_method = entry(
     "Private proximal point method",
     f"{PAPER}, Algorithms 2 and 4; noise corrected, calls and steps capped",
     PROXIMAL,
-    (stated(RHO, f"{PAPER}, Theorem 2"), MU),
+    (stated(RHO, corrected(f"{PAPER}, Theorem 2")), MU),
     f"{CALLS * (STEPS - 1)} noisy mean gradients in {CALLS} calls",
     "for kappa > 2 the printed utility proof has a gap; privacy does not rest on it",
 )

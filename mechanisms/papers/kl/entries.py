@@ -43,7 +43,14 @@ def evaluate(found: Any) -> tuple[Metric, ...]:
 
 def stated(rho: Number, by: str, reading: str = "") -> Claim:
     """rho-zCDP."""
-    return Claim(ZCDP(rho), by=by, reading=reading)
+    printed = by.startswith(f"{PAPER}, ")
+    states = "it states its multiple of rho for every rho > 0; this rho was chosen here"
+    return Claim(ZCDP(rho), by=by, reading=reading, states=states if printed else "")
+
+
+def corrected(theorem: str) -> str:
+    """Who states what a theorem prints of an algorithm that was changed so that it holds."""
+    return f"dpaudit 2026, of the corrected algorithm; printed is {theorem}"
 
 
 def entry(

@@ -42,9 +42,23 @@ def accelerated(constants: Constants, **options: Any) -> AcceleratedDPSRGD:
     return AcceleratedDPSRGD(gradient(constants, **options), radius=float(RADIUS))
 
 
-def stated(by: str, reading: str = "", epsilon: Any = EPSILON, delta: Any = DELTA) -> Claim:
-    """An (epsilon, delta) claim of the paper, by default (1, 1e-6)."""
-    return Claim(ApproxDP(epsilon, delta), by=f"{PAPER}, {by}", reading=reading)
+OURS = "dpaudit 2026"
+STATES = {
+    "Theorem 5.8": "(epsilon, delta) for 2^(-o(n^(1/6))) <= delta <= 1/n and p <= epsilon^2 n^2",
+    "Theorem 5.12": "(epsilon, delta) for batches of at most sqrt(n), without a range of epsilon "
+    "or delta, of an algorithm that clips nothing",
+    "Corollary 5.7": "(epsilon, delta) for the parameters of Claim 5.5, without a range of epsilon "
+    "or delta, of an algorithm that clips nothing; its proof clips",
+}
+
+
+def stated(
+    by: str, reading: str = "", epsilon: Any = EPSILON, delta: Any = DELTA, source: str = PAPER
+) -> Claim:
+    """An (epsilon, delta) claim, by default of the paper and at (1, 1e-6)."""
+    theorem = next((name for name in STATES if name in by), "")
+    states = f"{theorem} states {STATES[theorem]}; the numbers here are ours" if theorem else ""
+    return Claim(ApproxDP(epsilon, delta), f"{source}, {by}", reading, states=states)
 
 
 def entry(
@@ -54,6 +68,7 @@ def entry(
     claims: tuple[Claim, ...],
     source: str = "Algorithm 1",
     expected: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Mechanism:
     """One entry that runs on the RAND data."""
     return Mechanism(
@@ -63,7 +78,7 @@ def entry(
         program=program,
         scope=ZERO_OUT,
         claims=claims,
-        setting=_setting(program.gradient),
+        setting=_setting(program.gradient, *notes),
         records=records,
         evaluate=_evaluate,
         expected=expected,
@@ -77,6 +92,7 @@ def declared_only(
     claims: tuple[Claim, ...],
     source: str,
     expected: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Mechanism:
     """One entry that is accounted for and not run: of constants for data that nobody has."""
     setting = Setting(
@@ -85,6 +101,7 @@ def declared_only(
         unit_bound="one record in one batch",
         covered=("all noisy prefix sums",),
         invariants=("the number of records and the order of the batches",),
+        notes=notes,
     )
     return Mechanism(
         name, title, f"{PAPER}, {source}", program, ZERO_OUT, claims, setting, expected=expected
@@ -97,11 +114,12 @@ def _evaluate(found: Solution) -> tuple[Metric, ...]:
     return holdout_losses(LOSS, {"at the start": start, "of the output": found.output})
 
 
-def _setting(estimator: StochasticRecursiveGradient) -> Setting:
+def _setting(estimator: StochasticRecursiveGradient, *notes: str) -> Setting:
     batch, rounds = estimator.batch, estimator.rounds
     return rand_setting(
         f"{rounds} noisy prefix sums over batches of {batch} rows, each row in one",
         ("the number of records and the order of the batches",),
         f"{estimator.size - batch * rounds} of {estimator.size} rows are never read",
         "radius, rounds, batches, norms and beta were chosen without the data",
+        *notes,
     )

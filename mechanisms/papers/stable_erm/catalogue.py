@@ -99,8 +99,21 @@ def entry(
 
 
 def stated(theorem: str, reading: str = "") -> Claim:
-    """(1, 1e-6) as a theorem prints it."""
-    return Claim(ApproxDP(EPSILON, DELTA), by=f"{PAPER}, {theorem}", reading=reading)
+    """A theorem that prints (epsilon, delta), at (1, 1e-6)."""
+    states = (
+        f"{theorem} states (epsilon, delta) for all epsilon, delta > 0{ENOUGH.get(theorem, '')}"
+    )
+    return Claim(ApproxDP(EPSILON, DELTA), f"{PAPER}, {theorem}", reading, states=states + CHOSEN)
+
+
+ENOUGH = {
+    "Theorem 3.1": " and n >= C log(1/delta)/epsilon, C sufficiently large",
+}
+ENOUGH |= dict.fromkeys(
+    ("Theorem 4.1", "Theorem 4.3", "Theorem 5.1", "Theorem 5.3"),
+    " and n at least of order log(1/delta) log(m)/epsilon",
+)
+CHOSEN = "; (1, 1e-6) and all sizes were chosen here"
 
 
 def exactly(epsilon: str, delta: Fraction = DELTA) -> Claim:

@@ -29,11 +29,23 @@ HALTING = "whether a run halts is released, and depends on the data; it then giv
 TIMING = "how long a run takes may depend on the data, and is not covered"
 
 
+# What the theorems print; which numbers stand for their letters is chosen here.
+STATES = {
+    "Theorem 2.1": "(epsilon, delta) for every epsilon <= 10, n^(1 - o(1)) >~ log(n/delta)/epsilon "
+    "and m <~ poly(n)",
+    "Theorem 3.1": "(epsilon, delta) for every epsilon <= 10 and q > 0 with n^(1 - q) > "
+    "100 log(20 n m d e^epsilon / delta) / (epsilon (1 - 2^-q))",
+    "Theorem 4.1": "(epsilon, delta) for every epsilon <= 10 and delta < 1/(m n)",
+}
+CHOSEN = "; epsilon, delta and sizes of this claim were chosen here"
+
+
 def stated(
     epsilon: object, delta: object, by: str, reading: str = "", source: str = PAPER
 ) -> Claim:
     """An (epsilon, delta) claim, by default of the paper."""
-    return Claim(ApproxDP(epsilon, delta), by=f"{source}, {by}", reading=reading)
+    states = f"{by} states {STATES[by]}{CHOSEN}" if by in STATES else ""
+    return Claim(ApproxDP(epsilon, delta), by=f"{source}, {by}", reading=reading, states=states)
 
 
 def ours(epsilon: object, delta: object = DELTA, reading: str = "") -> Claim:

@@ -76,7 +76,7 @@ above_threshold = entry(
     "The first level of visits that a quarter of the users reach on average",
     f"{PAPER}, Algorithm 4, its scales repaired; Dwork and Roth 2014, Theorem 3.24",
     AboveThresholdCounts(ITEMS, (0.5, 0.4, 0.3, 0.2, 0.1, 0.05), 800, Fraction(1)),
-    (Claim(PureDP(1), by=f"{PAPER}, Theorem A.9"),),
+    (Claim(PureDP(1), by=f"{OURS}: {PAPER}, Theorem A.9, with its scales repaired"),),
     "an answer a level, to the first yes",
     "Algorithm 4 prints one scale for threshold and queries: that is none of its theorem's",
     columns="visits",

@@ -9,7 +9,6 @@ same region for (P, Q) and for (Q, P), and both are tested.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -21,15 +20,7 @@ from scipy.special import ndtr, ndtri
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import canonical, enclose, sympify, unknowns, upper_fraction
-from dpaudit.families.opaque import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    ProfilePoints,
-    PureDP,
-    RenyiCurve,
-    RenyiDP,
-)
+from dpaudit.measures.calculus import measure_of, order
 from dpaudit.nodes import Node
 
 FloatArray = npt.NDArray[np.float64]
@@ -145,10 +136,10 @@ class RenyiRegion:
     def __post_init__(self) -> None:
         if not self.orders or len(self.orders) != len(self.bounds):
             raise InvalidParameter("Renyi region: expected one bound for each order, and an order")
-        for order, bound in zip(self.orders, self.bounds, strict=True):
-            if not 1 < order <= 1e6:
-                raise InvalidParameter(f"order = {order!r}: expected in (1, 1e6]")
-            _inside(bound, math.inf, f"Renyi bound at order {order:g}")
+        for at, bound in zip(self.orders, self.bounds, strict=True):
+            if not 1 < at <= 1e6:
+                raise InvalidParameter(f"order = {at!r}: expected in (1, 1e6]")
+            _inside(bound, math.inf, f"Renyi bound at order {at:g}")
 
     def largest(self, q: FloatArray) -> FloatArray:
         flat = np.ravel(np.asarray(q, dtype=np.float64))
@@ -162,13 +153,13 @@ class RenyiRegion:
 
     def _outside(self, p: FloatArray, q: FloatArray) -> FloatArray:
         """Whether some order forbids (p, q), with room for rounding."""
-        order = np.array(self.orders)[:, None]
-        bound = (order - 1) * np.array(self.bounds)[:, None]
-        room = 1e-10 + 1e-13 * order
+        orders = np.array(self.orders)[:, None]
+        bound = (orders - 1) * np.array(self.bounds)[:, None]
+        room = 1e-10 + 1e-13 * orders
         with np.errstate(divide="ignore", invalid="ignore"):
             hit, missed = (np.log(p), np.log(q)), (np.log1p(-p), np.log1p(-q))
-            forward = _power(hit, order, bound) + _power(missed, order, bound)
-            backward = _power(hit[::-1], order, bound) + _power(missed[::-1], order, bound)
+            forward = _power(hit, orders, bound) + _power(missed, orders, bound)
+            backward = _power(hit[::-1], orders, bound) + _power(missed[::-1], orders, bound)
         return np.asarray((np.maximum(forward, backward) > 1 + room).any(axis=0))
 
     @cached_property
@@ -239,51 +230,73 @@ def zcdp_region(rho: float) -> RenyiRegion:
     Source: Bun and Steinke (2016), Definition 1.1.
     """
     _inside(rho, math.inf, "rho")
-    return RenyiRegion(_ORDERS, tuple(rho * order * _UP for order in _ORDERS))
+    return RenyiRegion(_ORDERS, tuple(rho * at * _UP for at in _ORDERS))
 
 
 def region_of(guarantee: Node) -> Region:
-    """The region of a claim: PureDP, ApproxDP, ProfilePoints, GDP, ZCDP, RenyiDP or RenyiCurve.
+    """The region of a claim in any registered measure that has one.
 
     Exact parameters are rounded up to floats, so the region is never smaller than the claim's.
     Errors: Unsupported for another node; InvalidParameter for symbols without a value.
     """
-    makers: dict[type[Node], Callable[[Any], Region]] = {
-        PureDP: lambda node: _approx(node.epsilon, Fraction(0)),
-        ApproxDP: lambda node: _approx(node.epsilon, node.delta),
-        ProfilePoints: lambda node: CommonRegion(tuple(_approx(*point) for point in node.points)),
-        GDP: lambda node: GaussianRegion(_float_upper(node.mu, "mu")),
-        ZCDP: lambda node: zcdp_region(_float_upper(node.rho, "rho")),
-        RenyiDP: lambda node: RenyiRegion(
-            (_float_upper(node.order, "order"),), (_float_upper(node.epsilon, "epsilon"),)
-        ),
-        RenyiCurve: _renyi,
-    }
-    if type(guarantee) not in makers:
+    measure = measure_of(guarantee)
+    if measure is None or measure.region is None:
         raise Unsupported(f"{guarantee.name}: no region of event probabilities is known for it")
-    return makers[type(guarantee)](guarantee)
+    region: Region = measure.region(guarantee)
+    return region
 
 
-def _approx(epsilon: Any, delta: Any) -> Region:
-    return ApproxRegion(_float_upper(epsilon, "epsilon"), _float_upper(delta, "delta"))
+def rho_of_rates(false_positive_upper: float, false_negative_upper: float) -> float:
+    """A rho that any zCDP mechanism with these error rates must reach, rounded down by 1e-9.
+
+    With p = 1 - FNR_upper >= q = FPR_upper, data processing gives rho >= D_a(p || q) / a for every
+    order a; the largest over a grid of orders, for (p, q) and (1 - q, 1 - p).
+    Source: Bun and Steinke 2016, Lemma 2.2 (post-processing).
+    """
+    best = 0.0
+    orders = 1 + np.array([10.0 ** (k // 20) * 1.122 ** (k % 20) for k in range(-60, 61)])
+    for p, q in (
+        (1 - false_negative_upper, false_positive_upper),
+        (1 - false_positive_upper, false_negative_upper),
+    ):
+        if 0 < q < p < 1:
+            logs = np.logaddexp(
+                orders * math.log(p) + (1 - orders) * math.log(q),
+                orders * math.log1p(-p) + (1 - orders) * math.log1p(-q),
+            )
+            best = max(best, float(np.max(logs / (orders - 1) / orders)))
+    return max(0.0, best * (1 - 1e-9))
 
 
-def _renyi(node: RenyiCurve) -> Region:
-    from sympy import Symbol
+def mu_of_rates(false_positive_upper: float, false_negative_upper: float) -> float:
+    """Phi^-1(1 - FPR) - Phi^-1(FNR), which no mu-GDP mechanism exceeds; at least 0.
 
-    alpha = Symbol("alpha", positive=True)
-    if unknowns(node.curve) - {alpha}:
-        raise InvalidParameter(f"{node.name}: give every symbol but alpha a value first")
-    curve: Any = node.curve
-    orders = [Fraction(order).limit_denominator(10**6) for order in _ORDERS]
-    values = [curve if not unknowns(curve) else canonical(curve.subs(alpha, sympify(order)))
-              for order in orders]  # fmt: skip
+    Source: Dong, Roth and Su 2022, definition of mu-GDP.
+    """
+    if not (0 < false_positive_upper < 1 and 0 < false_negative_upper < 1):
+        return 0.0
+    mu = -float(ndtri(false_positive_upper)) - float(ndtri(false_negative_upper))
+    return max(0.0, mu * (1 - 1e-12) - 1e-14)
+
+
+def approx_region(epsilon: Any, delta: Any) -> Region:
+    """The region of (epsilon, delta), each rounded up."""
+    return ApproxRegion(float_upper(epsilon, "epsilon"), float_upper(delta, "delta"))
+
+
+def renyi_region(curve: Any, place: str) -> RenyiRegion:
+    """The region of a curve over ``alpha``, at 41 orders."""
+    if unknowns(curve) - {order()}:
+        raise InvalidParameter(f"{place}: give every symbol but alpha a value first")
+    orders = [Fraction(at).limit_denominator(10**6) for at in _ORDERS]
+    symbolic = bool(unknowns(curve))
+    values = [canonical(curve.subs(order(), sympify(at))) if symbolic else curve for at in orders]
     return RenyiRegion(
-        tuple(map(float, orders)), tuple(_float_upper(value, node.name) for value in values)
+        tuple(map(float, orders)), tuple(float_upper(value, place) for value in values)
     )
 
 
-def _float_upper(value: Any, place: str) -> float:
+def float_upper(value: Any, place: str) -> float:
     """The exact number as a float that is not below it."""
     if unknowns(value):
         raise InvalidParameter(f"{place} = {value}: give every symbol a value first")
@@ -299,8 +312,10 @@ def _inside(value: float, top: float, place: str) -> None:
         raise InvalidParameter(f"{place} = {value!r}: expected a number in [0, {top:g}]")
 
 
-def _power(logs: tuple[FloatArray, FloatArray], order: FloatArray, bound: FloatArray) -> FloatArray:
+def _power(
+    logs: tuple[FloatArray, FloatArray], orders: FloatArray, bound: FloatArray
+) -> FloatArray:
     """exp(a log u + (1 - a) log v - bound), 0 where u = 0 and v may be anything."""
     first, second = logs
-    exponent = np.where(np.isneginf(first), -np.inf, order * first + (1 - order) * second - bound)
+    exponent = np.where(np.isneginf(first), -np.inf, orders * first + (1 - orders) * second - bound)
     return np.exp(np.minimum(exponent, 700.0))

@@ -1,0 +1,6 @@
+"""The examiner: a mechanism's own program, on records that the tool makes, with no suite."""
+
+from dpaudit.audit.examine.examination import Examination, Reached, examine, held_by, shape_like
+from dpaudit.audit.examine.shapes import Shape, Unknown
+
+__all__ = ["Examination", "Reached", "Shape", "Unknown", "examine", "held_by", "shape_like"]

@@ -1,0 +1,251 @@
+"""How far one record can move a query: tried on made-up records, then maximised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpaudit.curator.replayer import RELATIVE_TOLERANCE, ROUNDING
+from dpaudit.kernels.base import Session
+from dpaudit.kernels.query import Array, Query, Records
+from dpaudit.scope import Adjacency
+
+ABSENT = "no record there"
+RESTARTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Asking:
+    """One release as it was asked for, to be asked again on other records.
+
+    ``members``: how many rows its secret batch can hold (0 for any number); None on no batch.
+    ``batched``: whether it is on one.  ``trials``: those of the run.
+    """
+
+    label: str
+    place: str
+    query: Query
+    session: Session
+    sensitivity: Array
+    on: NDArray[np.bool_]
+    adjacency: Adjacency
+    batched: bool = False
+    members: int = 0
+
+    def value(self, records: Records, row: int, *, alone: bool = False) -> Array:
+        """The noise-free value, (trials, d); on a batch that holds the row (``alone``: only it)."""
+        trials, chosen = len(self.on), None
+        if self.batched:
+            held = np.arange(len(records)) == row
+            if not alone:
+                others = self.members - 1 if self.members else len(records)
+                held |= np.arange(len(records)) < others + (row < others and self.members > 0)
+            chosen = np.broadcast_to(held, (trials, len(records)))
+        with np.errstate(all="ignore"):
+            found = np.asarray(self.query.value(records, chosen), dtype=np.float64)
+        return np.broadcast_to(found, (trials, found.shape[-1]))
+
+    def factors(self, values: Sequence[Array], others: Sequence[Array]) -> Array:
+        """The distance of each two values over the stated sensitivity, the largest over trials.
+
+        Above 1 beyond rounding; infinite for what is no number.
+        """
+        found = np.zeros(len(values))
+        for trial in np.flatnonzero(self.on):
+            one = np.stack([value[trial] for value in values])
+            two = np.stack([value[trial] for value in others])
+            stated = np.full(len(values), self.sensitivity[trial])
+            with np.errstate(all="ignore"):
+                distance = self.session.apart(one, two, stated)
+                size = np.abs(one).max(-1, initial=0.0) + np.abs(two).max(-1, initial=0.0)
+                allowed = stated * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
+                factor = np.where(distance <= allowed, np.minimum(distance / stated, 1.0), np.inf)
+                over = ~(distance <= allowed) & np.isfinite(distance) & (stated > 0)
+                factor = np.where(over, np.maximum(distance / stated, 1 + 1e-9), factor)
+            found = np.maximum(found, np.where(np.isnan(factor), 0.0, factor))
+        return found
+
+
+@dataclass
+class Moved:
+    """What was tried on the queries of one label and line, and the furthest that one moved.
+
+    ``clips``: the library's own code clips every row of it.
+    """
+
+    label: str
+    place: str
+    kind: str
+    clips: bool = False
+    tried: int = 0
+    factor: float = 0.0
+    text: str = ""
+    problems: dict[str, None] = field(default_factory=dict)
+
+    def add(self, factor: float, text: str) -> None:
+        """A displacement, in stated sensitivities."""
+        if factor > self.factor:
+            self.factor, self.text = factor, text
+
+
+@dataclass(frozen=True, eq=False)
+class Pairing:
+    """Data sets that are one another's neighbours in row ``row``, by what stands there.
+
+    ``absent``: two in which nothing does, but other values stand in its place.
+    """
+
+    row: int
+    names: tuple[str, ...]
+    records: tuple[Records, ...]
+    pairs: tuple[tuple[int, int], ...]
+    absent: tuple[Records, ...] = ()
+
+
+def neighbours_at(
+    world: Array, row: int, rows: Mapping[str, Array], adjacency: Adjacency
+) -> Pairing:
+    """Data sets that differ in one row: every two under replace_one, else with and without it."""
+    sets, names = [], list(rows)
+    for values in rows.values():
+        changed = world.copy()
+        changed[row] = values
+        sets.append(Records(changed))
+    count = len(sets)
+    if adjacency is Adjacency.REPLACE_ONE:
+        every = tuple((i, j) for i in range(count) for j in range(i))
+        return Pairing(row, tuple(names), tuple(sets), every)
+    if adjacency is Adjacency.ADD_REMOVE:
+        without = Records(np.delete(world, row, axis=0))
+        pairs = tuple((count, j) for j in range(count))
+        return Pairing(row, (*names, ABSENT), (*sets, without), pairs)
+    present = np.arange(len(world)) != row
+    absent = tuple(Records(one.values, present) for one in sets[:2])
+    pairs = tuple((count, j) for j in range(count))
+    return Pairing(row, (*names, ABSENT), (*sets, absent[0]), pairs, absent)
+
+
+def try_rows(asking: Asking, moved: Moved, pairing: Pairing, name: str) -> tuple[str, str]:
+    """Evaluate a query on every data set of a pairing; returns the two rows furthest apart."""
+    row, best = pairing.row, ("", "")
+    for alone in (False, True) if asking.batched and not asking.members else (False,):
+        values = []
+        for records in pairing.records:
+            gone = len(records) < len(pairing.records[0])
+            values.append(_without_row(asking, records, alone=alone) if gone
+                          else asking.value(records, row, alone=alone))  # fmt: skip
+        factors = asking.factors(
+            [values[i] for i, _ in pairing.pairs], [values[j] for _, j in pairing.pairs]
+        )
+        moved.tried += len(values)
+        worst = int(np.argmax(factors))
+        i, j = pairing.pairs[worst]
+        found = (pairing.names[i], pairing.names[j])
+        if factors[worst] > moved.factor or best == ("", ""):
+            best = found
+        moved.add(float(factors[worst]), f"row {row} {found[0]!r} against {found[1]!r}, {name}")
+    if pairing.absent:
+        moved.tried += len(pairing.absent)
+        absent = [asking.value(records, row) for records in pairing.absent]
+        if asking.factors(absent[:1], absent[1:])[0] > 1e-6:
+            moved.problems["a record that is absent still moves the query"] = None
+    return best
+
+
+def _without_row(asking: Asking, records: Records, *, alone: bool) -> Array:
+    """The value where a row was taken out: on a batch of the others, or of nobody."""
+    if not asking.batched:
+        return asking.value(records, -1)
+    chosen = np.zeros((len(asking.on), len(records)), dtype=bool)
+    if not alone:
+        chosen[:] = True
+    with np.errstate(all="ignore"):
+        found = np.asarray(asking.query.value(records, chosen), dtype=np.float64)
+    return np.broadcast_to(found, (len(asking.on), found.shape[-1]))
+
+
+def maximise(
+    asking: Asking,
+    moved: Moved,
+    world: Array,
+    row: int,
+    starts: Sequence[tuple[Array, Array]],
+    evaluations: int,
+    rng: np.random.Generator,
+) -> None:
+    """Move one record's two values, and the scale of all others, to push the query further.
+
+    Random restarts and a (1 + 1) evolution strategy: no query need have a derivative.
+    Source: Rechenberg 1973, the (1 + 1) strategy and its rule of one fifth; the moves are ours.
+    """
+    if evaluations < 4 or not starts:
+        return
+    score = _objective(asking, row)
+    for start in range(RESTARTS):
+        point = (world, *starts[start % len(starts)])
+        best, size = score(point), 1.0
+        for _ in range(evaluations // RESTARTS // 2):
+            other = _mutated(point, row, size, rng)
+            found = score(other)
+            moved.tried += 2
+            # A fifth of the steps should succeed: bolder after a success, more timid otherwise.
+            size = min(size * 1.5, 1e3) if found > best else max(size * 0.9, 1e-3)
+            if found >= best:
+                point, best = other, found
+        moved.add(best, f"row {row}, two rows found by search")
+        if best > 1:
+            return
+
+
+Point = tuple[Array, Array, Array]
+
+
+def _objective(asking: Asking, row: int) -> Callable[[Point], float]:
+    def score(point: Point) -> float:
+        world, one, two = point
+        found = []
+        for k, values in enumerate((one, two)):
+            changed = world.copy()
+            changed[row] = values
+            if k == 1 and asking.adjacency is Adjacency.ADD_REMOVE:
+                found.append(_without_row(asking, Records(np.delete(world, row, 0)), alone=False))
+                continue
+            present = np.ones(len(world), dtype=bool)
+            present[row] = not (k == 1 and asking.adjacency is Adjacency.ZERO_OUT)
+            found.append(asking.value(Records(changed, present), row))
+        return float(asking.factors(found[:1], found[1:])[0])
+
+    return score
+
+
+def _mutated(point: Point, row: int, size: float, rng: np.random.Generator) -> Point:
+    world, one, two = point
+    which = rng.integers(9)
+    factor = 10.0 ** rng.uniform(-3, 3)
+    noise = size * rng.standard_normal(one.shape)
+    with np.errstate(all="ignore"):
+        if which <= 1:
+            one = one + noise * np.maximum(np.abs(one).mean(), 1e-12)
+        elif which <= 3:
+            two = two + noise * np.maximum(np.abs(two).mean(), 1e-12)
+        elif which == 4:
+            one, two = one * factor, two * factor
+        elif which == 5:
+            two = -one
+        elif which == 6:
+            one = world[int(rng.integers(len(world)))] + 0.5 * factor * noise
+        elif which == 7:
+            world = np.clip(world * factor, -1e9, 1e9)
+        else:
+            flip = np.where(rng.random(one.shape) < 0.3, -1.0, 1.0)
+            one, two = one * flip, np.where(rng.random(two.shape) < 0.2, 0.0, two)
+        return world, np.clip(one, -1e9, 1e9), np.clip(two, -1e9, 1e9)
+
+
+def pooled(rows: Mapping[str, Array]) -> Any:
+    """The finite rows as one array."""
+    return np.stack([values for values in rows.values() if np.isfinite(values).all()])

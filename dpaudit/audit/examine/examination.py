@@ -1,0 +1,527 @@
+"""One examination: a mechanism's own program on made-up records, and what it found.
+
+The program, its loss, its statistic and its search are the entry's own; nothing is swapped, and no
+suite is needed.  Deterministic under a seed: a program that keeps to its declaration is never
+flagged, whatever was tried.  What was found holds; what was not found was not proved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.attack import stopped_at, unused_releases
+from dpaudit.audit.engine import generator
+from dpaudit.audit.examine import walks
+from dpaudit.audit.examine.displacement import Moved
+from dpaudit.audit.examine.made import World, rows_of, worlds_of
+from dpaudit.audit.examine.shapes import Shape, Unknown, fits, shape_of
+from dpaudit.audit.examine.study import Studied
+from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.residuals import Finding
+from dpaudit.check.assumptions import CLIPPED
+from dpaudit.curator.curator import Curator, Event, Sampler
+from dpaudit.curator.locations import at, line_of_error
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.errors import Diverged, DpauditError, Undeclared
+from dpaudit.kernels.query import Array, Records
+from dpaudit.nodes import Node
+from dpaudit.scope import Adjacency
+
+STREAM = 0x657861
+SECONDS = 20.0  # for one program, at most
+STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
+WALKS, MOST_WALKS = 8, 24
+WORK = 100_000_000
+PARTS = 6
+
+NOISE, BOUNDED = "declared_noise", "bounded_queries"
+ACCESS = "undeclared access"
+CONTROL = "control flow and released values, on made-up records"
+MOVED = "displacement of every query, maximised"
+APART = "parts kept apart"
+TRIALS = "one trial as one of many"
+KEPT = "nothing kept of the records"
+MADE = "declared releases, made on made-up records"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What the own program reached at the releases of one label, as shares of what is stated.
+
+    ``clip``: the longest vector of one record over the clipping radius (1 at most; None where the
+    query is no clipped mean of the library); ``displacement``: of the query, over its sensitivity.
+    """
+
+    label: str
+    place: str
+    kind: str
+    clip: float | None
+    displacement: float
+
+
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """What was found of one program; ``not_examined`` says why where it could not be run.
+
+    ``pair``: the two made-up data sets that the whole run tells apart best.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    reached: tuple[Reached, ...] = ()
+    shape: Shape | None = None
+    pair: Neighbours | None = None
+    not_examined: str = ""
+    seconds: float = 0.0
+    stopped: bool = False
+
+    @property
+    def broken(self) -> tuple[Finding, ...]:
+        """The findings that say something is wrong."""
+        return tuple(f for f in self.findings if f.status == "broken")
+
+
+@dataclass
+class _Notes:
+    """Problems by check, each once, and how much was tried."""
+
+    problems: dict[str, dict[str, None]] = field(default_factory=dict)
+    tried: dict[str, int] = field(default_factory=dict)
+
+    def wrong(self, check: str, text: str) -> None:
+        self.problems.setdefault(check, {})[text] = None
+
+    def count(self, check: str, more: int = 1) -> None:
+        self.tried[check] = self.tried.get(check, 0) + more
+
+
+def examine(
+    mechanism: Mechanism,
+    *,
+    seed: int,
+    shape: Shape | None = None,
+    likely: Shape | None = None,
+    data: Records | None = None,
+    seconds: float = SECONDS,
+) -> Examination:
+    """Run a mechanism's own program on made-up records, and try to make it break its declaration.
+
+    ``shape``: of its records, where that is known; otherwise it is found out, or ``likely`` is
+    tried.  ``data``: the private records, if they are loaded: they are compared with what the
+    program holds, and with nothing else.
+    Never an error of the program's: what it raises is a finding, and a program for which no records
+    can be made up is reported as not examined.
+    """
+    started = time.process_time()
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            examiner = _Examiner(mechanism, seed, (shape, likely), data, started + seconds)
+        except Unknown as unknown:
+            return Examination(not_examined=f"{unknown}; give the mechanism a records_like hook")
+        examiner.run()
+    return examiner.examination(time.process_time() - started)
+
+
+class _Examiner:
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        seed: int,
+        shapes: tuple[Shape | None, Shape | None],
+        data: Records | None,
+        until: float,
+    ) -> None:
+        self.mechanism = mechanism
+        self.scope = mechanism.scope
+        self.program = mechanism.program
+        self.declaration: Node = mechanism.declaration
+        self.seed = seed
+        self.data = data
+        self.until = until
+        self.notes = _Notes()
+        self.moved: dict[tuple[str, str], Moved] = {}
+        self.studied: list[Studied] = []
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
+        like = self._alike(rng)
+        self.shape = self._shape(like, *shapes)
+        self.rows: Mapping[str, Array] = rows_of(self.shape, rng)
+        self.worlds = worlds_of(self.shape, rng)
+        if like is not None:
+            own = World("records as the mechanism's hook makes them", np.array(like.values))
+            self.worlds = (own, *self.worlds)
+        self.rng = rng
+
+    def _alike(self, rng: np.random.Generator) -> Records | None:
+        hook = self.mechanism.records_like
+        return None if hook is None else hook(rng)
+
+    def _shape(self, like: Records | None, shape: Shape | None, likely: Shape | None) -> Shape:
+        """The hook's, the data's, one that is found out, or the likely one.  Errors: Unknown."""
+        program = (self.program, self.declaration, self.scope)
+        if like is not None:
+            return shape_like(like)
+        if shape is not None and not fits(*program, shape):
+            return shape
+        try:
+            return shape_of(*program)
+        except Unknown:
+            if likely is None or fits(*program, likely):
+                raise
+            return likely
+
+    def run(self) -> None:
+        """Everything in turn; what time does not allow is left out, and told."""
+        for number in STUDIED:
+            self._study(number)
+        self._walks()
+        self._trials()
+        self._keeps()
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return time.process_time() > self.until
+
+    @property
+    def batched(self) -> bool:
+        """Whether any release is on a secret batch."""
+        return any(asked.batched for sampler in self.studied for asked in sampler.asked)
+
+    # --- every query of a run -------------------------------------------------------------------
+
+    def _study(self, number: int) -> None:
+        if self.late:
+            return
+        world = self.worlds[number]
+        sampler = Studied(
+            self.declaration,
+            self.scope,
+            world.records(),
+            rng=generator(self.seed, (STREAM, number)),
+            rows=self.rows,
+            found=self.moved,
+            seed=self.seed + number,
+            until=self.until,
+            world=world.name,
+        )
+        self.studied.append(sampler)
+        self._run(sampler, world.name)
+        for touched in sampler.touched:
+            self.notes.wrong(ACCESS, touched)
+        self.notes.count(ACCESS)
+
+    def _run(self, sampler: Sampler, name: str) -> bool:
+        try:
+            with np.errstate(all="ignore"):
+                self.program.run(sampler)
+        except (Diverged, Undeclared) as refusal:
+            self.notes.wrong(ACCESS, stopped_at(refusal))
+            return False
+        except Exception as error:  # noqa: BLE001  (whatever made-up records provoke is the finding)
+            self.notes.wrong(CONTROL, _failed(error, name))
+            return False
+        return True
+
+    # --- whole runs on neighbours ---------------------------------------------------------------
+
+    def _walks(self) -> None:
+        world = self.worlds[0]
+        sampled = self._sampled(world, 2)
+        if sampled is None:
+            return
+        transcript, parts = sampled
+        walker = self._walker()
+        first = self._walked(walker, world.records(), transcript, "the records it was drawn from")
+        if first is None:
+            return
+        for records, row, name in self._neighbours(world, parts, len(first[0].visits)):
+            if self.late:
+                break
+            other = self._walked(walker, records, transcript, name)
+            self.notes.count(CONTROL)
+            if other is not None:
+                self._compared(first, other, row, name)
+        self._others(walker, first, transcript)
+        again = self._walked(walker, world.records(), transcript, "the same records again")
+        self.notes.count(KEPT)
+        if again is not None:
+            for visit in walks.differing(first[0].visits, again[0].visits):
+                self.notes.wrong(
+                    KEPT,
+                    f"release {visit.label!r}: the same records give another value after a run on "
+                    f"others{at(visit.place)}",
+                )
+
+    def _others(
+        self, walker: Walker, first: tuple[PartWalk, Any], transcript: Sequence[Event]
+    ) -> None:
+        """Other records altogether may decide nothing that is asked for, or that is given."""
+        for number in (3, 1):
+            if self.late:
+                return
+            other = self._walked(
+                walker, self.worlds[number].records(), transcript, self.worlds[number].name
+            )
+            self.notes.count(CONTROL)
+            if other is not None:
+                for text in walks.told(first, other):
+                    self.notes.wrong(CONTROL, text)
+
+    def _compared(
+        self, first: tuple[PartWalk, Any], other: tuple[PartWalk, Any], row: int, name: str
+    ) -> None:
+        for visit, factor in walks.beyond(first[0], other[0]):
+            self.notes.wrong(
+                MOVED,
+                f"release {visit.label!r}: {name} moves the query by {_times(factor)} its stated "
+                f"{visit.session.norm} sensitivity{at(visit.place)}",
+            )
+        self.notes.count(MOVED, len(first[0].visits))
+        if self.scope.adjacency is not Adjacency.ADD_REMOVE:
+            self.notes.count(APART)
+            for visit in walks.strangers(first[0], other[0], row):
+                self.notes.wrong(
+                    APART,
+                    f"release {visit.label!r}: {name}, which is not among its rows, moves it"
+                    f"{at(visit.place)}",
+                )
+        for text in walks.told(first, other):
+            self.notes.wrong(CONTROL, text)
+
+    def _neighbours(
+        self, world: World, parts: Sequence[tuple[int, int]], releases: int
+    ) -> Iterator[tuple[Records, int, str]]:
+        """Data sets that differ from a world in one row: of every part, in rows of every kind."""
+        size = len(world.values)
+        ends = [(start, stop) for start, stop in parts] or [(0, size)]
+        if len(ends) > PARTS:
+            middle = self.rng.choice(len(ends) - 2, PARTS - 2, replace=False) + 1
+            ends = [ends[0], ends[-1], *(ends[int(k)] for k in middle)]
+        rows = [stop - 1 for _, stop in ends] + [start for start, _ in ends]
+        rows += [int(self.rng.integers(start, stop)) for start, stop in ends]
+        rows = list(dict.fromkeys([*rows, size - 1, 0]))
+        if self.scope.adjacency is Adjacency.ADD_REMOVE and self.batched:
+            # Draws are shared by place: only without the last row is every other one in the same.
+            rows = [size - 1]
+        most = max(WALKS, min(MOST_WALKS, WORK // max(1, releases * self.shape.numbers)))
+        kinds = list(self.rows)
+        for number in range(most):
+            row = rows[number % len(rows)]
+            kind = kinds[number % len(kinds)]
+            name = f"row {row} as {kind!r}"
+            if self.scope.adjacency is Adjacency.REPLACE_ONE:
+                yield world.with_row(row, self.rows[kind]), row, name
+                continue
+            present = np.arange(size) != row
+            if self.scope.adjacency is Adjacency.ZERO_OUT:
+                yield Records(world.values, present), row, f"row {row} zeroed out"
+            else:
+                yield Records(world.values[present]), row, f"row {row} taken out"
+
+    def _walked(
+        self,
+        walker: Walker,
+        records: Records,
+        transcript: Sequence[Event],
+        name: str,
+        kind: type[PartWalk] = PartWalk,
+    ) -> tuple[PartWalk, Any] | None:
+        try:
+            with np.errstate(all="ignore"):
+                return walker.walk(records, transcript, kind)
+        except (Diverged, Undeclared) as refusal:
+            check = TRIALS if kind is Tiled else CONTROL
+            self.notes.wrong(check, f"{stopped_at(refusal)}, on {name}")
+        except Exception as error:  # noqa: BLE001  (whatever made-up records provoke is the finding)
+            self.notes.wrong(CONTROL, _failed(error, name))
+        return None
+
+    def _walker(self) -> Walker:
+        return Walker(self.program, self.declaration, self.scope, self.seed)
+
+    def _sampled(
+        self, world: World, trials: int
+    ) -> tuple[list[Event], list[tuple[int, int]]] | None:
+        sampler = Sampler(
+            self.declaration,
+            self.scope,
+            world.records(),
+            rng=generator(self.seed, (STREAM, 100 + trials)),
+            trials=trials,
+        )
+        if not self._run(sampler, world.name):
+            return None
+        parts = sorted((p.start, p.stop) for p in sampler._parts)
+        return sampler.transcript, parts
+
+    # --- one trial, many trials -----------------------------------------------------------------
+
+    def _trials(self) -> None:
+        """Equal trials side by side are asked, and answered, as one alone."""
+        for number in (0, 5):
+            if self.late:
+                return
+            world = self.worlds[number]
+            sampled = self._sampled(world, 1)
+            if sampled is None or not sampled[0]:
+                return
+            transcript, walker = sampled[0], self._walker()
+            alone = self._walked(walker, world.records(), transcript, world.name)
+            many = self._walked(
+                walker, world.records(), walks.tiled(transcript, 3), "the trial three times", Tiled
+            )
+            self.notes.count(TRIALS)
+            if alone is None or many is None:
+                return
+            for visit in walks.differing(alone[0].visits, many[0].visits):
+                self.notes.wrong(
+                    TRIALS,
+                    f"release {visit.label!r}: the query of a run of one trial is not that of the "
+                    f"same trial among others{at(visit.place)}",
+                )
+
+    # --- what the program keeps -----------------------------------------------------------------
+
+    def _keeps(self) -> None:
+        for finding in held_by(self.mechanism, self.data):
+            self.notes.wrong(KEPT, finding.detail)
+        self.notes.count(KEPT)
+        if self.late:
+            return
+        world = self.worlds[0]
+        sampled = self._sampled(world, 1)
+        if sampled is None:
+            return
+        states = []
+        for records in (world.records(), self.worlds[3].records()):
+            program = walks.own_copy(self.program)
+            walker = Walker(program, self.declaration, self.scope, self.seed)
+            if self._walked(walker, records, sampled[0], "other records") is None:
+                return
+            states.append(walks.state(program))
+        self.notes.count(KEPT)
+        one, two = states
+        for path in sorted(set(one) | set(two)):
+            if one.get(path) != two.get(path):
+                self.notes.wrong(KEPT, f"the program changes with the records it is run on: {path}")
+
+    # --- what is said of it ---------------------------------------------------------------------
+
+    def examination(self, seconds: float) -> Examination:
+        """Everything found, in a fixed order."""
+        whole_runs = self.notes.problems.pop(MOVED, {})
+        for moved in self.moved.values():
+            where = at(moved.place)
+            for problem in moved.problems:
+                self.notes.wrong(MOVED, f"release {moved.label!r}: {problem}{where}")
+            if moved.factor > 1:
+                self.notes.wrong(
+                    MOVED,
+                    f"release {moved.label!r} ({moved.kind}): {moved.text}, moves the query by "
+                    f"{_times(moved.factor)} its stated sensitivity{where}",
+                )
+        for text in whole_runs:
+            self.notes.wrong(MOVED, text)
+        tried = sum(m.tried for m in self.moved.values())
+        self.notes.count(MOVED, tried)
+        left = sum(s.untried for s in self.studied)
+        short = [line for s in self.studied[:1] for line in unused_releases(s)]
+        found = [
+            *self._found(ACCESS, "declared releases only"),
+            *self._found(CONTROL, "the same on all of {tried} data sets"),
+            *self._found(
+                MOVED,
+                "no query moved by more than it states, on {tried} values"
+                + (f"; {left} releases were too slow to try" if left else ""),
+                BOUNDED,
+            ),
+            *self._found(APART, "a changed row moved no release on other rows, in {tried} runs"),
+            *self._found(TRIALS, "one trial asks what it asks among others, in {tried} runs"),
+            *self._found(KEPT, "no field, closure or global changes with the records"),
+            self._clips(),
+            Finding(MADE, "held", 0.0, 0.0, "; ".join(short) or "every declared release was made"),
+        ]
+        return Examination(
+            findings=tuple(found),
+            reached=self._reached(),
+            shape=self.shape,
+            seconds=seconds,
+            stopped=self.late,
+        )
+
+    def _found(self, check: str, otherwise: str, assumption: str = NOISE) -> Iterator[Finding]:
+        tried = self.notes.tried.get(check, 0)
+        messages = list(self.notes.problems.get(check, {}))
+        for message in messages[:8]:
+            yield Finding(check, "broken", 1.0, 0.0, message, assumption, tried)
+        if not messages:
+            status: Any = "held" if tried else "not_run"
+            text = otherwise.format(tried=tried) if tried else "nothing could be tried"
+            yield Finding(check, status, 0.0, 0.0, text, assumption, tried)
+
+    def _clips(self) -> Finding:
+        """Whether the library's own clip bounded every query of every run."""
+        own = sorted({m.kind for m in self.moved.values() if not m.clips})
+        if own or not self.moved:
+            text = f"bounded by their own code: {', '.join(own)}" if own else "no query was asked"
+            return Finding(CLIPPED, "not_run", 0.0, 0.0, text, BOUNDED)
+        text = "every query was the library's own clipped mean"
+        tried = sum(len(sampler.asked) for sampler in self.studied)
+        return Finding(CLIPPED, "held", 0.0, 0.0, text, BOUNDED, tried)
+
+    def _reached(self) -> tuple[Reached, ...]:
+        shares: dict[str, float] = {}
+        for sampler in self.studied:
+            for label, share in sampler.shares.items():
+                shares[label] = max(share, shares.get(label, 0.0))
+        return tuple(
+            Reached(m.label, m.place, m.kind, shares.get(m.label), min(m.factor, 1e300))
+            for m in self.moved.values()
+        )
+
+
+def shape_like(records: Records) -> Shape:
+    """The shape of some records."""
+    return Shape(len(records), records.values.shape[1:])
+
+
+def held_by(mechanism: Mechanism, data: Records | None) -> tuple[Finding, ...]:
+    """What of the data, or of any records, is reachable from a program: it should hold none."""
+    found: dict[str, None] = {}
+    for path, value in walks.reachable(mechanism.program):
+        if isinstance(value, (Records, Curator)):
+            found[f"the program holds {type(value).__name__}: {path}"] = None
+        elif data is not None and isinstance(value, np.ndarray) and _holds(value, data):
+            found[f"the program holds records of the data: {path}"] = None
+    return tuple(Finding(KEPT, "broken", 1.0, 0.0, text, NOISE, 1) for text in found)
+
+
+def _times(factor: float) -> str:
+    return "infinitely often" if not np.isfinite(factor) else f"{factor:.7g} times"
+
+
+def _failed(error: Exception, name: str) -> str:
+    line = line_of_error(error)
+    said = type(error).__name__
+    if isinstance(error, DpauditError):
+        said += f": {' '.join(str(error).split())[:160]}"
+    return f"made-up records make the program fail ({said}), {name}{at(line)}"
+
+
+def _holds(value: Array, data: Records) -> bool:
+    """Whether an array shares memory with the data, or holds rows of it."""
+    if np.shares_memory(value, data.values):
+        return True
+    width = int(np.prod(data.values.shape[1:]))
+    if value.dtype.kind != "f" or width < 3 or value.size < width or value.size % width:
+        return False
+    rows = {row.tobytes() for row in data.values.reshape(len(data), -1)[:2000] if row.any()}
+    held = np.ascontiguousarray(value, dtype=np.float64).reshape(-1, width)[:200_000]
+    return any(row.tobytes() in rows for row in held)

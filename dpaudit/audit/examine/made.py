@@ -1,0 +1,110 @@
+"""Made-up records: worlds that all other rows are in, and rows to put one record's place with.
+
+Every world has a few kinds of rows, so that a query over many records stays quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpaudit.audit.examine.shapes import Shape
+from dpaudit.kernels.query import Array, Records
+
+KINDS = 6
+HUGE = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """All rows of a data set before one of them is changed."""
+
+    name: str
+    values: Array
+
+    def records(self) -> Records:
+        """The world as it is."""
+        return Records(self.values)
+
+    def with_row(self, row: int, values: Array) -> Records:
+        """The world with one row changed."""
+        changed = self.values.copy()
+        changed[row] = values
+        return Records(changed)
+
+
+def rows_of(shape: Shape, rng: np.random.Generator) -> Mapping[str, Array]:
+    """Rows to change one into: extreme, opposite, labelled, empty, and no numbers at all.
+
+    Those after "as random" reach furthest; the first few are tried wherever time is short.
+    """
+    size = int(np.prod(shape.row))
+    base = rng.standard_normal(shape.row)
+    labelled = base.copy()
+    labelled[..., -1] = 1.0
+    turned = labelled.copy()
+    turned[..., -1] = -1.0
+    signs = np.where(np.arange(size) % 2, -1.0, 1.0).reshape(shape.row)
+    unit = base / np.linalg.norm(base.reshape(-1))
+    first, last = np.zeros(size), np.zeros(size)
+    first[0], last[-1] = 1.0, 1.0
+    broken = base.copy()
+    broken.reshape(-1)[0] = np.nan
+    far = 1e3 * labelled
+    far[..., -1] = 1.0
+    opposite = far.copy()
+    opposite[..., -1] = -1.0
+    return {
+        "a million times a random row": HUGE * base,
+        "its opposite": -HUGE * base,
+        "zero": np.zeros(shape.row),
+        "a random row labelled 1": labelled,
+        "the same labelled -1": turned,
+        "minus a random row": -labelled,
+        "not a number": np.full(shape.row, np.nan),
+        "a thousand times a row labelled 1": far,
+        "the same far row labelled -1": opposite,
+        "its antipode": np.concatenate([-far[..., :-1], far[..., -1:]], axis=-1),
+        "a millionth of a random row": 1e-6 * base,
+        "minus a millionth": -1e-6 * base,
+        "a unit row": unit,
+        "minus a unit row": -unit,
+        "all a million": np.full(shape.row, HUGE),
+        "all minus a million": np.full(shape.row, -HUGE),
+        "a million of either sign": HUGE * signs,
+        "a million in the first place": HUGE * first.reshape(shape.row),
+        "a million in the last place": HUGE * last.reshape(shape.row),
+        "minus a million in the last place": -HUGE * last.reshape(shape.row),
+        "all one": np.ones(shape.row),
+        "one entry not a number": broken,
+        "infinite": np.full(shape.row, np.inf),
+        "minus infinite": np.full(shape.row, -np.inf),
+    }
+
+
+FEW = 7  # of the rows above, where time is short
+
+
+def worlds_of(shape: Shape, rng: np.random.Generator) -> tuple[World, ...]:
+    """Random rows of all sizes, zero, equal, opposed and huge ones, and two clusters."""
+    kinds = rng.standard_normal((KINDS, *shape.row))
+    kinds[..., -1] = np.where(np.arange(KINDS) % 2, -1.0, 1.0).reshape(
+        KINDS, *[1] * (len(shape.row) - 1)
+    )
+    order = np.arange(shape.rows) % KINDS
+    mixed = kinds * (10.0 ** np.array([0, 0, -3, 3, 1, -6])).reshape(KINDS, *[1] * len(shape.row))
+    one = np.broadcast_to(kinds[0], (shape.rows, *shape.row))
+    sides = np.where(np.arange(shape.rows) % 2, -1.0, 1.0).reshape(-1, *[1] * len(shape.row))
+    minority = np.where(np.arange(shape.rows) % 9 == 4, 0.9, 0.0).reshape(-1, *[1] * len(shape.row))
+    return (
+        World("others random, of sizes 1e-6 to 1e3", mixed[order]),
+        World("others zero", np.zeros((shape.rows, *shape.row))),
+        World("others equal", np.array(one)),
+        World("others random", kinds[order]),
+        World("others opposed", sides * one),
+        World("others a million times random", HUGE * kinds[order]),
+        World("others in two clusters", 0.05 * one + minority),
+        World("others small", 1e-3 * kinds[order]),
+    )

@@ -1,0 +1,198 @@
+"""The shape of a program's records, found without its data: how many rows, and of what shape.
+
+A program's fields, its declaration and what it asks of a curator say how many rows it takes; a row
+is tried in the sizes that its fields name, until the program runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from dpaudit.curator.curator import Part, Program, Sampler
+from dpaudit.curator.entitlement import sampling_numbers
+from dpaudit.errors import Undeclared
+from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.query import Array, Query, Records
+from dpaudit.nodes import Node
+from dpaudit.scope import Adjacency, Scope
+
+COUNTS = ("size", "users", "records", "clients", "n", "count", "samples", "rows", "population")
+WIDTHS = ("features", "dimension", "columns", "width", "d")
+ITEMS = ("items",)
+ROWS, WIDTH = 24, 5
+MOST_TRIES = 160
+MOST_NUMBERS = 4_000_000
+DEEP = 6
+
+
+@dataclass(frozen=True)
+class Shape:
+    """``rows`` records of shape ``row``."""
+
+    rows: int
+    row: tuple[int, ...]
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a data set of this shape holds."""
+        return self.rows * int(np.prod(self.row))
+
+
+class Unknown(Exception):
+    """No shape of records was found on which the program runs; its text says what it needs."""
+
+
+class _Rows(Exception):
+    """A program says how many rows it takes."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.count = count
+
+
+class _Asking(Sampler):
+    """A sampler that hears how many rows a program means to have."""
+
+    def part(self, index: int, sizes: Any) -> Part:
+        total = int(sum(int(size) for size in sizes))
+        if total != len(self._records):
+            raise _Rows(total)
+        return super().part(index, sizes)
+
+    def release(self, label: str, query: Query, **options: Any) -> Array:
+        weights = getattr(query, "weights", None)
+        if options.get("rows") is None and weights is not None:
+            count = len(np.atleast_1d(weights))
+            if count != len(self._records):
+                raise _Rows(count)
+        return super().release(label, query, **options)
+
+
+def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
+    """A shape of records on which the program runs.
+
+    Errors: Unknown, with what the last try was refused for.
+    """
+    hints = dict(_hints(program))
+    counts = [*_populations(declaration, scope), *_named(hints, COUNTS), ROWS]
+    refused = "it ran on no rows"
+    tried = 0
+    for row in _row_shapes(hints):
+        for count in dict.fromkeys(counts):
+            shape: Shape | None = Shape(count, row)
+            for _ in range(3):
+                if shape is None or shape.numbers > MOST_NUMBERS or tried >= MOST_TRIES:
+                    break
+                tried += 1
+                why = _refusal(program, declaration, scope, shape)
+                if why == "":
+                    return shape
+                shape = Shape(why.count, row) if isinstance(why, _Rows) else None
+                refused = refused if isinstance(why, _Rows) else why
+    raise Unknown(f"the program ran on none of {tried} shapes of records made up for it: {refused}")
+
+
+def fits(program: Program, declaration: Node, scope: Scope, shape: Shape) -> str:
+    """Why the program does not run on made-up records of this shape; empty if it does."""
+    found = _refusal(program, declaration, scope, shape)
+    return f"it takes {found.count} rows" if isinstance(found, _Rows) else found
+
+
+def _refusal(program: Program, declaration: Node, scope: Scope, shape: Shape) -> str | _Rows:
+    rng = np.random.default_rng(0)
+    kinds = rng.standard_normal((4, *shape.row))
+    records = Records(kinds[np.arange(shape.rows) % 4])
+    try:
+        with np.errstate(all="ignore"):
+            program.run(_Asking(declaration, scope, records, rng=rng))
+    except _Rows as wanted:
+        return wanted
+    except Undeclared:
+        return ""  # it ran as far as a release that is refused whatever the records are
+    except Exception as error:  # noqa: BLE001  (made-up records: what it says quotes no data)
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+    return ""
+
+
+def _hints(program: Any) -> Iterator[tuple[str, int]]:
+    """Whole numbers in a program's fields, at any depth, the outer ones first."""
+    level, seen = [program], set[int]()
+    for _ in range(DEEP):
+        deeper: list[Any] = []
+        for one in level:
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            for name, value in _inside(one):
+                if hasattr(value, "__index__") and not isinstance(value, (bool, np.ndarray)):
+                    if 0 < int(value) <= MOST_NUMBERS:
+                        yield f"{name}.{int(value)}", int(value)
+                elif name == "client_sizes" or _is_counts(value):
+                    yield f"size.{sum(value)}", int(sum(value))
+                else:
+                    deeper.append(value)
+        level = deeper
+
+
+def _is_counts(value: Any) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) > 1
+        and all(isinstance(item, int) and not isinstance(item, bool) for item in value)
+    )
+
+
+def _inside(one: Any) -> list[tuple[str, Any]]:
+    if isinstance(one, (list, tuple)):
+        return [("item", value) for value in one[:4]]
+    if is_dataclass(one) and not isinstance(one, type):
+        return [(f.name, getattr(one, f.name, None)) for f in fields(one)]
+    if type(one).__module__.partition(".")[0] in ("builtins", "numpy", "sympy", "fractions"):
+        return []
+    return [(k, v) for k, v in getattr(one, "__dict__", {}).items() if not k.startswith("_")]
+
+
+def _named(hints: dict[str, int], names: tuple[str, ...]) -> list[int]:
+    found = [
+        value
+        for wanted in names
+        for name, value in hints.items()
+        if wanted == name.partition(".")[0] or name.partition(".")[0].endswith(f"_{wanted}")
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _row_shapes(hints: dict[str, int]) -> Iterator[tuple[int, ...]]:
+    """Rows of so many features, with a label or without; several items a row; then any number."""
+    widths = [w for width in _named(hints, WIDTHS) for w in (width + 1, width)]
+    others = [v for v in hints.values() if v <= 64]
+    flat = list(dict.fromkeys([*widths, WIDTH, *others, *(v + 1 for v in others), 1, 2, 3]))
+    items = _named(hints, ITEMS)
+    found: list[tuple[int, ...]] = []
+    if items:
+        found += [(count, width) for count in items for width in flat]
+    found += [(width,) for width in flat]
+    found += [(count, width) for count in (1, 3) for width in flat[:4]]
+    counts = [v for v in hints.values() if v <= 4096]
+    found += [(count, width) for count in counts[:6] for width in flat[:4]]
+    yield from dict.fromkeys(found)
+
+
+def _populations(declaration: Node, scope: Scope) -> list[int]:
+    if scope.adjacency is Adjacency.ADD_REMOVE:
+        return []
+    found: list[int] = []
+    level = [declaration]
+    while level:
+        node = level.pop()
+        if hasattr(node, "population") and not isinstance(node, PoissonSampled):
+            try:
+                found.append(int(sampling_numbers(node)[1]))
+            except (AttributeError, TypeError, ValueError):
+                continue
+        level.extend(node.children[:8])
+    return found

@@ -1,0 +1,224 @@
+"""A run that is studied: at every release the query is asked again, on records made for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.examine.displacement import (
+    Asking,
+    Moved,
+    Pairing,
+    maximise,
+    neighbours_at,
+    try_rows,
+)
+from dpaudit.audit.examine.made import FEW
+from dpaudit.audit.graybox.watch import Watched
+from dpaudit.curator.curator import Request
+from dpaudit.curator.replayer import ROUNDING
+from dpaudit.kernels.query import Array, ClippedMean, Query, Records
+from dpaudit.scope import Adjacency
+
+# The releases of one label and line that get the whole examination in one run; others the first
+# of it.
+WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
+NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
+SEARCHED = 200
+KEPT = 8  # pairings at a time
+
+
+def clips_itself(query: Query) -> bool:
+    """Whether the library's own code clips every row of a query, with nothing overridden."""
+    return type(query) is ClippedMean
+
+
+class Studied(Watched):
+    """A sampler that examines every query it is asked, and keeps what it found, by label and line.
+
+    ``rows``: what one record becomes; ``until``: when to stop (seconds of ``time.process_time``).
+    ``movement``: squared distance of a clipped mean's pairs of rows over the noise scale, added
+    over releases, per part.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        rows: Mapping[str, Array],
+        found: dict[tuple[str, str], Moved],
+        seed: int,
+        until: float,
+        world: str,
+        **options: Any,
+    ) -> None:
+        self.made = rows
+        self.moved = found
+        self.until = until
+        self.world = world
+        self.untried = 0
+        self.movement: dict[int | None, Array] = {}
+        self.blocks: dict[int | None, tuple[int, int]] = {}
+        self.shares: dict[str, float] = {}
+        self._choice = np.random.default_rng(seed)
+        self._seen: dict[tuple[str, str], int] = {}
+        self._asked_rows: Any = None
+        self._pairings: dict[tuple[int | None, int, int], Pairing] = {}
+        self._random: dict[int | None, int] = {}
+        super().__init__(*arguments, **options)
+
+    def release(self, label: str, query: Query, **options: Any) -> Array:
+        rows = options.get("rows")
+        self._asked_rows = getattr(rows, "part", rows)
+        return super().release(label, query, **options)
+
+    def _answer(self, request: Request) -> Array:
+        released = super()._answer(request)
+        asked, before = self.asked[-1], self._latest
+        key = (asked.label, asked.place)
+        kind = type(asked.query).__name__
+        new = Moved(asked.label, asked.place, kind, clips_itself(asked.query))
+        moved = self.moved.setdefault(key, new)
+        moved.clips = moved.clips and new.clips
+        number = self._seen[key] = self._seen.get(key, 0) + 1
+        block = self._asked_rows
+        part = None if block is None else block.index
+        self.blocks[part] = (0, len(self._records)) if block is None else (block.start, block.stop)
+        asking = Asking(
+            label=asked.label,
+            place=asked.place,
+            query=asked.query,
+            session=asked.session,
+            sensitivity=asked.sensitivity,
+            on=asked.on,
+            adjacency=self.scope.adjacency,
+            batched=asked.batched,
+            members=asked.members,
+        )
+        try:
+            self._study(asking, moved, request, number, part)
+            self._again(asking, moved, request, before)
+        except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
+            moved.problems[f"made-up records make the query fail ({type(error).__name__})"] = None
+        return released
+
+    def _study(
+        self, asking: Asking, moved: Moved, request: Request, number: int, part: int | None
+    ) -> None:
+        if clips_itself(asking.query):
+            self._clipped(asking, moved, request, part)
+            return
+        check = getattr(asking.query, "mixes_records", None)
+        if check is not None and number in WHOLE and self._mixes(asking.query):
+            moved.problems["a record changes another record's vector"] = None
+        if time.process_time() > self.until:
+            self.untried += 1
+            return
+        world = request.records.values
+        least = self._row(asking, world, part)
+        if number not in WHOLE:
+            names = [*list(self.made)[:2], *list(self.made)[5:FEW]]
+            few = {name: self.made[name] for name in names}
+            if (len(few) + 1) * world.size * number < 40 * NUMBERS:
+                pairing = self._pairing(world, part, least[number % len(least)], few)
+                try_rows(asking, moved, pairing, self.world)
+            else:
+                self.untried += 1
+            return
+        allowed = max(4, NUMBERS // world.size)
+        rows = dict(list(self.made.items())[:allowed])
+        best = ("", "")
+        for k, row in enumerate(least):
+            some = rows if k == 0 else dict(list(rows.items())[:FEW])
+            found = try_rows(asking, moved, self._pairing(world, part, row, some), self.world)
+            best = found if k == 0 else best
+            if time.process_time() > self.until:
+                break
+        starts = [(rows[a], rows.get(b, rows[a])) for a, b in [best] if a in rows]
+        starts += [(asked, -asked) for asked in list(rows.values())[3:5]]
+        if moved.factor <= 1:
+            budget = min(SEARCHED, allowed if number <= 2 else allowed // 2)
+            maximise(asking, moved, world, least[0], starts, budget, self._choice)
+
+    def _pairing(
+        self, world: Array, part: int | None, row: int, rows: Mapping[str, Array]
+    ) -> Pairing:
+        """Made once for all releases on the same rows."""
+        key = (part, row, len(rows))
+        if key not in self._pairings:
+            if len(self._pairings) >= KEPT:
+                self._pairings.pop(next(iter(self._pairings)))
+            self._pairings[key] = neighbours_at(world, row, rows, self.scope.adjacency)
+        return self._pairings[key]
+
+    def _row(self, asking: Asking, world: Array, part: int | None) -> list[int]:
+        """A random row, the first, the last, and the one of the greatest weight."""
+        size = len(world)
+        if part not in self._random:
+            self._random[part] = int(self._choice.integers(size))
+        rows = [self._random[part], 0, size - 1]
+        weigh = getattr(asking.query, "public_weights", None)
+        if weigh is not None:
+            rows.insert(0, int(np.argmax(np.abs(weigh(size)))))
+        if self.scope.adjacency is Adjacency.ADD_REMOVE:
+            rows.insert(0, size - 1)
+        return list(dict.fromkeys(rows))
+
+    def _mixes(self, query: Any) -> bool:
+        """Whether a row's vector depends on those beside it: like, huge or broken ones."""
+        pool = self._pool()
+        size = np.nan_to_num(np.abs(pool), nan=np.inf).reshape(len(pool), -1).max(axis=1)
+        some = (pool, pool[np.isfinite(size)], pool[size < 10])
+        return any(bool(query.mixes_records(Records(rows))) for rows in some)
+
+    def _pool(self) -> Array:
+        return np.stack(list(self.made.values()))
+
+    def _clipped(self, asking: Asking, moved: Moved, request: Request, part: int | None) -> None:
+        """The library's own clip: whether rows mix, how long its vectors get, how far they move."""
+        query: Any = asking.query
+        pool = self._pool()
+        moved.tried += len(pool)
+        if self._mixes(query):
+            moved.problems["a record changes another record's vector"] = None
+        with np.errstate(all="ignore"):
+            plain = np.asarray(query.per_record(pool), dtype=np.float64)[0]
+            plain = np.where(np.isfinite(plain).all(-1, keepdims=True), plain, 0.0)
+            vectors = query._clipped(pool)[0]
+        radius = float(np.atleast_1d(query.radius)[0])
+        norm = 1 if query.norm == "l1" else 2
+        if radius > 0:
+            longest = float(np.linalg.norm(plain, ord=norm, axis=-1).max(initial=0.0)) / radius
+            self.shares[asking.label] = max(self.shares.get(asking.label, 0.0), min(longest, 1.0))
+        weight = float(np.abs(query.public_weights(len(request.records))).max())
+        extended = np.concatenate([vectors, np.zeros((1, vectors.shape[1]))])
+        distance = weight * np.linalg.norm(extended[:, None] - extended[None], ord=norm, axis=-1)
+        stated = float(asking.sensitivity[0])
+        if stated > 0:
+            reached = float(np.max(self._pairs(distance))) / stated
+            moved.add(min(reached, 1.0), "")
+            share = np.square(distance / float(request.scale[0]))
+            self.movement[part] = self.movement.get(part, 0.0) + share
+
+    def _pairs(self, distance: Array) -> Array:
+        """Of rows that may stand for one another under the adjacency; the last is none at all."""
+        if self.scope.adjacency is Adjacency.REPLACE_ONE:
+            return distance[:-1, :-1]
+        return distance[-1:]
+
+    def _again(self, asking: Asking, moved: Moved, request: Request, before: Array) -> None:
+        """A query is a function of records: asked again, it gives what it gave."""
+        again = self._value(request, request.first_draw)
+        on = request.mask
+        with np.errstate(all="ignore"):
+            distance = asking.session.apart(before, again, request.sensitivity)
+            size = np.abs(before).max(-1, initial=0.0)
+            same = distance <= 1e-6 * request.sensitivity + ROUNDING * size
+            same |= (np.isnan(before) == np.isnan(again)).all(-1) & np.isnan(before).any(-1)
+        if not bool(same[on].all()):
+            moved.problems[
+                "asked again on the same records, the query gives another value: it keeps what it "
+                "saw of others"
+            ] = None

@@ -1,0 +1,242 @@
+"""Whole runs on other records along one transcript: what may move, and what may not."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from dpaudit.curator.coins import draw_batch
+from dpaudit.curator.curator import Event, Program, Request
+from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
+from dpaudit.curator.locations import LIBRARIES
+from dpaudit.curator.replayer import (
+    LATENT,
+    RELATIVE_TOLERANCE,
+    ROUNDING,
+    Visit,
+    Walk,
+    disclosures,
+)
+from dpaudit.kernels.query import Array, Query, Records
+from dpaudit.nodes import Node
+from dpaudit.scope import Scope
+
+MOST_OBJECTS = 20_000
+
+
+class PartWalk(Walk):
+    """A walk that notes the rows of every release, and refuses to be told less than it asks."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.rows: list[tuple[int, int] | None] = []
+        self._asked: tuple[int, int] | None = None
+
+    def release(self, label: str, query: Query, **options: Any) -> Array:
+        rows = options.get("rows")
+        block = getattr(rows, "part", rows)
+        self._asked = None if block is None else (block.start, block.stop)
+        return super().release(label, query, **options)
+
+    def _visit(self, request: Request, value: Array, released: Array) -> None:
+        super()._visit(request, value, released)
+        self.rows.append(self._asked)
+
+
+class Tiled(PartWalk):
+    """Many equal trials along the transcript of one."""
+
+    def coin(self, draw: Any) -> Array:
+        released = super().coin(draw)
+        drawn = self.redrawn[-1]
+        if released.ndim and drawn.shape[1:] == released.shape[1:] and len(drawn) == self.trials:
+            return np.repeat(released[:1], self.trials, axis=0)
+        return released
+
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        """Every trial's batch is that of the one trial."""
+        self._steps += 1
+        chosen = draw_batch(sampling, 1, size, self._generator(LATENT, self._steps, 0))
+        return [np.repeat(chosen, self.trials, axis=0)]
+
+
+def tiled(transcript: Sequence[Event], trials: int) -> list[Event]:
+    """The transcript of one trial as that of several equal ones; public coins as they are."""
+    found = []
+    for event in transcript:
+        on = np.repeat(event.on, trials)
+        same = event.label == PUBLIC_COIN
+        released = event.released if same else np.repeat(event.released, trials, axis=0)
+        found.append(Event(event.label, released, on))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Walker:
+    """Walks one program along transcripts."""
+
+    program: Program
+    declaration: Node
+    scope: Scope
+    coins: int
+
+    def walk(
+        self, records: Records, transcript: Sequence[Event], kind: type[PartWalk] = PartWalk
+    ) -> tuple[PartWalk, Any]:
+        """A walk that ends where the transcript does.  Errors: Diverged."""
+        walk = kind(self.declaration, self.scope, records, transcript, coins=self.coins, draws=1)
+        output = self.program.run(walk)
+        walk.finish()
+        return walk, output
+
+
+def beyond(first: PartWalk, second: PartWalk) -> Iterator[tuple[Visit, float]]:
+    """Releases that two neighbouring data sets move by more than is stated, and by how much."""
+    for a, b in zip(first.visits, second.visits, strict=True):
+        stated = np.minimum(a.sensitivity, b.sensitivity)
+        with np.errstate(all="ignore"):
+            distance = a.session.apart(a.value, b.value, stated)
+            size = np.abs(a.value).max(-1, initial=0.0) + np.abs(b.value).max(-1, initial=0.0)
+            fine = distance <= stated * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
+            factor = np.where(np.isfinite(distance), distance, np.inf) / stated
+        if not bool(fine[a.on].all()):
+            yield a, float(np.max(np.where(fine | ~a.on, 0.0, np.nan_to_num(factor, nan=np.inf))))
+
+
+def strangers(first: PartWalk, second: PartWalk, row: int) -> Iterator[Visit]:
+    """Releases on rows that do not hold the changed one, whose values moved all the same."""
+    for a, b, rows in zip(first.visits, second.visits, first.rows, strict=True):
+        if rows is None or rows[0] <= row < rows[1]:
+            continue
+        if not _same(a.value, b.value, a.on):
+            yield a
+
+
+def differing(first: Sequence[Visit], second: Sequence[Visit]) -> Iterator[Visit]:
+    """Releases whose noise-free values are not the same in two walks of one data set."""
+    for a, b in zip(first, second, strict=True):
+        trials = min(len(a.on), len(b.on))
+        stated = a.sensitivity[:trials]
+        with np.errstate(all="ignore"):
+            one, two = a.value[:trials], b.value[:trials]
+            distance = a.session.apart(one, two, stated)
+            size = np.abs(one).max(-1, initial=0.0) + np.abs(two).max(-1, initial=0.0)
+            same = (distance <= 1e-6 * stated + ROUNDING * size) | (
+                np.isnan(one) & np.isnan(two)
+            ).any(-1)
+        if not bool(same[a.on[:trials]].all()):
+            yield a
+
+
+def _same(a: Array, b: Array, on: Any) -> bool:
+    size = ROUNDING * max(1e-300, float(np.nan_to_num(np.abs(a)).max(initial=0.0)))
+    return np.allclose(a[on], b[on], rtol=0.0, atol=size, equal_nan=True)
+
+
+def told(first: tuple[PartWalk, Any], second: tuple[PartWalk, Any]) -> tuple[str, ...]:
+    """What walks of one transcript show of their records beside values."""
+    return disclosures(first, second)
+
+
+# --- what a program keeps ------------------------------------------------------------------------
+
+
+def own_copy(program: Program) -> Program:
+    """The program with nothing shared, or itself where it cannot be copied."""
+    try:
+        return copy.deepcopy(program)
+    except Exception:  # noqa: BLE001  (a program may hold what cannot be copied)
+        return program
+
+
+def state(program: Program) -> dict[str, str]:
+    """A digest of everything that a program can keep: fields, closures, its modules' globals."""
+    found: dict[str, str] = {}
+    for path, value in reachable(program):
+        if isinstance(value, np.ndarray):
+            found[path] = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        elif isinstance(value, (int, float, complex, str, bytes, bool, type(None), np.generic)):
+            found[path] = repr(value)
+    return found
+
+
+def reachable(program: Any) -> Iterator[tuple[str, Any]]:
+    """Values reachable from a program: fields, items, closures, defaults, its module's globals."""
+    seen: set[int] = set()
+    level: list[tuple[str, Any]] = [(type(program).__name__, program)]
+    for module in _modules(program):
+        level += [
+            (f"{module.__name__}.{name}", value)
+            for name, value in vars(module).items()
+            if isinstance(value, (list, dict, set, np.ndarray)) and not name.startswith("__")
+        ]
+    count = 0
+    while level and count < MOST_OBJECTS:
+        deeper: list[tuple[str, Any]] = []
+        for path, value in level:
+            if id(value) in seen and not isinstance(value, (int, float, str, bool, type(None))):
+                continue
+            seen.add(id(value))
+            count += 1
+            yield path, value
+            deeper += _children(path, value)
+        level = deeper
+
+
+def _children(path: str, value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return [(f"{path}[{_short(k)}]", v) for k, v in list(value.items())[:500]]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [(f"{path}[{i}]", v) for i, v in enumerate(list(value)[:500])]
+    if isinstance(value, FunctionType):
+        cells = [c.cell_contents for c in value.__closure__ or () if _filled(c)]
+        held = [*cells, *(value.__defaults__ or ()), *vars(value).values()]
+        return [(f"{path}.closure[{i}]", v) for i, v in enumerate(held)]
+    if inspect.ismethod(value):
+        return [(f"{path}.self", value.__self__)]
+    if isinstance(value, (ModuleType, type, np.ndarray, Records)):
+        return []
+    if type(value).__module__.partition(".")[0] in ("sympy", "fractions", "builtins", "flint"):
+        return []
+    found = list(getattr(value, "__dict__", {}).items())
+    for kind in type(value).__mro__:
+        names = getattr(kind, "__slots__", ())
+        names = (names,) if isinstance(names, str) else names
+        found += [(n, getattr(value, n)) for n in names if hasattr(value, n)]
+    # What a class itself holds: a list that all instances share.
+    for kind in type(value).__mro__:
+        if kind.__module__.partition(".")[0] not in LIBRARIES | sys.stdlib_module_names:
+            found += [
+                (n, v)
+                for n, v in vars(kind).items()
+                if isinstance(v, (list, dict, set, np.ndarray)) and not n.startswith("__")
+            ]
+    return [(f"{path}.{name}", inner) for name, inner in found]
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def _short(key: Any) -> str:
+    return repr(key)[:40] if isinstance(key, (str, int, float, bool)) else type(key).__name__
+
+
+def _modules(program: Any) -> list[ModuleType]:
+    """The modules of the program's own project that define it, and that these import by name."""
+    first = sys.modules.get(type(program).__module__)
+    if first is None or first.__name__.partition(".")[0] in LIBRARIES | sys.stdlib_module_names:
+        return []
+    return [first]

@@ -1,0 +1,216 @@
+"""One mechanism certified from Python, and a certificate as an object."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dpaudit.audit.suite import Suite
+from dpaudit.certificate.certificate import Json, save
+from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.certificate.publish import writable
+from dpaudit.check import check
+from dpaudit.check.file import load, validate
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.report import SummaryRow, render_html, summary_rows
+from dpaudit.storage.files import write_atomically
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate:
+    """What was claimed, accounted and attacked of one mechanism; ``content`` is the statement.
+
+    :func:`certify` makes one.
+
+    >>> import dpaudit as dp
+    >>> class Count:
+    ...     def declaration(self, scope):
+    ...         return dp.Laplace("count", noise_multiplier=1)
+    ...     def run(self, curator):
+    ...         rows = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1, norm="l1")
+    ...         return curator.release("count", rows)
+    >>> scope, claims = dp.central("add_remove"), [dp.Claim(dp.PureDP(1), by="its author")]
+    >>> count = dp.Mechanism("noisy_count", "A count", "Dwork et al. 2006", Count(), scope, claims)
+    >>> dp.certify(count, seed=1)
+    Certificate(noisy_count, certified under assumptions)
+    """
+
+    content: Json
+
+    @property
+    def name(self) -> str:
+        """The mechanism's name."""
+        return str(self.content["predicate"]["mechanism"]["name"])
+
+    @property
+    def verdict(self) -> str:
+        """The gravest verdict of its claims, in words."""
+        return str(self.content["predicate"]["verdict"]["status"]).replace("_", " ")
+
+    @property
+    def claims(self) -> list[SummaryRow]:
+        """One row a claim: what is claimed, accounted and attacked, and the verdict."""
+        return list(summary_rows([self.content]))
+
+    def page(self) -> str:
+        """The report as one HTML page."""
+        return render_html(self.content)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write NAME.json and NAME.html into a folder; the certificate's path.
+
+        Errors: OutputNotWritable.
+        """
+        out = Path(folder)
+        writable(out)
+        save(self.content, out / f"{self.name}.json")
+        write_atomically(out / f"{self.name}.html", self.page().encode())
+        return out / f"{self.name}.json"
+
+    def __str__(self) -> str:
+        each = "; ".join(f"{row.claim} {row.verdict}" for row in self.claims)
+        return f"{self.name}: {each}"
+
+    def __repr__(self) -> str:
+        return f"Certificate({self.name}, {self.verdict})"
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import card
+
+        rows = [(row.claim, row.accounted, row.attacked, row.verdict) for row in self.claims]
+        caption = f"{self.name}: {self.verdict}"
+        return card(caption, rows, head=("claim", "accounted", "attacked", "verdict"))
+
+
+@dataclass(frozen=True, repr=False)
+class Verified:
+    """A certificate that was re-derived: its verdict, what was confirmed and what is on trust."""
+
+    name: str
+    verdict: str
+    confirmed: tuple[str, ...]
+    on_trust: tuple[str, ...]
+
+    def __str__(self) -> str:
+        confirmed, on_trust = len(self.confirmed), len(self.on_trust)
+        return f"{self.name}: {self.verdict}; {confirmed} confirmed, {on_trust} taken on trust"
+
+    def __repr__(self) -> str:
+        return f"Verified({self.name}, {self.verdict})"
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import card
+
+        rows = [("confirmed", line) for line in self.confirmed]
+        rows += [("on trust", line) for line in self.on_trust]
+        return card(f"{self.name}: {self.verdict}", rows)
+
+
+def certify(
+    mechanism: Mechanism,
+    suite: Suite | None = None,
+    *,
+    seed: int | None = None,
+    trials: int | None = None,
+    jobs: int = 1,
+) -> Certificate:
+    """Account, attack, run and judge one mechanism.
+
+    ``suite``: how it is attacked; nothing is attacked without one.  ``seed``: of every draw, None
+    for fresh ones.  ``trials``: of the test a side, the suite's own number by default.
+    Errors: as `dpaudit certify`; CertificateRejected where the certificate does not verify.
+
+    >>> import dpaudit as dp
+    >>> class Count:
+    ...     def declaration(self, scope):
+    ...         return dp.Laplace("count", noise_multiplier=1)
+    ...     def run(self, curator):
+    ...         rows = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1, norm="l1")
+    ...         return curator.release("count", rows)
+    >>> scope, claims = dp.central("add_remove"), [dp.Claim(dp.PureDP(1), by="its author")]
+    >>> count = dp.Mechanism("noisy_count", "A count", "Dwork et al. 2006", Count(), scope, claims)
+    >>> certificate = dp.certify(count, seed=1)
+    >>> certificate.verdict
+    'certified under assumptions'
+    """
+    called = f"dpaudit.certify({mechanism.name}, seed={seed!r}, trials={trials!r})"
+    options = Options(seed=seed, trials=trials, jobs=jobs, targets=(mechanism.name,))
+    order = Order(mechanism, suite, "project", _implementation(mechanism, suite))
+    run = replace(plan([order], options), command=called)
+    found = Certificate(run.certify(0).certificate)
+    check(found.content)
+    return found
+
+
+def audit_mechanism(
+    mechanism: Mechanism,
+    suite: Suite,
+    *,
+    seed: int | None = None,
+    trials: int | None = None,
+    jobs: int = 1,
+) -> Certificate:
+    """Attack a declared mechanism and judge its claims; its data is not touched.
+
+    Arguments and errors as :func:`certify`.
+
+    >>> import dpaudit as dp
+    >>> class Count:
+    ...     def declaration(self, scope):
+    ...         return dp.Laplace("count", noise_multiplier=1)
+    ...     def run(self, curator):
+    ...         rows = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1, norm="l1")
+    ...         return curator.release("count", rows)
+    >>> scope, claims = dp.central("add_remove"), [dp.Claim(dp.PureDP(1), by="its author")]
+    >>> count = dp.Mechanism("noisy_count", "A count", "Dwork et al. 2006", Count(), scope, claims)
+    >>> one, none = dp.Records([[0.0], [1.0]]), dp.Records([[0.0]])
+    >>> pair = dp.Neighbours(one, none, "add_remove", "a record of 1 more")
+    >>> suite = dp.Suite("noisy_count", Count(), pair, trials=4_000)
+    >>> dp.audit_mechanism(count, suite, seed=1)
+    Certificate(noisy_count, certified under assumptions)
+    """
+    return certify(replace(mechanism, records=None), suite, seed=seed, trials=trials, jobs=jobs)
+
+
+def verify(certificate: Certificate | Mapping[str, Any] | str | Path) -> Verified:
+    """Re-derive a certificate, or one in a file, from its witnesses and without the accountant.
+
+    Errors: CertificateRejected naming the first part that was changed or does not follow.
+
+    >>> import dpaudit as dp
+    >>> class Count:
+    ...     def declaration(self, scope):
+    ...         return dp.Laplace("count", noise_multiplier=1)
+    ...     def run(self, curator):
+    ...         rows = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1, norm="l1")
+    ...         return curator.release("count", rows)
+    >>> scope, claims = dp.central("add_remove"), [dp.Claim(dp.PureDP(1), by="its author")]
+    >>> count = dp.Mechanism("noisy_count", "A count", "Dwork et al. 2006", Count(), scope, claims)
+    >>> found = dp.verify(dp.certify(count, seed=1))
+    >>> found.verdict, found.confirmed[0]
+    ('certified under assumptions', 'digest of the predicate')
+    """
+    if isinstance(certificate, (str, Path)):
+        content = load(Path(certificate))
+    else:
+        content = certificate.content if isinstance(certificate, Certificate) else dict(certificate)
+    validate(content)
+    found, one = check(content), Certificate(content)
+    return Verified(one.name, one.verdict, found.confirmed, found.on_trust)
+
+
+def _implementation(mechanism: Mechanism, suite: Suite | None) -> dict[str, str]:
+    """SHA-256 of the files that define the programs, by name; one typed at a prompt has none."""
+    programs = [mechanism.program, *([] if suite is None else [suite.program])]
+    found = {}
+    for program in programs:
+        try:
+            path = Path(inspect.getfile(type(program)))
+            found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        except (OSError, TypeError):
+            continue
+    return found

@@ -1,0 +1,116 @@
+"""Audits made again from their seed, and compared with what a certificate says of them."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.errors import CertificateRejected
+
+COUNTED = ("trials", "training_trials", "neighbours", "threshold", "counts", "roc", "witness")
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a certificate says made it; ``targets`` is empty for every mechanism of a project."""
+
+    targets: tuple[str, ...]
+    seed: int
+    trials: int | None
+
+
+def command_of(certificate: Mapping[str, Any]) -> Command:
+    """The command of a certificate: names of mechanisms, a seed, a number of trials.
+
+    A file that a certificate names is never run.
+    Errors: CertificateRejected for a command of another form.
+    """
+    text = certificate["predicate"]["reproduce"]["command"]
+    refused = CertificateRejected(f"{text[:80]!r}: cannot be replayed; expected dpaudit certify")
+    try:
+        program, verb, *words = shlex.split(text)
+        options = {"--seed": None, "--trials": None} | {
+            word: int(words[i + 1])
+            for i, word in enumerate(words)
+            if word in ("--seed", "--trials")
+        }
+    except (ValueError, IndexError):
+        raise refused from None
+    targets = words[: words.index("--seed")] if "--seed" in words else []
+    names = [] if targets == ["--all"] else targets
+    plain = all(name.removeprefix("catalogue:").isidentifier() for name in names)
+    seed = options["--seed"]
+    if (program, verb) != ("dpaudit", "certify") or not (targets and plain) or seed is None:
+        raise refused
+    return Command(tuple(names), seed, options["--trials"])
+
+
+def differences(
+    certificate: Mapping[str, Any], orders: Sequence[Order], command: Command
+) -> list[str]:
+    """Where a replay differs from the certificate, one line each.
+
+    The data are not touched: only what is audited is made again.
+    Errors: CertificateRejected where no order is of the certificate's mechanism.
+    """
+    predicate = certificate["predicate"]
+    name = predicate["mechanism"]["name"]
+    names = [order.mechanism.name for order in orders]
+    if name not in names:
+        raise CertificateRejected(f"{name[:80]}: no mechanism of that name is here to be replayed")
+    index = names.index(name)
+    if changed := _files(predicate, orders[index].implementation):
+        return changed
+    without = [replace(o, mechanism=replace(o.mechanism, records=None)) for o in orders]
+    options = Options(seed=command.seed, trials=command.trials, targets=command.targets)
+    made = plan(without, options).certify(index).certificate["predicate"]
+    found = []
+    for part in ("digest", "declaration"):
+        if made["mechanism"][part] != predicate["mechanism"][part]:
+            found.append(f"the {part} of the declaration is another")
+    again = {row["id"]: row for row in made["audits"]}
+    for row in predicate["audits"]:
+        other = again.pop(row["id"], None)
+        if other is None:
+            found.append(f"audit {row['id']}: not in the replay")
+        else:
+            found += [
+                f"audit {row['id']}: {field} {_short(row[field])}, replayed {_short(other[field])}"
+                for field in COUNTED
+                if row[field] != other[field]
+            ]
+    return found + [f"audit {name}: in the replay only" for name in again]
+
+
+def _files(predicate: Mapping[str, Any], here: Mapping[str, str]) -> list[str]:
+    listed = {
+        row["name"]: row["digest"]["sha256"] for row in predicate["mechanism"]["implementation"]
+    }
+    return [
+        f"{name}: another file than the certificate's"
+        for name in sorted({**here, **listed})
+        if here.get(name) != listed.get(name)
+    ]
+
+
+def implementation_in(certificate: Mapping[str, Any], folder: Path) -> list[str]:
+    """Files of the certificate's implementation that a folder holds otherwise, or not at all."""
+    found = []
+    for row in certificate["predicate"]["mechanism"]["implementation"]:
+        path = folder / row["name"]
+        inside = path.resolve().is_relative_to(folder.resolve())
+        if not inside or not path.is_file():
+            found.append(f"{row['name']}: not in {folder}")
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != row["digest"]["sha256"]:
+            found.append(f"{row['name']}: another file in {folder}")
+    return found
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

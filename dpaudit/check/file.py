@@ -1,0 +1,101 @@
+"""Certificate files of strangers: read within limits, and compared with the schema."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from dpaudit.errors import CertificateRejected
+
+LARGEST_FILE = 4 * 2**20
+EMPIRICAL = "https://dpaudit.dev/empirical/v1"
+
+
+class NotACertificate(CertificateRejected):
+    """Bytes that are no certificate, before anything in them was derived again."""
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The certificate's JSON schema."""
+    return _schema("dpaudit", "certificate_schema.json")
+
+
+@cache
+def empirical_schema() -> dict[str, Any]:
+    """The JSON schema of membership audits' certificates, which hold lower bounds alone."""
+    return _schema("dpaudit.check", "empirical_schema.json")
+
+
+def _schema(package: str, name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(resources.files(package).joinpath(name).read_text("utf-8"))
+    return loaded
+
+
+def is_empirical(certificate: Any) -> bool:
+    """Whether it says that it is a membership audit's."""
+    return isinstance(certificate, dict) and certificate.get("predicateType") == EMPIRICAL
+
+
+def validate(certificate: Any) -> None:
+    """Check a certificate against the schema of its kind.
+
+    Errors: NotACertificate naming the place of the first fault.
+    """
+    _refuse(empirical_schema() if is_empirical(certificate) else schema(), certificate)
+
+
+def fits(name: str, part: Any) -> None:
+    """Check one part against its definition in the schema; errors: as :func:`validate`."""
+    _refuse({"$defs": schema()["$defs"], "$ref": f"#/$defs/{name}"}, part)
+
+
+def _refuse(form: dict[str, Any], part: Any) -> None:
+    from jsonschema import Draft202012Validator
+
+    try:
+        error = next(iter(Draft202012Validator(form).iter_errors(part)), None)
+    except RecursionError:
+        raise NotACertificate("not a certificate: nested too deeply") from None
+    if error is not None:
+        place = "/".join(map(str, error.absolute_path)) or "the top"
+        raise NotACertificate(f"not a certificate: at {place}: {error.message[:200]}")
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a certificate file.
+
+    Errors: NotACertificate for a file that is missing, truncated, too large or not JSON.
+    """
+    try:
+        content = json.loads(_text(path), object_pairs_hook=_each_once)
+    except OSError as error:
+        raise NotACertificate(f"{path}: {error.strerror}; give a certificate's file") from None
+    except (ValueError, RecursionError) as error:
+        raise NotACertificate(
+            f"{path}: not complete JSON ({str(error)[:80]}); make it again with `dpaudit certify`"
+        ) from None
+    if not isinstance(content, dict):
+        raise NotACertificate(f"{path}: JSON, but not a certificate")
+    return content
+
+
+def _text(path: Path) -> str:
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise NotACertificate(f"{path}: not a file; give a certificate's file")
+    with path.open("rb") as stream:
+        content = stream.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise NotACertificate(f"{path}: larger than {LARGEST_FILE} bytes, as no certificate is")
+    return content.decode("utf-8")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose keys differ: of two equal ones, programs may read either."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return found

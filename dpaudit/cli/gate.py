@@ -1,0 +1,180 @@
+"""The gate of a pipeline: whether a project is still what its committed certificates say.
+
+Nothing is run and no data is touched: declarations, claims, files and budgets are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpaudit.certificate.budget import entry_of, totals
+from dpaudit.certificate.certificate import PREDICATE, stated
+from dpaudit.certificate.publish import verify_files
+from dpaudit.certificate.rendering import expired
+from dpaudit.check.file import load
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.errors import CertificateRejected, DpauditError
+from dpaudit.project.project import Project, implementation
+from dpaudit.report.exports import RULES, Finding, findings
+from dpaudit.storage.fields import ProjectFields, read_fields
+
+Json = Mapping[str, Any]
+
+_SHOWN = 3
+_KINDS = ("broken", "expired", "stale", "weaker", "missing", "over_budget")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What stops a pipeline: a file or a mechanism's name, the kind of problem, and a line.
+
+    ``kind`` is a key of the findings' RULES.
+    """
+
+    place: str
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.kind.replace('_', ' ')}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The certificates of a folder by file, and all problems."""
+
+    certificates: Mapping[str, Json]
+    problems: tuple[Problem, ...]
+
+    @property
+    def of_the_gate(self) -> list[Problem]:
+        """The problems that the certificates themselves do not tell."""
+        return [problem for problem in self.problems if problem.kind in _KINDS]
+
+
+def check_project(project: Project, folder: Path) -> Checked:
+    """Compare a project with the certificates of a folder.
+
+    Other JSON files are left alone; a certificate that is broken is a problem.
+    """
+    fields = read_fields(project.root, project.mechanisms)
+    problems: list[Problem] = []
+    shown: dict[str, Json] = {}
+    paths = [path for path in sorted(folder.glob("*.json")) if _is_certificate(path)]
+    for path, row in zip(paths, verify_files(paths) if paths else (), strict=True):
+        if not row["verified"]:
+            problems.append(Problem(str(path), "broken", row["reason"]))
+            continue
+        shown[str(path)] = load(path)
+        problems += _problems(project, fields, path, shown[str(path)])
+    problems += _missing(project, shown)
+    problems += _over_budget(shown, fields)
+    return Checked(shown, tuple(problems))
+
+
+def _is_certificate(path: Path) -> bool:
+    """Whether a file says it is a certificate of ours; one that cannot be read may be."""
+    try:
+        return bool(load(path).get("predicateType") == PREDICATE)
+    except CertificateRejected:
+        return True
+
+
+def _problems(
+    project: Project, fields: ProjectFields, path: Path, certificate: Json
+) -> Iterator[Problem]:
+    predicate, place = certificate["predicate"], str(path)
+    name = predicate["mechanism"]["name"]
+    if date := expired(certificate):
+        yield Problem(place, "expired", f"on {date}; certify again")
+    for finding in _grave(certificate):
+        yield Problem(place, finding.rule, finding.text)
+    mechanism = project.mechanisms.get(name)
+    if mechanism is None:
+        text = f"no mechanism is called {name!r} any more; remove it, or certify again"
+        yield Problem(place, "stale", text)
+        return
+    for text in _changes(project, mechanism, predicate, fields):
+        yield Problem(place, "stale", f"{text}; certify again")
+    for text in _weaker(mechanism, predicate):
+        yield Problem(place, "weaker", text)
+
+
+def _grave(certificate: Json) -> list[Finding]:
+    return [one for one in findings(certificate) if RULES[one.rule][0] == "error"]
+
+
+def _changes(
+    project: Project, mechanism: Mechanism, predicate: Json, fields: ProjectFields
+) -> Iterator[str]:
+    """What is no longer as it was certified, a line a kind of thing."""
+    certified = predicate["mechanism"]
+    if mechanism.declaration.digest != certified["digest"]:
+        yield "the declaration changed"
+    current = implementation(project, mechanism, project.suites.get(mechanism.name))
+    committed = {item["name"]: item["digest"]["sha256"] for item in certified["implementation"]}
+    differ = sorted(
+        name for name in {*current, *committed} if current.get(name) != committed.get(name)
+    )
+    if differ:
+        more = f" and {len(differ) - _SHOWN} more" if len(differ) > _SHOWN else ""
+        yield f"files changed: {', '.join(differ[:_SHOWN])}{more}"
+    if fields.of(mechanism.name) != predicate.get("fields", {}):
+        yield "dpaudit.toml states other fields"
+    if str(mechanism.scope.adjacency) != predicate["scope"]["adjacency"]:
+        yield "the adjacency changed"
+    claims = [(claim.text, claim.reading, claim.by) for claim in mechanism.claims]
+    if claims != [(row["stated_text"], row["reading"], row["by"]) for row in predicate["claims"]]:
+        yield "the claims changed"
+
+
+def _weaker(mechanism: Mechanism, predicate: Json) -> Iterator[str]:
+    """Claims that promise less now than was certified; a claim that is gone promises nothing."""
+    current = [stated(claim) for claim in mechanism.claims]
+    for row in predicate["claims"]:
+        committed = row["stated"]
+        if committed is None:
+            continue
+        alike = [one for one in current if one and _alike(one, committed)]
+        if not alike:
+            yield f"{row['stated_text']} is claimed no more"
+        elif not any(_at_most(one, committed) for one in alike):
+            yield f"{row['stated_text']} was certified, and less is claimed now"
+
+
+def _alike(one: Json, other: Json) -> bool:
+    return bool(one["measure"] == other["measure"])
+
+
+def _at_most(one: Json, other: Json) -> bool:
+    """Whether a guarantee implies another of its measure: no parameter is larger."""
+    from dpaudit.report.numbers import parse
+
+    return all(parse(one[key]) <= parse(other[key]) for key in other if key != "measure")
+
+
+def _missing(project: Project, shown: Mapping[str, Json]) -> Iterator[Problem]:
+    """Mechanisms without a certificate, where some have one."""
+    certified = {c["predicate"]["mechanism"]["name"] for c in shown.values()}
+    for name in sorted(set(project.mechanisms) - certified):
+        yield Problem(name, "missing", f"no certificate; `dpaudit certify {name}` makes one")
+
+
+def _over_budget(shown: Mapping[str, Json], fields: ProjectFields) -> Iterator[Problem]:
+    if not fields.budgets:
+        return
+    entries = []
+    for path, certificate in shown.items():
+        try:
+            entries.append(entry_of(certificate, Path(path)))
+        except DpauditError as error:
+            yield Problem(path, "over_budget", str(error))
+    for total in totals([one for one in entries if one.data in fields.budgets], fields.budgets):
+        if total.refused:
+            yield Problem(total.data, "over_budget", f"not added: {total.refused}")
+        elif total.over:
+            text = f"epsilon <= {total.epsilon_upper} at delta = {total.delta}, {total.left} left"
+            yield Problem(total.data, "over_budget", text)

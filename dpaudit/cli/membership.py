@@ -1,0 +1,246 @@
+"""`dpaudit audit` of training and of scores: membership-inference audits from the command line."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dpaudit.cli.commands import echo_json, quiet
+from dpaudit.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dpaudit.membership.data import Data
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
+OWN = (
+    "data", "scores", "attack", "models", "claim", "released", "population", "label", "unit",
+    "folder", "out", "origin", "labels", "commitment", "confidence", "refute_at",
+)  # fmt: skip
+
+
+def membership_options(command: Command) -> Command:
+    """Options of `dpaudit audit` that make it an audit of training or of given scores."""
+    options = (
+        click.option("--data", type=_PATH, help="Training: .npz or .csv of records."),
+        click.option(
+            "--scores",
+            nargs=2,
+            type=_PATH,
+            metavar="IN OUT",
+            help="Scores of members and of non-members, one a line; no TARGET.",
+        ),
+        click.option("--attack", help="Attacks, as in lira,rmia; all that apply by default."),
+        click.option("--models", type=click.IntRange(4), default=64, show_default=True),
+        click.option("--claim", help="EPSILON or EPSILON,DELTA."),
+        click.option("--released", help="labels, scores, logits, parameters or iterates."),
+        click.option(
+            "--population",
+            type=click.FloatRange(0, 0.9),
+            default=0.2,
+            show_default=True,
+            help="Share of the records kept out of all training, for attacks that need it.",
+        ),
+        click.option("--label", help="Column of a .csv that holds the label."),
+        click.option("--unit", help="Column of a .csv that holds the unit (user)."),
+        click.option(
+            "--folder",
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Keeps coins and finished trainings; the same command goes on where it stopped.",
+        ),
+        click.option(
+            "--out",
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Folder for membership.json and membership.html.",
+        ),
+        click.option(
+            "--origin",
+            type=click.Choice(["independent_runs", "one_run", "neither"]),
+            default="neither",
+            show_default=True,
+            help="How the scores came about; neither gives an estimate and no bound.",
+        ),
+        click.option("--labels", type=_PATH, help="one_run: the labels that commit() drew."),
+        click.option("--commitment", type=_PATH, help="one_run: the commitment to them."),
+        click.option("--confidence", type=float, default=0.95, show_default=True),
+        click.option("--refute-at", type=float, default=1e-4, show_default=True),
+    )
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+
+
+def audit_membership(targets: tuple[str, ...], given: Mapping[str, Any], *, as_json: bool) -> None:
+    """Run the audit that ``--data`` or ``--scores`` asks for, and exit by its verdict.
+
+    Errors: UsageError for options that do not go together.
+    """
+    if given["scores"]:
+        if targets or given["data"]:
+            raise click.UsageError("--scores excludes targets and --data.")
+        _scores(given, as_json=as_json)
+    if len(targets) != 1:
+        raise click.UsageError("--data needs one TARGET, as in mypackage.train:fit.")
+    _training(targets[0], given, as_json=as_json)
+
+
+def _exit(verdict: Any) -> None:
+    from dpaudit.audit.verdict import EXIT_CODES, Verdict
+
+    sys.exit(0 if verdict is None else EXIT_CODES[Verdict(verdict)])
+
+
+def _claim(text: str | None) -> Any:
+    """Errors: InvalidParameter for text that is no epsilon, or epsilon and delta."""
+    from dpaudit.families.opaque import ApproxDP, PureDP
+
+    if text is None:
+        return None
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2):
+        raise InvalidParameter(f"claim = {text!r}: expected EPSILON or EPSILON,DELTA, as in 8,1e-5")
+    return PureDP(numbers[0]) if len(numbers) == 1 else ApproxDP(numbers[0], numbers[1])
+
+
+# --- scores --------------------------------------------------------------------------------------
+
+
+def _scores(given: Mapping[str, Any], *, as_json: bool) -> None:
+    from dpaudit.audit.canaries.commitment import load_labels
+    from dpaudit.audit.canaries.scores import audit_scores
+
+    labels = None
+    if given["origin"] != "neither" and given["claim"] is None:
+        raise click.UsageError(f"--origin {given['origin']} needs --claim.")
+    if given["origin"] == "one_run":
+        if given["labels"] is None or given["commitment"] is None:
+            raise click.UsageError("--origin one_run needs --labels and --commitment.")
+        labels = load_labels(given["labels"], given["commitment"])
+    found: Any = audit_scores(
+        *(_numbers(path) for path in given["scores"]),
+        origin=given["origin"],
+        claim=_claim(given["claim"]),
+        labels=labels,
+        confidence=given["confidence"],
+        refute_at=given["refute_at"],
+        seed=given["seed"] or 0,
+    )
+    echo_json(found.to_json()) if as_json else click.echo(str(found))
+    _exit(getattr(found, "verdict", None))
+
+
+def _numbers(path: Path) -> Any:
+    """The last column of a text file of numbers, one line a score; a header is passed over."""
+    import numpy as np
+
+    rows = [line.split(",")[-1].strip() for line in path.read_text("utf-8").splitlines()]
+    rows = [row for row in rows if row]
+    try:
+        start = 0 if rows and _is_number(rows[0]) else 1
+        return np.array([float(row) for row in rows[start:]])
+    except ValueError:
+        raise InvalidParameter(f"{path}: expected one number a line") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# --- training ------------------------------------------------------------------------------------
+
+
+def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
+    from dpaudit.cli.terminal import progress
+    from dpaudit.membership.certificate import save, statement
+    from dpaudit.membership.page import render
+    from dpaudit.membership.study import Study
+    from dpaudit.membership.targets import named_target
+    from dpaudit.storage.files import write_atomically
+
+    with quiet():
+        trained = named_target(target)
+        audited, population = _split(_read(given), given["population"], given["seed"])
+        study = Study(
+            trained,
+            audited,
+            given["models"],
+            population=population,
+            released=given["released"],
+            folder=given["folder"],
+            seed=given["seed"],
+        )
+        with progress() as report:
+            found = study.run(
+                claim=_claim(given["claim"]),
+                attacks=given["attack"],
+                confidence=given["confidence"],
+                refute_at=given["refute_at"],
+                jobs=given["jobs"],
+                progress=lambda done, total: report(target, done, total),
+            )
+    certificate = statement(found)
+    if given["out"] is not None:
+        save(certificate, given["out"] / "membership.json")
+        write_atomically(given["out"] / "membership.html", render(certificate).encode())
+    echo_json(certificate["predicate"]) if as_json else click.echo(str(found))
+    _exit(found.verdict)
+
+
+def _read(given: Mapping[str, Any]) -> Data:
+    """Errors: InvalidParameter for a file that holds no records."""
+    import numpy as np
+
+    from dpaudit.membership.data import Data
+
+    path: Path = given["data"]
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            names = {"features": ("features", "X"), "labels": ("labels", "y"), "units": ("units",)}
+            found = {
+                part: next((arrays[name] for name in known if name in arrays), None)
+                for part, known in names.items()
+            }
+        if found["features"] is None:
+            raise InvalidParameter(f"{path}: no array 'features' (or 'X'); found none to train on")
+        return Data(found["features"], found["labels"], found["units"])
+    unusable = InvalidParameter(f"{path}: expected a header and rows of columns, or a .npz file")
+    try:
+        table = np.genfromtxt(path, delimiter=",", names=True, dtype=None, encoding="utf-8")
+    except (ValueError, UnicodeDecodeError):
+        raise unusable from None
+    if table.dtype.names is None or table.ndim != 1:
+        raise unusable
+    columns = dict.fromkeys(table.dtype.names)
+    for option in ("label", "unit"):
+        if given[option] is not None and given[option] not in columns:
+            raise InvalidParameter(
+                f"--{option} {given[option]}: no such column; there are {', '.join(columns)}"
+            )
+    kept = [name for name in columns if name not in (given["label"], given["unit"])]
+    features = np.column_stack([table[name] for name in kept])
+    if features.dtype.kind not in "fiub":
+        raise InvalidParameter(f"{path}: columns that are no numbers; encode or leave them out")
+    labels, units = (None if given[o] is None else table[given[o]] for o in ("label", "unit"))
+    return Data(features.astype(np.float64), labels, units)
+
+
+def _split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | None]:
+    """Records under audit, and a population of whole units kept out of all training."""
+    import numpy as np
+
+    kept_out = int(data.unit_count * share)
+    if kept_out == 0:
+        return data, None
+    order = np.random.default_rng(seed).permutation(data.unit_count)
+    outside = np.isin(data.unit_of, order[:kept_out])
+    return data.take(~outside), data.take(outside)

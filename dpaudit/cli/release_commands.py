@@ -1,0 +1,401 @@
+"""Commands that plan and publish releases of tables, and keep their ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpaudit.cli.commands import ADJACENCIES, as_json_option, echo_json
+from dpaudit.errors import DpauditError, InvalidParameter, described
+
+if TYPE_CHECKING:
+    from dpaudit.ledger import Ledger, State
+    from dpaudit.releases.plan import Plan, Release
+
+MEASURES = ("pure", "zcdp", "gdp")
+DELTAS = ("1e-5", "1e-6", "1e-9")
+ledger_option = click.option(
+    "--ledger", "url", help="A SQLite file, or a URL; the plan's own by default."
+)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@ledger_option
+@as_json_option
+def plan(file: Path, *, url: str | None, as_json: bool) -> None:
+    """What the release in FILE will cost, and how exact it will be; touches no data.
+
+    Of each part: its noise, the 95% error, and for unknown keys the group size that survives; what
+    all of it composes to in every measure, and what is left in the ledger.
+    """
+    from dpaudit.releases.plan import load_plan
+
+    release = load_plan(file)
+    planned = release.plan()
+    ledger = _ledger(release, url, file)
+    table = {
+        "title": release.title,
+        "release": release.digest,
+        "table": release.schema.name,
+        "unit": release.schema.entity,
+        "adjacency": str(release.adjacency),
+        "budget": planned.claim.text,
+        "not_private": list(release.schema.read_off_data),
+        "parts": _parts(planned),
+        "guarantee": _guarantee(planned),
+        "ledger": None,
+    }
+    refused: DpauditError | None = None
+    if ledger is not None:
+        try:
+            table["ledger"] = _ledger_row(ledger, planned)
+        except DpauditError as error:
+            table["ledger"], refused = {"refuses": described(error)}, error
+    echo_json(table) if as_json else _show_plan(table)
+    if refused is not None:
+        raise refused
+
+
+def _ledger(release: Release, url: str | None, file: Path) -> Ledger | None:
+    from dpaudit.ledger import open_ledger
+
+    if url is not None:
+        return open_ledger(url)
+    if release.ledger is None:
+        return None
+    # A file is named from where the plan is.
+    return open_ledger(release.ledger if "://" in release.ledger else file.parent / release.ledger)
+
+
+def _parts(planned: Plan) -> list[dict[str, str]]:
+    from dpaudit.releases.publish import thresholds
+    from dpaudit.releases.queries import Choice, text_of
+
+    shown, least = [], thresholds(planned)
+    for label, part in planned.parts.items():
+        leaf = planned.leaves[label]
+        row = {"part": label, "noise": type(leaf).__name__, "error_95": "", "survives": ""}
+        if isinstance(part, Choice):
+            row["scale"] = f"epsilon {leaf.parameters['epsilon']}"
+            row["cells"] = f"{part.times} of {part.candidates}"
+        else:
+            step = getattr(part, "step", Fraction(1))
+            deviation = planned.margins.deviation(label) * float(step)
+            row["scale"] = f"standard deviation {deviation:.6g}"
+            row["error_95"] = text_of(planned.margins.half(label) * step)[0]
+            row["cells"] = str(getattr(part, "cells", "unknown keys"))
+        if label in least:
+            row["survives"] = f"threshold {least[label][0]}, groups of {least[label][1]} at 95%"
+        shown.append(row)
+    return shown
+
+
+def _guarantee(planned: Plan) -> dict[str, str]:
+    from dpaudit.exact import decimal_upper
+
+    account, found = planned.account, {}
+    routes = account.routes()
+    names = {"pure": "epsilon", "zcdp": "rho", "gdp": "mu"}
+    for name in MEASURES:
+        if name in routes:
+            found[f"{names[name]} ({name})"] = decimal_upper(account.step(name).value, 6)
+    if "rdp" in routes:
+        from dpaudit.certificate.certificate import conclusion
+
+        rows = conclusion(account.step("rdp"))["curve"]
+        found["renyi"] = ", ".join(f"{value[:8]} at order {order}" for order, value in rows)
+    deltas = dict.fromkeys([*([str(float(planned.delta))] if planned.delta else []), *DELTAS])
+    for text in deltas:
+        if planned.delta and Fraction(text) < planned.delta:
+            continue
+        bound = account.epsilon(Fraction(text))
+        found[f"epsilon at delta {text}"] = decimal_upper(bound.upper, 6)
+    return found
+
+
+def _ledger_row(ledger: Ledger, planned: Plan) -> dict[str, Any]:
+    from dpaudit.releases.publish import cost_of
+
+    release = planned.release
+    cost = cost_of(ledger, planned)
+    state = ledger.state(release.schema.name)
+    after = ledger.admit(
+        release.schema.name,
+        release.schema.entity,
+        release.scope,
+        cost,
+        release.digest,
+        release.title,
+        release.schema.digest,
+    )
+    left = tuple(cap - sum_ for cap, sum_ in zip(state.terms.caps, after, strict=True))
+    return {
+        "place": ledger.place,
+        "cost": state.terms.shown(cost),
+        "spent": state.terms.shown(state.spent),
+        "cap": state.terms.shown(state.terms.caps),
+        "left_after": state.terms.shown(left),
+    }
+
+
+def _show_plan(table: dict[str, Any]) -> None:
+    from dpaudit.cli import terminal
+
+    click.echo(
+        f"{table['title']}: {table['table']}, one {table['unit']}, {table['adjacency']}, "
+        f"budget {table['budget']}"
+    )
+    if table["not_private"]:
+        click.echo(f"NOT PRIVATE, chosen by looking at the data: {', '.join(table['not_private'])}")
+    columns = ("part", "cells", "noise", "scale", "error_95", "survives")
+    terminal.rows("Parts", columns, [[row[c] for c in columns] for row in table["parts"]])
+    for name, value in table["guarantee"].items():
+        click.echo(f"{name}: {value}")
+    if table["ledger"] is None:
+        click.echo("no ledger: nothing will remember this release")
+        return
+    for name, values in table["ledger"].items():
+        text = values if isinstance(values, str) else ", ".join(values)
+        click.echo(f"ledger {name.replace('_', ' ')}: {text}")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--data", required=True, type=click.Path(path_type=Path), help=".csv or .parquet")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder for the published files; one release each.",
+)
+@click.option("--trials", type=click.IntRange(200, 10**7), default=2000, show_default=True)
+@click.option("--no-ledger", is_flag=True, help="Publish though nothing remembers it.")
+@ledger_option
+@as_json_option
+def release(
+    file: Path,
+    *,
+    data: Path,
+    out: Path,
+    trials: int,
+    no_ledger: bool,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Publish the release in FILE of the table in --data: once, charged before data are touched.
+
+    The plan is certified first, by an attack on made-up tables (--trials a side).  Values are
+    drawn once, from the operating system's entropy, and written exactly, as CSV, Parquet and JSON,
+    beside the certificate.  Running it again refuses.
+    """
+    from dpaudit.certificate import publish as certificates
+    from dpaudit.releases.plan import load_plan
+    from dpaudit.releases.publish import check_folder, publish
+
+    planned = load_plan(file).plan()
+    ledger = _ledger(planned.release, url, file)
+    if ledger is None and not no_ledger:
+        raise InvalidParameter(
+            f"{file}: it names no ledger; give --ledger, or --no-ledger to publish though nothing "
+            "remembers it"
+        )
+    check_folder(out, planned.release)
+    if ledger is not None:
+        _ledger_row(ledger, planned)
+    certified = _certified(planned, trials)
+    published = publish(planned, data, out, ledger=ledger)
+    written = certificates.write([certified], out / "certificate")
+    files = [*map(str, published.files), str(written[0].certificate), str(written[0].page)]
+    verdict = str(certified.verdict)
+    if as_json:
+        echo_json({"files": files, "verdict": verdict, "head": published.head})
+        return
+    click.echo("\n".join(files))
+    click.echo(f"{verdict.replace('_', ' ')}: {certified.judged[0].reason}")
+    if published.head is not None:
+        click.echo(f"ledger head: {published.head}")
+
+
+def _certified(planned: Plan, trials: int) -> Any:
+    """The plan's certificate; one that an attack broke is an error, before data are touched."""
+    from dpaudit.audit.verdict import Verdict
+    from dpaudit.certificate.certify import Options, certify
+    from dpaudit.check import check
+    from dpaudit.cli.terminal import progress
+    from dpaudit.errors import Disagreement
+    from dpaudit.releases.attacked import order_of
+
+    with progress() as report:
+        (certified,) = certify([order_of(planned)], Options(trials=trials, progress=report))
+    check(certified.certificate)
+    if certified.verdict not in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS):
+        raise Disagreement(
+            f"{planned.release.title!r}: {certified.judged[0].reason}; no data were touched, and "
+            "nothing was charged"
+        )
+    return certified
+
+
+# --- the ledger -----------------------------------------------------------------------------------
+
+
+@click.group()
+def ledger() -> None:
+    """The budgets of data sets: what each may spend, and what was charged."""
+
+
+place_option = click.option(
+    "--ledger", "url", default="ledger.sqlite", show_default=True, help="A SQLite file, or a URL."
+)
+
+
+@ledger.command("init")
+@click.argument("dataset")
+@click.option("--entity", required=True, help="What one unit is: person, household, row, ...")
+@click.option("--unit", type=click.Choice(["record", "user", "client"]), default="user")
+@click.option("--adjacency", type=click.Choice(ADJACENCIES), required=True)
+@click.option("--epsilon", help="With --delta: (epsilon, delta); alone: pure.")
+@click.option("--delta")
+@click.option("--rho", help="zCDP.")
+@click.option("--mu", help="Gaussian DP.")
+@click.option("--renyi", multiple=True, metavar="ORDER:CAP", help="Repeat for several orders.")
+@click.option("--method", help="How to keep (epsilon, delta): basic, advanced, zcdp, rdp or gdp.")
+@click.option("--plan", "file", type=click.Path(path_type=Path), help="Fix this plan's schema.")
+@place_option
+@as_json_option
+def init(dataset: str, *, url: str, as_json: bool, **given: Any) -> None:
+    """Open the account of DATASET, with its cap."""
+    from dpaudit.ledger import open_ledger, terms_of
+    from dpaudit.releases.plan import budget_of, load_plan
+    from dpaudit.scope import Released, Scope, Trust
+
+    numbers = {k: given[k] for k in ("epsilon", "delta", "rho", "mu") if given[k] is not None}
+    schema = None if given["file"] is None else load_plan(given["file"]).schema
+    terms = terms_of(
+        given["entity"],
+        Scope(given["adjacency"], given["unit"], Trust.CENTRAL, Released.TRANSCRIPT),
+        budget_of(numbers) if numbers else None,
+        method=given["method"],
+        renyi=_orders(given["renyi"]) or None,
+        schema=None if schema is None else schema.digest,
+    )
+    state = open_ledger(url).create(dataset, terms)
+    _show([state], as_json=as_json)
+
+
+def _orders(rows: Sequence[str]) -> dict[object, object]:
+    found: dict[object, object] = {}
+    for row in rows:
+        order, separator, cap = row.partition(":")
+        if not separator:
+            raise InvalidParameter(f"--renyi {row[:40]}: expected ORDER:CAP")
+        found[_fraction(order)] = _fraction(cap)
+    return found
+
+
+def _fraction(text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise InvalidParameter(f"{text[:40]!r}: expected a number") from None
+
+
+@ledger.command("show")
+@click.argument("dataset", required=False)
+@place_option
+@as_json_option
+def show(dataset: str | None, *, url: str, as_json: bool) -> None:
+    """What each data set (or DATASET) may spend, has spent, and has left."""
+    from dpaudit.ledger import open_ledger
+
+    opened = open_ledger(url)
+    names = opened.names() if dataset is None else [dataset]
+    _show([opened.state(name) for name in names], as_json=as_json)
+
+
+@ledger.command("charge")
+@click.argument("dataset")
+@click.argument("target")
+@click.option("--title", help="What the release is called; the target by default.")
+@click.option("--delta", help="The delta it is charged at, where deltas add up.")
+@click.option("--entity", required=True, help="What one unit of the target's data is.")
+@place_option
+@as_json_option
+def charge(
+    dataset: str,
+    target: str,
+    *,
+    title: str | None,
+    delta: str | None,
+    entity: str,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Charge a mechanism (TARGET, DP-SGD included) that runs outside `dpaudit release`."""
+    from dpaudit.cli.commands import resolve_target
+    from dpaudit.ledger import open_ledger
+
+    opened = open_ledger(url)
+    mechanism = resolve_target(target).mechanism
+    named = title or mechanism.name
+    at = None if delta is None else _fraction(delta)
+    cost = opened.state(dataset).terms.cost(mechanism.declaration, at)
+    release = f"{named}:{mechanism.declaration.digest}"
+    digest = mechanism.declaration.digest
+    receipt = opened.charge(
+        dataset, entity, mechanism.scope, cost, release, named, declaration=digest
+    )
+    if as_json:
+        echo_json({"number": receipt.number, "head": receipt.head})
+    else:
+        click.echo(f"charge {receipt.number}, head {receipt.head}")
+
+
+@ledger.command("verify")
+@click.argument("dataset", required=False)
+@click.option("--head", help="A head that was kept elsewhere; the chain must hold it.")
+@place_option
+@as_json_option
+def verify(dataset: str | None, *, head: str | None, url: str, as_json: bool) -> None:
+    """Check the chain and the sums from the first entry on."""
+    from dpaudit.ledger import open_ledger
+
+    opened = open_ledger(url)
+    names = opened.names() if dataset is None else [dataset]
+    _show([opened.verify(name, head) for name in names], as_json=as_json)
+
+
+def _show(states: Sequence[State], *, as_json: bool) -> None:
+    rows = [
+        {
+            "dataset": state.name,
+            "entity": state.terms.entity,
+            "adjacency": str(state.terms.scope.adjacency),
+            "method": str(state.terms.method),
+            "cap": state.terms.shown(state.terms.caps),
+            "spent": state.terms.shown(state.spent),
+            "left": state.terms.shown(state.remaining),
+            "charges": state.count,
+            "unfinished": list(state.unfinished),
+            "head": state.head,
+        }
+        for state in states
+    ]
+    if as_json:
+        echo_json(rows)
+        return
+    for row in rows:
+        for name, value in row.items():
+            text = ", ".join(value) if isinstance(value, list) else str(value)
+            if name != "unfinished":
+                click.echo(f"{name}: {text}")
+            elif value:
+                click.echo(f"charged and never finished, their charge is spent: {text}")
+
+
+RELEASE_COMMANDS = (plan, release, ledger)

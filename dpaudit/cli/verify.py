@@ -1,0 +1,186 @@
+"""``dpaudit verify``: certificates derived again in a process of its own, and what is required."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpaudit.cli.commands import as_json_option, echo_json
+from dpaudit.cli.compliance_commands import keys_option, known_keys, signed_row, threshold_option
+from dpaudit.errors import CertificateRejected, UnknownTarget
+
+# Weakest first: a certificate passes where its verdict is no weaker than the required one.
+VERDICTS = (
+    "refuted",
+    "alarm",
+    "unsupported",
+    "empirical",
+    "inconclusive",
+    "unconfirmed",
+    "certified_under_assumptions",
+    "certified",
+)
+# Exit statuses by kind of failure, the gravest first.
+EXIT_CODES = {
+    "bytes": 10,
+    "limits": 11,
+    "derivation": 12,
+    "signature": 13,
+    "unconfirmed": 6,
+    "required": 14,
+}
+
+
+@click.command(
+    epilog="Exit status: 0 verified, with all that is required; 10 no certificate, or changed "
+    "bytes; 11 not within the limits of time and memory; 12 it does not follow; 13 a signature is "
+    "missing; 6 a bound that only the accountant computed; 14 another verdict or requirement."
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--require",
+    type=click.Choice(VERDICTS),
+    default="certified_under_assumptions",
+    show_default=True,
+    help="The weakest verdict that passes.",
+)
+@click.option(
+    "--require-audit",
+    is_flag=True,
+    help="Every claim must have an audit with trials enough to refute it.",
+)
+@click.option(
+    "--max-epsilon",
+    metavar="NUMBER",
+    help="The largest accounted epsilon that passes; without a claim of one nothing does.",
+)
+@click.option(
+    "--no-unconfirmed",
+    is_flag=True,
+    help="No step may rest on a bound that only the accountant computed.",
+)
+@click.option(
+    "--implementation",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder that must hold the implementation's files, byte for byte.",
+)
+@click.option(
+    "--replay",
+    is_flag=True,
+    help="Make the audits again from their seed, by the mechanism of that name in this project, "
+    "and compare every count. This runs the program, in this process, on no data.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1, 3600),
+    default=20.0,
+    show_default=True,
+    help="Time for one file.",
+)
+@keys_option
+@threshold_option
+@as_json_option
+def verify(
+    files: tuple[Path, ...],
+    *,
+    require: str,
+    require_audit: bool,
+    max_epsilon: str | None,
+    no_unconfirmed: bool,
+    implementation: Path | None,
+    replay: bool,
+    seconds: float,
+    keys: tuple[str, ...],
+    threshold: int | None,
+    as_json: bool,
+) -> None:
+    """Re-derive certificates from their witnesses, without the accountant.
+
+    Each file is read in a process of its own that imports neither the accountant nor any rule.
+    """
+    from dpaudit.check.process import verify_files
+    from dpaudit.cli import terminal
+
+    most = _number(max_epsilon)
+    known = known_keys(keys)
+    rows = []
+    for path, row in zip(files, verify_files(files, seconds), strict=True):
+        row = signed_row(row, path, known, threshold)
+        if not row["verified"]:
+            row = {**row, "failure": row["failure"] or "signature"}
+        missing = _missing(row, require, most, audit=require_audit, confirmed=no_unconfirmed)
+        if row["verified"]:
+            missing += [("required", text) for text in _otherwise(path, implementation, replay)]
+        rows.append({**row, "missing": [text for _, text in missing], "passed": not missing})
+        rows[-1]["failure"] = row["failure"] or next((kind for kind, _ in missing), "")
+    echo_json(rows) if as_json else terminal.verified(rows)
+    sys.exit(_status(rows))
+
+
+def _number(text: str | None) -> Fraction | None:
+    try:
+        return None if text is None else Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise click.BadParameter(f"--max-epsilon {text!r}: expected a number, such as 3") from None
+
+
+def _missing(
+    row: Mapping[str, Any], require: str, most: Fraction | None, *, audit: bool, confirmed: bool
+) -> list[tuple[str, str]]:
+    """What a row lacks, by kind of failure, the gravest first."""
+    if not row["verified"]:
+        return [(row["failure"], row["reason"])]
+    found = []
+    verdict = row["verdict"]
+    if VERDICTS.index(verdict) < VERDICTS.index(require):
+        kind = "unconfirmed" if verdict == "unconfirmed" else "required"
+        found.append((kind, f"the verdict is {verdict}, required: {require}"))
+    if confirmed:
+        found += [("unconfirmed", text) for text in row["unconfirmed"]]
+    if audit:
+        found += [("required", text) for text in row["powerless"]]
+    if most is not None:
+        found += _above(row["epsilons"], most)
+    return sorted(found, key=lambda one: list(EXIT_CODES).index(one[0]))
+
+
+def _otherwise(path: Path, folder: Path | None, replay: bool) -> list[str]:  # noqa: FBT001
+    """What is not as the certificate says: files of a folder, counts of a replay."""
+    if folder is None and not replay:
+        return []
+    from dpaudit.certificate.replay import command_of, differences, implementation_in
+    from dpaudit.check.file import load
+    from dpaudit.cli.audit_commands import orders_of
+    from dpaudit.cli.commands import quiet
+
+    certificate = load(path)
+    found = [] if folder is None else implementation_in(certificate, folder)
+    if replay:
+        try:
+            command = command_of(certificate)
+            with quiet():
+                found += differences(certificate, orders_of(command.targets), command)
+        except (CertificateRejected, UnknownTarget) as error:
+            found.append(f"not replayed: {error}")
+    return found
+
+
+def _above(epsilons: Sequence[Sequence[str]], most: Fraction) -> list[tuple[str, str]]:
+    if not epsilons:
+        return [("required", "no claim of an epsilon, which --max-epsilon asks for")]
+    return [
+        ("required", f"{claim}: epsilon <= {epsilon} is all that is shown")
+        for claim, epsilon in epsilons
+        if epsilon == "inf" or Fraction(epsilon) > most
+    ]
+
+
+def _status(rows: Sequence[Mapping[str, Any]]) -> int:
+    """The exit status of the gravest failure."""
+    kinds = {row["failure"] for row in rows}
+    return next((code for kind, code in EXIT_CODES.items() if kind in kinds), 0)

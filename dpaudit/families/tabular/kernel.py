@@ -1,0 +1,190 @@
+"""Kernels for tables: noise on vectors of whole numbers, thresholded counts, and exact choices."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import enclose
+from dpaudit.families.additive.kernel import (
+    ROOM,
+    DiscreteKernel,
+    DiscreteLaplaceKernel,
+    rounded_up,
+)
+from dpaudit.families.selection import ExponentialMechanism
+from dpaudit.families.selection.kernel import ExponentialMechanismKernel
+from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.kernels.base import Generator, Kernel, exact_kernel, kernel
+from dpaudit.kernels.query import Array, Norm
+from dpaudit.kernels.random_bits import Bits, Whole, bits_of, happens_exp, uniform_below
+from dpaudit.kernels.samplers import (
+    LARGEST,
+    gaussian_log_mass,
+    gaussian_tail,
+    gaussian_units,
+    laplace_tail,
+)
+
+ATTEMPTS = 4096
+
+
+@exact_kernel(DiscreteGaussianVector)
+@kernel(DiscreteGaussianVector)
+class DiscreteGaussianVectorKernel(DiscreteKernel):
+    """values + k, i.i.d. k with probability proportional to exp(-k^2 / (2 variance)), exactly.
+
+    Errors: InvalidParameter for a variance that is irrational or above 2^100.
+    Source: Canonne, Kamath and Steinke (2020), Algorithm 3.
+    """
+
+    norm: ClassVar[Norm] = "l2"
+    vectors: ClassVar[bool] = True
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        super().__init__(leaf, trials)
+        if not isinstance(leaf.variance, Fraction) or leaf.variance > LARGEST**2 // 16:
+            raise InvalidParameter(f"{leaf.head}: a variance is a fraction of at most 2^100")
+        self._variance = float(leaf.variance)
+
+    @staticmethod
+    def own_scale(leaf: Any) -> float:
+        return math.sqrt(float(enclose(leaf.variance).mid()))
+
+    @classmethod
+    def multiplier(cls, leaf: Any) -> float:
+        return cls.own_scale(leaf) / math.sqrt(float(enclose(leaf.squared).mid()))
+
+    def draw(self, count: int, bits: Bits) -> Whole:
+        return gaussian_units([self.leaf.variance], np.zeros(count, dtype=np.int64), bits)
+
+    def log_mass(self, k: Array) -> Array:
+        return gaussian_log_mass(k, self._variance)
+
+    def tail(self, k: Array) -> Array:
+        return gaussian_tail(k, self._variance)
+
+    def apart(self, values: Array, others: Array, stated: Array) -> Array:
+        """The l2-distance; infinite where no vector of the leaf's moves is as large everywhere."""
+        moved = np.sort(np.abs(values - others), axis=-1)[:, ::-1]
+        distance = np.linalg.norm(moved, axis=-1)
+        if not self.leaf.moves:
+            return np.asarray(distance)
+        fits = np.zeros(len(moved), dtype=bool)
+        for vector in self.leaf.moves:
+            allowed = np.zeros(moved.shape[-1])
+            start = 0
+            for size, count in vector:
+                allowed[start : start + int(count)] = float(size)
+                start += int(count)
+            fits |= (moved <= allowed).all(axis=-1)
+        return np.asarray(np.where(fits, distance, np.inf))
+
+
+@exact_kernel(ThresholdedDiscreteLaplace)
+@kernel(ThresholdedDiscreteLaplace)
+class ThresholdedDiscreteLaplaceKernel(DiscreteLaplaceKernel):
+    """The noisy counts that are at least the threshold, of the keys that are there; else NaN.
+
+    A value is a count for each key of a list that holds those of both data sets; 0 is a key that is
+    not there.  What is shown is no noise that could be standardised: it has no residual.
+    """
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        Kernel.__init__(self, leaf, trials)
+        self._exact = rounded_up(leaf.scale)
+        self._scale = float(self._exact)
+        self._threshold = int(leaf.threshold)
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        noisy = super().sample(values, scale, rng)
+        return np.where((values > 0) & (noisy >= self._threshold), noisy, np.nan)
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        self._checked(values, scale)
+        hidden = np.isnan(released)
+        away = np.where(hidden, 0.0, released - values)
+        shown = np.where((values > 0) & (released >= self._threshold), self.log_mass(away), -np.inf)
+        logs = np.where(hidden, self._log_hidden(values), shown)
+        return np.asarray(logs.sum(axis=-1))
+
+    def _log_hidden(self, values: Array) -> Array:
+        """log P(count + noise < threshold), 0 for a key that is not there."""
+        distance = self._threshold - values
+        above = laplace_tail(np.maximum(distance, 1), self._scale)
+        # By symmetry P(noise < t) = P(noise >= 1 - t).
+        below = laplace_tail(np.maximum(1 - distance, 1), self._scale)
+        with np.errstate(divide="ignore"):
+            logs = np.where(distance >= 1, np.log1p(-above), np.log(below))
+        return np.where(values > 0, logs, 0.0)
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        return np.full(values.shape, np.nan)
+
+    def apart(self, values: Array, others: Array, stated: Array) -> Array:
+        """The l1-distance; infinite for too many keys of its own, or too large ones."""
+        moved = np.abs(values - others)
+        own = [np.where(a > 0, 0.0, b) for a, b in ((values, others), (others, values))]
+        most = float(enclose(self.leaf.own).mid())
+        far = np.zeros(len(values), dtype=bool)
+        for counts in own:
+            far |= np.count_nonzero(counts, axis=-1) > most
+            far |= counts.max(axis=-1) > float(enclose(self.leaf.largest).mid())
+        return np.asarray(np.where(far, np.inf, moved.sum(axis=-1)))
+
+
+@exact_kernel(ExponentialMechanism)
+class ExactChoiceKernel(ExponentialMechanismKernel):
+    """Chooses exactly by rejection: a candidate at random, kept with exp(-epsilon gap / (2 moved)).
+
+    Scores are whole numbers, gap is the distance to the best, moved the whole number by which one
+    score moves.  No outcome depends on rounding; the time does on how the scores lie.
+    Errors: InvalidParameter for an irrational epsilon, or a score that moves by no whole number.
+    Source: Canonne, Kamath and Steinke 2020, Algorithm 1, for the coin.
+    """
+
+    arithmetic: ClassVar[str] = "exact"
+
+    def admit(self, scale: Array, dimension: int) -> None:
+        self._moved(scale)
+
+    def _moved(self, scale: Array) -> list[int]:
+        epsilon = self.leaf.epsilon
+        if not isinstance(epsilon, Fraction):
+            raise InvalidParameter(f"{self.leaf.head}: an exact choice needs a rational epsilon")
+        found = scale * float(epsilon) / 2
+        whole = np.rint(found)
+        if (np.abs(found - whole) > (ROOM - 1) * np.maximum(whole, 1)).any() or (whole < 1).any():
+            raise InvalidParameter(
+                f"{self.leaf.head}: an exact choice needs scores that move by whole numbers"
+            )
+        return [int(w) for w in whole]
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        bits = bits_of(rng)
+        chosen = [
+            self.choose([int(v) if math.isfinite(v) else None for v in row], moved, bits)
+            for row, moved in zip(values, self._moved(scale), strict=True)
+        ]
+        return np.asarray(np.eye(values.shape[-1])[chosen])
+
+    def choose(self, scores: list[int | None], moved: int, bits: Bits) -> int:
+        """The place of the candidate; None is one that is not there."""
+        known = [(place, score) for place, score in enumerate(scores) if score is not None]
+        best = max(score for _, score in known)
+        gaps = [best - score for _, score in known]
+        rate = self.leaf.epsilon / (2 * moved)
+        exponents = np.array([float(gap * rate) for gap in gaps])
+        while True:
+            tried = uniform_below(np.full(ATTEMPTS, len(known), dtype=np.int64), bits)
+            kept = happens_exp(
+                np.minimum(exponents[tried], 700.0),
+                lambda i, tried=tried: gaps[int(tried[i])] * rate,  # type: ignore[misc]
+                bits,
+            )
+            if kept.any():
+                return known[int(tried[int(np.argmax(kept))])][0]

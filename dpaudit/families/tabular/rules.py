@@ -1,0 +1,113 @@
+"""Tables: noise on vectors of whole numbers, and thresholded counts; every calculus.
+
+Vectors.  The coordinates' noises are independent, so a pair of runs is a product of one pair a
+coordinate, each dominated by that of any larger move (:mod:`dpaudit.families.discrete.rules`).  So
+one of the vectors of ``moves`` dominates every pair of runs: they are alternatives.  Renyi
+divergences of a product add up, so that only the sum of squares counts there; where it alone is
+known, the profile is what it allows at all orders.
+
+Thresholds.  Let E be the event that no key is shown which is there in this run's data alone.  Given
+E, both runs release the same function of the noisy counts of the keys that both have.  E fails with
+probability at most delta = own P(noise >= threshold - largest), so each run is a mixture
+(1 - delta) A + delta B of that function's law A and some law B: it is post-processing of the noisy
+common counts and of a bit that tells the data set with probability delta.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpaudit.exact import Number, exp
+from dpaudit.families.discrete import DiscreteLaplace
+from dpaudit.families.discrete.rules import discrete_laplace_pair
+from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import Source, Step
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import (
+    Atoms,
+    Concentrated,
+    DiscreteNormal,
+    Losses,
+    joined,
+    opaque,
+    product,
+)
+
+VECTORS = Source("Canonne, Kamath, Steinke", 2020, "Theorem 4; coordinates add up")
+VECTOR_PAIR = Source("dpaudit", 2026, "independent coordinates (families.tabular.rules)")
+THRESHOLDS = Source(
+    "Korolova, Kenthapadi, Mishra, Ntoulas", 2009, "Theorem 1; proof in families.tabular.rules"
+)
+
+PURE.absent(DiscreteGaussianVector, reason="the loss of Gaussian noise is unbounded")
+APPROX.absent(
+    DiscreteGaussianVector,
+    reason="a whole curve of (epsilon, delta), no one point of it: use profile",
+)
+GAUSSIAN.absent(
+    DiscreteGaussianVector,
+    reason="its trade-off curve is a polygon whose smallest mu has no closed form: use profile",
+)
+for calculus in (PURE, CONCENTRATED, RENYI, GAUSSIAN):
+    calculus.absent(
+        ThresholdedDiscreteLaplace, reason="a key of one unit alone may be shown: use profile"
+    )
+
+
+def _known(node: Node, premises: tuple[Step, ...] = ()) -> bool:
+    """Whether it is known which vectors are reached."""
+    return isinstance(node, DiscreteGaussianVector) and bool(node.moves)
+
+
+@CONCENTRATED.rule(
+    DiscreteGaussianVector, "discrete_gaussian_vector", cite=VECTORS, attained=_known
+)
+def discrete_gaussian_vector(node: DiscreteGaussianVector) -> Number:
+    """squared / (2 variance): an equality at every whole order."""
+    return node.squared / (2 * node.variance)
+
+
+@RENYI.rule(DiscreteGaussianVector, "discrete_gaussian_vector_curve", cite=VECTORS)
+def discrete_gaussian_vector_curve(node: DiscreteGaussianVector) -> Number:
+    """alpha squared / (2 variance)."""
+    return order() * node.squared / (2 * node.variance)
+
+
+@PROFILE.rule(DiscreteGaussianVector, "discrete_gaussian_vector_pair", cite=VECTOR_PAIR)
+def discrete_gaussian_vector_pair(node: DiscreteGaussianVector) -> Losses:
+    """One product for each vector of moves, as alternatives."""
+    if not node.moves:
+        return opaque(Concentrated(node.squared / (2 * node.variance)))
+    pairs = tuple(
+        product((DiscreteNormal(node.variance, size), count) for size, count in vector)
+        for vector in node.moves
+    )
+    return Losses(pairs, pairs, pairs, pairs)
+
+
+def told(node: ThresholdedDiscreteLaplace) -> Number:
+    """own P(noise >= threshold - largest)."""
+    distance = node.threshold - node.largest
+    return node.own * exp(-distance / node.scale) / (1 + exp(-1 / node.scale))
+
+
+@APPROX.rule(ThresholdedDiscreteLaplace, "thresholded", cite=THRESHOLDS)
+def thresholded(node: ThresholdedDiscreteLaplace) -> tuple[Number, Number]:
+    """(sensitivity / scale, delta)."""
+    return node.sensitivity / node.scale, told(node)
+
+
+@PROFILE.rule(ThresholdedDiscreteLaplace, "thresholded_pair", cite=THRESHOLDS)
+def thresholded_pair(node: ThresholdedDiscreteLaplace) -> Losses:
+    """Noise on the common counts, and a bit that tells all with probability delta."""
+    delta, nothing = told(node), Fraction(0)
+    bit = Atoms(((delta, nothing), (nothing, delta), (1 - delta, 1 - delta)))
+    noise = discrete_laplace_pair(DiscreteLaplace(node.label, node.scale, node.sensitivity))
+    pair = joined([noise.remove[0], bit])
+    return Losses((pair,), (pair,))

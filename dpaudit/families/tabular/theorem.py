@@ -1,0 +1,61 @@
+"""Vectors of whole numbers with noise, and thresholded counts.
+
+Proofs stand beside the accountant's rules of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.check.theorem import Premise, Table, Theorem, register
+from dpaudit.exact import exp
+from dpaudit.families.discrete.theorem import laplace_losses
+from dpaudit.nodes.pairs import Atoms, Concentrated, DiscreteNormal, Losses, Pair, joined, product
+
+
+def _listed(node: Any, premises: Sequence[Premise] = ()) -> bool:
+    return len(node.moves) > 0
+
+
+def _vector(node: Any) -> Losses:
+    if not _listed(node):
+        pair: Pair = Concentrated(node.squared / (2 * node.variance))
+        return Losses(remove=(pair,), add=(pair.swapped,))
+    found = []
+    for vector in node.moves:
+        coordinates = [(DiscreteNormal(node.variance, size), count) for size, count in vector]
+        found.append(product(coordinates))
+    pairs = tuple(found)
+    return Losses(remove=pairs, add=pairs, reached_remove=pairs, reached_add=pairs)
+
+
+def _shown(node: Any) -> Any:
+    tail = exp((node.largest - node.threshold) / node.scale) / (exp(-1 / node.scale) + 1)
+    return tail * node.own
+
+
+def _thresholded(node: Any) -> Losses:
+    shown, zero = _shown(node), Fraction(0)
+    bit = Atoms(((shown, zero), (zero, shown), (1 - shown, 1 - shown)))
+    (noise,) = laplace_losses(node).remove
+    pair = joined([noise, bit])
+    return Losses(remove=(pair,), add=(pair,))
+
+
+TABULAR: Table = {
+    ("zcdp", "DiscreteGaussianVector"): Theorem(
+        "discrete_gaussian_vector", lambda n: n.squared / (2 * n.variance), attained=_listed
+    ),
+    ("rdp", "DiscreteGaussianVector"): Theorem(
+        "discrete_gaussian_vector_curve", lambda n: lambda a: a * n.squared / (2 * n.variance)
+    ),
+    ("profile", "DiscreteGaussianVector"): Theorem("discrete_gaussian_vector_pair", _vector),
+    ("approx", "ThresholdedDiscreteLaplace"): Theorem(
+        "thresholded", lambda n: (n.sensitivity / n.scale, _shown(n))
+    ),
+    ("profile", "ThresholdedDiscreteLaplace"): Theorem("thresholded_pair", _thresholded),
+}
+
+register(TABULAR)

@@ -1,0 +1,76 @@
+"""Membership-inference audits of real training: who was in it, and is its privacy claim true.
+
+From the lowest: data (records, units, duplicates), targets (anything that fits and scores),
+torch_target, synthetic, signals (what one model shows of each record), canaries (records made to be
+remembered), attacks (published ones, each from its paper), bounds (lower bounds that hold although
+records of one model depend on each other), exposure (which records leak), results, study (coins,
+training, resumption), certificate, plots, page.
+
+:func:`audit_training` does all of it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpaudit.membership.attacks import ATTACKS
+    from dpaudit.membership.canaries import (
+        adversarial,
+        blank,
+        gradients_of,
+        mislabelled,
+        users_of_mislabelled,
+    )
+    from dpaudit.membership.data import Data, blind_baseline
+    from dpaudit.membership.results import MembershipAudit
+    from dpaudit.membership.study import Study, audit_training
+    from dpaudit.membership.synthetic import SyntheticTarget
+    from dpaudit.membership.targets import FunctionTarget, Released, SklearnTarget
+    from dpaudit.membership.torch_target import DPSGD, TorchTarget
+
+_HOMES = {
+    "ATTACKS": "attacks",
+    "adversarial": "canaries",
+    "blank": "canaries",
+    "gradients_of": "canaries",
+    "mislabelled": "canaries",
+    "users_of_mislabelled": "canaries",
+    "Data": "data",
+    "blind_baseline": "data",
+    "MembershipAudit": "results",
+    "Study": "study",
+    "audit_training": "study",
+    "SyntheticTarget": "synthetic",
+    "FunctionTarget": "targets",
+    "Released": "targets",
+    "SklearnTarget": "targets",
+    "DPSGD": "torch_target",
+    "TorchTarget": "torch_target",
+}
+__all__ = [
+    "ATTACKS",
+    "DPSGD",
+    "Data",
+    "FunctionTarget",
+    "MembershipAudit",
+    "Released",
+    "SklearnTarget",
+    "Study",
+    "SyntheticTarget",
+    "TorchTarget",
+    "adversarial",
+    "audit_training",
+    "blank",
+    "blind_baseline",
+    "gradients_of",
+    "mislabelled",
+    "users_of_mislabelled",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"dpaudit.membership.{_HOMES[name]}"), name)

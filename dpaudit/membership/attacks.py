@@ -1,0 +1,436 @@
+"""Membership attacks: from signals of models to a score of each record in each target model.
+
+An attack sees *reference* models, whose members it knows, and the target models, whose members it
+does not.  Scores are larger for members; (targets, records).
+
+No attack reads a target's labels: :class:`View` does not hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.membership.data import Data, FloatArray
+
+BoolArray = npt.NDArray[np.bool_]
+Signals = Mapping[str, FloatArray]
+
+GAMMA = 2.0
+FEWEST_POPULATION = 20
+OFFLINE_SCALE = 0.3
+_PER_RECORD = 8
+_LEAST_DEVIATION = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What the attacker has: signals by name, of references and of targets.
+
+    ``references`` and ``targets``: (models, records); ``included`` (references, records): who was
+    in each reference; ``population``, ``population_targets``: the same of records that are in none.
+    """
+
+    references: Signals
+    included: BoolArray
+    targets: Signals
+    population: Signals
+    population_targets: Signals
+    records: Data
+    population_records: Data | None
+    seed: int
+
+    def signal(self, name: str, *, of: str = "targets") -> FloatArray:
+        """One signal, what is not finite put where it says nothing: at the record's median."""
+        values = np.asarray(getattr(self, of)[name], dtype=np.float64)
+        if np.isfinite(values).all():
+            return values
+        known = np.where(np.isfinite(values), values, np.nan)
+        overall = np.nanmedian(known) if np.isfinite(known).any() else 0.0
+        with np.errstate(all="ignore"):
+            middle = np.array(
+                [
+                    np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else overall
+                    for column in known.T
+                ]
+            )
+        return np.where(np.isfinite(values), values, middle)
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack: the signals it needs of a target, and what else."""
+
+    name: str
+    words: str
+    source: str
+    needs: tuple[str, ...]
+    score: Callable[[View], FloatArray]
+    references: bool = False
+    population: bool = False
+
+
+# --- one model alone -----------------------------------------------------------------------------
+
+
+def _loss(view: View) -> FloatArray:
+    return -view.signal("loss")
+
+
+def _correct(view: View) -> FloatArray:
+    return view.signal("correct")
+
+
+def _label_only(view: View) -> FloatArray:
+    return view.signal("correct") + view.signal("agreement")
+
+
+def _gradient(view: View) -> FloatArray:
+    return -view.signal("gradient")
+
+
+def _influence(view: View) -> FloatArray:
+    return -view.signal("influence")
+
+
+def _quantile(view: View) -> FloatArray:
+    """How many deviations the fit lies above what records like this have that were not trained on.
+
+    Mean and deviation of the target's own scores are regressed on population records: Bertran et
+    al.'s Gaussian variant; no reference model is needed.
+    """
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    assert view.population_records is not None  # noqa: S101 (asked for by ``population``)
+    known, asked = (_inputs(side) for side in (view.population_records, view.records))
+    observed = view.signal("fit", of="population_targets").T
+    settings = {"n_estimators": 60, "min_samples_leaf": 5, "random_state": view.seed}
+    # One forest for all target models: their scores are its outputs.  Out-of-bag means, so that
+    # the spread is not that of scores the forest has seen.
+    forest = ExtraTreesRegressor(**settings, bootstrap=True, oob_score=True).fit(known, observed)
+    mean = _columns(forest.predict(asked))
+    residual = np.log((observed - _columns(forest.oob_prediction_)) ** 2 + 1e-12)
+    spread = ExtraTreesRegressor(**settings).fit(known, residual)
+    deviation = np.exp(np.clip(_columns(spread.predict(asked)), -20, 20) / 2)
+    return np.asarray((view.signal("fit") - mean.T) / deviation.T)
+
+
+def _columns(values: FloatArray) -> FloatArray:
+    return values[:, None] if values.ndim == 1 else values
+
+
+def _inputs(records: Data) -> FloatArray:
+    flat = records.features.reshape(len(records), -1).astype(np.float64)
+    if records.labels is None or records.labels.dtype.kind not in "fiub":
+        return flat
+    return np.column_stack([flat, records.labels.astype(np.float64)])
+
+
+# --- against references --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    mean: FloatArray
+    deviation: FloatArray
+    count: npt.NDArray[np.intp]
+
+
+def _moments(values: FloatArray, chosen: BoolArray) -> _Moments:
+    """Mean and deviation of each record over the chosen models; pooled where they are few.
+
+    Source: Carlini et al. (2022), section VI-C: one variance for all with few shadow models.
+    """
+    count = chosen.sum(axis=0)
+    weights = np.where(chosen, 1.0, 0.0)
+    total = float(weights.sum())
+    overall = float((weights * values).sum() / total) if total else float(values.mean())
+    mean = np.where(count > 0, (weights * values).sum(axis=0) / np.maximum(count, 1), overall)
+    squares = weights * (values - mean) ** 2
+    freedom = max(total - np.count_nonzero(count), 1.0)
+    pooled = squares.sum() / freedom
+    own = squares.sum(axis=0) / np.maximum(count - 1, 1)
+    # A few models' worth of the pooled variance steadies each record's own.
+    share = np.where(count >= 2, (count - 1) / (count - 1 + _PER_RECORD), 0.0)
+    deviation = np.sqrt(share * own + (1 - share) * pooled)
+    return _Moments(mean, np.maximum(deviation, _LEAST_DEVIATION), count)
+
+
+def _log_normal(values: FloatArray, of: _Moments) -> FloatArray:
+    scaled = (values - of.mean) / of.deviation
+    return np.asarray(-(scaled**2) / 2 - np.log(of.deviation))
+
+
+def _lira_of(name: str) -> Callable[[View], FloatArray]:
+    def score(view: View) -> FloatArray:
+        references, targets = view.signal(name, of="references"), view.signal(name)
+        inside = _moments(references, view.included)
+        outside = _moments(references, ~view.included)
+        ratio = _log_normal(targets, inside) - _log_normal(targets, outside)
+        # A record never seen on one side says nothing.
+        return np.where((inside.count > 0) & (outside.count > 0), ratio, 0.0)
+
+    return score
+
+
+def _lira_offline(view: View) -> FloatArray:
+    outside = _moments(view.signal("fit", of="references"), ~view.included)
+    return np.asarray((view.signal("fit") - outside.mean) / outside.deviation)
+
+
+def _calibrated(view: View) -> FloatArray:
+    outside = _moments(view.signal("loss", of="references"), ~view.included)
+    return outside.mean - view.signal("loss")
+
+
+def _reference(view: View) -> FloatArray:
+    """The share of models without the record that lose more on it; ties in loss count half."""
+    references, targets = view.signal("loss", of="references"), view.signal("loss")
+    outside = ~view.included
+    count = np.maximum(outside.sum(axis=0), 1)
+    found = np.empty_like(targets)
+    for model, loss in enumerate(targets):
+        more = ((references > loss) & outside).sum(axis=0)
+        tied = ((references == loss) & outside).sum(axis=0)
+        found[model] = (more + tied / 2) / count
+    return found
+
+
+def _rmia(view: View, *, online: bool) -> FloatArray:
+    """P over z of [p(x | theta) / p(x)] / [p(z | theta) / p(z)] >= gamma; equations (2) to (10)."""
+    likelihood, others = (np.exp(-view.signal("loss", of=of)) for of in ("targets", "references"))
+    inside, outside = view.included, ~view.included
+    mean_out = _mean(others, outside)
+    if online:
+        evidence = (_mean(others, inside) + mean_out) / 2
+    else:
+        evidence = ((1 + OFFLINE_SCALE) * mean_out + (1 - OFFLINE_SCALE)) / 2
+    ratio = likelihood / np.maximum(evidence, 1e-30)
+    of_population = np.exp(-view.signal("loss", of="population_targets"))
+    known = np.exp(-view.signal("loss", of="population")).mean(axis=0)
+    # Population records are in no reference: offline, p(z) is corrected as p(x) is.
+    if not online:
+        known = ((1 + OFFLINE_SCALE) * known + (1 - OFFLINE_SCALE)) / 2
+    rivals = np.sort(of_population / np.maximum(known, 1e-30), axis=1)
+    return np.stack(
+        [
+            np.searchsorted(rival, own / GAMMA, "right") / rival.size
+            + 1e-3 * own / (1 + own)  # the paper's ties, broken by the ratio itself
+            for rival, own in zip(rivals, ratio, strict=True)
+        ]
+    )
+
+
+def _mean(values: FloatArray, chosen: BoolArray) -> FloatArray:
+    count = chosen.sum(axis=0)
+    mean = np.where(chosen, values, 0.0).sum(axis=0) / np.maximum(count, 1)
+    return np.asarray(np.where(count > 0, mean, values.mean(axis=0)))
+
+
+ATTACKS: dict[str, Attack] = {
+    attack.name: attack
+    for attack in (
+        Attack("loss", "the loss", "Yeom et al. (2018)", ("loss",), _loss),
+        Attack("gap", "whether the label is right", "Yeom et al. (2018)", ("correct",), _correct),
+        Attack(
+            "label_only",
+            "right labels of noised copies",
+            "Choquette-Choo et al. (2021)",
+            ("correct", "agreement"),
+            _label_only,
+        ),
+        Attack(
+            "calibrated",
+            "the loss less that of models without the record",
+            "Watson et al. (2022)",
+            ("loss",),
+            _calibrated,
+            references=True,
+        ),
+        Attack(
+            "reference",
+            "the loss among those of models without the record",
+            "Ye et al. (2022), attack R",
+            ("loss",),
+            _reference,
+            references=True,
+        ),
+        Attack(
+            "lira",
+            "likelihood ratio of models with and without the record",
+            "Carlini et al. (2022), algorithm 1",
+            ("fit",),
+            _lira_of("fit"),
+            references=True,
+        ),
+        Attack(
+            "lira_offline",
+            "deviations above models without the record",
+            "Carlini et al. (2022), section IV-D",
+            ("fit",),
+            _lira_offline,
+            references=True,
+        ),
+        Attack(
+            "lira_margin",
+            "LiRA on the margin between logits",
+            "Carlini et al. (2022), section VI-A",
+            ("margin",),
+            _lira_of("margin"),
+            references=True,
+        ),
+        Attack(
+            "rmia",
+            "relative likelihood ratio against population records",
+            "Zarifzadeh, Liu and Shokri (2024), online",
+            ("loss",),
+            lambda view: _rmia(view, online=True),
+            references=True,
+            population=True,
+        ),
+        Attack(
+            "rmia_offline",
+            "relative likelihood ratio, without models trained on the record",
+            "Zarifzadeh, Liu and Shokri (2024), offline",
+            ("loss",),
+            lambda view: _rmia(view, online=False),
+            references=True,
+            population=True,
+        ),
+        Attack(
+            "quantile",
+            "regression of scores that population records get",
+            "Bertran et al. (2023)",
+            ("fit",),
+            _quantile,
+            population=True,
+        ),
+        Attack(
+            "gradient_norm",
+            "the norm of the loss gradient",
+            "Nasr, Shokri and Houmansadr (2019)",
+            ("gradient",),
+            _gradient,
+        ),
+        Attack(
+            "lira_gradient",
+            "LiRA on the log of the gradient's norm",
+            "Carlini et al. (2022) on Nasr et al. (2019)'s signal",
+            ("gradient",),
+            lambda view: _lira_log_gradient(view),
+            references=True,
+        ),
+        Attack(
+            "influence",
+            "the record's influence on itself",
+            "Cohen and Giryes (2024)",
+            ("influence",),
+            _influence,
+        ),
+        Attack(
+            "lira_path",
+            "LiRA on the mean over all iterates",
+            "Carlini et al. (2022) on the iterates of Nasr et al. (2021)",
+            ("path",),
+            _lira_of("path"),
+            references=True,
+        ),
+        Attack(
+            "lira_steps",
+            "likelihood ratio of every step's move along the record's gradient",
+            "Nasr et al. (2023), algorithm 2, on Carlini et al. (2022)",
+            ("step_0",),
+            lambda view: _lira_steps(view),
+            references=True,
+        ),
+    )
+}
+
+
+def _lira_steps(view: View) -> FloatArray:
+    """The likelihood ratio of all steps together: means by record, one covariance for all."""
+    names = sorted(name for name in view.targets if name.startswith("step_"))
+    references = np.stack([view.signal(name, of="references") for name in names], axis=-1)
+    targets = np.stack([view.signal(name) for name in names], axis=-1)
+    inside, outside = view.included[..., None], ~view.included[..., None]
+    counts = np.maximum(inside.sum(axis=0), 1), np.maximum(outside.sum(axis=0), 1)
+    means = [
+        np.where(side, references, 0).sum(axis=0) / count
+        for side, count in zip((inside, outside), counts, strict=True)
+    ]
+    residual = references - np.where(inside, means[0], means[1])
+    flat = residual.reshape(-1, len(names))
+    covariance = flat.T @ flat / max(len(flat) - 2 * references.shape[1], 1)
+    scale = np.sqrt(np.maximum(np.diag(covariance), 1e-30))
+    # In units of each step's deviation; the ridge is what rounding leaves of a direction.
+    correlation = covariance / np.outer(scale, scale) + 1e-9 * np.eye(len(names))
+    gap = (means[0] - means[1]) / scale
+    centre = (means[0] + means[1]) / 2
+    weights = np.linalg.solve(correlation, gap.T).T
+    both = (counts[0][..., 0] > 0) & (counts[1][..., 0] > 0)
+    ratio = np.einsum("nd,mnd->mn", weights, (targets - centre) / scale)
+    return np.where(both, ratio, 0.0)
+
+
+def _lira_log_gradient(view: View) -> FloatArray:
+    def logs(signals: Signals) -> dict[str, FloatArray]:
+        return {"log": -np.log(np.maximum(signals["gradient"], 1e-30))}
+
+    from dataclasses import replace
+
+    return _lira_of("log")(
+        replace(view, references=logs(view.references), targets=logs(view.targets))
+    )
+
+
+def chosen_attacks(names: str | tuple[str, ...] | list[str] | None) -> tuple[str, ...] | None:
+    """Attack names from "lira,rmia" or a sequence; None means all that apply.
+
+    Errors: InvalidParameter for an unknown one.
+    """
+    if names is None:
+        return None
+    listed = names.split(",") if isinstance(names, str) else list(names)
+    wanted = tuple(name.strip() for name in listed)
+    for name in wanted:
+        if name not in ATTACKS:
+            raise InvalidParameter(f"attack {name!r}: expected one of {', '.join(ATTACKS)}")
+    return wanted
+
+
+def applicable(
+    names: tuple[str, ...] | None,
+    shown: set[str] | None,
+    *,
+    references: int,
+    population: int,
+) -> tuple[str, ...]:
+    """Those attacks that the threat model and the study allow; ``shown`` None: before training.
+
+    Errors: InvalidParameter, naming what is missing, where one that was asked for is not.
+    """
+    found = []
+    for name in names or tuple(ATTACKS):
+        attack = ATTACKS[name]
+        missing = [
+            f"the signal {n!r}" for n in attack.needs if shown is not None and n not in shown
+        ]
+        missing += ["2 reference models"] if attack.references and references < 2 else []
+        missing += [f"{FEWEST_POPULATION} population records"] if _short(attack, population) else []
+        if not missing:
+            found.append(name)
+        elif names is not None:
+            raise InvalidParameter(
+                f"attack {name!r}: needs {' and '.join(missing)}, which this study does not have"
+            )
+    if not found:
+        raise InvalidParameter("attacks: none applies; release more, or train more models")
+    return tuple(found)
+
+
+def _short(attack: Attack, population: int) -> bool:
+    return attack.population and population < FEWEST_POPULATION

@@ -1,0 +1,265 @@
+"""Records under audit: features, labels, and the unit of privacy each record belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import InvalidParameter
+
+Array = npt.NDArray[Any]
+FloatArray = npt.NDArray[np.float64]
+
+_BLIND_FOLDS = 5
+_SHOWN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Records: ``features`` (n, ...), ``labels`` (n,) or None, ``units`` (n,) of integers >= 0.
+
+    Records of one unit (one user) are in or out of training together; without ``units`` each
+    record is its own.  ``features, labels = data`` unpacks.
+    Errors: InvalidParameter for no records, lengths that differ, or numbers that are not finite.
+    """
+
+    features: Array
+    labels: Array | None = None
+    units: Array | None = None
+
+    def __post_init__(self) -> None:
+        features = np.asarray(self.features)
+        if features.ndim == 0 or len(features) == 0:
+            raise InvalidParameter(f"Data.features: shape {features.shape}, expected (n, ...)")
+        object.__setattr__(self, "features", features)
+        for name in ("labels", "units"):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            column = np.asarray(given)
+            if column.shape != (len(features),):
+                raise InvalidParameter(
+                    f"Data.{name}: shape {column.shape}, expected ({len(features)},)"
+                )
+            object.__setattr__(self, name, column)
+        for name in ("features", "labels"):
+            column = getattr(self, name)
+            if column is not None and column.dtype.kind == "f" and not np.isfinite(column).all():
+                raise InvalidParameter(
+                    f"Data.{name}: not all finite; fill in or leave out missing values beforehand"
+                )
+        # Units are numbered by first appearance, so that any labels serve.
+        given = np.arange(len(features)) if self.units is None else self.units
+        _, first, inverse = np.unique(given, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(first))
+        object.__setattr__(self, "units", rank[inverse])
+
+    @classmethod
+    def of(cls, data: Any, *, label: str | None = None, unit: str | None = None) -> Data:
+        """Data of arrays, ``(features, labels)``, a DataFrame, or a map-style torch Dataset.
+
+        ``label`` and ``unit`` name columns of a DataFrame, of any kind that narwhals reads.
+        Errors: InvalidParameter for anything else.
+        """
+        if isinstance(data, Data):
+            return data
+        if isinstance(data, tuple) and len(data) in (2, 3):
+            return cls(*data)
+        if isinstance(data, np.ndarray):
+            return cls(data)
+        if hasattr(data, "columns"):
+            return cls._of_frame(data, label, unit)
+        if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+            return cls._of_dataset(data)
+        raise InvalidParameter(
+            f"data of type {type(data).__name__}: expected an array, (features, labels), a "
+            "DataFrame or a map-style Dataset"
+        )
+
+    @classmethod
+    def _of_frame(cls, data: Any, label: str | None, unit: str | None) -> Data:
+        import narwhals as nw
+
+        frame = nw.from_native(data, eager_only=True)
+        for place, column in (("label", label), ("unit", unit)):
+            if column is not None and column not in frame.columns:
+                raise InvalidParameter(
+                    f"{place} = {column!r}: no such column; there are {', '.join(frame.columns)}"
+                )
+        kept = [name for name in frame.columns if name not in (label, unit)]
+        features = frame.select(kept).to_numpy()
+        if features.dtype.kind not in "fiub":
+            raise InvalidParameter(
+                "DataFrame: columns that are no numbers; encode them, or leave them out"
+            )
+        labels, units = (None if name is None else frame[name].to_numpy() for name in (label, unit))
+        return cls(features, labels, units)
+
+    @classmethod
+    def _of_dataset(cls, data: Any) -> Data:
+        rows = [data[i] for i in range(len(data))]
+        if rows and isinstance(rows[0], Sequence) and len(rows[0]) == 2:
+            return cls(np.stack([np.asarray(x) for x, _ in rows]), np.array([y for _, y in rows]))
+        return cls(np.stack([np.asarray(row) for row in rows]))
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __iter__(self) -> Iterator[Array | None]:
+        yield self.features
+        yield self.labels
+
+    @property
+    def unit_of(self) -> npt.NDArray[np.intp]:
+        """The unit of each record, 0, 1, ..., shape (n,)."""
+        return np.asarray(self.units, dtype=np.intp)
+
+    @property
+    def unit_count(self) -> int:
+        return int(self.unit_of.max()) + 1
+
+    def take(self, rows: Array) -> Data:
+        """The records at these places, or where a Boolean array is true."""
+        labels = None if self.labels is None else self.labels[rows]
+        return Data(self.features[rows], labels, self.unit_of[rows])
+
+    def digest(self) -> str:
+        """SHA-256 over types, shapes and bytes."""
+        found = hashlib.sha256()
+        for part in (self.features, self.labels, self.unit_of):
+            if part is None:
+                found.update(b"none")
+                continue
+            column = np.ascontiguousarray(part)
+            found.update(f"{column.dtype.str}{column.shape}".encode())
+            is_object = column.dtype.kind == "O"
+            found.update(repr(column.tolist()).encode() if is_object else column.tobytes())
+        return found.hexdigest()
+
+    def prints(self) -> list[bytes]:
+        """A digest of each record's content, its label included."""
+        features = np.ascontiguousarray(self.features)
+        labels = [None] * len(self) if self.labels is None else self.labels.tolist()
+        return [
+            hashlib.blake2b(row.tobytes() + repr(label).encode(), digest_size=16).digest()
+            for row, label in zip(features, labels, strict=True)
+        ]
+
+
+def joined(first: Data, second: Data | None) -> Data:
+    """Records of both, the units of the second after those of the first.
+
+    Errors: InvalidParameter where one has labels and the other none, or shapes differ.
+    """
+    if second is None:
+        return first
+    if (first.labels is None) != (second.labels is None):
+        raise InvalidParameter("data: one part has labels and the other has none")
+    if first.features.shape[1:] != second.features.shape[1:]:
+        shapes = f"{first.features.shape[1:]} and {second.features.shape[1:]}"
+        raise InvalidParameter(f"data: records of shapes {shapes}; they must agree")
+    labels = None
+    if first.labels is not None and second.labels is not None:
+        labels = np.concatenate([first.labels, second.labels])
+    units = np.concatenate([first.unit_of, second.unit_of + first.unit_count])
+    return Data(np.concatenate([first.features, second.features]), labels, units)
+
+
+def duplicates(audited: Data, others: Data | None = None) -> list[tuple[int, ...]]:
+    """Groups of audited records with the same content in several units, or also among ``others``.
+
+    A group ends in -1 where the content is among ``others`` too (always in training).
+    """
+    elsewhere = set() if others is None else set(others.prints())
+    groups: dict[bytes, list[int]] = {}
+    for row, content in enumerate(audited.prints()):
+        groups.setdefault(content, []).append(row)
+    unit_of = audited.unit_of
+    return [
+        (*rows, -1) if content in elsewhere else tuple(rows)
+        for content, rows in groups.items()
+        if content in elsewhere or len({int(unit_of[row]) for row in rows}) > 1
+    ]
+
+
+def without_duplicates(audited: Data, others: Data | None = None) -> Data:
+    """The first record of each content that is not among ``others``."""
+    doubles = duplicates(audited, others)
+    gone = {row for group in doubles for row in (group[:-1] if group[-1] == -1 else group[1:])}
+    kept = np.array([row not in gone for row in range(len(audited))])
+    if not kept.any():
+        raise InvalidParameter("data: every record is also among those that are always in training")
+    return audited.take(kept)
+
+
+@dataclass(frozen=True)
+class Blind:
+    """How well members are told from non-members without any model: by records, by their order.
+
+    ``differs``: either area under the curve is further from 1/2 than chance takes it once in
+    10,000 splits; then an attack's success says nothing about training.
+    """
+
+    auc_of_records: float
+    auc_of_order: float
+    differs: bool
+
+    def __str__(self) -> str:
+        said = "differ" if self.differs else "are not seen to differ"
+        return (
+            f"members and non-members {said} without any model: AUC {self.auc_of_records:.3f} by "
+            f"their records, {self.auc_of_order:.3f} by their order"
+        )
+
+
+def blind_baseline(members: Data, non_members: Data, *, seed: int = 0) -> Blind:
+    """Attack given members and non-members without the model: drift, time order, other sources.
+
+    Logistic regression on features, cross-validated, and each record's place in its sequence if
+    ``order`` is a column of it.  Errors: InvalidParameter for fewer than 10 records a side.
+    Source: Das, Zhang and Tramer (2024), blind baselines beat membership inference attacks.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from dpaudit.audit.roc import area
+
+    sizes = len(members), len(non_members)
+    if min(sizes) < 2 * _BLIND_FOLDS:
+        raise InvalidParameter(f"{sizes[0]} members, {sizes[1]} non-members: give 10 of each")
+    columns = [_columns(side) for side in (members, non_members)]
+    features = np.concatenate(columns)
+    labels = np.repeat([1, 0], sizes)
+    folds = StratifiedKFold(_BLIND_FOLDS, shuffle=True, random_state=seed)
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+    score = cross_val_predict(model, features, labels, cv=folds, method="decision_function")
+    by_records = area(score[: sizes[0]], score[sizes[0] :])
+    # The best single column may be a date or a running number that a linear model drowns.
+    by_order = max(
+        (abs(area(first, second) - 0.5) for first, second in _sides(columns)), default=0.0
+    )
+    deviation = float(np.sqrt((sum(sizes) + 1) / (12 * sizes[0] * sizes[1])))
+    tests = features.shape[1] + 1
+    from scipy.special import ndtri
+
+    limit = -float(ndtri(1e-4 / (2 * tests))) * deviation
+    differs = max(abs(by_records - 0.5), by_order) > limit
+    return Blind(by_records, 0.5 + by_order, bool(differs))
+
+
+def _columns(side: Data) -> FloatArray:
+    flat = side.features.reshape(len(side), -1).astype(np.float64)
+    if side.labels is None or side.labels.dtype.kind not in "fiub":
+        return flat
+    return np.column_stack([flat, side.labels.astype(np.float64)])
+
+
+def _sides(columns: list[FloatArray]) -> Iterator[tuple[FloatArray, FloatArray]]:
+    yield from zip(columns[0].T, columns[1].T, strict=True)

@@ -1,0 +1,308 @@
+"""What a membership audit found: a lower bound with its verdict, estimates, exposure, findings.
+
+Only :class:`~dpaudit.membership.bounds.LowerBound` is a bound.  Rates, areas and their intervals
+are estimates: intervals resample whole models, so that records which share a model stay together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.canaries.results import judged
+from dpaudit.audit.canaries.terms import CanaryTerms
+from dpaudit.audit.roc import FALSE_POSITIVE_RATES, area
+from dpaudit.audit.verdict import Verdict
+from dpaudit.membership.attacks import Attack
+from dpaudit.membership.bounds import LowerBound
+from dpaudit.membership.data import Data, FloatArray
+from dpaudit.membership.exposure import Exposure
+
+BoolArray = npt.NDArray[np.bool_]
+
+RESAMPLED = 1_000
+LEVEL = 0.95
+_THRESHOLDS = 160
+_SHOWN = 3
+_BINS = 40
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about the study that its reader has to know; ``voids``: no bound is made."""
+
+    name: str
+    words: str
+    voids: bool
+
+    @classmethod
+    def duplicates(cls, groups: Sequence[tuple[int, ...]], audited: Data) -> Finding:
+        shown = "; ".join(
+            ", ".join("background" if row == -1 else f"record {row}" for row in group)
+            for group in groups[:_SHOWN]
+        )
+        more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
+        return cls(
+            "duplicates",
+            f"{len(groups)} contents occur on both sides of the line: {shown}{more}; a record left "
+            "out may be in by its double. Leave doubles out (without_duplicates), or give them one "
+            "unit",
+            True,
+        )
+
+    @classmethod
+    def elsewhere(cls) -> Finding:
+        return cls(
+            "randomness from elsewhere",
+            "the fit gave another model for the same records and generator: it draws from a source "
+            "that models may share. Draw from the generator that fit is given",
+            True,
+        )
+
+    @classmethod
+    def deterministic(cls, *, claimed: bool) -> Finding:
+        return cls(
+            "generator ignored",
+            "the fit gave the same model for another generator: its noise, if any, is the same in "
+            "every run"
+            + (", and a claim about noise cannot be tested" if claimed else "")
+            + ". Draw from the generator that fit is given",
+            claimed,
+        )
+
+    @classmethod
+    def failed(cls, kinds: Sequence[str], models: int) -> Finding:
+        named = ", ".join(sorted(set(kinds)))
+        return cls(
+            "failed trainings",
+            f"{len(kinds)} of {models} trainings failed ({named}); their coins are guessed by what "
+            "other models show",
+            False,
+        )
+
+    @classmethod
+    def missing(cls, count: int, total: int) -> Finding:
+        return cls(
+            "scores that are no numbers",
+            f"{count:,} of {total:,} scores are NaN or infinite; they count as the record's median",
+            False,
+        )
+
+    @classmethod
+    def together(cls) -> Finding:
+        return cls(
+            "scores depend on the batch",
+            "a record scores differently alone than among others; an attacker may see either",
+            False,
+        )
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and its percentile interval over resampled models, at 95%."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResult:
+    """Estimates of one attack over all models, each scored with the others as references.
+
+    ``roc``: rows (false positive rate, true positive rate, low, high).  ``histogram``: rows (edge,
+    share of members, share of non-members).
+    """
+
+    name: str
+    words: str
+    source: str
+    auc: Interval
+    advantage: Interval
+    true_positive_rates: tuple[tuple[float, Interval], ...]
+    roc: FloatArray
+    histogram: FloatArray
+
+
+def attack_result(attack: Attack, scores: FloatArray, included: BoolArray) -> AttackResult:
+    """Estimates from scores and membership, (models, records)."""
+    inside, outside = scores[included], scores[~included]
+    thresholds = _thresholds(inside, outside)
+    counts = [
+        np.stack([_above(row[side], thresholds) for row, side in zip(scores, sides, strict=True)])
+        for sides in (included, ~included)
+    ]
+    totals = [side.sum(axis=1) for side in (included, ~included)]
+    models = scores.shape[0]
+    drawn = np.random.default_rng(0).multinomial(models, np.full(models, 1 / models), RESAMPLED)
+    weights = np.concatenate([np.ones((1, models)), drawn])
+    hits, alarms = (
+        (weights @ count) / np.maximum(weights @ total, 1)[:, None]
+        for count, total in zip(counts, totals, strict=True)
+    )
+    areas = np.sum(np.diff(alarms, axis=1) * (hits[:, 1:] + hits[:, :-1]) / 2, axis=1)
+    best = np.max(hits - alarms, axis=1)
+    rates = tuple(
+        (rate, _interval(_at(alarms, hits, rate), models)) for rate in FALSE_POSITIVE_RATES
+    )
+    low, high = np.quantile(hits[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    auc = _interval(areas, models)
+    return AttackResult(
+        attack.name,
+        attack.words,
+        attack.source,
+        Interval(area(inside, outside), auc.low, auc.high),
+        _interval(best, models),
+        rates,
+        np.stack([alarms[0], hits[0], np.minimum(low, hits[0]), np.maximum(high, hits[0])], axis=1),
+        _histogram(inside, outside),
+    )
+
+
+def _interval(values: FloatArray, models: int) -> Interval:
+    if models < 2:
+        return Interval(float(values[0]), 0.0, 1.0)
+    low, high = np.quantile(values[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
+
+
+def _at(alarms: FloatArray, hits: FloatArray, rate: float) -> FloatArray:
+    """The true positive rate of the last threshold whose false positive rate is at most that."""
+    last = np.maximum((alarms <= rate).sum(axis=1) - 1, 0)
+    return np.asarray(hits[np.arange(len(hits)), last])
+
+
+def _thresholds(inside: FloatArray, outside: FloatArray) -> FloatArray:
+    """From above all scores to below them, dense where false positives are rare."""
+    rates = np.concatenate(
+        [np.geomspace(0.5 / outside.size, 0.5, _THRESHOLDS), np.linspace(0, 1, _THRESHOLDS)]
+    )
+    ends = [np.inf, float(min(inside.min(), outside.min()))]
+    of_members = np.quantile(inside, np.linspace(0, 1, _THRESHOLDS))
+    # The value next above an order statistic: "score >= t" then leaves that score out.
+    ordered = np.sort(outside)
+    exact = ordered[np.clip(outside.size - np.ceil(rates * outside.size).astype(int), 0, None) - 1]
+    strictly = np.nextafter(exact, np.inf)
+    found = np.unique(np.concatenate([strictly, of_members, ends]))
+    return found[::-1]
+
+
+def _above(scores: FloatArray, thresholds: FloatArray) -> FloatArray:
+    return np.asarray(scores.size - np.searchsorted(np.sort(scores), thresholds, "left"))
+
+
+def _histogram(inside: FloatArray, outside: FloatArray) -> FloatArray:
+    both = np.concatenate([inside, outside])
+    low, high = np.quantile(both, [0.002, 0.998])
+    if not low < high:
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, _BINS + 1)
+    shares = [
+        np.histogram(np.clip(side, low, high), edges)[0] / side.size for side in (inside, outside)
+    ]
+    return np.stack([edges[:-1], *shares], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class MembershipAudit:
+    """The result of a study.
+
+    ``bounds``: of each attack, at ``terms.confidence``, each valid alone; ``best`` names the one
+    that the reference models promised the most of: ``bound`` and ``decisive`` (at
+    ``terms.refute_at``) are its own, and need no correction.  Without bounds ``findings`` say why.
+    ``verdict`` is None without a claim or without a bound.
+    """
+
+    target: str
+    released: str
+    terms: CanaryTerms
+    claimed: bool
+    attacks: Mapping[str, AttackResult]
+    bounds: Mapping[str, LowerBound]
+    best: str
+    decisive: LowerBound | None
+    achievable: float
+    findings: tuple[Finding, ...]
+    exposure: Exposure
+    models: int
+    references: int
+    records: int
+    units: int
+    commitment: str
+    seconds: float
+    data_digest: str
+    by_epoch: tuple[tuple[int, LowerBound, float], ...] = field(default=())
+
+    @property
+    def bound(self) -> LowerBound | None:
+        """The lower bound at ``terms.confidence``, or None where a finding voids it."""
+        return self.bounds.get(self.best)
+
+    @property
+    def judged(self) -> Mapping[str, Any]:
+        """verdict, reason and underpowered; verdict None where nothing is judged."""
+        if self.decisive is None:
+            voiding = [finding.name for finding in self.findings if finding.voids]
+            reason = f"no bound: {', '.join(voiding)}" if voiding else "no claim was given"
+            return {"verdict": None, "reason": reason, "underpowered": False}
+        claimed = self.terms.target.claimed
+        refuted = self.decisive.value > claimed * (1 + 1e-12)
+        more = f"; at most {self.achievable:.4g} could have been"
+        return judged(claimed, self.decisive.value, self.achievable, more, refuted=refuted)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        found = self.judged["verdict"]
+        return None if found is None else Verdict(found)
+
+    @property
+    def reason(self) -> str:
+        return str(self.judged["reason"])
+
+    def to_json(self) -> dict[str, Any]:
+        """The certificate's predicate, as plain values."""
+        from dpaudit.membership.certificate import predicate
+
+        return predicate(self)
+
+    def __str__(self) -> str:
+        lines = [f"{self.verdict}: {self.reason}" if self.verdict else self.reason]
+        if self.bound is not None:
+            b = self.bound
+            at = f" at delta {b.delta:g}" if b.measure == "epsilon" and b.delta else ""
+            lines.append(
+                f"{b.measure} >= {b.value:.4g}{at}, at {self.terms.confidence:.0%} confidence, by "
+                f"{self.best} ({b.words})"
+            )
+        lines.append(
+            f"{self.models} models of {self.records:,} records, {self.references} of them "
+            f"references; attacker sees {self.released}"
+        )
+        for name, found in self.attacks.items():
+            rate = dict(found.true_positive_rates)[0.01]
+            lines.append(f"{name}: AUC {found.auc}, true positive rate at 1% {rate}")
+        exposed = int(self.exposure.exposed.sum())
+        lines.append(
+            f"{exposed:,} of {self.records:,} records exposed, at most "
+            f"{self.exposure.false_discoveries:.0%} of them expected to be listed wrongly"
+        )
+        lines += [f"{finding.name}: {finding.words}" for finding in self.findings]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from dpaudit.membership.page import summary_html
+
+        return summary_html(self)
+
+
+def finite(value: float) -> float | str:
+    """A number for JSON; infinities as text."""
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,186 @@
+"""Signals: what one model shows of each record, as far as its threat model lets an attacker see.
+
+``fit``      how well the model fits the record, larger for members: log(p / (1 - p)) of the true
+             label's probability p (Carlini et al. 2022, section IV-C), or the score itself
+``loss``     minus log p, or minus the score
+``margin``   the logit of the true label less the largest other one; needs logits
+``correct``  whether the predicted label is the true one
+``agreement`` the share of noised copies of the record whose predicted label is the true one
+``gradient`` the norm of the record's loss gradient; needs parameters
+``influence`` the record's self-influence g' F^-1 g, F the damped mean of gradients' outer products
+``path``     ``fit`` averaged over all iterates; needs iterates
+``step_0``, ``step_1``, ...: how far each step moved against the record's gradient at its start:
+             (parameters before - after)' g / |g|; needs iterates, gradients and parameters
+
+All are arrays (records,) of floats.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax, logsumexp
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.membership.data import Array, Data, FloatArray
+from dpaudit.membership.targets import Released, Target
+
+NOISED_COPIES = 8
+NOISE_SHARE = 0.3
+_DAMPING = 1e-3
+_LARGEST_GRADIENT = 4_000
+_SINGLE = 3
+_MOST_STEPS = 200
+
+
+def signals(target: Target, model: Any, records: Data, seed: int) -> dict[str, FloatArray]:
+    """Every signal of ``model`` that ``target.released`` shows; NaN where a score is NaN.
+
+    ``seed`` draws the noised copies of the label-only attack, the same for every model.
+    Errors: InvalidParameter for scores of a wrong shape.
+    """
+    released = target.released
+    score = checked_score(target, model, records)
+    found = _of_score(score, records, released)
+    if released is Released.LABELS:
+        found["agreement"] = _agreement(target, model, records, seed)
+    if released.shows(Released.PARAMETERS) and hasattr(target, "gradients"):
+        gradients = target.gradients(model, records)
+        if gradients is not None:
+            found |= _of_gradients(np.asarray(gradients, dtype=np.float64))
+    if released is Released.ITERATES:
+        found |= _of_iterates(target, model, records)
+    return found
+
+
+def checked_score(target: Target, model: Any, records: Data) -> FloatArray:
+    """The target's score, (n,) or (n, classes).
+
+    Errors: InvalidParameter for anything that is no number for each record.
+    """
+    score = np.asarray(target.score(model, records))
+    if score.dtype.kind not in "fiub" or score.ndim not in (1, 2) or len(score) != len(records):
+        raise InvalidParameter(
+            f"score: shape {score.shape} of type {score.dtype} for {len(records)} records; "
+            "expected one number, or one a class, for each record"
+        )
+    if score.ndim == 2:
+        labels = records.labels
+        if labels is None:
+            raise InvalidParameter("score: one number a class, but the records have no labels")
+        if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= score.shape[1]:
+            raise InvalidParameter(
+                f"labels: expected integers in [0, {score.shape[1]}), a column of the scores each"
+            )
+    return score.astype(np.float64)
+
+
+def scores_single_records(target: Target, model: Any, records: Data) -> bool:
+    """Whether a record's score is the same alone as among others (to 1e-4 of the scores' spread).
+
+    Errors: InvalidParameter naming the error of a model that cannot score a record alone.
+    """
+    together = checked_score(target, model, records.take(np.arange(min(_SINGLE, len(records)))))
+    spread = float(np.nanmax(together) - np.nanmin(together)) + 1e-12
+    for row in range(min(_SINGLE, len(records))):
+        try:
+            alone = checked_score(target, model, records.take(np.array([row])))
+        except InvalidParameter:
+            raise
+        except Exception as error:
+            raise InvalidParameter(
+                f"score: cannot score a single record ({type(error).__name__}); an attacker asks "
+                "about one record at a time"
+            ) from error
+        if not np.allclose(alone[0], together[row], rtol=0, atol=1e-4 * spread, equal_nan=True):
+            return False
+    return True
+
+
+def _of_score(score: FloatArray, records: Data, released: Released) -> dict[str, FloatArray]:
+    if score.ndim == 1:
+        if released is Released.LABELS:
+            return {"correct": score}
+        return {"fit": score, "loss": -score}
+    labels = np.asarray(records.labels, dtype=np.intp)
+    rows = np.arange(len(score))
+    broken = np.isnan(score).any(axis=1)
+    predicted = np.argmax(np.where(np.isnan(score), -np.inf, score), axis=1)
+    correct = np.where(broken, np.nan, predicted == labels)
+    if released is Released.LABELS:
+        return {"correct": correct}
+    logs = _log_probabilities(score)
+    own = logs[rows, labels]
+    others = logs.copy()
+    others[rows, labels] = -np.inf
+    found = {"fit": own - logsumexp(others, axis=1), "loss": -own, "correct": correct}
+    if released.shows(Released.LOGITS):
+        found["margin"] = own - others.max(axis=1)
+    return {name: np.where(broken, np.nan, values) for name, values in found.items()}
+
+
+def _log_probabilities(score: FloatArray) -> FloatArray:
+    """Logs of probabilities; of logits where rows are none.  Zeros count as the smallest float."""
+    known = score[~np.isnan(score).any(axis=1)]
+    if known.size and known.min() >= 0 and np.allclose(known.sum(axis=1), 1, atol=1e-4):
+        return np.asarray(np.log(np.maximum(score, 1e-45)))
+    return np.asarray(log_softmax(np.clip(score, -1e6, 1e6), axis=1))
+
+
+def _agreement(target: Target, model: Any, records: Data, seed: int) -> FloatArray:
+    """Noise of 0.3 deviations of each feature; Choquette-Choo et al. (2021), noise robustness."""
+    features = records.features
+    if features.dtype.kind != "f" or records.labels is None:
+        return np.zeros(len(records))
+    rng = np.random.default_rng(seed)
+    deviation = NOISE_SHARE * features.std(axis=0)
+    agreed = np.zeros(len(records))
+    for _ in range(NOISED_COPIES):
+        noise = rng.normal(size=features.shape) * deviation
+        noised = Data((features + noise).astype(features.dtype), records.labels, records.units)
+        score = checked_score(target, model, noised)
+        agreed += _of_score(score, noised, Released.LABELS)["correct"]
+    return agreed / NOISED_COPIES
+
+
+def _of_gradients(gradients: FloatArray) -> dict[str, FloatArray]:
+    """Norms and self-influences; Koh and Liang (2017), equation (2) with F in place of H."""
+    found = {"gradient": np.linalg.norm(gradients, axis=1)}
+    if gradients.shape[1] <= _LARGEST_GRADIENT and np.isfinite(gradients).all():
+        fisher = gradients.T @ gradients / len(gradients)
+        damping = _DAMPING * float(np.trace(fisher)) / len(fisher) + 1e-300
+        solved = np.linalg.solve(fisher + damping * np.eye(len(fisher)), gradients.T)
+        found["influence"] = np.einsum("nd,dn->n", gradients, solved)
+    return found
+
+
+def _of_iterates(target: Any, model: Any, records: Data) -> dict[str, FloatArray]:
+    iterates = target.iterates(model) if hasattr(target, "iterates") else []
+    if not iterates:
+        raise InvalidParameter(
+            "released = iterates: the target keeps none; give it iterates(model), or models with "
+            "a list `iterates`"
+        )
+    scores = []
+    for each in iterates:
+        known = _of_score(checked_score(target, each, records), records, Released.SCORES)
+        scores.append(known["fit"])
+    found = {"path": np.asarray(np.mean(scores, axis=0))}
+    if not hasattr(target, "gradients") or not hasattr(target, "parameters"):
+        return found
+    for step, (before, after) in enumerate(pairwise(iterates[: _MOST_STEPS + 1])):
+        gradients, start = target.gradients(before, records), target.parameters(before)
+        if gradients is None or start is None:
+            return found
+        lengths = np.linalg.norm(gradients, axis=1)
+        moved = gradients @ (start - target.parameters(after))
+        found[f"step_{step}"] = moved / np.maximum(lengths, 1e-30)
+    return found
+
+
+def constant(values: Array) -> bool:
+    """Whether an array (models, records) says the same of every record in every model."""
+    known = values[np.isfinite(values)]
+    return bool(known.size == 0 or known.min() == known.max())

@@ -1,0 +1,533 @@
+"""A study: coins drawn and committed, many trainings (resumable), attacks, and what they show."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import secrets
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.canaries.commitment import Labels, commit, load_labels
+from dpaudit.audit.canaries.terms import CanaryTerms
+from dpaudit.audit.canaries.terms import Target as Tested
+from dpaudit.audit.engine import Batch, Progress, generator, run_batches
+from dpaudit.errors import InvalidParameter
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.membership.attacks import ATTACKS, View, applicable, chosen_attacks
+from dpaudit.membership.bounds import Known, bound_of, choose_guessing, coins_needed, strongest
+from dpaudit.membership.data import Data, FloatArray, duplicates, joined
+from dpaudit.membership.exposure import exposure
+from dpaudit.membership.results import Finding, MembershipAudit, attack_result
+from dpaudit.membership.signals import constant, scores_single_records, signals
+from dpaudit.membership.targets import Released, Target, as_target, source_digest
+from dpaudit.storage.batches import Arrays, AuditStore
+
+BoolArray = npt.NDArray[np.bool_]
+
+MAIN, AGAIN, OTHER = 0, 1, 2
+FOLDS = 8
+FEWEST_MODELS = 4
+DEFAULT_DELTA = 1e-5
+_CLOSE = 1e-6
+_COINS, _LABELS = "coins.json", "labels.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """One training: a task of the engine, picklable; the key is (model, MAIN, AGAIN or OTHER)."""
+
+    target: Target
+    audited: Data
+    background: Data | None
+    population: Data | None
+    included: BoolArray
+    root_seed: int
+
+    def __call__(self, batch: Batch, _: np.random.Generator) -> Arrays:
+        model, kind = batch.key
+        stream = (model, 1 if kind == OTHER else 0)
+        rng = generator(self.root_seed, stream)
+        started = time.perf_counter()
+        try:
+            arrays = self._trained(rng, model, whole=model == 0)
+            failed = ""
+        except InvalidParameter:
+            raise
+        except Exception as error:  # noqa: BLE001 (of the user's own training)
+            arrays, failed = {}, type(error).__name__
+        arrays["failed"] = np.array([failed])
+        arrays["seconds"] = np.array([time.perf_counter() - started])
+        return arrays
+
+    def _trained(self, rng: np.random.Generator, model: int, *, whole: bool) -> Arrays:
+        records = self._members(model)
+        with one_thread(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = self.target.fit(records, rng)
+            seed = self.root_seed % 2**32
+            found = signals(self.target, fitted, self.audited, seed)
+            arrays = {name: values[None] for name, values in found.items()}
+            if self.population is not None:
+                others = signals(self.target, fitted, self.population, seed)
+                arrays |= {f"population.{name}": values[None] for name, values in others.items()}
+            if whole:
+                score = np.asarray(self.target.score(fitted, self.audited), dtype=np.float64)
+                alone = scores_single_records(self.target, fitted, self.audited)
+                arrays |= {"raw": score[None], "alone": np.array([alone])}
+        return arrays
+
+    def _members(self, model: int) -> Data:
+        rows = self.included[model][self.audited.unit_of]
+        if rows.any():
+            return joined(self.audited.take(rows), self.background)
+        if self.background is None:
+            raise EmptyTraining("no coin came up: a model without records")
+        return self.background
+
+
+class EmptyTraining(Exception):
+    """A model whose coins left out every record: a failed training."""
+
+
+class one_thread:
+    """BLAS, OpenMP and torch on one thread: tasks are the unit of parallel work."""
+
+    def __enter__(self) -> None:
+        import sys
+
+        from threadpoolctl import threadpool_limits
+
+        self._limits = threadpool_limits(limits=1)
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            torch.set_num_threads(1)
+
+    def __exit__(self, *_: object) -> None:
+        self._limits.restore_original_limits()
+
+
+@dataclass(eq=False)
+class Study:
+    """What is trained on what, how often, and what is asked of it.
+
+    ``audited``: records whose membership the library draws, a fair coin a unit and a model.
+    ``background``: always in training.  ``population``: in no training, from the same source; for
+    attacks that need it.  ``references``: the share of models whose coins are open, on which
+    attacks are calibrated and choices made; bounds are counted on the others.  ``folder`` keeps
+    coins and finished trainings: a killed study goes on where it was.
+
+    Errors: InvalidParameter for data or numbers that do not fit.
+    """
+
+    target: Any
+    audited: Any
+    models: int
+    background: Any = None
+    population: Any = None
+    released: Released | str | None = None
+    references: float = 0.5
+    folder: str | Path | None = None
+    seed: int | None = None
+    _kept: tempfile.TemporaryDirectory[str] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.target = as_target(self.target, self.released)
+        self.audited = Data.of(self.audited)
+        for name in ("background", "population"):
+            if getattr(self, name) is not None:
+                setattr(self, name, Data.of(getattr(self, name)))
+                joined(self.audited, getattr(self, name))
+        if type(self.models) is not int or not FEWEST_MODELS <= self.models < 2**31:
+            raise InvalidParameter(
+                f"models = {self.models!r}: expected an integer of {FEWEST_MODELS} or more"
+            )
+        if not 0 < self.references < 1:
+            raise InvalidParameter(f"references = {self.references!r}: expected a share in (0, 1)")
+        if self.background is None and self.audited.unit_count < 2:
+            raise InvalidParameter(
+                "audited: one unit and no background; a model without it has nothing to train on"
+            )
+        if self.folder is None:
+            self._kept = tempfile.TemporaryDirectory(prefix="dpaudit-membership-")
+            self.folder = self._kept.name
+        self.folder = Path(self.folder)
+
+    @property
+    def reference_count(self) -> int:
+        """How many models' coins are open; at least 2, and 2 targets are left."""
+        return min(max(2, round(self.models * self.references)), self.models - 2)
+
+    @property
+    def target_count(self) -> int:
+        return self.models - self.reference_count
+
+    # --- before training -------------------------------------------------------------------------
+
+    def check(self, tested: Tested, refute_at: float) -> list[Finding]:
+        """What is wrong with the study before any training.
+
+        Errors: InvalidParameter, with the number needed, where no outcome could refute the claim.
+        """
+        found = []
+        groups = duplicates(self.audited, self.background)
+        if groups:
+            found.append(Finding.duplicates(groups, self.audited))
+        if tested.claimed < math.inf:
+            reach = strongest(tested, self.target_count, self.audited.unit_count, refute_at)
+            if not reach > tested.claimed:
+                raise InvalidParameter(self._too_few(tested, reach, refute_at))
+        return found
+
+    def _too_few(self, tested: Tested, reach: float, refute_at: float) -> str:
+        coins = self.target_count * self.audited.unit_count
+        needed = coins_needed(tested, refute_at)
+        said = (
+            f"audited: {coins:,} coins in {self.target_count} target models could show "
+            f"{tested.measure} >= {reach:.4g} at most, at error {refute_at:g}, and the claim is "
+            f"{tested.claimed:g}; "
+        )
+        if needed is None:
+            return said + "no number of guesses can: use many models with one record (runs)"
+        return said + f"{needed:,} are needed: give more records or more models"
+
+    # --- training --------------------------------------------------------------------------------
+
+    def coins(self) -> Labels:
+        """The coins, (models x units,), drawn and committed to in the folder, or read back.
+
+        Errors: CommitmentMismatch for coins that were changed; InvalidParameter for a folder of
+        another study.
+        """
+        place = Path(str(self.folder))
+        count = self.models * self.audited.unit_count
+        if (place / _COINS).exists() and (place / _LABELS).exists():
+            labels = load_labels(place / _LABELS, place / _COINS)
+            if labels.canaries != count:
+                raise InvalidParameter(
+                    f"{place}: holds the coins of another study ({labels.canaries:,}, not "
+                    f"{count:,}); choose another folder"
+                )
+            return labels
+        labels = commit(place / _COINS, count, seed=self.seed)
+        labels.save(place / _LABELS)
+        return labels
+
+    def train(self, *, jobs: int = 1, progress: Progress | None = None) -> Trained:
+        """Every training, one task a model, what is stored taken from the folder.
+
+        Errors: InvalidParameter for scores of a wrong shape, models that cannot score a record
+        alone, or more than half of the trainings failing; WorkersLost.
+        """
+        labels = self.coins()
+        included = labels.included.reshape(self.models, self.audited.unit_count)
+        # One training's randomness must not follow from the coins' seed by accident: other keys.
+        seed = self.seed if self.seed is not None else self._root_seed()
+        task = Training(self.target, self.audited, self.background, self.population, included, seed)
+        batches = [Batch((0, AGAIN), 1), Batch((0, OTHER), 1)]
+        batches += [Batch((model, MAIN), 1) for model in range(self.models)]
+        store = AuditStore(Path(str(self.folder)) / "runs", self._identity(labels, seed))
+        done = run_batches(task, batches, root_seed=seed, jobs=jobs, store=store, progress=progress)
+        return Trained.of(done, included, labels)
+
+    def _root_seed(self) -> int:
+        place = Path(str(self.folder)) / "seed.json"
+        if not place.exists():
+            place.write_text(json.dumps(secrets.randbits(127)))
+        return int(json.loads(place.read_text()))
+
+    def _identity(self, labels: Labels, seed: int) -> str:
+        parts = [source_digest(self.target), labels.commitment, str(seed), str(self.models)]
+        for data in (self.audited, self.background, self.population):
+            parts.append("none" if data is None else data.digest())
+        return "\n".join(["dpaudit membership study, version 1", *parts])
+
+    # --- all of it -------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *,
+        claim: object = None,
+        attacks: str | Sequence[str] | None = None,
+        confidence: float = 0.95,
+        refute_at: float = 1e-4,
+        groups: npt.ArrayLike | None = None,
+        jobs: int = 1,
+        progress: Progress | None = None,
+    ) -> MembershipAudit:
+        """Train, attack, bound; ``claim``: PureDP, ApproxDP or GDP per unit, under add/remove.
+
+        Without a claim epsilon is bounded from below at delta 1e-5 and there is no verdict.
+        ``groups``: one value a record, for exposure by group.
+
+        Errors: InvalidParameter for bad terms, or where the study cannot show anything; whatever
+        :meth:`train` raises.
+        """
+        names = chosen_attacks(tuple(attacks) if isinstance(attacks, list) else attacks)  # type: ignore[arg-type]
+        terms = CanaryTerms.of(claim or ApproxDP(0, DEFAULT_DELTA), confidence, refute_at, 0)
+        if terms.target.measure not in ("epsilon", "mu"):
+            raise InvalidParameter(
+                f"claim of {terms.target.measure}: expected PureDP, ApproxDP or GDP; convert it"
+            )
+        allowed = {
+            "references": self.reference_count,
+            "population": 0 if self.population is None else len(self.population),
+        }
+        applicable(names, None, **allowed)
+        before = [] if claim is None else self.check(terms.target, refute_at)
+        if claim is None:
+            groups_found = duplicates(self.audited, self.background)
+            before = [Finding.duplicates(groups_found, self.audited)] if groups_found else []
+        trained = self.train(jobs=jobs, progress=progress)
+        findings = [*before, *trained.findings(claimed=claim is not None)]
+        shown = {name for name in trained.signals if not name.startswith("population.")}
+        names = applicable(names, shown, **allowed)
+        return self._result(trained, names, terms, findings, groups, claimed=claim is not None)
+
+    def _result(
+        self,
+        trained: Trained,
+        names: Sequence[str],
+        terms: CanaryTerms,
+        findings: Sequence[Finding],
+        groups: npt.ArrayLike | None,
+        *,
+        claimed: bool,
+    ) -> MembershipAudit:
+        references = np.arange(self.reference_count)
+        targets = np.arange(self.reference_count, self.models)
+        unit_of = self.audited.unit_of
+        by_record = trained.included[:, unit_of]
+        found, known, scores = {}, {}, {}
+        for name in names:
+            crossed = self._crossed(trained, name, np.arange(self.models))
+            found[name] = attack_result(ATTACKS[name], crossed, by_record)
+            if any(finding.voids for finding in findings):
+                continue
+            if ATTACKS[name].references:
+                judged = self._crossed(trained, name, references)
+                own = self._scores(trained, name, references, targets)
+            else:
+                judged, own = crossed[references], crossed[targets]
+            known[name] = Known(_by_unit(judged, unit_of), trained.included[references])
+            scores[name] = _by_unit(own, unit_of)
+        bounds = {}
+        best = ""
+        target, included = terms.target, trained.included[targets]
+        if known:
+            promised = {
+                name: choose_guessing(known[name], targets.size, target, terms.shown).promised
+                for name in known
+            }
+            best = max(promised, key=lambda name: promised[name])
+            bounds = {
+                name: bound_of(known[name], scores[name], included, target, terms.shown, 0)
+                for name in known
+            }
+        decisive = (
+            bound_of(known[best], scores[best], included, target, terms.refute_at, 1)
+            if best and claimed
+            else None
+        )
+        return MembershipAudit(
+            target=self.target.words,
+            released=str(self.target.released),
+            terms=terms,
+            claimed=claimed,
+            attacks=found,
+            bounds=bounds,
+            best=best,
+            decisive=decisive,
+            achievable=strongest(
+                target, self.target_count, self.audited.unit_count, terms.refute_at
+            ),
+            findings=tuple(findings),
+            exposure=exposure(trained.fit, by_record, self.audited.labels, groups),
+            models=self.models,
+            references=self.reference_count,
+            records=len(self.audited),
+            units=self.audited.unit_count,
+            commitment=trained.labels.commitment,
+            seconds=float(trained.seconds.sum()),
+            data_digest=self.audited.digest(),
+        )
+
+    def _crossed(self, trained: Trained, name: str, places: Any) -> FloatArray:
+        """Scores of these models, each attacked with those of the other folds as references."""
+        folds = min(FOLDS, places.size)
+        if not ATTACKS[name].references:
+            return self._scores(trained, name, places, places)
+        found = np.empty((places.size, len(self.audited)))
+        for fold in range(folds):
+            own = np.arange(places.size) % folds == fold
+            found[own] = self._scores(trained, name, places[~own], places[own])
+        return found
+
+    def _scores(self, trained: Trained, name: str, references: Any, targets: Any) -> FloatArray:
+        def rows(prefix: str, places: Any) -> Mapping[str, FloatArray]:
+            return {
+                key.removeprefix(prefix): values[places]
+                for key, values in trained.signals.items()
+                if key.startswith("population.") == bool(prefix)
+            }
+
+        view = View(
+            references=rows("", references),
+            included=trained.included[references][:, self.audited.unit_of],
+            targets=rows("", targets),
+            population=rows("population.", references),
+            population_targets=rows("population.", targets),
+            records=self.audited,
+            population_records=self.population,
+            seed=0,
+        )
+        with one_thread():
+            return ATTACKS[name].score(view)
+
+
+def _by_unit(scores: FloatArray, unit_of: npt.NDArray[np.intp]) -> FloatArray:
+    """A unit's score is the sum of its records' ones, (models, units)."""
+    if unit_of.size == unit_of.max() + 1:
+        return scores[:, np.argsort(unit_of)]
+    found = np.zeros((scores.shape[0], int(unit_of.max()) + 1))
+    np.add.at(found.T, unit_of, scores.T)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """All trainings: signals (models, records) by name, and who was in, (models, units)."""
+
+    signals: Mapping[str, FloatArray]
+    included: BoolArray
+    labels: Labels
+    failed: tuple[str, ...]
+    seconds: FloatArray
+    raw: tuple[FloatArray | None, FloatArray | None, FloatArray | None]
+    alone: bool
+
+    @classmethod
+    def of(cls, done: Mapping[Any, Arrays], included: BoolArray, labels: Labels) -> Trained:
+        """From the engine's arrays.
+
+        Errors: InvalidParameter where more than half of the trainings failed.
+        """
+        models = included.shape[0]
+        rows = [done[(model, MAIN)] for model in range(models)]
+        failed = tuple(str(row["failed"][0]) for row in rows)
+        broken = [name for name in failed if name]
+        if 2 * len(broken) > models:
+            kinds = ", ".join(sorted(set(broken)))
+            raise InvalidParameter(
+                f"fit: {len(broken)} of {models} trainings failed ({kinds}); run one by hand on "
+                "half of the records"
+            )
+        whole = next(row for row in rows if not row["failed"][0])
+        names = [n for n in whole if n not in ("failed", "seconds", "raw", "alone")]
+        stacked = {
+            name: np.concatenate(
+                [row.get(name, np.full(whole[name].shape, np.nan)) for row in rows]
+            )
+            for name in names
+        }
+        first, again, other = (done[(0, kind)].get("raw") for kind in (MAIN, AGAIN, OTHER))
+        return cls(
+            stacked,
+            included,
+            labels,
+            failed,
+            np.concatenate([row["seconds"] for row in rows]),
+            (first, again, other),
+            bool(whole.get("alone", np.array([True]))[0]),
+        )
+
+    @property
+    def fit(self) -> FloatArray:
+        """The signal by which exposure is judged."""
+        for name in ("fit", "agreement", "correct"):
+            if name in self.signals:
+                return self.signals[name]
+        raise InvalidParameter("signals: none of a record's fit")
+
+    def findings(self, *, claimed: bool) -> list[Finding]:
+        """What the trainings show of themselves.
+
+        Errors: InvalidParameter for scores that are constant, NaN everywhere, or the same whatever
+        a model was trained on.
+        """
+        main = self.fit
+        if not np.isfinite(main).any():
+            raise InvalidParameter("score: no finite score in any model; training diverged")
+        if constant(main):
+            raise InvalidParameter(
+                "score: the same for every record in every model; nothing can be told from it"
+            )
+        usable = main[[not name for name in self.failed]]
+        if usable.shape[0] > 1 and np.array_equal(
+            usable, np.broadcast_to(usable[0], usable.shape), equal_nan=True
+        ):
+            raise InvalidParameter(
+                "fit: every model scores the same whatever it was trained on; it ignores its "
+                "records, or score ignores its model"
+            )
+        found = [*self._randomness(claimed=claimed)]
+        broken = [name for name in self.failed if name]
+        if broken:
+            found.append(Finding.failed(broken, len(self.failed)))
+        missing = int(np.count_nonzero(~np.isfinite(usable)))
+        if missing:
+            found.append(Finding.missing(missing, usable.size))
+        if not self.alone:
+            found.append(Finding.together())
+        return found
+
+    def _randomness(self, *, claimed: bool) -> list[Finding]:
+        first, again, other = self.raw
+        if first is None or again is None or other is None:
+            return []
+        scale = float(np.nanstd(first)) + 1e-300
+        if not np.allclose(first, again, rtol=0, atol=_CLOSE * scale, equal_nan=True):
+            return [Finding.elsewhere()]
+        if np.array_equal(first, other, equal_nan=True):
+            return [Finding.deterministic(claimed=claimed)]
+        return []
+
+
+def audit_training(
+    target: Any,
+    audited: Any,
+    *,
+    models: int,
+    background: Any = None,
+    population: Any = None,
+    released: Released | str | None = None,
+    folder: str | Path | None = None,
+    seed: int | None = None,
+    **asked: Any,
+) -> MembershipAudit:
+    """A whole membership audit of training; as :class:`Study` and :meth:`Study.run`."""
+    study = Study(
+        target,
+        audited,
+        models,
+        background=background,
+        population=population,
+        released=released,
+        folder=folder,
+        seed=seed,
+    )
+    return study.run(**asked)
+
+
+def run_identity(audit: MembershipAudit) -> str:
+    """A short name of a result: the digest of its commitment and target."""
+    return hashlib.sha256(f"{audit.target}{audit.commitment}".encode()).hexdigest()[:12]

@@ -1,0 +1,271 @@
+"""Targets: anything that fits a model to records and shows something of it afterwards.
+
+A target has ``fit(records, rng) -> model`` and ``score(model, records)``.  The score is (n,),
+larger where the model fits a record better (minus its loss), or (n, classes): probabilities, or
+logits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from dpaudit.errors import InvalidParameter, UnknownTarget
+from dpaudit.membership.data import Array, Data, FloatArray
+
+
+class Released(StrEnum):
+    """What the attacker sees, from least to most; the threat model of a result."""
+
+    LABELS = "labels"
+    SCORES = "scores"
+    LOGITS = "logits"
+    PARAMETERS = "parameters"
+    ITERATES = "iterates"
+
+    @property
+    def words(self) -> str:
+        return _THREATS[self]
+
+    def shows(self, other: Released) -> bool:
+        """Whether whoever sees this sees that as well."""
+        order = list(Released)
+        return order.index(self) >= order.index(other)
+
+
+_THREATS = {
+    Released.LABELS: "the final model, black box: predicted labels only",
+    Released.SCORES: "the final model, black box: scores of records",
+    Released.LOGITS: "the final model, black box: logits of records",
+    Released.PARAMETERS: "the final model, white box: its parameters",
+    Released.ITERATES: "white box: the parameters after every step or epoch",
+}
+
+
+@runtime_checkable
+class Target(Protocol):
+    """Training that can be audited."""
+
+    @property
+    def released(self) -> Released:
+        """What the attacker sees."""
+
+    @property
+    def words(self) -> str:
+        """What is trained, in a line; part of a study's identity."""
+
+    def fit(self, records: Data, rng: np.random.Generator) -> Any:
+        """Train on these records; every random choice must come from ``rng``."""
+
+    def score(self, model: Any, records: Data) -> Array:
+        """(n,) or (n, classes), as the module says."""
+
+
+class WhiteBox(Protocol):
+    """What a target shows beyond scores where parameters or iterates are released; all optional."""
+
+    def gradients(self, model: Any, records: Data) -> FloatArray:
+        """Gradients of each record's loss in the parameters, (n, parameters)."""
+
+    def parameters(self, model: Any) -> FloatArray:
+        """The model's parameters in the order of its gradients, (parameters,)."""
+
+    def iterates(self, model: Any) -> list[Any]:
+        """Models in the order of training, from before the first step to the final one."""
+
+
+@dataclass(frozen=True)
+class FunctionTarget:
+    """Two functions, of NumPy, JAX or anything else: ``fit(records, rng)``, ``score(model, x)``.
+
+    ``records`` is a :class:`~dpaudit.membership.data.Data`.  White-box attacks need ``gradient``
+    (model, records) -> (n, d) and, with a list ``model.iterates``, ``parameter`` (model) -> (d,).
+    """
+
+    fitted: Callable[[Data, np.random.Generator], Any]
+    scored: Callable[[Any, Data], Any]
+    released: Released = Released.SCORES
+    name: str = ""
+    gradient: Callable[[Any, Data], Any] | None = None
+    parameter: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        for place in ("fitted", "scored"):
+            if not callable(getattr(self, place)):
+                raise InvalidParameter(f"FunctionTarget.{place}: expected a function")
+
+    @property
+    def words(self) -> str:
+        return self.name or f"{self.fitted.__module__}:{self.fitted.__qualname__}"
+
+    def fit(self, records: Data, rng: np.random.Generator) -> Any:
+        return self.fitted(records, rng)
+
+    def score(self, model: Any, records: Data) -> Array:
+        return np.asarray(self.scored(model, records))
+
+    def gradients(self, model: Any, records: Data) -> FloatArray | None:
+        """As ``gradient`` gives them; None without it."""
+        if self.gradient is None:
+            return None
+        return np.asarray(self.gradient(model, records), dtype=np.float64)
+
+    def parameters(self, model: Any) -> FloatArray | None:
+        """As ``parameter`` gives them; None without it."""
+        if self.parameter is None:
+            return None
+        return np.asarray(self.parameter(model), dtype=np.float64)
+
+    def iterates(self, model: Any) -> list[Any]:
+        """``model.iterates``, if the models keep them."""
+        return list(getattr(model, "iterates", ()))
+
+
+@dataclass(frozen=True, eq=False)
+class SklearnTarget:
+    """A scikit-learn estimator or pipeline: cloned, its ``random_state`` drawn, fitted.
+
+    Scores are probabilities, a decision function, minus the squared error of a regressor, or the
+    log-density of a density estimator (``score_samples``).
+    """
+
+    estimator: Any
+    released: Released = Released.SCORES
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.estimator, "get_params") or not hasattr(self.estimator, "fit"):
+            raise InvalidParameter(
+                f"{type(self.estimator).__name__}: expected a scikit-learn estimator"
+            )
+
+    @property
+    def words(self) -> str:
+        return " ".join(repr(self.estimator).split())
+
+    def fit(self, records: Data, rng: np.random.Generator) -> Any:
+        from sklearn.base import clone
+
+        model = clone(self.estimator)
+        states = {
+            name: int(rng.integers(2**31))
+            for name in sorted(model.get_params(deep=True))
+            if name == "random_state" or name.endswith("__random_state")
+        }
+        model.set_params(**states)
+        return model.fit(records.features, records.labels)
+
+    def score(self, model: Any, records: Data) -> Array:
+        from sklearn.base import is_regressor
+
+        if records.labels is not None and is_regressor(model):
+            return np.asarray(-((model.predict(records.features) - records.labels) ** 2))
+        if records.labels is None and hasattr(model, "score_samples"):
+            return np.asarray(model.score_samples(records.features))
+        if hasattr(model, "predict_proba"):
+            return self._by_class(model, model.predict_proba(records.features), records)
+        if hasattr(model, "decision_function") and records.labels is not None:
+            logits = np.asarray(model.decision_function(records.features))
+            if logits.ndim == 1:
+                logits = np.column_stack([-logits / 2, logits / 2])
+            return self._by_class(model, logits, records)
+        raise InvalidParameter(
+            f"{type(model).__name__}: no predict_proba, decision_function, score_samples, and no "
+            "regressor; wrap it as FunctionTarget(fit, score)"
+        )
+
+    def _by_class(self, model: Any, values: Array, records: Data) -> Array:
+        """Columns by label 0, 1, ...: classes that the model has never seen get nothing."""
+        if records.labels is None:
+            return values
+        labels = np.asarray(records.labels)
+        if labels.dtype.kind not in "iu" or labels.min() < 0:
+            raise InvalidParameter("labels: number the classes 0, 1, ... for a classifier")
+        count = int(max(labels.max(), model.classes_.max())) + 1
+        probabilities = bool(np.all(values >= 0) and np.allclose(values.sum(axis=1), 1))
+        full = np.full((len(values), count), 0.0 if probabilities else float(values.min()) - 10)
+        full[:, model.classes_.astype(int)] = values
+        return full
+
+    def gradients(self, model: Any, records: Data) -> FloatArray:
+        """Of a linear classifier's cross-entropy: (probabilities - label) times (features, 1)."""
+        if not hasattr(model, "coef_") or not hasattr(model, "predict_proba"):
+            raise InvalidParameter(
+                f"{type(model).__name__}: gradients are known of linear classifiers only"
+            )
+        assert records.labels is not None  # noqa: S101 (a classifier has labels)
+        probabilities = self._by_class(model, model.predict_proba(records.features), records)
+        errors = probabilities - np.eye(probabilities.shape[1])[records.labels]
+        inputs = np.column_stack([records.features, np.ones(len(records))])
+        return np.asarray(np.einsum("nk,nd->nkd", errors, inputs).reshape(len(records), -1))
+
+
+def as_target(given: Any, released: Released | str | None = None) -> Target:
+    """The target for an estimator, a (fit, score) pair, or a target.
+
+    Errors: InvalidParameter for anything else.
+    """
+    target = given
+    if isinstance(given, tuple) and len(given) == 2 and all(map(callable, given)):
+        target = FunctionTarget(*given)
+    elif hasattr(given, "get_params") and hasattr(given, "fit"):
+        target = SklearnTarget(given)
+    if not isinstance(target, Target):
+        raise InvalidParameter(
+            f"{type(given).__name__}: expected a scikit-learn estimator, (fit, score), or an "
+            "object with fit, score, released and words"
+        )
+    if released is None:
+        return target
+    if released not in list(Released):
+        raise InvalidParameter(f"released = {released!r}: expected one of {', '.join(Released)}")
+    if not is_dataclass(given) and not is_dataclass(target):
+        raise InvalidParameter("released: set it on your target, which is no dataclass")
+    copied: Any = target
+    other: Target = replace(copied, released=Released(released))
+    return other
+
+
+def named_target(name: str) -> Target:
+    """``module:attribute``: a target or estimator, or a function ``fit`` beside ``score``.
+
+    Errors: UnknownTarget where the module does not import or lacks them.
+    """
+    module_name, _, attribute = name.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+        found = getattr(module, attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UnknownTarget(
+            f"{name}: expected MODULE:FIT that can be imported ({type(error).__name__})"
+        ) from None
+    if inspect.isfunction(found):
+        score = getattr(module, "score", None)
+        if score is None:
+            raise UnknownTarget(
+                f"{name}: its module has no function score(model, records) beside it"
+            )
+        released = Released(getattr(module, "released", Released.SCORES))
+        return FunctionTarget(found, score, released, name)
+    return as_target(found)
+
+
+def source_digest(target: Any) -> str:
+    """A digest of the target's words and of its source, where Python can show it."""
+    texts = [target.words, str(target.released)]
+    for part in (target, type(target), *vars(target).values()):
+        try:
+            texts.append(inspect.getsource(part))
+        except (TypeError, OSError):
+            continue
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()

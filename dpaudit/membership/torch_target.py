@@ -1,0 +1,209 @@
+"""PyTorch modules as targets, trained plainly or by Opacus' PrivacyEngine (extra ``torch``)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.membership.data import Array, Data, FloatArray
+from dpaudit.membership.targets import Released
+
+_MOST_GRADIENTS = 4_000
+_NORMS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class DPSGD:
+    """Opacus' settings: noise over the clipping norm, and sampling by Poisson or by shuffling."""
+
+    noise_multiplier: float
+    max_grad_norm: float
+    poisson_sampling: bool = True
+
+
+@dataclass
+class Fitted:
+    """A trained module; ``iterates`` are copies before training and after every epoch."""
+
+    module: Any
+    iterates: list[Any] = field(default_factory=list)
+    epsilon: Callable[[float], float] | None = None
+
+
+@dataclass(frozen=True)
+class TorchTarget:
+    """``module()`` makes a fresh module; classes are learned by cross-entropy, or by ``loss``.
+
+    All randomness (weights, shuffling, dropout, Opacus' noise) comes from the generator that fit is
+    given, by way of torch's.  ``private``: train by Opacus.  ``start``: a state to start from, as
+    for an attacker who chooses the initial weights (Annamalai and De Cristofaro 2024).
+    ``optimizer(parameters)``: SGD at ``rate`` by default.
+
+    Errors: InvalidParameter for sizes below 1, or where torch or Opacus is not installed.
+    """
+
+    module: Callable[[], Any]
+    epochs: int = 10
+    batch_size: int = 32
+    rate: float = 0.1
+    released: Released = Released.SCORES
+    private: DPSGD | None = None
+    loss: Callable[[Any, Any], Any] | None = None
+    optimizer: Callable[[Any], Any] | None = None
+    start: Mapping[str, Any] | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        for place in ("epochs", "batch_size"):
+            value = getattr(self, place)
+            if type(value) is not int or value < 1:
+                raise InvalidParameter(f"TorchTarget.{place} = {value!r}: expected at least 1")
+        _torch()
+
+    @property
+    def words(self) -> str:
+        trained = f"{self.epochs} epochs of batches of {self.batch_size} at rate {self.rate:g}"
+        by = ""
+        if self.private is not None:
+            by = (
+                f", by Opacus at noise multiplier {self.private.noise_multiplier:g}, clipping norm "
+                f"{self.private.max_grad_norm:g}"
+            )
+        named = self.name or getattr(self.module, "__qualname__", type(self.module).__name__)
+        return f"{named}: {trained}{by}"
+
+    def fit(self, records: Data, rng: np.random.Generator) -> Fitted:
+        torch = _torch()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(rng.integers(2**63)))
+            return self._fitted(torch, records)
+
+    def _fitted(self, torch: Any, records: Data) -> Fitted:
+        module = self.module()
+        if self.start is not None:
+            module.load_state_dict(dict(self.start))
+        make = self.optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=self.rate))
+        optimizer = make(module.parameters())
+        dataset = torch.utils.data.TensorDataset(*self._tensors(records))
+        loader = torch.utils.data.DataLoader(dataset, self.batch_size, shuffle=True)
+        fitted = Fitted(module)
+        keeps = self.released is Released.ITERATES
+        if keeps:
+            fitted.iterates.append(copy.deepcopy(module))
+        trained, optimizer, loader, engine = self._made_private(module, optimizer, loader)
+        loss = self.loss or torch.nn.functional.cross_entropy
+        trained.train()
+        for _ in range(self.epochs):
+            for inputs, labels in loader:
+                if len(inputs) == 0:  # an empty Poisson batch: Opacus adds its noise all the same
+                    optimizer.zero_grad()
+                    optimizer.step()
+                    continue
+                optimizer.zero_grad()
+                loss(trained(inputs), labels).backward()
+                optimizer.step()
+            if keeps:
+                fitted.iterates.append(_plain_copy(trained, self.module))
+        fitted.module = _plain_copy(trained, self.module)
+        if engine is not None:
+            fitted.epsilon = engine.get_epsilon
+        return fitted
+
+    def _made_private(self, module: Any, optimizer: Any, loader: Any) -> tuple[Any, Any, Any, Any]:
+        if self.private is None:
+            return module, optimizer, loader, None
+        try:
+            from opacus import PrivacyEngine
+        except ImportError:
+            raise InvalidParameter("Opacus is not installed: pip install opacus") from None
+        engine = PrivacyEngine()
+        made = engine.make_private(
+            module=module,
+            optimizer=optimizer,
+            data_loader=loader,
+            noise_multiplier=self.private.noise_multiplier,
+            max_grad_norm=self.private.max_grad_norm,
+            poisson_sampling=self.private.poisson_sampling,
+        )
+        return (*made[:3], engine)
+
+    def _tensors(self, records: Data) -> tuple[Any, Any]:
+        torch = _torch()
+        inputs = torch.as_tensor(np.ascontiguousarray(records.features, dtype=np.float32))
+        if records.labels is None:
+            raise InvalidParameter("TorchTarget: the records have no labels")
+        real = records.labels.dtype.kind == "f"
+        kind = torch.float32 if real else torch.int64
+        return inputs, torch.as_tensor(np.ascontiguousarray(records.labels), dtype=kind)
+
+    def score(self, model: Fitted | Any, records: Data) -> Array:
+        """Logits, or minus the loss where a ``loss`` was given."""
+        torch = _torch()
+        module = model.module if isinstance(model, Fitted) else model
+        inputs, labels = self._tensors(records)
+        module.eval()
+        with torch.no_grad():
+            outputs = module(inputs)
+            if self.loss is None:
+                return np.asarray(outputs.double().numpy())
+            rows = [
+                self.loss(outputs[row : row + 1], labels[row : row + 1]).item()
+                for row in range(len(labels))
+            ]
+            return -np.asarray(rows)
+
+    def iterates(self, model: Fitted) -> list[Any]:
+        return model.iterates
+
+    def parameters(self, model: Fitted | Any) -> FloatArray:
+        torch = _torch()
+        module = model.module if isinstance(model, Fitted) else model
+        flat = torch.nn.utils.parameters_to_vector(module.parameters())
+        return np.asarray(flat.detach().double().numpy())
+
+    def gradients(self, model: Fitted | Any, records: Data) -> FloatArray | None:
+        """Per-record gradients by torch.func; None for more than 4,000 parameters a record."""
+        torch = _torch()
+        module = model.module if isinstance(model, Fitted) else model
+        module.eval()
+        named = {name: value.detach() for name, value in module.named_parameters()}
+        if sum(value.numel() for value in named.values()) > _MOST_GRADIENTS:
+            return None
+        loss = self.loss or torch.nn.functional.cross_entropy
+
+        def of_record(parameters: Any, one: Any, label: Any) -> Any:
+            outputs = torch.func.functional_call(module, parameters, (one.unsqueeze(0),))
+            return loss(outputs, label.unsqueeze(0))
+
+        each = torch.func.vmap(torch.func.grad(of_record), in_dims=(None, 0, 0))
+        inputs, labels = self._tensors(records)
+        found = []
+        for start in range(0, len(labels), _NORMS_AT_ONCE):
+            rows = slice(start, start + _NORMS_AT_ONCE)
+            parts = each(named, inputs[rows], labels[rows])
+            flat = [parts[name].reshape(len(labels[rows]), -1) for name in named]
+            found.append(torch.cat(flat, dim=1).double().numpy())
+        return np.concatenate(found)
+
+
+def _plain_copy(trained: Any, make: Callable[[], Any]) -> Any:
+    """A module without Opacus' hooks, with the same weights."""
+    inner = getattr(trained, "_module", trained)
+    plain = make()
+    plain.load_state_dict({k: v.detach().clone() for k, v in inner.state_dict().items()})
+    return plain
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise InvalidParameter(
+            "torch is not installed: pip install 'dpaudit[torch]' (a CPU wheel is enough)"
+        ) from None
+    return torch

@@ -1,0 +1,154 @@
+"""The audit of a plan: neighbouring tables made up for it, the worst of some, and its certificate.
+
+Nothing here reads private data.  A record is a unit with all its rows; the unit that differs has
+more rows than may count, so that the engine's bounding is attacked too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.suite import Suite
+from dpaudit.certificate.certify import Order
+from dpaudit.curator.mechanism import Mechanism, Setting
+from dpaudit.kernels.query import Array, Records
+from dpaudit.releases.plan import Plan
+from dpaudit.releases.program import GeneratedTables, PartQuery, ReleaseProgram, rows_a_record
+from dpaudit.releases.queries import Choice
+from dpaudit.scope import Adjacency
+from dpaudit.tabular import Category, Number, Schema, Within
+
+BYSTANDERS = 3
+
+
+def mechanism_of(plan: Plan) -> Mechanism:
+    """The plan as a mechanism whose claim is its budget; it holds no data."""
+    release, schema = plan.release, plan.release.schema
+    rows = "one row" if schema.rows == 1 else f"at most {schema.rows} rows"
+    return Mechanism(
+        name="release",
+        title=release.title,
+        source=f"plan {release.digest}",
+        program=ReleaseProgram(plan, GeneratedTables(release)),
+        scope=release.scope,
+        claims=(plan.claim,),
+        setting=Setting(
+            controller=release.controller,
+            unit_entity=schema.entity,
+            unit_bound=f"{rows} of {schema.name!r} count, the others are left out",
+            covered=tuple(f"{item.name}: {item.query}" for item in release.items),
+            uncovered=tuple(f"{name}: read off the data" for name in schema.read_off_data),
+            notes=(f"schema {schema.digest}",),
+            data=schema.name,
+        ),
+    )
+
+
+def order_of(plan: Plan) -> Order:
+    """What to certify of a plan."""
+    digests = {"plan": plan.release.digest}
+    return Order(mechanism_of(plan), suite_of(plan), "project", digests)
+
+
+def suite_of(plan: Plan, trials: int = 20_000) -> Suite:
+    """The audit of a plan on the generated neighbours that move it most."""
+    return Suite(
+        mechanism="release",
+        program=ReleaseProgram(plan, GeneratedTables(plan.release)),
+        neighbours=neighbours_of(plan),
+        trials=trials,
+    )
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How the rows of a made-up unit look: which end of its bounds, and whether keys differ."""
+
+    high: bool
+    spread: bool
+    other: int = 0
+
+
+KINDS = tuple(
+    _Kind(high, spread, other)
+    for high in (True, False)
+    for spread in (False, True)
+    for other in (0, 1)
+)
+
+
+def neighbours_of(plan: Plan) -> Neighbours:
+    """Of the pairs of tables that differ in one made-up unit, the one that moves the parts most."""
+    release = plan.release
+    others = np.stack([_unit(plan, kind) for kind in KINDS[:BYSTANDERS]])
+    others[:, 1:, 0] = 0.0  # a row each: they move nothing
+    pairs = [
+        _pair(others, _unit(plan, kind), _unit(plan, against), release.adjacency)
+        for kind in KINDS
+        for against in (KINDS if release.adjacency is Adjacency.REPLACE_ONE else KINDS[:1])
+    ]
+    program = ReleaseProgram(plan, GeneratedTables(release))
+    first, second = max(pairs, key=lambda pair: _moved(program, *pair))
+    return Neighbours(first, second, release.adjacency, f"one {release.schema.entity} differs")
+
+
+def _pair(
+    others: Array, one: Array, against: Array, adjacency: Adjacency
+) -> tuple[Records, Records]:
+    whole = Records(np.concatenate([others, one[None]]))
+    if adjacency is Adjacency.ADD_REMOVE:
+        return whole, Records(others)
+    if adjacency is Adjacency.ZERO_OUT:
+        present = np.ones(len(whole), dtype=bool)
+        present[-1] = False
+        return whole, Records(whole.values, present)
+    return whole, Records(np.concatenate([others, against[None]]))
+
+
+def _moved(program: ReleaseProgram, first: Records, second: Records) -> float:
+    """The squared distances of all parts, each over its noise."""
+    total = 0.0
+    for label, part in program.plan.parts.items():
+        query = PartQuery(part, program.reader, "l2")
+        gap = query.value(first) - query.value(second)
+        leaf: Any = program.plan.leaves[label]
+        if isinstance(part, Choice):
+            spread = 2 * part.by(program.plan.release.adjacency) / float(leaf.epsilon)
+            total += float(np.square(np.abs(gap).max() / spread))
+        else:
+            variance = float(leaf.variance) if hasattr(leaf, "variance") else float(leaf.scale) ** 2
+            total += float(np.square(gap).sum() / variance)
+    return total
+
+
+def _unit(plan: Plan, kind: _Kind) -> Array:
+    """The rows of one unit, (rows, 1 + columns)."""
+    schema = plan.release.schema
+    rows = np.zeros((rows_a_record(schema), 1 + len(schema.columns)))
+    rows[:, 0] = 1.0
+    wanted = dict(_wanted(plan, schema))
+    for place, (name, column) in enumerate(schema.columns.items(), start=1):
+        number = np.arange(len(rows)) if kind.spread else np.zeros(len(rows), dtype=int)
+        if isinstance(column, Number):
+            end = column.upper if kind.high else column.lower
+            rows[:, place] = float(end)
+            if name in wanted:
+                rows[:, place] = float(wanted[name][-1 if kind.high else 0] * column.step)
+        else:
+            size = len(column.keys) if isinstance(column, Category) else 4
+            codes = wanted.get(name) or tuple((i + kind.other) % size for i in range(size))
+            rows[:, place] = [codes[i % len(codes)] for i in number]
+    return rows
+
+
+def _wanted(plan: Plan, schema: Schema) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """What the items' conditions ask of a row; of several on one column the last."""
+    for item in plan.release.items:
+        for condition in item.conditions(schema):
+            assert isinstance(condition, Within)  # noqa: S101  (what conditions are)
+            yield condition.column, condition.codes

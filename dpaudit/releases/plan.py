@@ -1,0 +1,470 @@
+"""A release as a plan: items, a budget, and the noise that spends it; no data are touched here."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from dpaudit.accountant.account import Account
+from dpaudit.accountant.claim import Claim, Outcome
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import enclose, exact, is_infinite, is_symbolic
+from dpaudit.exact.wire import digest
+from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.discrete import DiscreteLaplace
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.families.selection import ExponentialMechanism, Scores
+from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.kernels.samplers import gaussian_tail, laplace_tail
+from dpaudit.nodes import Node
+from dpaudit.profiles import WIDTH
+from dpaudit.releases.post import Step, steps_of
+from dpaudit.releases.queries import (
+    GAUSSIAN,
+    LAPLACE,
+    Choice,
+    Groups,
+    Item,
+    Margins,
+    Part,
+    Thresholded,
+    item_of,
+)
+from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
+from dpaudit.tabular import Schema, schema_of
+from dpaudit.tabular.schema import refuse_unknown
+
+DIGITS = 6
+ROUNDS = 12
+# Parts of the budget: how far apart the ends of an epsilon are, first and then; what may be left.
+ROUGH, FINE, CLOSE, SLACK = 0.02, 4e-4, 1e-3, 2e-4
+DELTA_SHARE = Fraction(1, 10)  # of delta, for all thresholds without one of their own
+LARGEST_VARIANCE = 2**100
+Leaf: TypeAlias = (
+    DiscreteGaussianVector | DiscreteLaplace | ExponentialMechanism | ThresholdedDiscreteLaplace
+)
+
+
+@dataclass(frozen=True)
+class Release:
+    """What is to be published, of which table, within which budget.
+
+    ``title`` and ``schema`` and the rest together are the release: it is charged and drawn once.
+    ``budget``: PureDP, ApproxDP, ZCDP or GDP.  ``post``: steps that use released numbers only.
+    ``ledger``: where it is charged; ``controller``: who answers for it.
+    Errors: InvalidParameter for two items of one name, or anything that does not fit.
+    """
+
+    title: str
+    schema: Schema
+    adjacency: Adjacency
+    budget: Node
+    items: tuple[Item, ...]
+    post: tuple[Step, ...] = ()
+    ledger: str | None = None
+    controller: str = "not stated"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "adjacency", choose(Adjacency, self.adjacency, "adjacency"))
+        object.__setattr__(self, "items", tuple(self.items))
+        if not self.title.strip():
+            raise InvalidParameter("Release.title: expected a text")
+        if not isinstance(self.budget, PureDP | ApproxDP | ZCDP | GDP):
+            raise InvalidParameter("Release.budget: expected PureDP, ApproxDP, ZCDP or GDP")
+        if any(is_symbolic(v) for v in self.budget.parameters.values() if not isinstance(v, str)):
+            raise InvalidParameter("Release.budget: expected rational numbers")
+        if not self.items:
+            raise InvalidParameter("Release.items: expected at least one item")
+        names = [item.name for item in self.items]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidParameter(f"Release.items: {', '.join(twice)}: two items of one name")
+        for step in self.post:
+            step.check(self.schema, {item.name: item for item in self.items})
+
+    @property
+    def scope(self) -> Scope:
+        """One unit's rows, in the hands of a trusted curator who publishes all that is drawn."""
+        unit = Unit.RECORD if self.schema.unit is None else Unit.USER
+        return Scope(self.adjacency, unit, Trust.CENTRAL, Released.TRANSCRIPT)
+
+    def row(self) -> dict[str, Any]:
+        """Everything but where it is charged, as JSON."""
+        return {
+            "title": self.title,
+            "schema": self.schema.row(),
+            "adjacency": str(self.adjacency),
+            "budget": repr(self.budget),
+            "items": [item.row() for item in self.items],
+            "post": [step.row() for step in self.post],
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical content: the name under which it is charged."""
+        return digest(self.row())
+
+    @cached_property
+    def delta(self) -> Fraction:
+        """The budget's delta; 0 where it has none."""
+        return Fraction(getattr(self.budget, "delta", 0))
+
+    def plan(self) -> Plan:
+        """The noise that spends the budget.
+
+        Errors: Unsupported where the budget's measure has no rule for an item; InvalidParameter
+        where thresholds ask for more delta than there is.
+        """
+        return _solved(self)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A release with its noise: ``leaves`` by label, and what they compose to."""
+
+    release: Release
+    parts: Mapping[str, Part]
+    leaves: Mapping[str, Leaf]
+    declaration: Node
+    account: Account = field(repr=False, compare=False)
+
+    @property
+    def claim(self) -> Claim:
+        """The budget, as a claim of the plan."""
+        return Claim(self.release.budget, by=f"plan of {self.release.title!r}")
+
+    @property
+    def margins(self) -> Margins:
+        """What is public about the noise."""
+        return PlannedMargins(self.leaves, self.parts, self.release.adjacency)
+
+    @property
+    def delta(self) -> Fraction:
+        """The delta at which the release is charged where deltas add up."""
+        return self.release.delta
+
+
+@dataclass(frozen=True)
+class PlannedMargins(Margins):
+    """Margins of the noise of each leaf."""
+
+    leaves: Mapping[str, Leaf]
+    parts: Mapping[str, Part]
+    adjacency: Adjacency
+
+    def half(self, label: str, share: Fraction = Fraction(1, 20)) -> int:
+        leaf, most = self.leaves[label], float(share)
+
+        def enough(k: int) -> bool:
+            if isinstance(leaf, DiscreteGaussianVector):
+                tail = gaussian_tail(k + 1, float(leaf.variance))
+            else:
+                tail = laplace_tail(k + 1, float(leaf.scale))  # type: ignore[union-attr]
+            return bool(2 * float(tail) <= most)
+
+        low, high = -1, max(1, math.ceil(self.deviation(label)))
+        while not enough(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high
+
+    def deviation(self, label: str) -> float:
+        leaf = self.leaves[label]
+        if isinstance(leaf, DiscreteGaussianVector):
+            return math.sqrt(float(leaf.variance))
+        near = math.exp(-1 / float(leaf.scale))  # type: ignore[union-attr]
+        return math.sqrt(2 * near) / (1 - near)
+
+    def epsilon(self, label: str) -> float:
+        leaf, part = self.leaves[label], self.parts[label]
+        assert isinstance(leaf, ExponentialMechanism)  # noqa: S101  (only choices have one)
+        assert isinstance(part, Choice)  # noqa: S101
+        return float(leaf.epsilon) / part.by(self.adjacency)
+
+
+def load_plan(path: Path) -> Release:
+    """The release that a TOML file states; ``docs/releases.md`` lists its keys.
+
+    Errors: InvalidParameter for a file that cannot be read, and for every key that does not fit.
+    """
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InvalidParameter(f"{path}: {error.strerror}; give a plan") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidParameter(f"{path}: not TOML: {error}") from None
+    try:
+        return release_of(table)
+    except InvalidParameter as error:
+        raise InvalidParameter(f"{path}: {error}") from None
+
+
+def release_of(table: Mapping[str, Any]) -> Release:
+    """The release that a parsed TOML table states; errors: InvalidParameter."""
+    known = {"title", "controller", "ledger", "adjacency", "budget", "table", "items", "post"}
+    refuse_unknown(table, known, "plan")
+    for name in ("title", "adjacency", "budget", "table", "items"):
+        if name not in table:
+            raise InvalidParameter(f"plan.{name}: missing")
+    schema = schema_of(_mapping(table["table"], "table"))
+    rows = table["items"]
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise InvalidParameter("plan.items: expected [[items]]")
+    items = [item_of(row, f"items[{i}]") for i, row in enumerate(rows)]
+    post = steps_of(table.get("post", []))
+    budget = budget_of(_mapping(table["budget"], "budget"))
+    made = _with_deltas(items, Fraction(getattr(budget, "delta", 0)))
+    return Release(
+        title=str(table["title"]),
+        schema=schema,
+        adjacency=choose(Adjacency, table["adjacency"], "plan.adjacency"),
+        budget=budget,
+        items=made,
+        post=post,
+        ledger=table.get("ledger"),
+        controller=str(table.get("controller", "not stated")),
+    )
+
+
+def _with_deltas(items: Sequence[Item], delta: Fraction) -> tuple[Item, ...]:
+    """A tenth of delta, in equal parts, for the thresholds that name none."""
+    from dataclasses import replace
+
+    open_ones = [i for i in items if isinstance(i, Groups) and i.delta is None]
+    if open_ones and delta == 0:
+        raise InvalidParameter(f"item {open_ones[0].name!r}: unknown keys need a budget with delta")
+    share = delta * DELTA_SHARE / max(len(open_ones), 1)
+    return tuple(replace(i, delta=share) if i in open_ones else i for i in items)
+
+
+def _mapping(value: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidParameter(f"plan.{place}: expected a table, [{place}]")
+    return value
+
+
+def budget_of(table: Mapping[str, Any]) -> Node:
+    """The guarantee that {epsilon}, {epsilon, delta}, {rho} or {mu} states.
+
+    Errors: InvalidParameter for anything else.
+    """
+    refuse_unknown(table, {"epsilon", "delta", "rho", "mu"}, "budget")
+    given = {key: _number(value, f"budget.{key}") for key, value in table.items()}
+    kinds: dict[frozenset[str], Callable[..., Node]] = {
+        frozenset({"epsilon"}): PureDP,
+        frozenset({"epsilon", "delta"}): ApproxDP,
+        frozenset({"rho"}): ZCDP,
+        frozenset({"mu"}): GDP,
+    }
+    kind = kinds.get(frozenset(given))
+    if kind is None:
+        raise InvalidParameter("budget: expected epsilon, epsilon and delta, rho, or mu")
+    if any(value <= 0 for value in given.values()):
+        raise InvalidParameter("budget: expected positive numbers")
+    return kind(**given)
+
+
+def _number(value: Any, place: str) -> Fraction:
+    try:
+        found = exact(Fraction(value) if isinstance(value, str) else value, place)
+    except (ValueError, ZeroDivisionError):
+        raise InvalidParameter(f"{place} = {str(value)[:40]!r}: expected a number") from None
+    if is_symbolic(found):
+        raise InvalidParameter(f"{place} = {found}: expected a number")
+    return Fraction(found)
+
+
+# --- noise for a budget ---------------------------------------------------------------------------
+
+
+def _solved(release: Release) -> Plan:
+    """The largest common multiple of the items' shares that keeps the budget, nearly.
+
+    Shares are of rho, to which Gaussian noise adds exactly and other noise at most; of epsilon
+    where the budget is pure.  What is taken was proved, like any claim.
+    """
+    shares = _shares(release)
+    told = sum(part.delta for part, _ in shares.values() if isinstance(part, Thresholded))
+    if told and told >= release.delta:
+        raise InvalidParameter(
+            f"thresholds take a delta of {float(told):g} of the budget's {float(release.delta):g}; "
+            "give them less"
+        )
+    plan = _searched(release, shares, float(told))
+    checked = plan.claim.check_account(plan.account)
+    if checked.outcome is not Outcome.PROVED:
+        raise Unsupported(f"plan: {plan.claim.text} is not shown: {checked.reason}")
+    return plan
+
+
+def _shares(release: Release) -> dict[str, tuple[Part, Fraction]]:
+    """Every part with its share of the whole."""
+    weights = sum((item.weight for item in release.items), Fraction(0))
+    shares: dict[str, tuple[Part, Fraction]] = {}
+    for item in release.items:
+        for part in item.parts(release.schema):
+            if part.label in shares:
+                raise InvalidParameter(f"two parts of the release are called {part.label!r}")
+            shares[part.label] = part, item.weight * part.share / weights
+    return shares
+
+
+def _searched(release: Release, shares: Mapping[str, tuple[Part, Fraction]], told: float) -> Plan:
+    """Secants of the composed guarantee, the first point at a rough width; the best that keeps."""
+    claimed = float(Claim(release.budget, by="plan").value)
+    best: tuple[float, Plan] | None = None
+    tried: list[tuple[float, float]] = []
+    amount = _start(release.budget, claimed, told)
+    for number in range(ROUNDS):
+        plan = _plan(release, shares, amount)
+        cost = _cost(plan, claimed, rough=number == 0)
+        if number > 0 and cost <= claimed and (best is None or cost > best[0]):
+            best = cost, plan
+            if claimed - cost <= CLOSE * claimed:
+                break
+        tried.append((amount, cost))
+        amount = _next(tried, claimed)
+    while best is None:
+        amount *= 0.99
+        plan = _plan(release, shares, amount)
+        cost = _cost(plan, claimed, rough=False)
+        best = (cost, plan) if cost <= claimed else None
+    return best[1]
+
+
+def _start(budget: Node, claimed: float, told: float) -> float:
+    """What Gaussian noise alone would allow."""
+    if isinstance(budget, GDP):
+        return claimed**2 / 2
+    if not isinstance(budget, ApproxDP):
+        return claimed
+    delta = max(float(budget.delta) - told, 1e-300)
+    low, high = -60.0, 60.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (
+            (middle, high) if _gaussian_delta(math.exp(middle), claimed) < delta else (low, middle)
+        )
+    return math.exp(low)
+
+
+def _gaussian_delta(rho: float, epsilon: float) -> float:
+    from scipy.special import log_ndtr, ndtr
+
+    mu = math.sqrt(2 * rho)
+    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
+
+
+def _next(tried: Sequence[tuple[float, float]], claimed: float) -> float:
+    """Where the guarantee meets a little less than the budget, by the slope of its logarithm."""
+    amount, cost = tried[-1]
+    slope = 0.6
+    if len(tried) > 2:
+        (a, x), (b, y) = tried[-2:]
+        if a != b and x != y:
+            slope = min(max(math.log(y / x) / math.log(b / a), 0.3), 2.0)
+    return float(amount * (claimed * (1 - SLACK) / cost) ** (1 / slope))
+
+
+def _cost(plan: Plan, claimed: float, *, rough: bool) -> float:
+    """The composed guarantee in the budget's measure, from above; about it, where rough."""
+    budget, account = plan.release.budget, plan.account
+    if isinstance(budget, ApproxDP):
+        if rough:
+            width = max(WIDTH, ROUGH * claimed)
+            bound = Account(plan.declaration, plan.release.scope, width).epsilon(budget.delta)
+            return _float(bound.upper)
+        return _float(account.approximate(budget.delta).value[0])
+    return _float(account.upper(budget).value)
+
+
+def _float(value: Any) -> float:
+    return math.inf if is_infinite(value) else float(enclose(value).upper())
+
+
+def _plan(release: Release, parts: Mapping[str, tuple[Part, Fraction]], amount: float) -> Plan:
+    pure = isinstance(release.budget, PureDP)
+    leaves: dict[str, Leaf] = {}
+    nodes: list[Node] = []
+    for label, (part, share) in parts.items():
+        leaf = _leaf(part, amount * float(share), release.adjacency, pure=pure)
+        leaves[label] = leaf
+        times = part.times if isinstance(part, Choice) else 1
+        nodes.append(leaf if times == 1 else Repeat(leaf, times))
+    declaration = nodes[0] if len(nodes) == 1 else Compose(*nodes)
+    account = Account(declaration, release.scope, _width(release))
+    return Plan(release, {k: p for k, (p, _) in parts.items()}, leaves, declaration, account)
+
+
+def _width(release: Release) -> float:
+    return max(WIDTH, FINE * float(Claim(release.budget, by="plan").value))
+
+
+def _leaf(part: Part, amount: float, adjacency: Adjacency, *, pure: bool) -> Leaf:
+    if isinstance(part, Choice):
+        width = amount / part.times if pure else math.sqrt(8 * amount / part.times)
+        scores = part.scores(adjacency)
+        epsilon = width * (2 if scores is Scores.MONOTONE else 1)
+        return ExponentialMechanism(part.label, rounded_down(epsilon), scores)
+    moves = part.moves(adjacency)
+    if moves.largest == 0:
+        raise InvalidParameter(f"{part.label}: no unit moves it; publish it without noise")
+    epsilon = amount if pure else math.sqrt(2 * amount)
+    if isinstance(part, Thresholded):
+        return _thresholded(part, epsilon, adjacency)
+    if part.noise == LAPLACE or (pure and not part.noise):
+        return DiscreteLaplace(part.label, rounded_up(moves.absolute / epsilon), moves.absolute)
+    if pure:
+        raise Unsupported(
+            f"{part.label}: {GAUSSIAN} noise has no pure epsilon; use noise = {LAPLACE!r}, or a "
+            "budget with delta or rho"
+        )
+    variance = rounded_up(moves.squared / (2 * amount))
+    if variance > LARGEST_VARIANCE:
+        raise InvalidParameter(
+            f"{part.label}: its noise has over 2^50 steps; choose a larger step for its column"
+        )
+    listed = tuple(
+        tuple((Fraction(size), Fraction(count)) for size, count in sizes) for sizes in moves.worst
+    )
+    return DiscreteGaussianVector(part.label, variance, moves.squared, listed)
+
+
+def _thresholded(
+    part: Thresholded, epsilon: float, adjacency: Adjacency
+) -> ThresholdedDiscreteLaplace:
+    moves, own = part.moves(adjacency), part.contribution.groups
+    largest = part.contribution.high
+    scale = rounded_up(moves.absolute / epsilon)
+    near = math.exp(-1 / float(scale))
+    away = float(scale) * math.log(own / (float(part.delta) * (1 + near)))
+    # One step more than floating point asks for.
+    threshold = largest + max(1, math.ceil(away) + 1)
+    return ThresholdedDiscreteLaplace(part.label, scale, threshold, moves.absolute, own, largest)
+
+
+def rounded_up(value: float) -> Fraction:
+    """The next number of six significant digits at or above."""
+    return _rounded(value, 1)
+
+
+def rounded_down(value: float) -> Fraction:
+    """The next number of six significant digits at or below."""
+    return _rounded(value, -1)
+
+
+def _rounded(value: float, direction: int) -> Fraction:
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidParameter(f"noise of {value}: the budget is too small or too large")
+    known = Fraction(value)
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - DIGITS + 1)
+    steps = known / unit
+    return (math.ceil(steps) if direction > 0 else math.floor(steps)) * unit

@@ -1,0 +1,194 @@
+"""A plan as a program: the same for the private table and for the tables on which it is attacked.
+
+A reader gives a part's exact whole numbers.  In an attack the records of the curator *are* a table,
+one record a unit, and the engine that bounds and sums the private table bounds and sums them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from dpaudit.curator.curator import Curator
+from dpaudit.errors import InvalidParameter
+from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.nodes import Node
+from dpaudit.releases.plan import Plan, Release
+from dpaudit.releases.queries import Choice, Part, Thresholded, Vector
+from dpaudit.scope import Adjacency, Scope
+from dpaudit.tabular import Category, Keys, Number, OpenTable, Schema, Table, Text
+
+Values: TypeAlias = Mapping[str, Keys]
+
+
+class Reader(Protocol):
+    """Where a program's exact values come from."""
+
+    def values(self, records: Records) -> Values:
+        """The whole numbers, or scores, of every part, by label."""
+
+    def keys(self, label: str) -> tuple[str, ...]:
+        """The keys of a thresholded part, in the order of its vector."""
+
+
+def exact_values(release: Release, table: OpenTable) -> dict[str, Keys]:
+    """Every part's exact values, from the engine."""
+    schema = release.schema
+    wanted = [item.totals(schema) for item in release.items]
+    found = table.totals([total for totals in wanted for total in totals])
+    values: dict[str, Keys] = {}
+    start = 0
+    for item, totals in zip(release.items, wanted, strict=True):
+        values.update(item.values(schema, found[start : start + len(totals)]))
+        start += len(totals)
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class PartQuery:
+    """A part as a query: its whole numbers, or its scores; bounded by what a unit may contribute.
+
+    ``excluded``: places that were chosen before, (trials,) each.
+    """
+
+    part: Part
+    reader: Reader
+    noise_norm: Norm
+    excluded: tuple[Array, ...] = ()
+
+    @property
+    def norm(self) -> Norm:
+        """That of the part's noise."""
+        return self.noise_norm
+
+    def exact(self, records: Records) -> Keys:
+        """The exact values."""
+        return self.reader.values(records)[self.part.label]
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        """The values as floats, shape (1, cells), or (trials, candidates)."""
+        found = self.exact(records)
+        if isinstance(found, dict):
+            found = tuple(found.get(key, 0) for key in self.reader.keys(self.part.label))
+        row = np.array(found, dtype=np.float64)[None, :]
+        if not self.excluded:
+            return row
+        scores = np.repeat(row, len(self.excluded[0]), axis=0)
+        for places in self.excluded:
+            scores[np.arange(len(scores)), places.astype(np.intp)] = -np.inf
+        return scores
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        """How far one unit moves it, in its noise's norm; ``size`` does not matter."""
+        if isinstance(self.part, Choice):
+            return np.asarray(float(self.part.by(adjacency)))
+        moves = self.part.moves(adjacency)
+        if self.noise_norm == "l1":
+            return np.asarray(float(moves.absolute))
+        return np.asarray(float(moves.squared) ** 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseProgram:
+    """The program of a plan: every part released once, in order."""
+
+    plan: Plan
+    reader: Reader
+
+    def __repr__(self) -> str:
+        return f"ReleaseProgram({self.plan.release.title!r}, {self.plan.release.digest[:16]})"
+
+    def declaration(self, scope: Scope) -> Node:
+        """The plan's noise.
+
+        Errors: InvalidParameter under another scope: noise was made for one adjacency.
+        """
+        if scope != self.plan.release.scope:
+            raise InvalidParameter(
+                f"{self!r}: planned under {self.plan.release.scope}, not {scope}"
+            )
+        return self.plan.declaration
+
+    def run(self, curator: Curator) -> dict[str, Array]:
+        """Release every part; arrays (trials, cells), or the places of what was chosen."""
+        return {label: self._one(curator, part) for label, part in self.plan.parts.items()}
+
+    def _one(self, curator: Curator, part: Part) -> Array:
+        if isinstance(part, Choice):
+            chosen: list[Array] = []
+            for _ in range(part.times):
+                query = PartQuery(part, self.reader, "linf", tuple(chosen))
+                released = curator.release(part.label, query)
+                chosen.append(np.argmax(released, axis=1).astype(np.float64))
+            return np.stack(chosen, axis=1)
+        norm: Norm = "l1" if _is_laplace(self.plan, part) else "l2"
+        return curator.release(part.label, PartQuery(part, self.reader, norm))
+
+
+def _is_laplace(plan: Plan, part: Part) -> bool:
+    if isinstance(part, Thresholded):
+        return True
+    assert isinstance(part, Vector)  # noqa: S101  (a choice has no noise of this kind)
+    return hasattr(plan.leaves[part.label], "scale")
+
+
+# --- records that are tables ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedTables:
+    """Reads records as tables: one record a unit, (rows, 1 + columns) numbers each.
+
+    The first number of a row is 1 where there is a row; then a number is itself, a key its place in
+    the domain, a text its place in ``texts``.
+    """
+
+    release: Release
+    texts: tuple[str, ...] = ("a", "b", "c", "d")
+    _kept: dict[int, tuple[Records, Values]] = field(default_factory=dict, repr=False)
+
+    def keys(self, label: str) -> tuple[str, ...]:
+        return self.texts
+
+    def values(self, records: Records) -> Values:
+        known = self._kept.get(id(records))
+        if known is None or known[0] is not records:
+            table = Table(self.release.schema, self.frame(records))
+            values = exact_values(self.release, table.opened(self.release.digest))
+            known = self._kept[id(records)] = (records, values)
+        return known[1]
+
+    def frame(self, records: Records) -> Any:
+        """The records' rows as an Arrow table, without those of units that are not present."""
+        import pyarrow as pa
+
+        schema = self.release.schema
+        there = (records.values[:, :, 0] > 0) & records.present[:, None]
+        units, rows = np.nonzero(there)
+        columns: dict[str, Any] = {}
+        if schema.unit is not None:
+            columns[schema.unit] = pa.array(units, pa.int64())
+        for place, (name, column) in enumerate(schema.columns.items(), start=1):
+            found = records.values[units, rows, place]
+            if isinstance(column, Number):
+                columns[name] = pa.array(found, pa.float64())
+            else:
+                columns[name] = pa.array(self._texts(column, found), pa.string())
+        return pa.table(columns)
+
+    def _texts(self, column: Category | Text, found: Array) -> list[str | None]:
+        if isinstance(column, Text):
+            return [self.texts[int(i)] for i in found]
+        # The place after the last key is a value that is missing.
+        return [column.keys[int(i)] if int(i) < len(column.keys) else None for i in found]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"release": self.release, "texts": self.texts, "_kept": {}}
+
+
+def rows_a_record(schema: Schema) -> int:
+    """How many rows the largest unit of a generated table has: more than may count, if it can."""
+    return 1 if schema.unit is None else min(schema.rows + 2, 64)

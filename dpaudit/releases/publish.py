@@ -1,0 +1,323 @@
+"""A release run once: charged, drawn from the operating system's entropy, written exactly."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpaudit.curator.curator import Curator, Request
+from dpaudit.curator.entitlement import Grant
+from dpaudit.errors import DpauditError, InvalidParameter, OutputNotWritable
+from dpaudit.kernels.base import Session, exact_kernels
+from dpaudit.kernels.query import Array, Records
+from dpaudit.kernels.random_bits import bits_of
+from dpaudit.ledger import Ledger, LedgerRefused
+from dpaudit.nodes import Node
+from dpaudit.releases.plan import Plan, Release
+from dpaudit.releases.program import PartQuery, ReleaseProgram, Values, exact_values
+from dpaudit.releases.queries import Choice, Row, Thresholded, text_of
+from dpaudit.storage.files import write_atomically
+from dpaudit.tabular import Table
+
+COLUMNS = ("item", "keys", "statistic", "value", "error_95", "exact", "note")
+
+
+class ReleaseInterrupted(DpauditError):
+    """A release that failed after it was charged: the charge is spent, and nothing is published."""
+
+    exit_code = 1
+
+
+class Publisher(Curator):
+    """Answers once, from exact values, with exact noise of the operating system's entropy.
+
+    ``drawn``: whole numbers by label: noisy values, places that were chosen, or counts by key.
+    Errors: InvalidParameter for a leaf without an exact kernel.
+    """
+
+    def __init__(self, plan: Plan, values: Values) -> None:
+        # The values are asked of the queries' reader: no record passes through here.
+        super().__init__(plan.declaration, plan.release.scope, Records(np.zeros((1, 1))), 1)
+        self._values = values
+        self._bits = bits_of(None)
+        self.drawn: dict[str, Any] = {}
+
+    def coin(self, draw: Any) -> Array:
+        raise InvalidParameter("a release draws no public coin")
+
+    def _draw(self, sampling: Node, size: int) -> list[Any]:
+        raise InvalidParameter("a release draws no secret batch")
+
+    def _open_session(self, grant: Grant) -> Session:
+        kernel = exact_kernels().get(type(grant.leaf))
+        if kernel is None:
+            raise InvalidParameter(f"{grant.leaf.head}: no exact sampler; a release needs one")
+        session: Session = kernel(grant.leaf, self.trials)
+        return session
+
+    def _rehearse(self, request: Request) -> None:
+        request.session.admit(request.scale, 1)
+
+    def _answer(self, request: Request) -> Array:
+        query, session = request.query, request.session
+        assert isinstance(query, PartQuery)  # noqa: S101  (the program is ours)
+        exact: Any = self._values[request.label]
+        if isinstance(exact, dict):
+            noise = session.draw(len(exact), self._bits)  # type: ignore[attr-defined]
+            noisy = {k: v + int(n) for (k, v), n in zip(exact.items(), noise, strict=True)}
+            least = int(session.leaf.threshold)  # type: ignore[attr-defined]
+            self.drawn[request.label] = {k: v for k, v in noisy.items() if v >= least}
+            return np.zeros((1, 1))
+        if isinstance(query.part, Choice):
+            return self._chosen(request, exact)
+        noise = session.draw(len(exact), self._bits)  # type: ignore[attr-defined]
+        self.drawn[request.label] = [v + int(n) for v, n in zip(exact, noise, strict=True)]
+        return np.array([self.drawn[request.label]], dtype=np.float64)
+
+    def _chosen(self, request: Request, exact: Any) -> Array:
+        before = self.drawn.setdefault(request.label, [])
+        scores = [None if place in before else int(score) for place, score in enumerate(exact)]
+        moved = int(request.sensitivity[0])
+        place = request.session.choose(scores, moved, self._bits)  # type: ignore[attr-defined]
+        before.append(place)
+        return np.eye(len(exact))[[place]]
+
+
+@dataclass(frozen=True, eq=False)
+class BoundValues:
+    """A reader of values that are known."""
+
+    found: Values
+
+    def values(self, records: Records) -> Values:
+        return self.found
+
+    def keys(self, label: str) -> tuple[str, ...]:
+        return tuple(map(str, self.found[label]))
+
+
+def draw(plan: Plan, values: Values) -> dict[str, Any]:
+    """One draw of every part, exactly."""
+    publisher = Publisher(plan, values)
+    ReleaseProgram(plan, BoundValues(values)).run(publisher)
+    return publisher.drawn
+
+
+def published_rows(plan: Plan, drawn: Mapping[str, Any]) -> list[Row]:
+    """The rows that are published: of every item, then post-processed."""
+    release = plan.release
+    rows = [row for item in release.items for row in item.rows(release.schema, drawn, plan.margins)]
+    items = {item.name: item for item in release.items}
+    for step in release.post:
+        rows = step.apply(release.schema, items, rows, plan.margins)
+    return rows
+
+
+@dataclass(frozen=True)
+class Published:
+    """A release that was written: its files, and the head of the ledger after it."""
+
+    files: tuple[Path, ...]
+    rows: tuple[Row, ...]
+    head: str | None
+
+
+def publish(
+    plan: Plan,
+    data: Any,
+    out: Path,
+    *,
+    ledger: Ledger | None,
+    name: str = "release",
+) -> Published:
+    """Run a plan once on private data.
+
+    In this order: the folder, the types of the columns, values that the schema declares to be
+    errors (told to the caller, published nowhere), the charge, the sums, the draw, the files.
+    Errors: everything before the charge leaves nothing spent; ReleaseInterrupted after it, where
+    the charge stays spent.  LedgerRefused where this release was charged, or written here, before.
+    """
+    release = plan.release
+    targets = check_folder(out, release, name)
+    table = Table(release.schema, data).opened(release.digest)
+    table.check()
+    if ledger is not None:
+        charge(ledger, plan)
+    else:
+        _mark(targets["marker"], release)
+    try:
+        drawn = draw(plan, exact_values(release, table))
+        rows = published_rows(plan, drawn)
+        contents = contents_of(plan, drawn, rows, targets)
+        for path, content in contents.items():
+            write_atomically(path, content)
+        digests = {path.name: sha256(content).hexdigest() for path, content in contents.items()}
+        head = None
+        if ledger is not None:
+            head = ledger.finish(release.schema.name, release.digest, digests)
+        else:
+            targets["marker"].unlink()
+    except BaseException as error:  # noqa: BLE001  (an interrupt spends the charge too)
+        # What was raised may quote private data; only its kind is told.
+        said = str(error) if isinstance(error, OutputNotWritable) else type(error).__name__
+        spent = "its charge is spent" if ledger is not None else "count its budget as spent"
+        raise ReleaseInterrupted(
+            f"{release.title!r} was interrupted after it was charged ({said}): {spent}, and "
+            "nothing is to be published; a new draw is a new release, under another title"
+        ) from None
+    return Published(tuple(contents), tuple(rows), head)
+
+
+def charge(ledger: Ledger, plan: Plan) -> None:
+    """Charge a plan to its data set's budget; errors: as :meth:`Ledger.charge`."""
+    release = plan.release
+    ledger.charge(
+        release.schema.name,
+        release.schema.entity,
+        release.scope,
+        cost_of(ledger, plan),
+        release.digest,
+        release.title,
+        release.schema.digest,
+        plan.declaration.digest,
+    )
+
+
+def cost_of(ledger: Ledger, plan: Plan) -> tuple[Fraction, ...]:
+    """What a plan costs in the ledger's sums; errors: LedgerRefused, Unsupported."""
+    terms = ledger.state(plan.release.schema.name).terms
+    return terms.cost(plan.declaration, plan.delta)
+
+
+def targets_of(out: Path, name: str) -> dict[str, Path]:
+    """The files of a release by kind."""
+    kinds = ("csv", "parquet", "json")
+    return {**{kind: out / f"{name}.{kind}" for kind in kinds}, "marker": out / f".{name}.running"}
+
+
+def check_folder(out: Path, release: Release, name: str = "release") -> dict[str, Path]:
+    """The files of a release, in a folder that can be written and holds none of them.
+
+    Errors: OutputNotWritable; LedgerRefused where something was published there.
+    """
+    targets = targets_of(out, name)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".dpaudit-probe"
+        probe.write_bytes(b"x" * 65536)
+        probe.unlink()
+    except OSError as error:
+        raise OutputNotWritable(
+            f"{out}: {error.strerror}; choose another with --out. Nothing was charged"
+        ) from None
+    if targets["marker"].exists():
+        raise LedgerRefused(
+            f"{targets['marker']}: a release runs here, or was interrupted; count its budget as "
+            "spent, and publish under another title into another folder"
+        )
+    there = [str(path) for path in targets.values() if path.exists()]
+    if there:
+        raise LedgerRefused(
+            f"{there[0]} is there: {release.title!r} or another release was published here; a new "
+            "draw spends anew, under another title and into another folder"
+        )
+    return targets
+
+
+def _mark(marker: Path, release: Release) -> None:
+    """Without a ledger, at least two runs into one folder cannot both be drawn."""
+    try:
+        with marker.open("x") as stream:
+            stream.write(release.digest)
+    except FileExistsError:
+        raise LedgerRefused(f"{marker}: another release runs here") from None
+    except OSError as error:
+        raise OutputNotWritable(f"{marker}: {error.strerror}") from None
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def contents_of(
+    plan: Plan, drawn: Mapping[str, Any], rows: list[Row], targets: Mapping[str, Path]
+) -> dict[Path, bytes]:
+    """CSV, Parquet and JSON of the published rows; the JSON also has every noisy number."""
+    table = [_row(row) for row in rows]
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**row, "keys": _keys(row["keys"])} for row in table)
+    release = plan.release
+    whole = {
+        "title": release.title,
+        "release": release.digest,
+        "declaration": plan.declaration.digest,
+        "table": release.schema.name,
+        "unit": release.schema.entity,
+        "rows_a_unit": release.schema.rows,
+        "adjacency": str(release.adjacency),
+        "budget": plan.claim.text,
+        "not_private": list(release.schema.read_off_data),
+        "values": [{**row, "keys": dict(row["keys"])} for row in table],
+        "noisy": {label: _drawn(found) for label, found in drawn.items()},
+    }
+    return {
+        targets["csv"]: text.getvalue().encode(),
+        targets["parquet"]: _parquet(table),
+        targets["json"]: json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n",
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    value, exact = ("", True) if row.value is None else text_of(row.value)
+    return {
+        "item": row.item,
+        "keys": row.keys,
+        "statistic": row.statistic,
+        "value": value,
+        "error_95": "" if row.error is None else text_of(row.error)[0],
+        "exact": "yes" if exact else "to 15 digits",
+        "note": row.note,
+    }
+
+
+def _keys(keys: Any) -> str:
+    return "; ".join(f"{column}={key}" for column, key in keys)
+
+
+def _drawn(found: Any) -> Any:
+    """Whole numbers as text: JSON readers may hold them in floats."""
+    if isinstance(found, dict):
+        return {key: str(value) for key, value in sorted(found.items())}
+    return [str(value) for value in found]
+
+
+def _parquet(table: list[dict[str, Any]]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {name: [row[name] for row in table] for name in COLUMNS if name != "keys"}
+    columns["keys"] = [_keys(row["keys"]) for row in table]
+    columns["number"] = [float(row["value"]) if row["value"] else None for row in table]
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def thresholds(plan: Plan) -> dict[str, tuple[int, int]]:
+    """Of each thresholded part: the threshold, and the size of a group shown 95 times in 100."""
+    found = {}
+    for label, part in plan.parts.items():
+        if isinstance(part, Thresholded):
+            least = int(plan.leaves[label].threshold)  # type: ignore[union-attr]
+            found[label] = (least, least + plan.margins.half(label, Fraction(1, 10)))
+    return found

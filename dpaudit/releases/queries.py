@@ -1,0 +1,1077 @@
+"""The items of a release: what is counted, summed or chosen, and how far one unit moves it.
+
+An item reads whole-numbered totals of the table, and turns them into *parts*: vectors of whole
+numbers that get noise, or scores among which one candidate is chosen.  What a part moves by follows
+from the schema's and the item's limits alone; nobody types a sensitivity.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from itertools import pairwise, product
+from math import prod
+from typing import Any, ClassVar, TypeAlias
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.families.selection import Scores
+from dpaudit.releases.contributions import Contribution, Moves, together
+from dpaudit.scope import Adjacency
+from dpaudit.tabular import (
+    ROWS,
+    Bins,
+    Category,
+    Keys,
+    Number,
+    Schema,
+    Term,
+    Text,
+    Total,
+    Within,
+    rounded,
+)
+from dpaudit.tabular.schema import DROP, refuse_unknown, whole_number
+
+GAUSSIAN, LAPLACE = "gaussian", "laplace"
+MOST_CANDIDATES = 1_000_000
+LARGEST_SUM = 2**52
+SQUARES = 2**10  # steps of a product's own grid
+Found: TypeAlias = Sequence[Sequence[Keys]]
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A part that is a vector of whole numbers, with independent noise on each.
+
+    ``contributions``: what one unit adds, block by block; ``step``: what 1 stands for.
+    """
+
+    label: str
+    noise: str
+    contributions: tuple[Contribution, ...]
+    step: Fraction = Fraction(1)
+    share: Fraction = Fraction(1)
+
+    @property
+    def cells(self) -> int:
+        """How many numbers."""
+        return sum(c.cells for c in self.contributions)
+
+    def moves(self, adjacency: Adjacency) -> Moves:
+        """How far one unit moves it."""
+        return together(self.contributions, adjacency)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A part that names one of ``candidates``, or ``times`` different ones in turn.
+
+    ``moved``: how far one unit moves one score, by adjacency; ``monotone``: whether all scores go
+    one way when a unit comes or goes.
+    """
+
+    label: str
+    candidates: int
+    moved: int
+    moved_by_replacement: int
+    monotone: bool
+    times: int = 1
+    share: Fraction = Fraction(1)
+
+    def by(self, adjacency: Adjacency) -> int:
+        """How far one unit moves one score."""
+        if adjacency is Adjacency.REPLACE_ONE:
+            return self.moved_by_replacement
+        return self.moved
+
+    def scores(self, adjacency: Adjacency) -> Scores:
+        """How scores differ between neighbours."""
+        alike = self.monotone and adjacency is not Adjacency.REPLACE_ONE
+        return Scores.MONOTONE if alike else Scores.ANY
+
+
+@dataclass(frozen=True)
+class Thresholded:
+    """A part that counts under keys nobody listed, and shows those whose noisy count is large.
+
+    ``contribution``: of one unit; ``delta``: the most that a unit's own keys may show it.
+    """
+
+    label: str
+    contribution: Contribution
+    delta: Fraction
+    share: Fraction = Fraction(1)
+
+    def moves(self, adjacency: Adjacency) -> Moves:
+        """How far one unit moves the counts."""
+        return self.contribution.moves(adjacency)
+
+
+Part: TypeAlias = Vector | Choice | Thresholded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item(ABC):
+    """One item of a release.
+
+    ``weight``: its share of the budget, beside the others'.  ``where``: conditions on columns, all
+    of which a row must meet: a key, a list of keys, or ``{from, to}`` for numbers.
+    ``groups``: in how many groups one unit counts; ``per_group``: with how many rows in each (1 to
+    count units).
+    Errors: InvalidParameter for a name, weight or limit outside its domain.
+    """
+
+    query: ClassVar[str] = ""
+    name: str
+    weight: Fraction = Fraction(1)
+    where: Mapping[str, Any] = field(default_factory=dict)
+    groups: int | None = None
+    per_group: int | None = None
+
+    def __post_init__(self) -> None:
+        name: Any = self.name
+        if not isinstance(name, str) or not name.strip() or "/" in name:
+            raise InvalidParameter(f"item name {name!r}: expected a text without '/'")
+        object.__setattr__(self, "weight", fraction(self.weight, f"item {name!r}: weight"))
+        if self.weight <= 0:
+            raise InvalidParameter(f"item {name!r}: weight = {self.weight}; expected above 0")
+        for limit in ("groups", "per_group"):
+            if getattr(self, limit) is not None:
+                whole_number(getattr(self, limit), f"item {name!r}: {limit}")
+
+    @abstractmethod
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        """What gets noise.  Errors: InvalidParameter for columns that do not fit."""
+
+    @abstractmethod
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        """What is read from the table."""
+
+    @abstractmethod
+    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+        """The exact whole numbers, or scores, of each part, by label."""
+
+    @abstractmethod
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        """The published rows, made of released numbers only."""
+
+    def noise_of(self, chosen: str) -> str:
+        """The kind of noise, "" where the budget decides.  Errors: InvalidParameter."""
+        if chosen not in ("", GAUSSIAN, LAPLACE):
+            raise InvalidParameter(
+                f"item {self.name!r}: noise = {chosen!r}: expected {GAUSSIAN} or {LAPLACE}, or "
+                "none: Gaussian, but where the budget is pure"
+            )
+        return chosen
+
+    def row(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        given = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return {"query": self.query, **{k: v for k, v in given.items() if v not in (None, {}, [])}}
+
+    def conditions(self, schema: Schema) -> tuple[Within, ...]:
+        """The conditions, in codes.  Errors: InvalidParameter for keys that are not public."""
+        if not isinstance(self.where, Mapping):
+            raise InvalidParameter(f"item {self.name!r}: where: expected a table of columns")
+        return tuple(self._condition(schema, name, asked) for name, asked in self.where.items())
+
+    def _condition(self, schema: Schema, name: str, asked: Any) -> Within:
+        place = f"item {self.name!r}: where.{name}"
+        column = schema.column(name, place)
+        if isinstance(column, Text):
+            raise InvalidParameter(f"{place}: the keys of {name!r} are not public")
+        if isinstance(column, Category):
+            keys = [asked] if isinstance(asked, str | int) else asked
+            domain = column.domain
+            unknown = [str(k) for k in keys if str(k) not in domain]
+            if unknown:
+                raise InvalidParameter(f"{place}: {', '.join(unknown)} is no key of {name!r}")
+            return Within(name, tuple(sorted({domain.index(str(k)) for k in keys})))
+        if not isinstance(asked, Mapping):
+            raise InvalidParameter(f"{place}: expected {{from = ..., to = ...}}")
+        refuse_unknown(asked, {"from", "to"}, place)
+        ends = [
+            on_grid(column, asked.get("from", column.lower), place),
+            on_grid(column, asked.get("to", column.upper), place),
+        ]
+        if ends[0] > ends[1]:
+            raise InvalidParameter(f"{place}: from is above to")
+        return Within(name, tuple(ends))
+
+    def limits(self, schema: Schema, cells: int) -> tuple[int, int]:
+        """In how many groups a unit counts, and with how many rows in each.
+
+        Errors: InvalidParameter for limits on a table in which every row is a unit.
+        """
+        groups = min(self.groups or schema.rows, schema.rows, cells)
+        return groups, min(self.per_group or schema.rows, schema.rows)
+
+    def bounding(self, schema: Schema, cells: int) -> tuple[int | None, int | None]:
+        """The groups, and rows in each, that the engine must enforce beyond the schema's limit."""
+        groups, rows = self.limits(schema, cells)
+        binding = schema.unit is not None
+        return (
+            groups if binding and groups < min(schema.rows, cells) else None,
+            rows if binding and rows < schema.rows else None,
+        )
+
+    def always_counts(self, schema: Schema, *columns: str) -> bool:
+        """Whether every unit is one row, which no condition and no missing value leaves out."""
+        dropped = any(
+            schema.columns[c].missing == DROP or getattr(schema.columns[c], "other", "") == DROP
+            for c in columns
+        )
+        return schema.unit is None and not self.where and not dropped
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published number: ``value`` exact, ``error`` its 95% margin, ``note`` what it is."""
+
+    item: str
+    keys: tuple[tuple[str, str], ...]
+    statistic: str
+    value: Fraction | None
+    error: Fraction | None
+    note: str = ""
+
+
+class Margins(ABC):
+    """What is public about the noise of each part."""
+
+    @abstractmethod
+    def half(self, label: str, share: Fraction = Fraction(1, 20)) -> int:
+        """The smallest whole k with P(|noise| > k) <= share."""
+
+    @abstractmethod
+    def deviation(self, label: str) -> float:
+        """The noise's standard deviation, in steps."""
+
+    @abstractmethod
+    def epsilon(self, label: str) -> float:
+        """Of a choice: its parameter, over how far a score moves."""
+
+
+def on_grid(column: Number, value: Any, place: str) -> int:
+    """A value as steps of its column's grid.
+
+    Errors: InvalidParameter for one that is not on the grid, or outside its bounds.
+    """
+    try:
+        exact = Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise InvalidParameter(f"{place}: {str(value)[:40]!r} is no number") from None
+    steps = exact / column.step
+    if steps.denominator != 1 or not column.low <= steps <= column.high:
+        raise InvalidParameter(
+            f"{place}: {value} is not on the column's grid from {column.lower} to {column.upper} "
+            f"by {column.step}"
+        )
+    return int(steps)
+
+
+# --- counts, sums, means and variances, by group --------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouped(Item):
+    """Numbers for every combination of the public keys ``by``; of all rows where it is empty.
+
+    A column of numbers in ``by`` is cut at ``edges[column]``.
+    """
+
+    by: tuple[str, ...] = ()
+    edges: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    noise: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        by = texts(self.by)
+        object.__setattr__(self, "by", by)
+        if len(set(by)) != len(by):
+            raise InvalidParameter(f"item {self.name!r}: by names a column twice")
+        self.noise_of(self.noise)
+
+    def keys(self, schema: Schema) -> tuple[str | Bins, ...]:
+        """The grouping as the engine takes it.  Errors: InvalidParameter for unknown keys."""
+        return tuple(self._key(schema, name) for name in self.by)
+
+    def _key(self, schema: Schema, name: str) -> str | Bins:
+        place = f"item {self.name!r}: by"
+        column = schema.column(name, place)
+        if isinstance(column, Category):
+            return name
+        if isinstance(column, Text):
+            raise InvalidParameter(f"{place}: the keys of {name!r} are not public; use groups")
+        if name not in self.edges:
+            raise InvalidParameter(f"{place}: {name!r} holds numbers; give edges.{name}")
+        codes = [on_grid(column, e, f"item {self.name!r}: edges.{name}") for e in self.edges[name]]
+        if not codes or any(a >= b for a, b in pairwise(codes)):
+            raise InvalidParameter(f"item {self.name!r}: edges.{name}: expected growing numbers")
+        return Bins(name, tuple(codes))
+
+    def domain(self, schema: Schema) -> list[tuple[tuple[str, str], ...]]:
+        """The keys of every cell, in the order of the cells."""
+        axes = [_labels(schema, key) for key in self.keys(schema)]
+        return [tuple(cell) for cell in product(*axes)]
+
+    def cells(self, schema: Schema) -> int:
+        """How many cells there are."""
+        return prod(len(_labels(schema, key)) for key in self.keys(schema))
+
+    def total(self, schema: Schema, *terms: Term, needed: tuple[str, ...] = ()) -> Total:
+        """One grouped total of several terms."""
+        cells = self.cells(schema)
+        return Total(
+            self.name,
+            terms,
+            self.keys(schema),
+            self.conditions(schema),
+            needed,
+            *self.bounding(schema, cells),
+        )
+
+    def counts(self, schema: Schema) -> Contribution:
+        """What a unit adds to the counts of the cells."""
+        cells = self.cells(schema)
+        groups, rows = self.limits(schema, cells)
+        return Contribution(cells, groups, 0, rows, schema.rows)
+
+    def sums(self, schema: Schema, column: str, low: int, high: int) -> Contribution:
+        """What a unit adds to sums of terms from ``low`` to ``high`` over its rows."""
+        cells = self.cells(schema)
+        groups, rows = self.limits(schema, cells)
+        largest = max(-low, high, 0)
+        if self.always_counts(schema, *self.by, column):
+            return Contribution(cells, 1, low, high, None, always=True)
+        return Contribution(
+            cells, groups, rows * min(low, 0), rows * max(high, 0), schema.rows * largest
+        )
+
+
+def _labels(schema: Schema, key: str | Bins) -> list[tuple[str, str]]:
+    if isinstance(key, Bins):
+        column = schema.number(key.column, "by")
+        edges = [text_of(edge * column.step)[0] for edge in key.edges]
+        first, last = f"below {edges[0]}", f"{edges[-1]} and above"
+        between = [f"{a} to below {b}" for a, b in pairwise(edges)]
+        return [(key.column, label) for label in (first, *between, last)]
+    return [(key, label) for label in schema.category(key, "by").domain]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count(Grouped):
+    """The number of rows (of units, with ``per_group = 1``), in all or in every cell of ``by``."""
+
+    query: ClassVar[str] = "count"
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        return (Vector(self.name, self.noise, (self.counts(schema),)),)
+
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        return (self.total(schema, ROWS),)
+
+    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+        return {self.name: found[0][0]}
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        error = Fraction(margins.half(self.name))
+        return [
+            Row(self.name, keys, "count", Fraction(value), error)
+            for keys, value in zip(self.domain(schema), released[self.name], strict=True)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sum(Grouped):
+    """The sum of a column of numbers, in all or in every cell of ``by``."""
+
+    query: ClassVar[str] = "sum"
+    column: str
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        column = schema.number(self.column, f"item {self.name!r}")
+        sums = self.sums(schema, self.column, column.low, column.high)
+        return (Vector(self.name, self.noise, (sums,), column.step),)
+
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        return (self.total(schema, Term(((self.column, 1, 0),))),)
+
+    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+        return {self.name: found[0][0]}
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        step = schema.number(self.column, "").step
+        error = margins.half(self.name) * step
+        return [
+            Row(self.name, keys, f"sum of {self.column}", value * step, error)
+            for keys, value in zip(self.domain(schema), released[self.name], strict=True)
+        ]
+
+
+CENTRED, RATIO = "centred", "ratio"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean(Grouped):
+    """The mean of a column: a noisy sum over a noisy count, each with half of the item's budget.
+
+    ``method``: ``centred`` sums deviations from the middle of the bounds, which one unit moves by
+    half as much; ``ratio`` sums the values themselves.
+    """
+
+    query: ClassVar[str] = "mean"
+    column: str
+    method: str = CENTRED
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.method not in (CENTRED, RATIO):
+            raise InvalidParameter(
+                f"item {self.name!r}: method = {self.method!r}: expected {CENTRED} or {RATIO}"
+            )
+
+    def _ends(self, schema: Schema) -> tuple[Number, int, int, int]:
+        """The column, and the values' factor and bounds in steps, or in half steps."""
+        column = schema.number(self.column, f"item {self.name!r}")
+        if self.method == RATIO:
+            return column, 1, 0, 1
+        return column, 2, -(column.low + column.high), 2
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        column, times, offset, _ = self._ends(schema)
+        low, high = (times * end + offset for end in (column.low, column.high))
+        half = Fraction(1, 2)
+        return (
+            Vector(
+                f"{self.name}/sum",
+                self.noise,
+                (self.sums(schema, self.column, low, high),),
+                column.step / times,
+                half,
+            ),
+            Vector(f"{self.name}/count", self.noise, (self.counts(schema),), share=half),
+        )
+
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        _, times, offset, _ = self._ends(schema)
+        term = Term(((self.column, times, offset),))
+        return (self.total(schema, term, ROWS, needed=(self.column,)),)
+
+    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+        return {f"{self.name}/sum": found[0][0], f"{self.name}/count": found[0][1]}
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        column, times, offset, _ = self._ends(schema)
+        unit = column.step / times
+        sums, counts = released[f"{self.name}/sum"], released[f"{self.name}/count"]
+        spread = margins.deviation(f"{self.name}/sum"), margins.deviation(f"{self.name}/count")
+        rows = []
+        for keys, total, count in zip(self.domain(schema), sums, counts, strict=True):
+            centre = Fraction(total, max(count, 1))
+            value = min(max((centre - offset) * unit, column.lower), column.upper)
+            error = _ratio_error(float(centre), max(count, 1), spread) * float(unit)
+            known = count > 2 * spread[1]
+            rows.append(
+                Row(
+                    self.name,
+                    keys,
+                    f"mean of {self.column}",
+                    value if known else None,
+                    Fraction(error).limit_denominator(10**9) if known else None,
+                    "error by the delta method" if known else "too few rows beside the noise",
+                )
+            )
+        return rows
+
+
+def _ratio_error(ratio: float, count: int, spread: tuple[float, float]) -> float:
+    """1.96 standard deviations of (sum + noise) / (count + noise), to first order."""
+    return float(1.96 * (spread[0] ** 2 + (ratio * spread[1]) ** 2) ** 0.5 / count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variance(Grouped):
+    """The variance of a column, of its noisy count, centred sum and centred squares.
+
+    Squares are put on a grid of 2^10 steps of their largest, rounded half up.
+    """
+
+    query: ClassVar[str] = "variance"
+    column: str
+
+    def _centred(self, schema: Schema) -> tuple[Number, int, int]:
+        """The column, the largest deviation in half steps, and the divisor of its square."""
+        column = schema.number(self.column, f"item {self.name!r}")
+        width = column.high - column.low
+        if width**2 > LARGEST_SUM:
+            raise InvalidParameter(
+                f"item {self.name!r}: {self.column!r} has over 2^26 steps; choose a larger step"
+            )
+        return column, width, max(1, width**2 // SQUARES)
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        column, width, divisor = self._centred(schema)
+        third = Fraction(1, 3)
+        squares = self.sums(schema, self.column, 0, rounded(width**2, divisor))
+        return (
+            Vector(
+                f"{self.name}/squares",
+                self.noise,
+                (squares,),
+                column.step**2 * divisor / 4,
+                third,
+            ),
+            Vector(
+                f"{self.name}/sum",
+                self.noise,
+                (self.sums(schema, self.column, -width, width),),
+                column.step / 2,
+                third,
+            ),
+            Vector(f"{self.name}/count", self.noise, (self.counts(schema),), share=third),
+        )
+
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        column, _, divisor = self._centred(schema)
+        factor = (self.column, 2, -(column.low + column.high))
+        terms = (Term((factor, factor), divisor), Term((factor,)), ROWS)
+        return (self.total(schema, *terms, needed=(self.column,)),)
+
+    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+        names = ("squares", "sum", "count")
+        return {f"{self.name}/{name}": found[0][i] for i, name in enumerate(names)}
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        column, _, divisor = self._centred(schema)
+        names = [f"{self.name}/{name}" for name in ("squares", "sum", "count")]
+        spread = [margins.deviation(name) for name in names]
+        rows = []
+        columns = (released[name] for name in names)
+        for keys, squares, total, count in zip(self.domain(schema), *columns, strict=True):
+            size = max(count, 1)
+            centre = Fraction(total, size)
+            raw = (Fraction(squares * divisor, size) - centre**2) * column.step**2 / 4
+            largest = (column.upper - column.lower) ** 2 / 4
+            value = min(max(raw, Fraction(0)), largest)
+            slopes = (divisor, 2 * float(centre), float(squares * divisor / size - 2 * centre**2))
+            deviation = sum((a * b) ** 2 for a, b in zip(slopes, spread, strict=True)) ** 0.5
+            error = 1.96 * deviation / size * float(column.step**2) / 4
+            known = count > 2 * spread[2]
+            rows.append(
+                Row(
+                    self.name,
+                    keys,
+                    f"variance of {self.column}",
+                    value if known else None,
+                    Fraction(error).limit_denominator(10**9) if known else None,
+                    "error by the delta method" if known else "too few rows beside the noise",
+                )
+            )
+        return rows
+
+
+# --- choices: quantiles and the most frequent keys ------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantiles(Item):
+    """Quantiles of a column, each a point of its public grid, by the exponential mechanism.
+
+    The score of a point t for the quantile a/b is -|(b - a) #{values < t} - a #{values > t}|.
+    Source: McSherry, Talwar 2007; Smith 2011 (the utility of quantiles).
+    """
+
+    query: ClassVar[str] = "quantiles"
+    column: str
+    at: tuple[Fraction, ...] = (Fraction(1, 2),)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        asked: Any = self.at
+        listed = asked if isinstance(asked, (tuple, list)) else (asked,)
+        at = tuple(fraction(q, f"item {self.name!r}: at") for q in listed)
+        object.__setattr__(self, "at", at)
+        if not at or any(not 0 < q < 1 or q.denominator > 10**6 for q in at):
+            raise InvalidParameter(
+                f"item {self.name!r}: at: expected numbers between 0 and 1, of up to 6 digits"
+            )
+        if len(set(at)) != len(at):
+            raise InvalidParameter(f"item {self.name!r}: at names a quantile twice")
+        if self.groups is not None or self.per_group is not None:
+            raise InvalidParameter(f"item {self.name!r}: quantiles have no groups")
+
+    def _labels(self) -> list[tuple[str, Fraction]]:
+        return [(f"{self.name}/{q.numerator}of{q.denominator}", q) for q in self.at]
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        column = schema.number(self.column, f"item {self.name!r}")
+        candidates = column.high - column.low + 1
+        if candidates > MOST_CANDIDATES:
+            raise InvalidParameter(
+                f"item {self.name!r}: {candidates} points on the grid of {self.column!r}; "
+                f"at most {MOST_CANDIDATES}, choose a larger step"
+            )
+        share = Fraction(1, len(self.at))
+        return tuple(
+            Choice(
+                label,
+                candidates,
+                schema.rows * max(q.numerator, q.denominator - q.numerator),
+                schema.rows * q.denominator,
+                monotone=False,
+                share=share,
+            )
+            for label, q in self._labels()
+        )
+
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        return (Total(self.name, (ROWS,), (self.column,), self.conditions(schema)),)
+
+    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+        counts = found[0][0]
+        assert isinstance(counts, tuple)  # noqa: S101  (a column of numbers has public places)
+        return {label: _rank_scores(counts, q) for label, q in self._labels()}
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        import math
+
+        column = schema.number(self.column, "")
+        candidates = column.high - column.low + 1
+        rows = []
+        for label, q in self._labels():
+            (place,) = released[label]
+            ranks = 2 * math.log(candidates / 0.05) / margins.epsilon(label) / q.denominator
+            rows.append(
+                Row(
+                    self.name,
+                    (),
+                    f"quantile {text_of(q)[0]} of {self.column}",
+                    (column.low + place) * column.step,
+                    None,
+                    f"its rank is within {math.ceil(ranks)} rows of the best point's, at 95%",
+                )
+            )
+        return rows
+
+
+def _rank_scores(counts: Sequence[int], q: Fraction) -> tuple[int, ...]:
+    total, below, scores = sum(counts), 0, []
+    a, b = q.numerator, q.denominator
+    for count in counts:
+        above = total - below - count
+        scores.append(-abs((b - a) * below - a * above))
+        below += count
+    return tuple(scores)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Top(Item):
+    """The ``k`` keys of a column with the most rows, in order, by the exponential mechanism.
+
+    Source: Durfee, Rogers 2019 (peeling).
+    """
+
+    query: ClassVar[str] = "top"
+    column: str
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.groups is not None:
+            raise InvalidParameter(f"item {self.name!r}: a choice needs no limit on groups")
+        whole_number(self.k, f"item {self.name!r}: k")
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        keys = schema.category(self.column, f"item {self.name!r}").domain
+        if self.k >= len(keys):
+            raise InvalidParameter(f"item {self.name!r}: k = {self.k} of {len(keys)} keys")
+        rows = min(self.per_group or schema.rows, schema.rows)
+        return (Choice(self.name, len(keys), rows, rows, monotone=True, times=self.k),)
+
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        cells = len(schema.category(self.column, "").domain)
+        _, per_group = self.bounding(schema, cells)
+        where = self.conditions(schema)
+        return (Total(self.name, (ROWS,), (self.column,), where, per_group=per_group),)
+
+    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+        return {self.name: found[0][0]}
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        keys = schema.category(self.column, "").domain
+        return [
+            Row(self.name, ((self.column, keys[place]),), "rank", Fraction(rank), None)
+            for rank, place in enumerate(released[self.name], start=1)
+        ]
+
+
+# --- keys that nobody listed ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groups(Item):
+    """Counts under keys that are not known in advance; only large noisy counts are shown.
+
+    ``delta``: the most that keys of one unit alone may show it; part of the release's delta.
+    Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009.
+    """
+
+    query: ClassVar[str] = "groups"
+    column: str
+    delta: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delta is not None:
+            delta = fraction(self.delta, f"item {self.name!r}: delta")
+            object.__setattr__(self, "delta", delta)
+            if not 0 < delta < 1:
+                raise InvalidParameter(f"item {self.name!r}: delta = {delta}: between 0 and 1")
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        if not isinstance(schema.column(self.column, f"item {self.name!r}"), Text):
+            raise InvalidParameter(
+                f"item {self.name!r}: the keys of {self.column!r} are public; use count"
+            )
+        if self.delta is None:
+            raise InvalidParameter(f"item {self.name!r}: delta: expected a number")
+        cells = 2 * schema.rows
+        groups, rows = self.limits(schema, cells)
+        counts = Contribution(cells, groups, 0, rows, schema.rows)
+        return (Thresholded(self.name, counts, self.delta),)
+
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        limits = self.bounding(schema, schema.rows)
+        where = self.conditions(schema)
+        return (Total(self.name, (ROWS,), (self.column,), where, (), *limits),)
+
+    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+        return {self.name: found[0][0]}
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        error = Fraction(margins.half(self.name))
+        return [
+            Row(self.name, ((self.column, key),), "count", Fraction(value), error)
+            for key, value in sorted(released[self.name].items())
+        ]
+
+
+# --- ranges ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranges(Item):
+    """Counts of every dyadic range of bins, from which any range and the distribution follow.
+
+    ``edges``: where the column is cut; the bins are filled up to a power of two.  The published
+    distribution function is the least-squares one, made consistent over the tree.
+    Source: Hay, Rastogi, Miklau, Suciu 2010, Section 4; Honaker 2015.
+    """
+
+    query: ClassVar[str] = "ranges"
+    column: str
+    edges: tuple[Any, ...]
+    noise: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "edges", tuple(self.edges))
+        self.noise_of(self.noise)
+
+    def _bins(self, schema: Schema) -> Bins:
+        column = schema.number(self.column, f"item {self.name!r}")
+        codes = [on_grid(column, edge, f"item {self.name!r}: edges") for edge in self.edges]
+        if not codes or any(a >= b for a, b in pairwise(codes)):
+            raise InvalidParameter(f"item {self.name!r}: edges: expected growing numbers")
+        return Bins(self.column, tuple(codes))
+
+    def levels(self, schema: Schema) -> list[int]:
+        """How many ranges each level of the tree has, leaves first, the root left out."""
+        leaves = 1 << (self._bins(schema).cells - 1).bit_length()
+        return [leaves >> level for level in range(leaves.bit_length() - 1)]
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        levels = self.levels(schema)
+        groups, rows = self.limits(schema, levels[0])
+        # Of a range above the leaves, all leaves may be this unit's.
+        most = min(rows * groups, schema.rows)
+        leaves, *above = levels
+        blocks = [Contribution(leaves, groups, 0, rows, most)]
+        blocks += [Contribution(cells, groups, 0, most, most) for cells in above]
+        return (Vector(self.name, self.noise, tuple(blocks)),)
+
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        bins = self._bins(schema)
+        limits = self.bounding(schema, bins.cells)
+        return (Total(self.name, (ROWS,), (bins,), self.conditions(schema), (), *limits),)
+
+    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+        levels = self.levels(schema)
+        counts = found[0][0]
+        assert isinstance(counts, tuple)  # noqa: S101  (bins have public places)
+        level = [*counts, *[0] * (levels[0] - len(counts))]
+        tree = list(level)
+        for _ in levels[1:]:
+            level = [a + b for a, b in zip(level[::2], level[1::2], strict=True)]
+            tree += level
+        return {self.name: tuple(tree)}
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        levels = self.levels(schema)
+        leaves, spread = consistent_tree(released[self.name], levels)
+        bins = self._bins(schema)
+        deviation = margins.deviation(self.name)
+        labels = _labels(schema, bins)
+        rows, total = [], Fraction(0)
+        for place, keys in enumerate(labels):
+            total += leaves[place]
+            error = Fraction(1.96 * deviation * spread[place] ** 0.5).limit_denominator(10**6)
+            rows.append(
+                Row(self.name, (keys,), "count", leaves[place], None, "consistent over the tree")
+            )
+            rows.append(Row(self.name, (keys,), "count up to here", total, error))
+        return rows
+
+
+def consistent_tree(
+    released: Sequence[int], levels: Sequence[int]
+) -> tuple[list[Fraction], list[float]]:
+    """Leaves by least squares over a binary tree, and the variance of each prefix sum.
+
+    Going up, the estimate of a node from its own subtree has weight (2^l - 2^(l-1)) / (2^l - 1);
+    going down, what a parent has beyond its children is split among them.  The level below the root
+    has no parent.  The variance of a prefix is bounded by that of the nodes that make it up, of
+    which there is at most one a level: a prefix of binary address with b ones adds up b nodes.
+    Source: Hay, Rastogi, Miklau, Suciu 2010, Theorem 3.
+    """
+    start, noisy = 0, []
+    for cells in levels:
+        noisy.append([Fraction(value) for value in released[start : start + cells]])
+        start += cells
+    up = [noisy[0]]
+    for level in range(1, len(levels)):
+        own = Fraction(2 ** (level + 1) - 2**level, 2 ** (level + 1) - 1)
+        below = [a + b for a, b in zip(up[-1][::2], up[-1][1::2], strict=True)]
+        up.append([own * z + (1 - own) * s for z, s in zip(noisy[level], below, strict=True)])
+    settled = up[-1]
+    for level in range(len(levels) - 2, -1, -1):
+        children = up[level]
+        gap = [
+            (parent - children[2 * i] - children[2 * i + 1]) / 2 for i, parent in enumerate(settled)
+        ]
+        settled = [child + gap[i // 2] for i, child in enumerate(children)]
+    spread = [
+        float((place + 1).bit_count() if place + 1 < levels[0] else 2) for place in range(levels[0])
+    ]
+    return settled, spread
+
+
+# --- regression -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression(Item):
+    """Linear regression of ``target`` on ``features``, by noisy sufficient statistics.
+
+    Every column is centred on the middle of its bounds; sums of products of all pairs get noise,
+    and the coefficients solve the noisy normal equations with a public ridge of two standard
+    deviations of that noise.
+    Source: Vu, Slavkovic 2009; Sheffet 2017 (noisy second moments).
+    """
+
+    query: ClassVar[str] = "regression"
+    target: str
+    features: tuple[str, ...]
+    noise: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        features = texts(self.features)
+        object.__setattr__(self, "features", features)
+        names = (*features, self.target)
+        if not features or len(set(names)) != len(names):
+            raise InvalidParameter(f"item {self.name!r}: expected features, none twice")
+        if self.groups is not None or self.per_group is not None:
+            raise InvalidParameter(f"item {self.name!r}: a regression has no groups")
+        self.noise_of(self.noise)
+
+    def _columns(self, schema: Schema) -> list[tuple[str, Number, int]]:
+        found = []
+        for name in (*self.features, self.target):
+            column = schema.number(name, f"item {self.name!r}")
+            width = column.high - column.low
+            if width > 2**26:
+                raise InvalidParameter(f"item {self.name!r}: {name!r} has over 2^26 steps")
+            found.append((name, column, width))
+        return found
+
+    def _terms(self, schema: Schema) -> Iterator[tuple[Term, int, int]]:
+        """Each sum of products, with its bounds; squares have none below 0."""
+        columns = self._columns(schema)
+        factors = [(name, 2, -(c.low + c.high)) for name, c, _ in columns]
+        for i, (_, _, width) in enumerate(columns):
+            divisor = max(1, width // 2**8)
+            most = rounded(width, divisor)
+            yield Term((factors[i],), divisor), rounded(-width, divisor), most
+            for j in range(i + 1):
+                other = columns[j][2]
+                divisor = max(1, width * other // SQUARES)
+                low = 0 if i == j else rounded(-width * other, divisor)
+                yield Term((factors[i], factors[j]), divisor), low, rounded(width * other, divisor)
+
+    def parts(self, schema: Schema) -> tuple[Part, ...]:
+        rows = schema.rows
+        scaled = [Contribution(1, 1, 0, rows)]
+        for _, low, high in self._terms(schema):
+            scaled.append(Contribution(1, 1, rows * low, rows * high))
+        count, *rest = scaled
+        share = Fraction(1, 1 + len(rest))
+        return (
+            Vector(f"{self.name}/count", self.noise, (count,), share=share),
+            *(
+                Vector(f"{self.name}/{place}", self.noise, (one,), share=share)
+                for place, one in enumerate(rest)
+            ),
+        )
+
+    def totals(self, schema: Schema) -> tuple[Total, ...]:
+        terms = (ROWS, *(term for term, _, _ in self._terms(schema)))
+        needed = (*self.features, self.target)
+        return (Total(self.name, terms, (), self.conditions(schema), needed),)
+
+    def values(self, schema: Schema, found: Found) -> dict[str, Keys]:
+        count, *rest = found[0]
+        return {
+            f"{self.name}/count": count,
+            **{f"{self.name}/{place}": one for place, one in enumerate(rest)},
+        }
+
+    def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
+        import numpy as np
+
+        columns = self._columns(schema)
+        size = len(columns)
+        second, first = np.zeros((size + 1, size + 1)), iter(enumerate(self._terms(schema)))
+        noise = 0.0
+        second[0, 0] = max(released[f"{self.name}/count"][0], 1)
+        for i, (_, _, width) in enumerate(columns, start=1):
+            place, (term, _, _) = next(first)
+            value = float(released[f"{self.name}/{place}"][0] * term.divisor) / width
+            second[0, i] = second[i, 0] = value
+            for j in range(1, i + 1):
+                place, (term, _, _) = next(first)
+                scale = term.divisor / (width * columns[j - 1][2])
+                second[i, j] = second[j, i] = released[f"{self.name}/{place}"][0] * scale
+                noise = max(noise, margins.deviation(f"{self.name}/{place}") * scale)
+        ridge = 2 * noise * size**0.5 * np.eye(size)
+        ridge[0, 0] = 0.0
+        solved = np.linalg.lstsq(second[:size, :size] + ridge, second[:size, size], rcond=None)[0]
+        return _coefficients(self, columns, [float(c) for c in solved])
+
+
+def _coefficients(
+    item: Regression, columns: list[tuple[str, Number, int]], solved: list[float]
+) -> list[Row]:
+    """From columns scaled to [-1, 1] back to their own units."""
+
+    def half(column: Number) -> Fraction:
+        return (column.upper - column.lower) / 2
+
+    def middle(column: Number) -> Fraction:
+        return (column.upper + column.lower) / 2
+
+    target = columns[-1][1]
+    slopes = [
+        Fraction(c).limit_denominator(10**12) * half(target) / half(column)
+        for c, (_, column, _) in zip(solved[1:], columns[:-1], strict=True)
+    ]
+    intercept = Fraction(solved[0]).limit_denominator(10**12) * half(target) + middle(target)
+    intercept -= sum(s * middle(column) for s, (_, column, _) in zip(slopes, columns, strict=False))
+    rows = [Row(item.name, (("term", "(intercept)"),), "coefficient", intercept, None)]
+    for slope, (name, _, _) in zip(slopes, columns, strict=False):
+        rows.append(Row(item.name, (("term", name),), "coefficient", slope, None))
+    return rows
+
+
+# --- items by name --------------------------------------------------------------------------------
+
+QUERIES: dict[str, type[Item]] = {
+    kind.query: kind
+    for kind in (Count, Sum, Mean, Variance, Quantiles, Top, Groups, Ranges, Regression)
+}
+
+
+def item_of(table: Mapping[str, Any], place: str) -> Item:
+    """The item that a TOML table states.
+
+    ``minimum`` and ``maximum`` are the quantiles at 1/100 and 99/100, or at ``share`` from the end.
+    Errors: InvalidParameter naming the key.
+    """
+    given = dict(table)
+    query = str(given.pop("query", ""))
+    if query in ("minimum", "maximum"):
+        share = fraction(given.pop("share", "0.01"), f"{place}.share")
+        given["at"] = (share if query == "minimum" else 1 - share,)
+        query = "quantiles"
+    if query == "quantile":
+        query = "quantiles"
+    kind = QUERIES.get(query)
+    if kind is None:
+        names = ", ".join((*QUERIES, "minimum", "maximum"))
+        raise InvalidParameter(f"{place}.query = {query!r}: expected one of {names}")
+    refuse_unknown(given, {f.name for f in fields(kind)}, place)
+    try:
+        return kind(**given)
+    except TypeError as error:
+        wanted = str(error).partition("argument")[2] or str(error)
+        raise InvalidParameter(f"{place} ({query}): missing{wanted}") from None
+
+
+def fraction(value: Any, place: str) -> Fraction:
+    """A number as TOML or Python gives it; a float stands for its shortest decimal.
+
+    Errors: InvalidParameter for anything else.
+    """
+    try:
+        return Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise InvalidParameter(f"{place} = {str(value)[:40]!r}: expected a number") from None
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """One text, or several."""
+    return (value,) if isinstance(value, str) else tuple(map(str, value))
+
+
+def text_of(value: Fraction) -> tuple[str, bool]:
+    """A number as decimal digits, and whether they are all of it; else 15 significant ones."""
+    from decimal import Context, Decimal
+
+    rest = value.denominator
+    for factor in (2, 5):
+        while rest % factor == 0:
+            rest //= factor
+    if rest == 1:
+        digits = len(str(value.numerator)) + len(str(value.denominator)) * 4
+        exact = Context(prec=max(28, digits)).divide(
+            Decimal(value.numerator), Decimal(value.denominator)
+        )
+        return f"{exact.normalize(Context(prec=max(28, digits))):f}", True
+    short = Context(prec=15).divide(Decimal(value.numerator), Decimal(value.denominator))
+    return f"{short:f}", False
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON without numbers, so that its digest does not depend on how they print."""
+    if isinstance(value, Fraction | int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, float):
+        return str(Fraction(str(value)))
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    return value

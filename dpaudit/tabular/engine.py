@@ -1,0 +1,430 @@
+"""Exact integer totals of a private table, with every unit's contribution bounded in the engine.
+
+Rows are encoded by the public schema (numbers as steps of their grid, keys as their place), then
+each unit keeps at most ``schema.rows`` of them, and each item what its own limits allow.  Which
+rows stay is decided by a keyed hash of the row's own codes, and by the codes themselves where two
+hashes meet: a function of the unit's rows alone, whatever the order of the file, the partitions or
+the other units.  So a unit that comes or goes changes no other unit's part of a total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeAlias
+
+from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.tabular.schema import ERROR, Category, Column, Number, Schema, Text
+from dpaudit.tabular.source import VIEW, Source, open_source
+
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+LARGEST_TERM = 2**62
+MOST_CELLS = 10_000_000
+KEPT, UNIT = "dpaudit_kept", "dpaudit_unit"
+Keys: TypeAlias = tuple[int, ...] | dict[str, int]
+
+
+class DataRefused(DpauditError):
+    """Private data that do not fit the public schema; told to their holder, never published."""
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A column of numbers, cut at ``edges`` (in steps): code < edges[0] is bin 0, and so on."""
+
+    column: str
+    edges: tuple[int, ...]
+
+    @property
+    def cells(self) -> int:
+        """How many bins there are."""
+        return len(self.edges) + 1
+
+
+@dataclass(frozen=True)
+class Within:
+    """Rows whose code is one of ``codes``, or from ``codes[0]`` to ``codes[1]`` for a number."""
+
+    column: str
+    codes: tuple[int, ...]
+
+
+Factor: TypeAlias = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A product of factors, divided by ``divisor`` and rounded half up; no factor: 1 a row."""
+
+    factors: tuple[Factor, ...] = ()
+    divisor: int = 1
+
+
+ROWS = Term()
+
+
+@dataclass(frozen=True)
+class Total:
+    """What is summed over rows, group by group.
+
+    ``terms``: one total each.  ``by``: columns of public keys, bins, or one column of text.
+    ``needed``: columns without which a row is left out.  ``groups`` and ``per_group``: how many
+    groups of one unit count, and how many of its rows in each; None where ``schema.rows`` is limit
+    enough.
+    """
+
+    name: str
+    terms: tuple[Term, ...]
+    by: tuple[str | Bins, ...] = ()
+    where: tuple[Within, ...] = ()
+    needed: tuple[str, ...] = ()
+    groups: int | None = None
+    per_group: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A private table with its public schema; nothing is read before it is asked for totals.
+
+    ``data``: a path to ``.csv`` or ``.parquet``, a frame that narwhals reads (pandas, polars,
+    pyarrow; Dask and PySpark partition by partition), or a DuckDB relation.
+    """
+
+    schema: Schema
+    data: Any = field(repr=False)
+
+    def opened(self, key: str) -> OpenTable:
+        """The table, ready to give totals; ``key`` decides which rows of a unit are kept.
+
+        Errors: InvalidParameter where a column is missing or of a type that does not fit.
+        """
+        return OpenTable(self.schema, open_source(self.data, self.schema.unit), key)
+
+
+class OpenTable:
+    """A table whose columns fit its schema."""
+
+    def __init__(self, schema: Schema, source: Source, key: str) -> None:
+        self._schema = schema
+        self._source = source
+        self._key = key
+        with self._parts() as first:
+            self._types = _types(first)
+        _check_types(schema, self._types, texts=source.texts)
+
+    @contextmanager
+    def _parts(self) -> Iterator[Any]:
+        """The first part alone: its columns are those of all."""
+        parts = self._source.parts()
+        try:
+            yield next(parts)
+        finally:
+            parts.close()  # type: ignore[attr-defined]
+
+    def check(self) -> None:
+        """Look for values that the schema declares to be errors.
+
+        Errors: DataRefused with the columns and how many rows; that is for the holder of the data
+        alone, and is published nowhere.
+        """
+        tests = list(_tests(self._schema, self._types, texts=self._source.texts))
+        if not tests:
+            return
+        found = [0] * len(tests)
+        asked = ", ".join(f"count(*) FILTER (WHERE {test})" for _, test in tests)
+        for part in self._source.parts():
+            self._keys(part)
+            row = part.execute(f"SELECT {asked} FROM {VIEW}").fetchone()
+            found = [a + b for a, b in zip(found, row, strict=True)]
+        said = [
+            f"{text} in {count} rows"
+            for (text, _), count in zip(tests, found, strict=True)
+            if count
+        ]
+        if said:
+            raise DataRefused(
+                f"{self._schema.name}: {'; '.join(said)}; mend the data, or declare in the schema "
+                "what such a row does (this is not private: publish it nowhere). Nothing was spent"
+            )
+
+    def totals(self, asked: Sequence[Total]) -> list[list[Keys]]:
+        """The totals, one list of terms each: whole numbers by place of the group, or by its text.
+
+        Errors: InvalidParameter for more than 10^7 groups.
+        """
+        shapes = [sizes_of(self._schema, total) for total in asked]
+        for total, sizes in zip(asked, shapes, strict=True):
+            if sizes is not None and prod(sizes) > MOST_CELLS:
+                raise InvalidParameter(f"{total.name}: {prod(sizes)} groups; at most {MOST_CELLS}")
+        added: list[list[dict[Any, int]]] = [[{} for _ in total.terms] for total in asked]
+        for part in self._source.parts():
+            self._keys(part)
+            self._bound(part)
+            for total, into in zip(asked, added, strict=True):
+                for group, *values in part.execute(self._query(total)).fetchall():
+                    for place, value in enumerate(values):
+                        into[place][group] = into[place].get(group, 0) + int(value or 0)
+        return [
+            [_dense(term, sizes) for term in terms]
+            for terms, sizes in zip(added, shapes, strict=True)
+        ]
+
+    def _keys(self, part: Any) -> None:
+        for place, column in enumerate(self._schema.columns.values()):
+            if isinstance(column, Category):
+                keys = ", ".join(map(_text, column.keys))
+                part.execute(f"CREATE TYPE {_enum(place)} AS ENUM ({keys})")
+
+    def _bound(self, part: Any) -> None:
+        """Rows with codes; of a unit with too many, those of the smallest keyed hashes."""
+        schema = self._schema
+        codes = [
+            f"{_code(column, _quoted(name), self._types[name], place)} AS {_place(place)}"
+            for place, (name, column) in enumerate(schema.columns.items())
+        ]
+        if schema.unit is None:
+            part.execute(f"CREATE VIEW {KEPT} AS SELECT {', '.join(codes)} FROM {VIEW}")
+            return
+        unit = _quoted(schema.unit)
+        part.execute(
+            f"CREATE TABLE dpaudit_coded AS SELECT {unit} AS {UNIT}, {', '.join(codes)} "
+            f"FROM {VIEW} WHERE {unit} IS NOT NULL"
+        )
+        part.execute(
+            f"CREATE TABLE dpaudit_many AS SELECT {UNIT} FROM dpaudit_coded GROUP BY {UNIT} "
+            f"HAVING count(*) > {schema.rows}"
+        )
+        order = self._order("rows", [_place(i) for i in range(len(schema.columns))])
+        few = f"SELECT * FROM dpaudit_coded ANTI JOIN dpaudit_many USING ({UNIT})"
+        many = (
+            f"SELECT * FROM dpaudit_coded SEMI JOIN dpaudit_many USING ({UNIT}) "
+            f"QUALIFY row_number() OVER (PARTITION BY {UNIT} ORDER BY {order}) <= {schema.rows}"
+        )
+        part.execute(f"CREATE VIEW {KEPT} AS {few} UNION ALL {many}")
+
+    def _order(self, purpose: str, columns: Sequence[str]) -> str:
+        among = ", ".join(columns)
+        return f"hash({_text(self._key)}, {_text(purpose)}, {among}), {among}"
+
+    def _query(self, total: Total) -> str:
+        places = {name: _place(i) for i, name in enumerate(self._schema.columns)}
+        columns = self._schema.columns
+        group = _group(self._schema, total, places)
+        needed = [f"{places[name]} IS NOT NULL" for name in dict.fromkeys(_needs(total))]
+        needed += [_within(columns[w.column], places[w.column], w.codes) for w in total.where]
+        rows = f"SELECT *, {group} AS g FROM {KEPT}"
+        rows += f" WHERE {' AND '.join(needed)}" if needed else ""
+        if total.per_group is not None:
+            order = self._order(f"{total.name} within", list(places.values()))
+            rows = (
+                f"SELECT * FROM ({rows}) QUALIFY row_number() OVER "
+                f"(PARTITION BY {UNIT}, g ORDER BY {order}) <= {total.per_group}"
+            )
+        if total.groups is not None:
+            order = self._order(f"{total.name} among", ["g"])
+            rows = (
+                f"SELECT * FROM ({rows}) QUALIFY dense_rank() OVER "
+                f"(PARTITION BY {UNIT} ORDER BY {order}) <= {total.groups}"
+            )
+        sums = ", ".join(_sum(term, places) for term in total.terms)
+        return f"SELECT g, {sums} FROM ({rows}) GROUP BY g"
+
+
+def sizes_of(schema: Schema, total: Total) -> tuple[int, ...] | None:
+    """How many groups each part of ``by`` has; None for keys that are not known."""
+    sizes = []
+    for key in total.by:
+        if isinstance(key, Bins):
+            sizes.append(key.cells)
+            continue
+        column = schema.columns[key]
+        if isinstance(column, Text):
+            return None
+        if isinstance(column, Number):
+            sizes.append(column.high - column.low + 1)
+        else:
+            sizes.append(len(column.domain))
+    return tuple(sizes)
+
+
+def _dense(found: Mapping[Any, int], sizes: tuple[int, ...] | None) -> Keys:
+    if sizes is None:
+        return {str(key): value for key, value in found.items()}
+    values = [0] * prod(sizes)
+    for group, value in found.items():
+        values[int(group)] = value
+    return tuple(values)
+
+
+# --- SQL ------------------------------------------------------------------------------------------
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _place(place: int) -> str:
+    return f"dpaudit_c{place}"
+
+
+def _enum(place: int) -> str:
+    return f"dpaudit_keys{place}"
+
+
+def _types(part: Any) -> dict[str, str]:
+    return {row[0]: str(row[1]).upper() for row in part.execute(f"DESCRIBE {VIEW}").fetchall()}
+
+
+def _is_number(kind: str) -> bool:
+    return kind.removeprefix("U").partition("(")[0] in NUMBERS
+
+
+def _check_types(schema: Schema, types: Mapping[str, str], *, texts: bool) -> None:
+    """Errors: InvalidParameter for a column that is missing, or text where numbers are declared."""
+    names = [*schema.columns, *([] if schema.unit is None else [schema.unit])]
+    for name in names:
+        if name not in types:
+            raise InvalidParameter(
+                f"{schema.name}: the table has no column {name!r}; it has {', '.join(types)}"
+            )
+    for name, column in schema.columns.items():
+        if isinstance(column, Number) and not texts and not _is_number(types[name]):
+            raise InvalidParameter(
+                f"{schema.name}: column {name!r} holds {types[name]}, where the schema declares "
+                "numbers; convert it"
+            )
+
+
+def _read(column: Column, name: str, kind: str) -> str:
+    """A value, NULL where it is missing."""
+    if isinstance(column, Number):
+        value = f"TRY_CAST({name} AS DOUBLE)"
+        return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END"
+    if kind in ("FLOAT", "DOUBLE"):
+        whole = f"CAST(TRY_CAST({name} AS HUGEINT) AS VARCHAR)"
+        return (
+            f"CASE WHEN isnan({name}) THEN NULL WHEN {name} = floor({name}) THEN {whole} "
+            f"ELSE CAST({name} AS VARCHAR) END"
+        )
+    return f"CAST({name} AS VARCHAR)"
+
+
+def _code(column: Column, name: str, kind: str, place: int) -> str:
+    value = _read(column, name, kind)
+    if isinstance(column, Text):
+        return value
+    if isinstance(column, Number):
+        return _number_code(column, value)
+    code = f"CAST(enum_code(TRY_CAST({value} AS {_enum(place)})) AS INTEGER)"
+    if column.other in column.keys:
+        other = column.keys.index(column.other)
+        code = f"CASE WHEN {value} IS NULL THEN NULL ELSE coalesce({code}, {other}) END"
+    if column.domain != column.keys:
+        code = f"CASE WHEN {value} IS NULL THEN {len(column.keys)} ELSE {code} END"
+    return code
+
+
+def _number_code(column: Number, value: str) -> str:
+    """Steps of the grid, within its bounds whatever rounding does."""
+    low, high = float(column.lower), float(column.upper)
+    inside = f"least(greatest({value}, {low!r}::DOUBLE), {high!r}::DOUBLE)"
+    steps = f"CAST(round({inside} / {float(column.step)!r}::DOUBLE) AS BIGINT)"
+    kind = "INTEGER" if max(abs(column.low), abs(column.high)) < 2**31 else "BIGINT"
+    # least and greatest skip NULL, which must stay NULL.
+    return (
+        f"CASE WHEN {value} IS NULL THEN NULL ELSE "
+        f"CAST(least(greatest({steps}, {column.low}), {column.high}) AS {kind}) END"
+    )
+
+
+def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator[tuple[str, str]]:
+    """What the schema declares an error, in words and in SQL."""
+    if schema.unit is not None:
+        yield f"column {schema.unit!r} has no unit", f"{_quoted(schema.unit)} IS NULL"
+    for place, (name, column) in enumerate(schema.columns.items()):
+        quoted = _quoted(name)
+        value = _read(column, quoted, types[name])
+        if texts and isinstance(column, Number):
+            unread = f"{quoted} IS NOT NULL AND TRY_CAST({quoted} AS DOUBLE) IS NULL"
+            yield f"column {name!r} holds text where numbers are declared", unread
+        if column.missing == ERROR:
+            empty = (
+                f"{quoted} IS NULL"
+                if texts and isinstance(column, Number)
+                else f"({value}) IS NULL"
+            )
+            if texts and isinstance(column, Number):
+                empty = f"({empty} OR isnan(TRY_CAST({quoted} AS DOUBLE)))"
+            yield f"column {name!r} has no value", empty
+        if isinstance(column, Category) and column.other == ERROR:
+            unknown = f"({value}) IS NOT NULL AND TRY_CAST({value} AS {_enum(place)}) IS NULL"
+            yield f"column {name!r} holds a key that is not in the schema", unknown
+
+
+def _needs(total: Total) -> Iterator[str]:
+    """Every column without which a row cannot count."""
+    yield from total.needed
+    for key in total.by:
+        yield key.column if isinstance(key, Bins) else key
+    for condition in total.where:
+        yield condition.column
+    for term in total.terms:
+        for column, _, _ in term.factors:
+            yield column
+
+
+def _group(schema: Schema, total: Total, places: Mapping[str, str]) -> str:
+    """The place of a row's group among all of them, or its text."""
+    sizes = sizes_of(schema, total)
+    if sizes is None:
+        if len(total.by) != 1:
+            raise InvalidParameter(f"{total.name}: keys that are not public are counted alone")
+        return places[str(total.by[0])]
+    code = "0"
+    for key, size in zip(total.by, sizes, strict=True):
+        code = f"({code}) * {size} + ({_key_code(schema, key, places)})"
+    return f"CAST({code} AS BIGINT)"
+
+
+def _key_code(schema: Schema, key: str | Bins, places: Mapping[str, str]) -> str:
+    if isinstance(key, Bins):
+        cut = " ".join(
+            f"WHEN {places[key.column]} < {edge} THEN {place}"
+            for place, edge in enumerate(key.edges)
+        )
+        return f"CASE {cut} ELSE {len(key.edges)} END" if cut else "0"
+    column = schema.columns[key]
+    return f"{places[key]} - ({column.low})" if isinstance(column, Number) else places[key]
+
+
+def _within(column: Column, place: str, codes: tuple[int, ...]) -> str:
+    if isinstance(column, Number):
+        return f"{place} BETWEEN {codes[0]} AND {codes[1]}"
+    return f"{place} IN ({', '.join(map(str, codes))})"
+
+
+def _sum(term: Term, places: Mapping[str, str]) -> str:
+    if not term.factors:
+        return "count(*)"
+    factors = (
+        f"(CAST({places[column]} AS BIGINT) * {times} + ({offset}))"
+        for column, times, offset in term.factors
+    )
+    product = " * ".join(factors)
+    if term.divisor == 1:
+        return f"sum({product})"
+    # Floored division, whatever the sign: // rounds towards zero.
+    shifted = f"({product} + {term.divisor // 2})"
+    rest = f"((({shifted} % {term.divisor}) + {term.divisor}) % {term.divisor})"
+    return f"sum(({shifted} - {rest}) // {term.divisor})"
+
+
+def rounded(value: int, divisor: int) -> int:
+    """What a term's division gives, for bounds."""
+    return (value + divisor // 2) // divisor

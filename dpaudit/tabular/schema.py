@@ -1,0 +1,310 @@
+"""The public schema of a private table: who a row belongs to, and what its columns may hold.
+
+Nothing of a schema is read off the data.  Bounds, keys and limits are choices made in advance;
+one that was made by looking is listed in ``read_off_data``, and every page of a release says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import exact, is_symbolic
+from dpaudit.exact.wire import digest
+
+ERROR, DROP, COUNT = "error", "drop", "count"
+MISSING = "(missing)"
+LARGEST_CODE = 2**52
+MOST_KEYS = 1_000_000
+MOST_ROWS = 2**31
+RESERVED = "dpaudit_"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers, put on the grid ``lower``, ``lower + step``, ..., ``upper``.
+
+    A value outside the bounds counts as the nearest bound.  ``missing``: what an empty value or a
+    NaN does: ``error`` stops the release before anything is spent, ``drop`` leaves the row out of
+    every item that needs the column.
+    Errors: InvalidParameter for bounds that are not multiples of ``step``, or not in order.
+    """
+
+    lower: Fraction
+    upper: Fraction
+    step: Fraction = Fraction(1)
+    missing: str = ERROR
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper", "step"):
+            object.__setattr__(self, name, _rational(getattr(self, name), f"Number.{name}"))
+        if self.step <= 0:
+            raise InvalidParameter(f"Number.step = {self.step}: expected a positive number")
+        if not self.lower < self.upper:
+            raise InvalidParameter(
+                f"Number: lower = {self.lower} is not below upper = {self.upper}"
+            )
+        for name in ("lower", "upper"):
+            value: Fraction = getattr(self, name)
+            if (value / self.step).denominator != 1:
+                raise InvalidParameter(
+                    f"Number.{name} = {value}: not a multiple of step = {self.step}; choose bounds "
+                    "on the grid"
+                )
+        if max(abs(self.low), abs(self.high)) > LARGEST_CODE:
+            raise InvalidParameter("Number: over 2^52 steps from 0; choose a larger step")
+        _policy(self.missing, "Number.missing", (ERROR, DROP))
+
+    @property
+    def low(self) -> int:
+        """The lower bound in steps."""
+        return int(self.lower / self.step)
+
+    @property
+    def high(self) -> int:
+        """The upper bound in steps."""
+        return int(self.upper / self.step)
+
+    def row(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        numbers = {k: str(getattr(self, k)) for k in ("lower", "upper", "step")}
+        return {"kind": "number", **numbers, "missing": self.missing}
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column whose ``keys`` are public, as text.
+
+    ``missing``: ``error``, ``drop``, or ``count`` for a key of its own, "(missing)".  ``other``:
+    what a value does that is none of the keys: ``error``, ``drop``, or the key it counts as.
+    Errors: InvalidParameter for no key, a key twice, or an ``other`` that is none of these.
+    """
+
+    keys: tuple[str, ...]
+    missing: str = ERROR
+    other: str = ERROR
+
+    def __post_init__(self) -> None:
+        given: Any = self.keys
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise InvalidParameter("Category.keys: expected a list of texts")
+        keys = tuple(map(_key, given))
+        if not 0 < len(keys) <= MOST_KEYS:
+            raise InvalidParameter(f"Category.keys: {len(keys)} keys; expected 1 to {MOST_KEYS}")
+        twice = sorted({key for key in keys if keys.count(key) > 1}) if len(keys) < 10_000 else []
+        if len(set(keys)) != len(keys) or MISSING in keys:
+            raise InvalidParameter(f"Category.keys: {', '.join(twice) or MISSING!r} occurs twice")
+        object.__setattr__(self, "keys", keys)
+        _policy(self.missing, "Category.missing", (ERROR, DROP, COUNT))
+        if self.other not in (ERROR, DROP, *keys):
+            raise InvalidParameter(
+                f"Category.other = {self.other!r}: expected error, drop, or one of the keys"
+            )
+
+    @property
+    def domain(self) -> tuple[str, ...]:
+        """The keys that a row may count under, "(missing)" last where it is counted."""
+        return (*self.keys, MISSING) if self.missing == COUNT else self.keys
+
+    def row(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        return {
+            "kind": "category",
+            "keys": list(self.keys),
+            "missing": self.missing,
+            "other": self.other,
+        }
+
+
+@dataclass(frozen=True)
+class Text:
+    """A column whose keys are not known in advance; only thresholded counts may use it.
+
+    ``missing``: ``error`` or ``drop``.
+    """
+
+    missing: str = ERROR
+
+    def __post_init__(self) -> None:
+        _policy(self.missing, "Text.missing", (ERROR, DROP))
+
+    def row(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        return {"kind": "text", "missing": self.missing}
+
+
+Column: TypeAlias = Number | Category | Text
+KINDS: dict[str, type[Number] | type[Category] | type[Text]] = {
+    "number": Number,
+    "category": Category,
+    "text": Text,
+}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What is public about a table.
+
+    ``name``: the data set, as a ledger knows it.  ``unit``: the column that says whose row it is
+    (a person, household, firm); None where every row is a unit of its own.  ``entity``: what a unit
+    is, in words.  ``rows``: how many rows of one unit are used, the others are left out.
+    ``columns``: by name.  ``read_off_data``: what of this was chosen by looking at the data, and is
+    therefore not private.
+    Errors: InvalidParameter for anything that does not fit.
+    """
+
+    name: str
+    columns: Mapping[str, Column]
+    unit: str | None = None
+    entity: str = "row"
+    rows: int = 1
+    read_off_data: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", dict(self.columns))
+        object.__setattr__(self, "read_off_data", tuple(self.read_off_data))
+        _named(self.name, "Schema.name")
+        if not self.columns:
+            raise InvalidParameter("Schema.columns: expected at least one column")
+        columns: Mapping[Any, Any] = self.columns
+        for name, column in columns.items():
+            if not isinstance(name, str) or not name or name.startswith(RESERVED):
+                raise InvalidParameter(f"Schema.columns: {name!r} cannot be a column's name")
+            if not isinstance(column, Number | Category | Text):
+                raise InvalidParameter(
+                    f"Schema.columns.{name}: expected a Number, Category or Text"
+                )
+        if self.unit is not None and self.unit in self.columns:
+            raise InvalidParameter(
+                f"Schema.unit = {self.unit!r} is a column of the schema too; no item may use it"
+            )
+        whole_number(self.rows, "Schema.rows")
+        if self.rows > MOST_ROWS:
+            raise InvalidParameter(f"Schema.rows = {self.rows}: expected at most {MOST_ROWS}")
+        if self.unit is None and self.rows != 1:
+            raise InvalidParameter(
+                f"Schema.rows = {self.rows}: without a unit column every row is a unit, of one row"
+            )
+
+    def column(self, name: str, place: str) -> Column:
+        """A column by name.
+
+        Errors: InvalidParameter for one that the schema does not hold.
+        """
+        if name not in self.columns:
+            known = ", ".join(self.columns)
+            raise InvalidParameter(f"{place}: the schema has no column {name!r}; it has {known}")
+        return self.columns[name]
+
+    def number(self, name: str, place: str) -> Number:
+        """A column of numbers; errors: InvalidParameter where it is none."""
+        found = self.column(name, place)
+        if not isinstance(found, Number):
+            raise InvalidParameter(f"{place}: column {name!r} holds no numbers")
+        return found
+
+    def category(self, name: str, place: str) -> Category:
+        """A column of public keys; errors: InvalidParameter where it is none."""
+        found = self.column(name, place)
+        if not isinstance(found, Category):
+            raise InvalidParameter(f"{place}: column {name!r} has no public keys")
+        return found
+
+    def row(self) -> dict[str, Any]:
+        """Everything as JSON; its digest names the schema in a ledger."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "entity": self.entity,
+            "rows": str(self.rows),
+            "columns": [{"name": name, **column.row()} for name, column in self.columns.items()],
+            "read_off_data": list(self.read_off_data),
+        }
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical content."""
+        return digest(self.row())
+
+
+def schema_of(table: Mapping[str, Any], place: str = "table") -> Schema:
+    """The schema that a TOML table states; see ``docs/releases.md`` for its keys.
+
+    Errors: InvalidParameter naming the key.
+    """
+    known = {"name", "unit", "entity", "rows", "columns", "read_off_data"}
+    refuse_unknown(table, known, place)
+    columns = table.get("columns")
+    if not isinstance(columns, Mapping) or not columns:
+        raise InvalidParameter(f"{place}.columns: expected a table of columns by name")
+    made = {name: _column_of(row, f"{place}.columns.{name}") for name, row in columns.items()}
+    rest = {key: value for key, value in table.items() if key != "columns"}
+    if "name" not in rest:
+        raise InvalidParameter(f"{place}.name: expected the name of the data set")
+    return Schema(columns=made, **rest)
+
+
+def _column_of(row: Any, place: str) -> Column:
+    if not isinstance(row, Mapping):
+        raise InvalidParameter(f"{place}: expected a table with kind = ...")
+    kind = KINDS.get(str(row.get("kind")))
+    if kind is None:
+        raise InvalidParameter(
+            f"{place}.kind = {row.get('kind')!r}: expected one of {', '.join(KINDS)}"
+        )
+    given = {key: value for key, value in row.items() if key != "kind"}
+    refuse_unknown(given, set(kind.__dataclass_fields__), place)
+    try:
+        return kind(**given)
+    except TypeError:
+        needed = {Number: "lower and upper", Category: "keys"}.get(kind, "nothing")
+        raise InvalidParameter(f"{place}: expected {needed}") from None
+    except InvalidParameter as error:
+        raise InvalidParameter(f"{place}: {error}") from None
+
+
+def refuse_unknown(given: Mapping[str, Any], known: set[str], place: str) -> None:
+    """Errors: InvalidParameter for a key that nobody reads, which may be a typing error."""
+    for key in given:
+        if key not in known:
+            raise InvalidParameter(
+                f"{place}.{key}: no such setting; expected one of {', '.join(sorted(known))}"
+            )
+
+
+def whole_number(value: Any, place: str) -> None:
+    """Errors: InvalidParameter for anything but 1, 2, 3, ..."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidParameter(f"{place} = {value!r}: expected a whole number, 1 or up")
+
+
+def _named(value: Any, place: str) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidParameter(f"{place}: expected a text")
+
+
+def _policy(value: str, place: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidParameter(f"{place} = {value!r}: expected one of {', '.join(known)}")
+
+
+def _rational(value: object, place: str) -> Fraction:
+    known = exact(Fraction(value) if isinstance(value, str) else value, place)
+    if is_symbolic(known):
+        raise InvalidParameter(f"{place} = {known}: expected a number")
+    return Fraction(known)
+
+
+def _key(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if not isinstance(value, str):
+        raise InvalidParameter(
+            f"Category.keys: {str(value)[:40]!r} is neither text nor a whole number"
+        )
+    return value

@@ -1,0 +1,119 @@
+"""`dpaudit audit` of training and of scores, `verify` and `report` of what it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from dpaudit.audit.canaries.commitment import commit
+from dpaudit.cli.main import main
+
+TRAIN = """
+import numpy as np
+
+def fit(records, rng):
+    present = np.zeros(1000)
+    present[records.features[:, 0].astype(int)] = 1
+    return present + rng.normal(0, 0.1, 1000)
+
+def score(model, records):
+    return model[records.features[:, 0].astype(int)]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "trained_here.py").write_text(TRAIN)
+    rng = np.random.default_rng(0)
+    features = np.column_stack([np.arange(120.0), rng.normal(size=120)])
+    np.savez(tmp_path / "data.npz", features=features, labels=rng.integers(0, 2, 120))
+    rows = [f"{int(a)},{b},{int(a) // 2}" for a, b in features]
+    (tmp_path / "data.csv").write_text("\n".join(["a,b,who", *rows]))
+    (tmp_path / "in.csv").write_text("\n".join(["score", *map(str, rng.normal(2, 1, 400))]))
+    (tmp_path / "out.csv").write_text("\n".join(map(str, rng.normal(0, 1, 400))))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_training_is_audited_verified_and_shown(folder: Path) -> None:
+    asked = ["audit", "trained_here:fit", "--data", "data.npz", "--models", "8", "--seed", "1"]
+    asked += ["--attack", "loss,rmia", "--claim", "1,1e-5", "--out", "out", "--refute-at", "0.01"]
+    found = run(*asked)
+    assert found.exit_code == 1, found.output
+    assert "refuted: the trials contradict it" in found.stdout
+    verified = run("verify", "--require", "refuted", "out/membership.json", "--json")
+    assert verified.exit_code == 0
+    assert json.loads(verified.stdout)[0]["verdict"] == "refuted"
+    text = Path("out/membership.json").read_text()
+    Path("out/membership.json").write_text(text.replace('"refuted"', '"inconclusive"', 1))
+    assert run("verify", "--require", "refuted", "out/membership.json").exit_code == 12
+    Path("out/membership.json").write_text(text)
+    assert run("verify", "out/membership.json").exit_code == 14  # no guarantee is certified
+    assert run("report", "out/membership.json", "--out", "pages").exit_code == 0
+    assert "Refuted" in Path("pages/membership.html").read_text()
+
+
+def test_users_of_a_table_are_units(folder: Path) -> None:
+    found = run(
+        "audit", "trained_here:fit", "--data", "data.csv", "--unit", "who", "--models", "6",
+        "--population", "0", "--attack", "loss", "--seed", "1", "--json",
+    )  # fmt: skip
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["study"]["units"] == 60
+
+
+def test_scores_are_asked_where_they_come_from(folder: Path) -> None:
+    estimate = run("audit", "--scores", "in.csv", "out.csv")
+    assert estimate.exit_code == 0
+    assert estimate.stdout.startswith("an estimate, no bound")
+    assert run("audit", "--scores", "in.csv", "out.csv", "--origin", "one_run").exit_code == 2
+    asked = ["audit", "--scores", "in.csv", "out.csv", "--origin", "independent_runs"]
+    assert run(*asked).exit_code == 2
+    refuted = run(*asked, "--claim", "0.5", "--json")
+    assert refuted.exit_code == 1
+    assert json.loads(refuted.stdout)["verdict"] == "refuted"
+
+
+def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
+    labels = commit("coins.json", 600, seed=4)
+    labels.save("labels.json")
+    scores = labels.included + np.random.default_rng(0).normal(0, 0.2, 600)
+    for name, side in (("a.csv", labels.included), ("b.csv", ~labels.included)):
+        Path(name).write_text("\n".join(map(str, scores[side])))
+    found = run(
+        "audit", "--scores", "a.csv", "b.csv", "--origin", "one_run", "--claim", "1",
+        "--labels", "labels.json", "--commitment", "coins.json",
+    )  # fmt: skip
+    assert found.exit_code == 1
+    assert found.stdout.startswith("refuted: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["audit"], "Missing argument"),
+        (["audit", "x:y", "--scores", "in.csv", "out.csv"], "--scores excludes"),
+        (["audit", "--data", "data.npz"], "one TARGET"),
+        (["audit", "nowhere:fit", "--data", "data.npz"], "can be imported"),
+        (["audit", "trained_here:fit", "--data", "data.npz", "--attack", "x"], "expected one of"),
+        (["audit", "trained_here:fit", "--data", "data.npz", "--claim", "x"], "expected EPSILON"),
+        (["audit", "trained_here:fit", "--data", "data.csv", "--label", "z"], "no such column"),
+        (["audit", "trained_here:fit", "--data", "trained_here.py"], "a header and rows|Error"),
+        (["audit", "trained_here:fit", "--data", "data.npz", "--models", "4", "--claim", "20"],
+         "are needed|no number of guesses"),
+    ],
+)  # fmt: skip
+def test_bad_requests_are_refused(folder: Path, arguments: list[str], said: str) -> None:
+    import re
+
+    found = run(*arguments)
+    assert found.exit_code == 2, found.output
+    assert re.search(said, found.output)

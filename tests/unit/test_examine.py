@@ -1,0 +1,210 @@
+"""The examiner: wrong programs are told from their right twins, with no suite of anybody's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpaudit.audit.examine import Shape, examine
+from dpaudit.audit.examine.examination import (
+    ACCESS,
+    APART,
+    CLIPPED,
+    CONTROL,
+    KEPT,
+    MOVED,
+    TRIALS,
+)
+from dpaudit.curator.curator import Curator
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from tests.examined_for_tests import CASES, Descent, Sampled, Stepping, Windows, mechanism
+
+MAKERS = {name: make for name, make, _, _ in CASES}
+
+
+def found(program: Any, adjacency: str = "replace_one", **options: Any) -> dict[str, str]:
+    """What is broken, by check: the first detail of each."""
+    examination = examine(mechanism("case", program, adjacency), seed=3, **options)
+    broken: dict[str, str] = {}
+    for finding in examination.broken:
+        broken.setdefault(finding.check, finding.detail)
+    return broken
+
+
+@pytest.mark.parametrize(("name", "make", "bugs", "adjacency"), CASES, ids=list(MAKERS))
+def test_the_right_twin_is_left_alone(
+    name: str, make: Any, bugs: tuple[str, ...], adjacency: str
+) -> None:
+    examination = examine(mechanism(name, make(""), adjacency), seed=3)
+    assert not examination.broken
+    assert not examination.not_examined
+    assert all(f.tried for f in examination.findings if f.check in (MOVED, CONTROL, TRIALS, KEPT))
+    assert all(f.error_rate == 0 for f in examination.findings)
+
+
+@pytest.mark.parametrize(
+    ("program", "check", "said"),
+    [
+        (Descent("no clip"), MOVED, "times its stated"),
+        (Descent("rare round"), MOVED, "times its stated"),
+        (Descent("clip to 1.001"), MOVED, "1.001"),
+        (Descent("one trial"), TRIALS, "is not that of the same trial among others"),
+        (Descent("many trials"), TRIALS, "is not that of the same trial among others"),
+        (Descent("carry"), MOVED, "keeps what it saw of others"),
+        (Stepping("private radius"), CONTROL, "its sensitivity depends on the private records"),
+        (Stepping("private step"), CONTROL, "the output depends on the private records"),
+        (Stepping("private threshold"), CONTROL, "the transcript"),
+        (Stepping("carried to the next part"), APART, "which is not among its rows"),
+        (Stepping("centred by the batch"), MOVED, "changes another record's vector"),
+        (Windows("one record in two groups"), MOVED, "1.414214 times"),
+    ],
+    ids=lambda value: value.bug if hasattr(value, "bug") else None,
+)
+def test_a_bug_is_found_by_the_check_that_is_for_it(program: Any, check: str, said: str) -> None:
+    broken = [
+        f.detail
+        for f in examine(mechanism("case", program), seed=3).findings
+        if f.status == "broken" and f.check == check
+    ]
+    assert any(said in detail for detail in broken), broken
+    # Line, pair and factor: whoever reads the finding can go and see.
+    assert all("tests/examined_for_tests.py:" in d or "the output" in d for d in broken)
+
+
+@pytest.mark.quality
+@pytest.mark.parametrize(
+    ("make", "bug", "adjacency"),
+    [(make, bug, adjacency) for _, make, bugs, adjacency in CASES for bug in bugs],
+    ids=[f"{name}-{bug}" for name, _, bugs, _ in CASES for bug in bugs],
+)
+def test_every_planted_bug_is_found(make: Any, bug: str, adjacency: str) -> None:
+    assert found(make(bug), adjacency)
+
+
+def test_absent_rows_hold_no_values() -> None:
+    assert "absent" in found(Descent("absent"), "zero_out")[MOVED] or found(
+        Descent("absent"), "zero_out"
+    )
+    assert not found(Descent("absent"), "replace_one")
+
+
+# --- what a program may not do -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Base(Descent):
+    """A right program to be made wrong outside of its query."""
+
+    seen: list[Any] = field(default_factory=list)
+
+
+class Keeps(Base):
+    """Keeps the records that its query saw."""
+
+    def gradients(self, w: Array, values: Array) -> Array:
+        self.seen[:] = [np.nan_to_num(values).sum()]
+        return super().gradients(w, values)
+
+
+class Raises(Base):
+    """Fails on a record that is too large for it."""
+
+    def gradients(self, w: Array, values: Array) -> Array:
+        if np.nan_to_num(np.abs(values)).max() > 1e5:
+            raise ValueError(f"record {values.max()} is too large")
+        return super().gradients(w, values)
+
+
+class Undeclared(Base):
+    """Releases once more than it declares."""
+
+    def run(self, curator: Curator) -> Array:
+        super().run(curator)
+        return curator.release("gradient", ClippedMean(lambda z: z[None, :, :4], 1.0))
+
+
+class Peeks(Base):
+    """Reads the records around its queries."""
+
+    def run(self, curator: Curator) -> Array:
+        return super().run(curator) + 0 * curator._records.values.sum()
+
+
+def test_a_program_that_keeps_what_it_saw() -> None:
+    broken = found(Keeps())
+    assert "changes with the records" in broken[KEPT]
+    assert "Keeps.seen[0]" in broken[KEPT]
+
+
+def test_a_program_that_holds_records() -> None:
+    data = Records(np.random.default_rng(0).standard_normal((24, 5)))
+    assert "Base.seen[0]" in found(Base(seen=[data]))[KEPT]
+    rows = np.array(data.values[3:5])
+    assert KEPT not in found(Base(seen=[rows]))
+    assert "records of the data" in found(Base(seen=[rows]), data=data)[KEPT]
+
+
+def test_a_program_that_fails_on_some_records_is_flagged_without_their_text() -> None:
+    broken = found(Raises())
+    assert "make the query fail (ValueError)" in broken[MOVED] or "ValueError" in broken[CONTROL]
+    assert "too large" not in "".join(broken.values())
+
+
+@pytest.mark.parametrize(("program", "said"), [(Undeclared(), "spent"), (Peeks(), "_records")])
+def test_access_beside_the_declaration(program: Any, said: str) -> None:
+    assert said in found(program)[ACCESS]
+
+
+# --- shapes, and what cannot be examined ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Picky(Descent):
+    """Runs on rows of seven groups of three only."""
+
+    def run(self, curator: Curator) -> Array:
+        query = ClippedMean(lambda z: z.reshape(1, len(z), 21)[:, :, :4], 1.0)
+        return curator.release("gradient", query)
+
+
+def test_the_shape_is_found_out_or_asked_for() -> None:
+    assert examine(mechanism("case", Stepping()), seed=1).shape == Shape(40, (5,))
+    unknown = examine(mechanism("case", Picky()), seed=1)
+    assert "records_like" in unknown.not_examined
+    assert unknown.findings == ()
+    hooked = replace(
+        mechanism("case", Picky()),
+        records_like=lambda rng: Records(rng.standard_normal((8, 7, 3))),
+    )
+    assert examine(hooked, seed=1).shape == Shape(8, (7, 3))
+    likely = examine(mechanism("case", Picky()), seed=1, likely=Shape(9, (7, 3)))
+    assert likely.shape == Shape(9, (7, 3))
+
+
+def test_the_same_seed_finds_the_same() -> None:
+    one, two = (examine(mechanism("case", Windows()), seed=9) for _ in range(2))
+    assert (one.findings, one.reached) == (two.findings, two.reached)
+
+
+def test_what_the_own_loss_reaches_of_its_clip() -> None:
+    @dataclass(frozen=True)
+    class Bounded(Descent):
+        def run(self, curator: Curator) -> Array:
+            def rows(values: Array) -> Array:
+                x = np.nan_to_num(values)[None, :, :4]
+                return np.asarray(
+                    0.25 * x / np.maximum(1e-9, np.linalg.norm(x, axis=-1)[..., None])
+                )
+
+            return curator.release("gradient", ClippedMean(rows, 1.0))
+
+    examination = examine(mechanism("case", Bounded()), seed=1)
+    (reached,) = examination.reached
+    assert reached.clip == pytest.approx(0.25)
+    assert reached.displacement == pytest.approx(0.25)
+    assert any(f.check == CLIPPED and f.status == "held" for f in examination.findings)
+    own = examine(mechanism("case", Sampled(), "add_remove"), seed=1)
+    assert any(f.check == CLIPPED and f.status == "not_run" for f in own.findings)

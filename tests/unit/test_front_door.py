@@ -1,0 +1,196 @@
+"""The front door: what `import dpaudit` gives, what it loads, and that every example runs."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpaudit as dp
+
+# What it loads beyond two modules of the standard library; time on a shared machine tells less.
+LOADED = (
+    "import sys, __future__, importlib, typing; before = set(sys.modules); {}; "
+    "print(*sorted(set(sys.modules) - before))"
+)
+PUBLIC = [name for name in dp.__all__ if name != "__version__"]
+
+
+def loaded(statement: str) -> list[str]:
+    """Modules that a statement loads in a process of its own."""
+    command = [sys.executable, "-c", LOADED.format(statement)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_importing_it_loads_next_to_nothing() -> None:
+    assert loaded("import dpaudit") == ["dpaudit", "dpaudit.version"]
+    assert "sympy" not in loaded("import dpaudit; dpaudit.Scope, dpaudit.Gaussian")
+    assert len(loaded("import dpaudit; dpaudit.account")) > 50
+
+
+def test_names_are_listed_once_and_the_same_everywhere(checkout: Path) -> None:
+    tree = ast.parse((checkout / "dpaudit" / "__init__.py").read_text("utf-8"))
+    typed = next(node for node in tree.body if isinstance(node, ast.If))
+    homes = {
+        alias.name: str(line.module)
+        for line in typed.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
+    assert sorted(homes) == sorted(PUBLIC) == sorted(set(PUBLIC))
+    for name, home in homes.items():
+        assert getattr(dp, name) is getattr(importlib.import_module(home), name)
+    assert set(dp.__all__) <= set(dir(dp))
+    assert 50 <= len(PUBLIC) <= 60
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Gausian'"):
+        dp.Gausian  # noqa: B018
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_an_example_that_runs(name: str) -> None:
+    value = getattr(dp, name)
+    examples = doctest.DocTestFinder(recurse=False).find(value, name, globs={})
+    assert [one for test in examples for one in test.examples], f"{name} has no example"
+    for test in examples:
+        result = doctest.DocTestRunner().run(test)
+        assert result.failed == 0, f"the example of {name} fails"
+
+
+def test_a_broken_example_is_noticed() -> None:
+    test = doctest.DocTestParser().get_doctest(">>> 1 + 1\n3\n", {}, "wrong", None, 0)
+    assert doctest.DocTestRunner(verbose=False).run(test, out=lambda text: None).failed == 1
+
+
+# --- one line as text, a card in a notebook -------------------------------------------------------
+
+
+def opened() -> dp.Account:
+    account = dp.account(dp.Laplace("<count>", "2"), dp.central("add_remove"))
+    account.epsilon("1e-6")
+    return account
+
+
+def audited() -> list[object]:
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    samples = rng.normal(2, 1, 400), rng.normal(0, 1, 400)
+    return [
+        dp.audit_scores(*samples, origin="independent_runs", claim=dp.GDP("0.1")),
+        dp.audit_scores(*samples, origin="neither"),
+        dp.audit_function(
+            lambda data, rng, size: rng.laplace(data, 1, size),
+            0,
+            1,
+            claim=dp.PureDP("1"),
+            trials=1_000,
+            seed=1,
+            confidence="0.9",
+            refute_at="1e-4",
+        ),
+    ]
+
+
+def test_what_people_look_at_is_one_line_a_short_repr_and_a_card() -> None:
+    account = opened()
+    claim = dp.Claim(dp.PureDP("0.5"), by="a <test>")
+    checked = claim.check_account(account)
+    for shown in (account, account.epsilon(0), claim, checked, *audited()):
+        assert "\n" not in str(shown)
+        assert "\n" not in repr(shown)
+        assert len(repr(shown)) < 120
+        html = shown._repr_html_()  # type: ignore[attr-defined]
+        assert html.startswith("<table>")
+        assert "<test>" not in html
+        assert "<count>" not in html
+
+
+def test_numbers_round_outward_in_text() -> None:
+    bound = dp.account(dp.Gaussian("mean", 3), dp.central("add_remove")).epsilon("1e-5")
+    low, high = str(bound).split(" (")[0].split(" to ")
+    assert float(low) <= bound.lower <= bound.upper <= float(high)
+
+
+# --- numbers and adjacencies as text --------------------------------------------------------------
+
+
+def test_a_decimal_as_text_is_the_same_declaration() -> None:
+    texts = dp.Repeat(dp.PoissonSampled(dp.Gaussian("gradient", "1.5"), "0.01"), "10")
+    assert texts == dp.Repeat(dp.PoissonSampled(dp.Gaussian("gradient", 1.5), 0.01), 10)
+    assert dp.ApproxDP("0.9", "1e-6") == dp.ApproxDP(0.9, 1e-6)
+
+
+def test_an_adjacency_by_name_is_not_taken_for_another() -> None:
+    mean = dp.ClippedMean(lambda values: values[None], radius=1)
+    assert mean.sensitivity("replace-one", 4) == mean.sensitivity(dp.Adjacency.REPLACE_ONE, 4)
+    with pytest.raises(dp.InvalidParameter, match="add_remove, replace_one, zero_out"):
+        mean.sensitivity("bounded", 4)
+
+
+# --- certificates from Python ---------------------------------------------------------------------
+
+
+class Count:
+    """One noisy count."""
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Laplace("count", noise_multiplier=1)
+
+    def run(self, curator: dp.Curator) -> object:
+        rows = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1, norm="l1")
+        return curator.release("count", rows)
+
+
+def counted(epsilon: str) -> dp.Mechanism:
+    return dp.Mechanism(
+        name="noisy_count",
+        title="A count",
+        source="Dwork, McSherry, Nissim and Smith 2006, Proposition 1",
+        program=Count(),
+        scope=dp.central("add_remove"),
+        claims=[dp.Claim(dp.PureDP(epsilon), by="this test")],
+        records=lambda: dp.Records([[1.0], [0.0], [1.0]]),
+    )
+
+
+def test_a_mechanism_is_certified_saved_and_verified(tmp_path: Path) -> None:
+    certificate = dp.certify(counted("1"), seed=1)
+    assert certificate.verdict == "certified under assumptions"
+    path = certificate.save(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["noisy_count.html", "noisy_count.json"]
+    found = dp.verify(path)
+    assert found.verdict == certificate.verdict
+    assert found.confirmed
+    assert json.loads(path.read_text("utf-8")) == certificate.content
+    named = certificate.content["predicate"]["mechanism"]["implementation"]
+    assert [row["name"] for row in named] == [Path(__file__).name]
+    for shown in (certificate, found):
+        assert "\n" not in str(shown)
+        assert shown._repr_html_().startswith("<table>")
+
+
+def test_a_false_claim_is_refuted_and_a_changed_certificate_rejected() -> None:
+    certificate = dp.certify(counted("0.9"), seed=1)
+    assert certificate.verdict == "refuted"
+    changed = json.loads(json.dumps(certificate.content))
+    changed["predicate"]["claims"][0]["verdict"] = "certified"
+    with pytest.raises(dp.DpauditError, match="changed"):
+        dp.verify(changed)
+
+
+def test_an_attack_alone_leaves_the_data() -> None:
+    one, none = dp.Records([[0.0], [1.0]]), dp.Records([[0.0]])
+    pair = dp.Neighbours(one, none, "add_remove", "a record of 1 more")
+    suite = dp.Suite("noisy_count", Count(), pair, trials=2_000)
+    found = dp.audit_mechanism(counted("1"), suite, seed=1)
+    assert found.content["predicate"]["run"] is None
+    assert found.content["predicate"]["audits"]
