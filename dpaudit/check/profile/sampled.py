@@ -22,7 +22,7 @@ from dpaudit.check.profile.cells import Ball, Floats, NotConfirmed, ball
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped
 
 # Mass that is left beyond the ends of an integral, and how near to the integral Arb should come.
-BEYOND, NEAR = 90, 2.0**-72
+BEYOND, NEAR = 80, 2.0**-60
 CELLS, RATIO, FINEST = 1500, 1.2, 2.0**-60
 LARGEST_X = 200.0
 STRIDE, STRIDES = 1.04, 1000
@@ -68,7 +68,7 @@ def _integral(pair: Pair, power: Any, ends: tuple[float, float]) -> Any:
     mu, rate, _ = _parameters(pair)
     wide, rest, half = flint.acb(mu), 1 - rate, mu * mu / 2
 
-    def at(x: Any, analytic: bool) -> Any:
+    def at(x: Any, analytic: Any) -> Any:
         ratio = rest + rate * (wide * x - half).exp()
         return (power * ratio.log(analytic=analytic) - x * x / 2).exp()
 
@@ -163,7 +163,8 @@ class Pairs:
         mean = float(weights @ loss[:-1]) / float(weights.sum())
         spread = math.sqrt(float(weights @ (loss[:-1] - mean) ** 2) / float(weights.sum()))
         start = float(loss[int(np.argmax(weights / np.diff(loss)))])
-        distances, paired = [], []
+        distances: list[float] = []
+        paired: list[float] = []
         distance = 6 * spread
         while distance > FINEST and len(distances) < 200:
             held = self._held(loss, distance, start)
@@ -176,7 +177,7 @@ class Pairs:
         self.variation = self._variation(whole)
 
     def _variation(self, whole: float) -> float:
-        """V with |E exp(i w L)| <= V / w: the density of the loss varies by 4 times its largest value.
+        """V with |E exp(i w L)| <= V / w: 4 times the largest density of the loss.
 
         Its log at x, -x^2 / 2 + (c + 1) log R - z + constant, has at most three critical points.
         """

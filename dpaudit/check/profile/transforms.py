@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
@@ -25,8 +26,8 @@ from dpaudit.check.profile.sampled import Pairs, capped, is_sampled, left_out, m
 from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
 
 Factors = Sequence[tuple[Pair, int]]
-BITS, FOLDED, LEFT_OUT = 128, 40, 52
-LEFT_OUT_BY_PAIRS, MOST_INTEGRALS = 35, 20_000
+BITS, FOLDED, LEFT_OUT = 128, 38, 52
+LEFT_OUT_BY_PAIRS, MOST_INTEGRALS = 33, 4000
 MOST_TERMS = 200_000
 
 
@@ -49,9 +50,15 @@ def smooth_bound(factors: Factors, tilt: float, epsilon: Fraction, sign: int) ->
         raise NotConfirmed("tilt")
     with flint.ctx.workprec(BITS):
         t, at = ball(tilt), ball(epsilon)
+        # Errors are at least 2 exp(-FOLDED) of this factor: nothing is left of a delta below 1.
+        if _log_moment(factors, t) - t * at > FOLDED:
+            raise NotConfirmed("a tilt far from the best")
         half = _half_window(factors, t, at)
+        size = _rounded(half)
+        half = ball(size)
         count, rest = _left_out(factors, t, half)
-        total = _series(factors, t, at, half, count)
+        phis = _coefficients(tuple(factors), tilt, size, count)
+        total = _series(phis, t, at, half)
         rise = _log_moment(factors, t)
         error = 2 * (-ball(FOLDED)).exp() + rest
         finite, every = _finite(factors)
@@ -78,12 +85,26 @@ def _atoms(pair: Atoms, s: Any) -> Any:
     return sum((p * (s * (p / q).log()).exp() for p, q in known), s * 0)
 
 
+@lru_cache(maxsize=4096)
+def _sampled_at(pair: Pair, s: float, bits: int) -> Any:
+    return moment(pair, ball(s))
+
+
+def sampled_moment(pair: Pair, s: Any) -> Any:
+    """An integral; those at floats are kept."""
+    import flint
+
+    if isinstance(s, flint.arb) and s == float(s.mid()):
+        return _sampled_at(pair, float(s.mid()), flint.ctx.prec)
+    return moment(pair, s)
+
+
 _MOMENTS: dict[type[Pair], Callable[[Any, Any], Any]] = {
     Normal: _normal,
     LaplaceShift: _laplace,
     Atoms: _atoms,
-    Mixed: moment,
-    Swapped: moment,
+    Mixed: sampled_moment,
+    Swapped: sampled_moment,
 }
 
 
@@ -197,14 +218,32 @@ def _left_out_by_pairs(known: list[tuple[Pairs, int]], unit: float, mu: float) -
     return math.ceil(chosen[0] / unit), ball(4 / math.pi * chosen[1] * (1 + 1e-6))
 
 
-def _series(factors: Factors, t: Ball, at: Ball, half: Ball, count: int) -> Ball:
+def _rounded(half: Ball) -> float:
+    """The next of a few lengths, so that bounds at several epsilons share one series."""
+    size = float(half.upper())
+    if not 0 < size < math.inf:
+        raise NotConfirmed("no window")
+    return math.exp2(math.ceil(4 * math.log2(size * (1 + 1e-9))) / 4) * (1 + 1e-12)
+
+
+@lru_cache(maxsize=32)
+def _coefficients(
+    factors: tuple[tuple[Pair, int], ...], tilt: float, half: float, count: int
+) -> list[Any]:
+    """Phi_0, ..., Phi_count."""
     import flint
 
+    t, step = ball(tilt), ball(0).pi() / ball(half)
     whole = _moment(factors, t)
+    return [_moment(factors, flint.acb(t, step * j)) / whole for j in range(count + 1)]
+
+
+def _series(phis: Sequence[Any], t: Ball, at: Ball, half: Ball) -> Ball:
+    import flint
+
     total = ball(0)
-    for j in range(count + 1):
+    for j, phi in enumerate(phis):
         w = ball(0).pi() * j / half
-        phi = _moment(factors, flint.acb(t, w)) / whole
         turn = flint.acb(0, -w * at).exp()
         part = (phi * turn * _integral(t, w, j, half)).real
         total += part if j == 0 else 2 * part

@@ -1,7 +1,7 @@
 """Moments of a sampled normal pair at complex arguments, by the trapezoid rule.
 
-R(x) = 1 - q + q exp(z), z = mu x - mu^2 / 2, is dP/dQ at x ~ N(0, 1); L = log R under P for the pair
-itself, -log R under Q for the pair swapped.  Either way E exp(s L) = E_Q R^p, p = 1 + s or p = -s.
+R(x) = 1 - q + q exp(z), z = mu x - mu^2 / 2, is dP/dQ at x ~ N(0, 1); L = log R under P for the
+pair itself, -log R under Q for the pair swapped.  Either way E exp(s L) = E_Q R^p, p = 1 + s or -s.
 
 Trapezoid rule of step h: f(x + iy) = R^p phi is analytic for |y| <= d, mu d <= pi / 2, and there
     |R(x + iy)| <= R(x),   |R(x + iy)| >= R(x) cos(mu d / 2),   |arg R(x + iy)| <= a(x),
@@ -10,14 +10,15 @@ so that with p = c - i w the rule over all integers errs by at most 2 N / (exp(2
     N = exp(d^2 / 2) cos(mu d / 2)^min(c, 0) integral of R^c exp(|w| a(x)) phi(x).
 The integral is at most h times the sum of its nodes' values, each raised by the largest growth of
 the integrand within a cell: its log has slope at most |x| + |c| mu r + 2 |w| mu tan(mu d / 2) r,
-r = q exp(z) / R at the cell's right end.  Nodes left out: R^c <= 1 - q + q exp(c z) for c <= 0 or c >= 1, and
-R^c <= 1 + R between.
+r = q exp(z) / R at the cell's right end.  Nodes left out: R^c <= 1 - q + q exp(c z) for c >= 1,
+R^c <= 1 + R between 0 and 1, and R >= 1 - q below.
 
-Decay: |u + v exp(-i w D)| <= u + v - 2 min(u, v) (1 - cos(w D / 2)) for w D <= pi; with p the tilted
-density of L, pairing l in [2k D, (2k + 1) D) with l + D gives |E exp(-i w L)| <= 1 - m (1 - cos(w D /
-2)), m = 2 sum of the integrals of min(p(l), p(l + D)).  At x, p = phi R^(c + 1) exp(-z) / (mu q M);
-its log has slope at most |x| + mu + |c + 1| mu, and at most three critical points, so that p varies
-by at most 4 times its largest value V / 4, and |E exp(-i w L)| <= V / w.
+Decay: |u + v exp(-i w D)| <= u + v - 2 min(u, v) (1 - cos(w D / 2)) for w D <= pi; with p the
+tilted density of L, pairing l in [2k D, (2k + 1) D) with l + D gives
+    |E exp(-i w L)| <= 1 - m (1 - cos(w D / 2)),   m = 2 sum of integrals of min(p(l), p(l + D)).
+At x, p = phi R^(c + 1) exp(-z) / (mu q M); its log has slope at most |x| + mu + |c + 1| mu r and at
+most three critical points, so that p varies by at most 4 times its largest value V / 4, and
+|E exp(-i w L)| <= V / w.
 Source: Trefethen, Weideman 2014, Theorem 5.1 (trapezoid rule on the line).
 """
 
@@ -32,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpaudit.profiles.grid.discrete import Floats
+from dpaudit.profiles.grid.discrete import Reals
 from dpaudit.profiles.grid.families import mixed_losses, unmixed_loss
 from dpaudit.profiles.grid.hull import UNIT
 
@@ -79,9 +80,9 @@ class SampledNormal:
         return float(known.points[rare[0]]) if len(rare) else math.inf
 
     def capped(self, t: float, s: float, cap: float) -> tuple[float, float]:
-        """log E exp(s min(L, L(cap))) of all rounds, and their mass beyond the cap, tilted by t.
+        """log E exp(s min(L, L(cap))) of all rounds, and their mass beyond, tilted by t.
 
-        Upper bounds by Arb's integration: such a moment grows like exp(s L(cap)), where the one of L
+        Upper bounds by Arb: such a moment grows like exp(s L(cap)), where the one of L
         itself may be huge, because a large loss is rare.  For ``added`` pairs large losses are at
         small x and bounded: infinite.
         """
@@ -95,7 +96,7 @@ class SampledNormal:
             half = flint.acb(self.mu) ** 2 / 2
 
             def integral(p: float, ends: tuple[float, float]) -> Any:
-                def at(x: Any, analytic: bool) -> Any:
+                def at(x: Any, analytic: Any) -> Any:
                     ratio = 1 - self.rate + self.rate * (self.mu * x - half).exp()
                     return (p * ratio.log(analytic=analytic) - x * x / 2).exp()
 
@@ -120,17 +121,17 @@ class Rule:
 
     log_moment: float
     log_error: float
-    points: Floats
-    losses: Floats
-    weights: Floats
+    points: Reals
+    losses: Reals
+    weights: Reals
     centre: float
     off: float
     constant: float
     slope: float
 
-    def errors(self, w: Floats) -> Floats:
+    def errors(self, w: Reals) -> Reals:
         """How far a value of :meth:`values` may be off."""
-        found: Floats = 2.02 * self.off + np.minimum(self.constant, w * self.slope)
+        found: Reals = 2.02 * self.off + np.minimum(self.constant, w * self.slope)
         return found
 
     def values(self, first: float, count: int) -> Complexes:
@@ -158,7 +159,7 @@ class Rule:
         found: Complexes = whole.ravel()[:count]
         return found
 
-    def powers(self, w: Floats, times: float) -> tuple[Complexes, Floats]:
+    def powers(self, w: Reals, times: float) -> tuple[Complexes, Reals]:
         """E exp(-i w L) to the power ``times`` at w = 0, w[1], 2 w[1], ..., and their errors."""
         change, off = self.values(float(w[1]) if len(w) > 1 else 0.0, len(w)), self.errors(w)
         size = np.abs(1 + change)
@@ -173,7 +174,7 @@ class Rule:
         return found, np.where(np.isfinite(rounding), rounding, largest)
 
 
-def _change(angle: Floats) -> Complexes:
+def _change(angle: Reals) -> Complexes:
     """exp(-i angle) - 1."""
     half = np.sin(angle / 2)
     found: Complexes = -2 * half * half - 1j * np.sin(angle)
@@ -270,11 +271,11 @@ def _strip(
     return best[0], min(best[1], LARGEST_STEP)
 
 
-def _angle(z: Floats, rate: float, turn: float) -> Floats:
+def _angle(z: Reals, rate: float, turn: float) -> Reals:
     """arg(1 - q + q exp(z + i turn)) for 0 <= turn <= pi / 2."""
     with np.errstate(over="ignore"):
         back = (1 - rate) / rate * np.exp(-z)
-    found: Floats = np.arctan2(math.sin(turn), back + math.cos(turn))
+    found: Reals = np.arctan2(math.sin(turn), back + math.cos(turn))
     return found
 
 
@@ -283,10 +284,10 @@ def _off(
     power: float,
     fastest: float,
     place: tuple[float, float],
-    nodes: tuple[Floats, Floats, Floats],
+    nodes: tuple[Reals, Reals, Reals],
     log_moment: float,
 ) -> float:
-    """2 N / (exp(2 pi d / h) - 1) / M, what is cut off, and what the weights' own sum lacks of 1."""
+    """2 N / (exp(2 pi d / h) - 1) / M, what is cut off, and what all weights lack of 1."""
     (strip, step), (x, z, raised) = place, nodes
     mu = factor.mu
     with np.errstate(over="ignore"):
@@ -339,18 +340,18 @@ class Decay:
     """
 
     times: float
-    distances: Floats
-    paired: Floats
+    distances: Reals
+    paired: Reals
     variation: float
 
-    def bounds(self, edges: Floats) -> Floats:
+    def bounds(self, edges: Reals) -> Reals:
         """log of a bound on each interval between edges, and on what lies beyond the last."""
         left, right = edges[:-1], edges[1:]
         drop = self.paired * (1 - np.cos(np.outer(left, self.distances) / 2))
         drop = np.where(np.outer(right, self.distances) <= math.pi, drop, 0.0)
         by_pairs = np.append(np.log1p(-np.minimum(drop.max(axis=1), 1 - 1e-9)), 0.0)
         by_variation = np.log(np.minimum(self.variation / edges, 1.0))
-        found: Floats = self.times * np.minimum(by_pairs, by_variation)
+        found: Reals = self.times * np.minimum(by_pairs, by_variation)
         return found
 
 
@@ -396,8 +397,8 @@ def decay_of(factor: SampledNormal, tilt: float) -> Decay:
 
 
 def _density(
-    factor: SampledNormal, power: float, log_moment: float, x: Floats
-) -> tuple[Floats, Floats, Floats, Floats]:
+    factor: SampledNormal, power: float, log_moment: float, x: Reals
+) -> tuple[Reals, Reals, Reals, Reals]:
     """At x: log R, log of its slope, log of its tilted density, and the slope of that at most."""
     mu, rate = factor.mu, factor.rate
     z = mu * x - mu * mu / 2

@@ -1,4 +1,4 @@
-"""Products with a normal factor whose transforms are all closed forms: no grid at all.
+"""Products whose transforms are known without a grid, and fall fast.
 
 L is the total loss, M(s) = E exp(s L) (product over factors), K = log M, t > 0 a tilt and
 Phi_j = M(t - i w_j) / M(t) at w_j = 2 pi j / W, for a window [A, A + W] of losses.  With
@@ -7,16 +7,18 @@ Y = A + W - epsilon, and v a complex rate,
     F = (1/W) sum_j Re[Phi_j exp(i w_j epsilon) (D(t - i w_j) - D(t + 1 - i w_j))],
     D(v) = integral_0^Y exp(-v y) dy = (1 - exp(-v Y)) / v,
 the Fourier series of the tilted density of L, folded with period W, against 1 - exp(epsilon - L).
-The normal factor makes the series converge: |Phi_j| <= exp(-mu^2 w_j^2 / 2).
+A normal factor makes the series converge, |Phi_j| <= exp(-mu^2 w_j^2 / 2), or sampled ones do.
 
     Normal(mu):       log M(s) = mu^2 s (s + 1) / 2
     LaplaceShift(e):  M(s) = exp(-e/2) (cosh z + (e/2) sinh(z) / z),  z = (s + 1/2) e
     Atoms:            M(s) = sum of p exp(s log(p / q)) over outcomes with p, q > 0
+    sampled normal:   :mod:`dpaudit.profiles.fourier.sampled`, which also bounds its decay
 
 Errors, all outward: aliasing as in :mod:`dpaudit.profiles.fourier.compose` (Chernoff at shifted
 tilts, the weight at most min(1, 1 / (1 + t))); truncation, the frequencies beyond J: 4 / w_J times
 (2/W) sum_{j>J} exp(-c j^2) <= (2/W) exp(-c J^2) / (2 c J), c = mu^2 (2 pi / W)^2 / 2; round-off,
-each factor's ratio within u (32 + 8 |s| l) for its largest loss l, u = 2^-53.
+each factor's ratio within u (32 + 8 |s| l) for its largest loss l, u = 2^-53.  Sums of
+|Phi_j| / j are bounded by intervals, sup |Phi| (log of the ends' ratio + 1 / j).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.exact import lower_fraction, upper_fraction, working_precision
-from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Swapped
+from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
 from dpaudit.profiles.fourier.sampled import ROOM, OutOfReach, SampledNormal, decay_of, rule
 from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.grid.cells import UNIT
@@ -47,6 +49,10 @@ MOST_FREQUENCIES = 20_000
 MOST_FACTORS = 10**9
 CHUNK = 2**21
 LARGEST_REACH = 300.0
+# A checker integrates at twice as many.
+MOST_SAMPLED = 8000
+# The transform of fewer falls slowly, and a grid is as good.
+FEWEST_ROUNDS = 300
 LEFT_OUT = 34.0
 EDGES, MOST_EDGES = 1.03, 1500
 SHARES, NEAR = (1.0, 0.75, 0.5, 0.3), 1.5
@@ -117,6 +123,8 @@ def smooth_product(parts: Parts) -> Product | None:
     if not known or len(normals) + len(sampled) == 0 or len(normals) > 1:
         return None
     if sum(times for _, times in parts) > MOST_FACTORS:
+        return None
+    if sampled and min(factor.times for factor in sampled) < FEWEST_ROUNDS:
         return None
     finite = [_finite(pair, times) for pair, times in atoms]
     if any(mass >= 1 or not len(rest[0]) for mass, rest in finite):
@@ -293,11 +301,12 @@ def _frequencies(
         return count, 4 / (math.pi * j) * math.exp(-decay * j * j) / (2 * decay * j)
     unit = 2 * math.pi / period
     w = max(unit, 1 / math.sqrt(variance)) * EDGES ** np.arange(MOST_EDGES)
-    bounds = sum(decay_of(factor, tilt).bounds(w) for factor in product.sampled)
-    bounds = bounds - product.mu**2 * w * w / 2
+    bounds = -(product.mu**2) * w * w / 2
+    for factor in product.sampled:
+        bounds = bounds + decay_of(factor, tilt).bounds(w)
     large = np.flatnonzero(bounds > -LEFT_OUT)
     start = int(large[-1]) + 1 if len(large) else 0
-    if start >= MOST_EDGES - 1 or not float(w[start]) < MOST_FREQUENCIES * unit:
+    if start >= MOST_EDGES - 1 or not float(w[start]) < MOST_SAMPLED * unit:
         raise OutOfReach
     # Beyond the last edge |Phi| falls at least like 1 / w.
     spans = np.append(np.log(w[start + 1 :] / w[start:-1]), 1.0) + unit / w[start:]
