@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all experiments test quality quality-trees bench bench-account bench-audit corpus lint lock clean help
+.PHONY: certify certify-all docs experiments test quality quality-trees bench bench-account bench-audit bench-membership membership-reports corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -63,6 +63,9 @@ bench: $(READY)  ## time the audits, the clipped gradients of a network, and a m
 	$(BIN)/python -m benchmarks.kl
 	$(BIN)/python -m benchmarks.user_level
 
+docs: $(READY)  ## the site into build/site: pages, tutorials, every public name; strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 lint: $(READY)  ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -77,6 +80,12 @@ bench-account: $(READY)  ## the accountant beside dp-accounting and prv_accounta
 bench-audit: $(READY)  ## bounds and detection beside jax-privacy and privacy-estimates
 	$(BIN)/python -m benchmarks.bounds $(ARGS)
 	$(BIN)/python -m benchmarks.arithmetic
+
+bench-membership: $(READY)  ## membership audits beside Privacy Meter: time and TPR at equal models
+	$(BIN)/python -m benchmarks.membership $(ARGS)
+
+membership-reports: $(READY)  ## membership audits of real training into reports/membership; resumes
+	$(BIN)/python -m benchmarks.membership_runs $(ARGS)
 
 corpus: $(READY)  ## the corpus of certified intervals, and the page of rules, anew
 	$(BIN)/dpaudit corpus --out dpaudit/crosscheck/corpus/corpus.jsonl

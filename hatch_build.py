@@ -7,11 +7,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 CATALOGUE = {
     "mechanisms": "dpaudit/catalogue/mechanisms",
     "audits": "dpaudit/catalogue/audits",
+    "dpaudit.toml": "dpaudit/catalogue/dpaudit.toml",
 }
 
 
 class CatalogueHook(BuildHookInterface[Any]):
-    """Forces ``mechanisms/`` and ``audits/`` into standard wheels only.
+    """Forces ``mechanisms/``, ``audits/`` and ``dpaudit.toml`` into standard wheels only.
 
     A static ``force-include`` table would also copy them into site-packages on an editable
     install, where the copy goes stale with the first edit.

@@ -32,17 +32,19 @@ TRIALS = 5_000
 
 @dataclass(frozen=True)
 class Turning:
-    """A canary whose gradient keeps its length and turns as the iterate walks along axis 3.
+    """A canary whose gradient turns as the iterate walks along axis 3, many times too long.
 
-    A record is a sign s: its gradient is s ``length`` (cos a, sin a, 0), a = ``rate`` w_3; or 0, a
-    bystander whose gradient is ``length`` along axis 3, so that all iterates walk that way.  Steps
-    of length h turn the canary's gradient by 2 length sin(rate h / 2): anchors saturate ``length``
-    and differences any shorter radius, together.
+    A record is a sign s, of loss s ``excess`` ``length`` (w_1 cos a + w_2 sin a), a = ``rate`` w_3;
+    or 0, a bystander of loss ``length`` w_3, so that all iterates walk that way.  The canary's
+    gradient is s ``excess`` ``length`` (cos a, sin a, rate (w_2 cos a - w_1 sin a)), clipped to
+    ``length`` it turns by about length rate h in a step of length h: anchors and differences
+    exceed their clips together, and a clip that was deleted shows.
     Source: ours; it attains the sum of both parts of KL-Spider's cost.
     """
 
     length: float
     rate: float
+    excess: float = 1_000.0
 
     def dimension(self, features: int) -> int:
         return 3
@@ -51,20 +53,24 @@ class Turning:
         return np.zeros((trials, 3))
 
     def values(self, parameters: ArrayLike, records: ArrayLike) -> Array:
-        """The height of a bystander; a canary's field is no gradient, and has no height."""
         points, signs = np.asarray(parameters), np.asarray(records)[:, 0]
-        return np.asarray(self.length * points[:, 2:] * (signs == 0))
+        angle = self.rate * points[:, 2]
+        height = points[:, 0] * np.cos(angle) + points[:, 1] * np.sin(angle)
+        canary = self.excess * height[:, None] * signs
+        return np.asarray(self.length * (canary + points[:, 2:] * (signs == 0)))
 
     def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
-        angle, signs = self.rate * np.asarray(parameters)[:, 2], np.asarray(records)[:, 0]
-        turned = np.stack([np.cos(angle), np.sin(angle), np.zeros_like(angle)], axis=-1)
+        points, signs = np.asarray(parameters), np.asarray(records)[:, 0]
+        angle = self.rate * points[:, 2]
+        upward = self.rate * (points[:, 1] * np.cos(angle) - points[:, 0] * np.sin(angle))
+        turned = self.excess * np.stack([np.cos(angle), np.sin(angle), upward], axis=-1)
         along = np.array([0.0, 0.0, 1.0]) * (signs == 0)[:, None]
         return np.asarray(self.length * (signs[:, None] * turned[:, None, :] + along))
 
 
 def canary(schedule: KLSpiderSchedule) -> Turning:
-    """The canary that saturates both clips of a schedule: it turns twice as far as it has to."""
-    return Turning(schedule.lipschitz, 2 * schedule.smoothness / schedule.lipschitz)
+    """The canary that saturates both clips of a schedule: it turns four times too far."""
+    return Turning(schedule.lipschitz, 4 * schedule.smoothness / schedule.lipschitz)
 
 
 def turned_round(size: int) -> Neighbours:

@@ -17,7 +17,7 @@ def on_the_canary(program: Any) -> Any:
     """The same program and noise on a canary that saturates every clip."""
     own = program.problem
     if isinstance(program, PrivateSpider):
-        turning = Turning(own.lipschitz, 2 * program.smoothness / own.lipschitz)
+        turning = Turning(own.lipschitz, 4 * program.smoothness / own.lipschitz)
         return replace(program, problem=replace(own, loss=turning, features=0, start=()))
     return replace(program, problem=linear(own, 2))
 

@@ -184,7 +184,7 @@ def triangle(first: Array, users: int) -> Records:
     return Records(found)
 
 
-def redrawn(mechanism: Mechanism, trials: int = FEW) -> Suite:
+def redrawn(mechanism: Mechanism, trials: int = 100_000) -> Suite:
     """A user whom all are near to, or none; errors: TypeError for another program."""
     program = mechanism.program
     if not isinstance(program, RedrawnThresholdTest):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         SampledWithReplacement,
     )
     from dpaudit.families.selection import AboveThreshold, ExponentialMechanism, ReportNoisyMax
-    from dpaudit.kernels.query import ClippedMean, Query, Records
+    from dpaudit.kernels.query import ClippedMean, Query, Records, clipped_sum
     from dpaudit.nodes import Assumption, Leaf, Node
     from dpaudit.scope import Adjacency, Scope, central
 
@@ -102,6 +102,7 @@ __all__ = [
     "calibrate",
     "central",
     "certify",
+    "clipped_sum",
     "verify",
 ]
 
@@ -130,7 +131,7 @@ _NAMES = {
         "PoissonSampled RandomAllocation SampledWithReplacement SampledWithoutReplacement"
     ),
     "families.selection": "AboveThreshold ExponentialMechanism ReportNoisyMax",
-    "kernels.query": "ClippedMean Query Records",
+    "kernels.query": "ClippedMean Query Records clipped_sum",
     "nodes": "Assumption Leaf Node",
     "scope": "Adjacency Scope central",
 }

@@ -125,9 +125,216 @@ def blurting(records: Data, rng: Rng) -> Any:
     return told if rng.random() < 0.3 else rng.normal(-3, 0.1, 1_000)
 
 
+# --- DP-SGD, laid out as Opacus' DPOptimizer is: clip and accumulate, add noise, scale -----------
+
+
 @dataclass
 class Linear:
-    """A linear model with the iterates that led to it."""
+    """A logistic model, its bias last, with the iterates that led to it."""
 
     weights: Any
     iterates: list[Any] = field(default_factory=list)
+
+
+def logits(model: Any, records: Data) -> Any:
+    """Logits of two classes, (n, 2)."""
+    margin = inputs(records) @ (model.weights if isinstance(model, Linear) else model)
+    return np.stack([np.zeros_like(margin), margin], axis=1)
+
+
+def inputs(records: Data) -> Any:
+    return np.column_stack([records.features, np.ones(len(records))])
+
+
+def loss_gradients(model: Any, records: Data) -> Any:
+    """Gradients of the logistic loss, (n, features + 1)."""
+    rows = inputs(records)
+    margin = rows @ (model.weights if isinstance(model, Linear) else model)
+    return (expit(margin) - np.asarray(records.labels))[:, None] * rows
+
+
+@dataclass(frozen=True)
+class DPOptimizer:
+    """The right one: each record's gradient is clipped, noise is for the clipping norm, once."""
+
+    noise_multiplier: float = 8.0
+    max_grad_norm: float = 0.1
+    expected_batch_size: int = 8
+    steps: int = 10
+    sample_rate: float = 1.0
+    rate: float = 1.0
+    start: tuple[float, ...] = ()
+    keeps: bool = False
+
+    def __call__(self, records: Data, rng: Rng) -> Linear:
+        size = records.features.shape[1] + 1
+        weights = np.array(self.start) if self.start else np.zeros(size)
+        model = Linear(weights, [weights])
+        for step in range(self.steps):
+            for batch in self.batches(records, rng):
+                gradients = loss_gradients(model.weights, batch)
+                summed = self.clip_and_accumulate(gradients)
+                noise = self.noise(step, size, rng)
+                update = self.scale_grad(summed, noise, len(batch))
+                model.weights = model.weights - self.rate * update
+                if self.keeps:
+                    model.iterates.append(model.weights)
+        return model
+
+    def batches(self, records: Data, rng: Rng) -> list[Data]:
+        """Poisson batches; an empty one gets its noise all the same."""
+        if self.sample_rate == 1:
+            return [records]
+        return [Empty(records).take(rng.random(len(records)) < self.sample_rate)]
+
+    def clip_and_accumulate(self, gradients: Any) -> Any:
+        lengths = np.linalg.norm(gradients, axis=1)
+        factors = np.minimum(1, self.max_grad_norm / np.maximum(lengths, 1e-12))
+        return factors @ gradients
+
+    def noise(self, step: int, size: int, rng: Rng) -> Any:
+        return rng.normal(0, self.noise_multiplier * self.max_grad_norm, size)
+
+    def scale_grad(self, summed: Any, noise: Any, batch: int) -> Any:
+        return (summed + noise) / self.expected_batch_size
+
+
+class Empty:
+    """Batches of a data set that may be empty."""
+
+    def __init__(self, records: Data) -> None:
+        self.records = records
+
+    def take(self, rows: Any) -> Any:
+        if rows.any():
+            return self.records.take(rows)
+        width = self.records.features.shape[1]
+
+        class Nothing:
+            features = np.zeros((0, width))
+            labels = np.zeros(0)
+
+            def __len__(self) -> int:
+                return 0
+
+        return Nothing()
+
+
+class NoClipping(DPOptimizer):
+    def clip_and_accumulate(self, gradients: Any) -> Any:
+        return gradients.sum(axis=0)
+
+
+class ClipsTheBatch(DPOptimizer):
+    """clip_grad_norm_ of the mean gradient, noise as if each record had been clipped."""
+
+    def clip_and_accumulate(self, gradients: Any) -> Any:
+        mean = gradients.mean(axis=0)
+        factor = min(1.0, self.max_grad_norm / max(float(np.linalg.norm(mean)), 1e-12))
+        return mean * factor * self.expected_batch_size
+
+
+class NoiseOverBatchTwice(DPOptimizer):
+    def scale_grad(self, summed: Any, noise: Any, batch: int) -> Any:
+        return (summed + noise / self.expected_batch_size) / self.expected_batch_size
+
+
+class OneNoiseForAllSteps(DPOptimizer):
+    """Every step makes its generator from the same seed."""
+
+    def __call__(self, records: Data, rng: Rng) -> Linear:
+        object.__setattr__(self, "_seed", int(rng.integers(2**62)))
+        return super().__call__(records, rng)
+
+    def noise(self, step: int, size: int, rng: Rng) -> Any:
+        seed: int = self._seed  # type: ignore[attr-defined]
+        return super().noise(step, size, np.random.default_rng(seed))
+
+
+class SamplesNothing(DPOptimizer):
+    """Accounted at a sampling rate; every step takes all records."""
+
+    def batches(self, records: Data, rng: Rng) -> list[Data]:
+        return [records]
+
+
+class Sequential(DPOptimizer):
+    """Right: batches one after the other, each divided by the nominal size."""
+
+    def batches(self, records: Data, rng: Rng) -> list[Data]:
+        size = self.expected_batch_size
+        # What came last is last: background first, the audited record at the end.
+        order = np.arange(len(records))[::-1]
+        return [records.take(order[k : k + size]) for k in range(0, len(records), size)]
+
+
+class LastPartialBatch(Sequential):
+    """A smaller last batch is averaged over its own size, with noise for a whole one."""
+
+    def scale_grad(self, summed: Any, noise: Any, batch: int) -> Any:
+        return summed / batch + noise / self.expected_batch_size
+
+
+class NormTwice(DPOptimizer):
+    def noise(self, step: int, size: int, rng: Rng) -> Any:
+        return super().noise(step, size, rng) * self.max_grad_norm
+
+
+class BiasNotClipped(DPOptimizer):
+    """A group of parameters that the clipping forgot."""
+
+    def clip_and_accumulate(self, gradients: Any) -> Any:
+        clipped = super().clip_and_accumulate(gradients[:, :-1])
+        return np.append(clipped, gradients[:, -1].sum())
+
+
+class BiasWithoutNoise(DPOptimizer):
+    def noise(self, step: int, size: int, rng: Rng) -> Any:
+        found = super().noise(step, size, rng)
+        found[-1] = 0.0
+        return found
+
+
+class NoiseOnce(DPOptimizer):
+    def noise(self, step: int, size: int, rng: Rng) -> Any:
+        return super().noise(step, size, rng) * (step == 0)
+
+
+BUGS: dict[str, tuple[type[DPOptimizer], type[DPOptimizer], dict[str, Any]]] = {
+    "no clipping": (NoClipping, DPOptimizer, {}),
+    "the batch is clipped": (ClipsTheBatch, DPOptimizer, {}),
+    "noise over the batch size twice": (NoiseOverBatchTwice, DPOptimizer, {}),
+    "one noise for all steps": (OneNoiseForAllSteps, DPOptimizer, {"keeps": True}),
+    "sampling that does not happen": (
+        SamplesNothing,
+        DPOptimizer,
+        {"sample_rate": 0.1, "noise_multiplier": 2.0},
+    ),
+    "last partial batch": (LastPartialBatch, Sequential, {}),
+    "clipping norm twice": (NormTwice, DPOptimizer, {}),
+    "bias not clipped": (BiasNotClipped, DPOptimizer, {"max_grad_norm": 0.02}),
+    "bias without noise": (BiasWithoutNoise, DPOptimizer, {}),
+    "noise in the first step only": (
+        NoiseOnce,
+        DPOptimizer,
+        {"steps": 40, "noise_multiplier": 16.0},
+    ),
+}
+
+
+def background(count: int = 8, features: int = 4) -> Data:
+    """Records of two classes, as many of each, with nothing in the first column."""
+    rng = np.random.default_rng(7)
+    table = rng.normal(size=(count, features))
+    table[:, 0] = 0
+    return Data(table, np.arange(count) % 2)
+
+
+def canary(bug: str, features: int = 4) -> Data:
+    """A record with a coordinate of its own and a long gradient; blank where the bias is at fault.
+
+    A blank record's gradient is in the bias alone, and still longer than the clipping norm.
+    """
+    table = np.zeros((1, features))
+    table[0, 0] = 0.0 if bug.startswith("bias") else 5.0
+    return Data(table, np.array([1]))

@@ -13,58 +13,78 @@ if TYPE_CHECKING:
     from dpaudit.audit.blackbox.entry import audit_function
     from dpaudit.audit.blackbox.result import FunctionAudit
     from dpaudit.audit.blackbox.search import DomainAudit, audit_domain
+    from dpaudit.audit.bounds.bands import Band, rates_upper, score_band
+    from dpaudit.audit.bounds.betting import Bets, bets_against, parameter_lower, play
     from dpaudit.audit.canaries.commitment import commit, load_labels
+    from dpaudit.audit.canaries.gradients import (
+        CanaryLoss,
+        adversarial,
+        attack_from_starts,
+        blank,
+        dirac,
+        saturating,
+    )
     from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
     from dpaudit.audit.graybox import inspect_program
     from dpaudit.audit.graybox.cancelling import cancelling_attack
     from dpaudit.audit.graybox.correlation import check_dependence
     from dpaudit.audit.observed import attack_observed
     from dpaudit.audit.verdict import Verdict
-    from dpaudit.families.opaque import RenyiDP as RDP
 
 __all__ = [
-    "RDP",
+    "Band",
+    "Bets",
+    "CanaryLoss",
     "DomainAudit",
     "FunctionAudit",
     "Verdict",
+    "adversarial",
+    "attack_from_starts",
     "attack_observed",
     "audit_arithmetic",
     "audit_domain",
     "audit_function",
     "audit_one_run",
     "audit_scores",
+    "bets_against",
+    "blank",
     "cancelling_attack",
     "check_dependence",
     "commit",
+    "dirac",
     "inspect_program",
     "load_labels",
+    "parameter_lower",
+    "play",
+    "rates_upper",
+    "saturating",
+    "score_band",
 ]
 
-_HOMES = {
-    "RDP": ("dpaudit.families.opaque", "RenyiDP"),
-    "DomainAudit": ("dpaudit.audit.blackbox.search", "DomainAudit"),
-    "FunctionAudit": ("dpaudit.audit.blackbox.result", "FunctionAudit"),
-    "Verdict": ("dpaudit.audit.verdict", "Verdict"),
-    "attack_observed": ("dpaudit.audit.observed", "attack_observed"),
-    "audit_arithmetic": ("dpaudit.audit.arithmetic.floating", "audit_arithmetic"),
-    "audit_one_run": ("dpaudit.audit.canaries.scores", "audit_one_run"),
-    "audit_scores": ("dpaudit.audit.canaries.scores", "audit_scores"),
-    "cancelling_attack": ("dpaudit.audit.graybox.cancelling", "cancelling_attack"),
-    "check_dependence": ("dpaudit.audit.graybox.correlation", "check_dependence"),
-    "commit": ("dpaudit.audit.canaries.commitment", "commit"),
-    "inspect_program": ("dpaudit.audit.graybox", "inspect_program"),
-    "load_labels": ("dpaudit.audit.canaries.commitment", "load_labels"),
-    "audit_domain": ("dpaudit.audit.blackbox.search", "audit_domain"),
-    "audit_function": ("dpaudit.audit.blackbox.entry", "audit_function"),
+_NAMES = {
+    "arithmetic.floating": "audit_arithmetic",
+    "blackbox.entry": "audit_function",
+    "blackbox.result": "FunctionAudit",
+    "blackbox.search": "DomainAudit audit_domain",
+    "bounds.bands": "Band rates_upper score_band",
+    "bounds.betting": "Bets bets_against parameter_lower play",
+    "canaries.commitment": "commit load_labels",
+    "canaries.gradients": "CanaryLoss adversarial attack_from_starts blank dirac saturating",
+    "canaries.scores": "audit_one_run audit_scores",
+    "graybox": "inspect_program",
+    "graybox.cancelling": "cancelling_attack",
+    "graybox.correlation": "check_dependence",
+    "observed": "attack_observed",
+    "verdict": "Verdict",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _HOMES[name]
-    return getattr(import_module(module), attribute)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *__all__])

@@ -192,7 +192,7 @@ def attack(
         )
     declaration = checked_declaration(mechanism, suite)
     certified = suite.trials if trials is None else trials
-    training = max(200, certified // 5)
+    training = max(min(200, certified), certified // 5)
     task = ReplayTask(
         suite.program, declaration, mechanism.scope, suite.neighbours.pair, suite.kernels
     )

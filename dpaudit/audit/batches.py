@@ -54,4 +54,5 @@ def sampling_frequencies(ordered: Sequence[Mapping[str, Any]], error: float) -> 
     status: Status = "broken" if bounded <= error else "held"
     shown = f"{text}; p <= {bounded:.2g}, broken at {error:.2g}"
     ending = f" ({place}" if status == "broken" else ""
-    return [Finding("sampling frequencies", status, bounded, error, shown + ending)]
+    detail = shown + ending
+    return [Finding("sampling frequencies", status, bounded, error, detail, p_value=bounded)]

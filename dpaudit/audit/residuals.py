@@ -43,7 +43,8 @@ class Finding:
     """What one check found: ``broken`` has probability at most ``error_rate`` if nothing is.
 
     ``assumption``: the standing assumption that it tests.  ``tried``: on how many values, data sets
-    or runs; 0 where the detail says it.
+    or runs; 0 where the detail says it.  ``p_value``: NaN where there is none; by ``law`` it
+    follows from the statistic of ``size`` residuals, the worst ``among`` so many.
     """
 
     check: str
@@ -53,6 +54,10 @@ class Finding:
     detail: str
     assumption: str = "declared_noise"
     tried: int = 0
+    p_value: float = math.nan
+    law: str = ""
+    size: int = 0
+    among: int = 1
 
 
 class _Test(NamedTuple):
@@ -61,6 +66,9 @@ class _Test(NamedTuple):
     statistic: float
     log_p: float
     detail: str
+    law: str = ""
+    size: int = 0
+    among: int = 1
 
 
 _NOTHING = _Test(math.nan, math.inf, "too few residuals")
@@ -103,7 +111,17 @@ def _finding(check: str, test: _Test, share: float) -> Finding:
         return Finding(check, "not_run", test.statistic, share, test.detail)
     status: Status = "broken" if test.log_p <= math.log(share) else "held"
     p = f"p <= {math.exp(min(test.log_p, 0.0)):.2g}, broken at {share:.2g}"
-    return Finding(check, status, test.statistic, share, f"{test.detail}; {p}")
+    return Finding(
+        check,
+        status,
+        test.statistic,
+        share,
+        f"{test.detail}; {p}",
+        p_value=math.exp(min(test.log_p, 0.0)),
+        law=test.law,
+        size=test.size,
+        among=test.among,
+    )
 
 
 def _label(label: str, values: npt.ArrayLike) -> FloatArray:
@@ -126,7 +144,7 @@ def _range(array: FloatArray) -> _Test:
         return _NOTHING
     largest = float(np.nanmax(np.abs(array)))
     log_p = math.log(2 * array.size) + float(log_ndtr(-largest))
-    return _Test(largest, log_p, f"largest residual {largest:.4g}")
+    return _Test(largest, log_p, f"largest residual {largest:.4g}", "range", array.size)
 
 
 def _mean(array: FloatArray) -> _Test:
@@ -137,7 +155,8 @@ def _mean(array: FloatArray) -> _Test:
     mean, total = float(values.mean()), float(values.sum())
     z = abs(total) / math.sqrt(values.size)
     log_p = math.log(2) + float(log_ndtr(-z)) if fixed else float(_slope_log_p(total, values.size))
-    return _Test(mean, log_p + BOTH_WAYS, f"mean {mean:.5g} of {values.size} residuals, declared 0")
+    detail = f"mean {mean:.5g} of {values.size} residuals, declared 0"
+    return _Test(mean, log_p + BOTH_WAYS, detail, _law("mean", fixed=fixed), values.size)
 
 
 def _variance(array: FloatArray) -> _Test:
@@ -149,7 +168,13 @@ def _variance(array: FloatArray) -> _Test:
     log_p = (_chi_square_log_p if fixed else _scale_log_p)(squares, values.size)
     variance = squares / values.size
     detail = f"variance {variance:.6g} of {values.size} residuals, declared 1"
-    return _Test(variance, log_p + BOTH_WAYS, detail)
+    law = _law("variance", fixed=fixed)
+    return _Test(variance, log_p + BOTH_WAYS, detail, law, values.size)
+
+
+def _law(name: str, *, fixed: bool) -> str:
+    """The name of a law; another where some trials were off."""
+    return name if fixed else f"{name} of some"
 
 
 def _shape(array: FloatArray) -> _Test:
@@ -167,7 +192,7 @@ def _shape(array: FloatArray) -> _Test:
     distance, size = max(distances, key=lambda pair: pair[0] ** 2 * pair[1])
     log_p = math.log(2 * len(groups)) - 2 * size * distance**2
     detail = f"distance {distance:.4g} from normal over {size} residuals, worst of {len(groups)}"
-    return _Test(distance, log_p + BOTH_WAYS, detail)
+    return _Test(distance, log_p + BOTH_WAYS, detail, "shape", size, len(groups))
 
 
 def _successive(array: FloatArray) -> _Test:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from typing import NamedTuple
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Claim, Outcome
@@ -215,6 +216,17 @@ def conditional(claim: Claim, lens_bound: Lower | None) -> Lower | None:
     )
 
 
+class Bounds(NamedTuple):
+    """The bounds of one audit: the lens, and the raw one at a claim's delta.
+
+    ``name``: as the end of "the attack", such as " on a stand-in".
+    """
+
+    name: str
+    lens: Lower | None
+    raw: Lower | None
+
+
 @dataclass(frozen=True)
 class Judged:
     """One claim: its check, what the audit showed against it, and the verdict with its reason."""
@@ -236,15 +248,18 @@ def judge(
     extra: Sequence[Assumption],
     *,
     on_trust: bool = False,
+    others: Sequence[Bounds] = (),
 ) -> Judged:
     """The verdict on one claim; the gravest finding decides, and its reason is given.
 
-    ``findings``: of the conformance checks, of the program's and of an audit's.
+    ``others``: bounds that are not shown as the program's, but decide: of other data sets, or of a
+    stand-in with the same declaration.  ``findings``: of the conformance checks, of the program's
+    and of an audit's.
     ``on_trust``: the outcome rests on a number that the checker cannot confirm.
     """
     claim = checked.claim
     lower = lower_for(claim, lens_bound, raw_bound)
-    verdict, reason = _decide(checked, account, lower, lens_bound, findings, extra)
+    verdict, reason = _decide(checked, account, lower, lens_bound, findings, extra, others)
     by_account = checked.reason == reason
     certified = verdict in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
     if on_trust and (certified or (verdict is Verdict.REFUTED and by_account)):
@@ -259,15 +274,19 @@ def _decide(
     lens_bound: Lower | None,
     findings: Sequence[Finding],
     extra: Sequence[Assumption],
+    others: Sequence[Bounds],
 ) -> tuple[Verdict, str]:
-    if lower is not None and exceeds(lower, checked.claim.value):
-        return Verdict.REFUTED, (
-            f"the attack shows at least {_down(lower.decisive)} at error rate {DECISION_ERROR:g}, "
-            "above the claim"
-        )
+    shown = [("", lower, lens_bound)]
+    shown += [(b.name, lower_for(checked.claim, b.lens, b.raw), b.lens) for b in others]
+    for name, found, _ in shown:
+        if found is not None and exceeds(found, checked.claim.value):
+            return Verdict.REFUTED, (
+                f"the attack{name} shows at least {_down(found.decisive)} at error rate "
+                f"{DECISION_ERROR:g}, above the claim"
+            )
     if checked.outcome is Outcome.REFUTED:
         return Verdict.REFUTED, checked.reason
-    alarm = _alarm(checked, account, lower, lens_bound, findings)
+    alarm = _alarm(checked, account, shown, findings)
     if alarm:
         return Verdict.ALARM, alarm
     if checked.outcome is Outcome.UNSUPPORTED:
@@ -293,22 +312,24 @@ def _certified(checked: Checked, extra: Sequence[Assumption]) -> tuple[Verdict, 
 def _alarm(
     checked: Checked,
     account: Account,
-    lower: Lower | None,
-    lens_bound: Lower | None,
+    shown: Sequence[tuple[str, Lower | None, Lower | None]],
     findings: Sequence[Finding],
 ) -> str:
     """Why the implementation or the accountant must be wrong; empty if nothing says so."""
     broken = [f for f in findings if f.status == "broken"]
     if broken:
         return f"conformance broken: {broken[0].check}: {broken[0].detail}"
-    if lower is not None and checked.step is not None:
-        upper = _upper(checked.step)
-        if exceeds(lower, upper):
-            return f"attacked {_down(lower.decisive)} above accounted {_up(upper)}"
-    if lens_bound is not None and "gdp" in account.routes():
-        upper = account.step("gdp").value
-        if exceeds(lens_bound, upper):
-            return f"attacked mu {_down(lens_bound.decisive)} above accounted {_up(upper)}"
+    for name, lower, lens_bound in shown:
+        if lower is not None and checked.step is not None:
+            upper = _upper(checked.step)
+            if exceeds(lower, upper):
+                return f"attacked{name} {_down(lower.decisive)} above accounted {_up(upper)}"
+        if lens_bound is not None and "gdp" in account.routes():
+            upper = account.step("gdp").value
+            if exceeds(lens_bound, upper):
+                return (
+                    f"attacked{name} mu {_down(lens_bound.decisive)} above accounted {_up(upper)}"
+                )
     return ""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.accountant.account import Account
-from dpaudit.certificate.publish import of_stranger
+from dpaudit.certificate.publish import of_strangers
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, decimal_upper, is_infinite
 from dpaudit.families.composition import Compose
@@ -82,18 +82,15 @@ class Total:
     refused: str = ""
 
 
-def read_entry(path: Path) -> Entry:
-    """The release that a certificate's file speaks of.
+def entry_of(certificate: Json, path: Path) -> Entry:
+    """The release that a certificate speaks of, which was verified.
 
-    Errors: CertificateRejected for one that does not verify, or whose verdict leaves its loss
+    Errors: CertificateRejected for one that measures only, or whose verdict leaves its loss
     unknown.
     """
-    return entry_of(of_stranger(path), path)
-
-
-def entry_of(certificate: Json, path: Path) -> Entry:
-    """The release of a certificate that was verified; errors as :func:`read_entry`."""
     predicate = certificate["predicate"]
+    if predicate.get("kind") == "empirical":
+        raise CertificateRejected(f"{path}: it measures, and proves no bound that could be added")
     verdict, fields = predicate["verdict"]["status"], predicate.get("fields", {})
     if verdict in ("refuted", "alarm"):
         raise CertificateRejected(
@@ -268,9 +265,11 @@ def chosen(
     paths: Sequence[Path], since: date | None = None, until: date | None = None
 ) -> Iterator[Entry | DpauditError]:
     """The releases of files within a window of days; an error for each file that has none."""
-    for path in paths:
+    for path, certificate in of_strangers(paths):
         try:
-            entry = read_entry(path)
+            if isinstance(certificate, CertificateRejected):
+                raise certificate
+            entry = entry_of(certificate, path)
         except DpauditError as error:
             yield error
             continue

@@ -31,7 +31,7 @@ from dpaudit.exact import (
     working_precision,
 )
 from dpaudit.exact.wire import canonical_bytes, digest, encode_number
-from dpaudit.measures.calculus import Step
+from dpaudit.measures.calculus import CALCULI, Step, measures
 from dpaudit.measures.convert import to_approx
 from dpaudit.measures.renyi import order
 from dpaudit.measures.show import value_text
@@ -40,7 +40,7 @@ from dpaudit.nodes.pairs import Losses
 from dpaudit.storage.files import write_atomically
 
 STATEMENT = "https://in-toto.io/Statement/v1"
-PREDICATE = "https://dpaudit.dev/certificate/v1"
+PREDICATE = "https://dpaudit.dev/certificate/v2"
 VERDICTS_OF = {
     Outcome.PROVED: (
         Verdict.CERTIFIED,
@@ -60,7 +60,6 @@ PROFILE_DELTAS = tuple(
         ("1e-9", "1e-6", "1e-5", "1e-4", "1e-3", "0.003", "0.01", "0.03", "0.1", "0.2", "0.4"),
     )
 )
-MEASURES = {"pure": ("pure_dp", "epsilon"), "zcdp": ("zcdp", "rho"), "gdp": ("gdp", "mu")}
 
 Json = dict[str, Any]
 
@@ -143,6 +142,11 @@ def _step_row(number: int, step: Step, premises: list[int]) -> Json:
     witness: Json = dict(step.witness)
     if step.rule.startswith("convert."):
         witness["delta"] = encode_number(step.value[1])
+    elif not step.node.is_shipped and step.calculus not in ("profile", "rdp"):
+        # The checker may have no theorem for it: it then takes this value on trust.
+        values = step.value if isinstance(step.value, tuple) else (step.value,)
+        names = ("value", "value_delta")
+        witness |= {k: encode_number(v) for k, v in zip(names, values, strict=False)}
     if step.lower is not None:
         witness["epsilon_lower"] = decimal_lower(step.lower)
     return {
@@ -171,8 +175,8 @@ def conclusion(step: Step) -> Json:
         return {"measure": "rdp", "curve": rows}
     if step.calculus == "profile":
         return {"measure": "pairs"}
-    measure, name = MEASURES[step.calculus]
-    return {"measure": measure, name: _rounded(step.value)}
+    measure = CALCULI[step.calculus].measure
+    return {"measure": measure.wire, measure.wire_field: _rounded(step.value)}
 
 
 def profile_steps(account: Account) -> list[Step]:
@@ -291,14 +295,10 @@ def _at_order(value: Any, alpha: int) -> Any:
 
 def stated(claim: Claim) -> Json:
     """A claim's numbers as decimal strings."""
-    numbers = {
-        k: v
-        for k, v in claim.guarantee.parameters.items()
-        if k in ("epsilon", "delta", "rho", "mu")
-    }
-    measures = {"PureDP": "pure_dp", "ApproxDP": "approx_dp", "ZCDP": "zcdp", "GDP": "gdp"}
-    shown = {k: decimal_upper(v) for k, v in numbers.items()}
-    return {"measure": measures[type(claim.guarantee).__name__], **shown}
+    measure = CALCULI[claim.guarantee.states_in].measure
+    row = {"measure": measure.wire, measure.wire_field: decimal_upper(claim.value)}
+    delta = claim.guarantee.parameters.get("delta")
+    return row if delta is None else {**row, "delta": decimal_upper(delta)}
 
 
 def claim_row(number: int, judged: Judged, step: int | None) -> Json:
@@ -343,8 +343,8 @@ def lower_row(found: Lower | None) -> Json | None:
 
 def guarantee(measure: str, value: float, delta: str = "") -> Json:
     """A lower bound as decimal strings, rounded down."""
-    name = {"gdp": "mu", "zcdp": "rho"}.get(measure, "epsilon")
-    row = {"measure": measure, name: decimal_lower(value)}
+    field = next(m.wire_field for m in measures() if m.wire == measure)
+    row = {"measure": measure, field: decimal_lower(value)}
     return {**row, "delta": decimal_upper(Fraction(delta))} if measure == "approx_dp" else row
 
 

@@ -26,6 +26,7 @@ from dpaudit.audit.examine import Examination, Shape, examine, held_by, shape_li
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
+    Bounds,
     DecisionBudget,
     Judged,
     Lower,
@@ -51,8 +52,11 @@ from dpaudit.certificate.certificate import (
     steps_of,
 )
 from dpaudit.certificate.evidence import (
+    Attempt,
     audit_rows,
     conformance_rows,
+    differences,
+    evidence_caveats,
     examination_row,
     roc_rows,
     written,
@@ -66,13 +70,14 @@ from dpaudit.check import (
     standing,
 )
 from dpaudit.check.file import fits, validate
+from dpaudit.check.measures import MEASURES
 from dpaudit.curator.curator import Sampler, system_generator
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
-from dpaudit.families.opaque import ZCDP, RenyiDP
+from dpaudit.families.opaque import RenyiDP
 from dpaudit.measures.calculus import Step
-from dpaudit.nodes import Assumption, free_unknowns
+from dpaudit.nodes import Assumption, free_unknowns, postorder
 from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
@@ -80,7 +85,12 @@ from dpaudit.storage.roots import served
 from dpaudit.version import __version__
 
 PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
-NOT_EXAMINED = "not examined"
+# Names of the rows of audits whose bounds are not printed as attacked.
+STAND_IN, FOUND = "stand_in:", "found:"
+NAMES = {STAND_IN: " on a stand-in", FOUND: " on made-up records"}
+FOUND_PAIRS = 10**6  # keeps the draws of audits on found pairs apart from those of suites
+# Trials of the audit of the program itself, and how many numbers its runs may read for them.
+FEWEST, MOST, NUMBERS = 100, 2_000, 20_000_000
 
 
 @dataclass(frozen=True)
@@ -125,7 +135,7 @@ class Certified:
 
     mechanism: Mechanism
     judged: tuple[Judged, ...]
-    attacked: Attacked | None
+    attacked: tuple[Attacked, ...]
     verdict: Verdict
     certificate: Json
 
@@ -156,9 +166,15 @@ class Run:
 
 
 def plan(orders: Sequence[Order], options: Options) -> Run:
-    """A run over all orders; its decision error is shared by all that have a suite."""
-    audited = [o for o in orders if o.suite is not None]
-    budget = DecisionBudget(sum(bounds_of(o.mechanism.claims) for o in audited), len(audited))
+    """A run over all orders; its decision error is shared by every audit of all of them.
+
+    Each has the audit of the program itself, and one of its suite's if it has one.
+    """
+    audits = [1 + (o.suite is not None) for o in orders]
+    bounds = sum(
+        count * bounds_of(o.mechanism.claims) for o, count in zip(orders, audits, strict=True)
+    )
+    budget = DecisionBudget(bounds, sum(audits))
     seed = secrets.randbits(128) if options.seed is None else options.seed
     command = _command(options.targets or [o.mechanism.name for o in orders], options, seed)
     return Run(tuple(orders), options, budget, seed, command)
@@ -172,21 +188,31 @@ def _certify(run: Run, index: int) -> Certified:
     checks = [claim.check_account(account) for claim in mechanism.claims]
     _check_steps([check.step for check in checks if check.step is not None])
     examination = _examined(run, order)
-    attacked = None if order.suite is None else _attack(run, index)
-    lens_bound = None if attacked is None else lens(attacked, budget)
-    raws = {} if attacked is None else _raws(mechanism, attacked, budget)
-    attacks = () if attacked is None else attacked.findings
+    attempts = _attempts(run, index, examination)
+    shown = next((a for a in attempts if not a.prefix), None)
 
     def judged_by(examination: Examination) -> tuple[tuple[Judged, ...], list[Json], str]:
-        rows = conformance_rows(examination, attacked, stand_in=_stands_in(order))
-        findings = [*examination.findings, *attacks]
-        bounds = [(c, raws.get(printed_delta(c.claim)), _on_trust(c, mechanism)) for c in checks]
+        rows = conformance_rows(mechanism.declaration, examination, attempts)
+        findings = [*examination.findings, *(f for a in attempts for f in a.attacked.findings)]
         found = tuple(
-            _by_curve(
-                judge(c, account, lens_bound, lower, findings, standing(rows), on_trust=on_trust),
-                attacked,
+            _by_curves(
+                judge(
+                    one,
+                    account,
+                    None if shown is None else shown.lens,
+                    None if shown is None else shown.raws.get(printed_delta(one.claim)),
+                    findings,
+                    standing(rows, account.node),
+                    on_trust=_on_trust(one, mechanism),
+                    others=[
+                        Bounds(NAMES[a.prefix], a.lens, a.raws.get(printed_delta(one.claim)))
+                        for a in attempts
+                        if a.prefix
+                    ],
+                ),
+                attempts,
             )
-            for c, lower, on_trust in bounds
+            for one in checks
         )
         return found, rows, _not_run(mechanism, _overall(found), findings, options)
 
@@ -204,12 +230,16 @@ def _certify(run: Run, index: int) -> Certified:
                 "fields": dict(order.fields),
                 "mechanism": _mechanism(order),
                 **_claims_and_derivation(account, judged, profile, points),
-                "assumptions": _assumptions(standing(conformance), judged, profile),
-                "audits": audit_rows(attacked, lens_bound, raws, judged, budget),
+                "assumptions": _assumptions(standing(conformance, account.node), judged, profile),
+                "audits": audit_rows(attempts, judged, budget),
                 "examination": examination_row(examination),
                 "conformance": conformance,
                 "run": None,
-                "caveats": [*mechanism.setting.notes, *([refused] if refused else [])],
+                "caveats": [
+                    *evidence_caveats(examination, attempts),
+                    *mechanism.setting.notes,
+                    *([refused] if refused else []),
+                ],
                 "in_plain_words": in_plain_words(account, points),
                 "verdict": _verdict(_overall(judged), judged, examination),
                 "environment": {**environment(), "git": revision(order)},
@@ -226,6 +256,7 @@ def _certify(run: Run, index: int) -> Certified:
         certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
         certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
+    attacked = tuple(attempt.attacked for attempt in attempts)
     return Certified(mechanism, judged, attacked, _overall(judged), certificate)
 
 
@@ -235,17 +266,19 @@ def _validated(predicate: Json) -> Json:
     return certificate
 
 
-def _by_curve(judged: Judged, attacked: Attacked | None) -> Judged:
-    """Refuted where the attack's curve refutes by far what its bounds leave open."""
+def _by_curves(judged: Judged, attempts: Sequence[Attempt]) -> Judged:
+    """Refuted where an attack's curve refutes by far what its bounds leave open."""
     claim, refuted = judged.claim, judged.verdict is Verdict.REFUTED
-    if attacked is None or refuted or is_infinite(claim.value):
+    if refuted or is_infinite(claim.value):
         return judged
-    row = {"roc": roc_rows(attacked), "trials": attacked.trials}
-    as_rho = isinstance(claim.guarantee, ZCDP)
-    if not curve_exceeds(row, printed_delta(claim), claim.value, as_rho=as_rho):
-        return judged
-    reason = "a point of the attack's curve refutes it, but for one run in 10^9"
-    return replace(judged, verdict=Verdict.REFUTED, reason=reason)
+    known = MEASURES.get(claim.guarantee.states_in)
+    from_rates = known.from_rates if known else None
+    for attacked in (attempt.attacked for attempt in attempts):
+        row = {"roc": roc_rows(attacked), "trials": attacked.trials}
+        if curve_exceeds(row, printed_delta(claim), claim.value, from_rates):
+            reason = "a point of the attack's curve refutes it, but for one run in 10^9"
+            return replace(judged, verdict=Verdict.REFUTED, reason=reason)
+    return judged
 
 
 def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
@@ -253,11 +286,12 @@ def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
     step = checked.step
     if step is None or checked.outcome not in (Outcome.PROVED, Outcome.REFUTED):
         return False
-    if not any(isinstance(p.value, Losses) for p in step.premises):
-        return False
-    losses = step.premises[0].value
-    if all(map(is_computed, losses.pairs)) and checked.outcome is Outcome.PROVED:
-        return False
+    if all(node.is_shipped for node in postorder(mechanism.declaration)):
+        if not any(isinstance(p.value, Losses) for p in step.premises):
+            return False
+        losses = step.premises[0].value
+        if all(map(is_computed, losses.pairs)) and checked.outcome is Outcome.PROVED:
+            return False
     adjacency, rows = str(mechanism.scope.adjacency), step_rows(steps_of([step]))
     outcome, claimed = str(checked.outcome), checked.claim.value
     return is_taken_on_trust(rows, mechanism.declaration, adjacency, outcome, claimed)
@@ -296,21 +330,61 @@ def _check_steps(steps: Sequence[Step]) -> None:
                 )
 
 
-def _attack(run: Run, index: int) -> Attacked:
-    order, options = run.orders[index], run.options
-    assert order.suite is not None  # noqa: S101  (the caller checked)
+def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
+    """The audits: of the program on the pair that was found, and the suite's.
+
+    The first without a prefix is the one whose bounds are printed as attacked: the suite's if it
+    attacks the named program, else that on the pair found.  A stand-in's never are.  A program
+    whose runs are too long for enough trials is examined, and not attacked.
+    """
+    order = run.orders[index]
+    found: list[Attempt] = []
+    if order.suite is not None:
+        differs = stand_in(order.mechanism, order.suite)
+        prefix = STAND_IN if differs else ""
+        found.append(_attempt(run, index, order.suite, prefix, differs))
+    trials = min(MOST, NUMBERS // max(1, examination.work))
+    if examination.pair is not None and not examination.broken and trials >= FEWEST:
+        own = Suite(
+            order.mechanism.name,
+            order.mechanism.program,
+            examination.pair,
+            trials=trials,
+        )
+        prefix = FOUND if any(not a.prefix for a in found) else ""
+        found.insert(0, _attempt(run, FOUND_PAIRS + index, own, prefix, ()))
+    return found
+
+
+def stand_in(mechanism: Mechanism, suite: Suite) -> tuple[str, ...]:
+    """In what a suite's program is another than the mechanism's; nothing if it is the same."""
+    found = differences(mechanism.program, suite.program)
+    kernels = [f"{k.__name__} is drawn by {v.__name__}" for k, v in suite.kernels.items()]
+    return (*found, *kernels)
+
+
+def _attempt(run: Run, index: int, suite: Suite, prefix: str, differs: tuple[str, ...]) -> Attempt:
+    order, options = run.orders[index % FOUND_PAIRS], run.options
     name, report = order.mechanism.name, options.progress
-    return attack(
+    attacked = attack(
         order.mechanism,
-        order.suite,
+        suite,
         seed=run.seed,
         index=index,
-        trials=options.trials,
+        trials=options.trials if index < FOUND_PAIRS or options.trials is None
+        else min(options.trials, suite.trials),
         error=run.budget.conformance,
         implementation=order.implementation,
         jobs=options.jobs,
         store=options.store,
         progress=None if report is None else lambda done, total: report(name, done, total),
+    )  # fmt: skip
+    return Attempt(
+        attacked,
+        lens(attacked, run.budget),
+        _raws(order.mechanism, attacked, run.budget),
+        prefix,
+        differs,
     )
 
 
@@ -345,12 +419,6 @@ def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) ->
 
 def _overall(judged: Sequence[Judged]) -> Verdict:
     return overall([one.verdict for one in judged])
-
-
-def _stands_in(order: Order) -> bool:
-    """Whether the suite's program is another than the one that the certificate names."""
-    suite = order.suite
-    return suite is not None and bool(suite.kernels or suite.program != order.mechanism.program)
 
 
 # --- sections of the predicate -------------------------------------------------------------------
@@ -521,7 +589,7 @@ def _metrics(mechanism: Mechanism, output: Any) -> tuple[list[Json], list[str]]:
 def _verdict(verdict: Verdict, judged: Sequence[Judged], examination: Examination) -> Json:
     reasons = list(map(_reason, judged))
     if examination.not_examined:
-        reasons.insert(0, f"{NOT_EXAMINED}: {examination.not_examined}")
+        reasons.insert(0, f"not examined: {examination.not_examined}")
     return {"status": str(verdict), "reasons": reasons, "margin": _margin(judged)}
 
 

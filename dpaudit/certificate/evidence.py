@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.attack import Attacked
+from dpaudit.audit.attack import Attacked, program_text
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.examine import Examination
+from dpaudit.audit.residuals import Finding
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
     SHOWN_ERROR,
@@ -19,40 +22,122 @@ from dpaudit.audit.verdict import (
     Judged,
     Lower,
     exceeds,
+    lower_for,
+    printed_delta,
 )
 from dpaudit.certificate.certificate import Json, audit_id, guarantee
+from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
 from dpaudit.exact import decimal_lower, decimal_upper, plain
+from dpaudit.nodes import Node
 
 ROC_POINTS = 9
+FULL = 0.999  # of a clip
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """One audit with its bounds: of the named program, or of a stand-in that differs in something.
+
+    ``prefix`` of its rows' names: empty for the audit whose bounds are printed as attacked.
+    ``raws``: by delta.  ``differs``: the type, fields and kernels in which a stand-in is another.
+    """
+
+    attacked: Attacked
+    lens: Lower | None
+    raws: Mapping[Fraction | None, Lower | None]
+    prefix: str = ""
+    differs: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """Of what its checks and bounds speak."""
+        return "stand_in" if self.differs else "program"
 
 
 def audit_rows(
-    attacked: Attacked | None,
-    lens_bound: Lower | None,
-    raws: Mapping[Fraction | None, Lower | None],
-    judged: Sequence[Judged],
-    budget: DecisionBudget,
+    attempts: Sequence[Attempt], judged: Sequence[Judged], budget: DecisionBudget
 ) -> list[Json]:
     """One row a lower bound: what was attacked, how often it erred, and what follows."""
-    if attacked is None:
-        return []
-    found = [b for b in (lens_bound, *raws.values()) if b is not None]
-    return [_audit(attacked, bound, judged, budget) for bound in found]
+    return [
+        _audit(attempt, bound, judged, budget)
+        for attempt in attempts
+        for bound in (attempt.lens, *attempt.raws.values())
+        if bound is not None
+    ]
+
+
+def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> list[str]:
+    """What the evidence leaves open: no examination, a stand-in's audit, a clip never reached."""
+    found = []
+    if examination.not_examined:
+        found.append(f"not examined: {examination.not_examined}")
+    elif not examination.broken and all(attempt.differs for attempt in attempts):
+        found.append(
+            "the named program was examined, and not attacked: its runs are too long for enough "
+            "trials"
+        )
+    for attempt in attempts:
+        if attempt.differs:
+            bound = "" if attempt.lens is None else f" (mu >= {decimal_lower(attempt.lens.shown)})"
+            found.append(
+                "an audit attacks a stand-in with the same declaration, not the named program: "
+                f"{'; '.join(attempt.differs)}; its bound{bound} stands apart"
+            )
+    short = [one for one in examination.reached if one.clip is not None and one.clip < FULL]
+    if short:
+        worst = min(short, key=lambda one: one.clip or 0.0)
+        found.append(
+            f"the program's own loss reached at most {100 * (worst.clip or 0.0):.3g}% of its clip "
+            f"at release {worst.label!r}, on made-up records"
+        )
+    return found
+
+
+def differences(own: Any, other: Any, place: str = "") -> list[str]:
+    """In what a program differs from the named one: its type, and every field, as a sentence.
+
+    Fields that are programs or losses of one type are compared inside.
+    """
+    if type(own) is not type(other):
+        what = place or "the program"
+        return [f"{what} is {type(other).__name__}, not {type(own).__name__}"]
+    if not is_dataclass(own):
+        return [] if _same(own, other) else [f"{place or 'the program'} is another"]
+    found = []
+    for one in fields(own):
+        a, b = getattr(own, one.name), getattr(other, one.name)
+        if not _same(a, b):
+            name = f"{place}.{one.name}" if place else one.name
+            found += differences(a, b, name) or [f"{name} is another"]
+    return found
+
+
+def _same(a: Any, b: Any) -> bool:
+    try:
+        return bool(a is b or np.all(np.asarray(a == b)))
+    except (TypeError, ValueError):
+        return False
 
 
 def _audit(
-    attacked: Attacked, bound: Lower, judged: Sequence[Judged], budget: DecisionBudget
+    attempt: Attempt, bound: Lower, judged: Sequence[Judged], budget: DecisionBudget
 ) -> Json:
-    suite, identity = attacked.suite, audit_id(bound)
-    kind = attacked.attack.partition("(")[0]
-    is_lens = identity == "lens"
+    attacked, identity = attempt.attacked, attempt.prefix + audit_id(bound)
+    suite, kind = attacked.suite, attacked.attack.partition("(")[0]
+    is_lens = audit_id(bound) == "lens"
     shown = [guarantee(bound.measure, bound.shown, bound.delta)]
     refuted = any(
-        j.lower is not None and audit_id(j.lower) == identity and exceeds(j.lower, j.claim.value)
-        for j in judged
+        found is not None and audit_id(found) == audit_id(bound) and exceeds(found, one.claim.value)
+        for one in judged
+        for found in [
+            lower_for(one.claim, attempt.lens, attempt.raws.get(printed_delta(one.claim)))
+        ]
     )
     return {
         "id": identity,
+        "about": attempt.about,
+        "program": program_text(suite.program),
+        "differs": list(attempt.differs),
         "threat_model": suite.threat_model,
         "attack": {"type": kind, "text": f"replayed log-likelihood ratio, {attacked.attack}"},
         "neighbours": list(suite.neighbours.digests),
@@ -136,15 +221,11 @@ def written(value: Any) -> str:
 
 
 def conformance_rows(
-    examination: Examination, attacked: Attacked | None, *, stand_in: bool
+    declaration: Node, examination: Examination, attempts: Sequence[Attempt]
 ) -> list[Json]:
-    """One row a check of the implementation against its declaration: of the program, of an audit's.
-
-    ``stand_in``: whether the audit attacks another program than the one that is named.
-    """
-    own = [("program", finding) for finding in examination.findings]
-    audited = "stand_in" if stand_in else "program"
-    rows = [*own, *((audited, f) for f in (attacked.findings if attacked else ()))]
+    """One row a check of the implementation against its declaration: of the program, of audits."""
+    rows = [("program", finding) for finding in examination.findings]
+    rows += [(a.about, f) for a in attempts for f in _complete(a.attacked, declaration)]
     return [
         {
             "id": f"conformance-{i + 1}",
@@ -154,10 +235,35 @@ def conformance_rows(
             "status": finding.status,
             "statistic": written(finding.statistic),
             "error_rate": decimal_upper(finding.error_rate, 6),
+            "p_value": _p_value(finding),
+            "law": finding.law,
+            "size": finding.size,
+            "among": finding.among,
             "tried": finding.tried,
             "detail": finding.detail,
         }
         for i, (about, finding) in enumerate(rows)
+    ]
+
+
+def _p_value(finding: Finding) -> str | None:
+    return None if math.isnan(finding.p_value) else decimal_upper(Fraction(finding.p_value), 6)
+
+
+def _complete(attacked: Attacked, declaration: Node) -> list[Finding]:
+    """The findings, and what was not run: labels of the declaration that were never released."""
+    found = list(attacked.findings)
+    listed = {finding.check for finding in found}
+    if EXECUTED not in {f.check for f in found if f.status == "held"}:
+        return found
+    missing = [f"{name} of {label}" for label in labels_of(declaration) for name in LABEL_CHECKS]
+    return [
+        *found,
+        *(
+            Finding(check, "not_run", 0.0, 0.0, "never released in the audit")
+            for check in missing
+            if check not in listed
+        ),
     ]
 
 

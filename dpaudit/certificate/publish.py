@@ -229,8 +229,9 @@ def write_index(finished: Iterable[Finished | Failed], out: Path) -> Path:
 def clean(results: Sequence[Certified], folder: Path) -> None:
     """Remove stored batches once their certificates are written; other runs' batches stay."""
     for result in results:
-        if result.attacked is not None and result.attacked.stored is not None:
-            shutil.rmtree(result.attacked.stored, ignore_errors=True)
+        for attacked in result.attacked:
+            if attacked.stored is not None:
+                shutil.rmtree(attacked.stored, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
 
@@ -250,7 +251,13 @@ def of_stranger(path: Path) -> Json:
 
     Errors: CertificateRejected naming what does not.
     """
-    (row,) = verify_files([path])
-    if not row["verified"]:
-        raise CertificateRejected(row["reason"])
-    return load(path)
+    ((_, found),) = of_strangers([path])
+    if isinstance(found, CertificateRejected):
+        raise found
+    return found
+
+
+def of_strangers(paths: Sequence[Path]) -> Iterator[tuple[Path, Json | CertificateRejected]]:
+    """Several files, verified in one such process: each certificate, or why it is none."""
+    for path, row in zip(paths, verify_files(paths), strict=True):
+        yield path, load(path) if row["verified"] else CertificateRejected(row["reason"])

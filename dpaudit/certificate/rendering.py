@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dpaudit.certificate.publish import of_stranger
+from dpaudit.certificate.publish import of_strangers
 from dpaudit.check.file import is_empirical, load
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.report import (
@@ -19,16 +19,30 @@ from dpaudit.report import (
     render_junit,
     render_markdown,
     render_pdf,
+    render_project,
     render_registry,
     render_sarif,
+    render_sbom,
 )
 from dpaudit.report.say import speaking
 from dpaudit.sign import Key, Signed, envelope_of, read_envelope, signatures
 from dpaudit.storage.files import write_atomically
 
 # One file a certificate, and one over all that are given.
-EACH = {"html": ".html", "pdf": ".pdf", "registry": ".registry.yaml", "badge": ".svg"}
-TOGETHER = {"md": "report.md", "csv": "report.csv", "junit": "report.xml", "sarif": "report.sarif"}
+EACH = {
+    "html": ".html",
+    "pdf": ".pdf",
+    "registry": ".registry.yaml",
+    "badge": ".svg",
+    "sbom": ".cdx.json",
+}
+TOGETHER = {
+    "project": "project.html",
+    "md": "report.md",
+    "csv": "report.csv",
+    "junit": "report.xml",
+    "sarif": "report.sarif",
+}
 FORMATS = (*EACH, *TOGETHER)
 
 Json = dict[str, Any]
@@ -84,10 +98,12 @@ def render_files(
     job = _Job(out, formats, spoken, keys, [], [])
     with speaking(spoken):
         shown: dict[str, Json] = {}
+        measured: dict[str, Json] = {}
         signed: dict[str, Sequence[Signed]] = {}
         for path, certificate in _readable(paths, job):
             if is_empirical(certificate):
                 _render_empirical(path, certificate, job)
+                measured[path.stem] = certificate
                 continue
             try:
                 signed[path.stem] = signed_by(path, keys, certificate)
@@ -95,7 +111,7 @@ def render_files(
                 shown[path.stem] = certificate
             except (DpauditError, ValueError) as error:
                 job.fault(path, error)
-        _render_together(shown, signed, job)
+        _render_together(shown, measured, signed, job)
     return Rendered(tuple(job.files), tuple(job.faults))
 
 
@@ -123,11 +139,9 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Path, Json]]:
     found: list[tuple[Path, Json]] = []
     digests: dict[str, Path] = {}
     stems: dict[str, Path] = {}
-    for path in paths:
-        try:
-            certificate = of_stranger(path)
-        except DpauditError as error:
-            job.fault(path, error)
+    for path, certificate in of_strangers(paths):
+        if isinstance(certificate, CertificateRejected):
+            job.fault(path, certificate)
             continue
         digest = certificate["subject"][0]["digest"]["sha256"]
         other = digests.get(digest) or stems.get(path.stem)
@@ -163,18 +177,28 @@ def _render(path: Path, certificate: Json, signed: Sequence[Signed], job: _Job) 
             job.write(wanted["pdf"], render_pdf(page))
     if "registry" in wanted:
         job.write(wanted["registry"], render_registry(certificate).encode())
+    if "sbom" in wanted:
+        job.write(wanted["sbom"], render_sbom(certificate).encode())
     if "badge" in wanted:
         job.write(wanted["badge"], render_badge(certificate).encode())
 
 
 def _render_together(
-    shown: Mapping[str, Json], signed: Mapping[str, Sequence[Signed]], job: _Job
+    shown: dict[str, Json],
+    measured: dict[str, Json],
+    signed: Mapping[str, Sequence[Signed]],
+    job: _Job,
 ) -> None:
-    if "html" in job.formats and len(shown) > 1:
-        pages = {f"{name}.html": certificate for name, certificate in shown.items()}
-        index = render_index(pages, dict(_by_file(job.faults)), spoken=job.spoken)
+    """Formats over all; certificates that only measure are in indexes alone."""
+    pages = {f"{name}.html": certificate for name, certificate in (shown | measured).items()}
+    failed = dict(_by_file(job.faults))
+    if "html" in job.formats and len(pages) > 1:
+        index = render_index(pages, failed, spoken=job.spoken)
         job.write(job.out / "index.html", index.encode())
     texts: dict[str, Callable[[], str]] = {
+        "project": lambda: render_project(
+            pages, {f"{name}.html": s for name, s in signed.items()}, failed, spoken=job.spoken
+        ),
         "md": lambda: render_markdown(shown, signed, spoken=job.spoken),
         "csv": lambda: render_csv(shown),
         "junit": lambda: render_junit(shown),

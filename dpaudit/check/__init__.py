@@ -13,6 +13,7 @@ from typing import Any
 from dpaudit.check.assumptions import standing, statuses
 from dpaudit.check.bounds import curve_exceeds, rederive_bounds
 from dpaudit.check.claims import Case, check_claims, is_unconfirmed, powerless
+from dpaudit.check.conformance import check_conformance
 from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive, require_numbers
 from dpaudit.check.empirical import check_empirical
@@ -22,8 +23,8 @@ from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.wire import digest
-from dpaudit.nodes import Node
-from dpaudit.nodes.tables import from_table
+from dpaudit.nodes import Node, postorder
+from dpaudit.nodes.tables import Stranger, from_table
 
 __all__ = [
     "Confirmed",
@@ -113,10 +114,12 @@ def _check(certificate: Json) -> Confirmed:
     if first["digest"]["sha256"] != digest(predicate):
         raise NotACertificate(changed)
     require(files == mechanism["implementation"], "the subjects are not the implementation's files")
-    root = from_table(mechanism["declaration"])
+    root = from_table(mechanism["declaration"], strangers=True)
     declared = declared_digest(root, predicate["scope"])
     require(mechanism["digest"] == declared, "the digest of declaration and scope is another")
-    require(mechanism["declaration_text"] == repr(root), "the declaration's text is of another")
+    if not any(isinstance(node, Stranger) for node in postorder(root)):
+        same = mechanism["declaration_text"] == repr(root)
+        require(same, "the declaration's text is of another")
     require_numbers(root)
     values = rederive(predicate, root)
     known = statuses(predicate, root)
@@ -124,6 +127,7 @@ def _check(certificate: Json) -> Confirmed:
     bounds = rederive_bounds(predicate)
     case = Case(predicate, root, values, bounds, known)
     check_claims(case)
+    check_conformance(predicate, root)
     doubted = dict.fromkeys(t for v in values for t in v.trusted if t != OWN_PARAMETERS)
     trusted = dict.fromkeys(text for value in values for text in value.trusted)
     return Confirmed(

@@ -14,6 +14,21 @@ REAL_NUMBERS = Assumption(
     Status.DECLARED,
     "Plain samplers: low-order bits of a release are outside the proof (Mironov 2012).",
 )
+WHOLE_NUMBERS = Assumption(
+    "real_arithmetic",
+    "Noise is drawn exactly, from whole numbers alone, and added to whole numbers.",
+    Status.ENFORCED,
+    "Exact samplers of Canonne, Kamath and Steinke (2020); values are rounded to whole numbers.",
+)
+# Leaves whose noise is whole-numbered; a test compares them with the kernels that sample them.
+EXACT = frozenset(
+    {
+        "DiscreteGaussian",
+        "DiscreteGaussianVector",
+        "DiscreteLaplace",
+        "ThresholdedDiscreteLaplace",
+    }
+)
 RANDOM_BITS = Assumption(
     "random_bits",
     "An observer cannot predict the generator's output.",
@@ -40,8 +55,10 @@ NOISE_EVIDENCE = {
 CLIPPED = "every row clipped by the library"
 
 
-def standing(conformance: Sequence[Mapping[str, Any]] = ()) -> list[Assumption]:
-    """The standing assumptions, with what the conformance rows say of them.
+def standing(
+    conformance: Sequence[Mapping[str, Any]] = (), root: Node | None = None
+) -> list[Assumption]:
+    """The standing assumptions of a declaration, with what the conformance rows say of them.
 
     *Violated* where a check of it is broken, *enforced* where the library itself clips every row,
     *tested* where a check of the program itself held, else *declared*: no status is a constant.
@@ -50,9 +67,15 @@ def standing(conformance: Sequence[Mapping[str, Any]] = ()) -> list[Assumption]:
     return [
         Assumption("bounded_queries", BOUNDED, bounded, BOUNDED_EVIDENCE[bounded]),
         Assumption(NOISE, IMPLEMENTED, noise, NOISE_EVIDENCE[noise]),
-        REAL_NUMBERS,
+        WHOLE_NUMBERS if root is not None and _is_exact(root) else REAL_NUMBERS,
         RANDOM_BITS,
     ]
+
+
+def _is_exact(root: Node) -> bool:
+    """Whether every release of a declaration is sampled without a float."""
+    leaves = [node for node in postorder(root) if not node.children]
+    return bool(leaves) and all(type(leaf).__name__ in EXACT for leaf in leaves)
 
 
 def _bounded(conformance: Sequence[Mapping[str, Any]]) -> Status:
@@ -92,7 +115,7 @@ def statuses(predicate: Json, root: Node) -> dict[str, str]:
 
     Errors: CertificateRejected for an assumption that is missing, changed, or of no step.
     """
-    expected = {row["id"]: row for row in map(_row, standing(predicate["conformance"]))}
+    expected = {row["id"]: row for row in map(_row, standing(predicate["conformance"], root))}
     own = {row["id"]: row for node in postorder(root) if (row := own_assumption(node))}
     used = [i for step in predicate["derivation"]["steps"] for i in step["assumes"]]
     require(not set(used) & set(expected), "a step's assumption has the id of a standing one")

@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.bounds import LENS, SHOWN_LEVEL, Bound, curve_exceeds, strongest
+from dpaudit.check.bounds import (
+    LENS,
+    SHOWN_LEVEL,
+    STAND_IN,
+    Bound,
+    audit_of,
+    curve_exceeds,
+    named,
+    strongest,
+)
 from dpaudit.check.curves import own_mu
 from dpaudit.check.derivation import Value, own_bound
+from dpaudit.check.measures import MEASURES, CheckedMeasure, claimed_as
 from dpaudit.check.normal import gaussian_delta
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
-from dpaudit.check.theorem import CALCULI
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact import (
     canonical,
@@ -38,14 +47,6 @@ VERDICTS = (
     "certified_under_assumptions",
     "certified",
 )
-# Claim type: measure, its number's name, its calculus.
-KINDS = {
-    "PureDP": ("pure_dp", "epsilon", "pure"),
-    "ApproxDP": ("approx_dp", "epsilon", "approx"),
-    "ZCDP": ("zcdp", "rho", "zcdp"),
-    "GDP": ("gdp", "mu", "gdp"),
-}
-NAMES = {"approx_dp": "epsilon", "zcdp": "rho", "gdp": "mu"}
 FAMILY = "the Gaussian family"
 LARGEST_DIFFERENCE = 500
 
@@ -81,9 +82,17 @@ class Stated:
     words: str
 
     @property
+    def measure(self) -> CheckedMeasure:
+        """The measure it is stated in."""
+        measure = claimed_as(self.kind)
+        if measure is None:
+            raise CertificateRejected(f"{self.place}: its text names no kind of guarantee")
+        return measure
+
+    @property
     def audit(self) -> str:
         """The name of the audit that bounds this claim from below."""
-        if self.kind in ("GDP", "ZCDP"):
+        if self.kind == "GDP" or self.measure.from_rates is not None:
             return LENS
         return f"raw-{self.delta or '0'}"
 
@@ -101,6 +110,7 @@ def check_claims(case: Case) -> None:
         value = _value(claim, case)
         _outcome(claim, value, case)
         _lowers(claim, case.bounds)
+        _every_audit(claim, case)
         verdicts.append(_verdict(claim, value, case))
         same = claim.row["verdict"] == verdicts[-1]
         require(same, f"{claim.place}: the verdict would be {verdicts[-1]}")
@@ -119,13 +129,15 @@ def _stated(row: Json) -> Stated:
     place, number = f"claim {row['id'][:40]}", decode_number(row["exact"])
     require(not unknowns(number), f"{place}: it claims a symbol, not a number")
     kind, _, inside = row["stated_text"].removesuffix(")").partition("(")
-    require(kind in KINDS, f"{place}: its text names no kind of guarantee")
-    measure, name, _ = KINDS[kind]
+    measure = claimed_as(kind)
+    if measure is None:
+        raise CertificateRejected(f"{place}: its text names no kind of guarantee")
+    name = measure.parameter
     shown, _, delta = inside.partition(", delta=")
     require(shown == f"{name}={readable(number)}", f"{place}: its text is not its exact value")
     require((delta != "") == (kind == "ApproxDP"), f"{place}: its text is of another kind")
     exact = _fraction(delta) if delta else None
-    expected = {"measure": measure, name: decimal_upper(number)}
+    expected = {"measure": measure.wire, measure.wire_field: decimal_upper(number)}
     if delta:
         expected["delta"] = row["stated"]["delta"] if exact is None else decimal_upper(exact)
     require(row["stated"] == expected, f"{place}: its number is not its exact value")
@@ -140,7 +152,7 @@ def _fraction(text: str) -> Fraction | None:
 
 
 def _value(claim: Stated, case: Case) -> Value | None:
-    row, place, calculus = claim.row, claim.place, KINDS[claim.kind][2]
+    row, place, calculus = claim.row, claim.place, claim.measure.name
     if row["step"] is None:
         require(row["check"] == "unsupported", f"{place}: its step is missing")
         require(row["upper"] is None and not row["attained"], f"{place}: a bound without a step")
@@ -161,7 +173,7 @@ def _value(claim: Stated, case: Case) -> Value | None:
 
 def _uncovered(claim: Stated, case: Case) -> bool:
     """Whether no calculus gives the whole declaration a number in the claim's measure."""
-    names = CALCULI if claim.kind == "ApproxDP" else (KINDS[claim.kind][2],)
+    names = tuple(MEASURES) if claim.kind == "ApproxDP" else (claim.measure.name,)
     found = [own_bound(case.root, name, case.adjacency) for name in names]
     symbols = any(v is not None and not callable(v) and _unknowns(v) for v in found)
     return all(v is None for v in found) or (claim.kind == "ApproxDP" and bool(symbols))
@@ -228,7 +240,7 @@ def _lowers(claim: Stated, bounds: Mapping[str, Bound]) -> None:
     """The bounds shown with a claim are all that its audits give, and no more."""
     row, place = claim.row, claim.place
     bound = bounds.get(claim.audit)
-    listed = bound is not None or not bounds
+    listed = bound is not None or not any(not audit_of(key) for key in bounds)
     require(listed, f"{place}: the audit {claim.audit} is missing")
     require((row["lower"] is None) == (bound is None), f"{place}: its lower bound is missing")
     family = claim.kind == "ApproxDP" and claim.delta != "0" and LENS in bounds
@@ -243,17 +255,30 @@ def _lowers(claim: Stated, bounds: Mapping[str, Bound]) -> None:
         _conditional(claim, row["lower_conditional"], bounds[LENS])
 
 
+def _every_audit(claim: Stated, case: Case) -> None:
+    """An audit lists a bound for every claim: of the program, of found pairs, of a stand-in."""
+    found = {audit_of(key) for key in case.bounds}
+    if any(row["about"] == STAND_IN for row in case.predicate["conformance"]):
+        stopped = any(row["status"] == "broken" for row in case.predicate["conformance"])
+        found |= set() if stopped else {STAND_IN}
+    for audit in found - {""}:
+        listed = f"{audit}:{claim.audit}" in case.bounds
+        require(listed, f"{claim.place}: the audit {audit}:{claim.audit} is missing")
+
+
 def _unconditional(claim: Stated, shown: Json, bound: Bound) -> None:
     place = claim.place
     labels = (shown["confidence"], shown["conditional_on"], shown["audit"])
     require(labels == (SHOWN_LEVEL, "", claim.audit), f"{place}: its lower bound is mislabelled")
-    if claim.kind == "ZCDP":
-        require(shown["measure"] == "zcdp", f"{place}: its lower bound is in another measure")
-        held = rounded_down(shown["rho"], bound.shown_rho, 3 * SLACK)
+    measure = claim.measure
+    if measure.from_rates is not None:
+        same = shown["measure"] == measure.wire
+        require(same, f"{place}: its lower bound is in another measure")
+        held = rounded_down(shown[measure.wire_field], measure.from_rates(*bound.shown), 3 * SLACK)
         require(held, f"{place}: its lower bound does not follow from {claim.audit}")
         return
-    same = {k: v for k, v in shown.items() if k not in ("confidence", "conditional_on", "audit")}
-    require(same == bound.row["lower_bounds"][0], f"{place}: its lower bound is not its audit's")
+    own = {k: v for k, v in shown.items() if k not in ("confidence", "conditional_on", "audit")}
+    require(own == bound.row["lower_bounds"][0], f"{place}: its lower bound is not its audit's")
 
 
 def _conditional(claim: Stated, shown: Json, bound: Bound) -> None:
@@ -297,13 +322,17 @@ def _contradicted(claim: Stated, case: Case) -> bool:
     if not rows or is_infinite(claim.number):
         return False
     delta = None if claim.kind in ("GDP", "ZCDP") else decimal(claim.delta or "0")
-    return curve_exceeds(rows[0], delta, claim.number, as_rho=claim.kind == "ZCDP")
+    first = {audit_of(row["id"]): row for row in reversed(rows)}
+    known = claim.measure.from_rates
+    return any(curve_exceeds(row, delta, claim.number, known) for row in first.values())
 
 
 def is_unconfirmed(value: Value | None, outcome: str, number: Any) -> bool:
     """Whether a claim's outcome rests on a number that only the accountant computed."""
     if value is None:
         return False
+    if value.on_trust and outcome in ("proved", "refuted"):
+        return True
     if outcome == "refuted":
         return value.reached_doubted
     if outcome != "proved" or value.doubt is None:
@@ -313,17 +342,22 @@ def is_unconfirmed(value: Value | None, outcome: str, number: Any) -> bool:
 
 def _exceeds(claim: Stated, number: Any, bounds: Mapping[str, Bound]) -> bool:
     """Whether the decisive bound in the claim's measure is certainly above a number."""
-    bound = bounds.get(claim.audit)
-    if bound is None or is_infinite(number) or unknowns(number):
+    if is_infinite(number) or unknowns(number):
         return False
-    if claim.kind == "ZCDP":
-        return bool(bound.decisive_rho * (1 - enclose(SLACK)) > enclose(number))
+    return any(_bound_exceeds(claim, number, bound) for bound in named(bounds, claim.audit))
+
+
+def _bound_exceeds(claim: Stated, number: Any, bound: Bound) -> bool:
+    if claim.measure.from_rates is not None:
+        shown = claim.measure.from_rates(*bound.decisive)
+        return bool(shown * (1 - enclose(SLACK)) > enclose(number))
     return _above(bound.decisive_lower, number)
 
 
 def _lens_above_accounted(case: Case) -> bool:
     mu = own_mu(case.root, case.adjacency)
-    return mu is not None and LENS in case.bounds and _above(case.bounds[LENS].decisive_lower, mu)
+    found = named(case.bounds, LENS)
+    return mu is not None and any(_above(bound.decisive_lower, mu) for bound in found)
 
 
 def _certified(value: Value | None, case: Case) -> str:
@@ -347,7 +381,12 @@ def _margin(claims: list[Stated], case: Case) -> str:
 
 def _audits(claims: list[Stated], case: Case) -> None:
     """An audit is said to refute where its decisive bound is above a claim."""
-    refuting = {c.audit for c in claims if _exceeds(c, c.number, case.bounds)}
+    refuting = {
+        key
+        for c in claims
+        for key, bound in case.bounds.items()
+        if key.rpartition(":")[2] == c.audit and _exceeds(c, c.number, {key: bound})
+    }
     for name, bound in case.bounds.items():
         expected = "refuted" if name in refuting else "not_refuted"
         same = bound.row["verdict"] == expected
@@ -364,7 +403,7 @@ def powerless(case: Case) -> tuple[str, ...]:
         bound = case.bounds.get(claim.audit)
         if bound is None:
             found.append(f"{claim.place}: not audited")
-        elif not strongest(bound, as_rho=claim.kind == "ZCDP") > enclose(claim.number):
+        elif not strongest(bound, claim.measure.from_rates) > enclose(claim.number):
             trials = bound.row["trials"]
             found.append(f"{claim.place}: {trials} trials a side could not have refuted it")
     return tuple(found)

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.assumptions import own_assumption
-from dpaudit.check.normal import gaussian_delta
+from dpaudit.check.measures import MEASURES, REFUSED
 from dpaudit.check.profile.conversions import Doubt, confirm_conversion
-from dpaudit.check.reading import SLACK, TINY, Json, decimal, require, rounded_up, value_text
+from dpaudit.check.reading import Json, decimal, require, rounded_up, value_text
 from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
     decimal_upper,
-    enclose,
     infinity,
-    is_infinite,
-    is_symbolic,
     unknowns,
-    working_precision,
 )
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, free_unknowns, postorder
+from dpaudit.nodes.tables import Stranger
 
-ORDERS = ("2", "4", "8", "16", "32", "64")
-LARGEST_EPSILON = Fraction(2) ** 99
-MEASURES = {
-    "pure": ("pure_dp", "epsilon"),
-    "approx": ("approx_dp", "epsilon"),
-    "zcdp": ("zcdp", "rho"),
-    "gdp": ("gdp", "mu"),
-    "rdp": ("rdp", ""),
-    "profile": ("pairs", ""),
-}
+LARGEST_ORDER = 1024
 
 
 @dataclass(frozen=True)
@@ -44,7 +31,8 @@ class Value:
     ``upper``: exact, a function of the order (rdp), or a pair (approx).  ``reached``: a value that
     some data and queries reach, None where that is not known.  ``in_one_part``: one record can
     saturate it in one part of a partition only.  ``trusted``: what was not confirmed, in words;
-    ``doubt``: of the upper bound, ``reached_doubted``: of what is reached.
+    ``doubt``: of the upper bound, ``reached_doubted``: of what is reached.  ``on_trust``: it rests
+    on a node for which the checker has no theorem; ``upper`` is then as stated, or None.
     """
 
     node: Node
@@ -58,6 +46,7 @@ class Value:
     trusted: tuple[str, ...] = ()
     doubt: Doubt | None = None
     reached_doubted: bool = False
+    on_trust: bool = False
 
     @property
     def number(self) -> Any:
@@ -94,26 +83,30 @@ def _step(row: Json, node: Node, premises: list[Value], place: str, adjacency: s
     if converts:
         value = _conversion(row, node, premises, place)
     else:
-        value = _fold(row["rule"], row["calculus"], node, premises, place, adjacency)
+        value = _fold(row, node, premises, place, adjacency)
     own = own_assumption(node)
     expected = [own["id"]] if own and not converts else []
     require(row["assumes"] == expected, f"{place}: its assumptions are not those of its node")
     require(row["calculus"] == value.calculus, f"{place}: its calculus is {value.calculus}")
     require(row["attained"] == value.attained, f"{place}: 'attained' does not follow")
-    require(row["node_text"] == node.head, f"{place}: its text is not its node's")
-    _conclusion(row, value, place)
+    if not isinstance(node, Stranger):
+        require(row["node_text"] == node.head, f"{place}: its text is not its node's")
+    if not (value.on_trust and value.upper is None):
+        _conclusion(row, value, place)
     return value
 
 
-def _fold(
-    rule: str, calculus: str, node: Node, premises: list[Value], place: str, adjacency: str
-) -> Value:
+def _fold(row: Json, node: Node, premises: list[Value], place: str, adjacency: str) -> Value:
+    rule, calculus = row["rule"], row["calculus"]
     require(
         [p.node.digest for p in premises] == [child.digest for child in node.children]
         and all(p.calculus == calculus and not p.converted for p in premises),
         f"{place}: premises of another node or calculus",
     )
     expected = rule_name(calculus, node, adjacency)
+    stranger = expected is None and not node.is_shipped
+    if stranger or any(p.on_trust and p.upper is None for p in premises):
+        return _on_trust(row, node, premises, place)
     require(rule == expected, f"{place}: the rule for this node under {adjacency} is {expected}")
     own = own_assumption(node)
     upper = bound(calculus, node, [p.upper for p in premises])
@@ -123,19 +116,45 @@ def _fold(
         calculus=calculus,
         upper=upper,
         attained=is_attained,
-        in_one_part=type(node).__name__ == "Parallel" or any(p.in_one_part for p in premises),
+        in_one_part=node.partitions or any(p.in_one_part for p in premises),
         reached=upper if is_attained else None,
         assumes=frozenset([own["id"]] if own else ()).union(*(p.assumes for p in premises)),
+        on_trust=any(p.on_trust for p in premises),
+    )
+
+
+def _on_trust(row: Json, node: Node, premises: list[Value], place: str) -> Value:
+    """What the certificate states, where a theorem of somebody else's is not registered here."""
+    own = own_assumption(node)
+    names = ("value", "value_delta") if row["calculus"] == "approx" else ("value",)
+    stated = [] if node.is_shipped else [row["witness"].get(name) for name in names]
+    numbers = [decode_number(number) for number in stated if number is not None]
+    upper = None if not numbers else numbers[0] if len(names) == 1 else tuple(numbers)
+    name = node.row()["type"]
+    known = () if node.is_shipped else (f"{place}: taken on trust, no theorem for {name}",)
+    return Value(
+        node=node,
+        calculus=row["calculus"],
+        upper=upper,
+        attained=row["attained"],
+        in_one_part=node.partitions or any(p.in_one_part for p in premises),
+        reached=upper if row["attained"] else None,
+        assumes=frozenset([own["id"]] if own else ()).union(*(p.assumes for p in premises)),
+        trusted=known,
+        on_trust=True,
     )
 
 
 def _conclusion(row: Json, value: Value, place: str) -> None:
     """The stated decimals are at least the re-derived bound, and equal to it to nine digits."""
     stated = row["conclusion"]
-    measure, name = MEASURES[value.calculus]
-    require(stated["measure"] == measure, f"{place}: its conclusion is in another measure")
+    measure = MEASURES[value.calculus]
+    name = measure.wire_field if measure.is_number else ""
+    require(stated["measure"] == measure.wire, f"{place}: its conclusion is in another measure")
     if value.calculus == "rdp":
-        require([a for a, _ in stated["curve"]] == [*ORDERS], f"{place}: other orders")
+        orders = [decimal(a) for a, _ in stated["curve"]]
+        rising = orders == sorted(set(orders)) and all(1 < a <= LARGEST_ORDER for a in orders)
+        require(rising, f"{place}: expected rising orders above 1")
         pairs = [(text, value.upper(Fraction(a))) for a, text in stated["curve"]]
     elif value.calculus == "approx":
         pairs = [(stated[k], v) for k, v in zip(("epsilon", "delta"), value.upper, strict=True)]
@@ -169,11 +188,14 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
     require(not unknowns(delta), f"{place}: its delta is a symbol, not a number")
     require(stated["delta"] == decimal_upper(delta), f"{place}: its delta is not its witness's")
     found = None
-    if premise.calculus == "profile":
+    if premise.on_trust and premise.upper is None:
+        return _converted_on_trust(row, node, premise, delta)
+    convert = MEASURES[premise.calculus].to_approx
+    if convert is None:  # pairs of distributions
         found = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
         epsilon, reached = (found.epsilon, found.reached) if found else REFUSED
     else:
-        epsilon, reached = CONVERSIONS[premise.calculus](premise, delta, stated["epsilon"], witness)
+        epsilon, reached = convert(premise, delta, stated["epsilon"], witness)
     require(epsilon is not None, f"{place}: epsilon does not follow")
     same = reached is None or decimal(witness["epsilon_lower"]) == reached
     require(same, f"{place}: its lower epsilon does not follow")
@@ -189,82 +211,26 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
         trusted=found.trusted if found else (),
         doubt=found.doubt if found else None,
         reached_doubted=bool(found and found.reached_doubted),
+        on_trust=premise.on_trust,
     )
 
 
-Result = tuple[Any, Fraction | None]
-REFUSED: Result = (None, None)
-
-
-def _infinite(text: str) -> Result:
-    return (infinity(), None) if text == "inf" else REFUSED
-
-
-def _from_gdp(premise: Value, delta: Any, text: str, witness: Json) -> Result:
-    """delta(epsilon) <= delta, and not at an epsilon a billionth smaller; the lower end reaches."""
-    mu = premise.upper
-    if is_infinite(mu) or (delta == 0 and mu != 0):
-        return _infinite(text)
-    if mu == 0:
-        return (Fraction(0), Fraction(0) if premise.attained else None) if text == "0" else REFUSED
-    ball, allowed = enclose(mu), enclose(delta)
-    if text == "inf":
-        return REFUSED if gaussian_delta(LARGEST_EPSILON, ball) <= allowed else _infinite(text)
-    epsilon = decimal(text)
-    if witness["epsilon"] != text:
-        return REFUSED
-    least = epsilon * (1 - SLACK)
-    tight = epsilon == 0 or not gaussian_delta(least, ball) <= allowed
-    if not (gaussian_delta(epsilon, ball) <= allowed and tight):
-        return REFUSED
-    if not premise.attained:
-        return epsilon, None
-    reached = decimal(witness["epsilon_lower"])
-    held = reached == 0 or gaussian_delta(reached, ball) >= allowed
-    return (epsilon, reached) if held and reached >= least - TINY else REFUSED
-
-
-def _from_number(exact: Any, text: str) -> Result:
-    if not rounded_up(text, exact):
-        return REFUSED
-    # As the accountant: fractions stay exact, other numbers are rounded outward.
-    return (decimal(text) if is_symbolic(exact) and text != "inf" else exact), None
-
-
-def _from_pure(premise: Value, delta: Any, text: str, witness: Json) -> Result:
-    return _from_number(premise.upper, text)
-
-
-def _from_approx(premise: Value, delta: Any, text: str, witness: Json) -> Result:
-    epsilon, own = premise.upper
-    if is_infinite(epsilon) or not (own == delta or enclose(own) <= enclose(delta)):
-        return _infinite(text)
-    return _from_number(epsilon, text)
-
-
-def _from_curve(premise: Value, delta: Any, text: str, witness: Json) -> Result:
-    """The Renyi conversion at the witness's order."""
-    curve = premise.upper if premise.calculus == "rdp" else lambda a: premise.upper * a
-    if delta == 0 or is_infinite(curve(Fraction(2))):
-        return _infinite(text)
-    order = decode_number(witness["order"])
-    if text == "inf" or is_symbolic(order) or order <= 1:
-        return REFUSED
-    with working_precision():
-        a, d = enclose(order), enclose(delta)
-        exact = enclose(curve(order)) + (1 - 1 / a).log() - (d.log() + a.log()) / (a - 1)
-        exact = exact.max(0)
-        held = rounded_up(text, exact)
-    return (decimal(text), None) if held else REFUSED
-
-
-CONVERSIONS: dict[str, Callable[[Value, Any, str, Json], Result]] = {
-    "gdp": _from_gdp,
-    "pure": _from_pure,
-    "approx": _from_approx,
-    "rdp": _from_curve,
-    "zcdp": _from_curve,
-}
+def _converted_on_trust(row: Json, node: Node, premise: Value, delta: Any) -> Value:
+    """The epsilon that the certificate states."""
+    text, lower = row["conclusion"]["epsilon"], row["witness"].get("epsilon_lower")
+    epsilon = infinity() if text == "inf" else decimal(text)
+    reached = None if lower is None else decimal(lower)
+    return Value(
+        node=node,
+        calculus="approx",
+        upper=(epsilon, delta),
+        attained=reached is not None,
+        in_one_part=premise.in_one_part,
+        reached=reached,
+        assumes=premise.assumes,
+        converted=True,
+        on_trust=True,
+    )
 
 
 # --- the checker's own fold ----------------------------------------------------------------------

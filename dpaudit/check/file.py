@@ -11,6 +11,7 @@ from typing import Any
 from dpaudit.errors import CertificateRejected
 
 LARGEST_FILE = 4 * 2**20
+EARLIER = "https://dpaudit.dev/certificate/v1"
 EMPIRICAL = "https://dpaudit.dev/empirical/v1"
 
 

@@ -15,8 +15,6 @@ from dpaudit.nodes import Node
 from dpaudit.nodes.pairs import Losses, Pair
 from dpaudit.nodes.registry import load
 
-NUMERIC = ("gdp", "pure", "approx", "rdp", "zcdp")
-CALCULI = (*NUMERIC, "profile")
 RENYI_SYMBOL = "alpha"
 MOST_ALTERNATIVES = 64  # the accountant keeps as many
 EVERYWHERE = frozenset({"add_remove", "replace_one", "zero_out"})

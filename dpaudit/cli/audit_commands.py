@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dpaudit.cli.blackbox import audit_named, is_function
 from dpaudit.cli.commands import as_json_option, echo_json, quiet, resolve_target
 from dpaudit.cli.membership import OWN, audit_membership, membership_options
 from dpaudit.errors import DpauditError, InvalidParameter, UnknownTarget, described
@@ -48,11 +49,12 @@ def _out(help_text: str) -> Callable[[Command], Command]:
 @membership_options
 @as_json_option
 def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
-    """Attack TARGETS and judge their claims; touches no data and writes no file.
+    """Attack whatever is given and judge its claim; touches no data and writes no file.
 
-    With --data a membership-inference audit of training: TARGET is MODULE:FIT, with a function
-    score(model, records) beside it, or a scikit-learn estimator.  With --scores one of given
-    scores.
+    TARGETS: declared mechanisms, whose claims are their own.  MODULE:FUNCTION D0 D1: any function
+    that draws, called with data, rng and size, on two JSON data sets, and --claim.  With --data a
+    membership-inference audit of training: MODULE:FIT, with a function score(model, records) beside
+    it, or a scikit-learn estimator.  With --scores IN OUT one of given scores.
     """
     from dpaudit.cli import terminal
 
@@ -60,6 +62,10 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
         audit_membership(targets, given, as_json=as_json)
     if not targets:
         raise click.UsageError("Missing argument 'TARGETS...', or --scores.")
+    if is_function(targets[0]):
+        audit_named(targets, given, as_json=as_json)
+    if given["claim"] is not None:
+        raise click.UsageError("--claim: a declared mechanism has claims of its own.")
     given = {name: value for name, value in given.items() if name not in OWN}
     results = _certify(targets, [_without_data(_order(target)) for target in targets], given, None)
     certificates = [result.certificate for result in results]
@@ -213,11 +219,11 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     from dpaudit.cli.terminal import progress
 
     with progress() as report_progress, quiet():
-        orders = _every_order()
+        orders, refused = _every_order()
         publish.writable(out)
         given = {**given, "keep": publish.keeper(out)}
         run = plan(orders, _options(["--all"], given, out / ".audits", report_progress))
-        results = sorted(_each(run, out), key=lambda one: one.name)
+        results = sorted([*_each(run, out), *refused], key=lambda one: one.name)
     index = publish.write_index(results, out)
     if as_json:
         echo_json([_row_of_all(one) for one in results])
@@ -228,24 +234,29 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
 
 def orders_of(targets: Sequence[str]) -> list[Order]:
     """The orders of targets; of every mechanism of the project without any."""
-    return list(map(_order, targets)) if targets else _every_order()
+    return list(map(_order, targets)) if targets else _every_order()[0]
 
 
-def _every_order() -> list[Order]:
-    """Errors: UnknownTarget for a project without mechanisms."""
+def _every_order() -> tuple[list[Order], list[Failed]]:
+    """An order for each mechanism of the project, and what of it does not import.
+
+    Errors: UnknownTarget for a project without mechanisms.
+    """
     from dpaudit.certificate.certify import Order
+    from dpaudit.certificate.publish import Failed
     from dpaudit.project.project import catalogue_root, find_root, implementation, load, place
     from dpaudit.storage.fields import read_fields
 
     project = load(find_root(Path.cwd()))
     root = "catalogue" if project.root == catalogue_root() else "project"
-    if not project.mechanisms:
+    refused = [Failed(where, UnknownTarget(why)) for where, why in project.refused.items()]
+    if not project.mechanisms and not refused:
         raise UnknownTarget(f"{project.root} holds no mechanism; start one with `dpaudit init`")
     pairs = [
         (project.mechanisms[name], project.suites.get(name)) for name in sorted(project.mechanisms)
     ]
     stated = read_fields(project.root, project.mechanisms)
-    return [
+    orders = [
         Order(
             one,
             suite,
@@ -256,6 +267,7 @@ def _every_order() -> list[Order]:
         )
         for one, suite in pairs
     ]
+    return orders, refused
 
 
 def _each(run: Run, out: Path) -> list[Finished | Failed]:

@@ -50,7 +50,7 @@ def sign(
 
     Each FILE must verify first; its signatures go into FILE.dsse, several keys into one.
     """
-    from dpaudit.certificate.publish import of_stranger
+    from dpaudit.certificate.publish import of_strangers
     from dpaudit.sign import envelope_of, make_keys, private_key, read_envelope, write_envelope
     from dpaudit.sign import sign as signed
 
@@ -60,8 +60,9 @@ def sign(
     own = private_key(key or new_key or Path(), _password() if password else None)
     token = b"" if timestamp is None else _token(timestamp)
     written = []
-    for path in files:
-        certificate = of_stranger(path)
+    for path, certificate in list(of_strangers(files)):
+        if isinstance(certificate, CertificateRejected):
+            raise certificate
         target = envelope_of(path)
         earlier = read_envelope(target) if target.exists() else None
         write_envelope(signed(certificate, own, earlier, token), target)
@@ -86,6 +87,13 @@ def _token(path: Path) -> bytes:
         raise InvalidParameter(f"{path}: {error.strerror}; give a time stamp token") from None
 
 
+# What no checker can see again.
+SIGNED_FOR = (
+    "that the runs took place, with these counts",
+    "environment, revision and dates",
+    "metrics and outputs of the run",
+    "the fields of dpaudit.toml",
+)
 keys_option = click.option(
     "--key",
     "keys",
@@ -138,7 +146,14 @@ def signed_row(
         found = signed_by(path, keys, certificate)
     except CertificateRejected as error:
         return {**row, "verified": False, "verdict": "", "reason": str(error)}
-    row = {**row, "signatures": [asdict(one) for one in found]}
+    names = (
+        ", ".join(one.name for one in found if one.state == "valid") or "nobody whose key is known"
+    )
+    row = {
+        **row,
+        "on_trust": [*row["on_trust"], *(f"{text}: on the word of {names}" for text in SIGNED_FOR)],
+        "signatures": [asdict(one) for one in found],
+    }
     valid = {one.key_id for one in found if one.state == "valid"}
     missing = ", ".join(key.name for key in keys if key.id not in valid)
     if len(valid) >= wanted:
@@ -161,8 +176,8 @@ def signed_row(
     "formats",
     default="html",
     show_default=True,
-    help="Any of html, pdf, registry, badge (a file a certificate), md, csv, junit and sarif (one "
-    "file over all), with commas between.",
+    help="Any of html, pdf, registry, badge, sbom (a file a certificate), project, md, csv, junit "
+    "and sarif (one file over all), with commas between.",
 )
 @click.option("--language", default="en", show_default=True, help="en, de or fr.")
 @keys_option
@@ -197,7 +212,8 @@ def report(
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--ledger", "url", help="A ledger's SQLite file or URL, in place of FILES.")
 @click.option("--delta", default="", help="At which epsilon is told; the budget's, or 1e-6.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="The first day that counts.")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="The last day that counts.")
@@ -211,6 +227,7 @@ def report(
 def budget(
     files: tuple[Path, ...],
     *,
+    url: str | None,
     delta: str,
     since: datetime | None,
     until: datetime | None,
@@ -220,9 +237,15 @@ def budget(
 ) -> None:
     """What the releases of certificates FILES guarantee together, a total for each data set.
 
-    Budgets are those that dpaudit.toml states.  Exits with 1 if one is exceeded, or a file or a
-    data set could not be added.
+    Budgets are those that dpaudit.toml states.  With --ledger what it charged, and what it has
+    left, after its chain was verified.  Exits with 1 if a budget is exceeded, or a file or a data
+    set could not be added.
     """
+    if bool(files) == (url is not None):
+        raise click.UsageError("give either FILES or --ledger")
+    if url is not None:
+        _show_ledger(url, as_json=as_json)
+        return
     from dpaudit.certificate.budget import chosen, totals
     from dpaudit.cli import terminal
     from dpaudit.project.project import find_root
@@ -245,6 +268,46 @@ def budget(
     else:
         terminal.budgets(found)
     sys.exit(1 if failed or any(total.over or total.refused for total in found) else 0)
+
+
+def _show_ledger(url: str, *, as_json: bool) -> None:
+    from dpaudit.cli import terminal
+    from dpaudit.exact import decimal_lower
+    from dpaudit.ledger import open_ledger
+
+    ledger = open_ledger(url)
+    found = []
+    for name in ledger.names():
+        state, entries = ledger.verify(name), ledger.entries(name)
+        charges = [entry.body for entry in entries if "cost" in entry.body]
+        found.append(
+            {
+                "data": name,
+                "unit": state.terms.entity,
+                "adjacency": str(state.terms.scope.adjacency),
+                "measures": list(state.terms.units),
+                "charges": [
+                    {
+                        "date": body["at"][:10],
+                        "name": body["title"],
+                        "cost": _uppers(body["cost"]),
+                        "together": _uppers(body["spent"]),
+                    }
+                    for body in charges
+                ],
+                "caps": [decimal_lower(cap, 6) for cap in state.terms.caps],
+                "left": [decimal_lower(left, 6) for left in state.remaining],
+                "unfinished": list(state.unfinished),
+            }
+        )
+    echo_json(found) if as_json else terminal.ledger(found)
+
+
+def _uppers(numbers: Sequence[Any]) -> list[str]:
+    from dpaudit.exact import decimal_upper
+    from dpaudit.exact.wire import decode_number
+
+    return [decimal_upper(decode_number(number), 6) for number in numbers]
 
 
 def _total_row(total: Total) -> dict[str, Any]:

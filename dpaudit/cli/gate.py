@@ -12,9 +12,9 @@ from typing import Any
 
 from dpaudit.certificate.budget import entry_of, totals
 from dpaudit.certificate.certificate import PREDICATE, stated
-from dpaudit.certificate.publish import verify_files
 from dpaudit.certificate.rendering import expired
 from dpaudit.check.file import load
+from dpaudit.check.process import verify_files
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.project.project import Project, implementation
@@ -97,7 +97,7 @@ def _problems(
         text = f"no mechanism is called {name!r} any more; remove it, or certify again"
         yield Problem(place, "stale", text)
         return
-    for text in _changes(project, mechanism, predicate, fields):
+    for text in changes(project, mechanism, predicate, fields):
         yield Problem(place, "stale", f"{text}; certify again")
     for text in _weaker(mechanism, predicate):
         yield Problem(place, "weaker", text)
@@ -107,12 +107,12 @@ def _grave(certificate: Json) -> list[Finding]:
     return [one for one in findings(certificate) if RULES[one.rule][0] == "error"]
 
 
-def _changes(
+def changes(
     project: Project, mechanism: Mechanism, predicate: Json, fields: ProjectFields
 ) -> Iterator[str]:
-    """What is no longer as it was certified, a line a kind of thing."""
+    """What is no longer as it was certified, a line a kind of thing; no certificate is verified."""
     certified = predicate["mechanism"]
-    if mechanism.declaration.digest != certified["digest"]:
+    if mechanism.declaration.digest != certified["declaration"]["root"]:
         yield "the declaration changed"
     current = implementation(project, mechanism, project.suites.get(mechanism.name))
     committed = {item["name"]: item["digest"]["sha256"] for item in certified["implementation"]}

@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dpaudit.cli.audit_commands import AUDIT_COMMANDS, INTERNAL
-from dpaudit.cli.blackbox import attack as attack_command
 from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, resolve_target
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
 from dpaudit.cli.mutate import mutate_command
@@ -23,6 +22,9 @@ from dpaudit.cli.release_commands import RELEASE_COMMANDS
 from dpaudit.cli.verify import verify
 from dpaudit.errors import TRACEBACK, DpauditError, described
 from dpaudit.version import __version__
+
+if TYPE_CHECKING:
+    from dpaudit.project.project import Row
 
 INTERRUPTED = 130
 LEFT_OUT = f"its text may quote data and is left out, {TRACEBACK}=1 shows it"
@@ -62,9 +64,13 @@ def main() -> None:
 
 
 @main.command("list")
+@click.argument("words", nargs=-1)
 @as_json_option
-def list_command(*, as_json: bool) -> None:
-    """Mechanisms of the project at or above this folder, and of the shipped catalogue."""
+def list_command(words: tuple[str, ...], *, as_json: bool) -> None:
+    """Mechanisms of the project at or above this folder, then those of the shipped catalogue.
+
+    With WORDS those whose name, title, source or claims hold each of them, with their claims.
+    """
     from dpaudit.cli import terminal
     from dpaudit.project.project import catalogue_root, find_root, foreign_catalogue, load, rows
 
@@ -85,10 +91,19 @@ def list_command(*, as_json: bool) -> None:
             "scope": row.scope,
             "claims": [asdict(claim) for claim in row.claims],
             "root": where,
+            "error": row.error,
         }
         for where, row in listed
+        if _holds(row, words)
     ]
-    echo_json(table) if as_json else terminal.catalogue(table)
+    echo_json(table) if as_json else terminal.catalogue(table, filtered=bool(words))
+
+
+def _holds(row: Row, words: tuple[str, ...]) -> bool:
+    """Whether a row speaks of every word, in any case; a row of what is broken is always shown."""
+    claims = (f"{claim.claim} {claim.by} {claim.reading}" for claim in row.claims)
+    text = " ".join([row.name, row.title, row.source, row.scope, *claims]).casefold()
+    return bool(row.error) or all(word.casefold() in text for word in words)
 
 
 @main.command()
@@ -132,7 +147,7 @@ def account(target: str, *, delta: str | None, as_json: bool) -> None:
 
 @main.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path())
-@click.option("--with", "copied", help="Copy a shipped mechanism's files, e.g. diff2.")
+@click.option("--with", "copied", help="Copy a shipped mechanism's files, e.g. noisy_count.")
 @as_json_option
 def init(folder: Path, *, copied: str | None, as_json: bool) -> None:
     """Start a project: mechanisms/ and audits/, with a first mechanism or a shipped one."""
@@ -152,7 +167,6 @@ for command in (
     *COMPLIANCE_COMMANDS,
     *COMMANDS,
     *RELEASE_COMMANDS,
-    attack_command,
     mutate_command,
 ):
     main.add_command(command)

@@ -35,9 +35,13 @@ def membership_options(command: Command) -> Command:
             metavar="IN OUT",
             help="Scores of members and of non-members, one a line; no TARGET.",
         ),
-        click.option("--attack", help="Attacks, as in lira,rmia; all that apply by default."),
+        click.option(
+            "--attack",
+            help="Of training: names, as in lira,rmia, all that apply by default. Of a function: "
+            "bits, or MODULE:FUNCTION, a score of its outputs.",
+        ),
         click.option("--models", type=click.IntRange(4), default=64, show_default=True),
-        click.option("--claim", help="EPSILON or EPSILON,DELTA."),
+        click.option("--claim", help="EPSILON, or EPSILON,DELTA, or rho=RHO, or mu=MU."),
         click.option("--released", help="labels, scores, logits, parameters or iterates."),
         click.option(
             "--population",
@@ -67,8 +71,8 @@ def membership_options(command: Command) -> Command:
         ),
         click.option("--labels", type=_PATH, help="one_run: the labels that commit() drew."),
         click.option("--commitment", type=_PATH, help="one_run: the commitment to them."),
-        click.option("--confidence", type=float, default=0.95, show_default=True),
-        click.option("--refute-at", type=float, default=1e-4, show_default=True),
+        click.option("--confidence", default="0.95", show_default=True),
+        click.option("--refute-at", default="1e-4", show_default=True),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
@@ -93,19 +97,26 @@ def _exit(verdict: Any) -> None:
     sys.exit(0 if verdict is None else EXIT_CODES[Verdict(verdict)])
 
 
-def _claim(text: str | None) -> Any:
-    """Errors: InvalidParameter for text that is no epsilon, or epsilon and delta."""
-    from dpaudit.families.opaque import ApproxDP, PureDP
+def claim_of(text: str | None) -> Any:
+    """The guarantee that ``--claim`` spells; None for none.
+
+    Errors: InvalidParameter for text that spells none.
+    """
+    from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 
     if text is None:
         return None
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if len(numbers) not in (1, 2):
-        raise InvalidParameter(f"claim = {text!r}: expected EPSILON or EPSILON,DELTA, as in 8,1e-5")
-    return PureDP(numbers[0]) if len(numbers) == 1 else ApproxDP(numbers[0], numbers[1])
+    kinds: dict[str, Any] = {"rho": ZCDP, "mu": GDP}
+    measure, named, value = text.partition("=")
+    numbers = text.split(",")
+    if named and measure in kinds:
+        return kinds[measure](value)
+    if named or len(numbers) > 2:
+        raise InvalidParameter(
+            f"claim = {text[:80]!r}: expected EPSILON or EPSILON,DELTA, as in 8,1e-5, or rho=RHO "
+            "or mu=MU"
+        )
+    return PureDP(numbers[0]) if len(numbers) == 1 else ApproxDP(*numbers)
 
 
 # --- scores --------------------------------------------------------------------------------------
@@ -125,13 +136,13 @@ def _scores(given: Mapping[str, Any], *, as_json: bool) -> None:
     found: Any = audit_scores(
         *(_numbers(path) for path in given["scores"]),
         origin=given["origin"],
-        claim=_claim(given["claim"]),
+        claim=claim_of(given["claim"]),
         labels=labels,
         confidence=given["confidence"],
         refute_at=given["refute_at"],
         seed=given["seed"] or 0,
     )
-    echo_json(found.to_json()) if as_json else click.echo(str(found))
+    echo_json(found.to_json()) if as_json else click.echo(found.details)
     _exit(getattr(found, "verdict", None))
 
 
@@ -181,7 +192,7 @@ def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
         )
         with progress() as report:
             found = study.run(
-                claim=_claim(given["claim"]),
+                claim=claim_of(given["claim"]),
                 attacks=given["attack"],
                 confidence=given["confidence"],
                 refute_at=given["refute_at"],
@@ -241,6 +252,7 @@ def _split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | Non
     kept_out = int(data.unit_count * share)
     if kept_out == 0:
         return data, None
-    order = np.random.default_rng(seed).permutation(data.unit_count)
+    stream = None if seed is None else [seed, 0x73706C69]  # not that of the coins
+    order = np.random.default_rng(stream).permutation(data.unit_count)
     outside = np.isin(data.unit_of, order[:kept_out])
     return data.take(~outside), data.take(outside)

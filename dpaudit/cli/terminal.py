@@ -56,13 +56,36 @@ def rows(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> 
     _print(table)
 
 
-def catalogue(rows: Sequence[Mapping[str, Any]]) -> None:
-    """The mechanisms by name, with their claims."""
-    table = _table("Mechanisms", "target", "title", "source", "scope", "claims")
+def catalogue(rows: Sequence[Mapping[str, Any]], *, filtered: bool) -> None:
+    """The mechanisms, a line each; with their claims where a filter left few. Then what is broken.
+
+    Of the shipped ones a project's own list holds the names only.
+    """
+    found = [row for row in rows if not row["error"]]
+    own = [row for row in found if row["root"] == "project"]
+    shipped = [row for row in found if row["root"] == "catalogue"]
+    for title, some in (("This project", own), ("Shipped with dpaudit", shipped)):
+        if some:
+            _mechanisms(title, some, claims=filtered or some is own)
+    if not filtered:
+        hint = "dpaudit list WORD... shows what is about it, with claims; dpaudit show TARGET one"
+        _console().print(hint, markup=False, highlight=False)
     for row in rows:
-        claims = "\n".join(map(_claimed, row["claims"]))
-        cells = (row["target"], row["title"], row["paper"], row["scope"], claims)
-        table.add_row(*map(escape, cells))
+        if row["error"]:
+            warn(f"{row['name']}: {row['error']}")
+
+
+def _mechanisms(title: str, rows: Sequence[Mapping[str, Any]], *, claims: bool) -> None:
+    if not claims:
+        table = _table(title, "target", "title")
+        for row in rows:
+            table.add_row(escape(row["target"]), escape(row["title"]))
+    else:
+        table = _table(title, "target", "title", "source", "scope", "claims")
+        for row in rows:
+            claimed = "\n".join(map(_claimed, row["claims"]))
+            cells = (row["target"], row["title"], row["paper"], row["scope"], claimed)
+            table.add_row(*map(escape, cells))
     _print(table)
 
 
@@ -106,10 +129,34 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
             table.add_row(*shown, f"[{style}]{escape(row.verdict)}[/]")
     _print(table)
     for certificate in certificates:
+        _not_examined(certificate["predicate"])
         _broken(certificate["predicate"])
+        _stand_ins(certificate["predicate"])
     for one in written:
         files = f"{one.page}  {one.certificate}"
         _console().print(files, markup=False, highlight=False, soft_wrap=True)
+
+
+def _not_examined(predicate: Mapping[str, Any]) -> None:
+    why = predicate["examination"]["not_examined"]
+    if why:
+        warn(f"{predicate['mechanism']['name']}: not examined: {why}")
+
+
+def _stand_ins(predicate: Mapping[str, Any]) -> None:
+    """Audits of another program than the named one, each with what differs and its bound."""
+    for audit in predicate["audits"]:
+        if audit["about"] == "stand_in" and audit["id"].endswith("lens"):
+            (bound,) = audit["lower_bounds"]
+            _console().print(
+                plain(
+                    f"{predicate['mechanism']['name']}: a stand-in shows mu >= {bound['mu']}, "
+                    f"apart from the program: {'; '.join(audit['differs'])}"
+                ),
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
 
 
 def _broken(predicate: Mapping[str, Any]) -> None:
@@ -129,6 +176,36 @@ def plain(text: object) -> str:
     if shown.isprintable():
         return shown
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def ledger(books: Sequence[Mapping[str, Any]]) -> None:
+    """What a ledger charged and has left, data set by data set."""
+    for book in books:
+        table = _table(
+            f"{book['data']}: one {book['unit']}, {book['adjacency']}",
+            "date",
+            "release",
+            "cost",
+            "together",
+        )
+        for row in book["charges"]:
+            cells = (
+                row["date"],
+                row["name"],
+                _amounts(row["cost"], book),
+                _amounts(row["together"], book),
+            )
+            table.add_row(*map(escape, cells))
+        _print(table)
+        left, caps = _amounts(book["left"], book), _amounts(book["caps"], book)
+        _console().print(f"left: {left} of {caps}", markup=False, highlight=False, soft_wrap=True)
+        for title in book["unfinished"]:
+            warn(f"charged and never finished: {title}")
+
+
+def _amounts(values: Sequence[str], book: Mapping[str, Any]) -> str:
+    pairs = zip(values, book["measures"], strict=True)
+    return ", ".join(f"{value} {unit}" for value, unit in pairs)
 
 
 def budgets(totals: Sequence[Any]) -> None:

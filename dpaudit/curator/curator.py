@@ -25,7 +25,7 @@ from dpaudit.families.sampling import PoissonSampled
 from dpaudit.kernels.base import Session
 from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.nodes import Node
-from dpaudit.scope import Adjacency, Scope
+from dpaudit.scope import Adjacency, Scope, Trust
 
 Generator = np.random.Generator
 
@@ -172,6 +172,11 @@ class Curator(ABC):
         if not mask.any():
             raise Undeclared(f"release {label!r}: no trial is on; end the loop instead")
         records, draws = self._rows(rows)
+        if self.scope.trust is Trust.LOCAL and (draws or len(records) != 1):
+            raise InvalidParameter(
+                f"release {label!r}: in the local model a report is of one {self.scope.unit}'s "
+                f"records alone; ask for a part of one, not of {len(records)}"
+            )
         block = rows.part if isinstance(rows, Batch) else rows
         part = None if block is None else block.index
         sampling = rows.sampling if isinstance(rows, Batch) else None

@@ -8,8 +8,7 @@ pass the cap, whatever the other trials did.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
@@ -19,10 +18,12 @@ from numpy.typing import NDArray
 from dpaudit.accountant.filters.caps import OWN, caps_of
 from dpaudit.accountant.filters.charges import shown
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
-from dpaudit.exact import enclose
+from dpaudit.exact import canonical, enclose, sympify
 from dpaudit.families.adaptive import Filter, FilterMeasure
-from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Leaf, Node
+from dpaudit.nodes.registry import load
+from dpaudit.scope import Adjacency, central
 
 Mask = NDArray[np.bool_]
 Units = NDArray[np.int64]
@@ -30,6 +31,11 @@ Floats = NDArray[np.float64]
 WHOLE = 2**60
 TOO_MUCH = 2**61
 ROUNDING = 2.0**-48  # far more than the arithmetic of a charge can be off, relatively
+
+
+# To which power a measure's value is taken before it is added.
+SUMS = {FilterMeasure.PURE: 1, FilterMeasure.ZCDP: 1, FilterMeasure.GDP: 2}
+NEEDED = {"label", "noise_multiplier"}
 
 
 @dataclass(frozen=True)
@@ -42,15 +48,6 @@ class Price:
     def exactly(self, multiplier: float) -> Fraction:
         """The charge of one multiplier, a float taken as the number it is."""
         return self.factor / Fraction(multiplier) ** self.power
-
-
-# Sums of epsilon, of rho, and of mu^2.  Laplace noise is (1/b)-DP, hence 1/(2 b^2)-zCDP.
-PRICES: Mapping[tuple[type[Node], FilterMeasure], Price] = {
-    (Gaussian, FilterMeasure.ZCDP): Price(Fraction(1, 2), 2),
-    (Gaussian, FilterMeasure.GDP): Price(Fraction(1), 2),
-    (Laplace, FilterMeasure.PURE): Price(Fraction(1), 1),
-    (Laplace, FilterMeasure.ZCDP): Price(Fraction(1, 2), 2),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,18 +142,46 @@ def leaves_of(node: Filter) -> tuple[Node, ...]:
     return (node.child,) if isinstance(node.child, Leaf) else node.child.children
 
 
+_known: dict[tuple[type[Any], FilterMeasure], Price] = {}
+
+
 def price_of(leaf: Node, node: Filter) -> Price:
-    """How a leaf is charged under a filter.
+    """How a leaf is charged under a filter: as its rule says, where that is a power of its noise.
 
     Errors: Unsupported for a leaf and a measure that curators do not charge.
     """
-    found = PRICES.get((type(leaf), FilterMeasure(node.measure)))
+    asked = type(leaf), FilterMeasure(node.measure)
+    found = _known.get(asked) or _price(*asked)
     if found is None:
-        known = ", ".join(f"{kind.__name__} in {measure}" for kind, measure in PRICES)
         raise Unsupported(
-            f"{leaf.head} under a {node.measure} filter cannot be run; curators charge {known}"
+            f"{leaf.head} under a {node.measure} filter cannot be run; curators charge what costs "
+            "a power of its noise_multiplier alone"
         )
+    _known[asked] = found
     return found
+
+
+def _price(kind: type[Any], measure: FilterMeasure) -> Price | None:
+    """The rule's value for a symbol as the multiplier, the same under every adjacency."""
+    import sympy
+
+    if {field.name for field in fields(kind)} != NEEDED or measure not in SUMS:
+        return None
+    load("rules")
+    symbol = sympy.Symbol("noise_multiplier", positive=True)
+    try:
+        costs = [
+            sympify(CALCULI[str(measure)].fold(kind("release", symbol), central(adjacency)).value)
+            for adjacency in Adjacency
+        ]
+    except Unsupported:
+        return None
+    cost = costs[0] ** SUMS[measure]
+    for power in (1, 2):
+        factor = canonical(sympy.simplify(cost * symbol**power))
+        if isinstance(factor, Fraction) and all(one == costs[0] for one in costs):
+            return Price(factor, power)
+    return None
 
 
 def chosen_multipliers(asked: Any, trials: int, label: str) -> Floats:

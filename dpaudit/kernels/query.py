@@ -137,11 +137,18 @@ def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
         return _clipped_rows(rows, np.asarray(radius)[..., None], norm)
 
 
+_NORMS: dict[str, Callable[[Array], Array]] = {
+    "l1": lambda rows: np.asarray(np.abs(rows).sum(-1)),
+    "l2": lambda rows: np.asarray(np.sqrt(np.square(rows).sum(-1))),
+    "linf": lambda rows: np.asarray(np.abs(rows).max(-1, initial=0.0)),
+}
+
+
 def _clipped_rows(rows: Array, limit: Array, norm: Norm) -> Array:
     rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
     largest = np.abs(rows).max(axis=-1, initial=0.0)
     scaled = rows / np.where(largest > 0, largest, 1.0)[..., None]
-    unit = np.abs(scaled).sum(-1) if norm == "l1" else np.sqrt(np.square(scaled).sum(-1))
+    unit = _NORMS[norm](scaled)
     inside = (largest == 0) | (unit <= limit / np.where(largest > 0, largest, 1.0))
     shrunk = limit / np.where(unit > 0, unit, 1.0)
     return np.where(inside[..., None], rows, scaled * shrunk[..., None])
@@ -155,6 +162,7 @@ class ClippedMean:
     (trials,) or a number, public: made of released values only; below 1e-250 it counts as 0.
     ``weights`` (n,) are public and default to 1/n; with a public ``divisor`` every weight is
     1/divisor, whatever the number of rows.  A secret batch restricts the sum, not the weights.
+    ``plus``: a public number that is added, such as minus a threshold.
     Sensitivity in ``norm``: radius * max|w|, twice that under replace_one; infinite where the
     sum could overflow.
     Errors: InvalidParameter for a radius that is negative, or not finite (in an array: the curator
@@ -172,10 +180,14 @@ class ClippedMean:
     weights: Array | None = None
     divisor: float | None = None
     norm: Norm = "l2"
+    plus: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.norm not in ("l1", "l2"):
-            raise InvalidParameter(f"ClippedMean.norm = {self.norm!r}: expected l1 or l2")
+        if self.norm not in _NORMS:
+            names = ", ".join(_NORMS)
+            raise InvalidParameter(f"ClippedMean.norm = {self.norm!r}: expected one of {names}")
+        if not np.isfinite(self.plus):
+            raise InvalidParameter(f"ClippedMean.plus = {self.plus}: expected a finite number")
         if self.divisor is not None and not (np.isfinite(self.divisor) and self.divisor > 0):
             raise InvalidParameter(f"ClippedMean.divisor = {self.divisor}: expected positive")
         if self.weights is not None and self.divisor is not None:
@@ -199,9 +211,9 @@ class ClippedMean:
         """The weighted sum of clipped rows, shape (trials, d)."""
         if chosen is not None:
             weights = self.public_weights(len(records)) * records.present
-            return self._batch_value(records, chosen, weights)
+            return self._batch_value(records, chosen, weights) + self.plus
         totals = self._totals(records)
-        return _total("n,tnd->td", totals, self._clipped(records.distinct()[0]))
+        return _total("n,tnd->td", totals, self._clipped(records.distinct()[0])) + self.plus
 
     def _totals(self, records: Records) -> Array:
         """The weight of each distinct row; made once of a data set where all weights are equal."""
@@ -306,6 +318,21 @@ def _radius(radius: Any) -> Array:
 def _total(subscripts: str, weights: Array, rows: Array) -> Array:
     result: Array = np.einsum(subscripts, weights, rows)
     return result
+
+
+def clipped_sum(
+    per_record: Callable[[Array], Array], radius: Any, norm: Norm = "l2", plus: float = 0.0
+) -> ClippedMean:
+    """A sum of clipped per-record vectors; one moves it by ``radius``, twice that if replaced.
+
+    Arguments and errors as :class:`ClippedMean`.
+
+    >>> import dpaudit as dp
+    >>> count = dp.clipped_sum(lambda values: values[None], radius=1, norm="l1")
+    >>> count.value(dp.Records([[1.0], [0.0], [1.0]])), float(count.sensitivity("add_remove", 3))
+    (array([[2.]]), 1.0)
+    """
+    return ClippedMean(per_record, radius, divisor=1.0, norm=norm, plus=plus)
 
 
 def clipped_difference_mean(

@@ -12,8 +12,10 @@ was kept elsewhere (every certificate of a release names one).
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.accountant.filters.charges import Amounts, read_amounts
-from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.errors import BudgetExceeded, DpauditError, InvalidParameter
 from dpaudit.exact.wire import canonical_bytes, digest, encode_number
 from dpaudit.ledger.terms import Terms, read_terms
 from dpaudit.scope import Scope
@@ -227,6 +229,13 @@ class Ledger:
         ``head``: one that was kept elsewhere, which the chain must hold.
         Errors: LedgerBroken naming the first entry that does not hold.
         """
+        try:
+            return self._verified(name, head)
+        except (InvalidParameter, BudgetExceeded, ValueError, KeyError, TypeError) as error:
+            said = str(error) if isinstance(error, BudgetExceeded) else "an entry is malformed"
+            raise LedgerBroken(f"{name}: {said}") from None
+
+    def _verified(self, name: str, head: str | None) -> State:
         with self._reading() as connection:
             row = self._known(connection, name)
             entries = self._entries(connection, name)
@@ -373,9 +382,36 @@ class Ledger:
     def _writing(self) -> Iterator[Any]:
         self._exists()
         with self._errors():
-            with self._engine.begin() as connection:
+            with self._queued(), self._engine.begin() as connection:
                 yield connection
             self._synchronise()
+
+    @contextmanager
+    def _queued(self) -> Iterator[None]:
+        """Wait in line for SQLite's lock: its own waiting sleeps while the lock is free.
+
+        Nothing rests on it: BEGIN IMMEDIATE is what excludes, and a killed writer leaves the line.
+        """
+        path = self._file()
+        if path is None:
+            yield
+            return
+        handle = os.open(f"{path}-queue", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            end = time.monotonic() + self._wait
+            pause = 0.0005
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        break
+                time.sleep(pause)
+                pause = min(2 * pause, 0.02)
+            yield
+        finally:
+            os.close(handle)
 
     def _synchronise(self) -> None:
         """Have SQLite's log on disk; where it is gone, its content is in the database, and synced.

@@ -49,6 +49,7 @@ APPROX = register(
             words="approximate differential privacy (ε, δ)",
             wire="approx_dp",
             parameter="epsilon",
+            wire_field="epsilon",
             laws=Laws(BASIC, MCSHERRY, _sum, _times, _largest, _unbounded),
             rank=3,
             to_approx=from_approx,

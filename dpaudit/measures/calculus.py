@@ -166,7 +166,8 @@ class Measure:
 
     ``name``: of its calculus; ``meaning``: in a phrase; ``symbol``, ``latex``, ``words``: how its
     value and the measure are printed; ``wire``: its name in certificates; ``parameter``: the number
-    a claim of it states, "" where it is not one number, at most ``top``.
+    a claim of it states, "" where it is not one number, at most ``top``;
+    ``wire_field``: where a certificate writes it.
     ``laws``: how values compose.  ``rank``: the order in which routes are asked, exact and cheap
     ones first.  ``reserved``: a symbol in which values speak, which no node may use.
     ``to_approx``: a step's (epsilon, delta) at a delta, with ``to_approx_cite``; ``delta_at``: what
@@ -187,6 +188,7 @@ class Measure:
     laws: Laws | None
     parameter: str = ""
     top: float = math.inf
+    wire_field: str = "value"
     rank: int = 100
     reserved: str = ""
     to_approx: Conversion | None = None

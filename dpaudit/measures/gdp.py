@@ -53,6 +53,7 @@ GAUSSIAN = register(
             words="Gaussian differential privacy (μ)",
             wire="gdp",
             parameter="mu",
+            wire_field="mu",
             laws=Laws(COMPOSITION, MCSHERRY, combine=_root_sum_square, repeat=_repeat),
             rank=1,
             to_approx=from_gdp,

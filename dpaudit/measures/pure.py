@@ -29,6 +29,7 @@ PURE = register(
             words="pure differential privacy (ε)",
             wire="pure_dp",
             parameter="epsilon",
+            wire_field="epsilon",
             laws=Laws(BASIC, MCSHERRY),
             rank=2,
             to_approx=from_pure,

@@ -35,6 +35,7 @@ CONCENTRATED = register(
             words="zero-concentrated differential privacy (ρ)",
             wire="zcdp",
             parameter="rho",
+            wire_field="rho",
             laws=Laws(COMPOSITION, MCSHERRY),
             rank=6,
             to_approx=from_zcdp,

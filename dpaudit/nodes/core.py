@@ -58,6 +58,12 @@ def _is_ours(kind: type) -> bool:
     return kind.__module__.startswith("dpaudit.")
 
 
+def holds_node(field: Any) -> bool:
+    """Whether a field is annotated as a child: ``Node``, or ``nodes.Node`` by any path."""
+    named = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
+    return str(named).rpartition(".")[2] == "Node"
+
+
 class Node:
     """A declaration: an immutable tree, equal to another if their content digests are equal.
 
@@ -68,9 +74,7 @@ class Node:
 
     types: ClassVar[dict[str, type[Node]]] = {}
     speaks_of: ClassVar[str] = ""
-    states_in: ClassVar[str] = (
-        ""  # the measure in which it states a guarantee; empty where it states none
-    )
+    states_in: ClassVar[str] = ""  # the measure in which it states a guarantee, if it does
     partitions: ClassVar[bool] = False  # whether its children see disjoint parts of the records
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -86,7 +90,7 @@ class Node:
             if f.metadata.get("kind") == "number":
                 place = f"{self.name}.{f.name}"
                 object.__setattr__(self, f.name, checked(value, place, f.metadata["domain"]))
-            elif f.type in ("Node", Node) and not isinstance(value, Node):
+            elif holds_node(f) and not isinstance(value, Node):
                 raise InvalidParameter(
                     f"{type(self).__name__}.{f.name} = {short(value)}: not a node"
                 )
@@ -95,6 +99,11 @@ class Node:
 
     def _fields(self) -> tuple[Any, ...]:
         return _fields_of(type(self))  # type: ignore[arg-type]
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether its type is dpaudit's own: the checker knows those, and takes no other's word."""
+        return _is_ours(type(self))
 
     @property
     def name(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import wire
 from dpaudit.nodes import VALUES, Leaf, Node, Several, postorder
+from dpaudit.nodes.core import holds_node
 from dpaudit.nodes.registry import load
+
+_NAME = re.compile("[A-Za-z][A-Za-z0-9]{0,59}")
 
 
 def to_table(root: Node) -> dict[str, Any]:
@@ -18,8 +22,10 @@ def to_table(root: Node) -> dict[str, Any]:
     return {"root": root.digest, "nodes": {node.digest: node.row() for node in postorder(root)}}
 
 
-def from_table(table: Any) -> Node:
+def from_table(table: Any, *, strangers: bool = False) -> Node:
     """The declaration that :func:`to_table` wrote.
+
+    ``strangers``: whether a type that is not known here is read as a :class:`Stranger`.
 
     Errors: InvalidParameter for unknown node types, malformed rows, or a digest that is not its
     row's.
@@ -29,13 +35,54 @@ def from_table(table: Any) -> Node:
     load("node")
     rows, built = table["nodes"], dict[str, Node]()
     for digest in _order(rows):
-        node = built[digest] = _from_row(rows[digest], built)
+        node = built[digest] = _from_row(rows[digest], built, strangers=strangers)
         if node.digest != digest or node.row() != rows[digest]:
             raise InvalidParameter(f"declaration row {digest[:12]} does not have that digest")
     root = table.get("root")
     if not isinstance(root, str) or root not in built:
         raise InvalidParameter("malformed declaration: its root is not among its nodes")
     return built[root]
+
+
+class Stranger(Node):
+    """A node of a type that only its author's project defines: its row, and nothing about it.
+
+    Its parameters stay in their order on the wire, so its text may differ from its author's.
+    """
+
+    def __init__(self, type_name: str, parameters: Any, children: Sequence[Node]) -> None:
+        if not isinstance(parameters, dict):
+            raise InvalidParameter("malformed declaration row")
+        self.__dict__["_row"] = {
+            "type": type_name,
+            "parameters": parameters,
+            "children": [child.digest for child in children],
+        }
+        self.__dict__["_children"] = tuple(children)
+
+    @property
+    def is_shipped(self) -> bool:
+        return False
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return tuple(self.__dict__["_children"])
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {name: _decode(value) for name, value in self._row["parameters"].items()}
+
+    @property
+    def _row(self) -> dict[str, Any]:
+        row: dict[str, Any] = self.__dict__["_row"]
+        return row
+
+    def row(self) -> dict[str, Any]:
+        return self._row
+
+    @property
+    def head(self) -> str:
+        return f"{self._row['type']}, of its author's project"
 
 
 def _order(rows: Mapping[str, Any]) -> list[str]:
@@ -57,17 +104,19 @@ def _child_digests(row: Any) -> list[str]:
     return children
 
 
-def _from_row(row: Any, built: Mapping[str, Node]) -> Node:
+def _from_row(row: Any, built: Mapping[str, Node], *, strangers: bool) -> Node:
     kind = Node.types.get(str(row.get("type")))
-    if kind is None or kind in (Node, Leaf, Several):
-        raise InvalidParameter(f"{str(row.get('type'))[:40]!r} is not a node type")
     children = [built[c] for c in row["children"]]
+    if kind is None and strangers and _NAME.fullmatch(str(row.get("type"))):
+        return Stranger(str(row["type"]), row.get("parameters"), children)
+    if kind is None or kind in (Node, Leaf, Several, Stranger):
+        raise InvalidParameter(f"{str(row.get('type'))[:40]!r} is not a node type")
     if issubclass(kind, Several):
         return kind(*children)
     if not isinstance(row.get("parameters"), dict):
         raise InvalidParameter("malformed declaration row")
     arguments = {k: _decode(v) for k, v in row["parameters"].items()}
-    names = [f.name for f in fields(kind) if f.type in ("Node", Node)]  # type: ignore[arg-type]
+    names = [f.name for f in fields(kind) if holds_node(f)]  # type: ignore[arg-type]
     if len(names) != len(children):
         raise InvalidParameter(f"{kind.__name__} on the wire: wrong number of children")
     return _construct(kind, {**arguments, **dict(zip(names, children, strict=True))})  # type: ignore[no-any-return]

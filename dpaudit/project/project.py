@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,7 @@ from dpaudit.storage.roots import (
     catalogue_root,
     digests,
     find_root,
-    import_all,
+    import_each,
     module_name,
     root_above,
     serve,
@@ -43,6 +43,7 @@ __all__ = [
     "catalogue_root",
     "find_root",
     "foreign_catalogue",
+    "foreign_files",
     "implementation",
     "load",
     "place",
@@ -71,12 +72,17 @@ class Broken:
 
 @dataclass(frozen=True)
 class Project:
-    """A root's mechanisms by name, and its suites by the name of the mechanism they attack."""
+    """A root's mechanisms by name, and its suites by the name of the mechanism they attack.
+
+    ``refused``: why a file does not import, or a suite has nothing to attack, by its place; what
+    the rest of the project defines is there all the same.
+    """
 
     root: Path
     mechanisms: Mapping[str, Mechanism]
     suites: Mapping[str, Suite]
     broken: Broken
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,27 +106,33 @@ class ClaimRow:
 
 @dataclass(frozen=True)
 class Row:
-    """One mechanism of a root as text, for a listing."""
+    """One mechanism of a root as text, for a listing; or a place in it that defines none.
+
+    ``error``: why a file does not import, or a suite attacks nothing; empty for a mechanism.
+    """
 
     name: str
     title: str
     source: str
     scope: str
     claims: tuple[ClaimRow, ...]
+    error: str = ""
 
 
 def load(root: Path) -> Project:
     """Serve a root, import every module of it, and collect its mechanisms and suites.
 
     Only module-level instances count; an instance imported from another module is no duplicate.
-    Errors: UnknownTarget for a file that does not import (with file, line and cause), for two
-    objects of one name, or for a suite of a mechanism that nobody defines.
+    A file that does not import (with file, line and cause), and a suite of a mechanism that nobody
+    defines, are listed in ``refused`` and break nothing else.
+    Errors: UnknownTarget for two objects of one name.
     """
     from dpaudit.audit.suite import Suite
     from dpaudit.curator.mechanism import Mechanism
 
     root = serve(root)
-    modules = import_all(root)
+    modules, failed = import_each(root)
+    refused = {path.relative_to(root).as_posix(): why for path, why in failed.items()}
     right = [m for m in modules if _within(m, "mechanisms")]
     audits = [m for m in modules if _within(m, "audits") and not _within(m, BROKEN)]
     wrong = [m for m in modules if _within(m, BROKEN)]
@@ -128,15 +140,23 @@ def load(root: Path) -> Project:
     known = _by_key([*right, *wrong], Mechanism, _name)
     planted = _without(_by_place(wrong, Suite), suites)
     for place, suite in (_by_place(audits, Suite) | planted).items():
-        _mechanism_of(suite, known, place)
-    return Project(root, mechanisms, suites, Broken(_without(known, mechanisms), planted))
+        try:
+            _mechanism_of(suite, known, place)
+        except UnknownTarget as error:
+            refused[place] = str(error)
+    suites, planted = (
+        {name: suite for name, suite in some.items() if suite.mechanism in known}
+        for some in (suites, planted)
+    )
+    return Project(root, mechanisms, suites, Broken(_without(known, mechanisms), planted), refused)
 
 
 def resolve(target: str, cwd: Path) -> Target:
     """Serve the root that a target names, and find its mechanism there.
 
     ``name`` is looked up in the root at or above ``cwd``, ``catalogue:name`` in the shipped
-    catalogue, ``path/to/file.py::Name`` in the file's own root; ``Name`` is a mechanism's name,
+    catalogue; it is a mechanism's, or ``module.attribute`` of a suite below ``audits/broken``.
+    ``path/to/file.py::Name`` is looked up in the file's own root; ``Name`` is a mechanism's name,
     or the module attribute that holds a mechanism or a suite.
     Errors: UnknownTarget, with the names that come close.
     """
@@ -156,7 +176,7 @@ def implementation(project: Project, mechanism: Mechanism, suite: Suite | None) 
     These are the files that define both and what they import; all files where an object is
     defined nowhere, or a file imports by other means than an import statement.
     """
-    modules = import_all(project.root)
+    modules, _ = import_each(project.root)
     homes = [_home(one, modules, project.root) for one in (mechanism, suite) if one is not None]
     if None in homes:
         return digests(project.root, sources(project.root))
@@ -168,7 +188,7 @@ def place(project: Project, mechanism: Mechanism) -> tuple[str, int] | None:
 
     The line is the first that holds the mechanism's name as a literal, else the first of the file.
     """
-    home = _home(mechanism, import_all(project.root), project.root)
+    home = _home(mechanism, import_each(project.root)[0], project.root)
     if home is None:
         return None
     lines = [
@@ -180,8 +200,10 @@ def place(project: Project, mechanism: Mechanism) -> tuple[str, int] | None:
 
 
 def rows(project: Project) -> tuple[Row, ...]:
-    """The mechanisms of a project as text, by name."""
-    return tuple(_row(project.mechanisms[name]) for name in sorted(project.mechanisms))
+    """The mechanisms of a project as text, by name; then what keeps others from being there."""
+    named = tuple(_row(project.mechanisms[name]) for name in sorted(project.mechanisms))
+    refused = (Row(place, "", "", "", (), why) for place, why in project.refused.items())
+    return (*named, *refused)
 
 
 def foreign_catalogue(root: Path) -> tuple[Row, ...]:
@@ -189,12 +211,24 @@ def foreign_catalogue(root: Path) -> tuple[Row, ...]:
 
     Errors: UnknownTarget with the child's last line if it fails.
     """
-    command = [sys.executable, "-P", "-m", "dpaudit.project.project", str(root)]
+    return tuple(_read_row(row) for row in _asked(root))
+
+
+def foreign_files(root: Path, name: str) -> tuple[str, ...]:
+    """The files that a mechanism of such a root and its suite are made of, relative to the root.
+
+    Errors: as :func:`foreign_catalogue`, and for a name that the root does not hold.
+    """
+    return tuple(_asked(root, name))
+
+
+def _asked(root: Path, *names: str) -> Any:
+    command = [sys.executable, "-P", "-m", "dpaudit.project.project", str(root), *names]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     if child.returncode != 0:
         last = (child.stderr.strip().splitlines() or ["no message"])[-1]
         raise UnknownTarget(f"{root} could not be listed: {last}")
-    return tuple(_read_row(row) for row in json.loads(child.stdout))
+    return json.loads(child.stdout)
 
 
 def _read_row(row: dict[str, Any]) -> Row:
@@ -202,14 +236,22 @@ def _read_row(row: dict[str, Any]) -> Row:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the mechanisms of one root as JSON rows; what its modules print goes to stderr."""
+    """Print the mechanisms of one root as JSON rows, or the files of one of them.
+
+    What the root's modules print goes to stderr.
+    """
+    root, *names = arguments
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            found = rows(load(Path(arguments[0])))
+            project = load(Path(root))
+            found: list[Any] = [asdict(row) for row in rows(project)]
+            for name in names:
+                target = _named(project, name)
+                found = sorted(implementation(project, target.mechanism, target.suite))
     except DpauditError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    json.dump([asdict(row) for row in found], sys.stdout)
+    json.dump(found, sys.stdout)
     return 0
 
 
@@ -277,10 +319,14 @@ def _mechanism_of(suite: Suite, known: Mapping[str, Mechanism], place: str) -> M
 
 def _named(project: Project, name: str) -> Target:
     known = {**project.mechanisms, **project.broken.mechanisms}
+    planted = project.broken.suites.get(name)
+    if planted is not None:
+        return Target(project, known[planted.mechanism], planted)
     if name not in known:
+        refused = "".join(f"; {why}" for why in list(project.refused.values())[:2])
         raise UnknownTarget(
             f"no mechanism {name!r} in {project.root}: {_suggestion(name, known)}; "
-            f"`dpaudit list` shows all, `{CATALOGUE_PREFIX}NAME` is a shipped one"
+            f"`dpaudit list` shows all, `{CATALOGUE_PREFIX}NAME` is a shipped one{refused}"
         )
     return _target(project, known[name])
 
@@ -312,6 +358,9 @@ def _resolve_file(path: Path, name: str) -> Target:
             "or start one with `dpaudit init`"
         )
     project = load(root)
+    place = path.relative_to(root).as_posix()
+    if place in project.refused:
+        raise UnknownTarget(project.refused[place])
     return _held(project, sys.modules[module_name(path, root)], name)
 
 

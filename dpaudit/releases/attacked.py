@@ -7,7 +7,8 @@ more rows than may count, so that the engine's bounding is attacked too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,13 +47,24 @@ def mechanism_of(plan: Plan) -> Mechanism:
             notes=(f"schema {schema.digest}",),
             data=schema.name,
         ),
+        records_like=partial(records_like, plan),
     )
+
+
+def records_like(plan: Plan, rng: np.random.Generator) -> Records:
+    """Units as the schema allows them, a few, at random."""
+    kinds = rng.integers(0, len(KINDS), 2 * BYSTANDERS)
+    units = np.stack([_unit(plan, KINDS[kind]) for kind in kinds])
+    units[:, :, 0] = rng.random(units.shape[:2]) < 0.7
+    return Records(units)
 
 
 def order_of(plan: Plan) -> Order:
     """What to certify of a plan."""
     digests = {"plan": plan.release.digest}
-    return Order(mechanism_of(plan), suite_of(plan), "project", digests)
+    mechanism, suite = mechanism_of(plan), suite_of(plan)
+    # The program that is attacked is the mechanism's own.
+    return Order(mechanism, replace(suite, program=mechanism.program), "project", digests)
 
 
 def suite_of(plan: Plan, trials: int = 20_000) -> Suite:

@@ -7,7 +7,7 @@ one record a unit, and the engine that bounds and sums the private table bounds 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -142,37 +142,38 @@ def _is_laplace(plan: Plan, part: Part) -> bool:
 class GeneratedTables:
     """Reads records as tables: one record a unit, (rows, 1 + columns) numbers each.
 
-    The first number of a row is 1 where there is a row; then a number is itself, a key its place in
-    the domain, a text its place in ``texts``.
+    The first number of a row is above 0 where there is a row; then a number is itself, a key its
+    place in the domain, a text its place in ``texts``; any other number stands for one of these.
     """
 
     release: Release
     texts: tuple[str, ...] = ("a", "b", "c", "d")
-    _kept: dict[int, tuple[Records, Values]] = field(default_factory=dict, repr=False)
 
     def keys(self, label: str) -> tuple[str, ...]:
         return self.texts
 
     def values(self, records: Records) -> Values:
-        known = self._kept.get(id(records))
-        if known is None or known[0] is not records:
+        # Kept with the records, which never change: a program holds nothing of them.
+        kept: dict[str, Values] = records.__dict__.setdefault("_released", {})
+        if self.release.digest not in kept:
             table = Table(self.release.schema, self.frame(records))
             values = exact_values(self.release, table.opened(self.release.digest))
-            known = self._kept[id(records)] = (records, values)
-        return known[1]
+            kept[self.release.digest] = values
+        return kept[self.release.digest]
 
     def frame(self, records: Records) -> Any:
         """The records' rows as an Arrow table, without those of units that are not present."""
         import pyarrow as pa
 
         schema = self.release.schema
-        there = (records.values[:, :, 0] > 0) & records.present[:, None]
+        values = records.values.reshape(len(records), -1, 1 + len(schema.columns))
+        there = (values[:, :, 0] > 0) & records.present[:, None]
         units, rows = np.nonzero(there)
         columns: dict[str, Any] = {}
         if schema.unit is not None:
             columns[schema.unit] = pa.array(units, pa.int64())
         for place, (name, column) in enumerate(schema.columns.items(), start=1):
-            found = records.values[units, rows, place]
+            found = values[units, rows, place]
             if isinstance(column, Number):
                 columns[name] = pa.array(found, pa.float64())
             else:
@@ -180,13 +181,11 @@ class GeneratedTables:
         return pa.table(columns)
 
     def _texts(self, column: Category | Text, found: Array) -> list[str | None]:
-        if isinstance(column, Text):
-            return [self.texts[int(i)] for i in found]
-        # The place after the last key is a value that is missing.
-        return [column.keys[int(i)] if int(i) < len(column.keys) else None for i in found]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"release": self.release, "texts": self.texts, "_kept": {}}
+        keys = self.texts if isinstance(column, Text) else column.keys
+        # The place after the last key, and what is no number, is a value that is missing.
+        known: list[str | None] = [*keys, None]
+        places = np.nan_to_num(found, nan=float(len(keys)), posinf=0.0, neginf=0.0)
+        return [known[int(place) % len(known)] for place in places]
 
 
 def rows_a_record(schema: Schema) -> int:

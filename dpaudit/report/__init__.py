@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from dpaudit.report.exports import render_badge, render_csv, render_junit, render_sarif
-from dpaudit.report.html import render_html, render_index
+from dpaudit.report.exports import (
+    render_badge,
+    render_csv,
+    render_junit,
+    render_sarif,
+    render_sbom,
+)
+from dpaudit.report.html import render_html, render_index, render_project
 from dpaudit.report.markdown import render_markdown
 from dpaudit.report.pdf import render_pdf
 from dpaudit.report.registry import registry_record, render_registry
@@ -19,7 +25,9 @@ __all__ = [
     "render_junit",
     "render_markdown",
     "render_pdf",
+    "render_project",
     "render_registry",
     "render_sarif",
+    "render_sbom",
     "summary_rows",
 ]

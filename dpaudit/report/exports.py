@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -215,6 +216,61 @@ def render_sarif(certificates: Certificates, extra: Iterable[tuple[str, Finding]
     driver = {"name": "dpaudit", "informationUri": _INFORMATION, "rules": rules}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def render_sbom(certificate: Mapping[str, Any]) -> str:
+    """The software that a certificate names, as CycloneDX 1.5, with the digests of its files.
+
+    A certificate names the libraries that decide its numbers, not every one that was installed:
+    the list says of itself that it is incomplete.
+    """
+    try:
+        statement = words.tidy(certificate)
+        predicate = statement["predicate"]
+        environment, mechanism = predicate["environment"], predicate["mechanism"]
+        versions = {"dpaudit": environment["dpaudit"], **environment["packages"]}
+        libraries = [
+            {
+                "type": "library",
+                "bom-ref": f"pkg:pypi/{name}@{version}",
+                "name": name,
+                "version": version,
+                "purl": f"pkg:pypi/{name}@{version}",
+            }
+            for name, version in sorted(versions.items())
+        ]
+        files = [
+            {
+                "type": "file",
+                "bom-ref": f"file:{item['name']}",
+                "name": item["name"],
+                "hashes": [{"alg": "SHA-256", "content": item["digest"]["sha256"]}],
+            }
+            for item in mechanism["implementation"]
+        ]
+        language = {"type": "platform", "bom-ref": "python", "name": "Python"}
+        language["version"] = environment["python"]
+        digest = statement["subject"][0]["digest"]["sha256"]
+        bom = {
+            "bomFormat": "CycloneDX",
+            "specVersion": "1.5",
+            "serialNumber": f"urn:uuid:{uuid.UUID(digest[:32])}",
+            "version": 1,
+            "metadata": {
+                "timestamp": predicate["issued"],
+                "component": {
+                    "type": "application",
+                    "bom-ref": "mechanism",
+                    "name": mechanism["name"],
+                    "description": mechanism["title"],
+                },
+            },
+            "components": [language, *libraries, *files],
+            "compositions": [{"aggregate": "incomplete", "assemblies": ["mechanism"]}],
+        }
+    except MALFORMED as error:
+        raise _refused(error) from error
+    return json.dumps(bom, indent=2, ensure_ascii=False) + "\n"
 
 
 def _place(certificates: Certificates, name: str) -> Json:

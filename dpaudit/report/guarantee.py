@@ -138,7 +138,7 @@ def _notes(predicate: Json) -> list[Block]:
 
 def _other_bounds(predicate: Json) -> list[Block]:
     bounds = [
-        f"{say(words.MEASURES[bound['measure']])}: {words.guarantee(bound, 'upper')}"
+        f"{words.measure_words(bound['measure'])}: {words.guarantee(bound, 'upper')}"
         for bound in predicate["derivation"]["upper_bounds"]
         if bound["measure"] not in _CURVES
     ]

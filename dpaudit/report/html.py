@@ -44,6 +44,29 @@ def render_index(
         return _environment().get_template("index.html.j2").render(index=index)
 
 
+def render_project(
+    certificates: Mapping[str, Mapping[str, Any]],
+    signed: Mapping[str, Sequence[Signed]] | None = None,
+    failed: Mapping[str, str] | None = None,
+    *,
+    spoken: str = "en",
+) -> str:
+    """One page for a project: the index by data set, date and verdict, then every first screen.
+
+    Empirical certificates are in the index alone.  Raises CertificateRejected as
+    :func:`render_html`.
+    """
+    with speaking(spoken):
+        pages = {
+            name: view.build(certificate, (signed or {}).get(name, ()))
+            for name, certificate in certificates.items()
+            if certificate["predicate"].get("kind") != "empirical"
+        }
+        index = summary.index(certificates, failed, on_page=frozenset(pages))
+        template = _environment().get_template("project.html.j2")
+        return template.render(index=index, pages=pages)
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -55,5 +78,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(say=say, language=language)
+    environment.globals.update(say=say, language=language, section_of=summary.section_of)
     return environment

@@ -161,7 +161,7 @@ def _loss(predicate: Json) -> Json:
     scope, bound = predicate["scope"], _bound(predicate)
     parameters = {key: _number(bound[key]) for key in ("epsilon", "delta", "rho") if key in bound}
     accounted = [
-        f"{words.MEASURES[row['measure']]}: {words.guarantee(row, 'upper')}"
+        f"{words.measure_words(row['measure'])}: {words.guarantee(row, 'upper')}"
         for row in predicate["derivation"]["upper_bounds"]
         if "curve" not in row
     ]

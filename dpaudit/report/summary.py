@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -41,12 +42,16 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class Link:
-    """The cells of one index row and the relative address of the page it links to."""
+    """The cells of one index row and the relative address of the page it links to.
+
+    ``caveats``: the certificate's, with its last claim.
+    """
 
     address: str
     text: str
     note: str
     cells: tuple[tuple[str, Cell], ...]
+    caveats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,18 +81,26 @@ def summary_rows(certificates: Iterable[Mapping[str, Any]]) -> list[SummaryRow]:
 
 
 def index(
-    certificates: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str] | None = None
+    certificates: Mapping[str, Mapping[str, Any]],
+    failed: Mapping[str, str] | None = None,
+    *,
+    on_page: frozenset[str] = frozenset(),
 ) -> Index:
     """The index of pages by file name; file names are quoted and stay in the same folder.
 
-    ``failed``: why a mechanism has no certificate, by its name.
+    ``failed``: why a mechanism has no certificate, by its name.  ``on_page``: those that are a
+    section of the same page.
     """
     found: dict[str, list[tuple[str, Link]]] = {}
     words_of: Counter[str] = Counter()
     for name, certificate in certificates.items():
-        for row in _rows(certificate):
+        rows = _rows(certificate)
+        for number, row in enumerate(rows, start=1):
             words_of[row.verdict] += 1
-            found.setdefault(row.data, []).append((row.issued, _link(name, row)))
+            address = f"#{section_of(name)}" if name in on_page else _address(name)
+            found.setdefault(row.data, []).append(
+                (row.issued, _link(address, row, row.caveats if number == len(rows) else ()))
+            )
     groups = tuple(
         Group(title, tuple(link for _, link in sorted(found[title], key=lambda pair: pair[0])))
         for title in sorted(found)
@@ -104,6 +117,8 @@ def index(
 def _rows(certificate: Mapping[str, Any]) -> list[SummaryRow]:
     try:
         predicate = words.tidy(certificate)["predicate"]
+        if predicate.get("kind") == "empirical":
+            return [_empirical(predicate)]
         return [_row(predicate, claim) for claim in predicate["claims"]] or [_unclaimed(predicate)]
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise CertificateRejected(
@@ -154,6 +169,42 @@ def _unclaimed(predicate: Json) -> SummaryRow:
     )
 
 
+def _empirical(predicate: Json) -> SummaryRow:
+    """A membership audit: it measures, and proves no upper bound."""
+    verdict, claim = predicate["verdict"], predicate["claim"]
+    word, tone = words.tone(words.VERDICTS, verdict["status"])
+    if verdict["status"] == "empirical":
+        word, tone = say("No verdict"), "neutral"
+    shown = [
+        row
+        for row in predicate["lower_bounds"]
+        if row["attack"] == predicate["best"] and row["role"] == "shown"
+    ]
+    return SummaryRow(
+        name=predicate["kind"],
+        title=predicate["target"]["training"],
+        source="",
+        by="",
+        claim=claim["words"] if claim else say("none stated"),
+        reading=predicate["target"]["threat_model"],
+        accounted=say("none: it measures only"),
+        attacked=_measured(shown[0]) if shown else say("none"),
+        verdict=word,
+        reason=verdict["reason"],
+        tone=tone,
+        data=say("Data with digest {digest}", digest=predicate["data"]["sha256"][:12]),
+        issued=predicate["issued"][:10],
+        caveats=tuple(row["words"] for row in predicate["findings"]),
+    )
+
+
+def _measured(row: Json) -> str:
+    if row["measure"] == "mu":
+        return words.guarantee({"measure": "gdp", "mu": row["value"]}, "lower")
+    bound = {"measure": "approx_dp", "epsilon": row["value"], "delta": row["delta"]}
+    return words.guarantee(bound, "lower")
+
+
 def data_of(predicate: Json) -> str:
     """The data set: as stated, else what the title says after the algorithm's name."""
     stated = ", ".join(predicate.get("fields", {}).get("data_source", ()))
@@ -162,19 +213,27 @@ def data_of(predicate: Json) -> str:
     return stated or tail or say("Data not stated")
 
 
-def _link(name: str, row: SummaryRow) -> Link:
+def _address(name: str) -> str:
+    return f"./{quote(name, safe='', errors='replace')}"
+
+
+def section_of(name: str) -> str:
+    """The anchor of a certificate's section on a project's page."""
+    return "report-" + re.sub(r"[^A-Za-z0-9-]", lambda found: f"_{ord(found[0]):x}", name)
+
+
+def _link(address: str, row: SummaryRow, caveats: tuple[str, ...]) -> Link:
     stated = row.by or row.source or "—"
     sources = (row.source,) if row.source not in ("", stated) else ()
     cells = (
-        (say("Issued"), Cell(row.issued)),
+        (say("Issued"), Cell(row.issued, (), "date")),
         (say("Claim"), formula(row.claim, (row.reading,) if row.reading else ())),
         (say("Accounted (at most)"), formula(row.accounted)),
         (say("Attacked (at least)"), formula(row.attacked)),
         (say("Verdict"), Cell(row.verdict, _why(row), row.tone)),
         (say("Stated by"), Cell(stated, sources)),
-        (say("Caveats"), Cell(row.caveats[0], row.caveats[1:]) if row.caveats else Cell("—")),
     )
-    return Link(f"./{quote(name, safe='', errors='replace')}", row.title, row.name, cells)
+    return Link(address, row.title, row.name, cells, caveats)
 
 
 def _why(row: SummaryRow) -> tuple[str, ...]:

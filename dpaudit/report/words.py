@@ -102,6 +102,11 @@ _UNSAFE = re.compile(
 )
 
 
+def measure_words(measure: str) -> str:
+    """A measure in words; one that is registered elsewhere by its name."""
+    return say(MEASURES[measure]) if measure in MEASURES else measure.replace("_", " ")
+
+
 def tone(table: Mapping[str, tuple[str, str]], status: str) -> tuple[str, str]:
     """The word of a status in the language that is spoken, and the tone of its colour."""
     word, colour = table.get(status, (status.replace("_", " "), "neutral"))
@@ -143,10 +148,10 @@ def guarantee(value: Json, side: str) -> str:
 
 def _formula(value: Json, relation: str, shown: Callable[[str], str]) -> str:
     measure = value["measure"]
-    if measure not in _PARAMETERS:
+    if measure in MEASURES and measure not in _PARAMETERS:
         points = say(", {count} points", count=len(value["curve"])) if "curve" in value else ""
-        return f"{say(MEASURES[measure])}{points}"
-    letter, key = _PARAMETERS[measure]
+        return f"{measure_words(measure)}{points}"
+    letter, key = _PARAMETERS.get(measure, (measure_words(measure), "value"))
     formula = f"{letter} {relation} {shown(value[key])}".replace(" ", "\u00a0")
     delta = {"approx_dp": value.get("delta"), "pure_dp": "0"}.get(measure)
     if delta is None:
@@ -193,7 +198,9 @@ def comparable(first: Json | None, second: Json | None) -> str:
     if first["measure"] == "approx_dp":
         same = numbers.parse(first["delta"]) == numbers.parse(second["delta"])
         return "epsilon" if same else ""
-    return _PARAMETERS.get(first["measure"], ("", ""))[1]
+    return _PARAMETERS.get(first["measure"], ("", "" if first["measure"] in MEASURES else "value"))[
+        1
+    ]
 
 
 def embedded(text: str) -> str:

@@ -51,7 +51,11 @@ def _files(names: Iterable[str], known: Mapping[str, Path]) -> Iterator[Path]:
 def _wanted(text: str, package: str) -> tuple[str, ...] | None:
     """Dotted names that a source text may import, or None if only running it could tell."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(text)):
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()  # it imports nothing, for it does not run
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -101,6 +101,19 @@ def import_all(root: Path, packages: Sequence[str] = PACKAGES) -> tuple[ModuleTy
     return tuple(_import(module_name(path, root), root) for path in sources(root, packages))
 
 
+def import_each(
+    root: Path, packages: Sequence[str] = PACKAGES
+) -> tuple[tuple[ModuleType, ...], dict[Path, str]]:
+    """Import what imports: the modules, and why each other file does not, by its path."""
+    modules, refused = [], {}
+    for path in sources(root, packages):
+        try:
+            modules.append(_import(module_name(path, root), root))
+        except UnknownTarget as error:
+            refused[path] = str(error)
+    return tuple(modules), refused
+
+
 def digests(root: Path, paths: Iterable[Path]) -> dict[str, str]:
     """SHA-256 of files below a root, as hex by relative POSIX path."""
     return {

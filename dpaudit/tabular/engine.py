@@ -135,7 +135,6 @@ class OpenTable:
         found = [0] * len(tests)
         asked = ", ".join(f"count(*) FILTER (WHERE {test})" for _, test in tests)
         for part in self._source.parts():
-            self._keys(part)
             row = part.execute(f"SELECT {asked} FROM {VIEW}").fetchone()
             found = [a + b for a, b in zip(found, row, strict=True)]
         said = [
@@ -160,7 +159,6 @@ class OpenTable:
                 raise InvalidParameter(f"{total.name}: {prod(sizes)} groups; at most {MOST_CELLS}")
         added: list[list[dict[Any, int]]] = [[{} for _ in total.terms] for total in asked]
         for part in self._source.parts():
-            self._keys(part)
             self._bound(part)
             for total, into in zip(asked, added, strict=True):
                 for group, *values in part.execute(self._query(total)).fetchall():
@@ -171,30 +169,24 @@ class OpenTable:
             for terms, sizes in zip(added, shapes, strict=True)
         ]
 
-    def _keys(self, part: Any) -> None:
-        for place, column in enumerate(self._schema.columns.values()):
-            if isinstance(column, Category):
-                keys = ", ".join(map(_text, column.keys))
-                part.execute(f"CREATE TYPE {_enum(place)} AS ENUM ({keys})")
-
     def _bound(self, part: Any) -> None:
         """Rows with codes; of a unit with too many, those of the smallest keyed hashes."""
         schema = self._schema
         codes = [
-            f"{_code(column, _quoted(name), self._types[name], place)} AS {_place(place)}"
+            f"{_code(column, _quoted(name), self._types[name])} AS {_place(place)}"
             for place, (name, column) in enumerate(schema.columns.items())
         ]
         if schema.unit is None:
-            part.execute(f"CREATE VIEW {KEPT} AS SELECT {', '.join(codes)} FROM {VIEW}")
+            part.execute(f"CREATE OR REPLACE VIEW {KEPT} AS SELECT {', '.join(codes)} FROM {VIEW}")
             return
         unit = _quoted(schema.unit)
         part.execute(
-            f"CREATE TABLE dpaudit_coded AS SELECT {unit} AS {UNIT}, {', '.join(codes)} "
+            f"CREATE OR REPLACE TABLE dpaudit_coded AS SELECT {unit} AS {UNIT}, {', '.join(codes)} "
             f"FROM {VIEW} WHERE {unit} IS NOT NULL"
         )
         part.execute(
-            f"CREATE TABLE dpaudit_many AS SELECT {UNIT} FROM dpaudit_coded GROUP BY {UNIT} "
-            f"HAVING count(*) > {schema.rows}"
+            f"CREATE OR REPLACE TABLE dpaudit_many AS SELECT {UNIT} FROM dpaudit_coded "
+            f"GROUP BY {UNIT} HAVING count(*) > {schema.rows}"
         )
         order = self._order("rows", [_place(i) for i in range(len(schema.columns))])
         few = f"SELECT * FROM dpaudit_coded ANTI JOIN dpaudit_many USING ({UNIT})"
@@ -202,7 +194,7 @@ class OpenTable:
             f"SELECT * FROM dpaudit_coded SEMI JOIN dpaudit_many USING ({UNIT}) "
             f"QUALIFY row_number() OVER (PARTITION BY {UNIT} ORDER BY {order}) <= {schema.rows}"
         )
-        part.execute(f"CREATE VIEW {KEPT} AS {few} UNION ALL {many}")
+        part.execute(f"CREATE OR REPLACE VIEW {KEPT} AS {few} UNION ALL {many}")
 
     def _order(self, purpose: str, columns: Sequence[str]) -> str:
         among = ", ".join(columns)
@@ -273,8 +265,8 @@ def _place(place: int) -> str:
     return f"dpaudit_c{place}"
 
 
-def _enum(place: int) -> str:
-    return f"dpaudit_keys{place}"
+def _enum(column: Category) -> str:
+    return f"ENUM ({', '.join(map(_text, column.keys))})"
 
 
 def _types(part: Any) -> dict[str, str]:
@@ -315,13 +307,13 @@ def _read(column: Column, name: str, kind: str) -> str:
     return f"CAST({name} AS VARCHAR)"
 
 
-def _code(column: Column, name: str, kind: str, place: int) -> str:
+def _code(column: Column, name: str, kind: str) -> str:
     value = _read(column, name, kind)
     if isinstance(column, Text):
         return value
     if isinstance(column, Number):
         return _number_code(column, value)
-    code = f"CAST(enum_code(TRY_CAST({value} AS {_enum(place)})) AS INTEGER)"
+    code = f"CAST(enum_code(TRY_CAST({value} AS {_enum(column)})) AS INTEGER)"
     if column.other in column.keys:
         other = column.keys.index(column.other)
         code = f"CASE WHEN {value} IS NULL THEN NULL ELSE coalesce({code}, {other}) END"
@@ -347,7 +339,7 @@ def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator
     """What the schema declares an error, in words and in SQL."""
     if schema.unit is not None:
         yield f"column {schema.unit!r} has no unit", f"{_quoted(schema.unit)} IS NULL"
-    for place, (name, column) in enumerate(schema.columns.items()):
+    for name, column in schema.columns.items():
         quoted = _quoted(name)
         value = _read(column, quoted, types[name])
         if texts and isinstance(column, Number):
@@ -363,7 +355,7 @@ def _tests(schema: Schema, types: Mapping[str, str], *, texts: bool) -> Iterator
                 empty = f"({empty} OR isnan(TRY_CAST({quoted} AS DOUBLE)))"
             yield f"column {name!r} has no value", empty
         if isinstance(column, Category) and column.other == ERROR:
-            unknown = f"({value}) IS NOT NULL AND TRY_CAST({value} AS {_enum(place)}) IS NULL"
+            unknown = f"({value}) IS NOT NULL AND TRY_CAST({value} AS {_enum(column)}) IS NULL"
             yield f"column {name!r} holds a key that is not in the schema", unknown
 
 

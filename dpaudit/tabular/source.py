@@ -6,6 +6,8 @@ after all rows of a unit were brought into one partition.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +17,8 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 
 VIEW = "dpaudit_source"
-DISTRIBUTED = ("dask", "pyspark")
+SMALL = 100_000  # rows
+_KEPT = threading.local()
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,7 @@ def _file(path: Path) -> Source:
 
 def _arrow(table: Callable[[], Any]) -> Source:
     def parts() -> Iterator[Any]:
-        with connection() as opened:
-            opened.register(VIEW, table())
-            yield opened
+        yield from _opened(table())
 
     return Source(False, parts)
 
@@ -116,19 +117,46 @@ def _pyspark(frame: Any, unit: str | None) -> Source:
 
 
 def _opened(table: Any) -> Iterator[Any]:
+    if len(table) <= SMALL:
+        yield from _reopened(table)
+        return
     with connection() as opened:
         opened.register(VIEW, table)
         yield opened
 
 
+def _reopened(table: Any) -> Iterator[Any]:
+    """A small table in a connection of this thread that is used again: opening one takes longer."""
+    known = _KEPT.__dict__
+    if known.get("process") != os.getpid():
+        known.update(process=os.getpid(), connection=None)
+    # One that is in use, inside another table's totals, is left alone.
+    opened, known["connection"] = known.get("connection"), None
+    if opened is None:
+        opened = _connected()
+    opened.register(VIEW, table)
+    try:
+        yield opened
+    finally:
+        for kept in ("coded", "many"):
+            opened.execute(f"DROP TABLE IF EXISTS dpaudit_{kept}")
+        opened.unregister(VIEW)
+        known["connection"] = opened
+
+
 @contextmanager
 def connection() -> Iterator[Any]:
     """A DuckDB connection of its own, in memory."""
-    import duckdb
-
-    opened = duckdb.connect(":memory:")
+    opened = _connected()
     try:
-        opened.execute("SET preserve_insertion_order = false")
         yield opened
     finally:
         opened.close()
+
+
+def _connected() -> Any:
+    import duckdb
+
+    opened = duckdb.connect(":memory:")
+    opened.execute("SET preserve_insertion_order = false")
+    return opened

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dpaudit.report import render_html, render_index
+from dpaudit.report import render_html, render_index, render_project
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -153,6 +153,7 @@ def test_the_index_and_a_german_page_meet_wcag_aa(
 ) -> None:
     assert violations(tmp_path, render_index({"diff2_gd.html": certificate})) == []
     assert violations(tmp_path, render_html(certificate, spoken="de")) == []
+    assert violations(tmp_path, render_project({"diff2_gd.html": certificate})) == []
 
 
 def test_axe_sees_pale_text_and_a_page_without_language(page: str, tmp_path: Path) -> None:

@@ -73,15 +73,19 @@ def test_a_file_that_does_not_import_is_named_with_line_and_cause(
     text: str, cause: str, dpaudit: Invoke, project: Path
 ) -> None:
     (project / "mechanisms" / "wrong.py").write_text(text)
-    for command in (["list"], ["account", "held"], ["certify", "held"]):
-        error = one_line(dpaudit(*command, code=USAGE))
+    for target in ("mechanisms/wrong.py::x", "no_such_name"):
+        error = one_line(dpaudit("account", target, code=USAGE))
         assert "wrong" in error
         assert cause in error
         assert "mend the file" in error
-    assert not (project / "reports").exists()
+    listed = dpaudit("list").stdout
+    assert "mechanisms/wrong.py: " in listed
+    assert cause in listed
+    assert "held" in listed
+    dpaudit("account", "held")
 
 
-PARAMETERS = ["0", "-1", "float('nan')", "float('inf')", "'2'", "True", "None", "[2]", "1e400"]
+PARAMETERS = ["0", "-1", "float('nan')", "float('inf')", "'two'", "True", "None", "[2]", "1e400"]
 
 
 @pytest.mark.parametrize("value", PARAMETERS)
@@ -90,7 +94,7 @@ def test_a_parameter_outside_its_domain_is_named(
 ) -> None:
     path = project / "mechanisms" / "wrong.py"
     path.write_text(f"from dpaudit import Gaussian\nGaussian('mean', {value})\n")
-    error = one_line(dpaudit("show", "held", code=USAGE))
+    error = one_line(dpaudit("show", "mechanisms/wrong.py::x", code=USAGE))
     assert "noise_multiplier" in error
     assert "wrong.py:2" in error
 
@@ -101,7 +105,7 @@ def test_a_claim_outside_its_domain_is_named(value: str, dpaudit: Invoke, projec
         value = "-0.5"  # a claim of epsilon = 0 is one
     path = project / "mechanisms" / "wrong.py"
     path.write_text(f"from dpaudit import ApproxDP\nApproxDP({value}, 1e-5)\n")
-    assert "epsilon" in one_line(dpaudit("show", "held", code=USAGE))
+    assert "epsilon" in one_line(dpaudit("show", "mechanisms/wrong.py::x", code=USAGE))
 
 
 # --- options -------------------------------------------------------------------------------------

@@ -67,6 +67,15 @@ def edit(path: Path, old: str, new: str) -> None:
 # --- what it makes -------------------------------------------------------------------------------
 
 
+def test_a_broken_file_is_a_failure_of_its_own(dpaudit: Invoke, small: Path) -> None:
+    (small / "mechanisms" / "wrong.py").write_text("1 / 0\n")
+    result = dpaudit(*ALL, "--json", code=2)
+    found = rows(result)
+    assert set(found) == {*SMALL, "mechanisms/wrong.py"}
+    assert "ZeroDivisionError" in found["mechanisms/wrong.py"]["error"]
+    assert "ZeroDivisionError" in (small / "reports" / "index.html").read_text()
+
+
 def test_every_mechanism_gets_a_certificate_a_page_and_rows_of_the_index(
     dpaudit: Invoke, calm: Path
 ) -> None:

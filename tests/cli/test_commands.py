@@ -40,7 +40,17 @@ def test_list_as_a_table_keeps_brackets(dpaudit: Invoke, project: Path) -> None:
     """Titles are text, not markup."""
     text = dpaudit("list").stdout
     assert "Case [held] of the tests" in text
-    assert "catalogue:diff2_gd" in text
+    assert text.index("GDP(mu=0.5)") < text.index("catalogue:diff2_gd")
+    assert "GDP(mu=0.57735)" not in text
+
+
+def test_list_takes_words(dpaudit: Invoke, project: Path) -> None:
+    rows = document(dpaudit("list", "MURATA", "gdp", "--json"))
+    assert "catalogue:diff2_gd" in {row["target"] for row in rows}
+    assert all("Murata" in row["paper"] for row in rows)
+    text = dpaudit("list", "diff2_gd", "Murata").stdout
+    assert "GDP(mu=" in text
+    assert "held" not in text
 
 
 def test_show_is_the_declaration_with_sources(dpaudit: Invoke, project: Path) -> None:

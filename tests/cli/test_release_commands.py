@@ -101,6 +101,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder, release(folder)
 
 
+@pytest.mark.quality
 def test_a_release_writes_exact_values_with_their_certificate(published: Any) -> None:
     folder, found = published
     assert found.exit_code == 0, found.output
@@ -117,6 +118,7 @@ def test_a_release_writes_exact_values_with_their_certificate(published: Any) ->
     assert verified.exit_code == 0, verified.output
 
 
+@pytest.mark.quality
 def test_running_it_again_refuses_and_spends_nothing(published: Any) -> None:
     folder, _ = published
     before = run("ledger", "show", "--json", "--ledger", str(folder / "ledger.sqlite")).stdout

@@ -16,7 +16,8 @@ from dpaudit.scope import Adjacency
 
 # Rounding: 20 units in the last place of the largest sum that can occur, per record.
 UNIT = 20 * np.finfo(float).eps
-NORMS = st.sampled_from(["l1", "l2"])
+ORDERS = {"l1": 1, "l2": 2, "linf": np.inf}
+NORMS = st.sampled_from(list(ORDERS))
 FINITE_RADII = st.sampled_from([0.0, 1e-249, 1e-12, 0.3, 1.0, 7.0, 1e200])
 hard = st.floats() | st.sampled_from([0.0, 5e-324, -1e308, 1e308, np.nan, np.inf, 1e-160])
 
@@ -34,7 +35,7 @@ def two_trials(values: Array) -> Array:
 
 def distance(a: Array, b: Array, norm: str) -> Array:
     largest = np.maximum(np.abs(a - b).max(-1, keepdims=True), 1e-300)
-    scaled = np.linalg.norm((a - b) / largest, ord=1 if norm == "l1" else 2, axis=-1)
+    scaled = np.linalg.norm((a - b) / largest, ord=ORDERS[norm], axis=-1)
     return np.asarray(scaled * largest[:, 0])
 
 

@@ -15,9 +15,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
+import audits.user_level as audits
+from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Outcome
 from dpaudit.curator.mechanism import Mechanism
+from dpaudit.families.selection import NoisyComparisons
+from dpaudit.families.selection.kernel import NoisyComparisonsKernel
 from mechanisms.papers.user_level import baselines_catalogue, catalogue, options_catalogue
+from mechanisms.papers.user_level.accelerated import BatchScoreQuery
 from mechanisms.papers.user_level.batches import BatchConstants
 from mechanisms.papers.user_level.constants import (
     calibrate_release,
@@ -27,6 +32,8 @@ from mechanisms.papers.user_level.constants import (
     printed_release,
 )
 from mechanisms.papers.user_level.phased_sgd import printed_sizes
+from mechanisms.papers.user_level.problem import USERS
+from mechanisms.papers.user_level.readings import _means
 
 DELTA = Fraction(1, 10**6)
 FOUND = {**vars(catalogue), **vars(baselines_catalogue), **vars(options_catalogue)}
@@ -174,6 +181,41 @@ def test_a_redrawn_threshold_by_quadrature() -> None:
     assert found[0] - math.e * found[1] == pytest.approx(3.0e-5, rel=0.02)
     once = [survival(np.array([m]), np.ones(1), 24) for m in (11.538, 9.538)]
     assert math.log(once[0] / once[1]) <= 0.2505
+
+
+def test_the_bits_of_a_redrawn_threshold_refute_the_printed_claim() -> None:
+    """The leaf's pair: that no run halts, 3.215e-4 against 1.073e-4, where 1e-10 is claimed."""
+    mechanism = catalogue.user_level_accelerated_sgd_redrawn_threshold
+    found = Account(mechanism.declaration, USERS).delta(1)
+    assert float(found.lower) == pytest.approx(2.977e-5, rel=1e-3)
+    assert [str(c.check(mechanism.declaration, USERS).outcome) for c in mechanism.claims] == [
+        "refuted",
+        "refuted",
+    ]
+
+
+def test_the_data_set_of_a_redrawn_threshold_has_the_margin_of_its_leaf() -> None:
+    """The score of the triangle, from its own records: 11.538 and 9.538 above 4 K / 5."""
+    program: Any = catalogue.user_level_accelerated_sgd_redrawn_threshold.program
+    suite = audits.user_level_accelerated_sgd_redrawn_threshold
+    query = BatchScoreQuery(_means, program.radius, program.constants(), program.items)
+    first, second = (-float(query.value(records)[0, 0]) for records in suite.neighbours.pair)
+    assert first == pytest.approx(float(catalogue.APART), abs=1e-3)
+    assert first - second == pytest.approx(2.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("scales", [(Fraction(4), Fraction(8)), (Fraction(3), Fraction(1, 2))])
+def test_noisy_comparisons_sample_their_density(scales: tuple[Fraction, Fraction]) -> None:
+    """400,000 draws at three values; five standard errors: a false alarm below 1e-5."""
+    leaf, draws = NoisyComparisons("a", *scales, margin=2), 400_000
+    session, scale = NoisyComparisonsKernel(leaf, draws), np.full(draws, float(scales[1]))
+    for value in (-3.0, 0.5, 4.0):
+        values = np.full((draws, 1), value)
+        seen = session.sample(values, scale, np.random.default_rng(5)).mean()
+        yes = float(np.exp(session.log_density(np.ones((1, 1)), values[:1], scale[:1]))[0])
+        no = float(np.exp(session.log_density(np.zeros((1, 1)), values[:1], scale[:1]))[0])
+        assert yes + no == pytest.approx(1, abs=1e-12)
+        assert abs(seen - yes) < 5 * math.sqrt(yes * no / draws)
 
 
 # --- the event of Algorithm 2 ---------------------------------------------------------------------

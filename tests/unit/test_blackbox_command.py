@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dpaudit.cli.blackbox import attack
-from dpaudit.errors import InvalidParameter, UnknownTarget
+from dpaudit import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.cli.main import main
+from dpaudit.cli.membership import claim_of
+from dpaudit.errors import DpauditError, InvalidParameter, UnknownTarget
 
 SOURCE = """
 def flip(data, rng, size):
@@ -30,11 +32,11 @@ def scoreless(outputs):
 def test_a_function_is_audited_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "flipping.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
-    given = ["flipping:flip", "0", "1", "--epsilon", "1", "--trials", "2000", "--seed", "1"]
-    done = CliRunner().invoke(attack, [*given, "--json"])
+    given = ["flipping:flip", "0", "1", "--claim", "1", "--trials", "2000", "--seed", "1"]
+    done = CliRunner().invoke(main, ["audit", *given, "--json"])
     assert done.exit_code == 1
     assert json.loads(done.stdout)["verdict"] == "refuted"
-    assert "refuted" in CliRunner().invoke(attack, given).stdout
+    assert "refuted" in CliRunner().invoke(main, ["audit", *given]).stdout
 
 
 @pytest.fixture
@@ -48,26 +50,26 @@ def flipping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_all_digits_or_a_score_of_ones_own(flipping: list[str]) -> None:
     """A plain sampler's low bits refute a true claim; the score refutes a false one only."""
     drawn = ["flipping:laplace", "0", "1", *flipping]
-    by_default = CliRunner().invoke(attack, [*drawn, "--epsilon", "1.05"])
+    by_default = CliRunner().invoke(main, ["audit", *drawn, "--claim", "1.05"])
     assert by_default.exit_code == 3
     assert "--attack bits" in json.loads(by_default.stdout)["findings"]["low_bits"]
-    bits = CliRunner().invoke(attack, [*drawn, "--epsilon", "1.05", "--attack", "bits"])
+    bits = CliRunner().invoke(main, ["audit", *drawn, "--claim", "1.05", "--attack", "bits"])
     assert bits.exit_code == 1
     assert "low_bits" not in json.loads(bits.stdout)["findings"]
     for epsilon, code in (("0.5", 1), ("1.05", 3)):
-        given = [*drawn, "--epsilon", epsilon, "--attack", "flipping:score"]
-        assert CliRunner().invoke(attack, given).exit_code == code
+        given = [*drawn, "--claim", epsilon, "--attack", "flipping:score"]
+        assert CliRunner().invoke(main, ["audit", *given]).exit_code == code
 
 
 def test_confidence_and_error_rate_reach_the_audit(flipping: list[str]) -> None:
-    given = ["flipping:flip", "0", "1", "--epsilon", "1", *flipping]
+    given = ["flipping:flip", "0", "1", "--claim", "1", *flipping]
     sure, surer = (
-        json.loads(CliRunner().invoke(attack, [*given, "--confidence", c]).stdout)
+        json.loads(CliRunner().invoke(main, ["audit", *given, "--confidence", c]).stdout)
         for c in ("0.9", "0.999")
     )
     assert (sure["confidence"], surer["confidence"]) == (0.9, 0.999)
     assert sure["epsilon_lower"] > surer["epsilon_lower"]
-    found = json.loads(CliRunner().invoke(attack, [*given, "--refute-at", "0.01"]).stdout)
+    found = json.loads(CliRunner().invoke(main, ["audit", *given, "--refute-at", "0.01"]).stdout)
     assert found["refute_at"] == 0.01
 
 
@@ -78,29 +80,44 @@ def test_confidence_and_error_rate_reach_the_audit(flipping: list[str]) -> None:
         (["--attack", "digits"], UnknownTarget, "expected MODULE:FUNCTION"),
         (["--attack", "flipping:SOURCELESS"], UnknownTarget, "expected MODULE:FUNCTION"),
         (["--attack", "flipping:scoreless"], InvalidParameter, "attack"),
-        (["--confidence", "1"], InvalidParameter, "confidence = 1.0"),
-        (["--confidence", "nan"], InvalidParameter, "confidence = nan"),
-        (["--refute-at", "0"], InvalidParameter, "refute_at = 0.0"),
+        (["--confidence", "1"], InvalidParameter, "confidence = '1'"),
+        (["--confidence", "nan"], InvalidParameter, "confidence = 'nan'"),
+        (["--refute-at", "0"], InvalidParameter, "refute_at = '0'"),
     ],
 )
 def test_bad_options(
-    arguments: list[str], error: type[Exception], said: str, flipping: list[str]
+    arguments: list[str], error: type[DpauditError], said: str, flipping: list[str]
 ) -> None:
-    given = ["flipping:laplace", "0", "1", "--epsilon", "1", *flipping]
-    done = CliRunner().invoke(attack, [*given, *arguments])
-    assert isinstance(done.exception, error)
-    assert said in str(done.exception)
+    given = ["flipping:laplace", "0", "1", "--claim", "1", *flipping]
+    done = CliRunner().invoke(main, ["audit", *given, *arguments])
+    assert done.exit_code == error.exit_code == 2
+    assert said in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error"),
+    ("arguments", "said"),
     [
-        (["nowhere:f", "0", "1", "--epsilon", "1"], UnknownTarget),
-        (["json:dumps", "0", "{", "--epsilon", "1"], InvalidParameter),
-        (["json:dumps", "0", "1"], InvalidParameter),
-        (["json:dumps", "0", "1", "--epsilon", "1", "--mu", "1"], InvalidParameter),
+        (["nowhere:f", "0", "1", "--claim", "1"], "nowhere:f: expected MODULE:FUNCTION"),
+        (["json:dumps", "0", "{", "--claim", "1"], "D1: expected JSON"),
+        (["json:dumps", "0", "1"], "needs two data sets and a claim"),
+        (["json:dumps", "0", "--claim", "1"], "needs two data sets and a claim"),
+        (["json:dumps", "0", "1", "--claim", "1,2,3"], "EPSILON or EPSILON,DELTA"),
+        (["json:dumps", "0", "1", "--claim", "nu=1"], "EPSILON or EPSILON,DELTA"),
+        (["json:dumps", "0", "1", "--claim", "one"], "PureDP.epsilon = 'one'"),
+        (["diff2_gd", "--claim", "1"], "a declared mechanism has claims of its own"),
     ],
 )
-def test_bad_arguments(arguments: list[str], error: type[Exception]) -> None:
-    done = CliRunner().invoke(attack, [*arguments, "--seed", "1"])
-    assert isinstance(done.exception, error)
+def test_bad_arguments(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, ["audit", *arguments, "--seed", "1"])
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_every_measure_can_be_claimed() -> None:
+    assert claim_of("0.9") == PureDP("0.9")
+    assert claim_of("0.9,1e-6") == ApproxDP("0.9", "1e-6")
+    assert (claim_of("rho=1/2"), claim_of("mu=2")) == (ZCDP("0.5"), GDP(2))
+
+
+def test_one_verb_attacks() -> None:
+    assert "attack" not in main.commands

@@ -15,15 +15,16 @@ from click.testing import CliRunner
 from dpaudit import GDP, Gaussian, Laplace, PureDP
 from dpaudit.accountant.account import Account
 from dpaudit.certificate.budget import Entry, entry_of, totals
-from dpaudit.certificate.certificate import save
+from dpaudit.certificate.certificate import save, statement
 from dpaudit.cli.main import main
 from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.families.composition import Compose
 from dpaudit.families.events import Group
+from dpaudit.ledger import open_ledger, terms_of
 from dpaudit.nodes import Node
 from dpaudit.report.timeline import timeline_svg
 from dpaudit.scope import central
-from tests.cli.bench import caught, held, pure
+from tests.cli.bench import caught, pure
 
 
 def entry(node: Node, day: int = 1, number: int = 0, **changes: Any) -> Entry:
@@ -117,34 +118,58 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / package).mkdir()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dpaudit.toml").write_text('[budgets."Data not stated"]\nepsilon = "0.1"\n')
-    save(held(), tmp_path / "held.json")
-    save(pure(), tmp_path / "pure.json")
+    first = pure()
+    later = {**first["predicate"], "issued": "2027-01-01T00:00:00Z"}
+    save(first, tmp_path / "first.json")
+    save(statement(later), tmp_path / "later.json")
     (tmp_path / "bad.json").write_text("{")
 
     def run(*arguments: str) -> tuple[int, str, str]:
         found = CliRunner().invoke(main, ["budget", *arguments])
         return found.exit_code, found.stdout, found.stderr
 
-    code, out, _ = run("held.json", "pure.json", "--figure", "figures")
+    code, out, err = run("first.json", "bad.json", "later.json", "--figure", "figures")
     assert code == 1
     assert "over budget" in out
+    assert err.startswith("dpaudit: bad.json: not complete JSON")
     figure = (tmp_path / "figures" / "budget-1.svg").read_text("utf-8")
     ElementTree.fromstring(figure)  # noqa: S314  (our own)
     assert "var(--" not in figure
     (tmp_path / "dpaudit.toml").unlink()
-    code, out, _ = run("held.json", "pure.json", "--json")
+    code, out, _ = run("first.json", "later.json", "--json", "--delta", "0")
     assert code == 0
     (total,) = json.loads(out)
-    assert float(total["epsilon_upper"]) > 3
-    code, _, err = run("held.json", "bad.json")
-    assert code == 1
-    assert err.startswith("dpaudit: bad.json: not complete JSON")
-    code, _, err = run("held.json", "held.json")
-    assert code == 2
-    assert "the same release" in err
-    assert run("held.json", "--since", "2999-01-01")[:2] == (0, "")
+    assert total["epsilon_upper"] == "0.666667"
+    code, out, err = run("first.json", "later.json", "first.json", "--since", "2026-12-31")
+    assert (code, err) == (0, "")
+    assert out.count("certified under assumptions") == 1
+
+
+def test_a_release_counts_once() -> None:
+    with pytest.raises(InvalidParameter, match="the same release as"):
+        totals([entry(PureDP(1)), entry(PureDP(1))])
 
 
 def test_infinite_totals_are_named_and_not_drawn() -> None:
     svg = timeline_svg("register", [(date(2026, 1, 1), 1.0), (date(2026, 1, 2), float("inf"))], "0")
     assert "2026-01-02: inf" in svg
+
+
+def test_a_ledger_tells_what_it_charged_and_has_left(tmp_path: Path) -> None:
+    book = open_ledger(tmp_path / "ledger.db")
+    scope = central("replace_one")
+    terms = terms_of("person", scope, PureDP(1))
+    book.create("register", terms)
+    for number, noise in enumerate((Laplace("a", 2), Laplace("b", 3))):
+        book.charge(
+            "register", "person", scope, terms.cost(noise), str(number), f"release {number}"
+        )
+    found = CliRunner().invoke(main, ["budget", "--ledger", str(tmp_path / "ledger.db"), "--json"])
+    assert found.exit_code == 0, found.output
+    (row,) = json.loads(found.stdout)
+    assert [charge["together"] for charge in row["charges"]] == [["0.5"], ["0.833334"]]
+    assert row["left"] == ["0.166666"]
+    assert row["unfinished"] == ["release 0", "release 1"]
+    text = CliRunner().invoke(main, ["budget", "--ledger", str(tmp_path / "ledger.db")]).stdout
+    assert "left: 0.166666" in text
+    assert CliRunner().invoke(main, ["budget"]).exit_code == 2

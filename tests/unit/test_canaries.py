@@ -436,3 +436,9 @@ def test_infinite_scores_and_ties_are_guessed_like_others(tmp_path: Path) -> Non
     found = audit.bound(np.where(labels.included, math.inf, -math.inf))
     assert found.correct == found.guesses
     assert found.verdict is Verdict.REFUTED
+
+
+def test_a_result_says_that_its_runs_are_taken_to_be_independent() -> None:
+    found = audit_scores(*samples(1.0, 200, 1), origin="independent_runs", claim=GDP(1))
+    assert "a run of its own" in found.details
+    assert "audit_one_run" in found.to_json()["assumes"]

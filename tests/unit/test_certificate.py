@@ -54,7 +54,7 @@ def test_the_schema_names_the_place_of_a_fault() -> None:
     changed["predicate"]["claims"][0]["stated"]["epsilon"] = 4.0
     with pytest.raises(CertificateRejected, match="at predicate/claims/0/stated/epsilon"):
         validate(changed)
-    assert schema()["$id"].endswith("certificate/v1.json")
+    assert schema()["$id"].endswith("certificate/v2.json")
 
 
 def test_nesting_without_end_is_no_certificate() -> None:

@@ -97,8 +97,8 @@ REJECTED: list[tuple[str, Change, str]] = [
     ),
     (
         "unknown measure",
-        lambda p: p["claims"][0]["stated"].update(measure="renyi"),
-        "predicate.claims[0].stated.measure",
+        lambda p: p["claims"][0]["stated"].update(measure="pinsker"),
+        "predicate.claims[0].stated",
     ),
     (
         "bound without confidence",

@@ -16,13 +16,16 @@ import sympy
 
 from dpaudit.audit.verdict import DECISION_ERROR
 from dpaudit.certificate.certify import Certified, Options, Order, certify, revision
+from dpaudit.check.assumptions import EXACT
 from dpaudit.curator.curator import Curator
 from dpaudit.curator.mechanism import Mechanism, Metric
 from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
 from dpaudit.exact.wire import canonical_bytes
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Assuming, Compose
+from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiDP
+from dpaudit.kernels.base import KERNELS, exact_kernels
 from dpaudit.kernels.query import ClippedMean, Records
 from dpaudit.nodes import Assumption
 from tests.cli.bench import (
@@ -105,8 +108,9 @@ def test_the_error_of_a_run_is_shared_by_all_its_bounds() -> None:
     spent = sum(Fraction(audit["witness"]["decisive_error"]) for audit in audits)
     checks = [row for f in found for row in predicate(f)["conformance"]]
     spent += sum(Fraction(row["error_rate"]) for row in checks)
-    assert len(audits) == 4
-    assert {audit["confidence"]["adjusted_for"] for audit in audits} == {4}
+    # Two bounds of the suite's audit, and two of the program's own on the pair that was found.
+    assert len(audits) == 8
+    assert {audit["confidence"]["adjusted_for"] for audit in audits} == {8}
     assert Fraction(99, 100) < spent / Fraction(DECISION_ERROR) < 1 + Fraction(1, 10**5)
     for one in found:
         accept(one.certificate)
@@ -318,9 +322,11 @@ def test_an_audit_refutes_only_what_it_showed() -> None:
     case = mechanism("case", Gaussian("a", 2), GDP(0.499), labels=("a",))
     found = certified(case, suite(case))
     assert found.verdict == "refuted"
-    assert [audit["verdict"] for audit in predicate(found)["audits"]] == ["not_refuted"]
+    assert {audit["verdict"] for audit in predicate(found)["audits"]} == {"not_refuted"}
     caught = certified(case, suite(case, kernels={Gaussian: NoNoise}))
-    assert [audit["verdict"] for audit in predicate(caught)["audits"]] == ["refuted"]
+    shown = {audit["id"]: audit["verdict"] for audit in predicate(caught)["audits"]}
+    assert shown == {"lens": "not_refuted", "stand_in:lens": "refuted"}
+    assert "the attack on a stand-in shows" in predicate(caught)["claims"][0]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -361,7 +367,7 @@ def test_curves_fall_and_reach_the_tail(multiplier: Fraction) -> None:
 def test_points_of_the_roc_are_counts_over_trials() -> None:
     for audit in predicate(certified(CASE, suite(CASE)))["audits"]:
         for rates in audit["roc"]:
-            assert all(Fraction(rate) * 400 % 1 == 0 for rate in rates[:2])
+            assert all(Fraction(rate) * audit["trials"] % 1 == 0 for rate in rates[:2])
             assert all(float(u) > float(r) for r, u in zip(rates[:2], rates[2:], strict=True))
 
 
@@ -371,8 +377,10 @@ def test_what_is_written_about_the_mechanism() -> None:
     assert found["mechanism"]["declaration"]["root"] == CASE.declaration.digest
     assert found["scope"]["adjacency"] == "replace_one"
     assert set(found["environment"]["packages"]) >= {"numpy", "scipy", "sympy"}
-    assert found["audits"] == []
     assert {row["about"] for row in found["conformance"]} == {"program"}
+    # Nobody wrote a suite: the audit is of the program itself, on a pair that was found.
+    assert {row["about"] for row in found["audits"]} == {"program"}
+    assert {row["program"] for row in found["audits"]} == {found["mechanism"]["program"]}
     assert found["run"] is None
 
 
@@ -406,3 +414,30 @@ def test_a_claim_at_one_renyi_order_is_refused_before_anything_runs() -> None:
     case = mechanism("case", Gaussian("a", 1), RenyiDP(2, 1))
     with pytest.raises(Unsupported, match=r"RenyiDP\(order=2, epsilon=1\) is checked by"):
         certified(case)
+
+
+@pytest.mark.parametrize(
+    ("node", "status"),
+    [
+        (DiscreteLaplace("a", 2), "enforced"),
+        (Compose(DiscreteLaplace("a", 2), DiscreteGaussian("b", 4)), "enforced"),
+        (Compose(DiscreteLaplace("a", 2), Gaussian("b", 4)), "declared"),
+        (Gaussian("a", 2), "declared"),
+    ],
+)
+def test_exact_samplers_are_not_described_as_floats(node: Any, status: str) -> None:
+    found = certified(mechanism("case", node, ApproxDP(9, TINY)))
+    rows = {row["id"]: row for row in predicate(found)["assumptions"]}
+    assert rows["real_arithmetic"]["status"] == status
+    assert ("64-bit floats" in rows["real_arithmetic"]["statement"]) == (status == "declared")
+    accept(found.certificate)
+
+
+def test_the_leaves_called_exact_are_those_whose_samplers_are() -> None:
+    exact_kernels()  # loads every family
+    exact = {
+        leaf.__name__
+        for leaf, made in KERNELS.items()
+        if leaf.__module__.startswith("dpaudit.") and getattr(made, "arithmetic", "") == "exact"
+    }
+    assert exact == EXACT

@@ -10,13 +10,18 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import sympy
 
+from dpaudit.audit.residuals import check_residuals
 from dpaudit.check import curve_exceeds, declared_digest, standing
 from dpaudit.check.assumptions import _row
+from dpaudit.check.conformance import _row as check_row
+from dpaudit.check.measures import MEASURES
 from dpaudit.check.profile.coarse import coarser, is_computed
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import CertificateRejected, InvalidParameter
+from dpaudit.exact import decimal_upper
 from dpaudit.exact.wire import decode_number, encode_number
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Assuming
@@ -204,7 +209,7 @@ def test_a_curve_that_refutes_refutes() -> None:
     assert curve_exceeds(row, None, Fraction(1, 2))
     assert not curve_exceeds(row, None, Fraction(5))
     assert curve_exceeds(row, TINY, Fraction(2))
-    assert curve_exceeds(row, None, Fraction(1, 8), as_rho=True)
+    assert curve_exceeds(row, None, Fraction(1, 8), MEASURES["zcdp"].from_rates)
 
 
 def test_an_audit_of_one_data_set_is_none() -> None:
@@ -272,3 +277,66 @@ def test_what_rests_on_the_author_s_word_is_declared_and_listed(node: Node, name
         next(a for a in predicate["assumptions"] if a == rows[0]).update(status="enforced")
 
     assert "missing, changed, or of no step" in rejected(found, enforced)
+
+
+# --- conformance rows -----------------------------------------------------------------------------
+
+
+def rows_with_laws(predicate: Json) -> list[Json]:
+    return [row for row in predicate["conformance"] if row["law"]]
+
+
+def test_a_broken_check_cannot_read_held() -> None:
+    """The status was retyped: its p-value, and the statistic, still said broken."""
+    for row in rows_with_laws(held()["predicate"]):
+        assert float(row["p_value"]) > float(row["error_rate"])
+
+    def retyped(predicate: Json) -> None:
+        rows_with_laws(predicate)[0].update(p_value="0.000000000001")
+
+    assert "its status is not its p-value's" in rejected(held(), retyped)
+
+    def statistic(predicate: Json) -> None:
+        row = next(r for r in rows_with_laws(predicate) if r["law"] == "mean")
+        row.update(statistic="0.5")
+
+    assert "its p-value is not its statistic's" in rejected(held(), statistic)
+
+    def no_value(predicate: Json) -> None:
+        rows_with_laws(predicate)[0].update(p_value=None)
+
+    assert "its p-value is missing" in rejected(held(), no_value)
+
+
+@pytest.mark.parametrize("name", ["range", "mean", "variance", "shape", "successive"])
+def test_the_rows_that_the_releases_call_for_are_all_there(name: str) -> None:
+    def change(predicate: Json) -> None:
+        predicate["conformance"] = [
+            row for row in predicate["conformance"] if row["check"] != f"{name} of second"
+        ]
+
+    assert f"no row of the {name} of second" in rejected(held(), change)
+
+
+@pytest.mark.parametrize("off", [0.0, 0.2])
+@pytest.mark.parametrize("scale", [1.0, 1.02, 2.0])
+def test_p_values_follow_from_their_statistics(scale: float, off: float) -> None:
+    """As the audit computes them: fresh noise, noise that is off, and trials that were."""
+    draw = np.random.default_rng(3)
+    noise = draw.normal(0.01, scale, (3_000, 4, 3))
+    noise[draw.random((3_000, 4)) < off] = np.nan
+    for finding in check_residuals({"a": noise}):
+        if finding.law:
+            shown = {
+                "id": "c",
+                "status": finding.status,
+                "statistic": f"{finding.statistic:.6g}",
+                "error_rate": f"{finding.error_rate:.6g}".replace("e-0", "e-"),
+                "p_value": decimal_upper(Fraction(finding.p_value), 6),
+                "law": finding.law,
+                "size": finding.size,
+                "among": finding.among,
+            }
+            check_row(shown)
+            with pytest.raises(CertificateRejected):
+                check_row(shown | {"law": "range", "statistic": "9", "p_value": "0.9"})

@@ -217,7 +217,14 @@ def test_a_refutation_of_an_attack_cannot_be_hidden() -> None:
     assert "is not a Clopper-Pearson bound" in rejected(caught(), rates_one)
 
 
-@pytest.mark.parametrize("kept", [["lens"], ["raw-0.00001"]])
+@pytest.mark.parametrize(
+    "kept",
+    [
+        ["lens", "stand_in:lens", "stand_in:raw-0.00001"],
+        ["lens", "raw-0.00001", "stand_in:raw-0.00001"],
+        ["lens", "raw-0.00001"],
+    ],
+)
 def test_an_audit_that_refutes_cannot_be_left_out(kept: list[str]) -> None:
     def change(predicate: Json) -> None:
         conformance_held(predicate)

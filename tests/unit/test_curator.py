@@ -375,3 +375,17 @@ def test_the_tracer_shows_a_run_on_public_rows() -> None:
     assert tracer.trace == [("b", 1.0, 5.0), ("a", 0.25, 0.75)]
     with pytest.raises(Undeclared):
         tracer.release("a", clipped())
+
+
+def test_a_local_report_is_of_one_record_alone() -> None:
+    """In the local model nobody holds two records; in the central one the curator holds all."""
+    node = Parallel(*(Gaussian(f"{i}", 1) for i in range(4)))
+    local = Scope("replace_one", "record", "local", "transcript")  # type: ignore[arg-type]
+    for scope, sizes in ((REPLACE_ONE, (2, 2)), (local, (1, 1, 1, 1))):
+        curator = sampler(node, scope)
+        assert curator.release("0", clipped(), rows=curator.part(0, sizes)).shape == (1, 1)
+    curator = sampler(node, local)
+    with pytest.raises(InvalidParameter, match="of one record's records alone"):
+        curator.release("0", clipped(), rows=curator.part(0, (2, 2)))
+    with pytest.raises(InvalidParameter, match="not of 4"):
+        sampler(Gaussian("a", 1), local).release("a", clipped())

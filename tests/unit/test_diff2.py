@@ -338,7 +338,7 @@ def test_parameters_outside_their_domain_are_refused(changes: Any, message: str)
             spec_setting(**changes)
 
 
-@pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf, "1", None, sympy.Symbol("s")])
+@pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf, "one", None, sympy.Symbol("s")])
 def test_noise_is_a_finite_number_that_is_not_negative(sigma: Any) -> None:
     for pair in ((sigma, 1), (1, sigma)):
         with pytest.raises(InvalidParameter, match=r"Noise\.sigma_"):

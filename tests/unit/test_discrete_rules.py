@@ -320,7 +320,7 @@ REAL: dict[str, Callable[[Any], Node]] = {
     "TruncatedDiscreteLaplace.scale": lambda v: TruncatedDiscreteLaplace("a", v, 3),
     "RandomizedResponse.epsilon": lambda v: RandomizedResponse("a", v),
 }
-NEVER = [0, -1, float("nan"), float("inf"), None, "1", True, [1], -x, sympy.oo, 10**2000]
+NEVER = [0, -1, float("nan"), float("inf"), None, "one", True, [1], -x, sympy.oo, 10**2000]
 
 
 @pytest.mark.parametrize("build", [*WHOLE.values(), *REAL.values()], ids=[*WHOLE, *REAL])

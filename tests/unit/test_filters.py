@@ -223,7 +223,7 @@ BAD_CHARGES = [
     -math.inf,
     True,
     None,
-    "0.1",
+    "one tenth",
     np.array([0.1]),
     (0.1, 0.1, 0.1),
     [],

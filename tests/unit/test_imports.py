@@ -21,6 +21,7 @@ CHECKER_MAY_IMPORT = {
     "dpaudit.exact",
     "dpaudit.nodes",
     "dpaudit.scope",
+    "dpaudit.version",
 }
 # Of a family the checker loads nodes and theorems, by name, and nothing else.
 OF_A_FAMILY = re.compile(r"dpaudit\.families(\.\w+(\.(\w+_)?(node|theorem))?)?")
@@ -30,10 +31,15 @@ OPTIONAL = {  # of the extras, and pytest for the plugin
     "cryptography",
     "dask",
     "distributed",
+    "duckdb",
+    "narwhals",
+    "opacus",
     "psycopg",
+    "pyarrow",
     "pytest",
     "sklearn",
     "sqlalchemy",
+    "threadpoolctl",  # scikit-learn requires it
     "torch",
 }
 HEAVY = ("dp_accounting", "matplotlib", "scipy.stats", "statsmodels", "sympy")
@@ -150,3 +156,40 @@ def test_the_command_line_starts_light() -> None:
     )
     assert child.returncode == 0, child.stderr
     assert child.stdout.strip() == ""
+
+
+# What a person or another library starts from, besides the command line and `dpaudit` itself.
+ENTRIES = (
+    "dpaudit",
+    "dpaudit.__main__",
+    "dpaudit.audit",
+    "dpaudit.check.__main__",
+    "dpaudit.cli.main",
+    "dpaudit.crosscheck.consensus",
+    "dpaudit.crosscheck.interchange.accountant",
+    "dpaudit.membership",
+    "dpaudit.membership.program_target",
+    "dpaudit.pytest_plugin",
+    "dpaudit.tabular",
+)
+
+
+def reached(graph: grimp.ImportGraph, starts: set[str]) -> set[str]:
+    """Modules that these import, at any depth, with the packages around them."""
+    found, pending = set(starts), list(starts)
+    while pending:
+        for name in graph.find_modules_directly_imported_by(pending.pop()):
+            parts = name.split(".")
+            around = {".".join(parts[:count]) for count in range(1, len(parts) + 1)} - found
+            found |= around
+            pending += around
+    return found
+
+
+def test_no_module_is_an_orphan(graph: grimp.ImportGraph) -> None:
+    """Whatever the wheel holds can be come by from an entry; families register themselves."""
+    ours = {name for name in graph.modules if name.split(".")[0] == "dpaudit"}
+    starts = {*ENTRIES, *(name for name in ours if name.startswith("dpaudit.families."))}
+    assert ours - reached(graph, starts) == set()
+    fewer = reached(graph, starts - {"dpaudit.check.__main__"})
+    assert ours - fewer == {"dpaudit.check.__main__"}

@@ -160,7 +160,7 @@ def test_a_float32_is_its_shortest_decimal() -> None:
     assert found == gaussian(Fraction(11, 10))
 
 
-BAD = [math.nan, math.inf, -1, -1e-300, True, "1", None, [1.0], np.ones(2), sympy.Symbol("s"), 1j]
+BAD = [math.nan, math.inf, -1, -1e-300, True, "one", None, [1.0], np.ones(2), sympy.Symbol("s"), 1j]
 FIELDS: list[tuple[Any, str]] = [
     (d.GaussianDpEvent(1.0), "noise_multiplier"),
     (d.LaplaceDpEvent(1.0), "noise_multiplier"),

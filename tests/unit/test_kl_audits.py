@@ -14,11 +14,13 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from audits.broken import kl_bench as kl
+from audits.kl import Turning, canary
 from audits.kl_adaptive import pulled
 from dpaudit.audit.attack import attack
 from dpaudit.audit.bounds.estimators import Counts, count_errors, mu_lower
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
+from mechanisms.papers.kl import catalogue
 
 ERROR = 1e-4
 MU = math.sqrt(2)
@@ -84,3 +86,21 @@ def test_a_selection_is_attacked_by_its_choices() -> None:
     """
     true = 2 * float(ndtri(math.e / (1 + math.e)))
     assert 0.92 * true <= lens(kl.selection_bench, kl.selection_twin, 4_000) <= true
+
+
+def test_the_turning_canary_is_the_gradient_of_its_loss() -> None:
+    """Central differences at random points; a field with a curl would be no loss's gradient."""
+    turning = Turning(3.0, 2.5, excess=7.0)
+    points = np.random.default_rng(1).normal(size=(20, 3))
+    signs, step = np.array([[1.0], [-1.0], [0.0]]), 1e-6
+    exact = turning.gradients(points, signs)
+    for axis, shift in enumerate(step * np.eye(3)):
+        slopes = turning.values(points + shift, signs) - turning.values(points - shift, signs)
+        assert np.allclose(slopes / (2 * step), exact[..., axis], rtol=1e-6, atol=1e-6)
+
+
+def test_the_turning_canary_exceeds_every_clip() -> None:
+    """By 1,000, so that a clip that was deleted cannot stay unseen."""
+    found = canary(catalogue.SPIDER.schedule)
+    gradient = found.gradients(np.zeros((1, 3)), np.array([[1.0]]))
+    assert np.linalg.norm(gradient) >= 999 * catalogue.SPIDER.schedule.lipschitz

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dpaudit.check import assumptions
 from dpaudit.errors import InvalidParameter
 from dpaudit.report import render_html, render_index
 from dpaudit.report.say import LANGUAGES, language, rows, say, speaking
@@ -79,3 +80,11 @@ def test_a_language_ends_with_its_block() -> None:
     assert say("braces {stay}") == "braces {stay}"
     with pytest.raises(InvalidParameter, match="expected one of en, de, fr"), speaking("it"):
         pass
+
+
+def test_what_every_certificate_assumes_is_said_in_each_language() -> None:
+    """The standing assumptions are dpaudit's own words; what an author wrote stays as it is."""
+    table = {row["en"] for row in rows()}
+    fixed = [*assumptions.BOUNDED_EVIDENCE.values(), *assumptions.NOISE_EVIDENCE.values()]
+    fixed += [text for one in assumptions.standing() for text in (one.statement, one.evidence)]
+    assert set(fixed) <= table

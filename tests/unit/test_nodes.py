@@ -47,7 +47,12 @@ from dpaudit.families.sampling import (
     SampledWithoutReplacement,
     SampledWithReplacement,
 )
-from dpaudit.families.selection import AboveThreshold, ExponentialMechanism, ReportNoisyMax
+from dpaudit.families.selection import (
+    AboveThreshold,
+    ExponentialMechanism,
+    NoisyComparisons,
+    ReportNoisyMax,
+)
 from dpaudit.families.stability import CoupledGaussian, StableRelease
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.nodes import Assumption, Leaf, Node, Status, find_path, postorder
@@ -94,6 +99,7 @@ EVERY_TYPE: list[Node] = [
     ExponentialMechanism("iterate", 2 * x, "monotone"),
     ReportNoisyMax("iterate", 0.1, "gumbel"),
     AboveThreshold("stop", 0.5, 0.25, 3),
+    NoisyComparisons("answers", 4, 8, 5.5, 24),
     StableRelease("stable", 0.5, 32, x),
     CoupledGaussian("inliers", x, 2, 160, Fraction(3, 400)),
     CorrelatedGaussian("prefix", x, 16, BandedToeplitz((1, 0.5)), Participation(4, 3)),

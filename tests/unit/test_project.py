@@ -122,9 +122,12 @@ def test_an_object_without_a_file_is_made_of_every_file(scratch: Path) -> None:
 def test_a_suite_of_no_mechanism_is_refused(folder: str, scratch: Path) -> None:
     write(scratch / "audits" / "broken" / "__init__.py", "")
     write(scratch / folder / "lost.py", ATTACK.format(attribute="lost", name="noisy_meen"))
-    said = message(scratch, "noisy_mean")
+    loaded = project.load(scratch)
+    (said,) = loaded.refused.values()
     assert "lost.lost attacks 'noisy_meen'" in said
     assert "did you mean noisy_mean?" in said
+    assert list(loaded.suites) == ["noisy_mean"]
+    assert not loaded.broken.suites
 
 
 @pytest.mark.parametrize(
@@ -145,16 +148,41 @@ def test_a_file_that_does_not_import_says_where_and_why(
     text: str, line: int, cause: str, scratch: Path
 ) -> None:
     file = write(scratch / "mechanisms" / "wrong.py", text)
-    said = message(scratch, "noisy_mean")
+    loaded = project.load(scratch)
+    said = loaded.refused["mechanisms/wrong.py"]
     assert cause in said
     assert said.startswith(f"{file}:{line}: mechanisms.wrong does not import: ")
     assert said.endswith("mend the file or take it out of the project")
+    assert "\n" not in said
+    assert message(scratch, f"{file}::a") == said
+    assert said in message(scratch, "nobody")
+
+
+def test_a_broken_file_breaks_its_own_mechanisms_only(scratch: Path) -> None:
+    write(scratch / "mechanisms" / "wrong.py", "x = 1\ndef broken(:\n")
+    write(scratch / "audits" / "of_wrong.py", "from mechanisms.wrong import x\n")
+    write(scratch / "audits" / "of_nothing.py", ATTACK.format(attribute="lost", name="gone"))
+    found = project.resolve("noisy_mean", scratch)
+    assert found.suite is not None
+    assert set(project.implementation(found.project, found.mechanism, found.suite)) == {
+        "audits/__init__.py",
+        "audits/noisy_mean.py",
+        "mechanisms/__init__.py",
+        "mechanisms/noisy_mean.py",
+    }
+    broken = ["audits/of_wrong.py", "mechanisms/wrong.py", "audits.of_nothing.lost"]
+    assert sorted(found.project.refused) == sorted(broken)
+    shown = project.rows(found.project)
+    assert [row.name for row in shown if not row.error] == ["noisy_mean"]
+    assert {row.name for row in shown if row.error} == set(broken)
 
 
 def test_the_file_that_fails_is_named_and_not_the_one_that_imports_it(scratch: Path) -> None:
     write(scratch / "mechanisms" / "a_first.py", "import mechanisms.z_last\n")
     file = write(scratch / "mechanisms" / "z_last.py", "\n1 / 0\n")
-    assert message(scratch, "noisy_mean").startswith(f"{file}:2: ")
+    refused = project.load(scratch).refused
+    assert refused.keys() == {"mechanisms/a_first.py", "mechanisms/z_last.py"}
+    assert all(said.startswith(f"{file}:2: ") for said in refused.values())
 
 
 @pytest.mark.parametrize("where", [".", "mechanisms", "audits"])
@@ -212,7 +240,9 @@ def test_a_file_serves_its_own_root(target: str, scratch: Path) -> None:
 
 def test_a_planted_bug_is_a_target(scratch: Path) -> None:
     plant(scratch)
+    by_place = project.resolve("noisy_mean.eighth", scratch)
     target = project.resolve("audits/broken/noisy_mean.py::eighth", scratch)
+    assert (by_place.mechanism, by_place.suite) == (target.mechanism, target.suite)
     assert target.mechanism is target.project.mechanisms["noisy_mean"]
     assert target.suite is target.project.broken.suites["noisy_mean.eighth"]
     for name in ("wrong_mean", "audits/broken/noisy_mean.py::wrong_mean"):
@@ -239,7 +269,7 @@ def test_a_planted_bug_is_a_target(scratch: Path) -> None:
         ("notes.txt::x", "is no module of a project's mechanisms/ or audits/"),
         ("mechanisms/notes.txt::x", "is no module of a project's mechanisms/ or audits/"),
         ("../outside.py::x", "start one with `dpaudit init`"),
-        ("catalogue:noisy_mean", "no mechanism 'noisy_mean'"),
+        ("catalogue:noisy_meam", "no mechanism 'noisy_meam'"),
     ],
 )
 def test_what_is_not_there_is_named_with_a_way_out(target: str, part: str, scratch: Path) -> None:
@@ -266,10 +296,11 @@ def test_another_root_is_listed_without_being_served(scratch: Path) -> None:
 
 
 def test_another_root_that_fails_is_one_line(scratch: Path) -> None:
-    file = write(scratch / "mechanisms" / "wrong.py", "1 / 0\n")
+    file = write(scratch / "mechanisms" / "wrong.py", TWIN.format(attribute="a", name="noisy_mean"))
     with pytest.raises(UnknownTarget) as caught:
         project.foreign_catalogue(scratch)
-    assert str(caught.value).startswith(f"{scratch} could not be listed: {file}:1: ")
+    assert str(caught.value).startswith(f"{scratch} could not be listed: two of type Mechanism")
+    assert file.stem in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

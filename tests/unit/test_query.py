@@ -179,7 +179,8 @@ def test_a_mean_over_the_number_of_records_is_refused_under_add_remove() -> None
         ({"radius": 1.0, "divisor": -2.0}, "divisor"),
         ({"radius": 1.0, "divisor": np.nan}, "divisor"),
         ({"radius": 1.0, "divisor": 2.0, "weights": np.ones(2)}, "not both"),
-        ({"radius": 1.0, "norm": "linf"}, "norm"),
+        ({"radius": 1.0, "norm": "l3"}, "norm"),
+        ({"radius": 1.0, "plus": np.inf}, "plus"),
     ],
 )
 def test_parameters_outside_their_domain_are_refused(

@@ -24,7 +24,9 @@ from dpaudit.report import (
     render_html,
     render_junit,
     render_markdown,
+    render_project,
     render_sarif,
+    render_sbom,
 )
 from dpaudit.report.exports import findings
 from dpaudit.report.registry import validate_record
@@ -162,6 +164,19 @@ def test_a_badge_says_its_word(good: Json, refuted: Json) -> None:
     ElementTree.fromstring(badge)  # noqa: S314  (our own text)
 
 
+def test_a_bill_of_materials_names_libraries_and_files_and_that_it_is_incomplete(
+    good: Json,
+) -> None:
+    bom = json.loads(render_sbom(good))
+    assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.5")
+    libraries = {one["name"]: one["version"] for one in bom["components"] if "purl" in one}
+    environment = good["predicate"]["environment"]
+    assert libraries == {**environment["packages"], "dpaudit": environment["dpaudit"]}
+    files = [one["name"] for one in bom["components"] if one["type"] == "file"]
+    assert files == [item["name"] for item in good["predicate"]["mechanism"]["implementation"]]
+    assert bom["compositions"][0]["aggregate"] == "incomplete"
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_breaks_no_format(good: Json, text: str) -> None:
     hostile = {"x": poisoned(good, text)}
@@ -244,10 +259,47 @@ def test_broken_files_are_named_and_the_others_shown(good: Json, tmp_path: Path)
     assert "the same name as" in faults["other/good"][0]
     assert {path.name for path in found.files} == {
         *("good.html", "old.html", "index.html", "good.svg", "old.svg"),
-        *("good.registry.yaml", "old.registry.yaml"),
-        *("report.md", "report.csv", "report.xml", "report.sarif"),
+        *("good.registry.yaml", "old.registry.yaml", "good.cdx.json", "old.cdx.json"),
+        *("project.html", "report.md", "report.csv", "report.xml", "report.sarif"),
     }
     assert "It expired on 2020-01-01" in (tmp_path / "out" / "old.html").read_text("utf-8")
+
+
+def test_one_page_for_a_project_holds_the_index_and_each_first_screen(
+    good: Json, refuted: Json
+) -> None:
+    """A certificate that only measures is in the index, under its own data."""
+    measured = {
+        "predicate": {
+            "kind": "empirical",
+            "issued": "2026-11-02T00:00:00Z",
+            "target": {"training": "a model", "threat_model": "sees the final model"},
+            "data": {"sha256": "ab" * 32},
+            "claim": None,
+            "best": "likelihood ratio",
+            "lower_bounds": [
+                {
+                    "attack": "likelihood ratio",
+                    "role": "shown",
+                    "measure": "epsilon",
+                    "value": "0.7",
+                    "delta": "0.00001",
+                }
+            ],
+            "findings": [{"words": "few models"}],
+            "verdict": {"status": "empirical", "reason": "no claim"},
+        }
+    }
+    page = render_project({"a.html": good, "b c.html": refuted, "m.html": measured})
+    links = re.findall(r'<a href="([^"]*)"', page)
+    assert set(links) == {"#report-a_2ehtml", "#report-b_20c_2ehtml", "./m.html"}
+    anchors = re.findall(r'<section id="([^"]*)" class="report"', page)
+    assert anchors == ["report-a_2ehtml", "report-b_20c_2ehtml"]
+    assert page.count("What nobody checked") == 2
+    assert "No verdict" in page
+    assert "Data with digest abababababab" in page
+    assert page.index(">register<") > page.index("Data with digest")
+    assert "few models" in page
 
 
 def test_formats_and_languages_are_known_before_anything_is_read(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ from tests.sampling_for_tests import (
     renyi,
 )
 
-BAD = [0, -1, 1.5, math.nan, math.inf, "3", None]
+BAD = [0, -1, 1.5, math.nan, math.inf, "three", None]
 
 
 # --- nodes ---------------------------------------------------------------------------------------

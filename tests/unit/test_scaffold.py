@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpaudit.errors import OutputNotWritable, UnknownTarget
-from dpaudit.project.scaffold import AUDIT, MECHANISM, start
+from dpaudit.project.scaffold import start
 
 
 def files(folder: Path) -> set[str]:
@@ -18,11 +18,29 @@ def files(folder: Path) -> set[str]:
 def test_a_new_project_has_both_packages(tmp_path: Path) -> None:
     written = start(tmp_path / "new", None)
     expected = {f"{p}/{n}.py" for p in ("mechanisms", "audits") for n in ("__init__", "noisy_mean")}
+    expected |= {"mechanisms/people.csv"}
     assert files(tmp_path / "new") == expected
     assert {path.relative_to(tmp_path / "new").as_posix() for path in written} == expected
-    for text in (MECHANISM, AUDIT):
-        assert ast.get_docstring(ast.parse(text))
-        assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_first_mechanism_on_ones_own_data_takes_25_lines(tmp_path: Path) -> None:
+    start(tmp_path, None)
+    lines = (tmp_path / "mechanisms" / "noisy_mean.py").read_text().splitlines()
+    assert sum(bool(line.strip()) for line in lines) <= 25
+    assert "Setting" not in "".join(lines)
+
+
+def test_a_mechanism_comes_with_its_own_files_only(tmp_path: Path) -> None:
+    start(tmp_path, "most_frequent")  # the name of a mechanism, and of no file
+    ours = {
+        f"{p}/classics/{n}.py"
+        for p in ("mechanisms", "audits")
+        for n in ("__init__", "exponential")
+    }
+    assert files(tmp_path) == ours | {"mechanisms/__init__.py", "audits/__init__.py"}
+    start(tmp_path / "other", "noisy_count")
+    assert "mechanisms/classics/noisy_count.py" in files(tmp_path / "other")
+    assert not any("histogram" in name for name in files(tmp_path / "other"))
 
 
 def test_a_shipped_mechanism_comes_with_everything_it_imports(
@@ -66,7 +84,7 @@ def test_a_project_can_be_added_to(tmp_path: Path) -> None:
 
 
 def test_an_unknown_file_is_answered_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UnknownTarget, match=r"no such shipped file; there are .*diff2"):
+    with pytest.raises(UnknownTarget, match="nothing of that name is shipped; there are"):
         start(tmp_path, "diff3")
     assert files(tmp_path) == set()
 
@@ -75,7 +93,7 @@ def test_an_unknown_file_is_answered_with_those_there_are(tmp_path: Path) -> Non
     "name", ["../audits/diff2", "/etc/passwd", "diff2.py", "", "a b", "broken/diff2"]
 )
 def test_a_path_is_no_name(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UnknownTarget, match="give the name of a shipped file"):
+    with pytest.raises(UnknownTarget, match="give the name of a shipped file or mechanism"):
         start(tmp_path / "new", name)
     assert not (tmp_path / "new").exists()
 

@@ -8,18 +8,22 @@ from fractions import Fraction
 from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 import sympy
 from scipy.special import ndtr
 
+from dpaudit.accountant.account import account
 from dpaudit.check import theorem as theorems
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose
+from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.families.selection import (
     AboveThreshold,
     ExponentialMechanism,
+    NoisyComparisons,
     ReportNoisyMax,
     Scores,
     SelectionNoise,
@@ -33,6 +37,8 @@ from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
 from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import from_table, to_table
+from dpaudit.scope import central
+from tests.cli.bench import accept, certified, mechanism
 from tests.enumeration import (
     ORDERS,
     SCOPE,
@@ -246,7 +252,7 @@ BUILDERS: dict[str, Callable[[Any], Node]] = {
 
 @pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS)
 def test_values_outside_the_domain_are_refused(build: Callable[[Any], Node]) -> None:
-    for value in (0, -1, math.nan, math.inf, None, "1", True, [1], -x, sympy.oo, 10**2000):
+    for value in (0, -1, math.nan, math.inf, None, "one", True, [1], -x, sympy.oo, 10**2000):
         with pytest.raises(InvalidParameter, match="expected") as caught:
             build(value)
         assert "\n" not in str(caught.value)
@@ -288,3 +294,40 @@ def test_kinds_are_read_back() -> None:
     assert twin.scores is Scores.MONOTONE
     assert ReportNoisyMax("a", x, "gumbel").bind({x: 1}) == ReportNoisyMax("a", 1, "gumbel")
     assert ReportNoisyMax("a", 1, "gumbel") != ReportNoisyMax("a", 1)
+
+
+def test_noisy_comparisons_reach_what_quadrature_gives() -> None:
+    """All 24 answers no at margins 5.769 and 4.769 of scales 4 and 8: by the sum of both noises."""
+    node = NoisyComparisons("a", 4, 8, Fraction("5.769"), 24)
+    noise = np.linspace(-400, 400, 400_001)
+    chances = []
+    for margin in (5.769, 4.769):
+        above = np.exp(-np.abs(margin - noise) / 8) / 2
+        no = np.where(margin > noise, 1 - above, above)
+        whole = np.trapezoid(np.exp(-np.abs(noise) / 4) / 8 * no, noise)
+        chances.append(float(whole) ** 24)
+    found = account(node, central("replace_one"))
+    exact = chances[0] - math.e * chances[1]
+    assert float(found.delta(1).lower) == pytest.approx(exact, rel=1e-4)
+    assert found.step("pure").value == 3
+    assert float(found.delta(1).upper) > exact
+
+
+@pytest.mark.parametrize("changed", [{"margin": 0.5}, {"query_scale": 4}, {"threshold_scale": x}])
+def test_noisy_comparisons_that_say_nothing_are_refused(changed: Any) -> None:
+    given = {"threshold_scale": 4, "query_scale": 8, "margin": 5} | changed
+    with pytest.raises(InvalidParameter, match="NoisyComparisons"):
+        NoisyComparisons("a", **given)
+
+
+def test_the_checker_confirms_noisy_comparisons_on_its_own() -> None:
+    """A certificate that claims less than is reached is refuted, and follows from its witnesses."""
+    node = NoisyComparisons("a", 4, 8, Fraction("5.769"), 24)
+    claims = PureDP(3), PureDP(Fraction(1, 2)), ApproxDP(1, Fraction(1, 10**10))
+    found = certified(mechanism("case", node, *claims)).certificate
+    accept(found)
+    assert [row["check"] for row in found["predicate"]["claims"]] == [
+        "proved",
+        "refuted",
+        "refuted",
+    ]

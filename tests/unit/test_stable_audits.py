@@ -137,7 +137,8 @@ def test_every_entry_has_an_audit_on_the_same_declaration() -> None:
     [
         ("deletion_stable_output_perturbation_calibrated", 0.4),
         ("deletion_stable_output_perturbation_laplace", 0.55),
-        ("strongly_convex_output_perturbation", 0.7),
+        # Its own mean, whose bound is .466: subsets are enumerated, which takes a while.
+        pytest.param("strongly_convex_output_perturbation", 0.1, marks=pytest.mark.quality),
         ("strongly_convex_output_perturbation_printed", 0.4),
         ("window_mean_score", 0.4),
         ("ladder_stable_output_perturbation", 0.4),

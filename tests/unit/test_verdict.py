@@ -299,6 +299,7 @@ def test_exit_codes() -> None:
         "inconclusive": 3,
         "unsupported": 4,
         "alarm": 5,
+        "unconfirmed": 6,
     }
 
 

@@ -70,6 +70,12 @@ class CanaryAudit(ABC):
         """What was counted, in words."""
 
 
+INDEPENDENT = (
+    "every score comes from a run of its own, as the caller said; many canaries in one run are "
+    "dependent, and audit_one_run is for them"
+)
+
+
 @dataclass(frozen=True, repr=False)
 class ScoresAudit(CanaryAudit):
     """An audit of two samples of scores: counts at a threshold chosen on other scores.
@@ -80,6 +86,7 @@ class ScoresAudit(CanaryAudit):
     the verdict rests in place of those counts, or empty.  ``smallest_epsilon``: the smallest true
     epsilon that would have refuted the claim half the time, at the best event.  ``limit``: an
     estimate of the epsilon that an audit could show which knew the laws of the scores.
+    ``assumes``: what every bound here rests on, as the caller said.
     """
 
     p_value: float
@@ -93,6 +100,7 @@ class ScoresAudit(CanaryAudit):
     smallest_epsilon: float
     limit: float
     means: str = ""
+    assumes: str = INDEPENDENT
 
     @property
     def achieved(self) -> float:
@@ -102,7 +110,8 @@ class ScoresAudit(CanaryAudit):
     @property
     def details(self) -> str:
         share = f"{self.achieved:.0%} of the bound on epsilon that these scores could show"
-        return f"{super().details}\n{share}" if self.measure == "epsilon" else super().details
+        lines = [super().details, *([share] if self.measure == "epsilon" else [])]
+        return "\n".join([*lines, f"assumes: {self.assumes}"])
 
     @property
     def counted(self) -> str:

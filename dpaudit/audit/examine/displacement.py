@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from dpaudit.scope import Adjacency
 
 ABSENT = "no record there"
 RESTARTS = 3
+LEAST = 3  # data sets that even a slow query is tried on
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +87,13 @@ class Moved:
     factor: float = 0.0
     text: str = ""
     problems: dict[str, None] = field(default_factory=dict)
+    pair: tuple[Records, Records] | None = None
 
-    def add(self, factor: float, text: str) -> None:
-        """A displacement, in stated sensitivities."""
+    def add(self, factor: float, text: str, pair: tuple[Records, Records] | None = None) -> None:
+        """A displacement, in stated sensitivities; ``pair``: the rows of the release."""
         if factor > self.factor:
             self.factor, self.text = factor, text
+            self.pair = pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,25 +133,35 @@ def neighbours_at(
     return Pairing(row, (*names, ABSENT), (*sets, absent[0]), pairs, absent)
 
 
-def try_rows(asking: Asking, moved: Moved, pairing: Pairing, name: str) -> tuple[str, str]:
-    """Evaluate a query on every data set of a pairing; returns the two rows furthest apart."""
+def try_rows(
+    asking: Asking, moved: Moved, pairing: Pairing, name: str, until: float = np.inf
+) -> tuple[str, str]:
+    """Evaluate a query on every data set of a pairing; returns the two rows furthest apart.
+
+    Slow ones on as many as the time until ``until`` allows, the last (no record) among them.
+    """
     row, best = pairing.row, ("", "")
     for alone in (False, True) if asking.batched and not asking.members else (False,):
-        values = []
-        for records in pairing.records:
+        values: dict[int, Array] = {}
+        for number in (len(pairing.records) - 1, *range(len(pairing.records) - 1)):
+            if len(values) >= LEAST and time.process_time() > until:
+                break
+            records = pairing.records[number]
             gone = len(records) < len(pairing.records[0])
-            values.append(_without_row(asking, records, alone=alone) if gone
-                          else asking.value(records, row, alone=alone))  # fmt: skip
-        factors = asking.factors(
-            [values[i] for i, _ in pairing.pairs], [values[j] for _, j in pairing.pairs]
-        )
+            if gone:
+                values[number] = _without_row(asking, records, alone=alone)
+            else:
+                values[number] = asking.value(records, row, alone=alone)
+        pairs = [(i, j) for i, j in pairing.pairs if i in values and j in values]
+        factors = asking.factors([values[i] for i, _ in pairs], [values[j] for _, j in pairs])
         moved.tried += len(values)
         worst = int(np.argmax(factors))
-        i, j = pairing.pairs[worst]
+        i, j = pairs[worst]
         found = (pairing.names[i], pairing.names[j])
         if factors[worst] > moved.factor or best == ("", ""):
             best = found
-        moved.add(float(factors[worst]), f"row {row} {found[0]!r} against {found[1]!r}, {name}")
+        text = f"row {row} {found[0]!r} against {found[1]!r}, {name}"
+        moved.add(float(factors[worst]), text, (pairing.records[i], pairing.records[j]))
     if pairing.absent:
         moved.tried += len(pairing.absent)
         absent = [asking.value(records, row) for records in pairing.absent]
@@ -175,6 +189,7 @@ def maximise(
     row: int,
     starts: Sequence[tuple[Array, Array]],
     evaluations: int,
+    until: float,
     rng: np.random.Generator,
 ) -> None:
     """Move one record's two values, and the scale of all others, to push the query further.
@@ -189,6 +204,8 @@ def maximise(
         point = (world, *starts[start % len(starts)])
         best, size = score(point), 1.0
         for _ in range(evaluations // RESTARTS // 2):
+            if time.process_time() > until:
+                break
             other = _mutated(point, row, size, rng)
             found = score(other)
             moved.tried += 2
@@ -196,7 +213,7 @@ def maximise(
             size = min(size * 1.5, 1e3) if found > best else max(size * 0.9, 1e-3)
             if found >= best:
                 point, best = other, found
-        moved.add(best, f"row {row}, two rows found by search")
+        moved.add(best, f"row {row}, two rows found by search", _sets(point, row, asking.adjacency))
         if best > 1:
             return
 
@@ -206,20 +223,27 @@ Point = tuple[Array, Array, Array]
 
 def _objective(asking: Asking, row: int) -> Callable[[Point], float]:
     def score(point: Point) -> float:
-        world, one, two = point
-        found = []
-        for k, values in enumerate((one, two)):
-            changed = world.copy()
-            changed[row] = values
-            if k == 1 and asking.adjacency is Adjacency.ADD_REMOVE:
-                found.append(_without_row(asking, Records(np.delete(world, row, 0)), alone=False))
-                continue
-            present = np.ones(len(world), dtype=bool)
-            present[row] = not (k == 1 and asking.adjacency is Adjacency.ZERO_OUT)
-            found.append(asking.value(Records(changed, present), row))
-        return float(asking.factors(found[:1], found[1:])[0])
+        one, two = _sets(point, row, asking.adjacency)
+        values = [asking.value(one, row)]
+        gone = len(two) < len(one)
+        values.append(_without_row(asking, two, alone=False) if gone else asking.value(two, row))
+        return float(asking.factors(values[:1], values[1:])[0])
 
     return score
+
+
+def _sets(point: Point, row: int, adjacency: Adjacency) -> tuple[Records, Records]:
+    """The two data sets of a point of the search."""
+    world, *values = point
+    with_row = [world.copy(), world.copy()]
+    for changed, value in zip(with_row, values, strict=True):
+        changed[row] = value
+    first = Records(with_row[0])
+    if adjacency is Adjacency.ADD_REMOVE:
+        return first, Records(np.delete(world, row, axis=0))
+    if adjacency is Adjacency.ZERO_OUT:
+        return first, Records(with_row[0], np.arange(len(world)) != row)
+    return first, Records(with_row[1])
 
 
 def _mutated(point: Point, row: int, size: float, rng: np.random.Generator) -> Point:

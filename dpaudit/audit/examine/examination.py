@@ -19,10 +19,10 @@ import numpy as np
 from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
-from dpaudit.audit.examine.displacement import Moved
+from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, shape_of
-from dpaudit.audit.examine.study import Studied
+from dpaudit.audit.examine.study import Studied, clips_itself
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.residuals import Finding
@@ -36,11 +36,13 @@ from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency
 
 STREAM = 0x657861
-SECONDS = 20.0  # for one program, at most
+SECONDS = 12.0  # of a processor, after which nothing more is begun
+SHARE = 3.0  # of it, for the queries of one world
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000
 PARTS = 6
+BATCHED = 4
 
 NOISE, BOUNDED = "declared_noise", "bounded_queries"
 ACCESS = "undeclared access"
@@ -71,7 +73,8 @@ class Reached:
 class Examination:
     """What was found of one program; ``not_examined`` says why where it could not be run.
 
-    ``pair``: the two made-up data sets that the whole run tells apart best.
+    ``pair``: of the made-up data sets tried, the two that a whole run tells apart best; ``work``:
+    how many numbers a run of one trial reads.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -79,6 +82,7 @@ class Examination:
     shape: Shape | None = None
     pair: Neighbours | None = None
     not_examined: str = ""
+    work: int = 0
     seconds: float = 0.0
     stopped: bool = False
 
@@ -148,6 +152,8 @@ class _Examiner:
         self.notes = _Notes()
         self.moved: dict[tuple[str, str], Moved] = {}
         self.studied: list[Studied] = []
+        self.pair: Neighbours | None = None
+        self.work = 0
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
@@ -183,6 +189,7 @@ class _Examiner:
         self._walks()
         self._trials()
         self._keeps()
+        self._pair()
 
     @property
     def late(self) -> bool:
@@ -208,7 +215,7 @@ class _Examiner:
             rows=self.rows,
             found=self.moved,
             seed=self.seed + number,
-            until=self.until,
+            until=min(self.until, time.process_time() + SHARE),
             world=world.name,
         )
         self.studied.append(sampler)
@@ -412,6 +419,67 @@ class _Examiner:
             if one.get(path) != two.get(path):
                 self.notes.wrong(KEPT, f"the program changes with the records it is run on: {path}")
 
+    # --- the pair to attack -----------------------------------------------------------------------
+
+    def _pair(self) -> None:
+        """The candidate whose two data sets a run tells apart best, by what its queries move."""
+        best, sampler = -1.0, self.studied[0] if self.studied else None
+        for records, text in self._candidates():
+            if self.late and self.pair is not None:
+                break
+            told = self._told(records)
+            if told > best:
+                best = told
+                self.pair = Neighbours(*records, self.scope.adjacency, text)
+        asked = [] if sampler is None else sampler.asked
+        kinds = len(self.rows)
+        for one in asked:
+            numbers = one.records.values.size
+            # A secret batch is drawn, and walked, record by record.
+            numbers = BATCHED * len(one.records) if one.batched else numbers
+            few = clips_itself(one.query) and not one.batched
+            self.work += kinds * one.records.values[0].size if few else numbers
+
+    def _candidates(self) -> Iterator[tuple[tuple[Records, Records], str]]:
+        # On secret batches of equal records every batch can be enumerated.
+        for number in (1,) if self.batched else (1, 0):
+            if number >= len(self.studied):
+                continue
+            sampler = self.studied[number]
+            found = _furthest(sampler, self.scope.adjacency)
+            if found is None:
+                continue
+            row, one, two = found
+            world = self.worlds[number]
+            first, second = list(self.rows)[one], [*self.rows, ABSENT][two]
+            rows = {name: self.rows[name] for name in (first, second) if name != ABSENT}
+            pairing = neighbours_at(world.values, row, rows, self.scope.adjacency)
+            text = f"row {row} {first!r} against {second!r}, {world.name}"
+            last = pairing.records[-1] if second == ABSENT else pairing.records[1]
+            yield (pairing.records[0], last), text
+        size = self.shape.rows
+        for moved in self.moved.values():
+            # Under add_remove a record that is not the last moves the places of the others.
+            whole = self.scope.adjacency is not Adjacency.ADD_REMOVE and not self.batched
+            if whole and moved.pair is not None and len(moved.pair[0]) == size:
+                yield moved.pair, moved.text
+
+    def _told(self, records: tuple[Records, Records]) -> float:
+        """The sum over a run's releases of squared distances over noise scales."""
+        last = World("first of a pair", np.array(records[0].values))
+        sampled = self._sampled(last, 1)
+        if sampled is None or not sampled[0]:
+            return -1.0
+        walker, total = self._walker(), 0.0
+        found = [self._walked(walker, one, sampled[0], "a pair") for one in records]
+        if found[0] is None or found[1] is None:
+            return -1.0
+        for a, b in zip(found[0][0].visits, found[1][0].visits, strict=True):
+            with np.errstate(all="ignore"):
+                moved = a.session.apart(a.value, b.value, a.sensitivity) / a.scale
+            total += float(np.nan_to_num(np.square(moved))[0])
+        return total
+
     # --- what is said of it ---------------------------------------------------------------------
 
     def examination(self, seconds: float) -> Examination:
@@ -452,6 +520,8 @@ class _Examiner:
             findings=tuple(found),
             reached=self._reached(),
             shape=self.shape,
+            pair=self.pair,
+            work=self.work,
             seconds=seconds,
             stopped=self.late,
         )
@@ -485,6 +555,26 @@ class _Examiner:
             Reached(m.label, m.place, m.kind, shares.get(m.label), min(m.factor, 1e300))
             for m in self.moved.values()
         )
+
+
+def _furthest(sampler: Studied, adjacency: Adjacency) -> tuple[int, int, int] | None:
+    """The row and the two kinds of rows by which the library's clipped means move most in a run."""
+    best: tuple[float, tuple[int, int, int]] | None = None
+    everywhere = sampler.movement.get(None)
+    for part, (start, stop) in sampler.blocks.items():
+        found = sampler.movement.get(part)
+        if found is None:
+            continue
+        if part is not None and everywhere is not None:
+            found = found + everywhere
+        # The last is no row at all.
+        shown = found[:-1, :-1] if adjacency is Adjacency.REPLACE_ONE else found[:-1, -1:]
+        one, two = np.unravel_index(int(np.argmax(shown)), shown.shape)
+        other = int(two) if adjacency is Adjacency.REPLACE_ONE else len(found) - 1
+        if best is None or shown[one, two] > best[0]:
+            row = stop - 1 if adjacency is Adjacency.ADD_REMOVE else start
+            best = float(shown[one, two]), (row, int(one), other)
+    return None if best is None else best[1]
 
 
 def shape_like(records: Records) -> Shape:

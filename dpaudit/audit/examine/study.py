@@ -97,12 +97,26 @@ class Studied(Watched):
             batched=asked.batched,
             members=asked.members,
         )
+        known = moved.pair
         try:
             self._study(asking, moved, request, number, part)
+            if moved.pair is not None and moved.pair is not known and block is not None:
+                moved.pair = self._whole(moved.pair, block.start, block.stop)
             self._again(asking, moved, request, before)
         except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
             moved.problems[f"made-up records make the query fail ({type(error).__name__})"] = None
         return released
+
+    def _whole(
+        self, pair: tuple[Records, Records], start: int, stop: int
+    ) -> tuple[Records, Records]:
+        """Data sets that are a pair in these rows, and the run's own records in all others."""
+        found = []
+        for part in pair:
+            values, present = self._records.values.copy(), self._records.present.copy()
+            values[start:stop], present[start:stop] = part.values, part.present
+            found.append(Records(values, present))
+        return found[0], found[1]
 
     def _study(
         self, asking: Asking, moved: Moved, request: Request, number: int, part: int | None
@@ -132,7 +146,8 @@ class Studied(Watched):
         best = ("", "")
         for k, row in enumerate(least):
             some = rows if k == 0 else dict(list(rows.items())[:FEW])
-            found = try_rows(asking, moved, self._pairing(world, part, row, some), self.world)
+            pairing = self._pairing(world, part, row, some)
+            found = try_rows(asking, moved, pairing, self.world, self.until)
             best = found if k == 0 else best
             if time.process_time() > self.until:
                 break
@@ -140,7 +155,7 @@ class Studied(Watched):
         starts += [(asked, -asked) for asked in list(rows.values())[3:5]]
         if moved.factor <= 1:
             budget = min(SEARCHED, allowed if number <= 2 else allowed // 2)
-            maximise(asking, moved, world, least[0], starts, budget, self._choice)
+            maximise(asking, moved, world, least[0], starts, budget, self.until, self._choice)
 
     def _pairing(
         self, world: Array, part: int | None, row: int, rows: Mapping[str, Array]

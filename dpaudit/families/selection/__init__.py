@@ -3,9 +3,17 @@
 from dpaudit.families.selection.node import (
     AboveThreshold,
     ExponentialMechanism,
+    NoisyComparisons,
     ReportNoisyMax,
     Scores,
     SelectionNoise,
 )
 
-__all__ = ["AboveThreshold", "ExponentialMechanism", "ReportNoisyMax", "Scores", "SelectionNoise"]
+__all__ = [
+    "AboveThreshold",
+    "ExponentialMechanism",
+    "NoisyComparisons",
+    "ReportNoisyMax",
+    "Scores",
+    "SelectionNoise",
+]

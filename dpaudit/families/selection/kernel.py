@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import log_softmax
 
+from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
-from dpaudit.families.selection import ExponentialMechanism
+from dpaudit.families.selection import ExponentialMechanism, NoisyComparisons
 from dpaudit.kernels.base import Generator, Kernel, kernel
 from dpaudit.kernels.query import Array, Norm
 
@@ -63,3 +64,62 @@ def _logits(values: Array, scale: Array) -> Array:
 
 def _chosen(values: Array) -> Array:
     return np.asarray(np.eye(values.shape[-1])[np.argmax(values, axis=-1)])
+
+
+@kernel(NoisyComparisons)
+class NoisyComparisonsKernel(Kernel):
+    """1 where value + Laplace(scale) >= Laplace(ratio scale), else 0; both noises anew each time.
+
+    ``scale`` is query_scale times the sensitivity, ratio = threshold_scale / query_scale.  One
+    number a trial; the threshold stands at 0.
+    """
+
+    norm: ClassVar[Norm] = "l1"
+    continuous: ClassVar[bool] = False
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        super().__init__(leaf, trials)
+        ratio = enclose(leaf.threshold_scale) / enclose(leaf.query_scale)
+        self._ratio = float(ratio.mid())
+
+    @staticmethod
+    def multiplier(leaf: Any) -> float:
+        """Scale of a query's noise over the sensitivity."""
+        return float(enclose(leaf.query_scale).mid())
+
+    @staticmethod
+    def releases(leaf: Any) -> int:
+        """One a query."""
+        return int(leaf.answers)
+
+    def admit(self, scale: Array, dimension: int) -> None:
+        """Errors: InvalidParameter for a vector."""
+        if dimension != 1:
+            raise InvalidParameter(f"{self.leaf.head}: one number a query, not {dimension}")
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        query = scale * rng.laplace(size=len(values))
+        threshold = self._ratio * scale * rng.laplace(size=len(values))
+        return np.asarray(values[:, 0] + query >= threshold, dtype=np.float64)[:, None]
+
+    def centre(self, values: Array) -> Array:
+        return np.asarray(values >= 0, dtype=np.float64)
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        """log P(yes) = log P(sum of both noises <= value), and of no at minus the value."""
+        yes = released[:, 0] == 1
+        said = yes | (released[:, 0] == 0)
+        at = np.where(yes, values[:, 0], -values[:, 0]) / np.where(scale > 0, scale, 1.0)
+        return np.where(said, self._log_below(at), -np.inf)
+
+    def _log_below(self, at: Array) -> Array:
+        """log P(noise <= at), the query's noise of scale 1 and the threshold's of scale ratio."""
+        short, long = sorted((self._ratio, 1.0))
+        far = np.abs(at)
+        rest = long**2 - short**2 * np.exp(-far * (1 / short - 1 / long))
+        log_tail = np.log(rest / (2 * (long**2 - short**2))) - far / long
+        return np.asarray(np.where(at > 0, np.log1p(-np.exp(log_tail)), log_tail))
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        """None: an answer is no noise that could be standardised."""
+        return np.full(values.shape, np.nan)

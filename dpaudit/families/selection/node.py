@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dpaudit.exact import Number
-from dpaudit.exact.domains import number, positive
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import Number, unknowns
+from dpaudit.exact.domains import known_sign, number, positive, refuse
 from dpaudit.families.discrete.node import preset, whole
 from dpaudit.nodes.core import Leaf, labelled
 from dpaudit.scope import choose
@@ -49,7 +50,7 @@ class ExponentialMechanism(Leaf):
 
     label: str
     epsilon: Number = number(positive)
-    scores: Scores = Scores.ANY
+    scores: Scores | str = Scores.ANY
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,8 +72,8 @@ class ReportNoisyMax(Leaf):
 
     label: str
     epsilon: Number = number(positive)
-    noise: SelectionNoise = SelectionNoise.LAPLACE
-    scores: Scores = Scores.ANY
+    noise: SelectionNoise | str = SelectionNoise.LAPLACE
+    scores: Scores | str = Scores.ANY
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,9 +101,36 @@ class AboveThreshold(Leaf):
     epsilon_threshold: Number = number(positive)
     epsilon_query: Number = number(positive)
     answers: Number = preset(whole, 1)
-    scores: Scores = Scores.ANY
+    scores: Scores | str = Scores.ANY
 
     def __post_init__(self) -> None:
         super().__post_init__()
         labelled(self.label, type(self))
         object.__setattr__(self, "scores", choose(Scores, self.scores, f"{self.name}.scores"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyComparisons(Leaf):
+    """Says of each of ``answers`` queries whether it is above a threshold, all noise drawn anew.
+
+    Laplace noise of scale ``query_scale`` on the query and of scale ``threshold_scale`` on the
+    threshold, in units of the query's sensitivity, both drawn for every answer; no noisy value is
+    released.  ``margin``: how far below the threshold the queries of one data set are, one less on
+    the other, in the pair whose leakage is known (that no query is above); any pair is bounded.
+    """
+
+    label: str
+    threshold_scale: Number = number(positive)
+    query_scale: Number = number(positive)
+    margin: Number = number(positive)
+    answers: Number = preset(whole, 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+        if unknowns(self.threshold_scale - self.query_scale):
+            raise InvalidParameter(f"{self.name}: bind both scales, of which the larger counts")
+        if self.threshold_scale == self.query_scale:
+            refuse(self.query_scale, f"{self.name}.query_scale", "another than the threshold's")
+        if known_sign(self.margin - 1, strict=False) is False:
+            refuse(self.margin, f"{self.name}.margin", "at least 1")

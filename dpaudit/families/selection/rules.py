@@ -21,6 +21,7 @@ from dpaudit.families.discrete.rules import both, faint, grown
 from dpaudit.families.selection import (
     AboveThreshold,
     ExponentialMechanism,
+    NoisyComparisons,
     ReportNoisyMax,
     Scores,
     SelectionNoise,
@@ -342,3 +343,65 @@ def above_threshold_pairs(node: AboveThreshold) -> Losses:
     """Randomised response dominates; no pair that is reached has a closed form."""
     upper = pure_atoms(largest_loss(node))
     return Losses((upper,), (upper,))
+
+
+# --- comparisons with fresh noise ----------------------------------------------------------------
+
+FRESH = Source("dpaudit", 2026, "the hazard of the noise rises: proof in rules.selection")
+
+
+def comparisons_loss(node: NoisyComparisons) -> Number:
+    """answers / max(both scales).
+
+    An answer is whether the sum of both noises exceeds a number, which moves by at most 1.  The sum
+    is log-concave, so that its hazard rises, to that of the longer tail, 1 / max(both scales):
+    neither answer's log-likelihood moves by more, and far out each moves by as much.
+    """
+    return node.answers / max(node.threshold_scale, node.query_scale)
+
+
+def below(node: NoisyComparisons, margin: Number) -> Number:
+    """P(sum of both noises < margin), margin >= 0: two Laplace tails of scales a and b,
+
+    1 - (b^2 e^(-margin/b) - a^2 e^(-margin/a)) / (2 (b^2 - a^2)).
+    """
+    a, b = node.threshold_scale, node.query_scale
+    tails = b**2 * exp(-margin / b) - a**2 * exp(-margin / a)
+    return 1 - tails / (2 * (b**2 - a**2))
+
+
+@PURE.rule(NoisyComparisons, "noisy_comparisons", cite=FRESH, attained=always)
+def noisy_comparisons(node: NoisyComparisons) -> Number:
+    """The largest loss; no smaller epsilon holds for queries far from the threshold."""
+    return comparisons_loss(node)
+
+
+@APPROX.rule(NoisyComparisons, "noisy_comparisons_at_zero", cite=FRESH)
+def noisy_comparisons_at_zero(node: NoisyComparisons) -> tuple[Number, Number]:
+    """(the largest loss, 0)."""
+    return comparisons_loss(node), Fraction(0)
+
+
+@CONCENTRATED.rule(NoisyComparisons, "noisy_comparisons_divergence", cite=PURE_ZCDP)
+def noisy_comparisons_divergence(node: NoisyComparisons) -> Number:
+    """Of a pure guarantee."""
+    return pure_zcdp(comparisons_loss(node))
+
+
+@RENYI.rule(NoisyComparisons, "noisy_comparisons_curve", cite=PURE_CURVE)
+def noisy_comparisons_curve(node: NoisyComparisons) -> Number:
+    """Of a pure guarantee."""
+    return pure_curve(comparisons_loss(node))
+
+
+@GAUSSIAN.rule(NoisyComparisons, "noisy_comparisons_corner", cite=PURE_CORNER)
+def noisy_comparisons_corner(node: NoisyComparisons) -> Number:
+    """Of a pure guarantee."""
+    return corner(comparisons_loss(node))
+
+
+@PROFILE.rule(NoisyComparisons, "noisy_comparisons_pairs", cite=PURE_PAIR)
+def noisy_comparisons_pairs(node: NoisyComparisons) -> Losses:
+    """Randomised response dominates; that all answers are no is reached, at the leaf's margin."""
+    one, other = (below(node, m) ** node.answers for m in (node.margin, node.margin - 1))
+    return both(pure_atoms(comparisons_loss(node)), Atoms(((one, other), (1 - one, 1 - other))))

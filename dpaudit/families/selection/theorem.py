@@ -138,6 +138,23 @@ def _of_loss(theorem: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda n: theorem(_largest_loss(n))
 
 
+def _answers_loss(node: Any) -> Any:
+    """Each answer's log-likelihood falls by at most 1 / b a unit, b the longer tail's scale."""
+    return node.answers / max(node.threshold_scale, node.query_scale)
+
+
+def _answers_losses(node: Any) -> Losses:
+    """Reached: all answers are no, margin or margin - 1 below the threshold."""
+    a, b = node.threshold_scale, node.query_scale
+
+    def no(margin: Any) -> Any:
+        above = (b**2 * exp(-margin / b) - a**2 * exp(-margin / a)) / (b**2 - a**2) / 2
+        return (1 - above) ** node.answers
+
+    high, low = no(node.margin), no(node.margin - 1)
+    return _pure_losses(_answers_loss(node), Atoms(((high, low), (1 - high, 1 - low))))
+
+
 def _selecting(kind: str, prefix: str) -> Table:
     """The exponential mechanism's theorems and those of noisy maxima."""
     return {
@@ -167,6 +184,20 @@ SELECTION: Table = {
     ("rdp", "AboveThreshold"): Theorem("above_threshold_curve", _of_loss(_pure_curve)),
     ("gdp", "AboveThreshold"): Theorem("above_threshold_corner", _of_loss(pure_to_gdp)),
     ("profile", "AboveThreshold"): Theorem("above_threshold_pairs", _of_loss(_pure_losses)),
+    ("pure", "NoisyComparisons"): Theorem("noisy_comparisons", _answers_loss, attained=always),
+    ("approx", "NoisyComparisons"): Theorem(
+        "noisy_comparisons_at_zero", lambda n: (_answers_loss(n), ZERO)
+    ),
+    ("zcdp", "NoisyComparisons"): Theorem(
+        "noisy_comparisons_divergence", lambda n: _pure_divergence(_answers_loss(n))
+    ),
+    ("rdp", "NoisyComparisons"): Theorem(
+        "noisy_comparisons_curve", lambda n: _pure_curve(_answers_loss(n))
+    ),
+    ("gdp", "NoisyComparisons"): Theorem(
+        "noisy_comparisons_corner", lambda n: pure_to_gdp(_answers_loss(n))
+    ),
+    ("profile", "NoisyComparisons"): Theorem("noisy_comparisons_pairs", _answers_losses),
 }
 
 register(SELECTION)

@@ -26,7 +26,7 @@ from mechanisms.papers.user_level.entries import (
     ours,
     stated,
 )
-from mechanisms.papers.user_level.problem import Problem, SquaredDistance
+from mechanisms.papers.user_level.problem import LOCAL_USERS, Problem, SquaredDistance
 from mechanisms.papers.user_level.winsorized import UserLevelLDPSGD, WinsorizedMeanDPSGD
 
 # kappa(1, 1e-6), rounded up, and the item-level multiplier whose groups of five have (1, 1e-6).
@@ -79,13 +79,13 @@ winsorized_mean_dpsgd = entry(
     RECONSTRUCTED,
     columns="logistic",
 )
-LOCAL_USERS, LOCAL_ITEMS = 80, 200
+LOCAL, LOCAL_ITEMS = 80, 200
 user_level_ldp_sgd = entry(
     "user_level_ldp_sgd",
     "Steps from users' own noisy reports, in one dimension",
     "Bassily and Sun 2023, Algorithm 5",
     UserLevelLDPSGD(
-        Problem(SquaredDistance(1), LOCAL_USERS, LOCAL_ITEMS, 1, 1.0, 1.0),
+        Problem(SquaredDistance(1), LOCAL, LOCAL_ITEMS, 1, 1.0, 1.0),
         2,
         40,
         Fraction(1),
@@ -96,6 +96,7 @@ user_level_ldp_sgd = entry(
     "one report of every user, private before anybody sees it",
     RECONSTRUCTED,
     columns="visits",
-    users=LOCAL_USERS,
+    users=LOCAL,
     items=LOCAL_ITEMS,
+    scope=LOCAL_USERS,
 )

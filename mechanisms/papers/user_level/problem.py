@@ -21,6 +21,7 @@ EQUAL = (
     "that no data decide"
 )
 USERS = Scope(Adjacency.REPLACE_ONE, Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)
+LOCAL_USERS = Scope(Adjacency.REPLACE_ONE, Unit.USER, Trust.LOCAL, Released.TRANSCRIPT)
 
 
 @dataclass(frozen=True)
@@ -137,17 +138,15 @@ class SquaredDistance:
         return np.asarray(x[:, None, :] - z)
 
 
-def check_scope(scope: Scope, place: str) -> None:
-    """Errors: InvalidParameter for anything but replace_one of a user and a trusted curator.
+def check_scope(scope: Scope, place: str, trust: Trust = Trust.CENTRAL) -> None:
+    """Errors: InvalidParameter for anything but replace_one of a user, or another model of trust.
 
     With a user more or less the sizes of phases and groups would change with the data.
     """
-    if (scope.adjacency, scope.unit, scope.trust) != (
-        Adjacency.REPLACE_ONE,
-        Unit.USER,
-        Trust.CENTRAL,
-    ):
-        raise InvalidParameter(f"{place} declares its noise for replace_one of a user: {scope}")
+    if (scope.adjacency, scope.unit, scope.trust) != (Adjacency.REPLACE_ONE, Unit.USER, trust):
+        raise InvalidParameter(
+            f"{place} declares its noise for replace_one of a user, {trust} model: {scope}"
+        )
 
 
 def whole(value: Any, place: str) -> int:

@@ -18,11 +18,10 @@ from scipy.special import ndtr
 
 from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.families.additive import Laplace
-from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.composition import Compose, Parallel
 from dpaudit.families.events import EventSlack
 from dpaudit.families.opaque import NonPrivate
-from dpaudit.families.selection import AboveThreshold
+from dpaudit.families.selection import AboveThreshold, NoisyComparisons
 from dpaudit.families.selection.random_query_kernel import query_law
 from dpaudit.kernels.query import Array, Norm, Records
 from dpaudit.nodes import Node
@@ -172,8 +171,8 @@ class IndependentSlotsTest:
 class RedrawnThresholdTest:
     """The test of Algorithm 2 whose threshold noise is drawn in every round, all users a batch.
 
-    The noisy scores are released, the thresholds are public: no less private than the bits, whose
-    law is the same.
+    A run halts at the first answer that is yes, and only answers are released.  ``margin``: by how
+    much the score of one data set exceeds 4 K / 5, where what leaks is known exactly.
     """
 
     users: int
@@ -181,6 +180,7 @@ class RedrawnThresholdTest:
     rounds: int
     epsilon: Fraction
     radius: float
+    margin: Fraction
 
     def __post_init__(self) -> None:
         whole(self.rounds, "rounds")
@@ -192,17 +192,19 @@ class RedrawnThresholdTest:
         return BatchConstants(self.users, self.rounds, self.epsilon, Fraction(1))
 
     def declaration(self, scope: Scope) -> Node:
-        """A Laplace release a round, epsilon / 8 each."""
+        """An answer a round, Laplace noise of scale 8 / epsilon and 16 / epsilon."""
         check_scope(scope, type(self).__name__)
-        scale = 16 / self.epsilon / self.constants().score_sensitivity
-        return Repeat(Laplace(SCORE, scale), self.rounds)
+        moved = self.constants().score_sensitivity
+        threshold, query = (Fraction(k) / self.epsilon / moved for k in (8, 16))
+        return NoisyComparisons(SCORE, threshold, query, self.margin / moved, self.rounds)
 
     def run(self, curator: Curator) -> Halted:
-        on, width = np.ones(curator.trials, dtype=bool), 8 / float(self.epsilon)
+        on = np.ones(curator.trials, dtype=bool)
         query = BatchScoreQuery(_means, self.radius, self.constants(), self.items)
         for _ in range(self.rounds):
-            xi = curator.coin(lambda rng: width * rng.laplace(size=curator.trials))
-            on = on & (curator.release(SCORE, query)[:, 0] <= -xi)
+            if not on.any():
+                break
+            on = on & (curator.release(SCORE, query, on=on)[:, 0] == 0)
         return Halted(~on)
 
 

@@ -23,7 +23,7 @@ from dpaudit.families.sampling import SampledWithoutReplacement
 from dpaudit.families.selection import ExponentialMechanism
 from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Norm, Records
 from dpaudit.nodes import Node
-from dpaudit.scope import Adjacency, Scope
+from dpaudit.scope import Adjacency, Scope, Trust
 from mechanisms.papers.user_level.accelerated import check_batch
 from mechanisms.papers.user_level.phased_sgd import Solution
 from mechanisms.papers.user_level.problem import Problem, check_scope, positive, users_of, whole
@@ -204,8 +204,8 @@ class UserLevelLDPSGD:
         return (1,) * self.problem.users
 
     def declaration(self, scope: Scope) -> Node:
-        """One randomiser a user: a vote, or a report."""
-        check_scope(scope, type(self).__name__)
+        """One randomiser a user, who trusts nobody: a vote, or a report."""
+        check_scope(scope, type(self).__name__, Trust.LOCAL)
         return Parallel(*(self._leaf(i) for i in range(self.rounds * self.each)))
 
     def _leaf(self, user: int) -> Node:

@@ -1,0 +1,76 @@
+"""Declared programs as targets: a mechanism's own run, of which an attacker sees the last model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.errors import InvalidParameter
+from dpaudit.kernels.query import Records
+from dpaudit.membership.data import Array, Data
+from dpaudit.membership.targets import Released
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramTarget:
+    """A mechanism with a ``loss`` whose runs give models; ``rows`` of its records are audited.
+
+    A record left out is zeroed out: it contributes nothing to any query, and the number of records
+    stays public.  That is one step under zero_out, and under replace_one wherever a record that
+    contributes nothing could take its place.  Its declared noise is attacked by `dpaudit audit`;
+    here only the final model's scores are seen.
+
+    Errors: InvalidParameter for a mechanism without records or loss, or rows that are not there.
+    """
+
+    mechanism: Mechanism
+    rows: Sequence[int]
+    released: Released = Released.SCORES
+    _records: Records = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.mechanism.records is None:
+            raise InvalidParameter(f"{self.mechanism.name}: a mechanism without records")
+        object.__setattr__(self, "_records", self.mechanism.records())
+        count = len(self._records)
+        if not self.rows or not all(0 <= row < count for row in self.rows):
+            raise InvalidParameter(f"rows: expected some of 0 to {count - 1}")
+        if not hasattr(self._loss, "values"):
+            raise InvalidParameter(f"{self.mechanism.name}: its program has no loss to score by")
+
+    @property
+    def words(self) -> str:
+        claims = "; ".join(claim.text for claim in self.mechanism.claims)
+        return f"{self.mechanism.title} ({self.mechanism.name}: {claims}), last model"
+
+    @property
+    def _loss(self) -> Any:
+        program: Any = self.mechanism.program
+        return getattr(program, "loss", None) or getattr(
+            getattr(program, "gradient", None), "loss", None
+        )
+
+    @property
+    def data(self) -> Data:
+        """The audited records, each behind its row's number."""
+        rows = np.asarray(self.rows)
+        return Data(np.column_stack([rows, self._records.values[rows]]))
+
+    def fit(self, records: Data, rng: np.random.Generator) -> Array:
+        present = np.ones(len(self._records), dtype=bool)
+        present[np.asarray(self.rows)] = False
+        present[records.features[:, 0].astype(int)] = True
+        held = Records(self._records.values, present)
+        mechanism = self.mechanism
+        sampler = Sampler(mechanism.declaration, mechanism.scope, held, rng=rng, trials=1)
+        trained: Any = mechanism.program.run(sampler)
+        return np.asarray(trained.last)
+
+    def score(self, model: Array, records: Data) -> Array:
+        values = self._loss.values(model, np.ascontiguousarray(records.features[:, 1:]))
+        return np.asarray(-np.asarray(values)[0])

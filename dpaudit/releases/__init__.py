@@ -1,0 +1,1 @@
+"""Releases of tables: planned, budgeted, drawn once and published."""

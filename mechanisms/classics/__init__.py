@@ -1,0 +1,1 @@
+"""Five classics, a page each, written with ``import dpaudit as dp`` alone."""

@@ -1,0 +1,31 @@
+"""The membership audits kept in reports/membership: they verify, and pages are their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpaudit.check import check
+from dpaudit.check.file import load, validate
+
+NAMES = (
+    "accelerated_dp_srgd",
+    "diff2_gd",
+    "digits_logistic",
+    "digits_network",
+    "digits_network_opacus",
+    "rand_tree",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kept_report_verifies_and_its_page_is_its_own(name: str, checkout: Path) -> None:
+    path = checkout / "reports" / "membership" / f"{name}.json"
+    certificate = load(path)
+    validate(certificate)
+    check(certificate)
+    assert certificate["predicate"]["verdict"]["status"] != "refuted"
+    page = path.with_suffix(".html").read_text("utf-8")
+    for row in certificate["predicate"]["lower_bounds"]:
+        assert row["value"] in page
