@@ -123,6 +123,7 @@ def _from_points(predicate: Json, root: Node, values: Sequence[Value], curves: J
         (row["conclusion"]["epsilon"], row["conclusion"]["delta"])
         for row, value in zip(steps, values, strict=True)
         if value.doubt is None
+        and not value.on_trust
         and row["node"] == root.digest
         and row["conclusion"]["measure"] == "approx_dp"
     }

@@ -252,6 +252,7 @@ def _split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | Non
     kept_out = int(data.unit_count * share)
     if kept_out == 0:
         return data, None
-    order = np.random.default_rng(seed).permutation(data.unit_count)
+    stream = None if seed is None else [seed, 0x73706C69]  # not that of the coins
+    order = np.random.default_rng(stream).permutation(data.unit_count)
     outside = np.isin(data.unit_of, order[:kept_out])
     return data.take(~outside), data.take(outside)

@@ -32,6 +32,7 @@ NOISE_SHARE = 0.3
 _DAMPING = 1e-3
 _LARGEST_GRADIENT = 4_000
 _SINGLE = 3
+_NOISE_STREAM = 0x6E6F6973
 _MOST_STEPS = 200
 
 
@@ -134,7 +135,7 @@ def _agreement(target: Target, model: Any, records: Data, seed: int) -> FloatArr
     features = records.features
     if features.dtype.kind != "f" or records.labels is None:
         return np.zeros(len(records))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, _NOISE_STREAM])
     deviation = NOISE_SHARE * features.std(axis=0)
     agreed = np.zeros(len(records))
     for _ in range(NOISED_COPIES):

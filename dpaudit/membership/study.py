@@ -39,6 +39,7 @@ FOLDS = 8
 FEWEST_MODELS = 4
 DEFAULT_DELTA = 1e-5
 _CLOSE = 1e-6
+_COIN_STREAM = 0x436F696E
 _COINS, _LABELS = "coins.json", "labels.json"
 
 
@@ -218,7 +219,7 @@ class Study:
                     f"{count:,}); choose another folder"
                 )
             return labels
-        labels = commit(place / _COINS, count, seed=self.seed)
+        labels = commit(place / _COINS, count, seed=_coin_seed(self.seed))
         labels.save(place / _LABELS)
         return labels
 
@@ -230,7 +231,6 @@ class Study:
         """
         labels = self.coins()
         included = labels.included.reshape(self.models, self.audited.unit_count)
-        # One training's randomness must not follow from the coins' seed by accident: other keys.
         seed = self.seed if self.seed is not None else self._root_seed()
         task = Training(self.target, self.audited, self.background, self.population, included, seed)
         batches = [Batch((0, AGAIN), 1), Batch((0, OTHER), 1)]
@@ -285,7 +285,7 @@ class Study:
             "population": 0 if self.population is None else len(self.population),
         }
         applicable(names, None, **allowed)
-        before = [] if claim is None else self.check(terms.target, refute_at)
+        before = [] if claim is None else self.check(terms.target, terms.refute_at)
         if claim is None:
             groups_found = duplicates(self.audited, self.background)
             before = [Finding.duplicates(groups_found, self.audited)] if groups_found else []
@@ -394,6 +394,14 @@ class Study:
         )
         with one_thread():
             return ATTACKS[name].score(view)
+
+
+def _coin_seed(seed: int | None) -> int | None:
+    """A stream for the coins alone: data shuffled by the same seed must not know them."""
+    if seed is None:
+        return None
+    words = np.random.SeedSequence([seed, _COIN_STREAM]).generate_state(4)
+    return int.from_bytes(words.tobytes(), "big")
 
 
 def _by_unit(scores: FloatArray, unit_of: npt.NDArray[np.intp]) -> FloatArray:

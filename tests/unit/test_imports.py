@@ -31,10 +31,15 @@ OPTIONAL = {  # of the extras, and pytest for the plugin
     "cryptography",
     "dask",
     "distributed",
+    "duckdb",
+    "narwhals",
+    "opacus",
     "psycopg",
+    "pyarrow",
     "pytest",
     "sklearn",
     "sqlalchemy",
+    "threadpoolctl",  # scikit-learn requires it
     "torch",
 }
 HEAVY = ("dp_accounting", "matplotlib", "scipy.stats", "statsmodels", "sympy")

@@ -226,6 +226,13 @@ def test_coins_that_were_changed_are_refused(tmp_path: Path) -> None:
         study(folder=tmp_path).run()
 
 
+def test_coins_do_not_follow_from_what_else_a_seed_draws(tmp_path: Path) -> None:
+    """Data shuffled by the study's own seed must say nothing of who is in."""
+    included = study(folder=tmp_path, seed=5).coins().included
+    bits = np.unpackbits(np.frombuffer(np.random.default_rng(5).bytes(60), dtype=np.uint8))
+    assert 0.3 < np.mean(bits[: included.size] == included) < 0.7
+
+
 def test_users_are_in_or_out_with_all_their_records() -> None:
     data = numbered(60)
     units = np.repeat(np.arange(12), 5)
