@@ -35,6 +35,7 @@ OPTIONAL = {  # of the extras, and pytest for the plugin
     "narwhals",
     "opacus",
     "psycopg",
+    "pyarrow",
     "pytest",
     "sklearn",
     "sqlalchemy",

@@ -47,7 +47,7 @@ def remade(certificate: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("claim", "units", "models"), [(None, 60, 8), (0, 60, 8), (1, 60, 8), (2, 60, 8), (0, 1, 120)]
+    ("claim", "units", "models"), [(None, 60, 8), (0, 60, 8), (1, 60, 8), (2, 60, 8), (0, 1, 240)]
 )
 def test_a_certificate_is_confirmed_from_its_counts(
     claim: int | None, units: int, models: int
@@ -105,7 +105,7 @@ def test_forgeries_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["false_positive_rate_upper", "false_negative_rate_upper"])
 def test_rates_that_do_not_follow_from_counts_are_refused(name: str) -> None:
-    certificate = copy.deepcopy(made(0, 1, 120))
+    certificate = copy.deepcopy(made(0, 1, 240))
     certificate["predicate"]["lower_bounds"][0]["witness"][name] = "0.0001"
     with pytest.raises(CertificateRejected, match="not bounded by its count"):
         check(remade(certificate))
@@ -152,7 +152,7 @@ def test_the_page_says_what_the_certificate_says_and_loads_nothing() -> None:
 
 
 def test_several_models_share_one_page() -> None:
-    page = render({"first": made(1), "second": made(0, 1, 120)})
+    page = render({"first": made(1), "second": made(0, 1, 240)})
     assert "2 models compared" in page
     assert page.count('class="banner') == 2
     assert 'id="together"' in page
