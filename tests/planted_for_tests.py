@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 
 from dpaudit.audit.suite import Suite
-from dpaudit.audit.verdict import exceeds
 from dpaudit.certificate.certify import Certified, Options, Order, certify
 from dpaudit.curator.mechanism import Mechanism
 
@@ -52,8 +51,10 @@ class Planted:
     def caught_by(self, result: Certified) -> list[str]:
         """What flags this implementation, each on its own."""
         assert result.attacked is not None
+        # A planted bug is a stand-in for the mechanism, and its bound stands apart.
+        audits = result.certificate["predicate"]["audits"]
         found = {
-            "refuted": any(j.lower and exceeds(j.lower, j.claim.value) for j in result.judged),
+            "refuted": any(row["verdict"] == "refuted" for row in audits),
             "conformance": any(f.status == "broken" for f in result.attacked.findings),
             "accountant": any(j.checked.outcome == "refuted" for j in result.judged),
             "unproved": any(j.checked.outcome == "unproved" for j in result.judged),

@@ -135,9 +135,10 @@ class Certified:
 
     mechanism: Mechanism
     judged: tuple[Judged, ...]
-    attacked: tuple[Attacked, ...]
+    attacked: Attacked | None
     verdict: Verdict
     certificate: Json
+    attacks: tuple[Attacked, ...] = ()
 
 
 def certify(orders: Sequence[Order], options: Options) -> list[Certified]:
@@ -256,8 +257,9 @@ def _certify(run: Run, index: int) -> Certified:
         certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
         certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
-    attacked = tuple(attempt.attacked for attempt in attempts)
-    return Certified(mechanism, judged, attacked, _overall(judged), certificate)
+    attacks = tuple(attempt.attacked for attempt in attempts)
+    attacked = next((one for one in attacks if one.suite is order.suite), None)
+    return Certified(mechanism, judged, attacked, _overall(judged), certificate, attacks)
 
 
 def _validated(predicate: Json) -> Json:
@@ -352,8 +354,8 @@ def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
             trials=trials,
         )
         prefix = FOUND if any(not a.prefix for a in found) else ""
-        found.insert(0, _attempt(run, FOUND_PAIRS + index, own, prefix, ()))
-    return found
+        found.append(_attempt(run, FOUND_PAIRS + index, own, prefix, ()))
+    return sorted(found, key=lambda attempt: bool(attempt.prefix))
 
 
 def stand_in(mechanism: Mechanism, suite: Suite) -> tuple[str, ...]:

@@ -229,7 +229,7 @@ def write_index(finished: Iterable[Finished | Failed], out: Path) -> Path:
 def clean(results: Sequence[Certified], folder: Path) -> None:
     """Remove stored batches once their certificates are written; other runs' batches stay."""
     for result in results:
-        for attacked in result.attacked:
+        for attacked in result.attacks:
             if attacked.stored is not None:
                 shutil.rmtree(attacked.stored, ignore_errors=True)
     with contextlib.suppress(OSError):

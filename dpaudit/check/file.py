@@ -46,6 +46,12 @@ def validate(certificate: Any) -> None:
 
     Errors: NotACertificate naming the place of the first fault.
     """
+    kind = certificate.get("predicateType") if isinstance(certificate, dict) else None
+    if kind == EARLIER:
+        raise NotACertificate(
+            "a certificate of format 1, which an earlier dpaudit made: certify again, or verify it "
+            "with that version"
+        )
     _refuse(empirical_schema() if is_empirical(certificate) else schema(), certificate)
 
 

@@ -310,6 +310,7 @@ def _shares(release: Release) -> dict[str, tuple[Part, Fraction]]:
     weights = sum((item.weight for item in release.items), Fraction(0))
     shares: dict[str, tuple[Part, Fraction]] = {}
     for item in release.items:
+        item.totals(release.schema)  # conditions on columns that are not there are refused here
         for part in item.parts(release.schema):
             if part.label in shares:
                 raise InvalidParameter(f"two parts of the release are called {part.label!r}")

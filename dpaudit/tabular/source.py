@@ -6,6 +6,7 @@ after all rows of a unit were brought into one partition.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -142,6 +143,14 @@ def _reopened(table: Any) -> Iterator[Any]:
             opened.execute(f"DROP TABLE IF EXISTS dpaudit_{kept}")
         opened.unregister(VIEW)
         known["connection"] = opened
+
+
+@atexit.register
+def _close() -> None:
+    """DuckDB complains of a connection that outlives the interpreter."""
+    opened = _KEPT.__dict__.pop("connection", None)
+    if opened is not None and _KEPT.__dict__.get("process") == os.getpid():
+        opened.close()
 
 
 @contextmanager

@@ -34,9 +34,20 @@ def project(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def dpaudit(unserved: None) -> Invoke:
     """Runs a command in this process; fails on a traceback."""
+    return _invoker(main)
 
+
+@pytest.fixture
+def lab(unserved: None) -> Invoke:
+    """The same for the experiments' own command line."""
+    from lab.command import main as experiments
+
+    return _invoker(experiments)
+
+
+def _invoker(command: Any) -> Invoke:
     def invoke(*arguments: Any, code: int = 0) -> Result:
-        result = CliRunner().invoke(main, [str(a) for a in arguments])
+        result = CliRunner().invoke(command, [str(a) for a in arguments])
         said = f"{arguments} gave {result.exit_code}\n{result.stdout}\n{result.stderr}"
         unexpected = result.exception
         assert unexpected is None or isinstance(unexpected, SystemExit), (said, unexpected)
@@ -56,10 +67,10 @@ def _interruptible() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def spawn(*arguments: Any, cwd: Path) -> subprocess.Popen[str]:
+def spawn(*arguments: Any, cwd: Path, module: str = "dpaudit") -> subprocess.Popen[str]:
     """A command in a process of its own, which can be interrupted."""
     return subprocess.Popen(
-        [sys.executable, "-m", "dpaudit", *map(str, arguments)],
+        [sys.executable, "-m", module, *map(str, arguments)],
         cwd=cwd,
         env=environment(),
         preexec_fn=_interruptible,
@@ -69,9 +80,11 @@ def spawn(*arguments: Any, cwd: Path) -> subprocess.Popen[str]:
     )
 
 
-def call(*arguments: Any, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+def call(
+    *arguments: Any, cwd: Path, code: int = 0, module: str = "dpaudit"
+) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, to its end."""
-    child = spawn(*arguments, cwd=cwd)
+    child = spawn(*arguments, cwd=cwd, module=module)
     out, err = child.communicate(timeout=120)
     assert child.returncode == code, (arguments, out, err)
     assert "Traceback" not in err

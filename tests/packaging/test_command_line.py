@@ -64,17 +64,6 @@ def test_list_in_an_empty_folder_names_the_catalogue(
     assert not list(tmp_path.iterdir()), "listing writes nothing"
 
 
-def test_an_experiment_in_an_empty_folder(from_wheel: Installation, tmp_path: Path) -> None:
-    result = from_wheel.dpaudit(
-        "experiment", "srgd_acceleration", "--quick", "--json", cwd=tmp_path
-    )
-    (made,) = document(result, CERTIFIED)
-    assert made["verdict"] == "held"
-    assert {path.suffix for path in (tmp_path / "reports" / "experiments").iterdir()} == {
-        ".json", ".md", ".svg"
-    }  # fmt: skip
-
-
 def test_account_in_a_project(installation: Installation, scratch: Path) -> None:
     account = document(installation.dpaudit("account", "noisy_mean", "--json", cwd=scratch), 0)
     assert "noisy_mean" in json.dumps(account)

@@ -41,13 +41,15 @@ def test_a_wheel_installs_one_top_level_name(built: Built) -> None:
 
 def test_a_wheel_holds_the_package_and_the_catalogue(built: Built, checkout: Path) -> None:
     wanted = sources(checkout, "dpaudit")
-    for package in (*roots.PACKAGES, roots.EXPERIMENTS):
+    for package in roots.PACKAGES:
         wanted |= {f"dpaudit/catalogue/{k}": v for k, v in sources(checkout, package).items()}
+    wanted["dpaudit/catalogue/dpaudit.toml"] = (checkout / "dpaudit.toml").read_bytes()
     held = {k: v for k, v in contents(built.wheel).items() if not k.startswith(INFO)}
     assert held == wanted
     assert "dpaudit/py.typed" in held
     assert "dpaudit/catalogue/mechanisms/__init__.py" in held
-    assert "dpaudit/catalogue/experiments/__init__.py" in held
+    assert "dpaudit/catalogue/mechanisms/people.csv" in held
+    assert not any("/experiments/" in name or name.startswith("lab/") for name in held)
 
 
 def test_the_sdist_builds_the_same_wheel(built: Built) -> None:

@@ -14,6 +14,7 @@ from dpaudit.accountant.account import Account
 from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.check import check
 from dpaudit.check.derivation import Value, own_bound, rederive
+from dpaudit.check.measures import MEASURES
 from dpaudit.errors import CertificateRejected, Unsupported
 from dpaudit.families.adaptive import Select
 from dpaudit.families.additive import Gaussian, Laplace
@@ -30,7 +31,7 @@ from dpaudit.families.opaque import (
     RenyiDP,
 )
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
-from dpaudit.measures.calculus import CALCULI, Calculus, Step
+from dpaudit.measures.calculus import CALCULI, Calculus, Converted, Step
 from dpaudit.nodes import Assumption, Node
 from dpaudit.nodes.pairs import Normal, one
 from dpaudit.scope import Adjacency
@@ -263,16 +264,11 @@ def test_a_wrong_profile_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_wrong_conversion_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpaudit.measures import convert
-
     case = mechanism("case", Gaussian("a", 2), ApproxDP(2, Fraction(1, 10**5)))
     check(certified(case).certificate)
-    cheap = convert.Converted(Fraction(1), Fraction(1), {"epsilon": "1"})
-    monkeypatch.setitem(
-        convert.CONVERSIONS,
-        "gdp",
-        (lambda step, delta, width: cheap, convert.CONVERSIONS["gdp"][1]),
-    )
+    cheap = Converted(Fraction(1), Fraction(1), {"epsilon": "1"})
+    wrong = replace(CALCULI["gdp"].measure, to_approx=lambda step, delta, width: cheap)
+    monkeypatch.setattr(CALCULI["gdp"], "measure", wrong)
     with pytest.raises(CertificateRejected, match="epsilon does not follow"):
         check(certified(case).certificate)
 
@@ -299,7 +295,8 @@ def test_attained_is_the_checkers_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_calculi_are_the_same() -> None:
-    from dpaudit.check.theorem import CALCULI as known
-
-    assert set(known) == set(CALCULI)
+    assert set(MEASURES) == set(CALCULI)
+    for name, measure in MEASURES.items():
+        other = CALCULI[name].measure
+        assert (measure.wire, measure.wire_field) == (other.wire, other.wire_field)
     assert all(isinstance(calculus, Calculus) for calculus in CALCULI.values())

@@ -147,10 +147,10 @@ def mpmath_root(rounds: int) -> Any:
     return sympy.sqrt(rounds)
 
 
-def test_bounds_on_60_random_declarations() -> None:
-    found = sum((tried(seed) for seed in range(60)), Counter[str]())
-    assert found["bounded"] > 60
-    assert found["confirmed"] > 15
+def test_bounds_on_15_random_declarations() -> None:
+    found = sum((tried(seed) for seed in range(15)), Counter[str]())
+    assert found["bounded"] > 12
+    assert found["confirmed"] > 2
 
 
 @pytest.mark.quality

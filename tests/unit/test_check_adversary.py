@@ -162,6 +162,7 @@ def test_a_propose_test_release_is_the_checkers_own_number() -> None:
     ],
     ids=lambda pair: type(pair).__name__,
 )
+@pytest.mark.quality
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_crude_pair_dominates(pair: Pair, swapped: bool) -> None:
     """At two epsilons, by the accountant's intervals of both."""

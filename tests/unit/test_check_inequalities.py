@@ -75,6 +75,7 @@ def made(name: str) -> Json:
     return certified(mechanism("case", node, *claims, adjacency=adjacency)).certificate
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("grids", GRIDS)
 @pytest.mark.parametrize("name", CASES)
 def test_other_grids_verify(name: str, grids: str, monkeypatch: pytest.MonkeyPatch) -> None:

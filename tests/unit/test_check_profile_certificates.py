@@ -11,7 +11,7 @@ import pytest
 from dpaudit.check import check
 from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.exact.wire import digest
-from dpaudit.families.additive import Gaussian
+from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.events import EventSlack
 from dpaudit.families.opaque import ApproxDP
@@ -19,7 +19,7 @@ from dpaudit.families.sampling import PoissonSampled, RandomAllocation, SampledW
 from tests.cli.bench import Json, certified, forged, mechanism, rejected
 
 DELTA = Fraction(1, 10**5)
-SGD = Repeat(PoissonSampled(Gaussian("gradient", 1), Fraction(1, 100)), 100)
+SGD = Repeat(PoissonSampled(Laplace("gradient", 1), Fraction(1, 100)), 100)
 BATCHES = Repeat(SampledWithoutReplacement(Gaussian("gradient", 1), 10, 1000), 50)
 MIXED = Compose(SGD, Repeat(PoissonSampled(Gaussian("other", 2), Fraction(1, 20)), 10))
 CASES = {
@@ -62,7 +62,7 @@ def test_an_honest_certificate_verifies(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def honest() -> Json:
-    """Of subsampled Gaussian noise."""
+    """Of subsampled Laplace noise."""
     return forged(certificate("sgd"), without_curves)
 
 

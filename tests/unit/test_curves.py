@@ -167,12 +167,13 @@ def test_recorded_compositions(
     pair: Pair, count: int, delta: Fraction, inside: str, most: float
 ) -> None:
     found = epsilon_interval(times(pair, count), delta, most)
-    assert found.lower <= F(inside) <= found.upper
+    digit = F(1, 10 ** len(inside.partition(".")[2]))
+    assert found.lower - digit <= F(inside) <= found.upper + digit
     assert width(found) <= most
 
 
 def test_witness_names_what_a_checker_needs() -> None:
-    found = epsilon_interval(times(SAMPLED, 1000), DELTA)
+    found = epsilon_interval(times(LaplaceShift(F(1, 10)), 100), DELTA)
     for side, end, shown in (
         ("upper", found.upper, found.upper_witness),
         ("lower", found.lower, found.lower_witness),

@@ -93,3 +93,10 @@ def test_the_page_names_every_field_and_every_theorem() -> None:
     for (_, node), theorem in THEOREMS.items():
         assert re.search(rf"`{theorem.name}`", PAGE), (node, theorem.name)
         assert node in PAGE, node
+
+
+def test_format_1_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "case.json"
+    earlier = written("predicate") | {"predicateType": "https://dpaudit.dev/certificate/v1"}
+    path.write_text(json.dumps(earlier))
+    assert "certify again" in verify_file(path)["reason"]

@@ -447,7 +447,7 @@ class _Examiner:
                 continue
             sampler = self.studied[number]
             found = _furthest(sampler, self.scope.adjacency)
-            if found is None:
+            if found is None or found[1] == found[2]:
                 continue
             row, one, two = found
             world = self.worlds[number]

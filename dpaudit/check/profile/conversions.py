@@ -26,6 +26,7 @@ from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
+from dpaudit.check.profile.sampled import is_sampled
 from dpaudit.check.profile.transforms import is_smooth, smooth_bound
 from dpaudit.check.profile.values import value_nodes
 from dpaudit.check.reading import decimal, require
@@ -236,7 +237,8 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
         raise NotConfirmed("no tilt")
     tilt = float(_number(row["tilt"]))
     counts = [_whole(times) for _, times in pair.factors]
-    if is_smooth(pair):
+    by_grid = row.get("form") == "fourier" and any(is_sampled(f) for f, _ in pair.factors)
+    if is_smooth(pair) and not by_grid:
         factors = [(f, n) for (f, _), n in zip(pair.factors, counts, strict=True)]
         return smooth_bound(factors, tilt, epsilon, sign)
     step = _number(row["step"]) / 2

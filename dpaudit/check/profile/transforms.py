@@ -17,21 +17,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
 from dpaudit.check.profile.fourier import as_fraction
-from dpaudit.nodes.pairs import Atoms, LaplaceShift, Normal, Pair
+from dpaudit.check.profile.sampled import Pairs, capped, is_sampled, left_out, moment, quantile
+from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
 
 Factors = Sequence[tuple[Pair, int]]
-BITS, FOLDED, LEFT_OUT = 128, 50, 52
+BITS, FOLDED, LEFT_OUT = 128, 38, 52
+LEFT_OUT_BY_PAIRS, MOST_INTEGRALS = 33, 4000
 MOST_TERMS = 200_000
 
 
 def is_smooth(pair: Pair) -> bool:
     """Whether this is such a product."""
-    kinds = [type(factor) for factor, _ in pair.factors]
-    return kinds.count(Normal) == 1 and set(kinds) <= set(_MOMENTS)
+    rest = [factor for factor, _ in pair.factors if not is_sampled(factor)]
+    normals = [type(factor) for factor in rest].count(Normal)
+    whole = {type(factor) for factor in rest} <= {Normal, LaplaceShift, Atoms}
+    return whole and normals <= 1 and (normals == 1 or len(rest) < len(pair.factors))
 
 
 def smooth_bound(factors: Factors, tilt: float, epsilon: Fraction, sign: int) -> Fraction:
@@ -45,10 +50,17 @@ def smooth_bound(factors: Factors, tilt: float, epsilon: Fraction, sign: int) ->
         raise NotConfirmed("tilt")
     with flint.ctx.workprec(BITS):
         t, at = ball(tilt), ball(epsilon)
+        # Errors are at least 2 exp(-FOLDED) of this factor: nothing is left of a delta below 1.
+        if _log_moment(factors, t) - t * at > FOLDED:
+            raise NotConfirmed("a tilt far from the best")
         half = _half_window(factors, t, at)
-        total = _series(factors, t, at, half)
+        size = _rounded(half)
+        half = ball(size)
+        count, rest = _left_out(factors, t, half)
+        phis = _coefficients(tuple(factors), tilt, size, count)
+        total = _series(phis, t, at, half)
         rise = _log_moment(factors, t)
-        error = 2 * (-ball(FOLDED)).exp() + _left_out(factors, half)
+        error = 2 * (-ball(FOLDED)).exp() + rest
         finite, every = _finite(factors)
         value = (rise - t * at).exp() * (total + sign * error) + (every - finite)
         return as_fraction(value.upper() if sign > 0 else value.lower())
@@ -73,10 +85,26 @@ def _atoms(pair: Atoms, s: Any) -> Any:
     return sum((p * (s * (p / q).log()).exp() for p, q in known), s * 0)
 
 
+@lru_cache(maxsize=4096)
+def _sampled_at(pair: Pair, s: float, bits: int) -> Any:
+    return moment(pair, ball(s))
+
+
+def sampled_moment(pair: Pair, s: Any) -> Any:
+    """An integral; those at floats are kept."""
+    import flint
+
+    if isinstance(s, flint.arb) and s == float(s.mid()):
+        return _sampled_at(pair, float(s.mid()), flint.ctx.prec)
+    return moment(pair, s)
+
+
 _MOMENTS: dict[type[Pair], Callable[[Any, Any], Any]] = {
     Normal: _normal,
     LaplaceShift: _laplace,
     Atoms: _atoms,
+    Mixed: sampled_moment,
+    Swapped: sampled_moment,
 }
 
 
@@ -111,14 +139,44 @@ def _half_window(factors: Factors, t: Ball, at: Ball) -> Ball:
     ends = [_log_moment(factors, t + k * d) for k in (-1, 1)]
     spread = float(((ends[0] + ends[1] - 2 * start) / (d * d)).mid())
     unit = math.sqrt(2 * FOLDED / max(spread, 1e-12))
-    return max(_reach(factors, t, at, side * unit) for side in (1, -1))
+    above, below = (_reach(factors, t, at, side * unit) for side in (1, -1))
+    return max(above.min(_capped_reach(factors, t, at, unit)), below)
+
+
+def _capped_reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
+    """As ``_reach`` upwards: no loss is beyond a cap, but with mass exp(-FOLDED - 1) in all."""
+    import flint
+
+    ((pair, times), *others) = factors
+    if others or not is_sampled(pair) or isinstance(pair, Swapped):
+        return flint.arb("inf")
+    cap = quantile(pair, t, -FOLDED - 2 - math.log(times))
+    best, share = flint.arb("inf"), 2.0
+    for _ in range(16):
+        share *= 0.6
+        try:
+            grown, rare = capped(pair, t, ball(unit * share), cap)
+        except NotConfirmed:
+            continue
+        if not times * rare < (-ball(FOLDED + 1)).exp():
+            break
+        found = ((times * grown.log() + FOLDED + 1) / (unit * share) - at).upper()
+        if found > best:
+            break
+        best = found
+    return best
 
 
 def _reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
     best, share, start = None, 1.3, _log_moment(factors, t)
-    for _ in range(16):
+    sampled = any(is_sampled(pair) for pair, _ in factors)
+    for _ in range(30 if sampled else 16):
         extra = ball(unit * share)
-        rise = _log_moment(factors, t + extra) - start
+        try:
+            rise = _log_moment(factors, t + extra) - start
+        except NotConfirmed:
+            share *= 0.6
+            continue
         found = abs((rise + FOLDED) / extra - at).upper()
         if found.is_finite() and best is not None and found > best:
             break
@@ -128,37 +186,64 @@ def _reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
     return best
 
 
-def _decay(factors: Factors, half: Ball) -> Ball:
-    """c with |Phi_j| <= exp(-c j^2)."""
-    (mu,) = (pair.mu for pair, _ in factors if isinstance(pair, Normal))
-    (times,) = (times for pair, times in factors if isinstance(pair, Normal))
-    return times * (ball(mu) * ball(0).pi() / half) ** 2 / 2
+def _left_out(factors: Factors, t: Ball, half: Ball) -> tuple[int, Ball]:
+    """How many frequencies to sum, and (1 / l) sum of |Phi_j| 4 / w_j over the others.
 
-
-def _count(factors: Factors, half: Ball) -> int:
-    """Frequencies to sum: 0, ..., count."""
-    decay = float(_decay(factors, half).mid())
-    count = math.sqrt(LEFT_OUT / decay) if decay > 0 else math.inf
+    Of a normal factor alone |Phi_j| <= exp(-c j^2), c = (mu pi / l)^2 / 2.
+    """
+    normal = [times * ball(pair.mu) ** 2 for pair, times in factors if isinstance(pair, Normal)]
+    square = sum(normal, ball(0))
+    unit = ball(0).pi() / half
+    known = [(Pairs(pair, t), times) for pair, times in factors if is_sampled(pair)]
+    if known:
+        return _left_out_by_pairs(known, float(unit.mid()), float(square.lower()) ** 0.5)
+    decay = square * unit**2 / 2
+    size = float(decay.mid())
+    count = math.sqrt(LEFT_OUT / size) if size > 0 else math.inf
     if not count * len(factors) < MOST_TERMS:
         raise NotConfirmed("too many frequencies")
-    return math.ceil(count) + 2
-
-
-def _left_out(factors: Factors, half: Ball) -> Ball:
-    """(1 / l) (4 / w) sum of exp(-c j^2) over j > count, w at the count."""
-    count, decay = _count(factors, half), _decay(factors, half)
+    count = math.ceil(count) + 2
     rest = (-decay * count * count).exp() / (2 * decay * count)
-    return 4 * rest / (ball(0).pi() * count)
+    return count, 4 * rest / (ball(0).pi() * count)
 
 
-def _series(factors: Factors, t: Ball, at: Ball, half: Ball) -> Ball:
+def _left_out_by_pairs(known: list[tuple[Pairs, int]], unit: float, mu: float) -> tuple[int, Ball]:
+    enough, chosen = math.exp(-LEFT_OUT_BY_PAIRS), None
+    for w, rest in left_out(known, unit, unit, mu):
+        if 4 / math.pi * rest > enough:
+            break
+        chosen = w, rest
+    if chosen is None or not chosen[0] < MOST_INTEGRALS * unit:
+        raise NotConfirmed("too many frequencies")
+    return math.ceil(chosen[0] / unit), ball(4 / math.pi * chosen[1] * (1 + 1e-6))
+
+
+def _rounded(half: Ball) -> float:
+    """The next of a few lengths, so that bounds at several epsilons share one series."""
+    size = float(half.upper())
+    if not 0 < size < math.inf:
+        raise NotConfirmed("no window")
+    return math.exp2(math.ceil(4 * math.log2(size * (1 + 1e-9))) / 4) * (1 + 1e-12)
+
+
+@lru_cache(maxsize=32)
+def _coefficients(
+    factors: tuple[tuple[Pair, int], ...], tilt: float, half: float, count: int
+) -> list[Any]:
+    """Phi_0, ..., Phi_count."""
     import flint
 
+    t, step = ball(tilt), ball(0).pi() / ball(half)
     whole = _moment(factors, t)
+    return [_moment(factors, flint.acb(t, step * j)) / whole for j in range(count + 1)]
+
+
+def _series(phis: Sequence[Any], t: Ball, at: Ball, half: Ball) -> Ball:
+    import flint
+
     total = ball(0)
-    for j in range(_count(factors, half) + 1):
+    for j, phi in enumerate(phis):
         w = ball(0).pi() * j / half
-        phi = _moment(factors, flint.acb(t, w)) / whole
         turn = flint.acb(0, -w * at).exp()
         part = (phi * turn * _integral(t, w, j, half)).real
         total += part if j == 0 else 2 * part

@@ -6,30 +6,46 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 from scipy import optimize
 
 from dpaudit.exact import enclose, working_precision
 from dpaudit.profiles.fourier.search import Parts, gain
-from dpaudit.profiles.fourier.smooth import Series, series, smooth_product
+from dpaudit.profiles.fourier.smooth import Product, Series, series, smooth_product
 from dpaudit.profiles.fourier.steps import first_step
 from dpaudit.profiles.grid.hull import UNIT
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 TOLERANCE = 1e-11
 WIDTH = 1e-4
+TILTS = (-7.0, 14.0)
+FAR = 1e300
+TILT_RATIO = 0.2
 
 
 def epsilon_smooth(parts: Parts, delta: Fraction) -> Interval | None:
     """Epsilon of a smooth product at delta; None where this route does not apply."""
     product = smooth_product(parts)
-    if product is None or product.mu == 0 or Fraction(product.infinite) >= delta:
+    if product is None or Fraction(product.infinite) >= delta:
         return None
     goal = _log(delta - Fraction(product.infinite))
-    found = series(product, _tilt(lambda t: (product.cumulant(t) + gain(t) - goal) / t))
-    if found is None:
-        return None
-    return _solved(found, _log(delta))
+    tilt = _tilt(lambda t: (product.cumulant(t) + gain(t) - goal) / t)
+    found = _series_near(parts, product, tilt)
+    return None if found is None else _solved(found, _log(delta))
+
+
+def _series_near(parts: Parts, product: Product, tilt: float) -> Series | None:
+    """The series at the tilt; of sampled factors, which take longer, at one near and kept."""
+    if not product.sampled:
+        return series(product, tilt)
+    return _kept(parts, round(math.log(tilt) / TILT_RATIO))
+
+
+@lru_cache(maxsize=64)
+def _kept(parts: Parts, key: int) -> Series | None:
+    product = smooth_product(parts)
+    return None if product is None else series(product, math.exp(key * TILT_RATIO))
 
 
 def _log(delta: Fraction) -> float:
@@ -39,8 +55,16 @@ def _log(delta: Fraction) -> float:
 
 
 def _tilt(objective: Callable[[float], float]) -> float:
+    """About where the objective is least; it may be infinite far from there."""
+
+    def at(x: float) -> float:
+        value = objective(math.exp(x))
+        return value if math.isfinite(value) else FAR
+
+    low, high = TILTS
+    start = min((low + (high - low) * k / 21 for k in range(22)), key=at)
     best = optimize.minimize_scalar(
-        lambda x: objective(math.exp(x)), bounds=(-7, 8), method="bounded", options={"xatol": 0.01}
+        at, bounds=(start - 1, start + 1), method="bounded", options={"xatol": 0.01}
     )
     return math.exp(float(best.x))
 
@@ -110,10 +134,11 @@ def _shown(found: Series, epsilon: float, sign: int) -> dict[str, str]:
 def delta_smooth(parts: Parts, epsilon: Fraction) -> Interval | None:
     """Delta of a smooth product at epsilon; None where this route does not apply."""
     product = smooth_product(parts)
-    if product is None or product.mu == 0:
+    if product is None:
         return None
     at = float(epsilon)
-    found = series(product, _tilt(lambda t: product.cumulant(t) + gain(t) - t * at))
+    tilt = _tilt(lambda t: product.cumulant(t) + gain(t) - t * at)
+    found = _series_near(parts, product, tilt)
     if found is None or not found.first < at < found.first + found.period:
         return None
     ends = found.at(at)

@@ -1,0 +1,254 @@
+"""Sampled normal pairs in Arb: moments by rigorous integration, and bounds of their decay.
+
+R(x) = 1 - q + q exp(mu x - mu^2 / 2) under Q = N(0, 1); the loss is L = log R under P = R Q, and
+-log R under Q for the pair swapped: E exp(s L) = E_Q R^p with p = 1 + s or p = -s.
+
+Beyond the ends: R^c <= 1 + R^0 + q exp(c z) for real c outside of (0, 1) (convexity), and at most
+1 + R inside; R >= 1 - q for negative c.
+Decay: with p(l) the density of the loss tilted by t, and l paired with l + D over disjoint blocks,
+    |E exp(i w L)| <= 1 - 2 (1 - cos(w D / 2)) integral of min(p(l), p(l + D)),   w D <= pi,
+since |u + v exp(i a)| <= u + v - 2 min(u, v) (1 - cos(a / 2)).  The integral is bounded from below
+by rectangles in x: R and the share q exp(z) / R grow with x, and the density is log-concave.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dpaudit.check.profile.cells import Ball, Floats, NotConfirmed, ball
+from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped
+
+# Mass that is left beyond the ends of an integral, and how near to the integral Arb should come.
+BEYOND, NEAR = 80, 2.0**-60
+CELLS, RATIO, FINEST = 1500, 1.2, 2.0**-60
+LARGEST_X = 200.0
+STRIDE, STRIDES = 1.04, 1000
+
+
+def is_sampled(pair: Pair) -> bool:
+    """Whether this is a normal pair that is sampled with a rate below 1, or that swapped."""
+    base = pair.base if isinstance(pair, Swapped) else pair
+    return (
+        isinstance(base, Mixed)
+        and isinstance(base.base, Normal)
+        and bool(ball(base.base.mu) > 0)
+        and bool(ball(base.rate) > 0)
+        and bool(ball(base.rate) < 1)
+    )
+
+
+def _parameters(pair: Pair) -> tuple[Ball, Ball, bool]:
+    base = pair.base if isinstance(pair, Swapped) else pair
+    if not isinstance(base, Mixed) or not isinstance(base.base, Normal):
+        raise NotConfirmed("not a sampled normal pair")
+    return ball(base.base.mu), ball(base.rate), isinstance(pair, Swapped)
+
+
+def _power(pair: Pair, s: Any) -> Any:
+    return -s if isinstance(pair, Swapped) else 1 + s
+
+
+def _ends(pair: Pair, power: float) -> tuple[float, float]:
+    mu, rate, _ = _parameters(pair)
+    less = max(-power, 0.0) * -float((1 - rate).log().mid())
+    reach = math.sqrt(2 * (BEYOND + less))
+    high = reach + max(power, 1.0) * float(mu.mid())
+    if high > LARGEST_X:
+        raise NotConfirmed("a tilt that is too large")
+    return -reach, high
+
+
+def _integral(pair: Pair, power: Any, ends: tuple[float, float]) -> Any:
+    """The integral of R^power phi between two points."""
+    import flint
+
+    mu, rate, _ = _parameters(pair)
+    wide, rest, half = flint.acb(mu), 1 - rate, mu * mu / 2
+
+    def at(x: Any, analytic: Any) -> Any:
+        ratio = rest + rate * (wide * x - half).exp()
+        return (power * ratio.log(analytic=analytic) - x * x / 2).exp()
+
+    found = flint.acb.integral(at, *ends, rel_tol=NEAR, abs_tol=NEAR)
+    return found / (2 * flint.arb.pi()).sqrt()
+
+
+def _outside(pair: Pair, power: float, ends: tuple[float, float]) -> Ball:
+    """At most what |R^power| phi comes to beyond two points (a real power)."""
+    import flint
+
+    mu, rate, _ = _parameters(pair)
+
+    def tail(distance: Ball) -> Ball:
+        return (distance / ball(2).sqrt()).erfc() / 2
+
+    low, high, c = -ball(ends[0]), ball(ends[1]), flint.arb(power)
+    if power < 0:
+        return tail(low) * (c * (1 - rate).log()).exp() + tail(high)
+    least = c if power >= 1 else ball(1)
+    grown = (least * (least - 1) * mu * mu / 2).exp()
+    return 2 * (tail(low) + tail(high)) + rate * grown * (
+        tail(high - least * mu) + tail(low + least * mu)
+    )
+
+
+def moment(pair: Pair, s: Any) -> Any:
+    """E exp(s L), s a ball or a complex ball."""
+    import flint
+
+    power = _power(pair, s)
+    real = float((power.real if isinstance(power, flint.acb) else power).mid())
+    ends = _ends(pair, real)
+    found = _integral(pair, power, ends)
+    size = _outside(pair, math.nextafter(real, math.inf), ends).upper()
+    size = size.max(_outside(pair, math.nextafter(real, -math.inf), ends).upper())
+    around = flint.arb(0, size)
+    if isinstance(power, flint.acb):
+        return found + flint.acb(around, around)
+    return found.real + around
+
+
+def capped(pair: Pair, t: Ball, s: Ball, cap: float) -> tuple[Ball, Ball]:
+    """Upper bounds of E exp(s min(L, L(cap))) and of P(x > cap), tilted by t; not for swaps."""
+    mu, rate, added = _parameters(pair)
+    if added:
+        raise NotConfirmed("losses of the swapped pair are bounded")
+    power = float((1 + t).mid())
+    ends = _ends(pair, power)
+    end = max(ends[1], cap + 1)
+    whole = moment(pair, t)
+    rare = _integral(pair, 1 + t, (cap, end)).real
+    rare = (rare + _outside(pair, math.nextafter(power, math.inf), (ends[0], end))).upper()
+    wider = _ends(pair, float((1 + t + s).mid()))
+    inside = _integral(pair, 1 + t + s, (wider[0], cap)).real
+    inside += _outside(pair, 1.0, (wider[0], 1e6)).upper()
+    largest = (1 - rate + rate * (mu * cap - mu * mu / 2).exp()).log()
+    return (inside + (s * largest).exp() * rare) / whole, rare / whole
+
+
+def quantile(pair: Pair, t: Ball, log_mass: float) -> float:
+    """About where the tilted law has mass exp(log_mass) above; any point is sound."""
+    mu, rate, _ = (float(v.mid()) if k < 2 else v for k, v in enumerate(_parameters(pair)))
+    power = float(_power(pair, t).mid())
+    x = np.linspace(*_ends(pair, power), 4000)
+    logs = -x * x / 2 + power * np.log1p(rate * np.expm1(np.minimum(mu * x - mu * mu / 2, 700.0)))
+    masses = np.exp(logs - logs.max())
+    above = np.cumsum(masses[::-1])[::-1] / masses.sum()
+    rare = np.flatnonzero(above < math.exp(log_mass))
+    if not len(rare):
+        raise NotConfirmed("no point is so rare")
+    return float(x[rare[0]])
+
+
+# --- decay ---------------------------------------------------------------------------------------
+
+
+class Pairs:
+    """Distances D, falling, with what pairs at that distance hold at least; and the density."""
+
+    def __init__(self, pair: Pair, t: Ball) -> None:
+        mu, rate, _ = _parameters(pair)
+        self.mu, self.rate = float(mu.mid()), float(rate.mid())
+        self.power = float(_power(pair, t).mid())
+        whole = float(moment(pair, t).mid())
+        low, high = -9.0, 9.0 + max(self.power, 1.0) * self.mu
+        self.x = np.linspace(low, high, CELLS + 1)
+        # A relative error of 1e-6 covers the roundings of floats, and those of mu and the rate.
+        self.scale = (1 - 1e-6) / (whole * math.sqrt(2 * math.pi))
+        loss = self._loss(self.x)
+        weights = self._least(self.x[:-1], self.x[1:]) * np.diff(self.x)
+        mean = float(weights @ loss[:-1]) / float(weights.sum())
+        spread = math.sqrt(float(weights @ (loss[:-1] - mean) ** 2) / float(weights.sum()))
+        start = float(loss[int(np.argmax(weights / np.diff(loss)))])
+        distances: list[float] = []
+        paired: list[float] = []
+        distance = 6 * spread
+        while distance > FINEST and len(distances) < 200:
+            held = self._held(loss, distance, start)
+            if distances and held > 0.998:
+                break
+            distances.append(distance)
+            paired.append(held)
+            distance /= RATIO
+        self.distances, self.paired = np.array(distances), np.array(paired)
+        self.variation = self._variation(whole)
+
+    def _variation(self, whole: float) -> float:
+        """V with |E exp(i w L)| <= V / w: 4 times the largest density of the loss.
+
+        Its log at x, -x^2 / 2 + (c + 1) log R - z + constant, has at most three critical points.
+        """
+        low, high = self.x[:-1], self.x[1:]
+        rising = 9.0 - self.mu - abs(self.power + 1) * self.mu * float(self._share(self.x[:1])[0])
+        if not (rising > 0 and self.x[-1] > self.power * self.mu):
+            raise NotConfirmed("a density that may rise beyond its points")
+        near = np.where(low * high <= 0, 0.0, np.minimum(np.abs(low), np.abs(high)))
+        tilted = np.maximum(*(self.power * self._loss(x) for x in (low, high)))
+        density = np.exp(tilted - near * near / 2) / (self.mu * self._share(low))
+        return 4 * float(density.max()) * (1 + 1e-6) / (whole * math.sqrt(2 * math.pi))
+
+    def _loss(self, x: Floats) -> Floats:
+        found: Floats = np.log1p(self.rate * np.expm1(self.mu * x - self.mu**2 / 2))
+        return found
+
+    def _share(self, x: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            odds = (1 - self.rate) / self.rate * np.exp(self.mu**2 / 2 - self.mu * x)
+        found: Floats = 1 / (1 + odds)
+        return found
+
+    def _least(self, low: Floats, high: Floats) -> Floats:
+        """A lower bound of the tilted density of x between two points."""
+        far = np.maximum(np.abs(low), np.abs(high))
+        tilted = [self.power * self._loss(x) for x in (low, high)]
+        with np.errstate(invalid="ignore"):
+            found: Floats = self.scale * np.exp(np.minimum(*tilted) - far * far / 2)
+        return np.nan_to_num(found)
+
+    def _held(self, loss: Floats, distance: float, start: float) -> float:
+        """2 sum over cells in even blocks of the least of both densities, by x."""
+        low, high = self.x[:-1], self.x[1:]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            beyond = np.expm1(loss + distance)
+            partner = np.log1p(beyond / self.rate) / self.mu + self.mu / 2
+        # Outward by more than their roundings.
+        room = 1e-9 * (1 + np.abs(partner)) + 1e-13 / self.rate
+        left, right = (partner - room)[:-1], (partner + room)[1:]
+        turn = self._share(low) / self._share(right)
+        least = np.minimum(self._least(low, high), self._least(left, right) * turn)
+        block = np.floor((loss - start) / distance)
+        held = np.append(False, (block[:-1] == block[1:]) & (block[1:] % 2 == 0))
+        inside = held[:-1] & held[1:]
+        return min(2 * float(np.sum((least * (high - low))[inside])) * (1 - 1e-9), 1.0)
+
+    def log_bound(self, low: float, high: float) -> float:
+        """log of a bound of |E exp(i w L)| for low <= w <= high."""
+        fits = high * self.distances <= math.pi
+        turn = np.minimum(low * self.distances, math.pi)
+        drop = float(np.max(np.where(fits, self.paired * (1 - np.cos(turn / 2)), 0.0)))
+        return math.log(max(min(1 - drop, self.variation / low, 1.0), 1e-9))
+
+
+def left_out(
+    known: list[tuple[Pairs, int]], first: float, unit: float, mu: float
+) -> list[tuple[float, float]]:
+    """(w, sum over w_j >= w of |Phi_j| / j at most) at falling w >= first, w_j = unit j.
+
+    ``mu``: of a normal factor.  |Phi| falls at least like 1 / w beyond the last.
+    """
+    w = first * STRIDE ** np.arange(STRIDES)
+    logs = [
+        sum(times * pairs.log_bound(low, low * STRIDE) for pairs, times in known)
+        - mu * mu * low * low / 2
+        for low in w
+    ]
+    last = sum(times * math.log(min(p.variation / w[-1], 1.0)) for p, times in known)
+    total = math.exp(last - mu * mu * w[-1] ** 2 / 2) * (1 + unit / w[-1])
+    found = []
+    for low, log_bound in zip(w[::-1], logs[::-1], strict=True):
+        total += math.exp(log_bound) * (math.log(STRIDE) + unit / low)
+        found.append((float(low), total))
+    return found

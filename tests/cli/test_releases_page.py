@@ -1,0 +1,54 @@
+"""The tutorial of docs/releases.md runs as it stands."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dpaudit.cli.main import main
+
+pytest.importorskip("duckdb")
+
+
+def blocks(kind: str) -> list[str]:
+    page = Path(__file__).parents[2] / "docs" / "releases.md"
+    return re.findall(rf"^```{kind}\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    with (tmp_path / "people.csv").open("w", newline="") as stream:
+        rows = [[i, i % 90, "fm"[i % 2]] for i in range(2000)]
+        csv.writer(stream).writerows([["person", "age", "sex"], *rows])
+    (tmp_path / "plan.toml").write_text(blocks("toml")[0])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_fifteen_lines_of_python_publish_a_table(folder: Path) -> None:
+    (program,) = blocks("python")
+    assert len(program.splitlines()) == 15
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert re.search(r"^by sex \{'sex': 'f'\}: \d+ \+- \d+$", run.stdout, re.M), run.stdout
+    assert (folder / "python" / "release.parquet").exists()
+
+
+@pytest.mark.quality
+def test_the_commands_publish_a_certified_table(folder: Path) -> None:
+    (commands,) = blocks("sh")
+    for line in commands.splitlines():
+        program, *arguments = shlex.split(line)
+        assert program == "dpaudit"
+        run = CliRunner().invoke(main, arguments)
+        assert run.exit_code == 0, (line, run.output)
+    assert (folder / "published" / "release.csv").exists()

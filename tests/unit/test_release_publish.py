@@ -1,0 +1,415 @@
+"""A release from a frame to files: what is published, and every bad input with its clear line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpaudit.errors import BudgetExceeded, InvalidParameter, OutputNotWritable, Unsupported
+from dpaudit.families.opaque import ApproxDP, PureDP
+from dpaudit.ledger import LedgerRefused, open_ledger, terms_of
+from dpaudit.releases import publish as publishing
+from dpaudit.releases.plan import Plan, Release, load_plan, release_of
+from dpaudit.releases.post import Step
+from dpaudit.releases.publish import (
+    ReleaseInterrupted,
+    contents_of,
+    draw,
+    publish,
+    published_rows,
+    targets_of,
+)
+from dpaudit.releases.queries import Count, Groups, Mean, Quantiles, Ranges, Sum, Top, text_of
+from dpaudit.tabular import Category, DataRefused, Number, Schema, Table, Text
+
+pl = pytest.importorskip("polars")
+pd = pytest.importorskip("pandas")
+duckdb = pytest.importorskip("duckdb")
+
+SCHEMA = Schema(
+    "people",
+    {
+        "age": Number(0, 100, missing="drop"),
+        "income": Number(0, 2_000_000_000),
+        "sex": Category(("f", "m")),
+        "town": Text("drop"),
+    },
+    unit="person",
+    entity="person",
+    rows=2,
+)
+BUDGET = ApproxDP(2, Fraction(1, 10**6))
+
+
+def frame(size: int = 400) -> pl.DataFrame:
+    rng = np.random.default_rng(7)
+    return pl.DataFrame(
+        {
+            "person": np.arange(size) // 2,
+            "age": rng.integers(0, 100, size),
+            "income": rng.integers(0, 2_000_000_000, size),
+            "sex": rng.choice(["f", "m"], size),
+            "town": rng.choice(["x", "y", *map(str, range(50))], size),
+        }
+    )
+
+
+def release(*items: object, schema: Schema = SCHEMA, **given: object) -> Release:
+    chosen = items or (Count(name="count"),)
+    return Release("t", schema, "add_remove", given.pop("budget", BUDGET), chosen, **given)
+
+
+def ledger_at(folder: Path, epsilon: object = 10, **given: object):
+    ledger = open_ledger(folder / "ledger.sqlite")
+    budget = ApproxDP(epsilon, Fraction(1, 100))
+    ledger.create("people", terms_of("person", release().scope, budget, **given))
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def counted() -> Plan:
+    return release().plan()
+
+
+def test_large_values_are_written_to_the_last_digit(tmp_path: Path) -> None:
+    """Above 999,999, where six digits would not do; a float would lose digits above 2^53."""
+    plan = release(Sum(name="sum", column="income")).plan()
+    exact = 2**60 + 1
+    drawn = draw(plan, {"sum": (exact,)})
+    assert abs(drawn["sum"][0] - exact) < 10**13
+    rows = published_rows(plan, drawn)
+    files = contents_of(plan, drawn, rows, targets_of(tmp_path, "release"))
+    text = files[tmp_path / "release.csv"].decode()
+    assert f"sum of income,{drawn['sum'][0]}," in text
+    whole = json.loads(files[tmp_path / "release.json"])
+    assert whole["noisy"]["sum"] == [str(drawn["sum"][0])]
+    assert whole["values"][0]["value"] == str(drawn["sum"][0])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Fraction(10**30 + 1), ("1" + "0" * 29 + "1", True)),
+        (Fraction(-5, 2), ("-2.5", True)),
+        (Fraction(1, 1024), ("0.0009765625", True)),
+        (Fraction(0), ("0", True)),
+        (Fraction(100), ("100", True)),
+        (Fraction(1, 3), ("0.333333333333333", False)),
+    ],
+)
+def test_numbers_as_text(value: Fraction, text: tuple[str, bool]) -> None:
+    assert text_of(value) == text
+
+
+def test_every_source_gives_the_same_totals(tmp_path: Path, counted: Plan) -> None:
+    import pyarrow.parquet as pq
+
+    data = frame()
+    data.write_csv(tmp_path / "people.csv")
+    pq.write_table(data.to_arrow(), tmp_path / "people.parquet")
+    plan = release(
+        Sum(name="sum", column="age", by="sex"),
+        Count(name="once", by="sex", groups=1),
+        Count(name="n"),
+    )
+    shuffled = data.sample(fraction=1.0, shuffle=True, seed=1)
+    sources = [
+        data,
+        data.lazy(),
+        data.to_pandas(),
+        data.to_arrow(),
+        duckdb.sql("SELECT * FROM data"),
+        tmp_path / "people.csv",
+        str(tmp_path / "people.parquet"),
+        shuffled,
+    ]
+    found = [
+        publishing.exact_values(plan, Table(SCHEMA, source).opened(plan.digest))
+        for source in sources
+    ]
+    assert all(one == found[0] for one in found)
+
+
+@pytest.mark.quality
+def test_items_of_every_kind_are_published_with_their_error(tmp_path: Path) -> None:
+    plan = release(
+        Count(name="count", by="sex"),
+        Mean(name="mean", column="age"),
+        Quantiles(name="median", column="age"),
+        Top(name="top", column="sex"),
+        Groups(name="towns", column="town", delta="1e-7"),
+        Ranges(name="ages", column="age", edges=(25, 50, 75)),
+        budget=ApproxDP(20, Fraction(1, 10**6)),
+    ).plan()
+    found = publish(plan, frame(20_000), tmp_path, ledger=None)
+    by = {(row.item, row.keys, row.statistic): row for row in found.rows}
+    women = by["count", (("sex", "f"),), "count"]
+    assert abs(women.value - 10_000) < 800
+    assert women.error is not None
+    mean = by["mean", (), "mean of age"]
+    assert abs(mean.value - Fraction(99, 2)) < 3
+    towns = {row.keys[0][1] for row in found.rows if row.item == "towns"}
+    assert {"x", "y"} <= towns
+    last = by["ages", (("age", "75 and above"),), "count up to here"]
+    assert abs(last.value - 20_000) < 200
+    assert 30 < by["median", (), "quantile 0.5 of age"].value < 70
+
+
+def refused(data: object, said: str, schema: Schema = SCHEMA, kind: type = DataRefused) -> None:
+    plan = release(schema=schema).plan()
+    folder = Path(pytest.importorskip("tempfile").mkdtemp())
+    ledger = ledger_at(folder)
+    with pytest.raises(kind, match=said):
+        publish(plan, data, folder / "out", ledger=ledger)
+    assert ledger.state("people").count == 0, "nothing is spent"
+
+
+BAD = {
+    "a column that is missing": (lambda d: d.drop("sex"), "no column 'sex'", InvalidParameter),
+    "text for numbers": (
+        lambda d: d.with_columns(income=pl.lit("many")),
+        "'income' holds VARCHAR, where the schema declares numbers",
+        InvalidParameter,
+    ),
+    "no value": (
+        lambda d: d.with_columns(income=pl.when(pl.col("person") > 0).then(pl.col("income"))),
+        "column 'income' has no value in 2 rows",
+        DataRefused,
+    ),
+    "not a number": (
+        lambda d: d.with_columns(income=pl.lit(float("nan"))),
+        "column 'income' has no value in 400 rows",
+        DataRefused,
+    ),
+    "an unknown key": (
+        lambda d: d.with_columns(sex=pl.lit("x")),
+        "'sex' holds a key that is not in the schema in 400 rows",
+        DataRefused,
+    ),
+    "rows of nobody": (
+        lambda d: d.with_columns(person=pl.lit(None, dtype=pl.Int64)),
+        "'person' has no unit in 400 rows",
+        DataRefused,
+    ),
+    "a file that is not there": (lambda d: "nowhere.csv", "no such file", InvalidParameter),
+    "another kind of file": (lambda d: "people.xlsx", "expected a .csv or", InvalidParameter),
+    "no table at all": (lambda d: 7, "is no table", InvalidParameter),
+}
+
+
+@pytest.mark.parametrize(("change", "said", "kind"), BAD.values(), ids=BAD)
+def test_data_that_do_not_fit_are_refused_before_the_charge(change, said, kind) -> None:
+    refused(change(frame()), said, kind=kind)
+
+
+def test_text_in_a_csv_where_numbers_are_declared(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("person,age,income,sex,town\n1,5,lots,f,x\n")
+    refused(tmp_path / "p.csv", "'income' holds text where numbers are declared in 1 rows")
+
+
+def test_values_outside_bounds_count_as_the_bound_and_an_empty_table_as_zero() -> None:
+    plan = release(Sum(name="sum", column="age"))
+    data = frame(2).with_columns(age=pl.Series([-5.0, float("inf")]))
+    exact = publishing.exact_values(plan, Table(SCHEMA, data).opened("k"))
+    assert exact["sum"] == (100,)
+    empty = publishing.exact_values(plan, Table(SCHEMA, frame(400).clear()).opened("k"))
+    assert empty["sum"] == (0,)
+
+
+def test_a_unit_with_a_million_rows_counts_as_much_as_any(tmp_path: Path) -> None:
+    size = 1_000_000
+    data = pl.DataFrame(
+        {
+            "person": np.zeros(size, dtype=np.int64),
+            "age": np.full(size, 100),
+            "income": np.zeros(size, dtype=np.int64),
+            "sex": ["f"] * size,
+            "town": ["x"] * size,
+        }
+    )
+    plan = release(Sum(name="sum", column="age"), Count(name="count"))
+    exact = publishing.exact_values(plan, Table(SCHEMA, data).opened("k"))
+    assert exact == {"sum": (200,), "count": (2,)}
+
+
+PLAN = """
+title = "t"
+adjacency = "add_remove"
+[budget]
+epsilon = 1
+delta = 1e-6
+[table]
+name = "people"
+[table.columns.sex]
+kind = "category"
+keys = ["f", "m"]
+[table.columns.age]
+kind = "number"
+lower = 0
+upper = 100
+[[items]]
+name = "count"
+query = "count"
+"""
+
+BAD_PLANS = {
+    "two items of one name": (
+        '[[items]]\nname = "count"\nquery = "count"\n',
+        "two items of one name",
+    ),
+    "a column that is not there": (
+        '[[items]]\nname = "s"\nquery = "sum"\ncolumn = "height"\n',
+        "the schema has no column 'height'",
+    ),
+    "numbers by nothing": (
+        '[[items]]\nname = "s"\nquery = "count"\nby = "age"\n',
+        "'age' holds numbers; give edges.age",
+    ),
+    "a key not in the schema": (
+        '[[items]]\nname = "s"\nquery = "count"\nwhere = { sex = "x" }\n',
+        "x is no key of 'sex'",
+    ),
+    "an unknown query": ('[[items]]\nname = "s"\nquery = "mode"\n', "expected one of count"),
+    "an unknown setting": (
+        '[[items]]\nname = "s"\nquery = "count"\nwieght = 3\n',
+        "items[1].wieght: no such setting",
+    ),
+    "a post step of nothing": (
+        '[[post]]\nstep = "non_negative"\nitems = ["who"]\n',
+        "no item is called 'who'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("more", "said"), BAD_PLANS.values(), ids=BAD_PLANS)
+def test_a_plan_that_does_not_fit_says_where(tmp_path: Path, more: str, said: str) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN + more)
+    with pytest.raises(InvalidParameter) as refusal:
+        load_plan(tmp_path / "plan.toml").plan()
+    assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("upper = 100", "upper = -1", "is not below upper"),
+        ("upper = 100", "upper = 100.5", "not a multiple of step"),
+        ("epsilon = 1", "epsilon = -1", "expected positive"),
+        ('adjacency = "add_remove"', 'adjacency = "near"', "expected one of add_remove"),
+        ('kind = "category"', 'kind = "colour"', "expected one of number"),
+        ('title = "t"', "", "plan.title: missing"),
+        ("[budget]", "[budget", "not TOML"),
+    ],
+)
+def test_a_plan_that_is_malformed_says_where(tmp_path: Path, old: str, new: str, said: str) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN.replace(old, new))
+    with pytest.raises(InvalidParameter) as refusal:
+        load_plan(tmp_path / "plan.toml").plan()
+    assert said in str(refusal.value)
+
+
+def test_the_schema_is_public_and_what_was_read_off_is_named() -> None:
+    import tomllib
+
+    table = tomllib.loads(PLAN)
+    table["table"]["read_off_data"] = ["age.upper"]
+    assert release_of(table).schema.read_off_data == ("age.upper",)
+
+
+def test_gaussian_noise_has_no_pure_budget_and_laplace_takes_its_place() -> None:
+    with pytest.raises(Unsupported, match="no pure epsilon"):
+        release(Count(name="n", noise="gaussian"), budget=PureDP(1)).plan()
+    plan = release(Count(name="n"), budget=PureDP(1)).plan()
+    assert plan.account.step("pure").value <= 1
+
+
+def test_running_again_refuses_with_and_without_a_ledger(tmp_path: Path, counted: Plan) -> None:
+    ledger = ledger_at(tmp_path)
+    publish(counted, frame(), tmp_path / "out", ledger=ledger)
+    for folder, said in (("out", "is there"), ("elsewhere", "was released on")):
+        with pytest.raises(LedgerRefused, match=said):
+            publish(counted, frame(), tmp_path / folder, ledger=ledger)
+    publish(counted, frame(), tmp_path / "free", ledger=None)
+    with pytest.raises(LedgerRefused, match="is there"):
+        publish(counted, frame(), tmp_path / "free", ledger=None)
+    assert ledger.verify("people").count == 1
+
+
+@pytest.mark.parametrize("at", ["exact_values", "draw", "write_atomically"])
+def test_a_crash_after_the_charge_leaves_it_spent_and_says_so(
+    tmp_path: Path, counted: Plan, monkeypatch, at: str
+) -> None:
+    ledger = ledger_at(tmp_path)
+
+    def broken(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(publishing, at, broken)
+    with pytest.raises(ReleaseInterrupted, match="its charge is spent") as interrupted:
+        publish(counted, frame(), tmp_path / "out", ledger=ledger)
+    assert "KeyboardInterrupt" in str(interrupted.value)
+    state = ledger.verify("people")
+    assert (state.count, state.unfinished) == (1, ("t",))
+    monkeypatch.undo()
+    with pytest.raises(LedgerRefused, match="Its charge is spent"):
+        publish(counted, frame(), tmp_path / "other", ledger=ledger)
+
+
+def test_a_private_value_stays_out_of_what_an_interrupted_release_says(
+    tmp_path: Path, counted: Plan, monkeypatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("the record of Ada Lovelace")
+
+    monkeypatch.setattr(publishing, "exact_values", broken)
+    with pytest.raises(ReleaseInterrupted) as interrupted:
+        publish(counted, frame(), tmp_path / "out", ledger=None)
+    assert "Ada" not in str(interrupted.value)
+
+
+def test_over_budget_and_a_folder_that_cannot_be_written_spend_nothing(
+    tmp_path: Path, counted: Plan
+) -> None:
+    poor = ledger_at(tmp_path, epsilon=1)
+    with pytest.raises(BudgetExceeded, match="does not fit"):
+        publish(counted, frame(), tmp_path / "out", ledger=poor)
+    assert not (tmp_path / "out" / "release.csv").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputNotWritable, match="Nothing was charged"):
+        publish(counted, frame(), tmp_path / "file" / "out", ledger=poor)
+    assert poor.state("people").count == 0
+
+
+def test_post_processing_makes_margins_consistent_and_counts_whole() -> None:
+    plan = release(
+        Count(name="all"),
+        Count(name="cells", by=("sex", "age"), edges={"age": (30, 60)}),
+        Count(name="by sex", by="sex"),
+        post=(
+            Step("consistent", ("all", "cells", "by sex")),
+            Step("non_negative", ("all", "cells", "by sex")),
+        ),
+        schema=replace(SCHEMA, rows=1),
+    ).plan()
+    values = {"all": (300,), "cells": (50, 40, 60, 50, 60, 40), "by sex": (150, 150)}
+    rows = published_rows(plan, draw(plan, values))
+    found = {(row.item, row.keys): row.value for row in rows}
+    for sex in "fm":
+        cells = [v for (item, keys), v in found.items() if item == "cells" and ("sex", sex) in keys]
+        assert sum(cells) == found["by sex", (("sex", sex),)]
+    assert found["all", ()] == sum(v for (item, _), v in found.items() if item == "by sex")
+
+
+def test_two_draws_differ_and_nothing_seeds_them(counted: Plan) -> None:
+    np.random.seed(1)  # noqa: NPY002  (on purpose: it must not matter)
+    values = {"count": (1000,) * 1}
+    draws = {draw(counted, values)["count"][0] for _ in range(20)}
+    assert len(draws) > 5
+    spread = np.std([draw(counted, values)["count"][0] for _ in range(400)])
+    # Within six standard errors of the declared deviation: false alarm 2e-9.
+    assert abs(spread / counted.margins.deviation("count") - 1) < 6 / 800**0.5

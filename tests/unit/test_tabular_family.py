@@ -1,0 +1,156 @@
+"""Noise for tables: rules against enumeration, kernels against their law, exact choices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpaudit.accountant.account import Account
+from dpaudit.errors import InvalidParameter
+from dpaudit.families.composition import Repeat
+from dpaudit.families.discrete import DiscreteGaussian
+from dpaudit.families.selection import ExponentialMechanism
+from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tabular.kernel import (
+    DiscreteGaussianVectorKernel,
+    ExactChoiceKernel,
+    ThresholdedDiscreteLaplaceKernel,
+)
+from dpaudit.kernels.random_bits import bits_of
+from dpaudit.scope import central
+
+SCOPE = central("replace_one")
+ALTERNATIVES = (((3, 1),), ((2, 1), (1, 1)), ((1, 3),))
+
+
+def delta_of(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+def masses(variance: float, reach: int) -> np.ndarray:
+    k = np.arange(-reach, reach + 1)
+    weights = np.exp(-(k**2) / (2 * variance))
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])
+def test_a_vector_is_bounded_at_every_move_its_alternatives_allow(epsilon: float) -> None:
+    """Every move below one of the alternatives, enumerated; the worst one is nearly reached."""
+    variance, reach = 4.0, 16
+    node = DiscreteGaussianVector("a", 4, 9, ALTERNATIVES)
+    bound = Account(node, SCOPE).delta(Fraction(epsilon))
+    noise = masses(variance, reach)
+    padded = np.pad(noise, 3)
+    worst = 0.0
+    for move in itertools.product(range(4), repeat=3):
+        if sum(move) > 3:
+            continue
+        moved = [np.roll(padded, m) for m in move]
+        p = np.einsum("i,j,k->ijk", *moved)
+        q = np.einsum("i,j,k->ijk", padded, padded, padded)
+        found = delta_of(p, q, epsilon)
+        assert found <= float(bound.upper) * (1 + 1e-9)
+        worst = max(worst, found)
+    assert worst > float(bound.upper) * 0.99
+    smaller = Account(DiscreteGaussianVector("a", 4, 4, (((2, 1),), ((1, 2),))), SCOPE)
+    assert float(smaller.delta(Fraction(epsilon)).upper) < worst, "a bound one smaller is caught"
+
+
+def test_a_vector_of_equal_moves_is_that_many_single_ones() -> None:
+    vector = Account(DiscreteGaussianVector("a", 50, 12, (((2, 3),),)), SCOPE)
+    single = Account(Repeat(DiscreteGaussian("a", 50, 2), 3), SCOPE)
+    assert vector.epsilon("1e-6").upper == single.epsilon("1e-6").upper
+    assert vector.step("zcdp").value == single.step("zcdp").value
+
+
+def test_where_only_the_squares_are_known_the_profile_is_that_of_all_orders() -> None:
+    known = Account(DiscreteGaussianVector("a", 50, 9, ALTERNATIVES), SCOPE).epsilon("1e-6")
+    unknown = Account(DiscreteGaussianVector("a", 50, 9, ()), SCOPE).epsilon("1e-6")
+    assert known.upper < unknown.upper < 2 * known.upper
+
+
+def test_a_vector_that_contradicts_itself_is_refused() -> None:
+    for squared, moves in ((8, ALTERNATIVES), (1, ((("x", 1),),)), (1, (((1, 0),),)), (1, ((),))):
+        with pytest.raises(InvalidParameter):
+            DiscreteGaussianVector("a", 4, squared, moves)
+    with pytest.raises(InvalidParameter, match="above the largest own count"):
+        ThresholdedDiscreteLaplace("a", 4, 3, largest=3)
+
+
+def test_the_kernel_tells_a_move_that_no_alternative_allows() -> None:
+    kernel = DiscreteGaussianVectorKernel(DiscreteGaussianVector("a", 4, 9, ALTERNATIVES), 1)
+    zero = np.zeros((1, 4))
+    for move, allowed in (([3, 0, 0, 0], True), ([1, -1, 1, 0], True), ([0, 2, 0, -1], True)):
+        assert np.isfinite(kernel.apart(zero, np.array([move], float), np.ones(1))[0]) == allowed
+    for move in ([2, 2, 0, 0], [4, 0, 0, 0], [1, 1, 1, 1]):
+        assert kernel.apart(zero, np.array([move], float), np.ones(1))[0] == np.inf
+
+
+LEAF = ThresholdedDiscreteLaplace("towns", 2, 5, sensitivity=2, own=2, largest=1)
+
+
+def log_masses(kernel: ThresholdedDiscreteLaplaceKernel, count: float) -> np.ndarray:
+    shown = np.array([np.nan, *range(-60, 120)])
+    values = np.full((len(shown), 1), count)
+    return kernel.log_density(shown[:, None], values, np.full(len(shown), 2.0))
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 6, 20])
+def test_the_law_of_a_thresholded_count_adds_up_to_one(count: int) -> None:
+    kernel = ThresholdedDiscreteLaplaceKernel(LEAF, 1)
+    assert np.exp(log_masses(kernel, count)).sum() == pytest.approx(1, abs=1e-9)
+    if count == 0:
+        assert log_masses(kernel, 0)[0] == 0
+
+
+def test_thresholded_counts_stay_within_their_epsilon_and_delta() -> None:
+    """Two keys of its own, and none, enumerated; a threshold one lower would pass delta."""
+    account = Account(LEAF, SCOPE)
+    epsilon, delta = account.step("approx").value
+    kernel = ThresholdedDiscreteLaplaceKernel(LEAF, 1)
+    one, none = (np.exp(log_masses(kernel, count)) for count in (1, 0))
+    p, q = np.outer(one, one), np.outer(none, none)
+    told = delta_of(p, q, float(epsilon))
+    assert told <= float(delta) < told * 1.2
+    lower = ThresholdedDiscreteLaplaceKernel(
+        ThresholdedDiscreteLaplace("towns", 2, 4, sensitivity=2, own=2, largest=1), 1
+    )
+    one = np.exp(log_masses(lower, 1))
+    assert delta_of(np.outer(one, one), q, float(epsilon)) > float(delta)
+    # A common key, moved by the whole sensitivity.
+    p, q = (np.exp(log_masses(kernel, count)) for count in (7, 5))
+    for at in (0.0, 0.5, 1.0):
+        assert delta_of(p, q, at) <= float(account.delta(Fraction(at)).upper) + 1e-9
+
+
+def test_an_exact_choice_has_the_law_of_the_exponential_mechanism() -> None:
+    """Chi-square of 4,000 draws at 1e-6; the law of another epsilon fails it."""
+    from scipy.stats import chisquare
+
+    scores, epsilon, moved = [0, -1, -3, 2, 2], Fraction(3, 2), 2
+    kernel = ExactChoiceKernel(ExponentialMechanism("q", epsilon), 1)
+    bits = bits_of(np.random.default_rng(5))
+    drawn = np.bincount([kernel.choose(scores, moved, bits) for _ in range(4000)], minlength=5)
+
+    def law(rate: float) -> np.ndarray:
+        weights = np.exp(rate * np.array(scores))
+        return 4000 * weights / weights.sum()
+
+    assert chisquare(drawn, law(float(epsilon) / (2 * moved))).pvalue > 1e-6
+    assert chisquare(drawn, law(float(epsilon) / moved)).pvalue < 1e-6
+
+
+def test_an_exact_choice_leaves_out_what_is_not_there_and_refuses_halves() -> None:
+    kernel = ExactChoiceKernel(ExponentialMechanism("q", Fraction(1)), 3)
+    values = np.array([[5.0, -np.inf, 4.0]] * 3)
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        assert not kernel.sample(values, np.full(3, 2.0), rng)[:, 1].any()
+    with pytest.raises(InvalidParameter, match="whole numbers"):
+        kernel.admit(np.array([1.0]), 3)
+    # A choice that is all but certain, among many.
+    assert kernel.choose([-(10**6)] * 5000 + [0], 1, bits_of(rng)) == 5000
