@@ -155,8 +155,8 @@ def _lattice_delta(variance: Fraction, shift: int, epsilon: Fraction, rate: Frac
 FAR_APART = [
     (F(1), 40, F(1, 1000), F(873)),
     (F("0.05"), 9, F(1), F(1)),
-    (F(100), 400, F(1), F(970)),
-    (F("0.0005"), 1, F(1), F(900)),
+    pytest.param(F(100), 400, F(1), F(970), marks=pytest.mark.quality),
+    pytest.param(F("0.0005"), 1, F(1), F(900), marks=pytest.mark.quality),
 ]
 
 

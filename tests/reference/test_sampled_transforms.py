@@ -135,6 +135,7 @@ def test_ends_fall_with_delta_and_rise_with_rounds() -> None:
             assert less.upper < more.lower
 
 
+@pytest.mark.quality
 def test_ends_are_confirmed_and_shaved_ones_are_not() -> None:
     pair = product([(sampled("1", "0.01"), F(400))])
     delta = F(1, 10**5)

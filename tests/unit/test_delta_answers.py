@@ -71,7 +71,7 @@ def test_a_group_of_long_runs() -> None:
     assert not is_infinite(account(Group(run, 5), SCOPE).epsilon(F(1, 10**5)).upper)
 
 
-@pytest.mark.parametrize("node", [PASSES, SLACK])
+@pytest.mark.parametrize("node", [pytest.param(PASSES, marks=pytest.mark.quality), SLACK])
 def test_delta_never_grows_with_epsilon_where_a_slack_is_paid(node: Node) -> None:
     opened = account(node, SCOPE)
     found = [opened.delta(F(e)).upper for e in (0, 3, 10, 20, 60)]
