@@ -100,6 +100,7 @@ def test_fields_budgets_dates_and_broken_files_are_found(committed: Project) -> 
     assert kinds(committed) == ["broken"]
 
 
+@pytest.mark.quality
 def test_a_refuted_certificate_never_passes(dpaudit: Invoke, project: Path) -> None:
     dpaudit("certify", "refuted", "--seed", "1", "--trials", "200", code=1)
     assert kinds(load_project(project))[0] == "refuted-claim"

@@ -123,6 +123,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, list(map(str, arguments)))
 
 
+@pytest.mark.quality
 def test_the_commands_sign_and_verify(engineer: Path, officer: Path, tmp_path: Path) -> None:
     certificate = tmp_path / "pure.json"
     save(pure(), certificate)
