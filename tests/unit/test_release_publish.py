@@ -221,6 +221,7 @@ def test_values_outside_bounds_count_as_the_bound_and_an_empty_table_as_zero() -
     assert empty["sum"] == (0,)
 
 
+@pytest.mark.quality
 def test_a_unit_with_a_million_rows_counts_as_much_as_any(tmp_path: Path) -> None:
     size = 1_000_000
     data = pl.DataFrame(
@@ -405,6 +406,7 @@ def test_post_processing_makes_margins_consistent_and_counts_whole() -> None:
     assert found["all", ()] == sum(v for (item, _), v in found.items() if item == "by sex")
 
 
+@pytest.mark.quality
 def test_two_draws_differ_and_nothing_seeds_them(counted: Plan) -> None:
     np.random.seed(1)  # noqa: NPY002  (on purpose: it must not matter)
     values = {"count": (1000,) * 1}

@@ -127,6 +127,7 @@ def test_thresholded_counts_stay_within_their_epsilon_and_delta() -> None:
         assert delta_of(p, q, at) <= float(account.delta(Fraction(at)).upper) + 1e-9
 
 
+@pytest.mark.quality
 def test_an_exact_choice_has_the_law_of_the_exponential_mechanism() -> None:
     """Chi-square of 4,000 draws at 1e-6; the law of another epsilon fails it."""
     from scipy.stats import chisquare
