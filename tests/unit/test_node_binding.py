@@ -31,7 +31,7 @@ def test_bind_replaces_at_once_and_validates() -> None:
     )
     assert node.bind({x: y, y: x}) == Compose(Gaussian("a", y), Repeat(Gaussian("b", x + y), K))
     assert node.bind({}) == node
-    for values in ({x: 0}, {x: -1}, {K: 0.5}, {K: -1}, {x: math.nan}, {x: "1"}):
+    for values in ({x: 0}, {x: -1}, {K: 0.5}, {K: -1}, {x: math.nan}, {x: "one"}):
         with pytest.raises(InvalidParameter):
             node.bind(values)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -271,8 +271,8 @@ def _statistical(
 def _placed(finding: Finding, place: str) -> Located:
     broken = finding.status == "broken"
     detail = f"{finding.detail} ({place})" if broken and place else finding.detail
-    rest = (finding.check, finding.status, finding.statistic, finding.error_rate)
-    return Located(*rest, detail, place if broken else "")
+    known = {field.name: getattr(finding, field.name) for field in fields(Finding)}
+    return Located(**{**known, "detail": detail}, place=place if broken else "")
 
 
 def _residuals(watched: Sequence[Watched]) -> dict[str, Array]:
