@@ -98,7 +98,9 @@ def test_the_results_that_the_docs_name_are_shown_and_held(checkout: Path) -> No
     listed = set(re.findall(r"(?<=\| `)\w+(?=` \|)", page))
     assert listed == {path.stem for path in folder.glob("*.json")}
     titles = {experiment.name: experiment.title for experiment in EXPERIMENTS}
-    for name in listed:
+    not_run_again = set(re.findall(r"`(\w+)` \(", page.partition("quick grids only")[2][:600]))
+    assert not_run_again == {"diff2_network", "user_level_risk", "kl_stationary"}
+    for name in listed - not_run_again:
         made = json.loads((folder / f"{name}.json").read_text())
         assert (made["title"], made["size"]) == (titles[name], "full")
         assert made["verdict"] == "held"

@@ -165,7 +165,7 @@ def test_opposite_records_attain_both() -> None:
         assert query.sensitivity(Adjacency.REPLACE_ONE, 6) == pytest.approx(float(stated))
 
 
-@pytest.mark.parametrize("radius", [-1, float("nan"), float("inf"), "1"])
+@pytest.mark.parametrize("radius", [-1, float("nan"), float("inf"), "one"])
 def test_a_radius_is_a_number_that_is_not_negative(radius: Any) -> None:
     for call in (
         lambda: diff2_round_sensitivity(radius, 2, 2),
