@@ -38,7 +38,7 @@ ENOUGH = 30
 SEED = 20261121
 AGAIN = 4
 FOLDER = Path(__file__).resolve().parent.parent.parent
-SOURCES = FOLDER / "dpaudit" / "audit"
+SOURCES = FOLDER / "dpaudit"
 COMMON = ("estimators", "thresholds", "extremes", "region")
 
 
@@ -253,7 +253,7 @@ def _cells(estimator: Estimator, place: Place, arrays: Arrays, attempt: int) -> 
 
 def identity(estimator: Estimator, share: float) -> str:
     """Everything a cell depends on: sources, versions, runs."""
-    files = [SOURCES / f"{name}.py" for name in estimator.sources]
+    files = [p for name in estimator.sources for p in sorted(SOURCES.rglob(f"{name}.py"))]
     files += [Path(__file__).with_name(name) for name in ("measures.py", "nulls.py")]
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     runs = (estimator.runs, estimator.large, share)

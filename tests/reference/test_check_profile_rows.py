@@ -124,7 +124,7 @@ def test_two_rounds_lie_between_the_bounds(mu: Fraction, rate: Fraction, epsilon
 
 def test_the_checker_does_not_take_the_accountants_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own grid is finer, so that the margin of an honest row covers its own errors."""
-    pair, delta, width, _ = ROWS["sgd"]
+    pair, delta, width, _ = ROWS["a batch, one-sided"]
     found = epsilon_interval(pair, delta, width)
     used: list[Grid] = []
     own = profile._cells

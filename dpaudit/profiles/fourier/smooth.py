@@ -326,6 +326,8 @@ def _errors(own: Complexes, exponents: Complexes, error: Reals, transform: Compl
 
 def _window(product: Product, tilt: float, cumulant: float, variance: float) -> tuple[float, float]:
     """A window outside of which either tail of the tilted loss has mass exp(-OUTSIDE) at most."""
+    if not 0 < variance < math.inf:  # underflow, where a tilt is far off
+        raise OutOfReach
     unit = math.sqrt(2 * OUTSIDE / variance)
     budget = OUTSIDE + 1
 
