@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpaudit import nodes
+from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, enclose, exp, log, sqrt, upper_fraction
 from dpaudit.exact.domains import number, positive
 from dpaudit.families.opaque import PureDP
@@ -44,8 +45,16 @@ def staircase(node: Staircase) -> Number:
     return node.epsilon
 
 
+class OneNumber(Kernel):
+    """Noise that is proved for one number: moving several coordinates by less each loses more."""
+
+    def admit(self, scale: Array, dimension: int) -> None:
+        if dimension != 1:
+            raise InvalidParameter(f"{self.leaf.head}: one number a release, not {dimension}")
+
+
 @kernel(Staircase)
-class StaircaseKernel(Kernel):
+class StaircaseKernel(OneNumber):
     """Steps of height e^(-k epsilon) on [k, k + 1), the first half of each one step higher."""
 
     norm = "l1"
@@ -111,7 +120,7 @@ def cauchy_pairs(node: Cauchy) -> Losses:
 
 
 @kernel(Cauchy)
-class CauchyKernel(Kernel):
+class CauchyKernel(OneNumber):
     """values + scale times a standard Cauchy variable, one number a release."""
 
     norm = "l1"

@@ -35,7 +35,7 @@ from dpaudit.measures.calculus import CALCULI, Step, measures
 from dpaudit.measures.convert import to_approx
 from dpaudit.measures.renyi import order
 from dpaudit.measures.show import value_text
-from dpaudit.nodes import Assumption
+from dpaudit.nodes import Assumption, postorder
 from dpaudit.nodes.pairs import Losses
 from dpaudit.storage.files import write_atomically
 
@@ -193,6 +193,8 @@ def profile_steps(account: Account) -> list[Step]:
         steps = [_smallest(account, delta) for delta in deltas if delta < 1]
     except (InvalidParameter, Unsupported):
         return []  # free symbols, or no calculus for the whole
+    if not all(node.is_shipped for node in postorder(account.node)):
+        return []  # on trust: no curve rests on that
     return [step for step in steps if step is not None and _is_confirmed(step)]
 
 

@@ -124,16 +124,19 @@ def test_two_rounds_lie_between_the_bounds(mu: Fraction, rate: Fraction, epsilon
 
 def test_the_checker_does_not_take_the_accountants_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own grid is finer, so that the margin of an honest row covers its own errors."""
-    pair, delta, width, _ = ROWS["a batch, one-sided"]
+    pair, delta, width, _ = ROWS["Laplace"]
     found = epsilon_interval(pair, delta, width)
     used: list[Grid] = []
-    own = profile._cells
 
-    def spy(factor: Pair, grid: Grid) -> Any:
-        used.append(grid)
-        return own(factor, grid)
+    def spied(own: Any) -> Any:
+        def spy(factor: Pair, grid: Grid) -> Any:
+            used.append(grid)
+            return own(factor, grid)
 
-    monkeypatch.setattr(profile, "_cells", spy)
+        return spy
+
+    for name in ("_cells", "_values"):
+        monkeypatch.setattr(profile, name, spied(getattr(profile, name)))
     assert confirm_upper(pair, found.upper, delta, found.upper_witness)
     assert [grid.step * 2 for grid in used] == [F(found.upper_witness["step"])]
 

@@ -28,7 +28,7 @@ class Release:
     def declaration(self, scope):
         return self.declared
     def run(self, curator):
-        rows = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1, norm="l1")
+        rows = dp.ClippedMean(lambda values: values[None, :, :1], radius=1, divisor=1, norm="l1")
         return [curator.release("count", rows) for _ in range(self.uses)]
 
 scope = dp.central("add_remove")
@@ -42,7 +42,7 @@ for name, declared, claim in (
     if name == "repeated":
         class Both(Release):
             def run(self, curator):
-                rows = dp.ClippedMean(lambda v: v[None], radius=1, divisor=1, norm="l1")
+                rows = dp.ClippedMean(lambda v: v[None, :, :1], radius=1, divisor=1, norm="l1")
                 return curator.release("count", rows), curator.release("other", rows)
         program = Both(declared, 1)
     claims = [dp.Claim(claim, by="this test")]

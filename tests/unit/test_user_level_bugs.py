@@ -189,7 +189,7 @@ def test_audits_of_the_catalogue(name: str) -> None:
         assert {judged.verdict for judged in found} == {Verdict.REFUTED}
         return
     for judged in found:
-        assert judged.verdict is Verdict.CERTIFIED
+        assert judged.verdict in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
         assert judged.conditional is not None
         assert judged.conditional.shown > 0
 
