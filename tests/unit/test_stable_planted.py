@@ -21,7 +21,7 @@ BENCH = planted_in(
     stable_erm,
     stable_erm_search,
     seed=20_230_729,
-    trials=4_000,
+    trials=8_000,
 )
 
 

@@ -20,7 +20,7 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import NonPrivate
 from dpaudit.kernels.query import Array, Records
-from dpaudit.scope import Adjacency
+from dpaudit.scope import Adjacency, Scope
 from mechanisms.papers.common.losses import LeastSquares
 from mechanisms.papers.user_level import catalogue, options_catalogue
 from mechanisms.papers.user_level.above import AboveThresholdCounts
@@ -212,10 +212,11 @@ def test_local_reports_give_every_coordinate() -> None:
     slope = np.array([0.5, -0.25, 0.125])
     rows = Records(np.tile(slope, (64, 2, 1)))
     rng = np.random.default_rng(0)
-    sampler = Sampler(program.declaration(USERS), USERS, rows, rng=rng, trials=3)
+    local = Scope(USERS.adjacency, USERS.unit, "local", USERS.released)  # type: ignore[arg-type]
+    sampler = Sampler(program.declaration(local), local, rows, rng=rng, trials=3)
     found: Any = program.run(sampler)
     assert found.output == pytest.approx(np.tile(-slope, (3, 1)), abs=0.01)
-    assert float(Account(program.declaration(USERS), USERS).step("pure").value) == 2_000
+    assert float(Account(program.declaration(local), local).step("pure").value) == 2_000
     with pytest.raises(InvalidParameter, match="two a rotated coordinate"):
         replace(program, each=6)
 
