@@ -101,7 +101,7 @@ def differences(own: Any, other: Any, place: str = "") -> list[str]:
     if type(own) is not type(other):
         what = place or "the program"
         return [f"{what} is {type(other).__name__}, not {type(own).__name__}"]
-    if not is_dataclass(own):
+    if isinstance(own, type) or not is_dataclass(own):
         return [] if _same(own, other) else [f"{place or 'the program'} is another"]
     found = []
     for one in fields(own):
