@@ -116,8 +116,6 @@ def test_a_bug_that_stops_a_run_is_found_by_the_gray_box(name: str, table: list[
 
 # Its mean is stable only on records that pass the test before it; the examiner asks it on others.
 FALSE_ALARMS = {"twin_union": "the examiner asks a query on records that its test would stop"}
-    "twin_union": "the examiner asks a tested query on records that its test would stop"
-}
 TWINS = [
     pytest.param(
         name,
