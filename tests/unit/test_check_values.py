@@ -63,7 +63,7 @@ ON_TRUST = {
     "audits/*/threat_model", "audits/*/attack", "audits/*/neighbours", "audits/*/neighbours_text",
     "audits/*/training_trials", "audits/*/threshold", "audits/*/estimator",
     "conformance/*/id", "conformance/*/check", "conformance/*/detail",
-    "conformance/*/tried", "conformance/*/among", "conformance/*/size", "conformance/*/law",
+    "conformance/*/tried", "conformance/*/among", "conformance/*/size",
     "conformance/*/p_value", "examination",
     # Statistics with an error rate: a replay shows them; those without are held to their status.
     "conformance/*/statistic", "conformance/*/status", "conformance/*/error_rate",
