@@ -23,6 +23,7 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import Diverged, InvalidParameter, Undeclared
 from dpaudit.exact.wire import digest
+from dpaudit.kernels.base import require_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
@@ -191,6 +192,8 @@ def attack(
             progress=progress,
         )
     declaration = checked_declaration(mechanism, suite)
+    if not suite.kernels:
+        require_kernels(declaration)
     certified = suite.trials if trials is None else trials
     training = max(min(200, certified), certified // 5)
     task = ReplayTask(
