@@ -17,6 +17,7 @@ from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
 from dpaudit.audit.engine import Batch, plan, run_batches
 from dpaudit.audit.residuals import Finding, check_residuals
 from dpaudit.audit.suite import Suite
+from dpaudit.check.conformance import EXECUTED, SENSITIVITIES
 from dpaudit.curator.curator import Program, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
@@ -37,7 +38,6 @@ BATCH_TRIALS = 2_000
 RESIDUAL_NUMBERS = 8_000_000
 SCORE_DECIMALS = 9
 LARGEST_SCORE = 1e100
-SENSITIVITIES = "stated sensitivities"
 Progress = Callable[[int, int], None]
 
 
@@ -375,7 +375,7 @@ def _padded(parts: Sequence[Array | None], trials: Sequence[int]) -> Array:
 def _deterministic(stopped: list[str], violations: list[str], executed: str) -> list[Finding]:
     """Findings that need no statistics: their error rate is zero."""
     checks = {
-        "releases, control flow and radii": (stopped, executed),
+        EXECUTED: (stopped, executed),
         SENSITIVITIES: (violations, "no query moved by more than it states"),
     }
     return [
