@@ -33,7 +33,7 @@ def finite(values: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Statistic:
-    """A vector computed of all present rows by the program's own code, with a stated sensitivity."""
+    """A vector computed of all present rows by own code, with a stated sensitivity."""
 
     compute: Callable[[Array], Array]
     bound: float
@@ -546,8 +546,8 @@ class Matched:
         if self.bug == "winsorised at its quantiles":
             low, high = np.quantile(values[:, -1], [0.1, 0.9])
             y = np.clip(values[:, -1], low, high)
-        if self.bug == "ranks by place":
-            y = np.argsort(np.argsort(values[:, -1])) / len(values) * np.cos(np.arange(len(values)))
+        if self.bug == "standardised":
+            y = np.clip((values[:, -1] - y.mean()) / (y.std() + 1e-3), -1, 1)
         return np.array([y.sum() / self.size])
 
 
@@ -635,7 +635,7 @@ SHAPES: tuple[tuple[type[Any], str, tuple[str, ...]], ...] = (
     (
         Matched,
         "replace_one",
-        ("imputed from the nearest", "winsorised at its quantiles", "ranks by place"),
+        ("imputed from the nearest", "winsorised at its quantiles", "standardised"),
     ),
     (Sketch, "add_remove", ("weights of the record", "first of its kind counts")),
     (

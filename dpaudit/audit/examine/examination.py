@@ -21,6 +21,7 @@ from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
 from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
+from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, shape_of
 from dpaudit.audit.examine.study import Studied, clips_itself
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
@@ -159,6 +160,7 @@ class _Examiner:
         # Of worlds by number: one trial's transcript, and the parts that it was asked in.
         self.sampled: dict[int, tuple[list[Event], list[tuple[int, int]]]] = {}
         self.pair: Neighbours | None = None
+        self.drawn: Finding
         self.work = 0
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
@@ -193,6 +195,7 @@ class _Examiner:
         for number in STUDIED:
             self._study(number)
         self._walks()
+        self.drawn = drawn_alone(self.studied[0].releases, self.seed)
         self._trials()
         self._keeps()
         self._pair()
@@ -521,6 +524,7 @@ class _Examiner:
             *self._found(APART, "a changed row moved no release on other rows, in {tried} runs"),
             *self._found(TRIALS, "one trial asks what it asks among others, in {tried} runs"),
             *self._found(KEPT, "no field, closure or global changes with the records"),
+            self.drawn,
             self._clips(),
             Finding(MADE, "held", 0.0, 0.0, "; ".join(short) or "every declared release was made"),
         ]

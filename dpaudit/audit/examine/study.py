@@ -18,6 +18,7 @@ from dpaudit.audit.examine.displacement import (
     try_rows,
 )
 from dpaudit.audit.examine.made import FEW
+from dpaudit.audit.examine.noise import Release
 from dpaudit.audit.graybox.watch import Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.replayer import ROUNDING
@@ -64,6 +65,7 @@ class Studied(Watched):
         self.movement: dict[int | None, Array] = {}
         self.blocks: dict[int | None, tuple[int, int]] = {}
         self.shares: dict[str, float] = {}
+        self.releases: dict[str, list[Release]] = {}
         self._choice = np.random.default_rng(seed)
         self._seen: dict[tuple[str, str], int] = {}
         self._asked_rows: Any = None
@@ -99,6 +101,7 @@ class Studied(Watched):
             batched=asked.batched,
             members=asked.members,
         )
+        self._note(request, before)
         known = moved.pair
         try:
             self._study(asking, moved, request, number, part)
@@ -108,6 +111,14 @@ class Studied(Watched):
         except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
             moved.problems[f"made-up records make the query fail ({type(error).__name__})"] = None
         return released
+
+    def _note(self, request: Request, value: Array) -> None:
+        """What is released, for its noise to be drawn alone."""
+        entitlement = next(e for e in self.entitlements if e.label == request.label)
+        leaf = getattr(request.session, "leaf", entitlement.runs[0].leaf)
+        self.releases.setdefault(request.label, []).append(
+            Release(leaf, entitlement.kernel, value[0], float(request.scale[0]), self._place)
+        )
 
     def _whole(
         self, pair: tuple[Records, Records], start: int, stop: int
