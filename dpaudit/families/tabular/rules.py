@@ -19,7 +19,7 @@ from fractions import Fraction
 
 from dpaudit.exact import Number, exp
 from dpaudit.families.discrete import DiscreteLaplace
-from dpaudit.families.discrete.rules import discrete_laplace_pair
+from dpaudit.families.discrete.rules import discrete_laplace_pair, lines_drawn
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step
@@ -103,7 +103,7 @@ def thresholded(node: ThresholdedDiscreteLaplace) -> tuple[Number, Number]:
     return node.sensitivity / node.scale, told(node)
 
 
-@PROFILE.rule(ThresholdedDiscreteLaplace, "thresholded_pair", cite=THRESHOLDS)
+@PROFILE.rule(ThresholdedDiscreteLaplace, "thresholded_pair", cite=THRESHOLDS, witness=lines_drawn)
 def thresholded_pair(node: ThresholdedDiscreteLaplace) -> Losses:
     """Noise on the common counts, and a bit that tells all with probability delta."""
     delta, nothing = told(node), Fraction(0)

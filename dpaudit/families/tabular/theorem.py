@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.theorem import Premise, Table, Theorem, register
+from dpaudit.check.pairs import independent, together
+from dpaudit.check.theorem import Premise, Row, Table, Theorem, register
 from dpaudit.exact import exp
 from dpaudit.families.discrete.theorem import laplace_losses
-from dpaudit.nodes.pairs import Atoms, Concentrated, DiscreteNormal, Losses, Pair, joined, product
+from dpaudit.nodes.pairs import Atoms, Concentrated, DiscreteNormal, Losses, Pair
 
 
 def _listed(node: Any, premises: Sequence[Premise] = ()) -> bool:
@@ -26,7 +27,7 @@ def _vector(node: Any) -> Losses:
     found = []
     for vector in node.moves:
         coordinates = [(DiscreteNormal(node.variance, size), count) for size, count in vector]
-        found.append(product(coordinates))
+        found.append(independent(coordinates))
     pairs = tuple(found)
     return Losses(remove=pairs, add=pairs, reached_remove=pairs, reached_add=pairs)
 
@@ -36,11 +37,11 @@ def _shown(node: Any) -> Any:
     return tail * node.own
 
 
-def _thresholded(node: Any) -> Losses:
+def _thresholded(node: Any, witness: Row) -> Losses:
     shown, zero = _shown(node), Fraction(0)
     bit = Atoms(((shown, zero), (zero, shown), (1 - shown, 1 - shown)))
-    (noise,) = laplace_losses(node).remove
-    pair = joined([noise, bit])
+    (noise,) = laplace_losses(node, witness).remove
+    pair = together(noise, bit)
     return Losses(remove=(pair,), add=(pair,))
 
 
@@ -55,7 +56,9 @@ TABULAR: Table = {
     ("approx", "ThresholdedDiscreteLaplace"): Theorem(
         "thresholded", lambda n: (n.sensitivity / n.scale, _shown(n))
     ),
-    ("profile", "ThresholdedDiscreteLaplace"): Theorem("thresholded_pair", _thresholded),
+    ("profile", "ThresholdedDiscreteLaplace"): Theorem(
+        "thresholded_pair", _thresholded, reads=True
+    ),
 }
 
 register(TABULAR)
