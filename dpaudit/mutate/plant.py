@@ -22,7 +22,8 @@ from types import CodeType
 from typing import Any
 
 from dpaudit.mutate.operators import Planted, edited
-from dpaudit.storage.roots import serve
+from dpaudit.storage import roots
+from dpaudit.storage.roots import EXPERIMENTS, PACKAGES, serve
 
 MEMORY = 6 << 30
 OVERTIME, DIED = "overtime", "died"
@@ -67,6 +68,7 @@ def _child(work: Callable[[], Any], seconds: float, writing: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         os.dup2(2, 1)
         try:
+            forget()
             found = work()
         except Exception as error:  # noqa: BLE001  (a mutant may fail in any way)
             found = {"failed": type(error).__name__, "text": traceback.format_exc()[-2000:]}
@@ -74,6 +76,13 @@ def _child(work: Callable[[], Any], seconds: float, writing: int) -> None:
             pipe.write(json.dumps(found).encode())
     finally:
         os._exit(0)
+
+
+def forget() -> None:
+    """This process serves no root any more, and nothing of one is imported."""
+    roots._served = None
+    for name in [n for n in sys.modules if n.partition(".")[0] in (*PACKAGES, EXPERIMENTS)]:
+        del sys.modules[name]
 
 
 def file_of(root: Path, module: str) -> Path:
@@ -101,6 +110,4 @@ def _replace_source(path: Path, planted: Planted, *, twin: bool) -> None:
         tree = edited(ast.parse(path.read_bytes()), planted, twin=twin)
         return compile(tree, wanted, "exec", dont_inherit=True)
 
-    if planted.module in sys.modules:
-        raise RuntimeError(f"{planted.module} was imported before it was changed")
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]
