@@ -56,7 +56,7 @@ class Planted:
         """
         mechanism = self.mechanism(name)
         order = Order(mechanism, self.suite(name), "project", {"a.py": "0" * 64})
-        with patch.object(certification, "_examined", lambda run, order: self._examined(mechanism)):
+        with patch.object(certification, "examined", lambda run, order: self._examined(mechanism)):
             return certify([order], Options(seed=self.seed))[0]
 
     def _examined(self, mechanism: Mechanism) -> Examination:
