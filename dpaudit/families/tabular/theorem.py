@@ -11,16 +11,28 @@ from typing import Any
 
 from dpaudit.check.pairs import independent, together
 from dpaudit.check.theorem import Premise, Row, Table, Theorem, register
-from dpaudit.exact import exp
+from dpaudit.exact import exp, infinity, is_infinite, is_symbolic, sqrt
 from dpaudit.families.discrete.theorem import laplace_losses
-from dpaudit.nodes.pairs import Atoms, Concentrated, DiscreteNormal, Losses, Pair
+from dpaudit.nodes.pairs import Atoms, Concentrated, DiscreteNormal, Losses, Normal, Pair
 
 
 def _listed(node: Any, premises: Sequence[Premise] = ()) -> bool:
     return len(node.moves) > 0
 
 
-def _vector(node: Any) -> Losses:
+def _between_cells(node: Any) -> Any:
+    """mu of noise of variance v: squares over v less (1 + 1/v) / 12, for 1/2 <= v."""
+    v = node.variance
+    if is_symbolic(v) or v < Fraction(1, 2):
+        return infinity()
+    return sqrt(node.squared / (v - (1 + 1 / v) / 12))
+
+
+def _vector(node: Any, witness: Row) -> Losses:
+    mu = _between_cells(node)
+    if not is_infinite(mu) and (witness.get("normal") is True or not _listed(node)):
+        normal = Normal(mu)
+        return Losses(remove=(normal,), add=(normal,))
     if not _listed(node):
         pair: Pair = Concentrated(node.squared / (2 * node.variance))
         return Losses(remove=(pair,), add=(pair.swapped,))
@@ -52,7 +64,10 @@ TABULAR: Table = {
     ("rdp", "DiscreteGaussianVector"): Theorem(
         "discrete_gaussian_vector_curve", lambda n: lambda a: a * n.squared / (2 * n.variance)
     ),
-    ("profile", "DiscreteGaussianVector"): Theorem("discrete_gaussian_vector_pair", _vector),
+    ("gdp", "DiscreteGaussianVector"): Theorem("discrete_gaussian_vector_cells", _between_cells),
+    ("profile", "DiscreteGaussianVector"): Theorem(
+        "discrete_gaussian_vector_pair", _vector, reads=True
+    ),
     ("approx", "ThresholdedDiscreteLaplace"): Theorem(
         "thresholded", lambda n: (n.sensitivity / n.scale, _shown(n))
     ),
