@@ -118,4 +118,4 @@ def table() -> dict[str, object]:
 
 if __name__ == "__main__":
     for name, value in table().items():
-        print(f"| {name} | {value} |")  # noqa: T201
+        print(f"| {name} | {value} |")

@@ -122,7 +122,7 @@ SEVERAL = [
     *(Laplace(f"l{i}", i + 2) for i in range(3)),
     *(RandomizedResponse(f"r{i}", Fraction(i + 1, 7), 3) for i in range(3)),
 ]
-MANY = [DiscreteGaussian(f"g{i}", 40 + i) for i in range(14)]
+MANY = [DiscreteGaussian(f"g{i}", 40 + i) for i in range(20)]
 CHOSEN: dict[str, Node] = {
     "wide noise on integers": DiscreteLaplace("d", 50, 300),
     "wide truncated noise": TruncatedDiscreteLaplace("t", 50, 5000, 200),

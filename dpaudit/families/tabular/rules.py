@@ -103,7 +103,8 @@ def discrete_gaussian_vector_cells(node: DiscreteGaussianVector) -> Number:
 
 
 def _is_wide(node: DiscreteGaussianVector) -> bool:
-    return node.variance >= WIDE and not is_infinite(discrete_gaussian_vector_cells(node))
+    smooth = discrete_gaussian_vector_cells(node)
+    return bool(not is_infinite(smooth) and node.variance >= WIDE)
 
 
 def _by_normal(node: DiscreteGaussianVector) -> dict[str, bool]:
