@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +112,9 @@ CHOICES: dict[str, dict[tuple[Any, str], Any]] = {
     },
     "finer": {
         (profile, "ALTERNATIVES"): 300,
-        (integers, "KINKS"): 250,
+        (integers, "KINKS"): 210,
         (integers, "FAINT"): Fraction(1, 2**34),
-        (selection, "KINKS"): 250,
+        (selection, "KINKS"): 160,
         (stability, "GRAIN"): Fraction(1, 10**60),
     },
 }
@@ -153,6 +153,12 @@ def rows_of(node: Node) -> list[tuple[str, list[Json]]]:
     return found
 
 
+@cache
+def as_they_are() -> dict[str, dict[str, list[Json]]]:
+    """Of every declaration, asked for before anything is changed."""
+    return {name: dict(rows_of(node)) for name, node in CHOSEN.items()}
+
+
 def confirmed(rows: list[Json], node: Node) -> list[Value]:
     predicate = {"derivation": {"steps": rows}, "scope": {"adjacency": "replace_one"}}
     return rederive(predicate, node)
@@ -163,7 +169,7 @@ def test_other_choices_of_the_accountant_are_confirmed(
     choice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the witness of the step; and the steps differ, so that there was something to confirm."""
-    honest = {name: dict(rows_of(node)) for name, node in CHOSEN.items()}
+    honest = as_they_are()
     calculus_module._of_leaf.cache_clear()
     for (module, constant), value in CHOICES[choice].items():
         monkeypatch.setattr(module, constant, value)
