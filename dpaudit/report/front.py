@@ -215,11 +215,19 @@ def signers(signed: Sequence[Signed]) -> tuple[str, ...]:
         "valid": message("{name}, whose signature is valid (key {id})"),
         "unknown": message("a key that was not given to check it with ({id})"),
         "wrong": message("a signature in the name of {name} that is not over this certificate"),
+        "unstamped": message("{name}, without the time stamp that was asked for (key {id})"),
     }
     found = tuple(
-        say(texts[one.state], name=words.embedded(one.name), id=one.key_id[:16]) for one in signed
+        say(texts[one.state], name=words.embedded(one.name), id=one.key_id[:16]) + _stamp(one)
+        for one in signed
     )
     return found or (say("Nobody: it is unsigned."),)
+
+
+def _stamp(one: Signed) -> str:
+    if one.timestamp in ("", "unchecked", "wrong"):
+        return ""
+    return say(", no later than {time} by a time stamp", time=one.timestamp)
 
 
 def _released(predicate: Json) -> tuple[str, ...]:

@@ -453,5 +453,5 @@ def test_coins_do_not_follow_from_what_else_a_seed_draws(tmp_path: Path) -> None
         read = np.unpackbits(np.frombuffer(rng.bytes(500), dtype=np.uint8)).astype(bool)
         drawn = np.random.default_rng(seed).random(4_000) < 0.5
         for other in (read, drawn):
-            # False alarm rate of the test: 8 * 2 exp(-2 * 4000 * 0.04^2) < 5e-5; the seeds are fixed.
+            # False alarms: 8 * 2 exp(-2 * 4000 * 0.04^2) < 5e-5; the seeds are fixed.
             assert abs((labels.included == other).mean() - 0.5) < 0.04
