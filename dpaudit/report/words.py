@@ -241,4 +241,5 @@ def fixed(text: str) -> str:
 def sentence(text: str) -> str:
     """A text with a capital first letter, unless its first word has a form of its own."""
     first = text.split(maxsplit=1)[0] if text.strip() else ""
-    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
+    plain = first.strip(",;:.").replace("-", "")
+    return text[:1].upper() + text[1:] if plain.isalpha() and first.islower() else text

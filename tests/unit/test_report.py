@@ -416,7 +416,7 @@ def test_the_first_screen_never_shows_an_attack_as_stronger_than_it_was(example:
 
 
 def test_a_line_of_the_first_screen_starts_as_a_sentence() -> None:
-    texts = ["one row", "DP-GD", "iPhone rows", "mu >= 1", "", "64 rows", "x"]
+    texts = ["one row", "DP-GD", "iPhone rows", "hold-out rows", "", "64 rows", "x_1 is"]
     assert [words.sentence(text) for text in texts] == [
-        *("One row", "DP-GD", "iPhone rows", "Mu >= 1", "", "64 rows", "X")
+        *("One row", "DP-GD", "iPhone rows", "Hold-out rows", "", "64 rows", "x_1 is")
     ]
