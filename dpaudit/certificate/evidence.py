@@ -236,6 +236,7 @@ def conformance_rows(
             "law": finding.law,
             "size": finding.size,
             "among": finding.among,
+            "parameter": "" if math.isnan(finding.parameter) else written(finding.parameter),
             "tried": finding.tried,
             "detail": finding.detail,
         }
@@ -244,7 +245,7 @@ def conformance_rows(
 
 
 def _p_value(finding: Finding) -> str | None:
-    return None if math.isnan(finding.p_value) else decimal_upper(Fraction(finding.p_value), 6)
+    return None if math.isnan(finding.p_value) else decimal_upper(Fraction(finding.p_value))
 
 
 def _complete(attacked: Attacked, declaration: Node) -> list[Finding]:
