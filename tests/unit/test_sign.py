@@ -54,7 +54,7 @@ def test_two_keys_sign_one_certificate(engineer: Path, officer: Path) -> None:
     envelope = sign(STATEMENT, private_key(engineer))
     envelope = sign(STATEMENT, private_key(officer), envelope)
     envelope = sign(STATEMENT, private_key(officer), envelope)
-    with pytest.raises(InvalidParameter, match="something else|rfc3161-client"):
+    with pytest.raises(InvalidParameter, match=r"something else|rfc3161-client"):
         sign(STATEMENT, private_key(officer), envelope, b"token")
     found = signatures(STATEMENT, envelope, [public(engineer), public(officer)])
     assert [(one.name, one.state) for one in found] == [
