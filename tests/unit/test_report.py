@@ -420,3 +420,27 @@ def test_a_line_of_the_first_screen_starts_as_a_sentence() -> None:
     assert [words.sentence(text) for text in texts] == [
         *("One row", "DP-GD", "iPhone rows", "Hold-out rows", "", "64 rows", "x_1 is")
     ]
+
+
+FORMULA = re.compile(r"[0-9a-f]{16}|\w_\w|[<>=≤≥]|\b(mu|rho|epsilon|delta)\b|[εδμρ]")
+
+
+def kept() -> list[Path]:
+    return sorted((ROOT / "reports").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", kept(), ids=lambda path: path.stem)
+def test_the_first_screen_has_no_id_and_no_formula_and_links_to_evidence(path: Path) -> None:
+    """But for the title, which its author gives; every statement names a section of the page."""
+    certificate = json.loads(path.read_text("utf-8"))
+    page = view.build(certificate)
+    texts = [page.banner.sentence, page.banner.attack]
+    texts += [text for line in page.glance.lines for text in line.texts]
+    texts.remove(certificate["predicate"]["scope"]["title"])
+    assert [text for text in texts if FORMULA.search(text)] == []
+    sections = {section.anchor for section in page.sections}
+    assert {line.anchor for line in page.glance.lines} <= sections
+    outline = Outline(render_html(certificate))
+    linked = {found["href"] for tag, found in outline.tags if tag == "a"}
+    assert {f"#{line.anchor}" for line in page.glance.lines} <= linked
+    assert {f"#{found['id']}" for _, found in outline.tags if found.get("id")} >= linked
