@@ -81,7 +81,9 @@ class Training:
                 others = signals(self.target, fitted, self.population, seed)
                 arrays |= {f"population.{name}": values[None] for name, values in others.items()}
             if whole:
-                score = np.asarray(self.target.score(fitted, self.audited), dtype=np.float64)
+                # By all records at hand: what is said of one may be free of noise by itself.
+                seen = joined(self.audited, self.background)
+                score = np.asarray(self.target.score(fitted, seen), dtype=np.float64)
                 alone = scores_single_records(self.target, fitted, self.audited)
                 arrays |= {"raw": score[None], "alone": np.array([alone])}
         return arrays
