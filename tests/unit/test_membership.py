@@ -300,7 +300,7 @@ def test_a_fit_that_ignores_its_generator_gets_no_verdict() -> None:
 
 
 def test_a_score_without_noise_is_no_generator_ignored() -> None:
-    """One record is told as it is, the others behind noise: that claim is refuted, not set aside."""
+    """One record is told as it is, the others behind noise: the claim is refuted."""
 
     def leaking(records: Data, rng: Any) -> Any:
         told = responding(records, rng)
