@@ -192,7 +192,7 @@ def _certify(run: Run, index: int) -> Certified:
     _check_steps([check.step for check in checks if check.step is not None])
     # Asked before anything is run: a theorem of the project's own may raise.
     trusted = [_on_trust(one, mechanism) for one in checks]
-    examination = _examined(run, order)
+    examination = examined(run, order)
     attempts = _attempts(run, index, examination)
     shown = next((a for a in attempts if not a.prefix), None)
 
@@ -400,8 +400,11 @@ def _raws(
     return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
 
 
-def _examined(run: Run, order: Order) -> Examination:
-    """The program's own run on made-up records; the suite's may say what shape these have."""
+def examined(run: Run, order: Order) -> Examination:
+    """The program's own run on made-up records; the suite's may say what shape these have.
+
+    A program of which something is found here gets an alarm at best, whatever its audits show.
+    """
     likely = None if order.suite is None else shape_like(order.suite.neighbours.first)
     return examine(order.mechanism, seed=run.seed, likely=likely)
 
