@@ -87,21 +87,34 @@ def _output(files: Files) -> Path:
     return files.certificate.with_suffix(".npz")
 
 
-def keeper(out: Path) -> Callable[[str, Any], Json]:
+def keeper(out: Path) -> Callable[[str, Callable[[], Any]], tuple[Any, Json]]:
     """Writes the output of a release beside where its certificate will go, once it is drawn.
 
-    Returns the file's name and digest.  What is neither array nor number inside is left out.
+    Returns the output, and its file's name and digest.
     """
 
-    def keep(name: str, output: Any) -> Json:
-        stream = io.BytesIO()
-        np.savez(stream, **_arrays(output, "output"))
+    def keep(name: str, draw: Callable[[], Any]) -> tuple[Any, Json]:
+        output = draw()
         path = _output(unused(name, out))
-        write_atomically(path, stream.getvalue())
-        digest = hashlib.sha256(stream.getvalue()).hexdigest()
-        return {"name": path.name, "digest": {"sha256": digest}}
+        write_atomically(path, output_bytes(output))
+        return output, output_row(path)
 
     return keep
+
+
+def output_bytes(output: Any) -> bytes:
+    """A program's output as the bytes of an .npz file, an array or number by its place in it.
+
+    What is neither array nor number inside is left out.
+    """
+    stream = io.BytesIO()
+    np.savez(stream, **_arrays(output, "output"))
+    return stream.getvalue()
+
+
+def output_row(path: Path) -> Json:
+    """An output's file as certificates name it."""
+    return {"name": path.name, "digest": {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}}
 
 
 def _arrays(value: Any, place: str) -> dict[str, Any]:
@@ -128,12 +141,13 @@ def write(results: Sequence[Certified], out: Path) -> list[Files]:
     """
     for result in results:
         check(result.certificate)
-    written = [_write(result, out) for result in results]
+    written = [write_one(result, out) for result in results]
     write_atomically(out / "index.html", _index(out).encode())
     return written
 
 
-def _write(result: Certified, out: Path) -> Files:
+def write_one(result: Certified, out: Path) -> Files:
+    """A certificate and its page; beside its output, and named like it, where one was drawn."""
     run = result.certificate["predicate"]["run"]
     kept = run.get("output") if run else None
     name = result.mechanism.name
@@ -203,7 +217,7 @@ def _make(run: Run, index: int, out: Path) -> Finished:
     made_from = identity(run, index)
     result = run.certify(index)
     check(result.certificate)
-    files = _write(result, out)
+    files = write_one(result, out)
     remember(files, made_from)
     if run.options.store is not None:
         clean([result], run.options.store)
