@@ -312,9 +312,9 @@ def _tests(results: Results, names: list[str]) -> Table:
                 continue
             found = paired_one_sided_ttest(ours, theirs)
             rows.append((data, epsilon, title, _interval(apart), found.statistic, found.p_value))
-    columns = ("data", "epsilon", "measure", "DIFF2-GD minus DP-GD, 95%", "t")
-    columns = (*columns, "p that DIFF2-GD is lower")
-    return Table("One-sided paired t-tests over seeds", columns, tuple(rows))
+    asked = ("data", "epsilon", "measure")
+    answers = ("DIFF2-GD minus DP-GD, 95%", "t", "p that DIFF2-GD is lower")
+    return Table("One-sided paired t-tests over seeds", (*asked, *answers), tuple(rows))
 
 
 def _interval(differences: Array) -> str:

@@ -49,11 +49,11 @@ class Autograd(ABC):
 
     def values(self, parameters: ArrayLike, records: ArrayLike) -> Array:
         """Return the losses (trials, n)."""
-        return self._mapped(self._value, parameters, records)
+        return np.asarray(self._mapped(self._value, parameters, records))
 
     def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
         """Return the gradient of each record's loss: (trials, n, dimension)."""
-        return self._mapped(_torch().func.grad(self._value), parameters, records)
+        return np.asarray(self._mapped(_torch().func.grad(self._value), parameters, records))
 
     def _value(self, theta: Any, record: Any) -> Any:
         features = record.shape[-1] - 1
