@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lab.model import Check, Table
 
+TITLE = "Distance to not learning at all"
 BAND = "what is above the start has learnt nothing"
 
 
@@ -32,7 +33,7 @@ def learning_table(rows: Sequence[Learnt], what: str) -> Table:
     """One row a method: its value, the start's, and what is left of it."""
     columns = ("method", what, "of its start", "share left", "standard error")
     found = [(r.method, r.value, r.start, r.share, r.error) for r in rows]
-    return Table("Distance to not learning at all", columns, tuple(found))
+    return Table(TITLE, columns, tuple(found))
 
 
 def learning_checks(rows: Sequence[Learnt]) -> list[Check]:

@@ -43,7 +43,7 @@ def test_grids_are_distinct_and_hold_every_method() -> None:
 
 
 def made(ratio: float) -> Results:
-    """Results in which the accelerated method is ``ratio`` times DP-SGD at 512 steps, ahead at 8."""
+    """Results: the accelerated method is ``ratio`` times DP-SGD at 512 steps, and ahead at 8."""
     rows = []
     for cell in one_pass.cells(Size.FULL):
         value = 0.001 * (ratio if cell.text("method") == one_pass.TREE else 1.0)

@@ -44,7 +44,8 @@ class Autograd(ABC):
         torch = _torch()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            start = torch.cat([p.detach().reshape(-1) for p in _made(self, features).parameters()])
+            made = _checked(self.build(features))
+            start = torch.cat([p.detach().reshape(-1) for p in made.parameters()])
         return np.tile(start.double().numpy(), (trials, 1))
 
     def values(self, parameters: ArrayLike, records: ArrayLike) -> Array:
@@ -183,16 +184,20 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 @lru_cache(maxsize=64)
 def _made(loss: Autograd, features: int) -> Any:
-    """One module of a loss, for its layout: its own parameters are never used but as a start."""
-    torch = _torch()
-    with torch.random.fork_rng(devices=[]):
-        module = loss.build(features).double()
+    """One module of a loss, for its layout: its own parameters are never used."""
+    with _torch().random.fork_rng(devices=[]):
+        return _checked(loss.build(features))
+
+
+def _checked(module: Any) -> Any:
+    """The module in float64; errors: InvalidParameter where its loss is not a record's own."""
     for part in module.modules():
-        if "Norm" in type(part).__name__ and "Layer" not in type(part).__name__:
-            raise InvalidParameter(f"{type(part).__name__}: a record's loss would depend on others")
-        if "Dropout" in type(part).__name__:
-            raise InvalidParameter(f"{type(part).__name__}: a record's loss would be random")
-    return module
+        kind = type(part).__name__
+        if "BatchNorm" in kind or "InstanceNorm" in kind:
+            raise InvalidParameter(f"{kind}: a record's loss would depend on others")
+        if "Dropout" in kind:
+            raise InvalidParameter(f"{kind}: a record's loss would be random")
+    return module.double()
 
 
 @lru_cache(maxsize=64)
