@@ -124,6 +124,13 @@ def test_the_committed_pages_are_those_of_the_committed_results(checkout: Path) 
             assert bool(made) == bool(read.results)
 
 
+def test_a_result_names_the_sources_that_made_it(tmp_path: Path, checkout: Path) -> None:
+    written(tmp_path)
+    assert json.loads((tmp_path / "one_slope.json").read_text())["sources"] == "abc"
+    first, second = (sources_of(checkout, load(checkout)[n]) for n in ("srgd_risk", "kl_spider"))
+    assert first != second
+
+
 def test_statements_of_a_grid_that_was_not_run_name_its_checks(checkout: Path) -> None:
     rows = [
         Result(cell, {"excess": [0.01, 0.011], "start": 0.026})
