@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs experiments test quality quality-trees bench bench-account bench-audit bench-membership membership-reports corpus lint lock clean help
+.PHONY: certify certify-all docs experiments test quality quality-trees bench bench-account bench-audit bench-membership membership-reports mutants mutants-certify corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -87,6 +87,16 @@ bench-membership: $(READY)  ## membership audits beside Privacy Meter: time and 
 
 membership-reports: $(READY)  ## membership audits of real training into reports/membership; resumes
 	$(BIN)/python -m benchmarks.membership_runs $(ARGS)
+
+COSMIC_RAY := build/cosmic-ray
+mutants: $(READY)  ## what the tests notice: 500 mutants of this repository (hours of one core; resumes)
+	test -d $(COSMIC_RAY) || $(BIN)/python -m pip install --quiet --target $(COSMIC_RAY) cosmic-ray==8.7.0
+	$(BIN)/python -m tests.mutants run $(ARGS)
+	$(BIN)/python -m tests.mutants survivors $(ARGS)
+	$(BIN)/python -m benchmarks.mutation page
+
+mutants-certify: $(READY)  ## what certify notices: mutants of every mechanism of the catalogue (an hour; resumes)
+	$(BIN)/python -m benchmarks.mutation run --jobs $(WORKERS) $(ARGS)
 
 corpus: $(READY)  ## the corpus of certified intervals, and the page of rules, anew
 	$(BIN)/dpaudit corpus --out dpaudit/crosscheck/corpus/corpus.jsonl

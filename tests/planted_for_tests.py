@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import ModuleType
+from unittest.mock import patch
 
+from dpaudit.audit.examine import Examination, examine
 from dpaudit.audit.suite import Suite
+from dpaudit.certificate import certify as certification
 from dpaudit.certificate.certify import Certified, Options, Order, certify
 from dpaudit.curator.mechanism import Mechanism
 
@@ -26,6 +29,7 @@ class Planted:
     seed: int
     trials: int | None = None
     catches: tuple[str, ...] = CATCHES
+    examinations: dict[str, Examination] = field(default_factory=dict)
 
     @property
     def bugs(self) -> list[str]:
@@ -45,8 +49,21 @@ class Planted:
         return self.mechanisms[self.suites[name].mechanism]
 
     def attacked(self, name: str) -> Certified:
-        order = Order(self.mechanism(name), self.suite(name), "project", {"a.py": "0" * 64})
-        return certify([order], Options(seed=self.seed))[0]
+        """What the suite alone says of the planted bug.
+
+        The mechanism, which is right, is examined once, however many bugs are planted beside it,
+        and is not attacked again.
+        """
+        mechanism = self.mechanism(name)
+        order = Order(mechanism, self.suite(name), "project", {"a.py": "0" * 64})
+        with patch.object(certification, "examined", lambda run, order: self._examined(mechanism)):
+            return certify([order], Options(seed=self.seed))[0]
+
+    def _examined(self, mechanism: Mechanism) -> Examination:
+        if mechanism.name not in self.examinations:
+            found = examine(mechanism, seed=self.seed)
+            self.examinations[mechanism.name] = replace(found, pair=None)
+        return self.examinations[mechanism.name]
 
     def caught_by(self, result: Certified) -> list[str]:
         """What flags this implementation, each on its own."""

@@ -76,6 +76,7 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
 from dpaudit.families.opaque import RenyiDP
+from dpaudit.kernels.base import require_kernels
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption, free_unknowns, postorder
 from dpaudit.nodes.pairs import Losses
@@ -188,10 +189,13 @@ def _certify(run: Run, index: int) -> Certified:
     order, options, budget = run.orders[index], run.options, run.budget
     mechanism = order.mechanism
     _check_claims(mechanism)
+    require_kernels(mechanism.declaration)
     account = Account(mechanism.declaration, mechanism.scope)
     checks = [claim.check_account(account) for claim in mechanism.claims]
     _check_steps([check.step for check in checks if check.step is not None])
-    examination = _examined(run, order)
+    # Asked before anything is run: a theorem of the project's own may raise.
+    trusted = [_on_trust(one, mechanism) for one in checks]
+    examination = examined(run, order)
     attempts = _attempts(run, index, examination)
     shown = next((a for a in attempts if not a.prefix), None)
 
@@ -207,7 +211,7 @@ def _certify(run: Run, index: int) -> Certified:
                     None if shown is None else shown.raws.get(printed_delta(one.claim)),
                     findings,
                     standing(rows, account.node),
-                    on_trust=_on_trust(one, mechanism),
+                    on_trust=on_trust,
                     others=[
                         Bounds(NAMES[a.prefix], a.lens, a.raws.get(printed_delta(one.claim)))
                         for a in attempts
@@ -216,7 +220,7 @@ def _certify(run: Run, index: int) -> Certified:
                 ),
                 attempts,
             )
-            for one in checks
+            for one, on_trust in zip(checks, trusted, strict=True)
         )
         return found, rows, _not_run(mechanism, _overall(found), findings, options)
 
@@ -399,8 +403,11 @@ def _raws(
     return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
 
 
-def _examined(run: Run, order: Order) -> Examination:
-    """The program's own run on made-up records; the suite's may say what shape these have."""
+def examined(run: Run, order: Order) -> Examination:
+    """The program's own run on made-up records; the suite's may say what shape these have.
+
+    A program of which something is found here gets an alarm at best, whatever its audits show.
+    """
     likely = None if order.suite is None else shape_like(order.suite.neighbours.first)
     return examine(order.mechanism, seed=run.seed, likely=likely)
 

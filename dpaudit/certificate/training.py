@@ -19,7 +19,14 @@ from typing import Any
 from dpaudit.certificate.cache import Files, files_of
 from dpaudit.certificate.certificate import Json
 from dpaudit.certificate.certify import Options, Order, plan
-from dpaudit.certificate.publish import clean, output_bytes, output_row, verified, write_one
+from dpaudit.certificate.publish import (
+    clean,
+    output_bytes,
+    output_row,
+    rescued,
+    verified,
+    write_one,
+)
 from dpaudit.check import check
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import (
@@ -222,7 +229,7 @@ class _Run:
     def keep(self, _: str, draw: Callable[[], Any]) -> tuple[Any, Json]:
         """Charge, draw and write; or what was drawn and written before."""
         if self.out.exists():
-            return None, output_row(self.out)
+            return None, output_row(self.out.name, self.out.read_bytes())
         if self.account is not None:
             self._charge(self.account)
         try:
@@ -231,14 +238,19 @@ class _Run:
             raise Undeclared(f"{self.drawing}: {error.strerror}; {SPENT}") from None
         try:
             output = draw()
-            write_atomically(self.out, output_bytes(output))
+            content = output_bytes(output)
         except BaseException as error:  # noqa: BLE001  (an interrupt spends the budget too)
             # What was raised may quote private data; only its kind is told.
-            said = str(error) if isinstance(error, OutputNotWritable) else type(error).__name__
+            said = type(error).__name__
             raise ReleaseInterrupted(
                 f"{self.mechanism.name} was interrupted while it drew ({said}): {SPENT}"
             ) from None
-        return output, output_row(self.out)
+        try:
+            write_atomically(self.out, content)
+        except OutputNotWritable as error:
+            said = f"{error}; {rescued({self.out: content})}"
+            raise ReleaseInterrupted(f"{self.mechanism.name}: {said}") from None
+        return output, output_row(self.out.name, content)
 
     def forget(self) -> None:
         """All is written, or nothing was drawn."""

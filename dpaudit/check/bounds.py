@@ -216,13 +216,15 @@ def curve_exceeds(
     ``delta``: of the claimed epsilon; None where a mu is claimed, or what ``from_rates`` bounds.
     """
     share = CURVE_ERROR / max(len(row["roc"]), 1) / 2
+
+    def refutes(rates: Sequence[Fraction]) -> bool:
+        return min(rates) > 0 and bool(_shown(rates, delta, from_rates) > enclose(number))
+
     for positive, negative, *_ in row["roc"]:
         seen = [decimal(rate) for rate in (positive, negative)]
-        uppers = [_upper(round(rate * row["trials"]), row["trials"], share) for rate in seen]
-        # What is seen shows more than its bounds do, and costs less to compare.
-        if all(
-            min(rates) > 0 and _shown(rates, delta, from_rates) > enclose(number)
-            for rates in ([max(rate, MILLIONTH) for rate in seen], uppers)
+        # What is seen shows more than its bounds do, and costs a thousandth to compare.
+        if refutes([max(rate, MILLIONTH) for rate in seen]) and refutes(
+            [_upper(round(rate * row["trials"]), row["trials"], share) for rate in seen]
         ):
             return True
     return False

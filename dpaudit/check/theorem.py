@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.exact import canonical, erfinv, is_symbolic, settled, sqrt, sympify, tanh
 from dpaudit.nodes import Node
 from dpaudit.nodes.pairs import Losses, Pair
@@ -95,13 +95,35 @@ def bound(calculus: str, node: Node, premises: Sequence[Any]) -> Any:
     Exact; a function of the order (rdp); two numbers (approx); or pairs of distributions (profile).
     """
     load("theorem")
-    return _settled(THEOREMS[calculus, type(node).__name__].bound(node, *premises))
+    kind = type(node).__name__
+    theorem = THEOREMS[calculus, kind]
+    return _settled(_asked(theorem.bound, f"{calculus}.{theorem.name} of {kind}"), node, *premises)
 
 
-def _settled(value: Any) -> Any:
-    if callable(value):
-        return lambda a: settled(value(a))
-    return tuple(map(settled, value)) if isinstance(value, tuple) else settled(value)
+def _asked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A theorem of anybody's; where it raises, its name is told.
+
+    Errors: CertificateRejected for whatever it raises that is no refusal of its own.
+    """
+
+    def asked(*values: Any) -> Any:
+        try:
+            return function(*values)
+        except DpauditError:
+            raise
+        except Exception as error:
+            raise CertificateRejected(
+                f"the checker's theorem {name} raised {described(error)}; mend the theorem"
+            ) from error
+
+    return asked
+
+
+def _settled(function: Callable[..., Any], *values: Any) -> Any:
+    found = function(*values)
+    if callable(found):
+        return lambda a: settled(found(a))
+    return tuple(map(settled, found)) if isinstance(found, tuple) else settled(found)
 
 
 def attained(calculus: str, node: Node, premises: Sequence[Premise]) -> bool:

@@ -11,7 +11,12 @@ from typing import Any
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json
-from dpaudit.cli.compliance_commands import keys_option, known_keys, signed_row, threshold_option
+from dpaudit.cli.compliance_commands import (
+    known_signers,
+    signed_row,
+    signers_options,
+    threshold_option,
+)
 from dpaudit.errors import CertificateRejected, InvalidParameter, UnknownTarget
 
 # Weakest first: a certificate passes where its verdict is no weaker than the required one.
@@ -82,7 +87,7 @@ EXIT_CODES = {
     show_default=True,
     help="Time for one file.",
 )
-@keys_option
+@signers_options
 @threshold_option
 @as_json_option
 def verify(
@@ -95,9 +100,9 @@ def verify(
     implementation: Path | None,
     replay: bool,
     seconds: float,
-    keys: tuple[str, ...],
     threshold: int | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Re-derive certificates from their witnesses, without the accountant.
 
@@ -107,7 +112,7 @@ def verify(
     from dpaudit.cli import terminal
 
     most = _number(max_epsilon)
-    known = known_keys(keys)
+    known = known_signers(**given)
     rows = []
     for path, row in zip(files, verify_files(files, seconds), strict=True):
         row = signed_row(row, path, known, threshold)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from dpaudit.check import standing
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP
@@ -21,6 +20,7 @@ from tests.cli.bench import (
     Json,
     caught,
     certified,
+    follow,
     held,
     mechanism,
     refuted,
@@ -47,15 +47,6 @@ def conformance_held(predicate: Json) -> None:
         if row["status"] == "broken":
             row.update(status="held")
     follow(predicate)
-
-
-def follow(predicate: Json) -> None:
-    """The standing assumptions as the forged conformance rows have them."""
-    found = {a.id: a for a in standing(predicate["conformance"])}
-    for row in predicate["assumptions"]:
-        if row["id"] in found:
-            own = found[row["id"]]
-            row.update(status=str(own.status), evidence=own.evidence)
 
 
 def both(*changes: Change) -> Change:

@@ -10,16 +10,40 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.theorem import Premise, Table, Theorem, register
-from dpaudit.exact import exp
+from dpaudit.exact import exp, infinity, is_infinite, is_symbolic, sqrt
 from dpaudit.families.discrete.theorem import laplace_losses
-from dpaudit.nodes.pairs import Atoms, Concentrated, DiscreteNormal, Losses, Pair, joined, product
+from dpaudit.nodes.pairs import (
+    Atoms,
+    Concentrated,
+    DiscreteNormal,
+    Losses,
+    Normal,
+    Pair,
+    joined,
+    product,
+)
 
 
 def _listed(node: Any, premises: Sequence[Premise] = ()) -> bool:
     return len(node.moves) > 0
 
 
+NEAR = Fraction(25)
+
+
+def _between_cells(node: Any) -> Any:
+    """mu of noise of variance v: squares over v less (1 + 1/v) / 12, for 1/2 <= v."""
+    v = node.variance
+    if is_symbolic(v) or v < Fraction(1, 2):
+        return infinity()
+    return sqrt(node.squared / (v - (1 + 1 / v) / 12))
+
+
 def _vector(node: Any) -> Losses:
+    mu = _between_cells(node)
+    if not is_infinite(mu) and not (_listed(node) and node.variance < NEAR):
+        normal = Normal(mu)
+        return Losses(remove=(normal,), add=(normal,))
     if not _listed(node):
         pair: Pair = Concentrated(node.squared / (2 * node.variance))
         return Losses(remove=(pair,), add=(pair.swapped,))
@@ -51,6 +75,7 @@ TABULAR: Table = {
     ("rdp", "DiscreteGaussianVector"): Theorem(
         "discrete_gaussian_vector_curve", lambda n: lambda a: a * n.squared / (2 * n.variance)
     ),
+    ("gdp", "DiscreteGaussianVector"): Theorem("discrete_gaussian_vector_cells", _between_cells),
     ("profile", "DiscreteGaussianVector"): Theorem("discrete_gaussian_vector_pair", _vector),
     ("approx", "ThresholdedDiscreteLaplace"): Theorem(
         "thresholded", lambda n: (n.sensitivity / n.scale, _shown(n))
