@@ -129,7 +129,8 @@ def _identity(order: Order) -> str:
 def sources_of(root: Path, experiment: Experiment) -> str:
     """A digest of the module that defines an experiment, and of what it imports from the root."""
     module = sys.modules[experiment.run.__module__]
-    files = imported(root, [Path(str(module.__file__))])
+    packages = ("mechanisms", *roots.optional(root))
+    files = imported(root, [Path(str(module.__file__))], packages)
     return sha256(json.dumps(roots.digests(root, files), sort_keys=True).encode()).hexdigest()
 
 
