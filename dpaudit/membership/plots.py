@@ -12,6 +12,7 @@ ATTACK_COLOURS = ("#0b4f9e", "#a8320a", "#1a7f4b", "#7a3fa0", "#9a6700", "#0f7c8
 MEMBERS, OTHERS, CHANCE = "#a8320a", "#0b4f9e", "#6b7280"
 MOST_CURVES = 4
 _FLOOR = 1e-4
+_RARE = 0.005
 
 Row = Mapping[str, Any]
 
@@ -44,13 +45,22 @@ def _rate(row: Row, at: str) -> str:
     return next((str(found[1]) for found in row["true_positive_rates"] if found[0] == at), "none")
 
 
+def _drawn(bars: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
+    """The bars but for those of rare, far scores at either end: at most 0.5% of either kind."""
+    first, last = 0, len(bars)
+    while first < last and all(sum(b[k] for b in bars[: first + 1]) <= _RARE for k in (1, 2)):
+        first += 1
+    while last > first and all(sum(b[k] for b in bars[last - 1 :]) <= _RARE for k in (1, 2)):
+        last -= 1
+    return bars[first:last]
+
+
 def histogram_svg(row: Row, prefix: str) -> str:
-    """Shares of members and of non-members by score."""
+    """Shares of members and of non-members by score, but for the rarest at either end."""
     with drawing() as (figure, axes):
-        edges, members, others = (
-            [float(point[column]) for point in row["histogram"]] for column in range(3)
-        )
-        width = edges[1] - edges[0] if len(edges) > 1 else 1.0
+        bars = [[float(value) for value in point] for point in row["histogram"]]
+        width = bars[1][0] - bars[0][0] if len(bars) > 1 else 1.0
+        edges, members, others = ([bar[column] for bar in _drawn(bars)] for column in range(3))
         for values, colour, label in (
             (others, OTHERS, "not members"),
             (members, MEMBERS, "members"),

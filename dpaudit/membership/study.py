@@ -39,7 +39,6 @@ FOLDS = 8
 FEWEST_MODELS = 4
 DEFAULT_DELTA = 1e-5
 _CLOSE = 1e-6
-_COIN_STREAM = 0x436F696E
 _COINS, _LABELS = "coins.json", "labels.json"
 
 
@@ -82,7 +81,9 @@ class Training:
                 others = signals(self.target, fitted, self.population, seed)
                 arrays |= {f"population.{name}": values[None] for name, values in others.items()}
             if whole:
-                score = np.asarray(self.target.score(fitted, self.audited), dtype=np.float64)
+                # By all records at hand: what is said of one may be free of noise by itself.
+                seen = joined(self.audited, self.background)
+                score = np.asarray(self.target.score(fitted, seen), dtype=np.float64)
                 alone = scores_single_records(self.target, fitted, self.audited)
                 arrays |= {"raw": score[None], "alone": np.array([alone])}
         return arrays
@@ -219,7 +220,7 @@ class Study:
                     f"{count:,}); choose another folder"
                 )
             return labels
-        labels = commit(place / _COINS, count, seed=_coin_seed(self.seed))
+        labels = commit(place / _COINS, count, seed=self.seed)
         labels.save(place / _LABELS)
         return labels
 
@@ -394,14 +395,6 @@ class Study:
         )
         with one_thread():
             return ATTACKS[name].score(view)
-
-
-def _coin_seed(seed: int | None) -> int | None:
-    """A stream for the coins alone: data shuffled by the same seed must not know them."""
-    if seed is None:
-        return None
-    words = np.random.SeedSequence([seed, _COIN_STREAM]).generate_state(4)
-    return int.from_bytes(words.tobytes(), "big")
 
 
 def _by_unit(scores: FloatArray, unit_of: npt.NDArray[np.intp]) -> FloatArray:

@@ -299,6 +299,23 @@ def test_a_fit_that_ignores_its_generator_gets_no_verdict() -> None:
     assert not unclaimed.findings[0].voids
 
 
+def test_a_score_without_noise_is_no_generator_ignored() -> None:
+    """One record is told as it is, the others behind noise: the claim is refuted."""
+
+    def leaking(records: Data, rng: Any) -> Any:
+        told = responding(records, rng)
+        told[0] = float((records.features[:, 0] == 0).any())
+        return told
+
+    whole = numbered(20)
+    parts = {"audited": whole.take(np.arange(1)), "background": whole.take(np.arange(1, 20))}
+    found = Study((leaking, looked_up), models=80, seed=1, **parts).run(
+        claim=PureDP(1), attacks="loss"
+    )
+    assert found.findings == ()
+    assert found.verdict is Verdict.REFUTED
+
+
 def test_a_fit_that_draws_from_elsewhere_gets_no_bound() -> None:
     elsewhere = np.random.default_rng(5)
 
