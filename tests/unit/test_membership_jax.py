@@ -32,7 +32,7 @@ def loss(weights: Any, row: Any, label: Any) -> Any:
     return jax.numpy.logaddexp(0.0, logit) - label * logit
 
 
-gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))
+gradients = jax.jit(jax.vmap(jax.grad(loss), in_axes=(None, 0, 0)))
 
 
 @jax.jit
