@@ -463,7 +463,7 @@ def main() -> None:
         again = asked.verb == "survivors"
         run(asked.build, asked.count, asked.seed, asked.minutes, survivors=again)
     session = json.loads((asked.build / "session.json").read_text("utf-8"))
-    named = json.loads(EQUIVALENT.read_text("utf-8"))
+    named = json.loads(EQUIVALENT.read_text("utf-8"))["tests"]
     found = results(session, named)
     RESULTS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
 

@@ -36,7 +36,7 @@ def test_a_bug_that_certify_does_not_see_is_counted_as_certified(
 
     def blind(*arguments: Any, **options: Any) -> Any:
         found = right(*arguments, **options)
-        seen = tuple({f.check: replace(f, status="held") for f in found.findings}.values())
+        seen = tuple({f.check: _calm(f) for f in found.findings}.values())
         return replace(found, findings=seen, pair=None)
 
     monkeypatch.setattr(certify, "examine", blind)
@@ -57,3 +57,9 @@ def blinded(order: running.Order) -> Any:
         return running._judged(import_planted(order.folder, module, planted).held, order.seed)
 
     return forked(work, 60)
+
+
+def _calm(finding: Any) -> Any:
+    if finding.status != "broken":
+        return finding
+    return replace(finding, status="held", statistic=0.0)
