@@ -404,6 +404,6 @@ def test_the_threshold_is_where_either_direction_is_strongest() -> None:
     """A tenth of the null scores lie below all others: (1 - P0(above)) / P1(below) decides."""
     null = np.repeat([-5.0, 0.0, 3.0], [100, 850, 50])
     alternative = np.repeat([0.0, 3.0], [900, 100])
-    assert choose_threshold(TrainingScores(null, alternative), 0.0, 1000, 0.05) < 0
-    mirrored = TrainingScores(-alternative, -null)
+    assert choose_threshold(TrainingScores(null=null, alternative=alternative), 0.0, 1000, 0.05) < 0
+    mirrored = TrainingScores(null=-alternative, alternative=-null)
     assert choose_threshold(mirrored, 0.0, 1000, 0.05) > 0
