@@ -150,11 +150,8 @@ def lens(attacked: Attacked, budget: DecisionBudget) -> Lower | None:
         decisive=decisive.mu_lower,
         threshold=threshold,
         counts=counts,
-        rates_upper=(shown.false_positive_rate_upper, shown.false_negative_rate_upper),
-        decisive_rates_upper=(
-            decisive.false_positive_rate_upper,
-            decisive.false_negative_rate_upper,
-        ),
+        rates_upper=shown.rates_upper,
+        decisive_rates_upper=decisive.rates_upper,
         pooled=pooled,
     )
 
@@ -176,11 +173,8 @@ def raw(attacked: Attacked, budget: DecisionBudget, delta: Fraction) -> Lower | 
         decisive=decisive.epsilon_lower,
         threshold=threshold,
         counts=counts,
-        rates_upper=(shown.false_positive_rate_upper, shown.false_negative_rate_upper),
-        decisive_rates_upper=(
-            decisive.false_positive_rate_upper,
-            decisive.false_negative_rate_upper,
-        ),
+        rates_upper=shown.rates_upper,
+        decisive_rates_upper=decisive.rates_upper,
         delta=printed,
     )
 

@@ -81,24 +81,32 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class EpsilonLower:
+class _OfRates:
+    """The error of a bound, and upper bounds of the two error rates that it follows from."""
+
+    error: float
+    false_positive_rate_upper: float
+    false_negative_rate_upper: float
+
+    @property
+    def rates_upper(self) -> tuple[float, float]:
+        """Both rates: false positives, false negatives."""
+        return self.false_positive_rate_upper, self.false_negative_rate_upper
+
+
+@dataclass(frozen=True)
+class EpsilonLower(_OfRates):
     """A lower bound on epsilon at ``delta``, with the two error rates it follows from."""
 
     epsilon_lower: float
     delta: float
-    error: float
-    false_positive_rate_upper: float
-    false_negative_rate_upper: float
 
 
 @dataclass(frozen=True)
-class MuLower:
+class MuLower(_OfRates):
     """A lower bound on the mu of a claim of mu-GDP, with the two rates it follows from."""
 
     mu_lower: float
-    error: float
-    false_positive_rate_upper: float
-    false_negative_rate_upper: float
 
 
 @dataclass(frozen=True)
@@ -163,7 +171,7 @@ def epsilon_lower(counts: Counts, delta: float, error: float) -> EpsilonLower:
     slack = _delta(delta)
     rates = _rates_upper(counts, error)
     bound = max(_log_ratio_lower(*rates, slack), _log_ratio_lower(*rates[::-1], slack))
-    return EpsilonLower(bound, float(delta), float(error), *rates)
+    return EpsilonLower(float(error), *rates, bound, float(delta))
 
 
 def pooled_upper(counts: Counts, error: float) -> float:
@@ -216,7 +224,7 @@ def mu_lower(counts: Counts, error: float, *, pooled: bool = False) -> MuLower:
         quantiles = -float(ndtri(positive)), -float(ndtri(negative))
         # ndtri is accurate to a few units in the last place; 1e-13 covers its error near zero.
         bound = max(0.0, sum(quantiles) - 1e-13 * (1 + sum(map(abs, quantiles))))
-    return MuLower(bound, float(error), positive, negative)
+    return MuLower(float(error), positive, negative, bound)
 
 
 def epsilon_of_gaussian(mu: float, delta: float) -> float:
