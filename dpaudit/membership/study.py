@@ -24,7 +24,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.membership.attacks import ATTACKS, View, applicable, chosen_attacks
 from dpaudit.membership.bounds import Known, bound_of, choose_guessing, coins_needed, strongest
-from dpaudit.membership.data import Data, FloatArray, duplicates, joined
+from dpaudit.membership.data import Data, FloatArray, duplicates, joined, shared
 from dpaudit.membership.exposure import exposure
 from dpaudit.membership.results import Finding, MembershipAudit, attack_result
 from dpaudit.membership.signals import constant, scores_single_records, signals
@@ -148,6 +148,12 @@ class Study:
             if getattr(self, name) is not None:
                 setattr(self, name, Data.of(getattr(self, name)))
                 joined(self.audited, getattr(self, name))
+        both = 0 if self.population is None else shared(self.audited, self.population)
+        if both:
+            raise InvalidParameter(
+                f"population: {both:,} of the audited records are in it, and may be in training; "
+                "drop them (without_duplicates)"
+            )
         if type(self.models) is not int or not FEWEST_MODELS <= self.models < 2**31:
             raise InvalidParameter(
                 f"models = {self.models!r}: expected an integer of {FEWEST_MODELS} or more"
