@@ -33,8 +33,9 @@ from dpaudit.curator.curator import Curator, Event, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import Diverged, DpauditError, Undeclared
+from dpaudit.families.composition import Assuming
 from dpaudit.kernels.query import Array, Records
-from dpaudit.nodes import Node
+from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency
 
 STREAM = 0x657861
@@ -47,6 +48,7 @@ FEWEST_WALKS = 3
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000
 PARTS = 6
+HOOKED = "records as the mechanism's hook makes them"
 BATCHED = 4
 
 NOISE, BOUNDED = "declared_noise", "bounded_queries"
@@ -171,9 +173,13 @@ class _Examiner:
         self.shape = self._shape(like, *shapes)
         self.rows: Mapping[str, Array] = rows_of(self.shape, rng)
         self.worlds = worlds_of(self.shape, rng)
+        # What is assumed of the data holds of those that the hook makes, and of no others.
+        nodes = postorder(self.declaration)
+        self.assumed = like is not None and any(isinstance(node, Assuming) for node in nodes)
         if like is not None:
-            own = World("records as the mechanism's hook makes them", np.array(like.values))
-            self.worlds = (own, *self.worlds)
+            others = [self._alike(rng) if self.assumed else None for _ in self.worlds]
+            made = [World(HOOKED, np.array(r.values)) for r in (like, *others) if r is not None]
+            self.worlds = tuple(made) if self.assumed else (made[0], *self.worlds)
         self.rng = rng
 
     def _alike(self, rng: np.random.Generator) -> Records | None:
@@ -237,6 +243,7 @@ class _Examiner:
             found=self.moved,
             seed=self.seed + number,
             until=time.process_time() + WORLD * self.seconds,
+            assumed=self.assumed,
             world=world.name,
         )
         self.studied.append(sampler)
