@@ -40,7 +40,7 @@ certify-all: OUT := reports/catalogue
 certify-all: $(READY)  ## certify every mechanism of the catalogue into OUT (reports/catalogue); resumes
 	$(BIN)/dpaudit certify --all --seed 1 --jobs $(WORKERS) --out $(OUT) $(ARGS)
 
-experiments: $(READY)  ## the utility experiments, tables and plots into docs/utility (half an hour of one core; resumes)
+experiments: $(READY)  ## the utility experiments, tables, plots and papers' pages into docs/utility (an hour of two cores; resumes)
 	$(BIN)/python -m lab run --all --jobs $(WORKERS) --out docs/utility $(ARGS)
 
 # Commands in processes of their own would compile every module anew.
@@ -57,11 +57,12 @@ quality-trees: export DPAUDIT_TREES ?= 100000
 quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower ones (an hour; resumable)
 	$(BIN)/python -m tests.tree_blocks --jobs $(WORKERS) $(ARGS)
 
-bench: $(READY)  ## time the audits, the clipped gradients of a network, and a million users
+bench: $(READY)  ## time the audits, clipped gradients, hot kernels beside loops in C, a million users
 	$(BIN)/python -m benchmarks.audit $(ARGS)
 	$(BIN)/python -m benchmarks.diff2
 	$(BIN)/python -m benchmarks.kl
 	$(BIN)/python -m benchmarks.user_level
+	-$(BIN)/python -m benchmarks.loops
 
 docs: $(READY)  ## the site into build/site: pages, tutorials, every public name; strict
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

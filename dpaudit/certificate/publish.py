@@ -91,17 +91,16 @@ def _output(files: Files) -> Path:
     return files.certificate.with_suffix(".npz")
 
 
-def keeper(out: Path) -> Callable[[str, Any], Json]:
+def keeper(out: Path) -> Callable[[str, Callable[[], Any]], tuple[Any, Json]]:
     """Writes the output of a release beside where its certificate will go, once it is drawn.
 
-    Returns the file's name and digest.  An existing file is never replaced, and values that cannot
-    be written there are kept elsewhere: their privacy is spent.
+    Returns the output, and its file's name and digest.  An existing file is never replaced, and
+    values that cannot be written there are kept elsewhere: their privacy is spent.
     """
 
-    def keep(name: str, output: Any) -> Json:
-        stream = io.BytesIO()
-        np.savez(stream, **_arrays(output, "output"))
-        content = stream.getvalue()
+    def keep(name: str, draw: Callable[[], Any]) -> tuple[Any, Json]:
+        output = draw()
+        content = output_bytes(output)
         while True:
             path = _output(unused(name, out))
             try:
@@ -109,14 +108,29 @@ def keeper(out: Path) -> Callable[[str, Any], Json]:
             except FileExistsError:
                 continue  # another process took the name
             except OutputNotWritable as error:
-                sys.stderr.write(f"dpaudit: {error}; {_rescued({path: content})}\n")
+                sys.stderr.write(f"dpaudit: {error}; {rescued({path: content})}\n")
             break
-        return {"name": path.name, "digest": {"sha256": hashlib.sha256(content).hexdigest()}}
+        return output, output_row(path.name, content)
 
     return keep
 
 
-def _rescued(contents: Mapping[Path, bytes]) -> str:
+def output_bytes(output: Any) -> bytes:
+    """A program's output as the bytes of an .npz file, an array or number by its place in it.
+
+    What is neither array nor number inside is left out.
+    """
+    stream = io.BytesIO()
+    np.savez(stream, **_arrays(output, "output"))
+    return stream.getvalue()
+
+
+def output_row(name: str, content: bytes) -> Json:
+    """An output's file as certificates name it."""
+    return {"name": name, "digest": {"sha256": hashlib.sha256(content).hexdigest()}}
+
+
+def rescued(contents: Mapping[Path, bytes]) -> str:
     """Where files of a release went instead: a folder of their own, or else standard error."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="dpaudit-release-"))
@@ -162,12 +176,13 @@ def write(results: Sequence[Certified], out: Path) -> list[Files]:
     """
     for result in results:
         check(result.certificate)
-    written = [_write(result, out) for result in results]
+    written = [write_one(result, out) for result in results]
     write_atomically(out / "index.html", _index(out).encode())
     return written
 
 
-def _write(result: Certified, out: Path) -> Files:
+def write_one(result: Certified, out: Path) -> Files:
+    """A certificate and its page; beside its output, and named like it, where one was drawn."""
     run = result.certificate["predicate"]["run"]
     kept = run.get("output") if run else None
     name = result.mechanism.name
@@ -179,7 +194,7 @@ def _write(result: Certified, out: Path) -> Files:
     except OutputNotWritable as error:
         if kept is None:
             raise
-        raise OutputNotWritable(f"{error}; {_rescued(contents)}") from None
+        raise OutputNotWritable(f"{error}; {rescued(contents)}") from None
     return files
 
 
@@ -243,7 +258,7 @@ def _make(run: Run, index: int, out: Path) -> Finished:
     made_from = identity(run, index)
     result = run.certify(index)
     check(result.certificate)
-    files = _write(result, out)
+    files = write_one(result, out)
     remember(files, made_from)
     if run.options.store is not None:
         clean([result], run.options.store)

@@ -17,7 +17,7 @@ from dpaudit.cli.compliance_commands import (
     signers_options,
     threshold_option,
 )
-from dpaudit.errors import CertificateRejected, UnknownTarget
+from dpaudit.errors import CertificateRejected, InvalidParameter, UnknownTarget
 
 # Weakest first: a certificate passes where its verdict is no weaker than the required one.
 VERDICTS = (
@@ -159,6 +159,7 @@ def _otherwise(path: Path, folder: Path | None, replay: bool) -> list[str]:  # n
     if folder is None and not replay:
         return []
     from dpaudit.certificate.replay import command_of, differences, implementation_in
+    from dpaudit.certificate.training import of_shape, read_shape
     from dpaudit.check.file import load
     from dpaudit.cli.audit_commands import orders_of
     from dpaudit.cli.commands import quiet
@@ -169,8 +170,11 @@ def _otherwise(path: Path, folder: Path | None, replay: bool) -> list[str]:  # n
         try:
             command = command_of(certificate)
             with quiet():
-                found += differences(certificate, orders_of(command.targets), command)
-        except (CertificateRejected, UnknownTarget) as error:
+                orders = orders_of(command.targets)
+                if command.shape is not None:
+                    orders = [of_shape(order, *read_shape(command.shape)) for order in orders]
+                found += differences(certificate, orders, command)
+        except (CertificateRejected, InvalidParameter, UnknownTarget) as error:
             found.append(f"not replayed: {error}")
     return found
 
