@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from unittest.mock import patch
 
@@ -15,6 +15,25 @@ from dpaudit.curator.mechanism import Mechanism
 
 CATCHES = ("refuted", "conformance", "accountant")
 UNSTATED = "not stated"
+
+
+# By identity: a mechanism that is kept here is no other's.
+EXAMINED: dict[int, tuple[Mechanism, Examination]] = {}
+
+
+def judged_by_its_suite(order: Order, *, seed: int) -> Certified:
+    """A certificate for what the suite alone says.
+
+    The mechanism is examined once, however many suites are judged beside it, and is not attacked
+    on the pair that was found: other tests and `certify --all` do that.
+    """
+    mechanism = order.mechanism
+    if id(mechanism) not in EXAMINED:
+        found = replace(examine(mechanism, seed=seed, seconds=2), pair=None)
+        EXAMINED[id(mechanism)] = mechanism, found
+    examination = EXAMINED[id(mechanism)][1]
+    with patch.object(certification, "examined", lambda run, order: examination):
+        return certify([order], Options(seed=seed))[0]
 
 
 @dataclass(frozen=True)
@@ -29,7 +48,6 @@ class Planted:
     seed: int
     trials: int | None = None
     catches: tuple[str, ...] = CATCHES
-    examinations: dict[str, Examination] = field(default_factory=dict)
 
     @property
     def bugs(self) -> list[str]:
@@ -49,21 +67,8 @@ class Planted:
         return self.mechanisms[self.suites[name].mechanism]
 
     def attacked(self, name: str) -> Certified:
-        """What the suite alone says of the planted bug.
-
-        The mechanism, which is right, is examined once, however many bugs are planted beside it,
-        and is not attacked again.
-        """
-        mechanism = self.mechanism(name)
-        order = Order(mechanism, self.suite(name), "project", {"a.py": "0" * 64})
-        with patch.object(certification, "examined", lambda run, order: self._examined(mechanism)):
-            return certify([order], Options(seed=self.seed))[0]
-
-    def _examined(self, mechanism: Mechanism) -> Examination:
-        if mechanism.name not in self.examinations:
-            found = examine(mechanism, seed=self.seed)
-            self.examinations[mechanism.name] = replace(found, pair=None)
-        return self.examinations[mechanism.name]
+        order = Order(self.mechanism(name), self.suite(name), "project", {"a.py": "0" * 64})
+        return judged_by_its_suite(order, seed=self.seed)
 
     def caught_by(self, result: Certified) -> list[str]:
         """What flags this implementation, each on its own."""

@@ -200,7 +200,7 @@ def _page(certificate: Json, signed: Sequence[Signed], spoken: str) -> str:
     if is_empirical(certificate):
         from dpaudit.membership.page import render
 
-        return render(certificate)
+        return render(certificate, spoken=spoken)
     return render_html(certificate, signed, spoken=spoken)
 
 

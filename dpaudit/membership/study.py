@@ -18,14 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.canaries.commitment import Labels, commit, load_labels
-from dpaudit.audit.canaries.terms import CanaryTerms
-from dpaudit.audit.canaries.terms import Target as Tested
+from dpaudit.audit.canaries.terms import CanaryTerms, ScoreTest
 from dpaudit.audit.engine import Batch, Progress, generator, run_batches
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.membership.attacks import ATTACKS, View, applicable, chosen_attacks
 from dpaudit.membership.bounds import Known, bound_of, choose_guessing, coins_needed, strongest
-from dpaudit.membership.data import Data, FloatArray, duplicates, joined
+from dpaudit.membership.data import Data, FloatArray, duplicates, joined, shared
 from dpaudit.membership.exposure import exposure
 from dpaudit.membership.results import Finding, MembershipAudit, attack_result
 from dpaudit.membership.signals import constant, scores_single_records, signals
@@ -149,6 +148,12 @@ class Study:
             if getattr(self, name) is not None:
                 setattr(self, name, Data.of(getattr(self, name)))
                 joined(self.audited, getattr(self, name))
+        both = 0 if self.population is None else shared(self.audited, self.population)
+        if both:
+            raise InvalidParameter(
+                f"population: {both:,} of the audited records are in it, and may be in training; "
+                "drop them (without_duplicates)"
+            )
         if type(self.models) is not int or not FEWEST_MODELS <= self.models < 2**31:
             raise InvalidParameter(
                 f"models = {self.models!r}: expected an integer of {FEWEST_MODELS} or more"
@@ -175,7 +180,7 @@ class Study:
 
     # --- before training -------------------------------------------------------------------------
 
-    def check(self, tested: Tested, refute_at: float) -> list[Finding]:
+    def check(self, tested: ScoreTest, refute_at: float) -> list[Finding]:
         """What is wrong with the study before any training.
 
         Errors: InvalidParameter, with the number needed, where no outcome could refute the claim.
@@ -190,7 +195,7 @@ class Study:
                 raise InvalidParameter(self._too_few(tested, reach, refute_at))
         return found
 
-    def _too_few(self, tested: Tested, reach: float, refute_at: float) -> str:
+    def _too_few(self, tested: ScoreTest, reach: float, refute_at: float) -> str:
         coins = self.target_count * self.audited.unit_count
         needed = coins_needed(tested, refute_at)
         said = (

@@ -49,7 +49,7 @@ def banner(predicate: Json) -> Banner:
         word=word,
         tone=tone,
         sentence=say(_MEANING[predicate["verdict"]["status"]]),
-        attack=words.sentence(words.embedded(predicate["verdict"]["reason"])),
+        attack=words.sentence(words.embedded(words.fixed(predicate["verdict"]["reason"]))),
         attack_tone="caution" if voided or predicate["verdict"].get("underpowered") else "neutral",
         warnings=(),
     )
@@ -175,7 +175,7 @@ def findings(predicate: Json) -> Iterator[tuple[str, str]]:
 
 
 def _seen(predicate: Json) -> str:
-    return words.sentence(predicate["target"]["threat_model"])
+    return words.sentence(words.fixed(predicate["target"]["threat_model"]))
 
 
 def _unit(predicate: Json) -> str:

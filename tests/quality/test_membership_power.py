@@ -121,11 +121,11 @@ def test_the_final_model_alone_from_a_crafted_start_shows_seven() -> None:
 
 
 def test_every_iterate_and_a_gradient_canary_show_nine() -> None:
-    """The best threshold, if it were known, shows 9.59 on average from so many models."""
+    """The best threshold, if it were known, shows 9.50 on average from so many models."""
     data = Data(gradients_of(4, 1, 5.0, np.random.default_rng(0)).features, np.array([1]))
     data = Data(np.roll(data.features, -int(np.argmax(data.features)), axis=1), data.labels)
     optimizer = at_ten(4, start=(-4.0, 0.0, 0.0, 0.0, 0.0), rate=0.2, keeps=True)
-    assert shown(optimizer, Released.ITERATES, "lira_steps", 16_000, data, 0.1) >= 9
+    assert shown(optimizer, Released.ITERATES, "lira_steps", 12_000, data, 0.1) >= 9
 
 
 def test_one_run_of_a_thousand_canaries_reaches_nine_tenths_of_its_limit(tmp_path: Path) -> None:
