@@ -26,6 +26,7 @@ from dpaudit.audit.verdict import (
     printed_delta,
 )
 from dpaudit.certificate.certificate import Json, audit_id, guarantee
+from dpaudit.check.bounds import POOLED
 from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
 from dpaudit.exact import decimal_lower, decimal_upper, plain
 from dpaudit.nodes import Node
@@ -158,7 +159,7 @@ def _audit(
             "decision_error": plain(Decimal(repr(DECISION_ERROR))),
             "adjusted_for": budget.bounds,
         },
-        "estimator": "Clopper-Pearson, GDP lens" if is_lens else "Clopper-Pearson",
+        "estimator": f"{POOLED * bound.pooled}Clopper-Pearson{', GDP lens' * is_lens}",
         "threshold": repr(bound.threshold),
         "counts": {
             "false_positives": bound.counts.false_positives,
@@ -189,7 +190,8 @@ def _witness(bound: Lower, budget: DecisionBudget) -> dict[str, str]:
 
 def _strongest(attacked: Attacked, bound: Lower) -> Json:
     if bound.measure == "gdp":
-        return guarantee("gdp", strongest_mu(attacked.trials, SHOWN_ERROR))
+        most = strongest_mu(attacked.trials, SHOWN_ERROR, pooled=bound.pooled)
+        return guarantee("gdp", most)
     strongest = strongest_epsilon(attacked.trials, float(Fraction(bound.delta)), SHOWN_ERROR)
     return guarantee("approx_dp", strongest, bound.delta)
 
