@@ -47,6 +47,7 @@ from experiments.user_level.costs import user_level_costs
 from experiments.user_level.data import user_level_data
 from experiments.user_level.noise import user_level_noise
 from experiments.user_level.outliers import user_level_outliers
+from experiments.user_level.phased import user_level_phased
 from experiments.user_level.risk import user_level_risk
 from experiments.user_level.smoothing import user_level_smoothing
 from experiments.user_level.stability import user_level_stability
@@ -62,7 +63,8 @@ EXPERIMENTS = (
     diff2_slopes, kl_adaptive, kl_loop, kl_proximal, kl_spider, kl_stationary,
     srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_one_pass, srgd_risk,
     stable_risk, stable_sensitivity,
-    user_level_costs, user_level_data, user_level_noise, user_level_outliers, user_level_risk,
+    user_level_costs, user_level_data, user_level_noise, user_level_outliers, user_level_phased,
+    user_level_risk,
     user_level_smoothing, user_level_stability,
 )  # fmt: skip
 IN_SECONDS = (diff2_bounds, srgd_acceleration)
