@@ -404,6 +404,15 @@ def test_lens_is_no_bound_outside_the_gaussian_family() -> None:
     assert epsilon_lower(counts, DELTA, ERROR).epsilon_lower < 1
 
 
+def test_the_threshold_is_where_either_direction_is_strongest() -> None:
+    """Three in ten of the null scores lie below all others: (1 - P0(above)) / P1(below) decides."""
+    null = np.repeat([-5.0, 0.0, 3.0], [300, 650, 50])
+    alternative = np.repeat([0.0, 3.0], [500, 500])
+    assert choose_threshold(TrainingScores(null=null, alternative=alternative), 0.0, 1000, 0.05) < 0
+    mirrored = TrainingScores(null=-alternative, alternative=-null)
+    assert choose_threshold(mirrored, 0.0, 1000, 0.05) > 0
+
+
 # --- both kinds of errors together ---------------------------------------------------------------
 
 
