@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import membership_runs
 from benchmarks.membership_runs import COMPARED
 from dpaudit.check import check
 from dpaudit.check.file import load, validate
+from dpaudit.membership.certificate import statement
 from dpaudit.membership.page import render
 
 NAMES = (
@@ -39,3 +41,16 @@ def test_the_comparison_of_networks_is_of_the_kept_certificates(checkout: Path) 
         {words: load(folder / f"{name}.json") for name, words in COMPARED.items()}
     )
     assert set(NAMES) == {path.stem for path in folder.glob("*.json")}
+
+
+@pytest.mark.quality
+def test_a_kept_study_comes_out_again(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that trains fastest, from its seed alone: everything but the date."""
+    monkeypatch.setattr(membership_runs, "KEPT", tmp_path)
+    kept = load(checkout / "reports" / "membership" / "digits_logistic.json")["predicate"]
+    again = statement(membership_runs.digits_logistic())["predicate"]
+    assert {k: v for k, v in again.items() if k != "issued"} == {
+        k: v for k, v in kept.items() if k != "issued"
+    }
