@@ -47,10 +47,18 @@ def test_the_comparison_of_networks_is_of_the_kept_certificates(checkout: Path) 
 def test_a_kept_study_comes_out_again(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that trains fastest, from its seed alone: everything but the date."""
+    """The one that trains fastest, from its seed: every bound, and who is exposed, to the digit.
+
+    The commitment is salted anew; curves move in late digits with the machine's linear algebra.
+    """
     monkeypatch.setattr(membership_runs, "KEPT", tmp_path)
     kept = load(checkout / "reports" / "membership" / "digits_logistic.json")["predicate"]
     again = statement(membership_runs.digits_logistic())["predicate"]
-    assert {k: v for k, v in again.items() if k != "issued"} == {
-        k: v for k, v in kept.items() if k != "issued"
-    }
+    for one in (kept, again):
+        del one["issued"], one["study"]["commitment"]
+    first, second = kept.pop("estimates"), again.pop("estimates")
+    assert again == kept
+    for old, new in zip(first, second, strict=True):
+        assert old["attack"] == new["attack"]
+        numbers = [[*map(float, row["auc"]), float(row["advantage"][0])] for row in (old, new)]
+        assert numbers[0] == pytest.approx(numbers[1], abs=2e-3), old["attack"]
