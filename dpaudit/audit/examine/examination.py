@@ -20,6 +20,7 @@ from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
 from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
+from dpaudit.audit.examine.lines import Lines, Ran, constants_of
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, shape_of
@@ -32,8 +33,9 @@ from dpaudit.curator.curator import Curator, Event, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import Diverged, DpauditError, Undeclared
+from dpaudit.families.composition import Assuming
 from dpaudit.kernels.query import Array, Records
-from dpaudit.nodes import Node
+from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency
 
 STREAM = 0x657861
@@ -46,6 +48,7 @@ FEWEST_WALKS = 3
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000
 PARTS = 6
+HOOKED = "records as the mechanism's hook makes them"
 BATCHED = 4
 
 NOISE, BOUNDED = "declared_noise", "bounded_queries"
@@ -78,7 +81,8 @@ class Examination:
     """What was found of one program; ``not_examined`` says why where it could not be run.
 
     ``pair``: of the made-up data sets tried, the two that a whole run tells apart best; ``work``:
-    how many numbers a run of one trial reads.
+    how many numbers a run of one trial reads; ``ran``: which lines ran, None where another tracer
+    is at work.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -89,6 +93,7 @@ class Examination:
     work: int = 0
     seconds: float = 0.0
     stopped: bool = False
+    ran: Ran | None = None
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -161,15 +166,20 @@ class _Examiner:
         self.sampled: dict[int, tuple[list[Event], list[tuple[int, int]]]] = {}
         self.pair: Neighbours | None = None
         self.drawn: Finding
+        self.lines = Lines(self.program)
         self.work = 0
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
-        self.rows: Mapping[str, Array] = rows_of(self.shape, rng)
+        self.rows: Mapping[str, Array] = rows_of(self.shape, rng, constants_of(self.program))
         self.worlds = worlds_of(self.shape, rng)
+        # What is assumed of the data holds of those that the hook makes, and of no others.
+        nodes = postorder(self.declaration)
+        self.assumed = like is not None and any(isinstance(node, Assuming) for node in nodes)
         if like is not None:
-            own = World("records as the mechanism's hook makes them", np.array(like.values))
-            self.worlds = (own, *self.worlds)
+            others = [self._alike(rng) if self.assumed else None for _ in self.worlds]
+            made = [World(HOOKED, np.array(r.values)) for r in (like, *others) if r is not None]
+            self.worlds = tuple(made) if self.assumed else (made[0], *self.worlds)
         self.rng = rng
 
     def _alike(self, rng: np.random.Generator) -> Records | None:
@@ -192,13 +202,15 @@ class _Examiner:
 
     def run(self) -> None:
         """Everything in turn; what time does not allow is left out, and told."""
-        for number in STUDIED:
-            self._study(number)
-        self._walks()
+        with self.lines:
+            for number in STUDIED:
+                self._study(number)
+            self._walks()
         self.drawn = drawn_alone(self.studied[0].releases, self.seed)
-        self._trials()
-        self._keeps()
-        self._pair()
+        with self.lines:
+            self._trials()
+            self._keeps()
+            self._pair()
 
     def after(self, share: float) -> bool:
         """Whether this share of the time is over."""
@@ -231,6 +243,7 @@ class _Examiner:
             found=self.moved,
             seed=self.seed + number,
             until=time.process_time() + WORLD * self.seconds,
+            assumed=self.assumed,
             world=world.name,
         )
         self.studied.append(sampler)
@@ -536,6 +549,7 @@ class _Examiner:
             work=self.work,
             seconds=seconds,
             stopped=self.late,
+            ran=self.lines.found,
         )
 
     def _found(self, check: str, otherwise: str, assumption: str = NOISE) -> Iterator[Finding]:
