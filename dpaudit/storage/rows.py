@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -31,9 +32,9 @@ class RowStore:
             return None
         return values if isinstance(values, dict) else None
 
-    def put(self, name: str, row: dict[str, Any]) -> None:
+    def put(self, name: str, row: Mapping[str, Any]) -> None:
         """Keep a row, whole or not at all."""
-        write_atomically(self._path(name), json.dumps({"task": name, "values": row}).encode())
+        write_atomically(self._path(name), json.dumps({"task": name, "values": dict(row)}).encode())
 
     def remove(self) -> None:
         """Forget all rows, once they are written down elsewhere."""
