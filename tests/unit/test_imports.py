@@ -152,7 +152,7 @@ def test_every_extra_has_code(checkout: Path) -> None:
     """Each library of an extra is imported somewhere, or named where a driver is chosen."""
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     text = "\n".join(file.read_text() for file in checkout.glob("dpaudit/**/*.py"))
-    modules = {"scikit-learn": "sklearn", "dask": "distributed"}
+    modules = {"scikit-learn": "sklearn", "dask": "dask"}
     for extra, lines in project["optional-dependencies"].items():
         if extra in ("dev", "docs"):
             continue
