@@ -17,12 +17,14 @@ from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
 from dpaudit.audit.engine import Batch, plan, run_batches
 from dpaudit.audit.residuals import Finding, check_residuals
 from dpaudit.audit.suite import Suite
+from dpaudit.check.conformance import EXECUTED, SENSITIVITIES
 from dpaudit.curator.curator import Program, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import Diverged, InvalidParameter, Undeclared
 from dpaudit.exact.wire import digest
+from dpaudit.kernels.base import require_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
@@ -36,7 +38,6 @@ BATCH_TRIALS = 2_000
 RESIDUAL_NUMBERS = 8_000_000
 SCORE_DECIMALS = 9
 LARGEST_SCORE = 1e100
-SENSITIVITIES = "stated sensitivities"
 Progress = Callable[[int, int], None]
 
 
@@ -191,6 +192,8 @@ def attack(
             progress=progress,
         )
     declaration = checked_declaration(mechanism, suite)
+    if not suite.kernels:
+        require_kernels(declaration)
     certified = suite.trials if trials is None else trials
     training = max(min(200, certified), certified // 5)
     task = ReplayTask(
@@ -372,7 +375,7 @@ def _padded(parts: Sequence[Array | None], trials: Sequence[int]) -> Array:
 def _deterministic(stopped: list[str], violations: list[str], executed: str) -> list[Finding]:
     """Findings that need no statistics: their error rate is zero."""
     checks = {
-        "releases, control flow and radii": (stopped, executed),
+        EXECUTED: (stopped, executed),
         SENSITIVITIES: (violations, "no query moved by more than it states"),
     }
     return [

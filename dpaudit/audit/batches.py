@@ -5,7 +5,9 @@ No replay knows which records were in a batch, so a sampler that notes it takes 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ def sampler_of(declaration: Node) -> type[Sampler]:
 def batch_noise(sampler: Any) -> tuple[dict[str, Array], list[str]]:
     """Residuals of releases on secret batches, which no replay knows; and how batches were drawn.
 
-    The second is one line, ``p-value detail (place)``, or none where no batch was noted.
+    The second is one line, a finding as JSON with its place, or none where no batch was noted.
     """
     asked = [a for a in getattr(sampler, "asked", ()) if a.batched]
     if not asked:
@@ -40,19 +42,31 @@ def batch_noise(sampler: Any) -> tuple[dict[str, Array], list[str]]:
     labels = dict.fromkeys(a.label for a in asked)
     noise = {label: np.stack(sampler.residuals[label], axis=1) for label in labels}
     found = sampler.frequencies.check(0.5)
-    return noise, [f"{found.statistic!r} {found.detail.partition('; p <=')[0]}{at(asked[0].place)}"]
+    place = at(asked[0].place)
+    row = asdict(replace(found, detail=found.detail.partition("; p <=")[0]))
+    return noise, [json.dumps([row, place])]
 
 
 def sampling_frequencies(ordered: Sequence[Mapping[str, Any]], error: float) -> list[Finding]:
     """Whether secret batches were drawn as declared: the worst of all that were noted."""
-    lines = [str(row["frequencies"][0, 0]) for row in ordered if row["frequencies"].size]
-    if not lines:
+    lines = [json.loads(str(r["frequencies"][0, 0])) for r in ordered if r["frequencies"].size]
+    found = [(Finding(**row), place) for row, place in lines]
+    if not found:
         return []
-    p_value, _, detail = min((line.partition(" ") for line in lines), key=lambda w: float(w[0]))
-    bounded = min(1.0, len(lines) * float(p_value))
-    text, _, place = detail.rpartition(" (")
-    status: Status = "broken" if bounded <= error else "held"
-    shown = f"{text}; p <= {bounded:.2g}, broken at {error:.2g}"
-    ending = f" ({place}" if status == "broken" else ""
-    detail = shown + ending
-    return [Finding("sampling frequencies", status, bounded, error, detail, p_value=bounded)]
+    for one, place in found:
+        if one.error_rate == 0:  # no statistics are needed
+            return [replace(one, detail=one.detail + place)]
+    worst, place = min(found, key=lambda pair: pair[0].p_value)
+    p = min(1.0, len(found) * worst.p_value)
+    status: Status = "broken" if p <= error else "held"
+    detail = f"{worst.detail}; p <= {p:.2g}, broken at {error:.2g}"
+    return [
+        replace(
+            worst,
+            status=status,
+            error_rate=error,
+            detail=detail + (place if status == "broken" else ""),
+            p_value=p,
+            among=len(found) * worst.among,
+        )
+    ]

@@ -44,7 +44,8 @@ class Finding:
 
     ``assumption``: the standing assumption that it tests.  ``tried``: on how many values, data sets
     or runs; 0 where the detail says it.  ``p_value``: NaN where there is none; by ``law`` it
-    follows from the statistic of ``size`` residuals, the worst ``among`` so many.
+    follows from the statistic of ``size`` residuals, pairs or draws, the worst ``among`` so many.
+    ``parameter`` of the law: a slope's sum of squares, a binomial's rate; NaN where it has none.
     """
 
     check: str
@@ -58,6 +59,7 @@ class Finding:
     law: str = ""
     size: int = 0
     among: int = 1
+    parameter: float = math.nan
 
 
 class _Test(NamedTuple):
@@ -69,6 +71,7 @@ class _Test(NamedTuple):
     law: str = ""
     size: int = 0
     among: int = 1
+    parameter: float = math.nan
 
 
 _NOTHING = _Test(math.nan, math.inf, "too few residuals")
@@ -121,6 +124,7 @@ def _finding(check: str, test: _Test, share: float) -> Finding:
         law=test.law,
         size=test.size,
         among=test.among,
+        parameter=test.parameter,
     )
 
 
@@ -196,7 +200,7 @@ def _shape(array: FloatArray) -> _Test:
 
 
 def _successive(array: FloatArray) -> _Test:
-    """Each release against the one before in its trial, pooled over uses and coordinates."""
+    """The slope of each release on the one before in its trial, over uses and coordinates."""
     before, after = array[:, :-1], array[:, 1:]
     both = ~np.isnan(before) & ~np.isnan(after)
     before, after = before[both], after[both]
@@ -205,7 +209,9 @@ def _successive(array: FloatArray) -> _Test:
     product, squares = float(np.dot(before, after)), float(np.dot(before, before))
     correlation = product / math.sqrt(squares * float(np.dot(after, after)))
     detail = f"correlation {correlation:.4g} with the release before, {before.size} pairs"
-    return _Test(correlation, float(_slope_log_p(product, squares)), detail)
+    log_p = float(_slope_log_p(product, squares))
+    slope = product / squares
+    return _Test(slope, log_p, detail, "slope", parameter=squares)
 
 
 def _coordinates(array: FloatArray) -> _Test:
@@ -215,7 +221,8 @@ def _coordinates(array: FloatArray) -> _Test:
     products = rows.T @ rows
     # Coordinates are drawn together, so any one may be taken as drawn after another.
     squares = np.broadcast_to(np.diag(products), products.shape)
-    return _worst_pair(products, squares, [str(index) for index in range(rows.shape[1])])
+    names = [str(index) for index in range(rows.shape[1])]
+    return _worst_pair(products, squares, names)
 
 
 def _releases(labels: Mapping[str, FloatArray]) -> _Test:
@@ -261,9 +268,11 @@ def _duplicates(labels: Mapping[str, FloatArray]) -> _Test:
         pairs += len(rows) * (len(rows) - 1) // 2
     if pairs == 0:
         return _NOTHING
-    possible = sum(array.shape[0] * array.shape[1] for array in arrays) ** 2  # in two families
-    log_p = math.log(possible) + WINDOW * math.log(CELL_CHANCE) if repeated else 0.0
-    return _Test(repeated, log_p, f"{repeated} repeated vectors among {pairs} pairs")
+    vectors = sum(array.shape[0] * array.shape[1] for array in arrays)
+    # Of two families: at most so many pairs.
+    log_p = 2 * math.log(vectors) + WINDOW * math.log(CELL_CHANCE) if repeated else 0.0
+    detail = f"{repeated} repeated vectors among {pairs} pairs"
+    return _Test(repeated, log_p, detail, "repeats", vectors)
 
 
 def _windows(array: FloatArray, axis: int) -> FloatArray:
@@ -301,7 +310,10 @@ def _worst_pair(products: FloatArray, squares: FloatArray, names: list[str]) -> 
     scale = math.sqrt(products[i, i] * products[j, j])
     correlation = float(products[i, j]) / scale if scale else 0.0
     detail = f"correlation {correlation:.4g} of {names[i]} and {names[j]}, worst of {log_p.size}"
-    return _Test(correlation, float(log_p[worst]) + math.log(log_p.size), detail)
+    most = float(squares[i, j])
+    slope = float(products[i, j]) / most if most else 0.0
+    log_p_of_all = float(log_p[worst]) + math.log(log_p.size)
+    return _Test(slope, log_p_of_all, detail, "slope", among=log_p.size, parameter=most)
 
 
 def _chi_square_log_p(squares: float, count: int) -> float:

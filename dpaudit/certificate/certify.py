@@ -69,6 +69,7 @@ from dpaudit.check import (
     is_taken_on_trust,
     standing,
 )
+from dpaudit.check.assumptions import SYSTEM, draws_bits
 from dpaudit.check.file import fits, validate
 from dpaudit.check.measures import MEASURES
 from dpaudit.curator.curator import Sampler, system_generator
@@ -76,6 +77,7 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
 from dpaudit.families.opaque import RenyiDP
+from dpaudit.kernels.base import require_kernels
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption, free_unknowns, postorder
 from dpaudit.nodes.pairs import Losses
@@ -113,10 +115,11 @@ class Order:
 class Options:
     """How a certification runs; ``seed`` None draws audits' seed and a run's noise afresh.
 
+    ``audit_seed``: of the audits alone; a run then still has the operating system's entropy.
     ``targets``: what the command line was given, to say how to run it again.  ``run_unproved``: run
-    on the data although a claim is refuted or unproved.  ``keep(name, output)`` writes the output
-    of an unseeded run as soon as it is drawn, and says where: its privacy is spent, whatever fails
-    later.
+    on the data although a claim is refuted or unproved.  ``keep(name, draw)`` has the output of
+    an unseeded run drawn and writes it at once, for its privacy is spent, whatever fails later; it
+    gives the output (None where it was drawn before) and says where it is.
     """
 
     seed: int | None = None
@@ -126,7 +129,8 @@ class Options:
     targets: tuple[str, ...] = ()
     progress: Callable[[str, int, int], None] | None = None
     run_unproved: bool = False
-    keep: Callable[[str, Any], Json] | None = None
+    keep: Callable[[str, Callable[[], Any]], tuple[Any, Json]] | None = None
+    audit_seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,8 @@ def plan(orders: Sequence[Order], options: Options) -> Run:
         count * bounds_of(o.mechanism.claims) for o, count in zip(orders, audits, strict=True)
     )
     budget = DecisionBudget(bounds, sum(audits))
-    seed = secrets.randbits(128) if options.seed is None else options.seed
+    given = [seed for seed in (options.seed, options.audit_seed) if seed is not None]
+    seed = given[0] if given else secrets.randbits(128)
     command = _command(options.targets or [o.mechanism.name for o in orders], options, seed)
     return Run(tuple(orders), options, budget, seed, command)
 
@@ -185,14 +190,19 @@ def _certify(run: Run, index: int) -> Certified:
     order, options, budget = run.orders[index], run.options, run.budget
     mechanism = order.mechanism
     _check_claims(mechanism)
+    require_kernels(mechanism.declaration)
     account = Account(mechanism.declaration, mechanism.scope)
     checks = [claim.check_account(account) for claim in mechanism.claims]
     _check_steps([check.step for check in checks if check.step is not None])
-    examination = _examined(run, order)
+    # Asked before anything is run: a theorem of the project's own may raise.
+    trusted = [_on_trust(one, mechanism) for one in checks]
+    examination = examined(run, order)
     attempts = _attempts(run, index, examination)
     shown = next((a for a in attempts if not a.prefix), None)
 
-    def judged_by(examination: Examination) -> tuple[tuple[Judged, ...], list[Json], str]:
+    def judged_by(
+        examination: Examination, entropy: str
+    ) -> tuple[tuple[Judged, ...], list[Json], str]:
         rows = conformance_rows(mechanism.declaration, examination, attempts)
         findings = [*examination.findings, *(f for a in attempts for f in a.attacked.findings)]
         found = tuple(
@@ -203,8 +213,8 @@ def _certify(run: Run, index: int) -> Certified:
                     None if shown is None else shown.lens,
                     None if shown is None else shown.raws.get(printed_delta(one.claim)),
                     findings,
-                    standing(rows, account.node),
-                    on_trust=_on_trust(one, mechanism),
+                    standing(rows, account.node, entropy),
+                    on_trust=on_trust,
                     others=[
                         Bounds(NAMES[a.prefix], a.lens, a.raws.get(printed_delta(one.claim)))
                         for a in attempts
@@ -213,15 +223,15 @@ def _certify(run: Run, index: int) -> Certified:
                 ),
                 attempts,
             )
-            for one in checks
+            for one, on_trust in zip(checks, trusted, strict=True)
         )
         return found, rows, _not_run(mechanism, _overall(found), findings, options)
 
     profile = profile_steps(account)
     points = points_of(profile)
 
-    def form(examination: Examination) -> tuple[tuple[Judged, ...], str, Json]:
-        judged, conformance, refused = judged_by(examination)
+    def form(examination: Examination, entropy: str = "") -> tuple[tuple[Judged, ...], str, Json]:
+        judged, conformance, refused = judged_by(examination, entropy)
         return (
             judged,
             refused,
@@ -231,7 +241,9 @@ def _certify(run: Run, index: int) -> Certified:
                 "fields": dict(order.fields),
                 "mechanism": _mechanism(order),
                 **_claims_and_derivation(account, judged, profile, points),
-                "assumptions": _assumptions(standing(conformance, account.node), judged, profile),
+                "assumptions": _assumptions(
+                    standing(conformance, account.node, entropy), judged, profile
+                ),
                 "audits": audit_rows(attempts, judged, budget),
                 "examination": examination_row(examination),
                 "conformance": conformance,
@@ -253,9 +265,12 @@ def _certify(run: Run, index: int) -> Certified:
     if mechanism.records is not None and not refused:
         # What could still be refused has been, so that an output is never drawn in vain.
         check(certificate)
-        judged, refused, predicate = form(_shaped_as_data(run, mechanism, examination))
+        examination = _shaped_as_data(run, mechanism, examination)
+        judged, refused, predicate = form(examination)
         certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
+        # What the run rests on besides: whose bits it draws.
+        judged, _, predicate = form(examination, _entropy(options))
         certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
     attacks = tuple(attempt.attacked for attempt in attempts)
     attacked = next((one for one in attacks if one.suite is order.suite), None)
@@ -396,8 +411,11 @@ def _raws(
     return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
 
 
-def _examined(run: Run, order: Order) -> Examination:
-    """The program's own run on made-up records; the suite's may say what shape these have."""
+def examined(run: Run, order: Order) -> Examination:
+    """The program's own run on made-up records; the suite's may say what shape these have.
+
+    A program of which something is found here gets an alarm at best, whatever its audits show.
+    """
     likely = None if order.suite is None else shape_like(order.suite.neighbours.first)
     return examine(order.mechanism, seed=run.seed, likely=likely)
 
@@ -531,18 +549,35 @@ def _not_run(
     )
 
 
+def _entropy(options: Options) -> str:
+    """Where the noise of the run on the data comes from."""
+    return SYSTEM if options.seed is None else f"seed {options.seed}"
+
+
+class SystemBits:
+    """The operating system's entropy, for kernels that draw bits and nothing else."""
+
+    @staticmethod
+    def bytes(count: int) -> bytes:
+        return os.urandom(count)
+
+
 def _run_once(mechanism: Mechanism, options: Options) -> Json:
     """Run the program once on its own data; only released values and declared metrics leave."""
     assert mechanism.records is not None  # noqa: S101  (the caller checked)
     records = mechanism.records()
-    generator, entropy = system_generator(), "operating system"
+    generator: Any = SystemBits() if draws_bits(mechanism.declaration) else system_generator()
     if options.seed is not None:
-        generator, entropy = np.random.default_rng([options.seed, 1]), f"seed {options.seed}"
-    sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
-    output = mechanism.program.run(sampler)
-    kept = None
+        generator = np.random.default_rng([options.seed, 1])
+
+    def draw() -> Any:
+        sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
+        return mechanism.program.run(sampler)
+
     if options.keep is not None and options.seed is None:
-        kept = options.keep(mechanism.name, output)
+        output, kept = options.keep(mechanism.name, draw)
+    else:
+        output, kept = draw(), None
     metrics, notes = _metrics(mechanism, output)
     if options.seed is not None:
         notes.append(
@@ -551,7 +586,7 @@ def _run_once(mechanism: Mechanism, options: Options) -> Json:
     return {
         # Under add_remove the number of records is itself private.
         "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records),
-        "entropy": entropy,
+        "entropy": _entropy(options),
         "metrics": metrics,
         "notes": notes,
         "output": kept,

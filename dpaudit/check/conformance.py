@@ -1,42 +1,160 @@
 """Conformance rows: all that the declaration calls for, their p-values and their statuses.
 
 range                 2 N Phi(-t), t the largest of N residuals
-mean                  2 * 2 Phi(-|m| sqrt(n)); where some trials were off, twice
-(1 + v n)^(1/2) exp(-v S^2 / (2 (1 + v n))), S = m n, v = 0.01
+mean                  2 * 2 Phi(-|m| sqrt(n)); where some trials were off, twice the slope's on n
 variance              2 * 2 min of either tail of chi-square with n degrees; above 200,000 by its
-cube root (Wilson, Hilferty 1931); some off: a Gamma(1/2, 1/2) mixture
+                      cube root (Wilson, Hilferty 1931); some off: a Gamma(1/2, 1/2) mixture
 shape                 2 * 2 g exp(-2 n D^2), the worst of g groups (Massart 1990)
+slope                 g (1 + v Q)^(1/2) exp(-v (b Q)^2 / (2 (1 + v Q))), v = 0.01, b the slope on
+                      values whose squares sum to Q (Robbins 1970)
+repeats               n^2 (4e-6)^4 where anything repeats among n vectors of four in cells of 1e-5
+binomial              2 g min(P(Bin(n, q) <= k), P(Bin(n, q) >= k))
+evidence              e^-s: what is left of the least p-value of n statistics, times n
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
+from dpaudit.check.assumptions import CLIPPED, DRAWN
 from dpaudit.check.reading import Json, decimal, require
-from dpaudit.exact import working_precision
+from dpaudit.exact import enclose, unknowns, working_precision
 from dpaudit.nodes import Leaf, Node, postorder
 
 LABEL_CHECKS = ("range", "mean", "variance", "shape", "successive", "coordinates")
+# One that was released has all of these; the other two need several values.
+ALWAYS = LABEL_CHECKS[:4]
 EXECUTED = "releases, control flow and radii"
+SENSITIVITIES = "stated sensitivities"
+BATCHES = "sampling frequencies"
+# What is tried of a program that is examined; a test compares them with the examiner's.
+EXAMINED = (
+    "undeclared access",
+    "control flow and released values, on made-up records",
+    "displacement of every query, maximised",
+    "parts kept apart",
+    "one trial as one of many",
+    "nothing kept of the records",
+    "declared releases, made on made-up records",
+    DRAWN,
+    CLIPPED,
+)
+# What each statistical check may be judged by, by the name before " of ".
+KINDS = {
+    "range": ("range",),
+    "mean": ("mean", "mean of some"),
+    "variance": ("variance", "variance of some"),
+    "shape": ("shape",),
+    "successive": ("slope",),
+    "coordinates": ("slope",),
+    "releases": ("slope",),
+    "duplicates": ("repeats",),
+    BATCHES: ("binomial",),
+    DRAWN: ("evidence",),
+}
+DECISION_ERROR = Fraction(1, 10**4)
 SLOPE_VARIANCE, EXACT_DEGREES = 0.01, 200_000
-# A statistic of six digits tells a p-value's logarithm by so much.
-NEAR, SHARE, UNDERFLOW = 0.05, 2e-3, -600.0
+CELL_CHANCE, WINDOW = 0.4e-5, 4
+# A p-value of twelve digits tells its logarithm by so much, as far as floats reach.
+NEAR, SHARE, UNDERFLOW = 1e-8, 1e-9, -690.0
 
 
 def check_conformance(predicate: Json, root: Node) -> None:
     """Errors: CertificateRejected for a row that is missing, or whose numbers disagree."""
     rows = predicate["conformance"]
+    for number, row in enumerate(rows):
+        require(row["id"] == f"conformance-{number + 1}", "conformance: its rows are out of order")
+        _row(row, root)
+    alone, audits = _parted(rows)
+    own = all(row["about"] == "program" for row in alone)
+    require(own, "conformance: an examination is of the program itself")
+    if not predicate["examination"]["not_examined"]:
+        for name in EXAMINED:
+            found = any(row["check"] == name for row in alone)
+            require(found, f"conformance: examined, but no row of: {name}")
+    for audit in audits:
+        _one_audit(audit, root, predicate)
+    held = [audit for audit in audits if audit[0]["status"] == "held"]
+    seen = {row["id"].rpartition(":")[0]: row for row in predicate["audits"]}
+    require(len(held) == len(seen), "conformance: another number of audits than are listed")
+    for (name, row), audit in zip(_in_order(seen), _by_subject(held), strict=True):
+        require(audit[0]["about"] == row["about"], f"conformance: of another than audit {name!r}")
+        silent = all(r["status"] == "not_run" for r in audit if _kind(r) in LABEL_CHECKS)
+        told = silent and labels_of(root) and any(map(_informs, row["roc"]))
+        require(not told, "conformance: scores differ, but nothing was released")
+
+
+def _parted(rows: Sequence[Json]) -> tuple[list[Json], list[list[Json]]]:
+    """Rows of no audit, and those of each; the first of these says whether it could be run."""
+    alone: list[Json] = []
+    found: list[list[Json]] = []
     for row in rows:
-        _row(row)
-    executed = [row for row in rows if row["check"] == EXECUTED]
-    if predicate["audits"] and executed and executed[-1]["status"] == "held":
-        listed = {row["check"] for row in rows}
+        if row["check"] == EXECUTED:
+            found.append([])
+        (found[-1] if found else alone).append(row)
+    for row in alone:
+        audited = _kind(row) in KINDS and row["check"] != DRAWN
+        require(not audited, f"conformance {row['id']}: statistics of no audit")
+    return alone, found
+
+
+def _in_order(seen: dict[str, Json]) -> list[tuple[str, Json]]:
+    return sorted(seen.items(), key=lambda item: item[1]["about"])
+
+
+def _by_subject(audits: list[list[Json]]) -> list[list[Json]]:
+    return sorted(audits, key=lambda audit: str(audit[0]["about"]))
+
+
+def _informs(point: Sequence[str]) -> bool:
+    """Whether a point of an attack's curve is none that a constant score gives."""
+    return {decimal(rate) for rate in point[:2]} != {Fraction(0), Fraction(1)}
+
+
+def _one_audit(rows: Sequence[Json], root: Node, predicate: Json) -> None:
+    """All rows that it calls for, once each, of one subject, at equal shares of the error."""
+    checks = [row["check"] for row in rows]
+    require(len(set(checks)) == len(checks), "conformance: an audit has two rows of one check")
+    require(len({row["about"] for row in rows}) == 1, "conformance: an audit of two subjects")
+    require(SENSITIVITIES in checks, f"conformance: no row of {SENSITIVITIES}")
+    if rows[0]["status"] == "held":
         for label in labels_of(root):
-            for name in LABEL_CHECKS:
-                found = f"{name} of {label}" in listed
-                require(found, f"conformance: no row of the {name} of {label[:40]}")
+            _one_label(label, {row["check"]: row for row in rows})
+    statistics = [row for row in rows if _kind(row) in KINDS and row["error_rate"] != "0"]
+    batches = [decimal(row["error_rate"]) for row in statistics if row["check"] == BATCHES]
+    others = [decimal(row["error_rate"]) for row in statistics if row["check"] != BATCHES]
+    require(len(set(others)) <= 1, "conformance: an audit's error rates differ")
+    if others:
+        for name in ("releases", "duplicates"):
+            require(name in checks, f"conformance: no row of {name}")
+    if batches and others:
+        even = abs(sum(others) / batches[0] - 1) <= Fraction(1, 10**4)
+        require(even, "conformance: an audit's error rates are not halves")
+    least = min((r["confidence"]["adjusted_for"] for r in predicate["audits"]), default=None)
+    if least is not None and (others or (batches and labels_of(root))):
+        spent = (sum(others) + sum(batches)) * (1 + Fraction(1, 10**4))
+        enough = spent >= DECISION_ERROR / 2 / least
+        require(enough, "conformance: an audit's error rates are below its share")
+
+
+def _one_label(label: str, rows: dict[str, Json]) -> None:
+    """All statistics of a label, of one number of residuals, or none."""
+    for name in LABEL_CHECKS:
+        found = f"{name} of {label}" in rows
+        require(found, f"conformance: no row of the {name} of {label[:40]}")
+    most, mean, variance, shape = (rows[f"{name} of {label}"] for name in ALWAYS)
+    made = {row["status"] == "not_run" for row in (most, mean, variance, shape)}
+    require(len(made) == 1, f"conformance: statistics of {label[:40]} are left out")
+    fixed = mean["law"] == "mean"
+    same = fixed == (variance["law"] == "variance") and mean["size"] == variance["size"]
+    fits = mean["size"] == most["size"] if fixed else mean["size"] <= most["size"]
+    known = same and fits and shape["size"] <= mean["size"]
+    require(
+        True in made or known, f"conformance: statistics of {label[:40]} are of other residuals"
+    )
 
 
 def labels_of(root: Node) -> list[str]:
@@ -46,25 +164,76 @@ def labels_of(root: Node) -> list[str]:
     return list(dict.fromkeys(label for label in labels if label))
 
 
-def _row(row: Json) -> None:
-    place = f"conformance {row['id'][:40]}"
+def _kind(row: Json) -> str:
+    name = str(row["check"])
+    kind = name.partition(" of ")[0]
+    return kind if kind in LABEL_CHECKS else name
+
+
+def _row(row: Json, root: Node) -> None:
+    place, kind = f"conformance {row['id'][:40]}", _kind(row)
+    if row["law"] == "":
+        alone = row["size"] == 0 and row["among"] == 1
+        require(alone, f"{place}: sizes of no statistic")
+    if row["status"] == "not_run":
+        bare = row["p_value"] is None and row["law"] == "" and row["parameter"] == ""
+        require(bare, f"{place}: it was not run, and has a p-value")
+        return
     if row["error_rate"] == "0":
         held = (row["status"] == "broken") == (row["statistic"] != "0")
         require(held, f"{place}: its status is not its statistic's")
+        certain = kind not in KINDS or (kind == BATCHES and row["status"] == "broken")
+        bare = row["p_value"] is None and row["law"] == "" and row["parameter"] == ""
+        require(certain and bare, f"{place}: a statistic without an error rate")
         return
-    if row["status"] == "not_run":
-        return
+    require(kind in KINDS, f"{place}: an error rate, but no statistic")
     require(row["p_value"] is not None, f"{place}: its p-value is missing")
+    require(row["law"] in KINDS[kind], f"{place}: another law")
     p = decimal(row["p_value"])
+    require(0 <= p <= 1, f"{place}: its p-value is no probability")
     broken = p <= decimal(row["error_rate"])
     require(broken == (row["status"] == "broken"), f"{place}: its status is not its p-value's")
-    if row["law"]:
-        require(row["law"] in LAWS, f"{place}: an unknown law")
-        seen = float(row["statistic"])
-        found = min(LAWS[row["law"]](seen, row["size"], row["among"]), 0.0)
-        stated = math.log(p) if p > 0 else -math.inf
-        near = abs(found - stated) <= NEAR + SHARE * abs(found) if p > 0 else found < UNDERFLOW
-        require(near, f"{place}: its p-value is not its statistic's")
+    found = min(_log_p(row, root, place), 0.0)
+    stated = math.log(p) if p > 0 else -math.inf
+    near = abs(found - stated) <= NEAR + SHARE * abs(found)
+    beyond = found < UNDERFLOW and stated < UNDERFLOW
+    require(near or beyond, f"{place}: its p-value is not its statistic's")
+
+
+def _log_p(row: Json, root: Node, place: str) -> float:
+    law, size, among = row["law"], row["size"], row["among"]
+    require((size > 0) == (law != "slope"), f"{place}: a statistic of nothing")
+    require(among == 1 or law in AMONG, f"{place}: a law of one alone")
+    require((row["parameter"] != "") == (law in BY_PARAMETER), f"{place}: another law's numbers")
+    seen = float(row["statistic"])
+    require(math.isfinite(seen), f"{place}: its statistic is not finite")
+    if law in LAWS:
+        return LAWS[law](seen, size, among)
+    parameter = float(decimal(row["parameter"]))
+    if law == "binomial":
+        require(_is_declared(parameter, root), f"{place}: a rate that is not declared")
+    return BY_PARAMETER[law](seen, size, among, parameter)
+
+
+def _is_declared(rate: float, root: Node) -> bool:
+    """Whether it is the rate of one of the declaration's samples, or of two of them together."""
+    for node in postorder(root):
+        kind = type(node).__name__
+        if kind not in ("PoissonSampled", "SampledWithoutReplacement"):
+            continue
+        numbers = node.parameters
+        exact = (
+            numbers["rate"]
+            if kind == "PoissonSampled"
+            else numbers["batch_size"] / numbers["population"]
+        )
+        if unknowns(exact):  # a schedule: of any round
+            return 0 < rate < 1
+        with working_precision():
+            at = float(enclose(exact).mid())
+        if any(abs(rate - one) <= 1e-12 * one for one in (at, at**2)):
+            return True
+    return False
 
 
 def _log_normal_tail(z: float) -> float:
@@ -85,9 +254,30 @@ def _mean(mean: float, size: int, among: int) -> float:
 
 
 def _mean_of_some(mean: float, size: int, among: int) -> float:
-    spread = 1 + SLOPE_VARIANCE * size
-    gain = SLOPE_VARIANCE * (mean * size) ** 2 / (2 * spread)
-    return math.log(spread) / 2 - gain + math.log(2)
+    return math.log(2) + _slope(mean, size, 1, float(size))
+
+
+def _slope(slope: float, size: int, among: int, squares: float) -> float:
+    spread = 1 + SLOPE_VARIANCE * squares
+    gain = SLOPE_VARIANCE * (slope * squares) ** 2 / (2 * spread)
+    return math.log(among) + math.log(spread) / 2 - gain
+
+
+def _repeats(repeated: float, size: int, among: int) -> float:
+    return 2 * math.log(size) + WINDOW * math.log(CELL_CHANCE) if repeated > 0 else 0.0
+
+
+def _binomial(count: float, size: int, among: int, rate: float) -> float:
+    import flint
+
+    require(count == int(count) and 0 <= count <= size, "conformance: a count beyond its draws")
+    k = int(count)
+    with working_precision():
+        q = flint.arb(rate)
+        below = (1 - q).beta_lower(size - k, k + 1, regularized=True) if k < size else flint.arb(1)
+        above = q.beta_lower(k, size - k + 1, regularized=True) if k > 0 else flint.arb(1)
+        tail: Any = below.min(above)
+        return math.log(2 * among) + (float(tail.log().mid()) if tail > 0 else -math.inf)
 
 
 def _variance(variance: float, size: int, among: int) -> float:
@@ -115,6 +305,7 @@ def _shape(distance: float, size: int, among: int) -> float:
     return math.log(4 * among) - 2 * size * distance**2
 
 
+AMONG = ("shape", "slope", "binomial")
 LAWS: dict[str, Callable[[float, int, int], float]] = {
     "range": _range,
     "mean": _mean,
@@ -122,4 +313,10 @@ LAWS: dict[str, Callable[[float, int, int], float]] = {
     "variance": _variance,
     "variance of some": _variance_of_some,
     "shape": _shape,
+    "repeats": _repeats,
+    "evidence": lambda seen, size, among: -seen,
+}
+BY_PARAMETER: dict[str, Callable[[float, int, int, float], float]] = {
+    "slope": _slope,
+    "binomial": _binomial,
 }

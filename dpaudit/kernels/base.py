@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from dpaudit.errors import Unsupported
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose
 from dpaudit.kernels.query import Array, Norm
-from dpaudit.nodes import Node
+from dpaudit.nodes import Node, postorder
 from dpaudit.nodes.registry import load
 
 Generator = np.random.Generator
@@ -98,20 +98,32 @@ KernelType = TypeVar("KernelType", bound=type)
 
 
 def kernel(node_type: type[Node]) -> Callable[[KernelType], KernelType]:
-    """Class decorator: the kernel of a leaf type."""
+    """Class decorator: the kernel of a leaf type.
 
-    def register(cls: KernelType) -> KernelType:
-        KERNELS[node_type] = cls
-        return cls
-
-    return register
+    Errors: InvalidParameter where another module registered one for it.
+    """
+    return _registering(KERNELS, node_type)
 
 
 def exact_kernel(node_type: type[Node]) -> Callable[[KernelType], KernelType]:
-    """Class decorator: the kernel of a leaf type whose draws are exact, for a release."""
+    """Class decorator: the kernel of a leaf type whose draws are exact, for a release.
 
+    Errors: as :func:`kernel`.
+    """
+    return _registering(_EXACT, node_type)
+
+
+def _registering(
+    table: dict[type[Node], type[Any]], node_type: type[Node]
+) -> Callable[[KernelType], KernelType]:
     def register(cls: KernelType) -> KernelType:
-        _EXACT[node_type] = cls
+        known = table.get(node_type)
+        if known is not None and known.__module__ != cls.__module__:
+            raise InvalidParameter(
+                f"{node_type.__name__} has a kernel already, {known.__qualname__} of "
+                f"{known.__module__}: give your noise a node type of its own"
+            )
+        table[node_type] = cls
         return cls
 
     return register
@@ -134,6 +146,22 @@ def kernel_of(leaf: Node) -> type[Any]:
     except KeyError:
         known = ", ".join(sorted(t.__name__ for t in KERNELS))
         raise Unsupported(f"{leaf.head} cannot be sampled here; leaves that can: {known}") from None
+
+
+def require_kernels(root: Node) -> None:
+    """Before a program runs: whoever adds noise of their own adds its kernel too.
+
+    A node that states a guarantee in a measure is opaque, and is drawn by somebody else's code.
+    Errors: Unsupported for another leaf of somebody else's without a kernel.
+    """
+    load("kernel")
+    for node in postorder(root):
+        known = node.is_shipped or node.states_in or node.children
+        if not known and type(node) not in KERNELS:
+            raise Unsupported(
+                f"{node.head}: no kernel draws it; register one beside the node, with "
+                f"@kernel({type(node).__name__})"
+            )
 
 
 def exact_match(released: Array, values: Array) -> Array:

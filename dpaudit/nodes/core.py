@@ -80,8 +80,12 @@ class Node:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         known = Node.types.get(cls.__name__)
-        if known is not None and _is_ours(known) and not _is_ours(cls):
-            raise InvalidParameter(f"node type {cls.__name__} exists already: choose another name")
+        # A notebook's cell or a module that is loaded anew may define its own type again.
+        if known is not None and known.__module__ != cls.__module__:
+            raise InvalidParameter(
+                f"node type {cls.__name__} exists already, in {known.__module__}: choose another "
+                f"name for that of {cls.__module__}"
+            )
         Node.types[cls.__name__] = cls
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from dpaudit.accountant.claim import Claim
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.certificate.certify import Certified, Options, Order, certify
-from dpaudit.check import Confirmed, check
+from dpaudit.check import Confirmed, check, standing
 from dpaudit.check.file import validate
 from dpaudit.curator.curator import Curator
 from dpaudit.curator.mechanism import Mechanism, Setting
@@ -109,6 +109,21 @@ def forged(certificate: Json, change: Callable[[Json], object]) -> Json:
     own = {"name": "predicate", "digest": {"sha256": digest(predicate)}}
     forgery["subject"] = [own, *predicate["mechanism"]["implementation"]]
     return forgery
+
+
+def renumber(predicate: Json) -> None:
+    """Conformance rows in order, as one who left one out would number them."""
+    for number, row in enumerate(predicate["conformance"]):
+        row["id"] = f"conformance-{number + 1}"
+
+
+def follow(predicate: Json) -> None:
+    """The standing assumptions as the forged conformance rows have them."""
+    found = {a.id: a for a in standing(predicate["conformance"])}
+    for row in predicate["assumptions"]:
+        if row["id"] in found:
+            own = found[row["id"]]
+            row.update(status=str(own.status), evidence=own.evidence)
 
 
 def accept(certificate: Json) -> Confirmed:

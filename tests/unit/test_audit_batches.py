@@ -10,7 +10,7 @@ import pytest
 
 from audits.broken import diff2_bvr as bench
 from dpaudit.audit.attack import Attacked, attack
-from dpaudit.audit.batches import batch_noise, sampler_of, sampling_frequencies
+from dpaudit.audit.batches import batch_noise, sampler_of
 from dpaudit.audit.graybox.watch import Watched
 from dpaudit.curator.curator import Sampler
 from dpaudit.families.additive import Gaussian
@@ -80,17 +80,3 @@ def test_a_watched_run_gives_the_noise_of_its_batches() -> None:
         assert set(noise) == labels
         assert {values.shape for values in noise.values()} <= {(20, 40, 5)}
         assert len(lines) == bool(labels)
-
-
-def row(line: str) -> dict[str, Any]:
-    return {"frequencies": np.array([[line]] * 3 if line else np.empty((3, 0)))}
-
-
-def test_the_worst_batch_counts_for_all() -> None:
-    rows = [row("0.5 fine (a.py:1)"), row("1e-09 a record is missing (b.py:2)"), row("")]
-    (found,) = sampling_frequencies(rows, 1e-5)
-    assert (found.status, found.statistic) == ("broken", 2e-9)
-    assert found.detail == "a record is missing; p <= 2e-09, broken at 1e-05 (b.py:2)"
-    (held,) = sampling_frequencies(rows, 1e-9)
-    assert held.detail == "a record is missing; p <= 2e-09, broken at 1e-09"
-    assert sampling_frequencies([row("")], 1e-5) == []

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from dpaudit.check import standing
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP
@@ -21,6 +20,7 @@ from tests.cli.bench import (
     Json,
     caught,
     certified,
+    follow,
     held,
     mechanism,
     refuted,
@@ -47,15 +47,6 @@ def conformance_held(predicate: Json) -> None:
         if row["status"] == "broken":
             row.update(status="held")
     follow(predicate)
-
-
-def follow(predicate: Json) -> None:
-    """The standing assumptions as the forged conformance rows have them."""
-    found = {a.id: a for a in standing(predicate["conformance"])}
-    for row in predicate["assumptions"]:
-        if row["id"] in found:
-            own = found[row["id"]]
-            row.update(status=str(own.status), evidence=own.evidence)
 
 
 def both(*changes: Change) -> Change:
@@ -215,6 +206,31 @@ def test_a_refutation_of_an_attack_cannot_be_hidden() -> None:
             row["witness"].update(decisive_false_positive_rate_upper="1")
 
     assert "is not a Clopper-Pearson bound" in rejected(caught(), rates_one)
+
+
+@pytest.mark.parametrize("lens", ["lens", "stand_in:lens"])
+def test_pooled_errors_are_what_they_are_said_to_be(lens: str) -> None:
+    """Neither the other estimator's name, nor another share, nor errors of a raw bound."""
+    honest = caught()
+    row = next(row for row in honest["predicate"]["audits"] if row["id"] == lens)
+    assert row["estimator"] == "pooled Clopper-Pearson, GDP lens"
+
+    def renamed(predicate: Json, name: str, estimator: str) -> None:
+        for row in predicate["audits"]:
+            if row["id"] == name:
+                row["estimator"] = estimator
+
+    split = functools.partial(renamed, name=lens, estimator="Clopper-Pearson, GDP lens")
+    assert "is not a Clopper-Pearson bound of its count" in rejected(honest, split)
+    raw = functools.partial(renamed, name="raw-0.00001", estimator="pooled Clopper-Pearson")
+    assert "its errors are not pooled" in rejected(honest, raw)
+
+    def one_more(predicate: Json) -> None:
+        for row in predicate["audits"]:
+            if row["id"] == lens:
+                row["counts"]["false_positives"] += 1
+
+    assert "of its pooled errors" in rejected(honest, one_more)
 
 
 @pytest.mark.parametrize(

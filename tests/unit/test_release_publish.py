@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -24,7 +25,18 @@ from dpaudit.releases.publish import (
     published_rows,
     targets_of,
 )
-from dpaudit.releases.queries import Count, Groups, Mean, Quantiles, Ranges, Sum, Top, text_of
+from dpaudit.releases.queries import (
+    Count,
+    Groups,
+    Mean,
+    Quantiles,
+    Ranges,
+    Regression,
+    Sum,
+    Top,
+    Variance,
+    text_of,
+)
 from dpaudit.tabular import Category, DataRefused, Number, Schema, Table, Text
 
 pl = pytest.importorskip("polars")
@@ -158,6 +170,37 @@ def test_items_of_every_kind_are_published_with_their_error(tmp_path: Path) -> N
     last = by["ages", (("age", "75 and above"),), "count up to here"]
     assert abs(last.value - 20_000) < 200
     assert 30 < by["median", (), "quantile 0.5 of age"].value < 70
+
+
+def every_kind() -> tuple[object, ...]:
+    """An item of each kind, and some in two ways."""
+    return (
+        Count(name="n"),
+        Count(name="c", by="sex"),
+        Sum(name="s", column="age"),
+        Mean(name="m", column="age", by="sex"),
+        Mean(name="r", column="age", method="ratio"),
+        Variance(name="v", column="age"),
+        Quantiles(name="q", column="age", at=("1/4", "1/2", "3/4")),
+        Top(name="t", column="sex"),
+        Groups(name="g", column="town", delta="1e-8"),
+        Ranges(name="ra", column="age", edges=tuple(range(10, 100, 10))),
+        Regression(name="l", target="income", features=("age",)),
+    )
+
+
+def test_plans_of_many_items_and_of_every_kind_are_solved_at_once() -> None:
+    """Processor time, of which each needs about one second; the budget is used to a thousandth."""
+    schema = replace(SCHEMA, columns={**SCHEMA.columns, "income": Number(0, 2_000_000)})
+    many = [Count(name=f"c{i}", by="sex", groups=1 + i % 2, weight=1 + i % 7) for i in range(60)]
+    many += [Mean(name=f"m{i}", column="age", weight=1 + i % 5) for i in range(40)]
+    release(schema=schema).plan()  # what is imported at first use is not counted
+    for items in (many, every_kind()):
+        started = time.process_time()
+        plan = release(*items, schema=schema).plan()
+        assert time.process_time() - started < 4
+        spent = plan.account.approximate(BUDGET.delta).value[0]
+        assert BUDGET.epsilon * Fraction(999, 1000) <= spent <= BUDGET.epsilon
 
 
 def refused(data: object, said: str, schema: Schema = SCHEMA, kind: type = DataRefused) -> None:

@@ -8,11 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from dpaudit.accountant.account import Account
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import enclose
 from dpaudit.families.composition import Repeat
 from dpaudit.families.discrete import DiscreteGaussian
+from dpaudit.families.opaque import GDP
 from dpaudit.families.selection import ExponentialMechanism
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.families.tabular.kernel import (
@@ -21,6 +24,7 @@ from dpaudit.families.tabular.kernel import (
     ThresholdedDiscreteLaplaceKernel,
 )
 from dpaudit.kernels.random_bits import bits_of
+from dpaudit.ledger import terms_of
 from dpaudit.scope import central
 
 SCOPE = central("replace_one")
@@ -61,16 +65,44 @@ def test_a_vector_is_bounded_at_every_move_its_alternatives_allow(epsilon: float
 
 
 def test_a_vector_of_equal_moves_is_that_many_single_ones() -> None:
-    vector = Account(DiscreteGaussianVector("a", 50, 12, (((2, 3),),)), SCOPE)
-    single = Account(Repeat(DiscreteGaussian("a", 50, 2), 3), SCOPE)
-    assert vector.epsilon("1e-6").upper == single.epsilon("1e-6").upper
-    assert vector.step("zcdp").value == single.step("zcdp").value
+    for variance, room in ((20, 1), (50, 1.002)):
+        vector = Account(DiscreteGaussianVector("a", variance, 12, (((2, 3),),)), SCOPE)
+        single = Account(Repeat(DiscreteGaussian("a", variance, 2), 3), SCOPE)
+        bounds = [float(account.epsilon("1e-6").upper) for account in (vector, single)]
+        # Wide noise is bounded by normal noise, a little above.
+        assert bounds[1] <= bounds[0] <= bounds[1] * room
+        assert vector.step("zcdp").value == single.step("zcdp").value
 
 
-def test_where_only_the_squares_are_known_the_profile_is_that_of_all_orders() -> None:
-    known = Account(DiscreteGaussianVector("a", 50, 9, ALTERNATIVES), SCOPE).epsilon("1e-6")
-    unknown = Account(DiscreteGaussianVector("a", 50, 9, ()), SCOPE).epsilon("1e-6")
-    assert known.upper < unknown.upper < 2 * known.upper
+def test_where_only_the_squares_are_known_normal_noise_bounds_them() -> None:
+    known = Account(DiscreteGaussianVector("a", 20, 9, ALTERNATIVES), SCOPE).epsilon("1e-6")
+    unknown = Account(DiscreteGaussianVector("a", 20, 9, ()), SCOPE).epsilon("1e-6")
+    assert known.upper < unknown.upper < known.upper * Fraction(101, 100)
+    # Below a variance of one half there is the divergence alone.
+    narrow = Account(DiscreteGaussianVector("a", "0.4", 1, ()), SCOPE)
+    assert "Concentrated" in narrow.step("profile").value.text
+    with pytest.raises(Unsupported, match="infinite"):
+        terms_of("person", SCOPE, GDP(9)).cost(narrow.node)
+
+
+def normal_points(variance: float, reach: int) -> np.ndarray:
+    """g(0), g(1), ...: what standard normal noise exceeds as often as P(noise >= k)."""
+    k = np.arange(-reach, reach + 1)
+    weights = np.exp(-(k.astype(np.longdouble) ** 2) / (2 * variance))
+    tails = np.cumsum(weights[::-1])[::-1] / weights.sum()
+    return -norm.ppf(tails[reach:].astype(float))
+
+
+@pytest.mark.parametrize("variance", [0.5, 1, 2, 5, 25, 100])
+def test_steps_of_the_noise_are_within_those_of_its_normal_noise(variance: float) -> None:
+    """The inequality (1) of the rule, and that the variance itself would not do."""
+    node = DiscreteGaussianVector("a", Fraction(str(variance)), 1)
+    allowed = float(enclose(Account(node, SCOPE).step("gdp").value).mid())
+    points = normal_points(variance, math.ceil(30 * variance**0.5))
+    steps = np.diff(points[np.isfinite(points) & (points < 7)])
+    widest = max(steps.max(), 2 * points[1])
+    assert widest <= allowed < widest * (1 + 0.08 / variance + 0.2 / variance**2)
+    assert widest > variance**-0.5 * (1 + 1e-6)
 
 
 def test_a_vector_that_contradicts_itself_is_refused() -> None:

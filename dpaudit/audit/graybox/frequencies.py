@@ -22,7 +22,21 @@ OUTWARD = 1 + 1e-9  # what SciPy's binomial tails may be off by
 Counts = NDArray[np.int64]
 
 
-class _Counted(NamedTuple):
+class Counted(NamedTuple):
+    """A count of ``of`` draws at a ``rate``, the worst ``among`` so many, and log of its p-value.
+
+    The p-value is of this one count.
+    """
+
+    log_p: float
+    count: int
+    of: int
+    rate: float
+    among: int
+    detail: str
+
+
+class _Tallied(NamedTuple):
     """How often each record was in something that happened ``of`` times, with chance ``rate``."""
 
     what: str
@@ -65,14 +79,14 @@ class _Tally:
             sizes = {int(n) for n in np.unique(chosen.sum(axis=1))}
             self.wrong_sizes |= sizes - {int(sampling_numbers(self.sampling)[0])}
 
-    def counted(self) -> list[_Counted]:
+    def counted(self) -> list[_Tallied]:
         numbers = sampling_numbers(self.sampling)
         poisson = isinstance(self.sampling, PoissonSampled)
         rate = numbers[0] if poisson else numbers[0] / numbers[1]
         rows = (
-            _Counted("batches", self.counts[0], self.batches, rate),
-            _Counted("pairs of successive batches", self.counts[1], self.successive, rate**2),
-            _Counted("pairs of trials' batches", self.counts[2], self.neighbouring, rate**2),
+            _Tallied("batches", self.counts[0], self.batches, rate),
+            _Tallied("pairs of successive batches", self.counts[1], self.successive, rate**2),
+            _Tallied("pairs of trials' batches", self.counts[2], self.neighbouring, rate**2),
         )
         return [row for row in rows if row.of]
 
@@ -108,12 +122,29 @@ class Frequencies:
             if tally.wrong_sizes:
                 declared = int(sampling_numbers(tally.sampling)[0])
                 detail = f"a batch of {min(tally.wrong_sizes)} records, declared {declared}"
-                return Finding(CHECK, "broken", 0.0, 0.0, detail)
+                return Finding(CHECK, "broken", float(len(tally.wrong_sizes)), 0.0, detail)
         tests = [test for tally in self._tallies.values() for test in _tests(tally)]
-        p, detail = min(tests)
-        bounded = min(1.0, p * len(tests))
-        text = f"{detail}; p <= {bounded:.2g}, broken at {error:.2g}"
-        return Finding(CHECK, "broken" if bounded <= error else "held", bounded, error, text)
+        worst = min(tests, key=lambda test: test.log_p + math.log(test.among))
+        return judged(worst, len(tests), error)
+
+
+def judged(worst: Counted, among: int, error: float) -> Finding:
+    """What the worst of so many tests says."""
+    among *= worst.among
+    p = math.exp(min(worst.log_p + math.log(among), 0.0))
+    text = f"{worst.detail}; p <= {p:.2g}, broken at {error:.2g}"
+    return Finding(
+        CHECK,
+        "broken" if p <= error else "held",
+        float(worst.count),
+        error,
+        text,
+        p_value=p,
+        law="binomial",
+        size=worst.of,
+        among=among,
+        parameter=worst.rate,
+    )
 
 
 def check_frequencies(batches: Iterable[tuple[Node, Mask]], error: float) -> Finding:
@@ -124,24 +155,31 @@ def check_frequencies(batches: Iterable[tuple[Node, Mask]], error: float) -> Fin
     return frequencies.check(error)
 
 
-def _tests(tally: _Tally) -> list[tuple[float, str]]:
-    """p-values, each already paid for over the records."""
-    found: list[tuple[float, str]] = []
+def _tests(tally: _Tally) -> list[Counted]:
+    """The worst record of each statistic, and the totals."""
+    found: list[Counted] = []
     for what, counts, of, rate in tally.counted():
         tails = _two_sided(counts, of, rate)
         worst = int(np.argmin(tails))
-        text = f"a record is in {int(counts[worst])} of {of} {what}, declared {rate:.4g} of them"
-        found.append((min(1.0, float(tails[worst]) * tally.size), text))
+        count = int(counts[worst])
+        text = f"a record is in {count} of {of} {what}, declared {rate:.4g} of them"
+        found.append(Counted(_log(tails[worst]), count, of, rate, tally.size, text))
         if isinstance(tally.sampling, PoissonSampled):
-            total = int(counts.sum())
-            p = float(_two_sided(np.array([total]), of * tally.size, rate)[0])
+            total, draws = int(counts.sum()), of * tally.size
+            tail = _two_sided(np.array([total]), draws, rate)[0]
             text = f"records are in {total / tally.size:.4g} of {of} {what} on average"
-            found.append((p, f"{text}, declared {rate:.4g} of them"))
+            text = f"{text}, declared {rate:.4g} of them"
+            found.append(Counted(_log(tail), total, draws, rate, 1, text))
     return found
 
 
+def _log(tail: float) -> float:
+    return math.log(tail) if tail > 0 else -math.inf
+
+
 def _two_sided(counts: Counts, trials: int, rate: float) -> NDArray[np.float64]:
-    """min(1, 2 min(P[Bin <= k], P[Bin >= k])), rounded up."""
+    """2 min(P[Bin <= k], P[Bin >= k]), rounded up."""
     lower = bdtr(counts.astype(np.float64), trials, rate)
     upper = np.where(counts > 0, bdtrc(np.maximum(counts, 1) - 1.0, trials, rate), 1.0)
-    return np.minimum(1.0, 2 * OUTWARD * np.minimum(lower, upper))
+    found: NDArray[np.float64] = 2 * OUTWARD * np.minimum(lower, upper)
+    return found

@@ -15,8 +15,7 @@ from scipy.special import entr, ndtri
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose, is_symbolic
-from dpaudit.families.selection import AboveThreshold
-from dpaudit.kernels.base import Generator, Kernel, kernel
+from dpaudit.kernels.base import Generator, Kernel
 from dpaudit.kernels.digests import TINY, hashed
 from dpaudit.kernels.posterior import Asked, Numbers, Posterior
 from dpaudit.kernels.query import Array, Norm
@@ -28,7 +27,6 @@ MOST_QUERIES = 2**40
 ENOUGH = 60.0
 
 
-@kernel(AboveThreshold)
 class AboveThresholdKernel(Kernel):
     """1 where value + Laplace(scale) >= threshold, else 0; threshold ~ Laplace(ratio scale).
 

@@ -3,8 +3,23 @@
 Vectors.  The coordinates' noises are independent, so a pair of runs is a product of one pair a
 coordinate, each dominated by that of any larger move (:mod:`dpaudit.families.discrete.rules`).  So
 one of the vectors of ``moves`` dominates every pair of runs: they are alternatives.  Renyi
-divergences of a product add up, so that only the sum of squares counts there; where it alone is
-known, the profile is what it allows at all orders.
+divergences of a product add up, so that only the sum of squares counts there.
+
+Vectors, Gaussian differential privacy.  Noise of variance v >= 1/2 (its parameter) has, at a whole
+move of squares S in all, mu = sqrt(S / (v - c)), c = (v + 1) / (12 v): nearly the continuous noise
+of variance v - 1/12.  Let T = sqrt(1 / (v - c)), p the law of the noise on the integers, and g(k)
+the point that standard normal noise exceeds with probability P(noise >= k).
+(1) g(k + 1) <= g(k) + T.  Take the normal masses q(j) of the cells from z + T (j - k) to
+z + T (j + 1 - k), z = g(k).  p and q have equal sums over j >= k, and over j < k.  The second
+differences of log p are -1 / v.  Those of log q are at most -T^2 (1 - T^2 / 12): the second
+derivative of log(Phi(t + T) - Phi(t)) is -1 plus the variance of normal noise given that it lies in
+an interval of length T, which is at most T^2 / 12 (of all log-concave laws on an interval with a
+given mean, truncated exponentials have the largest variance, and the uniform one of these has).  As
+T^2 (1 - T^2 / 12) >= 1 / v, log p/q is convex, so p <= q on an interval of integers; equal sums
+put one of them at or after k, one before, hence p(k) <= q(k), which is (1).
+(2) The likelihood ratio of a move by s rises, so its best tests are {noise + s >= k}, with error
+rates P(noise >= k) and 1 - P(noise >= k - s); by (1) normal noise moved by s T does at least as
+well at each.  Coordinates are independent, so that their mu^2 add up.
 
 Thresholds.  Let E be the event that no key is shown which is there in this run's data alone.  Given
 E, both runs release the same function of the noisy counts of the keys that both have.  E fails with
@@ -17,9 +32,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpaudit.exact import Number, exp
+from dpaudit.exact import Number, exp, infinity, is_infinite, is_symbolic, sqrt
 from dpaudit.families.discrete import DiscreteLaplace
-from dpaudit.families.discrete.rules import discrete_laplace_pair
+from dpaudit.families.discrete.rules import discrete_laplace_pair, lines_drawn
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step
@@ -34,6 +49,7 @@ from dpaudit.nodes.pairs import (
     Concentrated,
     DiscreteNormal,
     Losses,
+    Normal,
     joined,
     opaque,
     product,
@@ -41,6 +57,8 @@ from dpaudit.nodes.pairs import (
 
 VECTORS = Source("Canonne, Kamath, Steinke", 2020, "Theorem 4; coordinates add up")
 VECTOR_PAIR = Source("dpaudit", 2026, "independent coordinates (families.tabular.rules)")
+SMOOTH = Source("dpaudit", 2026, "between cells of normal noise (families.tabular.rules)")
+WIDE = 25  # the variance from which on normal noise dominates within a fifth of a percent of mu
 THRESHOLDS = Source(
     "Korolova, Kenthapadi, Mishra, Ntoulas", 2009, "Theorem 1; proof in families.tabular.rules"
 )
@@ -49,10 +67,6 @@ PURE.absent(DiscreteGaussianVector, reason="the loss of Gaussian noise is unboun
 APPROX.absent(
     DiscreteGaussianVector,
     reason="a whole curve of (epsilon, delta), no one point of it: use profile",
-)
-GAUSSIAN.absent(
-    DiscreteGaussianVector,
-    reason="its trade-off curve is a polygon whose smallest mu has no closed form: use profile",
 )
 for calculus in (PURE, CONCENTRATED, RENYI, GAUSSIAN):
     calculus.absent(
@@ -79,9 +93,39 @@ def discrete_gaussian_vector_curve(node: DiscreteGaussianVector) -> Number:
     return order() * node.squared / (2 * node.variance)
 
 
-@PROFILE.rule(DiscreteGaussianVector, "discrete_gaussian_vector_pair", cite=VECTOR_PAIR)
+@GAUSSIAN.rule(DiscreteGaussianVector, "discrete_gaussian_vector_cells", cite=SMOOTH)
+def discrete_gaussian_vector_cells(node: DiscreteGaussianVector) -> Number:
+    """sqrt(12 v squared / (12 v^2 - v - 1)) of a variance v >= 1/2; infinite below."""
+    v = node.variance
+    if is_symbolic(v) or v < Fraction(1, 2):
+        return infinity()
+    return sqrt(12 * v * node.squared / (12 * v**2 - v - 1))
+
+
+def _is_wide(node: DiscreteGaussianVector) -> bool:
+    smooth = discrete_gaussian_vector_cells(node)
+    return bool(not is_infinite(smooth) and node.variance >= WIDE)
+
+
+def _by_normal(node: DiscreteGaussianVector) -> dict[str, bool]:
+    """Whether normal noise stands for the listed moves."""
+    return {"normal": True} if node.moves and _is_wide(node) else {}
+
+
+@PROFILE.rule(
+    DiscreteGaussianVector,
+    "discrete_gaussian_vector_pair",
+    cite=VECTOR_PAIR,
+    witness=_by_normal,
+)
 def discrete_gaussian_vector_pair(node: DiscreteGaussianVector) -> Losses:
-    """One product for each vector of moves, as alternatives."""
+    """Normal noise where that is near; else one product for each vector of moves, alternatives.
+
+    From below nothing is computed where normal noise stands for it.
+    """
+    smooth = discrete_gaussian_vector_cells(node)
+    if _is_wide(node) or (not node.moves and not is_infinite(smooth)):
+        return opaque(Normal(smooth))
     if not node.moves:
         return opaque(Concentrated(node.squared / (2 * node.variance)))
     pairs = tuple(
@@ -103,7 +147,7 @@ def thresholded(node: ThresholdedDiscreteLaplace) -> tuple[Number, Number]:
     return node.sensitivity / node.scale, told(node)
 
 
-@PROFILE.rule(ThresholdedDiscreteLaplace, "thresholded_pair", cite=THRESHOLDS)
+@PROFILE.rule(ThresholdedDiscreteLaplace, "thresholded_pair", cite=THRESHOLDS, witness=lines_drawn)
 def thresholded_pair(node: ThresholdedDiscreteLaplace) -> Losses:
     """Noise on the common counts, and a bit that tells all with probability delta."""
     delta, nothing = told(node), Fraction(0)
