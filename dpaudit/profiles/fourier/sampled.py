@@ -40,7 +40,7 @@ Complexes = NDArray[np.complexfloating[Any, Any]]
 # exp(-ROOM) is what a rule may err by, relative to M and per round.
 ROOM = 30.0
 MOST_NODES, MOST_WORK, MOST_POINTS = 200_000, 10**9, 5000
-CELL = 0.025
+CELL, LARGEST_SPAN = 0.025, 1e6
 # Phase that a panel's rule follows; ellipses that its error is bounded on.
 PHASE, DEGREE = 16.0, 32
 ELLIPSES = (1.2, 1.5, 2.0, 2.7, 3.6, 5.0, 7.0)
@@ -298,6 +298,8 @@ def _edges(factor: SampledNormal, power: float, fastest: float, room: float, fin
     """
     mu, rate = factor.mu, factor.rate
     low, high = _ends(factor, power, room)
+    if not high - low < LARGEST_SPAN:
+        raise OutOfReach
     x = np.linspace(low, high, math.ceil(min(max(20 * (high - low), 500), 20_000)))
     z = mu * x - mu * mu / 2
     base = -x * x / 2 + power * mixed_losses(z, rate)
@@ -308,10 +310,10 @@ def _edges(factor: SampledNormal, power: float, fastest: float, room: float, fin
     speed = (fastest + abs(power)) * mu * share / (PHASE + 0.4 * np.minimum(missing, 30.0))
     speed = np.maximum(speed, max(1.0, 2.2 * mu)) / 2 / finer
     passed = np.append(0.0, np.cumsum((speed[1:] + speed[:-1]) / 2 * np.diff(x)))
-    count = math.ceil(float(passed[-1]))
-    if count * len(NODES[0]) > MOST_NODES:
+    whole = float(passed[-1])
+    if not whole * DEGREE < MOST_NODES:
         raise OutOfReach
-    return np.interp(np.linspace(0.0, float(passed[-1]), count + 1), passed, x)
+    return np.interp(np.linspace(0.0, whole, math.ceil(whole) + 1), passed, x)
 
 
 def _points(edges: Reals) -> tuple[Reals, Reals]:

@@ -524,7 +524,7 @@ def _by_pairs(product: Product, plan: Plan) -> Kept:
 
 def _errors(own: Complexes, exponents: Complexes, error: Reals, transform: Complexes) -> Reals:
     """Error of Phi: each ratio is off by its roundings in absolute terms, at most."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         inner = np.expm1(error * np.exp(np.maximum(-own.real, 0.0)))
         grown = np.abs(transform) * inner
     bound = np.minimum(2.0, error * np.exp(np.minimum(exponents.real, 0.0)) * 3)
