@@ -103,7 +103,8 @@ def _place(pair: Sampled, fastest: float, exponent: float) -> tuple[float, float
         raise NotConfirmed("too many points")
     reach = math.sqrt(2 * (exponent + 6 + lifted + fastest * mu * d))
     first, last = -reach, reach + max(c, 1.0) * mu
-    return d, step, np.arange(math.floor(first / step), math.ceil(last / step) + 1) * step
+    points = np.arange(math.floor(first / step), math.ceil(last / step) + 1) * step
+    return d, step, points.astype(np.float64)
 
 
 def moments(

@@ -149,20 +149,22 @@ class Table:
             window = self._window(k, size - ROOM, near, math.hypot(self.product.mu, sigma))
             if window is None:
                 continue
-            *window, caps = self._capped(k, size - ROOM, near, window)
+            first, period, shifts, caps = self._capped(k, size - ROOM, near, window)
             dropped = ROOM - size
-            count = math.sqrt(2 * dropped) / sigma * window[1] / (2 * math.pi)
+            count = math.sqrt(2 * dropped) / sigma * period / (2 * math.pi)
             # More frequencies than needed, where they are cheap.
             less = min(max(count / CHEAP, FINEST), 1.0)
             least = LEAST - max(math.log(self.product.rounds / MANY), 0.0)
-            cost = window[1] * math.exp(min(-size / DIGITS + max(-size - least, 0.0) / 2, 600.0))
+            cost = period * math.exp(min(-size / DIGITS + max(-size - least, 0.0) / 2, 600.0))
             plan = Plan(
                 tilt,
-                *window,
+                first,
+                period,
+                shifts,
                 sigma * less,
                 math.ceil(min(count / less, 1e12)) + 2,
                 dropped,
-                window[1] / (2 * math.sqrt(2 * dropped)),
+                period / (2 * math.sqrt(2 * dropped)),
                 near,
                 caps,
             )

@@ -136,9 +136,8 @@ class Product:
                 result += np.log(ratio) + (moved[:, :-1] - moved[:, -1:]).sum(axis=0)
         # Too small for a float is as good as 0.
         result = np.where(result.real > -700, result, -700.0)
-        size = 32 * float(self.times.sum())
-        size += 8 * float(self.times @ self.largest) * (tilt + 1 + w)
-        return result, UNIT * size
+        constant, slope = 32 * float(self.times.sum()), 8 * float(self.times @ self.largest)
+        return result, UNIT * (constant + slope * (tilt + 1 + w))
 
     def cumulant(self, t: float) -> float:
         """K at a real argument."""
@@ -164,13 +163,15 @@ class Product:
         """
         tilts = np.append(tilt + shifts, tilt)
         own = replace(self, sampled=()).outline(tilts)
-        total, caps = own[:-1] - own[-1], []
+        total = own[:-1] - own[-1]
+        caps: list[float] = []
         for factor in self.sampled:
             grown, cap = factor.capped_outline(tilt, shifts, log_mass - math.log(len(self.sampled)))
             if not math.isfinite(cap):
                 own = factor.outline(tilts)
                 grown = own[:-1] - own[-1]
-            total, caps = total + grown, [*caps, cap]
+            total = total + grown
+            caps.append(cap)
         return (total if self.sampled else np.full(len(shifts), np.inf)), tuple(caps)
 
     def capped(self, tilt: float, shift: float, caps: tuple[float, ...]) -> tuple[float, float]:
@@ -431,7 +432,8 @@ def _series(product: Product, plan: Plan, sigma: float, kept: Kept) -> Series:
     if count > MOST_FREQUENCIES or reach > LARGEST_REACH:
         raise OutOfReach
     w = 2 * math.pi * np.arange(count) / plan.period
-    own, error = np.zeros(count, dtype=np.complex128), np.full(count, 16 * UNIT)
+    own: Complexes = np.zeros(count, dtype=np.complex128)
+    error: Reals = np.full(count, 16 * UNIT)
     if len(product.times):
         own, grown = product.ratios(tilt, w)
         error += grown
