@@ -20,7 +20,7 @@ from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
 from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
-from dpaudit.audit.examine.lines import Lines, Ran
+from dpaudit.audit.examine.lines import Lines, Ran, constants_of
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, shape_of
@@ -171,7 +171,7 @@ class _Examiner:
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
-        self.rows: Mapping[str, Array] = rows_of(self.shape, rng)
+        self.rows: Mapping[str, Array] = rows_of(self.shape, rng, constants_of(self.program))
         self.worlds = worlds_of(self.shape, rng)
         # What is assumed of the data holds of those that the hook makes, and of no others.
         nodes = postorder(self.declaration)

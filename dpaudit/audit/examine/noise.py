@@ -273,7 +273,7 @@ def _correlated(leaf: Any, asked: Any, drawn: Array, noise: Array) -> Array:
     trials, rounds, width = prefix.shape
     flat = np.moveaxis(prefix, 1, 0).reshape(rounds, -1)
     fresh = np.linalg.solve(root, flat).reshape(rounds, trials, width)
-    return np.moveaxis(fresh, 0, 1) / asked[0][1][0]
+    return np.asarray(np.moveaxis(fresh, 0, 1) / asked[0][1][0])
 
 
 _LAWS: Mapping[str, Callable[[Any, Any, Array, Array], Array]] = {
