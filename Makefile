@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs experiments test quality quality-trees bench bench-account bench-audit bench-membership membership-reports corpus lint lock clean help
+.PHONY: certify certify-all docs experiments test quality quality-trees bench bench-account bench-audit bench-membership bench-ledger membership-reports corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -83,6 +83,9 @@ bench-audit: $(READY)  ## bounds and detection beside jax-privacy and privacy-es
 
 bench-membership: $(READY)  ## membership audits beside Privacy Meter: time and TPR at equal models
 	$(BIN)/python -m benchmarks.membership $(ARGS)
+
+bench-ledger: $(READY)  ## durable charges a second, for 1 to 64 writers
+	$(BIN)/python -m benchmarks.ledger $(ARGS)
 
 membership-reports: $(READY)  ## membership audits of real training into reports/membership; resumes
 	$(BIN)/python -m benchmarks.membership_runs $(ARGS)

@@ -76,7 +76,7 @@ def test_a_plan_says_cost_and_error_before_data_are_touched(folder: Path) -> Non
     table = json.loads(found.stdout)
     assert [row["part"] for row in table["parts"]] == ["persons", "by sex"]
     assert 5 < int(table["parts"][0]["error_95"]) < 20
-    assert 0.99 < float(table["guarantee"]["epsilon at delta 1e-06"]) <= 1
+    assert 0.99 < float(table["guarantee"]["epsilon at delta 1e-6"]) <= 1
     assert table["ledger"]["spent"] == ["0 epsilon", "0 delta"]
 
 

@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,10 @@ SCHEMA = Schema(
     rows=2,
 )
 BUDGET = ApproxDP(2, Fraction(1, 10**6))
+
+
+# The attack on a plan has tests of its own.
+unattacked = partial(publish, trials=0)
 
 
 def frame(size: int = 400) -> pl.DataFrame:
@@ -158,7 +163,7 @@ def test_items_of_every_kind_are_published_with_their_error(tmp_path: Path) -> N
         Ranges(name="ages", column="age", edges=(25, 50, 75)),
         budget=ApproxDP(20, Fraction(1, 10**6)),
     ).plan()
-    found = publish(plan, frame(20_000), tmp_path, ledger=None)
+    found = unattacked(plan, frame(20_000), tmp_path, ledger=None)
     by = {(row.item, row.keys, row.statistic): row for row in found.rows}
     women = by["count", (("sex", "f"),), "count"]
     assert abs(women.value - 10_000) < 800
@@ -208,7 +213,7 @@ def refused(data: object, said: str, schema: Schema = SCHEMA, kind: type = DataR
     folder = Path(pytest.importorskip("tempfile").mkdtemp())
     ledger = ledger_at(folder)
     with pytest.raises(kind, match=said):
-        publish(plan, data, folder / "out", ledger=ledger)
+        unattacked(plan, data, folder / "out", ledger=ledger)
     assert ledger.state("people").count == 0, "nothing is spent"
 
 
@@ -374,13 +379,13 @@ def test_gaussian_noise_has_no_pure_budget_and_laplace_takes_its_place() -> None
 
 def test_running_again_refuses_with_and_without_a_ledger(tmp_path: Path, counted: Plan) -> None:
     ledger = ledger_at(tmp_path)
-    publish(counted, frame(), tmp_path / "out", ledger=ledger)
+    unattacked(counted, frame(), tmp_path / "out", ledger=ledger)
     for folder, said in (("out", "is there"), ("elsewhere", "was released on")):
         with pytest.raises(LedgerRefused, match=said):
-            publish(counted, frame(), tmp_path / folder, ledger=ledger)
-    publish(counted, frame(), tmp_path / "free", ledger=None)
+            unattacked(counted, frame(), tmp_path / folder, ledger=ledger)
+    unattacked(counted, frame(), tmp_path / "free", ledger=None)
     with pytest.raises(LedgerRefused, match="is there"):
-        publish(counted, frame(), tmp_path / "free", ledger=None)
+        unattacked(counted, frame(), tmp_path / "free", ledger=None)
     assert ledger.verify("people").count == 1
 
 
@@ -395,13 +400,13 @@ def test_a_crash_after_the_charge_leaves_it_spent_and_says_so(
 
     monkeypatch.setattr(publishing, at, broken)
     with pytest.raises(ReleaseInterrupted, match="its charge is spent") as interrupted:
-        publish(counted, frame(), tmp_path / "out", ledger=ledger)
+        unattacked(counted, frame(), tmp_path / "out", ledger=ledger)
     assert "KeyboardInterrupt" in str(interrupted.value)
     state = ledger.verify("people")
     assert (state.count, state.unfinished) == (1, ("t",))
     monkeypatch.undo()
     with pytest.raises(LedgerRefused, match="Its charge is spent"):
-        publish(counted, frame(), tmp_path / "other", ledger=ledger)
+        unattacked(counted, frame(), tmp_path / "other", ledger=ledger)
 
 
 def test_a_private_value_stays_out_of_what_an_interrupted_release_says(
@@ -412,7 +417,7 @@ def test_a_private_value_stays_out_of_what_an_interrupted_release_says(
 
     monkeypatch.setattr(publishing, "exact_values", broken)
     with pytest.raises(ReleaseInterrupted) as interrupted:
-        publish(counted, frame(), tmp_path / "out", ledger=None)
+        unattacked(counted, frame(), tmp_path / "out", ledger=None)
     assert "Ada" not in str(interrupted.value)
 
 
@@ -421,11 +426,11 @@ def test_over_budget_and_a_folder_that_cannot_be_written_spend_nothing(
 ) -> None:
     poor = ledger_at(tmp_path, epsilon=1)
     with pytest.raises(BudgetExceeded, match="does not fit"):
-        publish(counted, frame(), tmp_path / "out", ledger=poor)
+        unattacked(counted, frame(), tmp_path / "out", ledger=poor)
     assert not (tmp_path / "out" / "release.csv").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputNotWritable, match="Nothing was charged"):
-        publish(counted, frame(), tmp_path / "file" / "out", ledger=poor)
+        unattacked(counted, frame(), tmp_path / "file" / "out", ledger=poor)
     assert poor.state("people").count == 0
 
 
