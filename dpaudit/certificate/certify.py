@@ -114,10 +114,11 @@ class Order:
 class Options:
     """How a certification runs; ``seed`` None draws audits' seed and a run's noise afresh.
 
+    ``audit_seed``: of the audits alone; a run then still has the operating system's entropy.
     ``targets``: what the command line was given, to say how to run it again.  ``run_unproved``: run
-    on the data although a claim is refuted or unproved.  ``keep(name, output)`` writes the output
-    of an unseeded run as soon as it is drawn, and says where: its privacy is spent, whatever fails
-    later.
+    on the data although a claim is refuted or unproved.  ``keep(name, draw)`` has the output of
+    an unseeded run drawn and writes it at once, for its privacy is spent, whatever fails later; it
+    gives the output (None where it was drawn before) and says where it is.
     """
 
     seed: int | None = None
@@ -127,7 +128,8 @@ class Options:
     targets: tuple[str, ...] = ()
     progress: Callable[[str, int, int], None] | None = None
     run_unproved: bool = False
-    keep: Callable[[str, Any], Json] | None = None
+    keep: Callable[[str, Callable[[], Any]], tuple[Any, Json]] | None = None
+    audit_seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,8 @@ def plan(orders: Sequence[Order], options: Options) -> Run:
         count * bounds_of(o.mechanism.claims) for o, count in zip(orders, audits, strict=True)
     )
     budget = DecisionBudget(bounds, sum(audits))
-    seed = secrets.randbits(128) if options.seed is None else options.seed
+    given = [seed for seed in (options.seed, options.audit_seed) if seed is not None]
+    seed = given[0] if given else secrets.randbits(128)
     command = _command(options.targets or [o.mechanism.name for o in orders], options, seed)
     return Run(tuple(orders), options, budget, seed, command)
 
@@ -192,7 +195,7 @@ def _certify(run: Run, index: int) -> Certified:
     _check_steps([check.step for check in checks if check.step is not None])
     # Asked before anything is run: a theorem of the project's own may raise.
     trusted = [_on_trust(one, mechanism) for one in checks]
-    examination = _examined(run, order)
+    examination = examined(run, order)
     attempts = _attempts(run, index, examination)
     shown = next((a for a in attempts if not a.prefix), None)
 
@@ -400,8 +403,11 @@ def _raws(
     return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
 
 
-def _examined(run: Run, order: Order) -> Examination:
-    """The program's own run on made-up records; the suite's may say what shape these have."""
+def examined(run: Run, order: Order) -> Examination:
+    """The program's own run on made-up records; the suite's may say what shape these have.
+
+    A program of which something is found here gets an alarm at best, whatever its audits show.
+    """
     likely = None if order.suite is None else shape_like(order.suite.neighbours.first)
     return examine(order.mechanism, seed=run.seed, likely=likely)
 
@@ -542,11 +548,15 @@ def _run_once(mechanism: Mechanism, options: Options) -> Json:
     generator, entropy = system_generator(), "operating system"
     if options.seed is not None:
         generator, entropy = np.random.default_rng([options.seed, 1]), f"seed {options.seed}"
-    sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
-    output = mechanism.program.run(sampler)
-    kept = None
+
+    def draw() -> Any:
+        sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
+        return mechanism.program.run(sampler)
+
     if options.keep is not None and options.seed is None:
-        kept = options.keep(mechanism.name, output)
+        output, kept = options.keep(mechanism.name, draw)
+    else:
+        output, kept = draw(), None
     metrics, notes = _metrics(mechanism, output)
     if options.seed is not None:
         notes.append(

@@ -29,6 +29,7 @@ from dpaudit.certificate.certificate import Json, audit_id, guarantee
 from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
 from dpaudit.exact import decimal_lower, decimal_upper, plain
 from dpaudit.nodes import Node
+from dpaudit.report.words import STAND_IN
 
 ROC_POINTS = 9
 FULL = 0.999  # of a clip
@@ -78,11 +79,7 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
         )
     for attempt in attempts:
         if attempt.differs:
-            bound = "" if attempt.lens is None else f" (mu >= {decimal_lower(attempt.lens.shown)})"
-            found.append(
-                "an audit attacks a stand-in with the same declaration, not the named program: "
-                f"{'; '.join(attempt.differs)}; its bound{bound} stands apart"
-            )
+            found.append(f"{STAND_IN}{'; '.join(attempt.differs)}; its bound stands apart")
     short = [one for one in examination.reached if one.clip is not None and one.clip < FULL]
     if short:
         worst = min(short, key=lambda one: one.clip or 0.0)

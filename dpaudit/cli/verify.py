@@ -11,8 +11,13 @@ from typing import Any
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json
-from dpaudit.cli.compliance_commands import keys_option, known_keys, signed_row, threshold_option
-from dpaudit.errors import CertificateRejected, UnknownTarget
+from dpaudit.cli.compliance_commands import (
+    known_signers,
+    signed_row,
+    signers_options,
+    threshold_option,
+)
+from dpaudit.errors import CertificateRejected, InvalidParameter, UnknownTarget
 
 # Weakest first: a certificate passes where its verdict is no weaker than the required one.
 VERDICTS = (
@@ -82,7 +87,7 @@ EXIT_CODES = {
     show_default=True,
     help="Time for one file.",
 )
-@keys_option
+@signers_options
 @threshold_option
 @as_json_option
 def verify(
@@ -95,9 +100,9 @@ def verify(
     implementation: Path | None,
     replay: bool,
     seconds: float,
-    keys: tuple[str, ...],
     threshold: int | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Re-derive certificates from their witnesses, without the accountant.
 
@@ -107,7 +112,7 @@ def verify(
     from dpaudit.cli import terminal
 
     most = _number(max_epsilon)
-    known = known_keys(keys)
+    known = known_signers(**given)
     rows = []
     for path, row in zip(files, verify_files(files, seconds), strict=True):
         row = signed_row(row, path, known, threshold)
@@ -154,6 +159,7 @@ def _otherwise(path: Path, folder: Path | None, replay: bool) -> list[str]:  # n
     if folder is None and not replay:
         return []
     from dpaudit.certificate.replay import command_of, differences, implementation_in
+    from dpaudit.certificate.training import of_shape, read_shape
     from dpaudit.check.file import load
     from dpaudit.cli.audit_commands import orders_of
     from dpaudit.cli.commands import quiet
@@ -164,8 +170,11 @@ def _otherwise(path: Path, folder: Path | None, replay: bool) -> list[str]:  # n
         try:
             command = command_of(certificate)
             with quiet():
-                found += differences(certificate, orders_of(command.targets), command)
-        except (CertificateRejected, UnknownTarget) as error:
+                orders = orders_of(command.targets)
+                if command.shape is not None:
+                    orders = [of_shape(order, *read_shape(command.shape)) for order in orders]
+                found += differences(certificate, orders, command)
+        except (CertificateRejected, InvalidParameter, UnknownTarget) as error:
             found.append(f"not replayed: {error}")
     return found
 

@@ -63,6 +63,9 @@ class Mechanism:
     ``records`` loads the private data; ``evaluate(output)`` gives metrics of a run's output.
     ``records_like(generator)`` makes up records that the program can run on, for a program whose
     records the examiner cannot make up by itself; it may not look at the data.
+    ``for_shape(count, row)`` gives the same mechanism for other records, of which only the shape is
+    known: ``count`` records (None where their number is private) of shape ``row``; without it the
+    program takes records of any shape, or only those of its own.
     ``expected`` says what a catalogue expects of each claim in turn (``"proved"``, ``"refuted"``,
     ``"unproved"`` or ``"unsupported"``), all proved if empty: a printed claim that is known to fail
     is then no failure of `dpaudit certify --all`.  It changes no check and no verdict.
@@ -99,6 +102,7 @@ class Mechanism:
     evaluate: Callable[[Any], tuple[Metric, ...]] | None = None
     expected: tuple[Outcome | str, ...] = ()
     records_like: Callable[[np.random.Generator], Records] | None = None
+    for_shape: Callable[[int | None, tuple[int, ...]], Mechanism] | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):

@@ -21,7 +21,12 @@ from dpaudit.certificate.certify import Certified, Options, certify
 from dpaudit.check import check
 from dpaudit.curator.curator import Curator, Request, system_generator
 from dpaudit.curator.entitlement import Grant
-from dpaudit.errors import Disagreement, DpauditError, InvalidParameter, OutputNotWritable
+from dpaudit.errors import (
+    Disagreement,
+    InvalidParameter,
+    OutputNotWritable,
+    ReleaseInterrupted,
+)
 from dpaudit.kernels.base import Session, exact_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.kernels.random_bits import bits_of
@@ -38,12 +43,6 @@ from dpaudit.tabular import Table
 Progress: TypeAlias = Callable[[str, int, int], None]
 TRIALS = 2000
 COLUMNS = ("item", "keys", "statistic", "value", "error_95", "exact", "note")
-
-
-class ReleaseInterrupted(DpauditError):
-    """A release that failed after it was charged: the charge is spent, and nothing is published."""
-
-    exit_code = 1
 
 
 class Publisher(Curator):

@@ -18,6 +18,7 @@ from dpaudit.audit.examine.examination import (
     MOVED,
     TRIALS,
 )
+from dpaudit.check.conformance import DRAWN
 from dpaudit.curator.curator import Curator
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from tests.examined_for_tests import CASES, Descent, Sampled, Stepping, Windows, mechanism
@@ -42,7 +43,8 @@ def test_the_right_twin_is_left_alone(
     assert not examination.broken
     assert not examination.not_examined
     assert all(f.tried for f in examination.findings if f.check in (MOVED, CONTROL, TRIALS, KEPT))
-    assert all(f.error_rate == 0 for f in examination.findings)
+    certain = [f for f in examination.findings if f.check != DRAWN]
+    assert all(f.error_rate == 0 for f in certain)
 
 
 @pytest.mark.parametrize(

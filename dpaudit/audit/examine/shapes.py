@@ -6,6 +6,8 @@ is tried in the sizes that its fields name, until the program runs.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
@@ -27,6 +29,7 @@ ROWS, WIDTH = 24, 5
 MOST_TRIES = 160
 MOST_NUMBERS = 4_000_000
 DEEP = 6
+LONG = 0.5  # seconds of a processor
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,14 @@ class _Rows(Exception):
         self.count = count
 
 
+class _Enough(Exception):
+    """A program ran for so long that its records must fit it."""
+
+
 class _Asking(Sampler):
     """A sampler that hears how many rows a program means to have."""
+
+    until = math.inf
 
     def part(self, index: int, sizes: Any) -> Part:
         total = int(sum(int(size) for size in sizes))
@@ -64,6 +73,8 @@ class _Asking(Sampler):
         return super().part(index, sizes)
 
     def release(self, label: str, query: Query, **options: Any) -> Array:
+        if time.process_time() > self.until:
+            raise _Enough
         weights = getattr(query, "weights", None)
         if options.get("rows") is None and weights is not None:
             count = len(np.atleast_1d(weights))
@@ -108,10 +119,12 @@ def _refusal(program: Program, declaration: Node, scope: Scope, shape: Shape) ->
     records = Records(kinds[np.arange(shape.rows) % 4])
     try:
         with np.errstate(all="ignore"):
-            program.run(_Asking(declaration, scope, records, rng=rng))
+            asking = _Asking(declaration, scope, records, rng=rng)
+            asking.until = time.process_time() + LONG
+            program.run(asking)
     except _Rows as wanted:
         return wanted
-    except Undeclared:
+    except (Undeclared, _Enough):
         return ""  # it ran as far as a release that is refused whatever the records are
     except Exception as error:  # noqa: BLE001  (made-up records: what it says quotes no data)
         return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"

@@ -15,8 +15,10 @@ Source: Durfee, Rogers 2019; Dong, Durfee, Rogers 2020, Section 4.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from dpaudit.exact import Number, exp, log, tanh, unknowns
+from dpaudit.exact.wire import encode_number
 from dpaudit.families.discrete.rules import both, faint, grown
 from dpaudit.families.selection import (
     AboveThreshold,
@@ -174,6 +176,21 @@ def _gumbel_curve(node: Node, premises: tuple[Step, ...]) -> bool:
     )
 
 
+def _plainer(epsilon: Number) -> dict[str, bool]:
+    return {"plain": True} if faint(epsilon) else {}
+
+
+def _plainer_range(node: ExponentialMechanism | ReportNoisyMax) -> dict[str, bool]:
+    return _plainer(width_of(node))
+
+
+def _drawn(node: ExponentialMechanism | ReportNoisyMax) -> dict[str, Any]:
+    """Between how many losses a range's profile is drawn, and which pairs are named as reached."""
+    if isinstance(node, ReportNoisyMax) and node.noise is not SelectionNoise.GUMBEL:
+        return {}
+    return {"kinks": KINKS, "shares": [encode_number(share) for share in TWO_CANDIDATES]}
+
+
 def _not_faint(node: Node, premises: tuple[Step, ...]) -> bool:
     return isinstance(node, ExponentialMechanism) and not faint(width_of(node))
 
@@ -191,7 +208,11 @@ def exponential_mechanism_at_zero(node: ExponentialMechanism) -> tuple[Number, N
 
 
 @CONCENTRATED.rule(
-    ExponentialMechanism, "exponential_mechanism_divergence", cite=RANGE_ZCDP, attained=_of_a_number
+    ExponentialMechanism,
+    "exponential_mechanism_divergence",
+    cite=RANGE_ZCDP,
+    attained=_of_a_number,
+    witness=_plainer_range,
 )
 def exponential_mechanism_divergence(node: ExponentialMechanism) -> Number:
     """Of its bounded range; reached at order 1 by two candidates."""
@@ -199,7 +220,11 @@ def exponential_mechanism_divergence(node: ExponentialMechanism) -> Number:
 
 
 @RENYI.rule(
-    ExponentialMechanism, "exponential_mechanism_curve", cite=RANGE_CURVE, attained=_not_faint
+    ExponentialMechanism,
+    "exponential_mechanism_curve",
+    cite=RANGE_CURVE,
+    attained=_not_faint,
+    witness=_plainer_range,
 )
 def exponential_mechanism_curve(node: ExponentialMechanism) -> Number:
     """Of its bounded range."""
@@ -219,7 +244,7 @@ def exponential_mechanism_corner(node: ExponentialMechanism) -> Number:
     return corner(width_of(node) / 2)
 
 
-@PROFILE.rule(ExponentialMechanism, "exponential_mechanism_pairs", cite=RANGE_CURVE)
+@PROFILE.rule(ExponentialMechanism, "exponential_mechanism_pairs", cite=RANGE_CURVE, witness=_drawn)
 def exponential_mechanism_pairs(node: ExponentialMechanism) -> Losses:
     """Of its bounded range."""
     return range_losses(width_of(node))
@@ -245,7 +270,13 @@ def noisy_max_at_zero(node: ReportNoisyMax) -> tuple[Number, Number]:
     return width_of(node), Fraction(0)
 
 
-@CONCENTRATED.rule(ReportNoisyMax, "noisy_max_divergence", cite=PURE_ZCDP, attained=_of_a_number)
+@CONCENTRATED.rule(
+    ReportNoisyMax,
+    "noisy_max_divergence",
+    cite=PURE_ZCDP,
+    attained=_of_a_number,
+    witness=_plainer_range,
+)
 def noisy_max_divergence(node: ReportNoisyMax) -> Number:
     """Gumbel noise is the exponential mechanism; otherwise of a pure guarantee.
 
@@ -256,7 +287,13 @@ def noisy_max_divergence(node: ReportNoisyMax) -> Number:
     return tight_zcdp(width) if node.noise is SelectionNoise.GUMBEL else pure_zcdp(width)
 
 
-@RENYI.rule(ReportNoisyMax, "noisy_max_curve", cite=PURE_CURVE, attained=_gumbel_curve)
+@RENYI.rule(
+    ReportNoisyMax,
+    "noisy_max_curve",
+    cite=PURE_CURVE,
+    attained=_gumbel_curve,
+    witness=_plainer_range,
+)
 def noisy_max_curve(node: ReportNoisyMax) -> Number:
     """Gumbel noise is the exponential mechanism; otherwise of a pure guarantee."""
     width = width_of(node)
@@ -270,7 +307,7 @@ def noisy_max_corner(node: ReportNoisyMax) -> Number:
     return corner(width / 2 if node.noise is SelectionNoise.GUMBEL else width)
 
 
-@PROFILE.rule(ReportNoisyMax, "noisy_max_pairs", cite=PURE_PAIR)
+@PROFILE.rule(ReportNoisyMax, "noisy_max_pairs", cite=PURE_PAIR, witness=_drawn)
 def noisy_max_pairs(node: ReportNoisyMax) -> Losses:
     """Gumbel noise is the exponential mechanism; otherwise randomised response dominates.
 
@@ -326,7 +363,12 @@ def above_threshold_divergence(node: AboveThreshold) -> Number:
     return pure_zcdp(largest_loss(node))
 
 
-@RENYI.rule(AboveThreshold, "above_threshold_curve", cite=PURE_CURVE)
+@RENYI.rule(
+    AboveThreshold,
+    "above_threshold_curve",
+    cite=PURE_CURVE,
+    witness=lambda node: _plainer(largest_loss(node)),
+)
 def above_threshold_curve(node: AboveThreshold) -> Number:
     """Of a pure guarantee."""
     return pure_curve(largest_loss(node))
@@ -388,7 +430,12 @@ def noisy_comparisons_divergence(node: NoisyComparisons) -> Number:
     return pure_zcdp(comparisons_loss(node))
 
 
-@RENYI.rule(NoisyComparisons, "noisy_comparisons_curve", cite=PURE_CURVE)
+@RENYI.rule(
+    NoisyComparisons,
+    "noisy_comparisons_curve",
+    cite=PURE_CURVE,
+    witness=lambda node: _plainer(comparisons_loss(node)),
+)
 def noisy_comparisons_curve(node: NoisyComparisons) -> Number:
     """Of a pure guarantee."""
     return pure_curve(comparisons_loss(node))
