@@ -69,6 +69,7 @@ from dpaudit.check import (
     is_taken_on_trust,
     standing,
 )
+from dpaudit.check.assumptions import SYSTEM, draws_bits
 from dpaudit.check.file import fits, validate
 from dpaudit.check.measures import MEASURES
 from dpaudit.curator.curator import Sampler, system_generator
@@ -199,7 +200,9 @@ def _certify(run: Run, index: int) -> Certified:
     attempts = _attempts(run, index, examination)
     shown = next((a for a in attempts if not a.prefix), None)
 
-    def judged_by(examination: Examination) -> tuple[tuple[Judged, ...], list[Json], str]:
+    def judged_by(
+        examination: Examination, entropy: str
+    ) -> tuple[tuple[Judged, ...], list[Json], str]:
         rows = conformance_rows(mechanism.declaration, examination, attempts)
         findings = [*examination.findings, *(f for a in attempts for f in a.attacked.findings)]
         found = tuple(
@@ -210,7 +213,7 @@ def _certify(run: Run, index: int) -> Certified:
                     None if shown is None else shown.lens,
                     None if shown is None else shown.raws.get(printed_delta(one.claim)),
                     findings,
-                    standing(rows, account.node),
+                    standing(rows, account.node, entropy),
                     on_trust=on_trust,
                     others=[
                         Bounds(NAMES[a.prefix], a.lens, a.raws.get(printed_delta(one.claim)))
@@ -227,8 +230,8 @@ def _certify(run: Run, index: int) -> Certified:
     profile = profile_steps(account)
     points = points_of(profile)
 
-    def form(examination: Examination) -> tuple[tuple[Judged, ...], str, Json]:
-        judged, conformance, refused = judged_by(examination)
+    def form(examination: Examination, entropy: str = "") -> tuple[tuple[Judged, ...], str, Json]:
+        judged, conformance, refused = judged_by(examination, entropy)
         return (
             judged,
             refused,
@@ -238,7 +241,9 @@ def _certify(run: Run, index: int) -> Certified:
                 "fields": dict(order.fields),
                 "mechanism": _mechanism(order),
                 **_claims_and_derivation(account, judged, profile, points),
-                "assumptions": _assumptions(standing(conformance, account.node), judged, profile),
+                "assumptions": _assumptions(
+                    standing(conformance, account.node, entropy), judged, profile
+                ),
                 "audits": audit_rows(attempts, judged, budget),
                 "examination": examination_row(examination),
                 "conformance": conformance,
@@ -260,9 +265,12 @@ def _certify(run: Run, index: int) -> Certified:
     if mechanism.records is not None and not refused:
         # What could still be refused has been, so that an output is never drawn in vain.
         check(certificate)
-        judged, refused, predicate = form(_shaped_as_data(run, mechanism, examination))
+        examination = _shaped_as_data(run, mechanism, examination)
+        judged, refused, predicate = form(examination)
         certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
+        # What the run rests on besides: whose bits it draws.
+        judged, _, predicate = form(examination, _entropy(options))
         certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
     attacks = tuple(attempt.attacked for attempt in attempts)
     attacked = next((one for one in attacks if one.suite is order.suite), None)
@@ -541,13 +549,26 @@ def _not_run(
     )
 
 
+def _entropy(options: Options) -> str:
+    """Where the noise of the run on the data comes from."""
+    return SYSTEM if options.seed is None else f"seed {options.seed}"
+
+
+class SystemBits:
+    """The operating system's entropy, for kernels that draw bits and nothing else."""
+
+    @staticmethod
+    def bytes(count: int) -> bytes:
+        return os.urandom(count)
+
+
 def _run_once(mechanism: Mechanism, options: Options) -> Json:
     """Run the program once on its own data; only released values and declared metrics leave."""
     assert mechanism.records is not None  # noqa: S101  (the caller checked)
     records = mechanism.records()
-    generator, entropy = system_generator(), "operating system"
+    generator: Any = SystemBits() if draws_bits(mechanism.declaration) else system_generator()
     if options.seed is not None:
-        generator, entropy = np.random.default_rng([options.seed, 1]), f"seed {options.seed}"
+        generator = np.random.default_rng([options.seed, 1])
 
     def draw() -> Any:
         sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
@@ -565,7 +586,7 @@ def _run_once(mechanism: Mechanism, options: Options) -> Json:
     return {
         # Under add_remove the number of records is itself private.
         "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records),
-        "entropy": entropy,
+        "entropy": _entropy(options),
         "metrics": metrics,
         "notes": notes,
         "output": kept,

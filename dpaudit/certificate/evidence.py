@@ -13,7 +13,7 @@ import numpy as np
 
 from dpaudit.audit.attack import Attacked, program_text
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
-from dpaudit.audit.examine import Examination
+from dpaudit.audit.examine import Examination, Ran
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
@@ -33,6 +33,7 @@ from dpaudit.report.words import STAND_IN
 
 ROC_POINTS = 9
 FULL = 0.999  # of a clip
+SHOWN = 5  # stretches of lines in a sentence; a certificate lists all
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,8 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
     for attempt in attempts:
         if attempt.differs:
             found.append(f"{STAND_IN}{'; '.join(attempt.differs)}; its bound stands apart")
+    if examination.ran is not None and examination.ran.missed:
+        found.append(_never_run(examination.ran))
     short = [one for one in examination.reached if one.clip is not None and one.clip < FULL]
     if short:
         worst = min(short, key=lambda one: one.clip or 0.0)
@@ -88,6 +91,14 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
             f"at release {worst.label!r}, on made-up records"
         )
     return found
+
+
+def _never_run(ran: Ran) -> str:
+    more = f" and {len(ran.missed) - SHOWN} more" if len(ran.missed) > SHOWN else ""
+    return (
+        f"{ran.lines - ran.run} of {ran.lines} lines of the program's code never ran under attack: "
+        f"{', '.join(ran.missed[:SHOWN])}{more}"
+    )
 
 
 def differences(own: Any, other: Any, place: str = "") -> list[str]:
@@ -271,6 +282,13 @@ def examination_row(examination: Examination) -> Json:
     return {
         "not_examined": examination.not_examined,
         "records": [] if shape is None else [shape.rows, *shape.row],
+        "code": None
+        if examination.ran is None
+        else {
+            "lines": examination.ran.lines,
+            "run": examination.ran.run,
+            "missed": list(examination.ran.missed),
+        },
         "reached": [
             {
                 "label": one.label,

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from dpaudit.check.conformance import DRAWN
+from dpaudit.check.assumptions import DRAWN
 from dpaudit.check.measures import FromRates
 from dpaudit.check.normal import quantile
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down

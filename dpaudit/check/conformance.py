@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.assumptions import CLIPPED
+from dpaudit.check.assumptions import CLIPPED, DRAWN
 from dpaudit.check.reading import Json, decimal, require
 from dpaudit.exact import enclose, unknowns, working_precision
 from dpaudit.nodes import Leaf, Node, postorder
@@ -30,8 +30,6 @@ ALWAYS = LABEL_CHECKS[:4]
 EXECUTED = "releases, control flow and radii"
 SENSITIVITIES = "stated sensitivities"
 BATCHES = "sampling frequencies"
-# Of the kernels of a program that is examined, without the program.
-DRAWN = "noise drawn alone"
 # What is tried of a program that is examined; a test compares them with the examiner's.
 EXAMINED = (
     "undeclared access",

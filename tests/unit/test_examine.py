@@ -18,7 +18,7 @@ from dpaudit.audit.examine.examination import (
     MOVED,
     TRIALS,
 )
-from dpaudit.check.conformance import DRAWN
+from dpaudit.check.assumptions import DRAWN
 from dpaudit.curator.curator import Curator
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from tests.examined_for_tests import CASES, Descent, Sampled, Stepping, Windows, mechanism

@@ -5,6 +5,8 @@ False alarms of the right ones: at most 1e-9 each.
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,12 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.audit.examine import examine
-from dpaudit.check.conformance import DRAWN
+from dpaudit.check.assumptions import DRAWN
+from dpaudit.errors import CertificateRejected
 from dpaudit.families.additive.kernel import GaussianKernel, LaplaceKernel
 from dpaudit.families.correlated import CorrelatedGaussian, Participation
 from dpaudit.families.correlated.kernel import CorrelatedGaussianKernel
+from dpaudit.families.discrete import DiscreteLaplace
 from dpaudit.kernels.base import KERNELS, kernel_of
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
@@ -215,3 +219,36 @@ def test_somebody_elses_noise_is_held_against_its_density(
 
     monkeypatch.setitem(KERNELS, type(leaf), Halved)
     assert drawn(program)[0] == "broken"
+
+
+class WholeCount:
+    """A count with exact noise."""
+
+    def declaration(self, scope: dp.Scope) -> Node:
+        return DiscreteLaplace("count", 2)
+
+    def run(self, curator: dp.Curator) -> Array:
+        rows = dp.clipped_sum(lambda values: np.ones((1, len(values), 1)), 1, norm="l1")
+        return curator.release("count", rows)
+
+
+@pytest.mark.parametrize(("seed", "status"), [(None, "enforced"), (3, "declared")])
+def test_whose_bits_a_run_drew_is_what_its_certificate_says(seed: int | None, status: str) -> None:
+    case = replace(
+        mechanism("count", WholeCount(), "add_remove"),
+        claims=(dp.Claim(dp.PureDP("0.5"), by="dpaudit's tests"),),
+        records=lambda: dp.Records(np.ones((5, 1))),
+    )
+    certificate = dp.certify(case, seed=seed, trials=200)
+    rows = {row["id"]: row for row in certificate.content["predicate"]["assumptions"]}
+    assert (rows["random_bits"]["status"], rows["real_arithmetic"]["status"]) == (
+        status,
+        "enforced",
+    )
+    wrong = {"enforced": "declared", "declared": "enforced"}[status]
+    forged = copy.deepcopy(certificate.content)
+    for row in forged["predicate"]["assumptions"]:
+        if row["id"] == "random_bits":
+            row["status"] = wrong
+    with pytest.raises(CertificateRejected, match=r"random_bits|digest"):
+        dp.verify(forged)

@@ -20,6 +20,7 @@ from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
 from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
+from dpaudit.audit.examine.lines import Lines, Ran
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, shape_of
@@ -78,7 +79,8 @@ class Examination:
     """What was found of one program; ``not_examined`` says why where it could not be run.
 
     ``pair``: of the made-up data sets tried, the two that a whole run tells apart best; ``work``:
-    how many numbers a run of one trial reads.
+    how many numbers a run of one trial reads; ``ran``: which lines ran, None where another tracer
+    is at work.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -89,6 +91,7 @@ class Examination:
     work: int = 0
     seconds: float = 0.0
     stopped: bool = False
+    ran: Ran | None = None
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -161,6 +164,7 @@ class _Examiner:
         self.sampled: dict[int, tuple[list[Event], list[tuple[int, int]]]] = {}
         self.pair: Neighbours | None = None
         self.drawn: Finding
+        self.lines = Lines(self.program)
         self.work = 0
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
@@ -192,13 +196,15 @@ class _Examiner:
 
     def run(self) -> None:
         """Everything in turn; what time does not allow is left out, and told."""
-        for number in STUDIED:
-            self._study(number)
-        self._walks()
+        with self.lines:
+            for number in STUDIED:
+                self._study(number)
+            self._walks()
         self.drawn = drawn_alone(self.studied[0].releases, self.seed)
-        self._trials()
-        self._keeps()
-        self._pair()
+        with self.lines:
+            self._trials()
+            self._keeps()
+            self._pair()
 
     def after(self, share: float) -> bool:
         """Whether this share of the time is over."""
@@ -536,6 +542,7 @@ class _Examiner:
             work=self.work,
             seconds=seconds,
             stopped=self.late,
+            ran=self.lines.found,
         )
 
     def _found(self, check: str, otherwise: str, assumption: str = NOISE) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from scipy.special import ndtri
 
 from dpaudit.audit.engine import generator
 from dpaudit.audit.residuals import Finding, check_residuals
-from dpaudit.check.conformance import DRAWN
+from dpaudit.check.assumptions import DRAWN
 from dpaudit.curator.locations import at
 from dpaudit.families.correlated.strategies import prefix_root
 from dpaudit.kernels.base import Session
