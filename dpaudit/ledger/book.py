@@ -541,7 +541,7 @@ class _Tables:
         self.called = lines.select().where(*asked)
         self.append = lines.insert()
         names = ("head", "length", "charges", "spent")
-        new = {name: bindparam(name) for name in names}
+        new: dict[str, Any] = {name: bindparam(name) for name in names}
         self.advance = rows.update().where(rows.c.name == bindparam("of")).values(new)
 
 

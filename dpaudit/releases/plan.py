@@ -169,7 +169,7 @@ class PlannedMargins(Margins):
             if isinstance(leaf, DiscreteGaussianVector):
                 tail = gaussian_tail(k + 1, float(leaf.variance))
             else:
-                tail = laplace_tail(k + 1, float(leaf.scale))  # type: ignore[union-attr]
+                tail = laplace_tail(k + 1, float(leaf.scale))
             return bool(2 * float(tail) <= most)
 
         low, high = -1, max(1, math.ceil(self.deviation(label)))
@@ -184,7 +184,7 @@ class PlannedMargins(Margins):
         leaf = self.leaves[label]
         if isinstance(leaf, DiscreteGaussianVector):
             return math.sqrt(float(leaf.variance))
-        near = math.exp(-1 / float(leaf.scale))  # type: ignore[union-attr]
+        near = math.exp(-1 / float(leaf.scale))
         return math.sqrt(2 * near) / (1 - near)
 
     def epsilon(self, label: str) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.kernels.query import BOUNDED, Array, Norm, Records
 from dpaudit.nodes import Node
 from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.programs import GENERATED_UNIT, generated, records_of
@@ -94,6 +94,10 @@ class PartQuery:
         if self.noise_norm == "l1":
             return np.asarray(float(moves.absolute))
         return np.asarray(float(moves.squared) ** 0.5)
+
+
+# What a unit adds is bounded by the engine that its reader asks.
+BOUNDED.add(PartQuery)
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,7 +149,7 @@ def _numbers(name: str, output: Any) -> Array:
             f"item {name!r}: its program gives {type(output).__name__}, where an array of shape "
             "(trials, numbers) is published"
         )
-    return found[0]
+    return np.asarray(found[0])
 
 
 def records_of(table: Table, key: str, columns: Sequence[str], size: int | None = None) -> Records:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from hashlib import sha256
@@ -19,6 +19,7 @@ from dpaudit.audit.verdict import Verdict
 from dpaudit.certificate import publish as certificates
 from dpaudit.certificate.certify import Certified, Options, certify
 from dpaudit.check import check
+from dpaudit.check.assumptions import SYSTEM
 from dpaudit.curator.curator import Curator, Request, system_generator
 from dpaudit.curator.entitlement import Grant
 from dpaudit.errors import (
@@ -38,7 +39,7 @@ from dpaudit.releases.program import PartQuery, ReleaseProgram, Values, exact_va
 from dpaudit.releases.programs import records_of
 from dpaudit.releases.queries import Choice, Declared, Row, Thresholded, text_of
 from dpaudit.storage.files import write_atomically
-from dpaudit.tabular import Table
+from dpaudit.tabular import OpenTable, Table
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 TRIALS = 2000
@@ -170,9 +171,9 @@ def publish(
     """Run a plan once on private data, and write its certificate beside what is published.
 
     In this order: the folder, whether the ledger would take it, the types of the columns, values
-    that the schema declares to be errors (told to the caller, published nowhere), the certificate
-    (an attack on made-up tables, ``trials`` a side; 0: none), the charge, the sums, the draw, the
-    files.
+    that the schema declares to be errors (told to the caller, published nowhere), an attack on
+    made-up tables (``trials`` a side; none, and no certificate, for 0), the charge, the sums, the
+    draw, the files, the certificate.
     Errors: everything before the charge leaves nothing spent; ReleaseInterrupted after it, where
     the charge stays spent.  LedgerRefused where this release was charged, or written here, before;
     Disagreement where the plan's certificate does not certify it.
@@ -183,46 +184,84 @@ def publish(
         admitted(ledger, plan)
     table = Table(release.schema, data).opened(release.digest)
     table.check()
-    pages: tuple[Path, ...] = ()
-    verdict = reason = ""
-    if trials:
-        made = certified(plan, trials, progress)
-        (written,) = certificates.write([made], out / "certificate")
-        pages = (written.certificate, written.page)
-        verdict, reason = str(made.verdict), made.judged[0].reason
-    if ledger is not None:
-        charge(ledger, plan)
-    else:
-        _mark(targets["marker"], release)
-    try:
-        drawn = draw(plan, exact_values(release, table), partial(_rows, release, data))
-        rows = published_rows(plan, drawn)
-        contents = contents_of(plan, drawn, rows, targets)
-        for path, content in contents.items():
-            write_atomically(path, content)
-        digests = {path.name: sha256(content).hexdigest() for path, content in contents.items()}
-        head = None
+    once = _Once(plan, data, table, targets, ledger)
+    if not trials:
+        once.row()
+        return once.done
+    made = certified(plan, trials, progress, once.row)
+    (pages,) = certificates.write([made], out / "certificate")
+    return replace(
+        once.done,
+        files=(*once.done.files, pages.certificate, pages.page),
+        verdict=str(made.verdict),
+        reason=made.judged[0].reason,
+    )
+
+
+@dataclass(eq=False)
+class _Once:
+    """The one run of a release: charged, drawn, written."""
+
+    plan: Plan
+    data: Any
+    table: OpenTable
+    targets: Mapping[str, Path]
+    ledger: Ledger | None
+    done: Published = field(init=False)
+
+    def row(self) -> dict[str, Any]:
+        """Run, and what a certificate says of it; errors: as :func:`publish`."""
+        plan, release, ledger = self.plan, self.plan.release, self.ledger
         if ledger is not None:
-            head = ledger.finish(release.schema.name, release.digest, digests)
+            charge(ledger, plan)
         else:
-            targets["marker"].unlink()
-    except BaseException as error:  # noqa: BLE001  (an interrupt spends the charge too)
-        # What was raised may quote private data; only its kind is told.
-        said = str(error) if isinstance(error, OutputNotWritable) else type(error).__name__
-        spent = "its charge is spent" if ledger is not None else "count its budget as spent"
-        raise ReleaseInterrupted(
-            f"{release.title!r} was interrupted after it was charged ({said}): {spent}, and "
-            "nothing is to be published; a new draw is a new release, under another title"
-        ) from None
-    return Published((*contents, *pages), tuple(rows), head, verdict, reason)
+            _mark(self.targets["marker"], release)
+        try:
+            values = exact_values(release, self.table)
+            drawn = draw(plan, values, partial(_rows, release, self.data))
+            rows = published_rows(plan, drawn)
+            contents = contents_of(plan, drawn, rows, self.targets)
+            for path, content in contents.items():
+                write_atomically(path, content)
+            digests = {path.name: sha256(content).hexdigest() for path, content in contents.items()}
+            head = None
+            if ledger is not None:
+                head = ledger.finish(release.schema.name, release.digest, digests)
+            else:
+                self.targets["marker"].unlink()
+        except BaseException as error:  # noqa: BLE001  (an interrupt spends the charge too)
+            # What was raised may quote private data; only its kind is told.
+            said = str(error) if isinstance(error, OutputNotWritable) else type(error).__name__
+            spent = "its charge is spent" if ledger is not None else "count its budget as spent"
+            raise ReleaseInterrupted(
+                f"{release.title!r} was interrupted after it was charged ({said}): {spent}, and "
+                "nothing is to be published; a new draw is a new release, under another title"
+            ) from None
+        self.done = Published(tuple(contents), tuple(rows), head)
+        written = self.targets["json"].name
+        return {
+            "records": None,
+            "entropy": SYSTEM,
+            "metrics": [],
+            "notes": [] if head is None else [f"charged in a ledger, whose head is {head}"],
+            "output": {"name": written, "digest": {"sha256": digests[written]}},
+        }
 
 
-def certified(plan: Plan, trials: int = TRIALS, progress: Progress | None = None) -> Certified:
-    """The plan's certificate, confirmed by the checker; it needs no private data.
+def certified(
+    plan: Plan,
+    trials: int = TRIALS,
+    progress: Progress | None = None,
+    draw: Callable[[], dict[str, Any]] | None = None,
+) -> Certified:
+    """The plan's certificate, confirmed by the checker.
 
-    Errors: Disagreement where an attack or a check broke the plan.
+    ``draw``: runs the release once nothing is left that could refuse it, and says of it what the
+    certificate holds; without it no private data are needed.
+    Errors: Disagreement where an attack or a check broke the plan; nothing was drawn then.
     """
-    (made,) = certify([order_of(plan)], Options(trials=trials, progress=progress))
+    order = replace(order_of(plan), draw=draw)
+    (made,) = certify([order], Options(trials=trials, progress=progress))
     check(made.certificate)
     if made.verdict not in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS):
         raise Disagreement(f"{plan.release.title!r}: {made.judged[0].reason}; nothing was charged")

@@ -127,7 +127,8 @@ def _frame(data: Any, unit: str | None) -> Source:
 
 def _dask(frame: Any, unit: str | None) -> Source:
     """Partitions, after a shuffle by unit, each asked by the worker that holds it."""
-    import dask
+    from dask.base import compute
+    from dask.delayed import delayed
 
     shuffled = frame if unit is None else frame.shuffle(on=unit)
 
@@ -136,11 +137,11 @@ def _dask(frame: Any, unit: str | None) -> Source:
         return found
 
     def first(ask: Ask) -> Any:
-        return dask.delayed(asked)(frame.to_delayed()[0], ask).compute()
+        return delayed(asked)(frame.to_delayed()[0], ask).compute()
 
     def each(ask: Ask) -> Iterator[Any]:
-        parts = [dask.delayed(asked)(part, ask) for part in shuffled.to_delayed()]
-        yield from dask.compute(*parts)
+        parts = [delayed(asked)(part, ask) for part in shuffled.to_delayed()]
+        yield from compute(*parts)  # type: ignore[no-untyped-call]
 
     return Source(False, first, each, alike=False)
 

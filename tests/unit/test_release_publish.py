@@ -7,11 +7,13 @@ import time
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dpaudit.check.assumptions import DRAWN, standing
 from dpaudit.errors import BudgetExceeded, InvalidParameter, OutputNotWritable, Unsupported
 from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.ledger import LedgerRefused, open_ledger, terms_of
@@ -375,6 +377,27 @@ def test_gaussian_noise_has_no_pure_budget_and_laplace_takes_its_place() -> None
         release(Count(name="n", noise="gaussian"), budget=PureDP(1)).plan()
     plan = release(Count(name="n"), budget=PureDP(1)).plan()
     assert plan.account.step("pure").value <= 1
+
+
+def test_a_release_of_exact_noise_reads_certified_and_its_plan_alone_does_not(
+    tmp_path: Path, counted: Plan
+) -> None:
+    """Delete the entropy of the run, or the row that noise was drawn exactly, and it does not."""
+    done = publish(counted, frame(), tmp_path, ledger=None, trials=200)
+    assert done.verdict == "certified"
+    written = json.loads((tmp_path / "certificate" / "release.json").read_text())
+    predicate = written["predicate"]
+    assert {row["status"] for row in predicate["assumptions"]} == {"enforced"}
+    content = (tmp_path / "release.json").read_bytes()
+    assert predicate["run"]["output"]["digest"]["sha256"] == sha256(content).hexdigest()
+    rows, root = predicate["conformance"], counted.declaration
+    for changed, entropy in ((rows, ""), (rows, "seed 1"), ([], "operating system")):
+        found = {one.id: str(one.status) for one in standing(changed, root, entropy)}
+        assert found["declared_noise"] != "enforced"
+    drawn = [row for row in rows if row["check"] != DRAWN]
+    found = {one.id: str(one.status) for one in standing(drawn, root, "operating system")}
+    assert found["real_arithmetic"] == "declared"
+    assert found["declared_noise"] != "enforced"
 
 
 def test_running_again_refuses_with_and_without_a_ledger(tmp_path: Path, counted: Plan) -> None:
