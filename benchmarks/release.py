@@ -16,8 +16,8 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from inspect import getsource
 from pathlib import Path
@@ -29,12 +29,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpaudit.accountant.account import Account
-from dpaudit.families.opaque import ZCDP, ApproxDP
+from dpaudit.errors import DpauditError
+from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
+from dpaudit.ledger import open_ledger, terms_of
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import exact_values
-from dpaudit.releases.queries import Count, Quantiles, Sum
+from dpaudit.releases.publish import publish
+from dpaudit.releases.queries import Count, Groups, Quantiles, Sum
 from dpaudit.scope import central
-from dpaudit.tabular import Category, Number, Schema, Table
+from dpaudit.tabular import Category, Number, Schema, Table, Text
 
 HERE = Path(__file__).parent
 BUDGET = ApproxDP(1, "1e-6")
@@ -105,6 +108,7 @@ class Result:
     lines: int
     version: str
     seconds: float
+    refused: Mapping[str, bool]
 
 
 def own(release: Callable[[], Release], path: Path) -> Result:
@@ -118,7 +122,39 @@ def own(release: Callable[[], Release], path: Path) -> Result:
     found = tuple(d * float(step) for d, step in zip(names, steps, strict=True))
     # Without its first line and its docstring.
     lines = len(getsource(release).splitlines()) - 2
-    return Result(found, lines, "this tree", time.monotonic() - started)
+    return Result(found, lines, "this tree", time.monotonic() - started, refusals(asked, path))
+
+
+def refusals(asked: Release, path: Path) -> dict[str, bool]:
+    """Whether what should not be done is refused."""
+    schema = replace(asked.schema, columns={**asked.schema.columns, "other": Text()})
+    unknown = Release("Keys", schema, "add_remove", PureDP(1), (Groups(name="k", column="other"),))
+    column = list(asked.schema.columns)[-1]
+    with tempfile.TemporaryDirectory() as made:
+        ledger = open_ledger(Path(made) / "ledger.sqlite")
+        cap = ApproxDP(Fraction(3, 2), "1e-5")
+        ledger.create(asked.schema.name, terms_of(asked.schema.entity, asked.scope, cap))
+
+        def run(title: str, folder: str) -> None:
+            plan = replace(asked, title=title).plan()
+            publish(plan, path, Path(made) / folder, ledger=ledger, trials=0)
+
+        run("first", "a")
+        return {
+            "unknown keys without delta": refused(unknown.plan),
+            "a sum without bounds": refused(lambda: Schema("t", {column: Number()})),  # type: ignore[call-arg]
+            "more than the budget": refused(lambda: run("second", "b")),
+            "the same release drawn again": refused(lambda: run("first", "c")),
+        }
+
+
+def refused(act: Callable[[], Any]) -> bool:
+    """Whether it raises."""
+    try:
+        act()
+    except (DpauditError, TypeError):
+        return True
+    return False
 
 
 def other(tool: str, python: str, path: Path, name: str, rho: float) -> Result | str:
@@ -139,7 +175,8 @@ def other(tool: str, python: str, path: Path, name: str, rho: float) -> Result |
         float(row["deviation"] if "deviation" in row else row["parameter"] ** 0.5)
         for row in found["rows"]
     )
-    return Result(deviations, found["lines"], found["version"], time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return Result(deviations, found["lines"], found["version"], seconds, found["refused"])
 
 
 def compared(given: argparse.Namespace, folder: Path) -> dict[str, dict[str, Any]]:
@@ -176,10 +213,23 @@ def page(found: dict[str, dict[str, Any]], size: int) -> str:
                 continue
             numbers = [f"{d:.4g}" for d in result.deviations]
             rows.append([f"{title} {result.version}", *numbers, str(result.lines)])
-        lines += ["", f"## {titles[name]}", "", "| " + " | ".join(rows[0]) + " |"]
-        lines.append("|---" * len(rows[0]) + "|")
-        lines += ["| " + " | ".join(row) + " |" for row in rows[1:]]
+        lines += ["", f"## {titles[name]}", "", *_table(rows)]
+    lines += ["", "## What each refuses", "", *_table(_refusals(found["doctors"]))]
     return "\n".join([*lines, ""])
+
+
+def _refusals(tools: dict[str, Any]) -> list[list[str]]:
+    """Rows by case; a tool without it has no such thing as a release that is drawn once."""
+    known = {tool: r.refused for tool, r in tools.items() if isinstance(r, Result)}
+    cases = list(known["dpaudit"])
+    words = {True: "refused", False: "allowed", None: "a new draw, of new budget"}
+    rows = [["", *({"dpaudit": "dpaudit", **TOOLS}[tool] for tool in known)]]
+    return rows + [[case, *(words[r.get(case)] for r in known.values())] for case in cases]
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    head, *rest = ["| " + " | ".join(row) + " |" for row in rows]
+    return [head, "|---" * len(rows[0]) + "|", *rest]
 
 
 # --- scale ----------------------------------------------------------------------------------------

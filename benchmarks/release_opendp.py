@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,40 @@ def people(path: str, rho: float) -> list[Any]:
     ]
 
 
+def refusals(path: str, rho: float) -> dict[str, bool]:
+    """Whether what should not be done is refused."""
+    context = dp.Context.compositor(
+        data=pl.scan_parquet(path),
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(rho=rho),
+        split_evenly_over=1,
+        margins=[dp.polars.Margin(max_length=1_000_000)],
+    )
+    value = pl.scan_parquet(path).collect_schema().names()[-1]
+
+    def keys() -> None:
+        context.query().group_by(value).agg(dp.len()).release().collect()
+
+    def bounds() -> None:
+        context.query().select(pl.col(value).dp.sum()).release().collect()
+
+    def count() -> None:
+        context.query().select(dp.len()).release().collect()
+
+    found = {"unknown keys without delta": refused(keys), "a sum without bounds": refused(bounds)}
+    count()
+    return {**found, "more than the budget": refused(count)}
+
+
+def refused(act: Callable[[], None]) -> bool:
+    """Whether it raises."""
+    try:
+        act()
+    except Exception:  # noqa: BLE001  (whatever a library raises is its refusal)
+        return True
+    return False
+
+
 def main() -> None:
     """Print the standard deviation of every release's noise, and that each runs."""
     path, name, rho = sys.argv[1:]
@@ -67,7 +102,8 @@ def main() -> None:
     text = Path(__file__).read_text("utf-8")
     body = text.partition(f"def {name}")[2].partition("\n\n\n")[0]
     version = dp.__version__ if hasattr(dp, "__version__") else ""
-    json.dump({"rows": rows, "lines": len(body.splitlines()) - 2, "version": version}, sys.stdout)
+    lines, told = len(body.splitlines()) - 2, refusals(path, float(rho))
+    json.dump({"rows": rows, "lines": lines, "version": version, "refused": told}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,33 @@ def people(spark: Any, path: str, rho: float) -> tuple[Any, list[Any]]:
     ]
 
 
+def refusals(spark: Any, path: str, rho: float) -> dict[str, bool]:
+    """Whether what should not be done is refused."""
+    session = Session.from_dataframe(
+        RhoZCDPBudget(rho), "t", spark.read.parquet(path), protected_change=AddOneRow()
+    )
+    value = spark.read.parquet(path).columns[-1]
+    whole, rest = RhoZCDPBudget(rho), RhoZCDPBudget(rho / 2)
+    table: Any = QueryBuilder("t")
+    found = {
+        "unknown keys without delta": refused(
+            lambda: session.evaluate(table.groupby(table.get_groups([value])).count(), rest)
+        ),
+        "a sum without bounds": refused(lambda: session.evaluate(table.sum(value), rest)),
+    }
+    session.evaluate(table.count(), whole)
+    return {**found, "more than the budget": refused(lambda: session.evaluate(table.count(), rest))}
+
+
+def refused(act: Callable[[], Any]) -> bool:
+    """Whether it raises."""
+    try:
+        act()
+    except Exception:  # noqa: BLE001  (whatever a library raises is its refusal)
+        return True
+    return False
+
+
 def main() -> None:
     """Print the standard deviation of every release's noise, and that each runs."""
     path, name, rho = sys.argv[1:]
@@ -68,7 +96,8 @@ def main() -> None:
         rows.append({"noise": str(info["noise_mechanism"]), "parameter": info["noise_parameter"]})
     text = Path(__file__).read_text("utf-8")
     body = text.partition(f"def {name}")[2].partition("\n\n\n")[0]
-    found = {"rows": rows, "lines": len(body.splitlines()) - 2}
+    told = refusals(spark, path, float(rho))
+    found = {"rows": rows, "lines": len(body.splitlines()) - 2, "refused": told}
     sys.stdout.write("\n" + json.dumps({**found, "version": version("tmlt.analytics")}) + "\n")
     spark.stop()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -410,6 +412,26 @@ def test_running_again_refuses_with_and_without_a_ledger(tmp_path: Path, counted
     with pytest.raises(LedgerRefused, match="is there"):
         unattacked(counted, frame(), tmp_path / "free", ledger=None)
     assert ledger.verify("people").count == 1
+
+
+def test_of_two_releases_at_once_one_is_drawn(tmp_path: Path, counted: Plan) -> None:
+    ledger_at(tmp_path)
+    data, together = frame(), threading.Barrier(2)
+
+    def run(number: int) -> str:
+        ledger = open_ledger(tmp_path / "ledger.sqlite")
+        together.wait()
+        try:
+            unattacked(counted, data, tmp_path / str(number), ledger=ledger)
+        except LedgerRefused as error:
+            return str(error)
+        return "drawn"
+
+    with ThreadPoolExecutor(2) as pool:
+        found = sorted(pool.map(run, range(2)), key=lambda said: said != "drawn")
+    assert found[0] == "drawn"
+    assert "was charged on" in found[1] or "was released on" in found[1]
+    assert open_ledger(tmp_path / "ledger.sqlite").verify("people").count == 1
 
 
 @pytest.mark.parametrize("at", ["exact_values", "draw", "write_atomically"])
