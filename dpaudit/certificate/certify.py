@@ -22,7 +22,14 @@ from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Outcome
 from dpaudit.accountant.interpretation import Point, in_plain_words
 from dpaudit.audit.attack import Attacked, attack, program_text
-from dpaudit.audit.examine import Examination, Shape, examine, held_by, shape_like
+from dpaudit.audit.examine import (
+    Examination,
+    Shape,
+    examine,
+    held_by,
+    read_by_others,
+    shape_like,
+)
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
@@ -83,6 +90,7 @@ from dpaudit.nodes import Assumption, free_unknowns, postorder
 from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
+from dpaudit.storage.opened import opened
 from dpaudit.storage.roots import served
 from dpaudit.version import __version__
 
@@ -433,14 +441,19 @@ def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) ->
     and the program may hold nothing of them.
     """
     assert mechanism.records is not None  # noqa: S101  (the caller checked)
-    data = mechanism.records()
+    with opened() as files:
+        data = mechanism.records()
     shape = shape_like(data)
     if mechanism.scope.adjacency is Adjacency.ADD_REMOVE and examination.shape is not None:
         # How many records there are is private: as many as were made up before.
         shape = Shape(examination.shape.rows, shape.row)
     if shape != examination.shape:
-        return examine(mechanism, seed=run.seed, shape=shape, data=data)
-    return replace(examination, findings=(*examination.findings, *held_by(mechanism, data)))
+        examination = examine(mechanism, seed=run.seed, shape=shape, data=data)
+        held: tuple[Finding, ...] = ()
+    else:
+        held = held_by(mechanism, data)
+    more = (*held, *read_by_others(files, examination))
+    return replace(examination, findings=(*examination.findings, *more))
 
 
 def _overall(judged: Sequence[Judged]) -> Verdict:

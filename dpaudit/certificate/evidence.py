@@ -26,6 +26,7 @@ from dpaudit.audit.verdict import (
     printed_delta,
 )
 from dpaudit.certificate.certificate import Json, audit_id, guarantee
+from dpaudit.check.bounds import POOLED
 from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
 from dpaudit.exact import decimal_lower, decimal_upper, plain
 from dpaudit.nodes import Node
@@ -101,23 +102,38 @@ def _never_run(ran: Ran) -> str:
     )
 
 
+HEAP_TYPE = 1 << 9  # of a class that was made by a class statement
+
+
 def differences(own: Any, other: Any, place: str = "") -> list[str]:
     """In what a program differs from the named one: its type, and every field, as a sentence.
 
-    Fields that are programs or losses of one type are compared inside.
+    Fields that are programs or losses of one type are compared inside, and so are the attributes of
+    plain objects.
     """
     if type(own) is not type(other):
         what = place or "the program"
         return [f"{what} is {type(other).__name__}, not {type(own).__name__}"]
-    if isinstance(own, type) or not is_dataclass(own):
-        return [] if _same(own, other) else [f"{place or 'the program'} is another"]
+    if _same(own, other):
+        return []
+    if is_dataclass(own) and not isinstance(own, type):
+        pairs = {f.name: (getattr(own, f.name), getattr(other, f.name)) for f in fields(own)}
+    elif _is_plain(own) and vars(own).keys() == vars(other).keys():
+        pairs = {name: (value, vars(other)[name]) for name, value in vars(own).items()}
+    else:
+        return [f"{place or 'the program'} is another"]
     found = []
-    for one in fields(own):
-        a, b = getattr(own, one.name), getattr(other, one.name)
+    for key, (a, b) in pairs.items():
         if not _same(a, b):
-            name = f"{place}.{one.name}" if place else one.name
-            found += differences(a, b, name) or [f"{name} is another"]
+            name = f"{place}.{key}" if place else key
+            found += differences(a, b, name)
     return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether all that an object holds is in its attributes: an instance of a class in Python."""
+    python = all(kind.__flags__ & HEAP_TYPE for kind in type(value).__mro__[:-1])
+    return python and hasattr(value, "__dict__") and not isinstance(value, type)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -158,7 +174,7 @@ def _audit(
             "decision_error": plain(Decimal(repr(DECISION_ERROR))),
             "adjusted_for": budget.bounds,
         },
-        "estimator": "Clopper-Pearson, GDP lens" if is_lens else "Clopper-Pearson",
+        "estimator": f"{POOLED * bound.pooled}Clopper-Pearson{', GDP lens' * is_lens}",
         "threshold": repr(bound.threshold),
         "counts": {
             "false_positives": bound.counts.false_positives,
@@ -189,7 +205,8 @@ def _witness(bound: Lower, budget: DecisionBudget) -> dict[str, str]:
 
 def _strongest(attacked: Attacked, bound: Lower) -> Json:
     if bound.measure == "gdp":
-        return guarantee("gdp", strongest_mu(attacked.trials, SHOWN_ERROR))
+        most = strongest_mu(attacked.trials, SHOWN_ERROR, pooled=bound.pooled)
+        return guarantee("gdp", most)
     strongest = strongest_epsilon(attacked.trials, float(Fraction(bound.delta)), SHOWN_ERROR)
     return guarantee("approx_dp", strongest, bound.delta)
 

@@ -212,16 +212,17 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
     require(stated["delta"] == decimal_upper(delta), f"{place}: its delta is not its witness's")
     found = None
     if premise.on_trust and premise.upper is None:
-        return _converted_on_trust(row, node, premise, delta)
-    convert = MEASURES[premise.calculus].to_approx
-    if convert is None:  # pairs of distributions
-        found = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
-        epsilon, reached = (found.epsilon, found.reached) if found else REFUSED
+        epsilon, reached = _as_stated(stated["epsilon"], witness.get("epsilon_lower"))
     else:
-        epsilon, reached = convert(premise, delta, stated["epsilon"], witness)
-    require(epsilon is not None, f"{place}: epsilon does not follow")
-    same = reached is None or decimal(witness["epsilon_lower"]) == reached
-    require(same, f"{place}: its lower epsilon does not follow")
+        convert = MEASURES[premise.calculus].to_approx
+        if convert is None:  # pairs of distributions
+            found = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
+            epsilon, reached = (found.epsilon, found.reached) if found else REFUSED
+        else:
+            epsilon, reached = convert(premise, delta, stated["epsilon"], witness)
+        require(epsilon is not None, f"{place}: epsilon does not follow")
+        same = reached is None or decimal(witness["epsilon_lower"]) == reached
+        require(same, f"{place}: its lower epsilon does not follow")
     return Value(
         node=node,
         calculus="approx",
@@ -238,22 +239,10 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
     )
 
 
-def _converted_on_trust(row: Json, node: Node, premise: Value, delta: Any) -> Value:
-    """The epsilon that the certificate states."""
-    text, lower = row["conclusion"]["epsilon"], row["witness"].get("epsilon_lower")
+def _as_stated(text: str, lower: str | None) -> Any:
+    """What the certificate says, of a premise that it takes on trust."""
     epsilon = infinity() if text == "inf" else decimal(text)
-    reached = None if lower is None else decimal(lower)
-    return Value(
-        node=node,
-        calculus="approx",
-        upper=(epsilon, delta),
-        attained=reached is not None,
-        in_one_part=premise.in_one_part,
-        reached=reached,
-        assumes=premise.assumes,
-        converted=True,
-        on_trust=True,
-    )
+    return epsilon, None if lower is None else decimal(lower)
 
 
 # --- the checker's own fold ----------------------------------------------------------------------

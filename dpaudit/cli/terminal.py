@@ -183,6 +183,8 @@ def warn(text: str) -> None:
 def plain(text: object) -> str:
     """Somebody else's text on one line: what does not print is escaped."""
     shown = str(text)
+    # A space that does not break is a space.
+    shown = shown.replace("\xa0", " ").replace("\u202f", " ")
     if shown.isprintable():
         return shown
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)

@@ -62,10 +62,9 @@ class Mechanism:
     ``program`` declares and runs; ``claims`` are checked against its declaration under ``scope``;
     ``records`` loads the private data; ``evaluate(output)`` gives metrics of a run's output.
     ``records_like(generator)`` makes up records that the program can run on, for a program whose
-    records the examiner cannot make up by itself; it may not look at the data.
-    ``for_shape(count, row)`` gives the same mechanism for other records, of which only the shape is
-    known: ``count`` records (None where their number is private) of shape ``row``; without it the
-    program takes records of any shape, or only those of its own.
+    records the examiner cannot make up by itself, or whose declaration is ``Assuming`` something of
+    the data: then only such records are tried, and any one row instead of one of theirs; it may
+    not look at the data.
     ``expected`` says what a catalogue expects of each claim in turn (``"proved"``, ``"refuted"``,
     ``"unproved"`` or ``"unsupported"``), all proved if empty: a printed claim that is known to fail
     is then no failure of `dpaudit certify --all`.  It changes no check and no verdict.

@@ -200,9 +200,9 @@ class Measure:
     false-negative rate at a false-positive rate, a lower bound and what is reached from above.
     ``with_symbols``: how a claim of (epsilon, delta) that holds symbols is decided by it.
     ``region``: of a claim's node, the pairs of event probabilities it allows.  ``from_rates``: a
-    lower bound on the parameter from upper bounds of a test's two error rates; None where a bound
-    has to be counted at the claim's own delta.  ``sums``: how a filter adds charges, None where
-    none is known to.
+    lower bound on the parameter from upper bounds of a test's two error rates, of which a claim
+    allows a convex region, the same with the two exchanged; None where a bound has to be counted
+    at the claim's own delta.  ``sums``: how a filter adds charges, None where none is known to.
     """
 
     name: str

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.canaries.commitment import Labels, commit, load_labels
-from dpaudit.audit.canaries.terms import CanaryTerms
-from dpaudit.audit.canaries.terms import Target as Tested
+from dpaudit.audit.canaries.terms import CanaryTerms, ScoreTest
 from dpaudit.audit.engine import Batch, Progress, generator, run_batches
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
@@ -181,7 +180,7 @@ class Study:
 
     # --- before training -------------------------------------------------------------------------
 
-    def check(self, tested: Tested, refute_at: float) -> list[Finding]:
+    def check(self, tested: ScoreTest, refute_at: float) -> list[Finding]:
         """What is wrong with the study before any training.
 
         Errors: InvalidParameter, with the number needed, where no outcome could refute the claim.
@@ -196,7 +195,7 @@ class Study:
                 raise InvalidParameter(self._too_few(tested, reach, refute_at))
         return found
 
-    def _too_few(self, tested: Tested, reach: float, refute_at: float) -> str:
+    def _too_few(self, tested: ScoreTest, reach: float, refute_at: float) -> str:
         coins = self.target_count * self.audited.unit_count
         needed = coins_needed(tested, refute_at)
         said = (

@@ -8,7 +8,7 @@ not planted (the reasons are in :data:`HARMLESS`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -320,9 +320,12 @@ HARMLESS = {
 
 
 def planted_in(
-    trees: dict[str, ast.Module], sites: list[Site], reached: list[Reached]
+    trees: dict[str, ast.Module],
+    sites: list[Site],
+    reached: list[Reached],
+    lines: Mapping[str, Sequence[int]],
 ) -> Iterator[Planted]:
-    """Every change that the operators allow of these modules, in order of place."""
+    """Every change that the operators allow of the lines that run, in order of place."""
     for site in sites:
         # The line of a release that the project's own code asks for, and not a wrapper of it.
         found = [n for n in ast.walk(trees[site.module]) if _is_release(n) and _spans(n, site.line)]
@@ -338,12 +341,17 @@ def planted_in(
             if not inside.where(one, function) or (bounded and operator in OF_ROWS):
                 continue
             for node in ast.walk(function):
-                if not inside.fits(node):
+                if not inside.fits(node) or not _runs(node, lines.get(one.module, ())):
                     continue
                 line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
                 if (operator, one.module, line, column) not in done:
                     done.add((operator, one.module, line, column))
                     yield Planted(operator, one.module, line, inside.what, column)
+
+
+def _runs(node: ast.AST, lines: Sequence[int]) -> bool:
+    first = getattr(node, "lineno", 0)
+    return any(first <= line <= getattr(node, "end_lineno", first) for line in lines)
 
 
 def _spans(node: ast.AST, line: int) -> bool:

@@ -153,7 +153,7 @@ def mutants(found: Survey, root: Path, operators: Sequence[str] = OPERATORS) -> 
     """Every mutant of a target, in order of place and operator."""
     modules = {one.module for one in (*found.sites, *found.reached)}
     trees = {m: ast.parse(file_of(root, m).read_bytes()) for m in modules}
-    made = planted_in(trees, list(found.sites), list(found.reached))
+    made = planted_in(trees, list(found.sites), list(found.reached), found.lines)
     unique = {_name(p): p for p in made if p.operator in operators}
     return list(unique.values())
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 
@@ -24,7 +24,10 @@ from dpaudit.storage.roots import EXPERIMENTS, PACKAGES
 
 @dataclass(frozen=True)
 class Survey:
-    """Where a mechanism is defined, its releases, and the code that a run executes."""
+    """Where a mechanism is defined, its releases, and the code that a run executes.
+
+    ``lines``: those that a run executes, by module.
+    """
 
     home: str
     attribute: str
@@ -32,6 +35,7 @@ class Survey:
     row: tuple[int, ...]
     sites: tuple[Site, ...]
     reached: tuple[Reached, ...]
+    lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def shape(self) -> Shape:
@@ -73,10 +77,17 @@ def survey(mechanism: Mechanism, home: tuple[str, str], shape: Shape, seed: int)
     seen: dict[CodeType, Reached] = {}
     places: list[tuple[str, int]] = []
 
-    def trace(frame: FrameType, event: str, argument: Any) -> None:
+    lines: dict[str, set[int]] = {}
+
+    def inside(frame: FrameType, event: str, argument: Any) -> Any:
+        lines[str(frame.f_globals["__name__"])].add(frame.f_lineno)
+        return inside
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
         if event != "call" or not _own(frame):
-            return
+            return None
+        lines.setdefault(str(frame.f_globals["__name__"]), set())
         asked, free = _above(frame, "release"), _above(frame, "_clipped")
         known = seen.get(code)
         module = str(frame.f_globals["__name__"])
@@ -87,6 +98,7 @@ def survey(mechanism: Mechanism, home: tuple[str, str], shape: Shape, seed: int)
             asked=asked or (known is not None and known.asked),
             free=free and (known is None or known.free),
         )
+        return inside
 
     class Placed(Watched):
         """Notes the module and line of every release."""
@@ -110,7 +122,8 @@ def survey(mechanism: Mechanism, home: tuple[str, str], shape: Shape, seed: int)
         (one for one in seen.values() if not one.name.startswith("<")),
         key=lambda one: (one.module, one.line),
     )
-    return Survey(*home, shape.rows, shape.row, tuple(sites), tuple(reached))
+    ran = {module: sorted(found) for module, found in sorted(lines.items())}
+    return Survey(*home, shape.rows, shape.row, tuple(sites), tuple(reached), ran)
 
 
 def _site(place: tuple[str, int], found: list[Asked], mechanism: Mechanism, size: int) -> Site:
@@ -164,10 +177,10 @@ def _above(frame: FrameType, name: str) -> bool:
 
 
 @contextmanager
-def _tracing(trace: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
-    before = sys.getprofile()
-    sys.setprofile(trace)
+def _tracing(trace: Callable[[FrameType, str, Any], Any]) -> Iterator[None]:
+    before = sys.gettrace()
+    sys.settrace(trace)
     try:
         yield
     finally:
-        sys.setprofile(before)
+        sys.settrace(before)

@@ -9,10 +9,10 @@ import numpy as np
 
 import dpaudit as dp
 from dpaudit.audit.examine import examine
-from dpaudit.audit.examine.lines import Lines
+from dpaudit.audit.examine.lines import Lines, constants_of
 from dpaudit.errors import InvalidParameter
-from dpaudit.kernels.query import Array
-from tests.examined_for_tests import mechanism
+from dpaudit.kernels.query import Array, clip_rows
+from tests.examined_for_tests import OwnMean, mechanism
 
 MAGIC = 4_294_967_291.5
 
@@ -32,7 +32,7 @@ class Branching:
         return curator.release("mean", dp.ClippedMean(self.rows, 1.0, divisor=20))
 
     def rows(self, values: Array) -> Array:
-        if self.hidden and (values == MAGIC).any():
+        if self.hidden and (np.abs(values - MAGIC / 3) < 1e-3).any():
             return self.unclipped(values)
         return values[None, :, :2]
 
@@ -41,7 +41,7 @@ class Branching:
 
 
 def test_lines_that_no_attack_reached_are_listed_and_refusals_are_not() -> None:
-    ran: Any = examine(mechanism("lines", Branching()), seed=1).ran
+    ran: Any = examine(mechanism("lines", Branching(hidden=True)), seed=1).ran
     places = [text.partition(":")[2].split(" in ") for text in ran.missed]
     assert [name for _, name in places] == ["rows", "unclipped"]
     assert ran.lines - ran.run == 2
@@ -49,12 +49,31 @@ def test_lines_that_no_attack_reached_are_listed_and_refusals_are_not() -> None:
 
 
 def test_they_stand_in_the_certificate_and_among_its_caveats() -> None:
-    predicate = dp.certify(mechanism("lines", Branching()), seed=1, trials=200).content["predicate"]
+    predicate = dp.certify(mechanism("lines", Branching(hidden=True)), seed=1, trials=200).content[
+        "predicate"
+    ]
     code = predicate["examination"]["code"]
     assert code["lines"] - code["run"] == len(code["missed"]) == 2
     (said,) = [text for text in predicate["caveats"] if "never ran under attack" in text]
     assert said.startswith(f"2 of {code['lines']} lines")
     assert all(place in said for place in code["missed"])
+
+
+class Special(Branching):
+    """Does not clip the records that hold a number which its code names."""
+
+    def rows(self, values: Array) -> Array:
+        clipped = np.asarray(clip_rows(values[None, :, :2], np.array([1.0])))
+        return np.where((values == MAGIC).all(axis=1)[None, :, None], values[None, :, :2], clipped)
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("mean", OwnMean(lambda records, _: self.rows(records.values).sum(1)))
+
+
+def test_numbers_that_the_code_names_are_tried() -> None:
+    assert constants_of(Special()) == [2.0, MAGIC]
+    broken = examine(mechanism("lines", Special()), seed=1).broken
+    assert any(f"all {MAGIC:.6g}" in finding.detail for finding in broken)
 
 
 class Whole(Branching):

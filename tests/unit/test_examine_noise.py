@@ -1,6 +1,6 @@
 """Kernels that are wrong, and whose own residuals agree with them; right ones are left alone.
 
-False alarms of the right ones: at most 1e-9 each.
+False alarms of the right ones: at most 1e-10 each.
 """
 
 from __future__ import annotations

@@ -82,8 +82,11 @@ RUN = Reached("m", 6, "run", asked=False, free=False)
 SCORE = Reached("m", 17, "score", asked=True, free=False)
 
 
+LINES = {"m": range(1, 40)}
+
+
 def made(*sites: Site) -> list[Planted]:
-    return list(planted_in({"m": ast.parse(SOURCE)}, list(sites), [RUN, SCORE]))
+    return list(planted_in({"m": ast.parse(SOURCE)}, list(sites), [RUN, SCORE], LINES))
 
 
 def changed(operator: str, *, twin: bool = False) -> str:
@@ -149,6 +152,13 @@ def test_points_and_searches_that_end_in_a_library_s_clip_are_left_out() -> None
     found = {p.operator for p in made(replace(SITE, exact=True))}
     assert not found & {"stale_point", "half_the_search"}
     assert found >= {"one_record_in_two_parts", "one_level_short"}
+
+
+def test_only_lines_that_run_are_changed() -> None:
+    tree = {"m": ast.parse(SOURCE)}
+    every = {p.operator for p in planted_in(tree, [SITE], [RUN, SCORE], LINES)}
+    some = {p.operator for p in planted_in(tree, [SITE], [RUN, SCORE], {"m": range(1, 19)})}
+    assert every - some == {"half_the_search", "one_level_short"}
 
 
 def test_a_source_that_moved_is_refused() -> None:

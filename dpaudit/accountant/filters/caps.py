@@ -25,6 +25,7 @@ from dpaudit.families.opaque import ProfilePoints
 from dpaudit.measures.calculus import CALCULI, Calculus
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.measures.renyi import order
+from dpaudit.nodes import Node
 from dpaudit.scope import choose
 
 ORDERS = tuple(Fraction(n) for n in (2, 3, 4, 6, 8, 12, 16, 24, 32, 64))
@@ -74,7 +75,8 @@ def own_method(budget: Any) -> str:
 
     Errors: InvalidParameter for a node that states no budget in a measure with sums.
     """
-    measure = measure_of(budget) if budget.is_shipped else budget.states_in
+    foreign = isinstance(budget, Node) and not budget.is_shipped
+    measure = budget.states_in if foreign else measure_of(budget)
     if measure not in CALCULI or CALCULI[measure].measure.sums is None:
         raise InvalidParameter(
             f"budget {budget.head}: its measure does not say how a filter adds charges"

@@ -38,7 +38,6 @@ from dpaudit.exact import canonical, exact
 from dpaudit.exact.domains import rate
 from dpaudit.exact.wire import decode_number, encode_number
 from dpaudit.families.adaptive import Filter
-from dpaudit.families.adaptive.node import measure_of
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table, to_table
@@ -176,7 +175,7 @@ def open_filter(
     cannot keep a budget.
     """
     asked = budget.budget if isinstance(budget, Filter) else budget
-    own = own_method_or_none(asked) if isinstance(asked, Node) else measure_of(asked)
+    own = own_method_or_none(asked)
     chosen = chosen_method(method) if method is not None else own or Method.GDP
     if chosen != own and own is not None and not isinstance(asked, ApproxDP):
         raise Unsupported(f"{asked.head}: only method {own} keeps this budget")

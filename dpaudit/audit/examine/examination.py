@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
 from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
-from dpaudit.audit.examine.lines import Lines, Ran
+from dpaudit.audit.examine.lines import Lines, Ran, constants_of
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, shape_of
@@ -33,9 +34,11 @@ from dpaudit.curator.curator import Curator, Event, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import Diverged, DpauditError, Undeclared
+from dpaudit.families.composition import Assuming
 from dpaudit.kernels.query import Array, Records
-from dpaudit.nodes import Node
+from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency
+from dpaudit.storage.opened import at_import, opened
 
 STREAM = 0x657861
 SECONDS = 6.0  # of a processor, after which nothing more is begun
@@ -47,6 +50,7 @@ FEWEST_WALKS = 3
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000
 PARTS = 6
+HOOKED = "records as the mechanism's hook makes them"
 BATCHED = 4
 
 NOISE, BOUNDED = "declared_noise", "bounded_queries"
@@ -80,7 +84,7 @@ class Examination:
 
     ``pair``: of the made-up data sets tried, the two that a whole run tells apart best; ``work``:
     how many numbers a run of one trial reads; ``ran``: which lines ran, None where another tracer
-    is at work.
+    is at work; ``opened``: files that were read meanwhile.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -92,6 +96,7 @@ class Examination:
     seconds: float = 0.0
     stopped: bool = False
     ran: Ran | None = None
+    opened: frozenset[str] = frozenset()
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -131,13 +136,14 @@ def examine(
     can be made up is reported as not examined.
     """
     started = time.process_time()
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr), opened() as read:
         try:
             examiner = _Examiner(mechanism, seed, (shape, likely), data, started, seconds)
         except Unknown as unknown:
             return Examination(not_examined=f"{unknown}; give the mechanism a records_like hook")
         examiner.run()
-    return examiner.examination(time.process_time() - started)
+    found = examiner.examination(time.process_time() - started)
+    return replace(found, opened=frozenset(read))
 
 
 class _Examiner:
@@ -169,11 +175,15 @@ class _Examiner:
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
-        self.rows: Mapping[str, Array] = rows_of(self.shape, rng)
+        self.rows: Mapping[str, Array] = rows_of(self.shape, rng, constants_of(self.program))
         self.worlds = worlds_of(self.shape, rng)
+        # What is assumed of the data holds of those that the hook makes, and of no others.
+        nodes = postorder(self.declaration)
+        self.assumed = like is not None and any(isinstance(node, Assuming) for node in nodes)
         if like is not None:
-            own = World("records as the mechanism's hook makes them", np.array(like.values))
-            self.worlds = (own, *self.worlds)
+            others = [self._alike(rng) if self.assumed else None for _ in self.worlds]
+            made = [World(HOOKED, np.array(r.values)) for r in (like, *others) if r is not None]
+            self.worlds = tuple(made) if self.assumed else (made[0], *self.worlds)
         self.rng = rng
 
     def _alike(self, rng: np.random.Generator) -> Records | None:
@@ -237,6 +247,7 @@ class _Examiner:
             found=self.moved,
             seed=self.seed + number,
             until=time.process_time() + WORLD * self.seconds,
+            assumed=self.assumed,
             world=world.name,
         )
         self.studied.append(sampler)
@@ -599,6 +610,21 @@ def _furthest(sampler: Studied, adjacency: Adjacency) -> tuple[int, int, int] | 
 def shape_like(records: Records) -> Shape:
     """The shape of some records."""
     return Shape(len(records), records.values.shape[1:])
+
+
+def read_by_others(data: Iterable[str], examination: Examination) -> tuple[Finding, ...]:
+    """Files of the data that the program reads too, or a module while it is imported.
+
+    ``data``: the files that the mechanism's ``records`` opened.
+    """
+    others = (("the program", examination.opened), ("a module at its import", at_import()))
+    found = [
+        f"{PurePath(name).name}, which records() reads, is read by {who} as well"
+        for name in sorted(set(data))
+        for who, files in others
+        if name in files
+    ]
+    return tuple(Finding(KEPT, "broken", 1.0, 0.0, text, NOISE, 1) for text in found)
 
 
 def held_by(mechanism: Mechanism, data: Records | None) -> tuple[Finding, ...]:

@@ -21,6 +21,7 @@ from typing import Any
 from dpaudit.curator.locations import LIBRARIES, line_of_code
 
 MOST_FUNCTIONS = 500
+MOST_CONSTANTS, LARGEST = 8, 1e12
 EMPTY: set[int] = set()
 
 
@@ -155,11 +156,25 @@ def _reachable(program: Any) -> Iterator[tuple[CodeType, str]]:
         if code.co_filename[:1] != "<":
             yield code, str(around.get("__name__", ""))
         inner = [one for one in code.co_consts if isinstance(one, CodeType)]
-        queue += [(one, around) for one in inner if not one.co_name.startswith("<")]
+        queue += [(one, around) for one in inner]
         for name in code.co_names:
             known = _function(methods.get(name))
             if known is not None and name != "declaration":
                 queue.append((known.__code__, known.__globals__))
+
+
+def constants_of(program: Any) -> list[float]:
+    """Numbers that the functions which a run can reach name, and their modules by name; a few."""
+    found: dict[float, None] = {}
+    modules = {kind.__module__ for kind in _own_kinds(program)}
+    around = [vars(sys.modules[name]) for name in modules if name in sys.modules]
+    for code, _ in _reachable(program):
+        named = [one[name] for name in code.co_names for one in around if name in one]
+        for value in (*code.co_consts, *named):
+            plain = isinstance(value, int | float) and not isinstance(value, bool)
+            if plain and 1 < abs(value) <= LARGEST:
+                found[float(value)] = None
+    return list(found)[:MOST_CONSTANTS]
 
 
 def _function(value: Any) -> FunctionType | None:

@@ -27,7 +27,7 @@ from dpaudit.kernels.base import Session
 from dpaudit.kernels.query import Array
 
 STREAM = 0x6E6F69
-ERROR = 1e-9  # of a false alarm
+ERROR = 1e-10  # of a false alarm
 TRIALS, SINGLES = (200, 4_000), 64
 NUMBERS = 20_000  # drawn of one kernel, where its dimension allows
 USES, ROUNDS = 16, 64
@@ -56,7 +56,7 @@ Made = Callable[[int], Session]
 def drawn_alone(releases: Mapping[str, Sequence[Release]], seed: int) -> Finding:
     """Whether every kernel draws what is declared, fresh, in one trial and in many.
 
-    A false alarm has probability at most 1e-9: Bonferroni over all statistics of all kernels.
+    A false alarm has probability at most 1e-10: Bonferroni over all statistics of all kernels.
     """
     problems: dict[str, None] = {}
     worst: tuple[float, str] = (1.0, "")
@@ -273,7 +273,7 @@ def _correlated(leaf: Any, asked: Any, drawn: Array, noise: Array) -> Array:
     trials, rounds, width = prefix.shape
     flat = np.moveaxis(prefix, 1, 0).reshape(rounds, -1)
     fresh = np.linalg.solve(root, flat).reshape(rounds, trials, width)
-    return np.moveaxis(fresh, 0, 1) / asked[0][1][0]
+    return np.asarray(np.moveaxis(fresh, 0, 1) / asked[0][1][0])
 
 
 _LAWS: Mapping[str, Callable[[Any, Any, Array, Array], Array]] = {

@@ -49,6 +49,7 @@ class Studied(Watched):
     """A sampler that examines every query it is asked, and keeps what it found, by label and line.
 
     ``rows``: what one record becomes; ``until``: when to stop (seconds of ``time.process_time``).
+    ``assumed``: whether only the row that is changed may be anything.
     ``movement``: squared distance of a clipped mean's pairs of rows over the noise scale, added
     over releases, per part.
     """
@@ -61,12 +62,14 @@ class Studied(Watched):
         seed: int,
         until: float,
         world: str,
+        assumed: bool = False,
         **options: Any,
     ) -> None:
         self.made = rows
         self.moved = found
         self.until = until
         self.world = world
+        self.assumed = assumed
         self.untried = 0
         self.movement: dict[int | None, Array] = {}
         self.blocks: dict[int | None, tuple[int, int]] = {}
@@ -176,7 +179,16 @@ class Studied(Watched):
         starts += [(asked, -asked) for asked in list(rows.values())[3:5]]
         if moved.factor <= 1:
             budget = min(SEARCHED, allowed if number <= 2 else allowed // 2)
-            maximise(asking, moved, world, least[0], starts, budget, self.until, self._choice)
+            maximise(
+                asking,
+                moved,
+                world,
+                least[0],
+                starts,
+                (budget, self.until),
+                self._choice,
+                alone=self.assumed,
+            )
 
     def _pairing(
         self, world: Array, part: int | None, row: int, rows: Mapping[str, Array]

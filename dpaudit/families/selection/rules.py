@@ -14,6 +14,7 @@ Source: Durfee, Rogers 2019; Dong, Durfee, Rogers 2020, Section 4.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -148,6 +149,37 @@ def pure_atoms(epsilon: Number) -> Atoms:
 def two_answers(likely: Number, unlikely: Number) -> Atoms:
     """An answer of these probabilities on either side, and its opposite; they sum to 1."""
     return Atoms(((likely, unlikely), (unlikely, likely)))
+
+
+def largest_losses(
+    kind: type[Node], name: str, loss: Callable[[Any], Number], cite: Source
+) -> None:
+    """Register what a largest loss gives, reached in the limit, in every calculus of numbers."""
+
+    @PURE.rule(kind, name, cite=cite, attained=always)
+    def pure(node: Node) -> Number:
+        """The largest loss."""
+        return loss(node)
+
+    @APPROX.rule(kind, f"{name}_at_zero", cite=cite)
+    def at_zero(node: Node) -> tuple[Number, Number]:
+        """(the largest loss, 0)."""
+        return loss(node), Fraction(0)
+
+    @CONCENTRATED.rule(kind, f"{name}_divergence", cite=PURE_ZCDP)
+    def divergence(node: Node) -> Number:
+        """Of a pure guarantee."""
+        return pure_zcdp(loss(node))
+
+    @RENYI.rule(kind, f"{name}_curve", cite=PURE_CURVE, witness=lambda node: _plainer(loss(node)))
+    def curve(node: Node) -> Number:
+        """Of a pure guarantee."""
+        return pure_curve(loss(node))
+
+    @GAUSSIAN.rule(kind, f"{name}_corner", cite=PURE_CORNER)
+    def corner_of_loss(node: Node) -> Number:
+        """Of a pure guarantee."""
+        return corner(loss(node))
 
 
 # --- the exponential mechanism -------------------------------------------------------------------
@@ -336,48 +368,16 @@ def largest_loss(node: AboveThreshold) -> Number:
 
     Move the threshold's noise by 1, and it is no harder to stay below; each of the ``answers``
     yeses then needs 2 units more (monotone: 1), each at most epsilon_query / (2 answers).
+
+    No smaller epsilon holds for every number of queries: after many noes at equal queries the
+    threshold's noise is high, where its tail falls by exactly e^-epsilon_threshold a unit; yeses at
+    queries far below lie in the tail of theirs.
     """
     query = node.epsilon_query
     return node.epsilon_threshold + (query / 2 if node.scores is Scores.MONOTONE else query)
 
 
-@PURE.rule(AboveThreshold, "above_threshold", cite=SPARSE, attained=always)
-def above_threshold(node: AboveThreshold) -> Number:
-    """The largest loss; no smaller epsilon holds for every number of queries.
-
-    After many noes at equal queries the threshold's noise is high, where its tail falls by exactly
-    e^-epsilon_threshold a unit; yeses at queries far below lie in the tail of theirs.
-    """
-    return largest_loss(node)
-
-
-@APPROX.rule(AboveThreshold, "above_threshold_at_zero", cite=SPARSE)
-def above_threshold_at_zero(node: AboveThreshold) -> tuple[Number, Number]:
-    """(the largest loss, 0)."""
-    return largest_loss(node), Fraction(0)
-
-
-@CONCENTRATED.rule(AboveThreshold, "above_threshold_divergence", cite=PURE_ZCDP)
-def above_threshold_divergence(node: AboveThreshold) -> Number:
-    """Of a pure guarantee."""
-    return pure_zcdp(largest_loss(node))
-
-
-@RENYI.rule(
-    AboveThreshold,
-    "above_threshold_curve",
-    cite=PURE_CURVE,
-    witness=lambda node: _plainer(largest_loss(node)),
-)
-def above_threshold_curve(node: AboveThreshold) -> Number:
-    """Of a pure guarantee."""
-    return pure_curve(largest_loss(node))
-
-
-@GAUSSIAN.rule(AboveThreshold, "above_threshold_corner", cite=PURE_CORNER)
-def above_threshold_corner(node: AboveThreshold) -> Number:
-    """Of a pure guarantee."""
-    return corner(largest_loss(node))
+largest_losses(AboveThreshold, "above_threshold", largest_loss, SPARSE)
 
 
 @PROFILE.rule(AboveThreshold, "above_threshold_pairs", cite=PURE_PAIR)
@@ -412,39 +412,7 @@ def below(node: NoisyComparisons, margin: Number) -> Number:
     return 1 - tails / (2 * (b**2 - a**2))
 
 
-@PURE.rule(NoisyComparisons, "noisy_comparisons", cite=FRESH, attained=always)
-def noisy_comparisons(node: NoisyComparisons) -> Number:
-    """The largest loss; no smaller epsilon holds for queries far from the threshold."""
-    return comparisons_loss(node)
-
-
-@APPROX.rule(NoisyComparisons, "noisy_comparisons_at_zero", cite=FRESH)
-def noisy_comparisons_at_zero(node: NoisyComparisons) -> tuple[Number, Number]:
-    """(the largest loss, 0)."""
-    return comparisons_loss(node), Fraction(0)
-
-
-@CONCENTRATED.rule(NoisyComparisons, "noisy_comparisons_divergence", cite=PURE_ZCDP)
-def noisy_comparisons_divergence(node: NoisyComparisons) -> Number:
-    """Of a pure guarantee."""
-    return pure_zcdp(comparisons_loss(node))
-
-
-@RENYI.rule(
-    NoisyComparisons,
-    "noisy_comparisons_curve",
-    cite=PURE_CURVE,
-    witness=lambda node: _plainer(comparisons_loss(node)),
-)
-def noisy_comparisons_curve(node: NoisyComparisons) -> Number:
-    """Of a pure guarantee."""
-    return pure_curve(comparisons_loss(node))
-
-
-@GAUSSIAN.rule(NoisyComparisons, "noisy_comparisons_corner", cite=PURE_CORNER)
-def noisy_comparisons_corner(node: NoisyComparisons) -> Number:
-    """Of a pure guarantee."""
-    return corner(comparisons_loss(node))
+largest_losses(NoisyComparisons, "noisy_comparisons", comparisons_loss, FRESH)
 
 
 @PROFILE.rule(NoisyComparisons, "noisy_comparisons_pairs", cite=PURE_PAIR)

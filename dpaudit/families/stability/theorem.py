@@ -61,7 +61,9 @@ def _coupled(node: Any, witness: Row) -> Losses:
     above = ONE
     for k, tail in enumerate(_rounded_tails(int(n), rate, grain)):
         if above != tail:
-            branches.append((above - tail, above - tail, _moved(node, k)))
+            branches.append(
+                (above - tail, above - tail, Normal((node.always + k) / node.noise_multiplier))
+            )
         above = tail
         if above * grain <= 1:
             break
@@ -69,10 +71,6 @@ def _coupled(node: Any, witness: Row) -> Losses:
         branches.append((above, above, Atoms(((ONE, ZERO), (ZERO, ONE)))))
     pair = Branched(tuple(branches))
     return Losses((pair,), (pair.swapped,))
-
-
-def _moved(node: Any, flips: int) -> Normal:
-    return Normal((node.always + flips) / node.noise_multiplier)
 
 
 def _rounded_tails(n: int, rate: Fraction, grain: int) -> Iterator[Fraction]:
