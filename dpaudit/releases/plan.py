@@ -362,12 +362,14 @@ def _searched(release: Release, shares: Mapping[str, tuple[Part, Fraction]], tol
                 break
         tried.append((amount, cost))
         amount = _next(tried, claimed)
-    while best is None:
-        amount *= 0.99
+    for _ in range(ROUNDS):
+        if best is not None:
+            return best[1]
+        amount *= 0.98
         plan = _plan(release, shares, amount)
         cost = _cost(plan, claimed, rough=False)
         best = (cost, plan) if cost <= claimed else None
-    return best[1]
+    raise Unsupported("plan: no noise was found that keeps the budget; ask for less of it")
 
 
 def _start(budget: Node, claimed: float, told: float) -> float:
@@ -396,10 +398,12 @@ def _gaussian_delta(rho: float, epsilon: float) -> float:
 def _next(tried: Sequence[tuple[float, float]], claimed: float) -> float:
     """Where the guarantee meets a little less than the budget, by the slope of its logarithm."""
     amount, cost = tried[-1]
+    if not math.isfinite(cost):
+        return amount / 2
     slope = 0.6
     if len(tried) > 2:
         (a, x), (b, y) = tried[-2:]
-        if a != b and x != y:
+        if a != b and x != y and math.isfinite(x):
             slope = min(max(math.log(y / x) / math.log(b / a), 0.1), 2.0)
     return float(amount * (claimed * (1 - SLACK) / cost) ** (1 / slope))
 
