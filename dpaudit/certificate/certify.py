@@ -21,7 +21,8 @@ import numpy as np
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Outcome
 from dpaudit.accountant.interpretation import Point, in_plain_words
-from dpaudit.audit.attack import Attacked, attack, program_text
+from dpaudit.audit.attack import attack, program_text
+from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.examine import (
     Examination,
     Shape,
