@@ -138,6 +138,7 @@ def train(
         given = replace(options, audit_seed=seed, keep=run.keep, store=store, targets=targets)
         certified = plan([made], given).certify(0)
         if certified.certificate["predicate"]["run"] is None:
+            clean([certified], store)
             run.forget()
             raise Disagreement(
                 f"{made.mechanism.name}: {certified.judged[0].reason}; no data were touched, and "

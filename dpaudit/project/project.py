@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpaudit.errors import DpauditError, UnknownTarget
 from dpaudit.storage.imported import imported
+from dpaudit.storage.opened import importing
 from dpaudit.storage.roots import (
     catalogue_root,
     digests,
@@ -131,7 +132,8 @@ def load(root: Path) -> Project:
     from dpaudit.curator.mechanism import Mechanism
 
     root = serve(root)
-    modules, failed = import_each(root)
+    with importing():
+        modules, failed = import_each(root)
     refused = {path.relative_to(root).as_posix(): why for path, why in failed.items()}
     right = [m for m in modules if _within(m, "mechanisms")]
     audits = [m for m in modules if _within(m, "audits") and not _within(m, BROKEN)]
