@@ -111,7 +111,8 @@ class Order:
     """One mechanism to certify, where it comes from, and the suite that attacks it.
 
     ``fields``: what its project's ``dpaudit.toml`` states of it; ``place``: the file and line that
-    define it, where known.
+    define it, where known.  ``draw``: runs it on data of its own, from the operating system's
+    entropy, and gives the run's row: a release, whose records no program is handed.
     """
 
     mechanism: Mechanism
@@ -120,6 +121,7 @@ class Order:
     implementation: Mapping[str, str]
     fields: Mapping[str, list[str]] = field(default_factory=dict)
     place: tuple[str, int] | None = None
+    draw: Callable[[], Json] | None = None
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ def _certify(run: Run, index: int) -> Certified:
             )
             for one, on_trust in zip(checks, trusted, strict=True)
         )
-        return found, rows, _not_run(mechanism, _overall(found), findings, options)
+        return found, rows, _not_run(order, _overall(found), findings, options)
 
     profile = profile_steps(account)
     points = points_of(profile)
@@ -279,7 +281,11 @@ def _certify(run: Run, index: int) -> Certified:
         examination = _shaped_as_data(run, mechanism, examination)
         judged, refused, predicate = form(examination)
         certificate = _validated(predicate)
-    if mechanism.records is not None and not refused:
+    if order.draw is not None and not refused:
+        check(certificate)
+        judged, _, predicate = form(examination, SYSTEM)
+        certificate = _validated({**predicate, "run": order.draw()})
+    elif mechanism.records is not None and not refused:
         # What the run rests on besides: whose bits it draws.
         judged, _, predicate = form(examination, _entropy(options))
         certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
@@ -556,11 +562,9 @@ def _assumptions(
     return [assumption_row(a) for a in found.values()]
 
 
-def _not_run(
-    mechanism: Mechanism, verdict: Verdict, findings: Sequence[Finding], options: Options
-) -> str:
+def _not_run(order: Order, verdict: Verdict, findings: Sequence[Finding], options: Options) -> str:
     """Why the program does not get to see its data; empty where it does, or has none."""
-    if mechanism.records is None:
+    if order.mechanism.records is None and order.draw is None:
         return ""
     if any(finding.status == "broken" for finding in findings):
         return "it was not run on the data: a check of its implementation is broken"
