@@ -190,7 +190,6 @@ def _pooled_rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
     claims are convex and the same with the rates exchanged: no allowed mean is below the rate at
     which both are equal.
     """
-    require(row["id"].rpartition(":")[2] == LENS, f"{place}: its errors are not pooled")
     errors, trials = sum(_errors(row)), 2 * row["trials"]
     names = [f"{prefix}false_{kind}_rate_upper" for kind in ("positive", "negative")]
     stated, other = (decimal(row["witness"][name]) for name in names)

@@ -157,19 +157,22 @@ def proportion_upper(count: int, trials: int, error: float) -> float:
     return min(upper, 1.0)
 
 
-def epsilon_lower(counts: Counts, delta: float, error: float) -> EpsilonLower:
+def epsilon_lower(
+    counts: Counts, delta: float, error: float, *, pooled: bool = False
+) -> EpsilonLower:
     """Lower bound on epsilon at ``delta``, wrong with probability at most ``error``.
 
     (epsilon, delta)-DP gives 1 - FNR <= exp(epsilon) FPR + delta and the same with the two rates
     exchanged; each rate is replaced by its Clopper-Pearson upper bound at ``error`` / 2, so both
-    directions hold at once.  Valid at any threshold fixed before the test trials were drawn.
+    directions hold at once; or both by :func:`pooled_upper`.  Valid at any threshold, and for
+    either estimator, fixed before the test trials were drawn.
     Rounded down; at least 0.
 
     Errors: InvalidParameter for a delta outside [0, 1) or an error rate outside (0, 1).
     Source: Kairouz, Oh and Viswanath (2015), Theorem 2.1, for the pair of neighbours tested.
     """
     slack = _delta(delta)
-    rates = _rates_upper(counts, error)
+    rates = (pooled_upper(counts, error),) * 2 if pooled else _rates_upper(counts, error)
     bound = max(_log_ratio_lower(*rates, slack), _log_ratio_lower(*rates[::-1], slack))
     return EpsilonLower(float(error), *rates, bound, float(delta))
 
@@ -277,9 +280,44 @@ def choose_threshold(training: TrainingScores, delta: float, trials: int, error:
     return float(thresholds[np.argmax(ratios)])
 
 
-def strongest_epsilon(trials: int, delta: float, error: float) -> float:
+def choose_test(
+    training: TrainingScores, delta: float, trials: int, error: float
+) -> tuple[float, bool]:
+    """The threshold, and whether to pool errors there, that promise the largest epsilon bound.
+
+    As :func:`choose_threshold`, with the pooled estimator at the threshold of the fewest errors
+    besides.  Errors: as there.
+    """
+    threshold = choose_threshold(training, delta, trials, error)
+    if training.null.size != training.alternative.size:
+        return threshold, False
+    null, alternative = np.sort(training.null), np.sort(training.alternative)
+    thresholds, size = candidates(alternative, null), null.size
+    errors = size - at_most(null, thresholds) + at_most(alternative, thresholds)
+    fewest = int(np.argmin(errors))
+    rate = _upper_estimate(np.asarray(errors[fewest], dtype=np.float64), 2 * size, TRAINING_ERROR)
+    expected = min(2 * trials, round(float(rate) * 2 * trials))
+    both = Counts(expected // 2, trials, expected - expected // 2, trials)
+    pooled = epsilon_lower(both, delta, error, pooled=True).epsilon_lower
+    split = math.log(max(1.0, _promised(training, threshold, delta, trials, error)))
+    return (float(thresholds[fewest]), True) if pooled > split else (threshold, False)
+
+
+def _promised(
+    training: TrainingScores, threshold: float, delta: float, trials: int, error: float
+) -> float:
+    """The ratio exp(epsilon) that a threshold promises, each rate by itself."""
+    slack, null, alternative = float(_delta(delta)), training.null, training.alternative
+    wrong = np.array([[np.count_nonzero(null > threshold)]], dtype=np.float64)
+    missed = np.array([[np.count_nonzero(alternative <= threshold)]], dtype=np.float64)
+    positive = float(_predicted(wrong, null.size, trials, error)[0, 0])
+    negative = float(_predicted(missed, alternative.size, trials, error)[0, 0])
+    return max((1 - slack - negative) / positive, (1 - slack - positive) / negative)
+
+
+def strongest_epsilon(trials: int, delta: float, error: float, *, pooled: bool = False) -> float:
     """The largest bound :func:`epsilon_lower` could give: no error in ``trials`` trials a side."""
-    return epsilon_lower(Counts(0, trials, 0, trials), delta, error).epsilon_lower
+    return epsilon_lower(Counts(0, trials, 0, trials), delta, error, pooled=pooled).epsilon_lower
 
 
 def strongest_mu(trials: int, error: float, *, pooled: bool = False) -> float:
