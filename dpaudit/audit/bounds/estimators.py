@@ -269,6 +269,13 @@ def choose_threshold(training: TrainingScores, delta: float, trials: int, error:
 
     Errors: InvalidParameter for bad arguments or scores that are not :class:`TrainingScores`.
     """
+    return _most_promising(training, delta, trials, error)[0]
+
+
+def _most_promising(
+    training: TrainingScores, delta: float, trials: int, error: float
+) -> tuple[float, float]:
+    """The threshold of :func:`choose_threshold`, and the ratio exp(epsilon) that it promises."""
     _of_type(training, TrainingScores)
     slack, rate = float(_delta(delta)), _error_rate(error)
     _, total = _count(0, trials, "trials")
@@ -277,7 +284,8 @@ def choose_threshold(training: TrainingScores, delta: float, trials: int, error:
     positive = _predicted(null.size - at_most(null, thresholds), null.size, total, rate)
     negative = _predicted(at_most(alternative, thresholds), alternative.size, total, rate)
     ratios = np.maximum((1 - slack - negative) / positive, (1 - slack - positive) / negative)
-    return float(thresholds[np.argmax(ratios)])
+    best = int(np.argmax(ratios))
+    return float(thresholds[best]), float(ratios[best])
 
 
 def choose_test(
@@ -288,7 +296,7 @@ def choose_test(
     As :func:`choose_threshold`, with the pooled estimator at the threshold of the fewest errors
     besides.  Errors: as there.
     """
-    threshold = choose_threshold(training, delta, trials, error)
+    threshold, promised = _most_promising(training, delta, trials, error)
     if training.null.size != training.alternative.size:
         return threshold, False
     null, alternative = np.sort(training.null), np.sort(training.alternative)
@@ -299,20 +307,9 @@ def choose_test(
     expected = min(2 * trials, round(float(rate) * 2 * trials))
     both = Counts(expected // 2, trials, expected - expected // 2, trials)
     pooled = epsilon_lower(both, delta, error, pooled=True).epsilon_lower
-    split = math.log(max(1.0, _promised(training, threshold, delta, trials, error)))
-    return (float(thresholds[fewest]), True) if pooled > split else (threshold, False)
-
-
-def _promised(
-    training: TrainingScores, threshold: float, delta: float, trials: int, error: float
-) -> float:
-    """The ratio exp(epsilon) that a threshold promises, each rate by itself."""
-    slack, null, alternative = float(_delta(delta)), training.null, training.alternative
-    wrong = np.array([[np.count_nonzero(null > threshold)]], dtype=np.float64)
-    missed = np.array([[np.count_nonzero(alternative <= threshold)]], dtype=np.float64)
-    positive = float(_predicted(wrong, null.size, trials, error)[0, 0])
-    negative = float(_predicted(missed, alternative.size, trials, error)[0, 0])
-    return max((1 - slack - negative) / positive, (1 - slack - positive) / negative)
+    if pooled > math.log(max(1.0, promised)):
+        return float(thresholds[fewest]), True
+    return threshold, False
 
 
 def strongest_epsilon(trials: int, delta: float, error: float, *, pooled: bool = False) -> float:
