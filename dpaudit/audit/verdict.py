@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Claim, Outcome
-from dpaudit.audit.attack import Attacked
+from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import (
     Counts,
     choose_threshold,

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.attack import Attacked, program_text
+from dpaudit.audit.attack import program_text
+from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.examine import Examination, Ran
 from dpaudit.audit.residuals import Finding
