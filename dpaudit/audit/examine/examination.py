@@ -567,12 +567,12 @@ class _Examiner:
             yield Finding(check, status, 0.0, 0.0, text, assumption, tried)
 
     def _clips(self) -> Finding:
-        """Whether the library's own clip bounded every query of every run."""
-        own = sorted({m.kind for m in self.moved.values() if not m.clips})
+        """Whether the library's own code bounded every query of every run."""
+        own = sorted({m.kind for m in self.moved.values() if not m.bounded})
         if own or not self.moved:
             text = f"bounded by their own code: {', '.join(own)}" if own else "no query was asked"
             return Finding(CLIPPED, "not_run", 0.0, 0.0, text, BOUNDED)
-        text = "every query was the library's own clipped mean"
+        text = "every query was bounded by the library's own code"
         tried = sum(len(sampler.asked) for sampler in self.studied)
         return Finding(CLIPPED, "held", 0.0, 0.0, text, BOUNDED, tried)
 
