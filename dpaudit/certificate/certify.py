@@ -100,6 +100,8 @@ PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 STAND_IN, FOUND = "stand_in:", "found:"
 NAMES = {STAND_IN: " on a stand-in", FOUND: " on made-up records"}
 FOUND_PAIRS = 10**6  # keeps the draws of audits on found pairs apart from those of suites
+SUITES = 10**7  # and those of a mechanism's suites from one another
+OTHERS = " on other records of a suite"
 # Trials of the audit of the program itself, and how many numbers its runs may read for them.
 FEWEST, MOST, NUMBERS = 100, 2_000, 20_000_000
 
@@ -186,7 +188,7 @@ def plan(orders: Sequence[Order], options: Options) -> Run:
 
     Each has the audit of the program itself, and one of its suite's if it has one.
     """
-    audits = [1 + (o.suite is not None) for o in orders]
+    audits = [1 + (0 if o.suite is None else len(o.suite.all)) for o in orders]
     bounds = sum(
         count * bounds_of(o.mechanism.claims) for o, count in zip(orders, audits, strict=True)
     )
@@ -227,7 +229,7 @@ def _certify(run: Run, index: int) -> Certified:
                     standing(rows, account.node, entropy),
                     on_trust=on_trust,
                     others=[
-                        Bounds(NAMES[a.prefix], a.lens, a.raws.get(printed_delta(one.claim)))
+                        Bounds(_named(a.prefix), a.lens, a.raws.get(printed_delta(one.claim)))
                         for a in attempts
                         if a.prefix
                     ],
@@ -371,10 +373,15 @@ def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
     """
     order = run.orders[index]
     found: list[Attempt] = []
-    if order.suite is not None:
-        differs = stand_in(order.mechanism, order.suite)
-        prefix = STAND_IN if differs else ""
-        found.append(_attempt(run, index, order.suite, prefix, differs))
+    for number, suite in enumerate(() if order.suite is None else order.suite.all):
+        differs = stand_in(order.mechanism, suite)
+        kinds = [bool(a.differs) for a in found]
+        if differs:
+            prefix = STAND_IN + (f"{kinds.count(True) + 1}:" if True in kinds else "")
+        else:
+            # "found:" alone is the audit on made-up records.
+            prefix = f"{FOUND}{kinds.count(False) + 1}:" if False in kinds else ""
+        found.append(_attempt(run, number * SUITES + index, suite, prefix, differs))
     trials = min(MOST, NUMBERS // max(1, examination.work))
     if examination.pair is not None and not examination.broken and trials >= FEWEST:
         own = Suite(
@@ -386,6 +393,11 @@ def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
         prefix = FOUND if any(not a.prefix for a in found) else ""
         found.append(_attempt(run, FOUND_PAIRS + index, own, prefix, ()))
     return sorted(found, key=lambda attempt: bool(attempt.prefix))
+
+
+def _named(prefix: str) -> str:
+    """What an audit that is not shown as the program's attacks, as the end of "the attack"."""
+    return NAMES.get(prefix) or (NAMES[STAND_IN] if prefix.startswith(STAND_IN) else OTHERS)
 
 
 def stand_in(mechanism: Mechanism, suite: Suite) -> tuple[str, ...]:
@@ -403,7 +415,7 @@ def _attempt(run: Run, index: int, suite: Suite, prefix: str, differs: tuple[str
         suite,
         seed=run.seed,
         index=index,
-        trials=options.trials if index < FOUND_PAIRS or options.trials is None
+        trials=options.trials if index % SUITES < FOUND_PAIRS or options.trials is None
         else min(options.trials, suite.trials),
         error=run.budget.conformance,
         implementation=order.implementation,
