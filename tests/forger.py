@@ -11,14 +11,18 @@ import copy
 import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import pytest
+
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
-from dpaudit.check import check, declared_digest
+from dpaudit.check import bounds, check, conformance, curves, declared_digest
 from dpaudit.check.file import schema, validate
+from dpaudit.check.measures import MEASURES
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.wire import decode_number, digest
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
@@ -70,6 +74,45 @@ class Tried:
     accepted: bool
     reason: str
     claims_hold: bool = True
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Special functions are computed once: a forgery changes one number, and the rest repeats."""
+    slow = [(bounds, "_tail"), (curves, "_mean_posterior"), (curves, "gaussian_delta")]
+    slow += [(conformance, name) for name in ("_variance", "_binomial", "_log_normal_tail")]
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in slow:
+            patch.setattr(module, name, remembering(getattr(module, name)))
+        for law in ("variance", "binomial"):
+            for table in (conformance.LAWS, conformance.BY_PARAMETER):
+                if law in table:
+                    patch.setitem(table, law, remembering(table[law]))
+        for name, measure in MEASURES.items():
+            if measure.from_rates is not None:
+                known = replace(measure, from_rates=remembering(measure.from_rates))
+                patch.setitem(MEASURES, name, known)
+        for name, confirm in curves.CURVES.items():
+            patch.setitem(curves.CURVES, name, row_by_row(remembering(confirm)))
+        yield
+
+
+def row_by_row(confirm: Any) -> Any:
+    """A check of every row of a curve alone; a row that was confirmed once is remembered."""
+    return lambda curve, mu: [confirm([row], mu) for row in curve]
+
+
+def remembering(function: Any) -> Any:
+    """The function, with what it gave for the same arguments, to the last digit."""
+    known: dict[tuple[str, ...], Any] = {}
+
+    def call(*arguments: Any) -> Any:
+        key = tuple(a.str(60, more=True) if hasattr(a, "mid") else str(a) for a in arguments)
+        if key not in known:
+            known[key] = function(*arguments)
+        return known[key]
+
+    return call
 
 
 def field(path: Path) -> str:

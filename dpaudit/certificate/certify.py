@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import secrets
@@ -51,6 +52,7 @@ from dpaudit.certificate.certificate import (
     step_rows,
     steps_of,
 )
+from dpaudit.certificate.covered import ANOTHER, BY_AUTHOR, Again, Before
 from dpaudit.certificate.evidence import (
     Attempt,
     audit_rows,
@@ -71,7 +73,8 @@ from dpaudit.check import (
 )
 from dpaudit.check.file import fits, validate
 from dpaudit.check.measures import MEASURES
-from dpaudit.curator.curator import Sampler, system_generator
+from dpaudit.curator.curator import Event, system_generator
+from dpaudit.curator.guarded import Guarded
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
@@ -115,9 +118,9 @@ class Options:
     """How a certification runs; ``seed`` None draws audits' seed and a run's noise afresh.
 
     ``targets``: what the command line was given, to say how to run it again.  ``run_unproved``: run
-    on the data although a claim is refuted or unproved.  ``keep(name, output)`` writes the output
-    of an unseeded run as soon as it is drawn, and says where: its privacy is spent, whatever fails
-    later.
+    on the data although a claim is refuted or unproved.  ``uncovered``: print metrics that the
+    guarantee does not cover.  ``keep(name, output)`` writes the output of an unseeded run as soon
+    as it is drawn, and says where: its privacy is spent, whatever fails later.
     """
 
     seed: int | None = None
@@ -127,6 +130,7 @@ class Options:
     targets: tuple[str, ...] = ()
     progress: Callable[[str, int, int], None] | None = None
     run_unproved: bool = False
+    uncovered: bool = False
     keep: Callable[[str, Any], Json] | None = None
 
 
@@ -256,7 +260,7 @@ def _certify(run: Run, index: int) -> Certified:
     certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
         # What could still be refused has been, so that an output is never drawn in vain.
-        check(certificate)
+        check(certificate, math.inf)
         judged, refused, predicate = form(_shaped_as_data(run, mechanism, examination))
         certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
@@ -536,25 +540,23 @@ def _not_run(
 
 
 def _run_once(mechanism: Mechanism, options: Options) -> Json:
-    """Run the program once on its own data; only released values and declared metrics leave."""
-    assert mechanism.records is not None  # noqa: S101  (the caller checked)
-    records = mechanism.records()
-    generator, entropy = system_generator(), "operating system"
-    if options.seed is not None:
-        generator, entropy = np.random.default_rng([options.seed, 1]), f"seed {options.seed}"
-    sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
-    output = mechanism.program.run(sampler)
+    """Run the program once on its own data; only released values and covered metrics leave."""
+    entropy = "operating system" if options.seed is None else f"seed {options.seed}"
+    before = Before(mechanism)
+    output, transcript, shape = _on_data(mechanism, options)
     kept = None
     if options.keep is not None and options.seed is None:
         kept = options.keep(mechanism.name, output)
-    metrics, notes = _metrics(mechanism, output)
+    again = Again(mechanism, before, shape, transcript)
+    metrics, notes = _metrics(mechanism, output, again, options)
+    notes += again.of_output(output)
     if options.seed is not None:
         notes.append(
             "a seeded demonstration: who knows the seed can subtract its noise; do not release it"
         )
     return {
         # Under add_remove the number of records is itself private.
-        "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records),
+        "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else shape[0],
         "entropy": entropy,
         "metrics": metrics,
         "notes": notes,
@@ -562,34 +564,65 @@ def _run_once(mechanism: Mechanism, options: Options) -> Json:
     }
 
 
-def _metrics(mechanism: Mechanism, output: Any) -> tuple[list[Json], list[str]]:
-    """Rows of a run's metrics, and what went wrong with them: the output is drawn by now."""
+def _on_data(
+    mechanism: Mechanism, options: Options
+) -> tuple[Any, Sequence[Event], tuple[int, ...]]:
+    """The output, what was released, and the records' shape; no other frame holds the records."""
+    assert mechanism.records is not None  # noqa: S101  (the caller checked)
+    records = mechanism.records()
+    seeded = options.seed is not None
+    rng = np.random.default_rng([options.seed, 1]) if seeded else system_generator()
+    sampler = Guarded(mechanism.declaration, mechanism.scope, records, rng=rng)
+    return mechanism.program.run(sampler), sampler.transcript, records.values.shape
+
+
+def _metrics(
+    mechanism: Mechanism,
+    output: Any,
+    again: Again,
+    options: Options,
+) -> tuple[list[Json], list[str]]:
+    """Rows of a run's metrics, and what went wrong with them: the output is drawn by now.
+
+    Those that are not covered are left out, unless they are asked for.
+    """
     if mechanism.evaluate is None:
         return [], []
     rows: list[Json] = []
+    notes: list[str] = []
     try:
-        for metric in mechanism.evaluate(output):
+        for number, metric in enumerate(mechanism.evaluate(output)):
+            why = again.uncovered(number, metric)
+            if why and not options.uncovered:
+                named = why in (BY_AUTHOR, ANOTHER)
+                name = repr(metric.name) if named else f"number {number + 1}"
+                notes.append(
+                    f"metric {name} is left out, for the guarantee does not cover it: {why}; "
+                    "`dpaudit certify --uncovered` prints it"
+                )
+                continue
+            note = f"not covered: {why}" if why and metric.covered else ""
             row = {
                 "name": metric.name,
                 "value": written(metric.value),
-                "covered": metric.covered,
-                "note": metric.note,
+                "covered": False if why else metric.covered,
+                "note": "; ".join(filter(None, (metric.note, note))),
             }
-            fits(
-                "run",
-                {
-                    "records": None,
-                    "entropy": "seed 0",
-                    "metrics": [row],
-                    "notes": [],
-                    "output": None,
-                },
-            )
+            fits("run", {**_NO_METRICS, "metrics": [row]})
             rows.append(row)
     except Exception as error:  # noqa: BLE001  (its text may hold anything; the run has happened)
         what = f"{type(error).__name__} while metrics of the output were computed or written"
-        return rows, [f"{what}: those from number {len(rows) + 1} on are missing"]
-    return rows, []
+        return rows, [*notes, f"{what}: those from number {len(rows) + 1} on are missing"]
+    return rows, notes
+
+
+_NO_METRICS: Json = {
+    "records": None,
+    "entropy": "seed 0",
+    "metrics": [],
+    "notes": [],
+    "output": None,
+}
 
 
 def _verdict(verdict: Verdict, judged: Sequence[Judged], examination: Examination) -> Json:

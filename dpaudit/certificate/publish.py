@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -127,7 +128,7 @@ def write(results: Sequence[Certified], out: Path) -> list[Files]:
     Errors: CertificateRejected, before anything is written, where one does not verify.
     """
     for result in results:
-        check(result.certificate)
+        check(result.certificate, math.inf)
     written = [_write(result, out) for result in results]
     write_atomically(out / "index.html", _index(out).encode())
     return written
@@ -202,7 +203,7 @@ def _find(run: Run, index: int, out: Path) -> Finished | None:
 def _make(run: Run, index: int, out: Path) -> Finished:
     made_from = identity(run, index)
     result = run.certify(index)
-    check(result.certificate)
+    check(result.certificate, math.inf)
     files = _write(result, out)
     remember(files, made_from)
     if run.options.store is not None:

@@ -22,6 +22,7 @@ from dpaudit.check.bounds import HELD_BITS, _tail, implied
 from dpaudit.check.normal import normal_cdf, quantile
 from dpaudit.check.reading import Json, decimal, require
 from dpaudit.exact import enclose, working_precision
+from dpaudit.exact.effort import poll
 from dpaudit.exact.wire import digest
 
 MOST_GUESSES = 200_000
@@ -104,6 +105,7 @@ def _priced(
         tail = flint.arb(0)
         beta, worst = flint.arb(0), flint.arb(0)
         for j in range(guesses, -1, -1):
+            poll()
             tail = tail + mass
             if j == correct:
                 beta = tail
@@ -127,6 +129,7 @@ def _recursion(correct: int, guesses: int, canaries: int, mu: Fraction, error: F
         reached = enclose(error)
         total, shift = reached, enclose(mu)
         for j in range(correct, 0, -1):
+            poll()
             y = ((j - 1) * reached + total) / canaries
             needed = canaries * (normal_cdf(quantile(y) - shift) if y < 1 else 1)
             reached = reached.max((needed + total) / (guesses - j + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -76,6 +77,12 @@ EXIT_CODES = {
     "and compare every count. This runs the program, in this process, on no data.",
 )
 @click.option(
+    "--fresh",
+    is_flag=True,
+    help="Make the audits again from a seed drawn now, after the certificate has committed to its "
+    "files: a seed that was tried out beforehand hides nothing. Runs the program, as --replay.",
+)
+@click.option(
     "--seconds",
     type=click.FloatRange(1, 3600),
     default=20.0,
@@ -94,6 +101,7 @@ def verify(
     no_unconfirmed: bool,
     implementation: Path | None,
     replay: bool,
+    fresh: bool,
     seconds: float,
     keys: tuple[str, ...],
     threshold: int | None,
@@ -115,7 +123,8 @@ def verify(
             row = {**row, "failure": row["failure"] or "signature"}
         missing = _missing(row, require, most, audit=require_audit, confirmed=no_unconfirmed)
         if row["verified"]:
-            missing += [("required", text) for text in _otherwise(path, implementation, replay)]
+            other = _otherwise(path, implementation, replay, fresh)
+            missing += [("required", text) for text in other]
         rows.append({**row, "missing": [text for _, text in missing], "passed": not missing})
         rows[-1]["failure"] = row["failure"] or next((kind for kind, _ in missing), "")
     echo_json(rows) if as_json else terminal.verified(rows)
@@ -149,22 +158,36 @@ def _missing(
     return sorted(found, key=lambda one: list(EXIT_CODES).index(one[0]))
 
 
-def _otherwise(path: Path, folder: Path | None, replay: bool) -> list[str]:  # noqa: FBT001
+def _otherwise(
+    path: Path,
+    folder: Path | None,
+    replay: bool,  # noqa: FBT001
+    fresh: bool,  # noqa: FBT001
+) -> list[str]:
     """What is not as the certificate says: files of a folder, counts of a replay."""
-    if folder is None and not replay:
+    if folder is None and not (replay or fresh):
         return []
-    from dpaudit.certificate.replay import command_of, differences, implementation_in
+    from dpaudit.certificate.replay import (
+        command_of,
+        differences,
+        implementation_in,
+        refuted_afresh,
+    )
     from dpaudit.check.file import load
     from dpaudit.cli.audit_commands import orders_of
     from dpaudit.cli.commands import quiet
 
     certificate = load(path)
     found = [] if folder is None else implementation_in(certificate, folder)
-    if replay:
+    if replay or fresh:
         try:
             command = command_of(certificate)
             with quiet():
-                found += differences(certificate, orders_of(command.targets), command)
+                orders = orders_of(command.targets)
+                if replay:
+                    found += differences(certificate, orders, command)
+                if fresh:
+                    found += refuted_afresh(certificate, orders, command, secrets.randbits(128))
         except (CertificateRejected, UnknownTarget) as error:
             found.append(f"not replayed: {error}")
     return found

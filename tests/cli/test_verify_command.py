@@ -173,6 +173,16 @@ def test_a_replay_gives_the_same_counts_or_says_where_not(dpaudit: Invoke, proje
     assert "another file" in dpaudit("verify", path, "--replay", code=REQUIRED).stdout
 
 
+@pytest.mark.quality
+def test_a_seed_that_was_tried_out_hides_nothing(dpaudit: Invoke, project: Path) -> None:
+    """Audits under a seed drawn after the certificate, on the same files: they hold, or refute."""
+    dpaudit("certify", "held", "--seed", "2", "--trials", "400")
+    path = project / "reports" / "held.json"
+    dpaudit("verify", path, "--fresh")
+    (project / "mechanisms" / "cases.py").open("a").write("\n")
+    assert "another file" in dpaudit("verify", path, "--fresh", code=REQUIRED).stdout
+
+
 def test_a_replay_runs_no_file_that_a_certificate_names() -> None:
     for command in ("rm -rf /", "dpaudit certify x.py::evil --seed 1", "dpaudit certify held", "'"):
         predicate = {"reproduce": {"command": command}}
