@@ -58,14 +58,14 @@ class Confirmed:
     """What was re-derived, and what was taken on trust; one line each.
 
     ``unconfirmed``: bounds among the latter that only the accountant computed.  ``epsilons``: the
-    accounted epsilon of each claim of one, by its text.  ``powerless``: claims that no audit here
-    could have refuted, with the reason.
+    accounted epsilon of each claim of one, and its delta, by its text.  ``powerless``: claims that
+    no audit here could have refuted, with the reason.
     """
 
     confirmed: tuple[str, ...]
     on_trust: tuple[str, ...]
     unconfirmed: tuple[str, ...] = ()
-    epsilons: tuple[tuple[str, str], ...] = ()
+    epsilons: tuple[tuple[str, str, str], ...] = ()
     powerless: tuple[str, ...] = ()
 
 
@@ -148,7 +148,11 @@ def _check(certificate: Json) -> Confirmed:
         on_trust=(*(f"{name} ({status})" for name, status in known.items()), *trusted, *ON_TRUST),
         unconfirmed=tuple(doubted),
         epsilons=tuple(
-            (row["stated_text"], row["upper"]["epsilon"] if row["upper"] else "inf")
+            (
+                row["stated_text"],
+                row["upper"]["epsilon"] if row["upper"] else "inf",
+                row["stated"].get("delta", "0"),
+            )
             for row in predicate["claims"]
             if "epsilon" in row["stated"]
         ),

@@ -40,6 +40,8 @@ EXAMINED = (
     "declared releases, made on made-up records",
     CLIPPED,
 )
+# Who ran a program knows these.
+NEVER_LEFT = (EXECUTED, SENSITIVITIES, EXAMINED[-2])
 # What each statistical check may be judged by, by the name before " of ".
 KINDS = {
     "range": ("range",),
@@ -171,7 +173,12 @@ def _row(row: Json, root: Node) -> None:
     if row["law"] == "":
         alone = row["size"] == 0 and row["among"] == 1
         require(alone, f"{place}: sizes of no statistic")
+    if row["check"] in EXAMINED[:-2] and row["status"] != "broken":
+        tried = (row["status"] == "held") == (row["tried"] > 0)
+        require(tried, f"{place}: held if it was tried, else not run")
     if row["status"] == "not_run":
+        told = row["statistic"] in ("nan", "0") and row["check"] not in NEVER_LEFT
+        require(told, f"{place}: it was not run, and has a statistic")
         bare = row["p_value"] is None and row["law"] == "" and row["parameter"] == ""
         require(bare, f"{place}: it was not run, and has a p-value")
         return

@@ -26,6 +26,7 @@ from dpaudit.exact.effort import poll
 from dpaudit.exact.wire import digest
 
 MOST_GUESSES = 200_000
+LARGEST_ERROR = Fraction(1, 20)
 ON_TRUST = (
     "that the coins were drawn and committed to before training: compare the commitment",
     "counts, estimates, intervals, exposure and findings: run the study again",
@@ -48,6 +49,8 @@ def check_empirical(certificate: Json) -> tuple[tuple[str, ...], tuple[str, ...]
         _follows(row, place)
     _verdict(predicate)
     _epochs(predicate)
+    refute_at = decimal(predicate["confidence"]["refute_at"])
+    require(refute_at <= LARGEST_ERROR, f"it refutes at an error above {LARGEST_ERROR}")
     confirmed = ("digest of the predicate", f"{len(bounds)} lower bounds, from their counts")
     return (*confirmed, "the verdict"), ON_TRUST
 
@@ -177,4 +180,6 @@ def _verdict(predicate: Json) -> None:
 def _epochs(predicate: Json) -> None:
     """Bounds along training follow from their counts as all do."""
     for row in predicate["epochs"]:
-        _follows(row["bound"], f"epoch {row['epoch']}")
+        place = f"epoch {row['epoch']}"
+        _in_study(row["bound"], predicate["study"], place)
+        _follows(row["bound"], place)

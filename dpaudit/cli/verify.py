@@ -61,6 +61,13 @@ EXIT_CODES = {
     help="The largest accounted epsilon that passes; without a claim of one nothing does.",
 )
 @click.option(
+    "--max-delta",
+    metavar="NUMBER",
+    default="0.001",
+    show_default=True,
+    help="The largest delta at which --max-epsilon takes an epsilon for one.",
+)
+@click.option(
     "--no-unconfirmed",
     is_flag=True,
     help="No step may rest on a bound that only the accountant computed.",
@@ -98,6 +105,7 @@ def verify(
     require: str,
     require_audit: bool,
     max_epsilon: str | None,
+    max_delta: str,
     no_unconfirmed: bool,
     implementation: Path | None,
     replay: bool,
@@ -114,14 +122,16 @@ def verify(
     from dpaudit.check.process import verify_files
     from dpaudit.cli import terminal
 
-    most = _number(max_epsilon)
+    most = _number(max_epsilon, "--max-epsilon")
+    largest = _number(max_delta, "--max-delta")
     known = known_keys(keys)
     rows = []
     for path, row in zip(files, verify_files(files, seconds), strict=True):
         row = signed_row(row, path, known, threshold)
         if not row["verified"]:
             row = {**row, "failure": row["failure"] or "signature"}
-        missing = _missing(row, require, most, audit=require_audit, confirmed=no_unconfirmed)
+        limits = (most, largest)
+        missing = _missing(row, require, limits, audit=require_audit, confirmed=no_unconfirmed)
         if row["verified"]:
             other = _otherwise(path, implementation, replay, fresh)
             missing += [("required", text) for text in other]
@@ -131,15 +141,20 @@ def verify(
     sys.exit(_status(rows))
 
 
-def _number(text: str | None) -> Fraction | None:
+def _number(text: str | None, name: str) -> Fraction | None:
     try:
         return None if text is None else Fraction(text)
     except (ValueError, ZeroDivisionError):
-        raise click.BadParameter(f"--max-epsilon {text!r}: expected a number, such as 3") from None
+        raise click.BadParameter(f"{name} {text!r}: expected a number, such as 3") from None
 
 
 def _missing(
-    row: Mapping[str, Any], require: str, most: Fraction | None, *, audit: bool, confirmed: bool
+    row: Mapping[str, Any],
+    require: str,
+    limits: tuple[Fraction | None, Fraction | None],
+    *,
+    audit: bool,
+    confirmed: bool,
 ) -> list[tuple[str, str]]:
     """What a row lacks, by kind of failure, the gravest first."""
     if not row["verified"]:
@@ -153,8 +168,9 @@ def _missing(
         found += [("unconfirmed", text) for text in row["unconfirmed"]]
     if audit:
         found += [("required", text) for text in row["powerless"]]
+    most, largest = limits
     if most is not None:
-        found += _above(row["epsilons"], most)
+        found += _above(row["epsilons"], most, largest or Fraction(0))
     return sorted(found, key=lambda one: list(EXIT_CODES).index(one[0]))
 
 
@@ -193,13 +209,15 @@ def _otherwise(
     return found
 
 
-def _above(epsilons: Sequence[Sequence[str]], most: Fraction) -> list[tuple[str, str]]:
+def _above(
+    epsilons: Sequence[Sequence[str]], most: Fraction, largest: Fraction
+) -> list[tuple[str, str]]:
     if not epsilons:
         return [("required", "no claim of an epsilon, which --max-epsilon asks for")]
     return [
-        ("required", f"{claim}: epsilon <= {epsilon} is all that is shown")
-        for claim, epsilon in epsilons
-        if epsilon == "inf" or Fraction(epsilon) > most
+        ("required", f"{claim}: epsilon <= {epsilon} at delta {delta} is all that is shown")
+        for claim, epsilon, delta in epsilons
+        if "inf" in (epsilon, delta) or Fraction(epsilon) > most or Fraction(delta) > largest
     ]
 
 

@@ -16,7 +16,7 @@ from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Assuming
-from dpaudit.families.opaque import GDP
+from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.nodes import Assumption
 from tests.cli.bench import Json, caught, certified, forged, held, mechanism, pure, refuted
 from tests.unit.test_check_adversary import allocated, with_epsilon
@@ -68,6 +68,11 @@ def test_requirements(file: Callable[[Json], Path], dpaudit: Invoke) -> None:
     dpaudit("verify", path, "--max-epsilon", "3.6")
     assert "epsilon <= " in dpaudit("verify", path, "--max-epsilon", "3", code=REQUIRED).stdout
     dpaudit("verify", path, "--max-epsilon", "three", code=2)
+    # A small epsilon at a delta near 1 is no guarantee.
+    shown = dpaudit("verify", path, "--max-epsilon", "4", "--max-delta", "1e-6", code=REQUIRED)
+    assert "at delta 0.00001 is all that is shown" in shown.stdout
+    careless = certified(mechanism("case", Gaussian("a", "0.1"), ApproxDP("0.1", "0.9999999")))
+    dpaudit("verify", file(careless.certificate), "--max-epsilon", "4", code=REQUIRED)
     dpaudit("verify", path, "--no-unconfirmed")
     assert "could not have refuted it" in dpaudit(
         "verify", path, "--require-audit", code=REQUIRED
