@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs experiments test quality quality-trees bench bench-account bench-audit bench-membership membership-reports corpus lint lock clean help
+.PHONY: certify certify-all docs experiments test quality quality-trees bench bench-account bench-audit bench-membership membership-reports mutants mutants-certify corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -40,7 +40,7 @@ certify-all: OUT := reports/catalogue
 certify-all: $(READY)  ## certify every mechanism of the catalogue into OUT (reports/catalogue); resumes
 	$(BIN)/dpaudit certify --all --seed 1 --uncovered --jobs $(WORKERS) --out $(OUT) $(ARGS)
 
-experiments: $(READY)  ## the utility experiments, tables and plots into docs/utility (half an hour of one core; resumes)
+experiments: $(READY)  ## the utility experiments, tables, plots and papers' pages into docs/utility (an hour of two cores; resumes)
 	$(BIN)/python -m lab run --all --jobs $(WORKERS) --out docs/utility $(ARGS)
 
 # Commands in processes of their own would compile every module anew.
@@ -57,11 +57,12 @@ quality-trees: export DPAUDIT_TREES ?= 100000
 quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower ones (an hour; resumable)
 	$(BIN)/python -m tests.tree_blocks --jobs $(WORKERS) $(ARGS)
 
-bench: $(READY)  ## time the audits, the clipped gradients of a network, and a million users
+bench: $(READY)  ## time the audits, clipped gradients, hot kernels beside loops in C, a million users
 	$(BIN)/python -m benchmarks.audit $(ARGS)
 	$(BIN)/python -m benchmarks.diff2
 	$(BIN)/python -m benchmarks.kl
 	$(BIN)/python -m benchmarks.user_level
+	-$(BIN)/python -m benchmarks.loops
 
 docs: $(READY)  ## the site into build/site: pages, tutorials, every public name; strict
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -86,6 +87,16 @@ bench-membership: $(READY)  ## membership audits beside Privacy Meter: time and 
 
 membership-reports: $(READY)  ## membership audits of real training into reports/membership; resumes
 	$(BIN)/python -m benchmarks.membership_runs $(ARGS)
+
+COSMIC_RAY := build/cosmic-ray
+mutants: $(READY)  ## what the tests notice: 500 mutants of this repository (hours of one core; resumes)
+	test -d $(COSMIC_RAY) || $(BIN)/python -m pip install --quiet --target $(COSMIC_RAY) cosmic-ray==8.7.0
+	$(BIN)/python -m tests.mutants run $(ARGS)
+	$(BIN)/python -m tests.mutants survivors $(ARGS)
+	$(BIN)/python -m benchmarks.mutation page
+
+mutants-certify: $(READY)  ## what certify notices: mutants of every mechanism of the catalogue (an hour; resumes)
+	$(BIN)/python -m benchmarks.mutation run --jobs $(WORKERS) $(ARGS)
 
 corpus: $(READY)  ## the corpus of certified intervals, and the page of rules, anew
 	$(BIN)/dpaudit corpus --out dpaudit/crosscheck/corpus/corpus.jsonl

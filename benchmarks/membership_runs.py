@@ -188,20 +188,34 @@ RUNS: dict[str, Callable[[], MembershipAudit]] = {
 }
 
 
+# Shown side by side on one page, under these names.
+COMPARED = {
+    "digits_network": "digits network",
+    "digits_network_opacus": "digits network opacus",
+}
+
+
 def main() -> None:
-    """Make the runs that are named, or all, and the page that compares the networks."""
+    """Make the runs that are named, or all; then the pages of all that are kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[[], *RUNS])
-    for name in parser.parse_args().names or RUNS:
+    parser.add_argument("--pages", action="store_true", help="train nothing; pages alone, anew")
+    given = parser.parse_args()
+    for name in [] if given.pages else given.names or RUNS:
         started = time.perf_counter()
         found = RUNS[name]()
-        certificate = statement(found)
-        save(certificate, OUT / f"{name}.json")
-        write_atomically(OUT / f"{name}.html", render(certificate).encode())
+        save(statement(found), OUT / f"{name}.json")
         print(f"{name}: {time.perf_counter() - started:.0f} s\n{found}\n", flush=True)
-    both = [OUT / f"{name}.json" for name in ("digits_network", "digits_network_opacus")]
-    if all(path.exists() for path in both):
-        shown = {path.stem.replace("_", " "): json.loads(path.read_text()) for path in both}
+    pages()
+
+
+def pages() -> None:
+    """The page of every certificate that is kept, and the one that compares the networks."""
+    kept = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(OUT.glob("*.json"))}
+    for name, certificate in kept.items():
+        write_atomically(OUT / f"{name}.html", render(certificate).encode())
+    if set(COMPARED) <= set(kept):
+        shown = {words: kept[name] for name, words in COMPARED.items()}
         write_atomically(OUT / "networks.html", render(shown).encode())
 
 

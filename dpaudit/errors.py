@@ -79,6 +79,12 @@ class CertificateRejected(DpauditError):
     exit_code = 1
 
 
+class ReleaseInterrupted(DpauditError):
+    """A release that failed after it was charged: the charge is spent, and nothing is published."""
+
+    exit_code = 1
+
+
 class OutputNotWritable(DpauditError):
     """A folder or file that cannot be written."""
 

@@ -103,7 +103,7 @@ def audit(
     )
     _record(item, found, number)
     if str(found.verdict) in ("refuted", "alarm"):
-        raise PrivacyViolation(_told(found))
+        raise PrivacyViolation(f"{found}\n\nTo see it again:\n\n{found.reproducer}")
     if not found.smallest_showable < float("inf"):
         raise InvalidParameter(
             f"dp_audit: {found.trials} trials could refute {found.claim} for no mechanism; "
@@ -113,10 +113,6 @@ def audit(
 
 
 assert_private = audit
-
-
-def _told(found: FunctionAudit) -> str:
-    return f"{found}\n\nTo see it again:\n\n{found.reproducer}"
 
 
 def _record(item: pytest.Item, found: FunctionAudit, number: int) -> None:

@@ -116,24 +116,76 @@ def run_command(
             code = error.exit_code
             click.echo(f"dpaudit: {name}: {' '.join(str(error).split())}", err=True)
     if every:
-        write_atomically(out / "README.md", index(made).encode())
+        write_atomically(out / "README.md", index(made, {}).encode())
+        if size == Size.FULL:
+            _write_pages(root, out)
     if as_json:
         click.echo(json.dumps(made, ensure_ascii=False, allow_nan=False))
     sys.exit(code or _exit_code([document["verdict"] for document in made]))
 
 
+@main.command("pages")
+@click.option(
+    "--out",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path("docs/utility"),
+    show_default=True,
+    help="Folder of the results; the pages go there too.",
+)
+def pages_command(out: Path) -> None:
+    """Make every page anew from the results in --out: of each experiment, and of each paper.
+
+    Nothing is run.  Results of another grid than an experiment now has are left as they are, and
+    read *not run* on the page of their paper.
+    """
+    from dpaudit.project.project import find_root
+
+    for path in _write_pages(find_root(Path.cwd()), out):
+        click.echo(path)
+
+
+def _write_pages(root: Path, out: Path) -> list[Path]:
+    from dpaudit.storage.files import write_atomically
+    from lab import pages
+    from lab.found import load
+    from lab.papers import load_papers, page, read_all
+    from lab.running import Order, sources_of
+
+    experiments = load(root)
+    reads = read_all(experiments.values(), out)
+    written, documents = [], []
+    for name, read in reads.items():
+        if read.findings is not None and read.results is not None:
+            order = Order(root, name, seed=read.seed)
+            given = (order, experiments[name], read.results, read.findings)
+            written += pages.write(*given, out, read.sources)
+            documents.append(pages.document(*given))
+            if read.sources != sources_of(root, experiments[name]):
+                of = "other sources than there are now" if read.sources else "sources not recorded"
+                click.echo(f"{name}: made by {of}", err=True)
+    for paper in load_papers(root).values():
+        path = out / f"paper_{paper.name}.md"
+        write_atomically(path, page(paper, reads).encode())
+        written.append(path)
+    missing = {name: read.why for name, read in reads.items() if read.findings is None}
+    write_atomically(out / "README.md", pages.index(documents, missing).encode())
+    return [*written, out / "README.md"]
+
+
 def _one(order: Order, jobs: int, out: Path, *, as_json: bool) -> dict[str, Any]:
     from lab import pages
     from lab.found import load
-    from lab.running import run
+    from lab.running import run, sources_of
 
     experiment = load(order.root)[order.name]
     results = run(order, jobs=jobs, store=out / ".experiments", progress=_Progress())
     findings = experiment.read(results)
-    paths = [str(path) for path in pages.write(order, experiment, results, findings, out)]
+    sources = sources_of(order.root, experiment)
+    given = (order, experiment, results, findings)
+    paths = [str(path) for path in pages.write(*given, out, sources)]
     if not as_json:
         click.echo("\n".join([*pages.lines(experiment, findings), "", *paths, ""]))
-    return pages.document(order, experiment, results, findings) | {"files": paths}
+    return pages.document(*given, sources) | {"files": paths}
 
 
 def _exit_code(verdicts: Sequence[str]) -> int:

@@ -18,15 +18,19 @@ CHECK_COLUMNS = ("check", "value", "band", "two standard errors", "verdict", "ba
 
 
 def document(
-    order: Order, experiment: Experiment, results: Results, findings: Findings
+    order: Order, experiment: Experiment, results: Results, findings: Findings, sources: str = ""
 ) -> dict[str, Any]:
-    """Everything a run found; a number that is not finite is a word."""
+    """Everything a run found; a number that is not finite is a word.
+
+    ``sources``: a digest of the files that the cells were made by.
+    """
     return {
         "experiment": experiment.name,
         "title": experiment.title,
         "source": experiment.source,
         "size": str(order.size),
         "seed": str(order.seed),
+        **({"sources": sources} if sources else {}),
         "verdict": str(judge(findings.checks)),
         "checks": [_check(check) for check in findings.checks],
         "tables": [_table(table) for table in findings.tables],
@@ -47,21 +51,26 @@ def markdown(order: Order, experiment: Experiment, findings: Findings) -> str:
     lines += [f"`python -m lab run {experiment.name}{_options(order)}`", ""]
     if findings.panels:
         lines += [f"![{experiment.title}]({experiment.name}.svg)", ""]
-    lines += _markdown_table(checks_table(findings.checks))
+    lines += markdown_table(checks_table(findings.checks))
     for table in findings.tables:
-        lines += _markdown_table(table)
-    lines += [f"- {_escaped(note)}" for note in findings.notes]
+        lines += markdown_table(table)
+    lines += [f"- {escaped(note)}" for note in findings.notes]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def write(
-    order: Order, experiment: Experiment, results: Results, findings: Findings, folder: Path
+    order: Order,
+    experiment: Experiment,
+    results: Results,
+    findings: Findings,
+    folder: Path,
+    sources: str = "",
 ) -> list[Path]:
     """Write NAME.json, NAME.md and, where there is a plot, NAME.svg; each whole or not at all.
 
     Errors: OutputNotWritable.
     """
-    made = document(order, experiment, results, findings)
+    made = document(order, experiment, results, findings, sources)
     content = {
         ".json": json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
         ".md": markdown(order, experiment, findings),
@@ -74,15 +83,19 @@ def write(
     return paths
 
 
-def index(documents: Sequence[Mapping[str, Any]]) -> str:
-    """A page that links to the pages of all experiments of a run, with their verdicts."""
+def index(documents: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) -> str:
+    """A page that links to the pages of all experiments, with their verdicts.
+
+    ``missing``: why an experiment has no full result, by name.
+    """
     rows = ["# Experiments", "", "| experiment | what it shows | checks held | verdict |"]
     rows += ["|---|---|---|---|"]
     for made in documents:
         held = sum(check["verdict"] == Status.HELD for check in made["checks"])
         link = f"[{made['experiment']}]({made['experiment']}.md)"
         share = f"{held} of {len(made['checks'])}"
-        rows.append(f"| {link} | {_escaped(made['title'])} | {share} | {made['verdict']} |")
+        rows.append(f"| {link} | {escaped(made['title'])} | {share} | {made['verdict']} |")
+    rows += [f"| {name} | | | not run: {escaped(why)} |" for name, why in sorted(missing.items())]
     return "\n".join(rows) + "\n"
 
 
@@ -98,7 +111,7 @@ def lines(experiment: Experiment, findings: Findings) -> Iterator[str]:
 def checks_table(checks: tuple[Check, ...]) -> Table:
     """Checks as a table: value, band, margin and verdict."""
     rows = [
-        (c.name, c.value, _band(c), c.margin if c.margin else "", c.status.value, c.source)
+        (c.name, c.value, band(c), c.margin if c.margin else "", c.status.value, c.source)
         for c in checks
     ]
     return Table("Checks", CHECK_COLUMNS, tuple(rows))
@@ -111,7 +124,8 @@ def shown(value: str | int | float) -> str:
     return str(value)
 
 
-def _band(check: Check) -> str:
+def band(check: Check) -> str:
+    """A check's band in words."""
     if math.isinf(check.lower):
         return f"at most {check.upper:.6g}"
     if math.isinf(check.upper):
@@ -149,16 +163,19 @@ def _options(order: Order) -> str:
     return seed if order.size == Order.size else f"{seed} --size {order.size}"
 
 
-def _markdown_table(table: Table) -> list[str]:
+def markdown_table(table: Table) -> list[str]:
+    """A table below its title."""
+
     def row(cells: list[str]) -> str:
         return f"| {' | '.join(cells)} |"
 
-    body = [row([_escaped(shown(value)) for value in values]) for values in table.rows]
-    head = row(list(map(_escaped, table.columns)))
+    body = [row([escaped(shown(value)) for value in values]) for values in table.rows]
+    head = row(list(map(escaped, table.columns)))
     return [f"## {table.title}", "", head, row(["---"] * len(table.columns)), *body, ""]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text as a cell of a table."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 

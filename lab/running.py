@@ -18,6 +18,7 @@ from dpaudit.audit.workers import finished
 from dpaudit.errors import InvalidParameter
 from dpaudit.storage import roots
 from dpaudit.storage.files import write_atomically
+from dpaudit.storage.imported import imported
 from dpaudit.version import __version__
 from lab.found import load, named
 from lab.model import Cell, Experiment, Result, Results, Size, Values
@@ -123,6 +124,14 @@ def _identity(order: Order) -> str:
         "numpy": np.__version__,
     }
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def sources_of(root: Path, experiment: Experiment) -> str:
+    """A digest of the module that defines an experiment, and of what it imports from the root."""
+    module = sys.modules[experiment.run.__module__]
+    packages = ("mechanisms", *roots.optional(root))
+    files = imported(root, [Path(str(module.__file__))], packages)
+    return sha256(json.dumps(roots.digests(root, files), sort_keys=True).encode()).hexdigest()
 
 
 def _silent(name: str, done: Sequence[Cell], cells: Sequence[Cell]) -> None:

@@ -239,7 +239,8 @@ class Stepping:
         def rows(values: Array) -> Array:
             found = np.asarray(values)[None, :, :FEATURES]
             with np.errstate(all="ignore"):
-                self.kept["norm"] = float(np.nan_to_num(np.abs(values)).max())
+                if self.bug:
+                    self.kept["norm"] = float(np.nan_to_num(np.abs(values)).max())
                 if self.bug == "carried to the next part":
                     before = self.kept.get("row", np.zeros(FEATURES))
                     if k == self.parts - 1:

@@ -30,6 +30,7 @@ from dpaudit.measures.calculus import (
     Sides,
     Source,
     Step,
+    Sums,
     always,
     register,
 )
@@ -98,6 +99,7 @@ TOTAL_VARIATION = register(
             to_approx_cite=IS_ZERO_TAU,
             delta_at=delta_at,
             region=region,
+            sums=Sums(SUBADDITIVE, ("tau",)),
             from_rates=from_rates,
         )
     )

@@ -239,9 +239,15 @@ class _LowestLoss(LocalDescent):
     """Returns the local iterate of the lowest training loss, which it has peeked at (B24)."""
 
     def step(
-        self, curator: Curator, program: Diff2, x: Array, estimate: Array, turn: int
+        self,
+        curator: Curator,
+        program: Diff2,
+        x: Array,
+        previous: Array,
+        estimate: Array,
+        turn: int,
     ) -> tuple[Array, Array]:
-        after, _ = super().step(curator, program, x, estimate, turn)
+        after, _ = super().step(curator, program, x, previous, estimate, turn)
         seen: list[Array] = self.__dict__["_seen"]
         candidates = np.stack([x, after])
         losses = np.stack(

@@ -22,6 +22,7 @@ from dpaudit.audit.bounds.estimators import (
     epsilon_lower,
     epsilon_of_gaussian,
     mu_lower,
+    pools,
 )
 from dpaudit.audit.residuals import Finding
 from dpaudit.exact import decimal_lower, decimal_upper, enclose, is_infinite, unknowns
@@ -75,7 +76,8 @@ class Lower:
 
     ``shown`` holds at 95%, ``decisive`` at the run's decision error.  ``family`` is not empty where
     the bound holds only if the mechanism belongs to that family: such a bound gates nothing.
-    ``counts`` at ``threshold`` and the two rates' upper bounds are its witness.
+    ``counts`` at ``threshold`` and the two rates' upper bounds are its witness; ``pooled``: these
+    are of all errors together, as was settled on the training trials.
     """
 
     measure: str
@@ -87,6 +89,7 @@ class Lower:
     decisive_rates_upper: tuple[float, float]
     delta: str = ""
     family: str = ""
+    pooled: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,22 +133,26 @@ def bounds_of(claims: Sequence[Claim]) -> int:
 
 
 def lens(attacked: Attacked, budget: DecisionBudget) -> Lower | None:
-    """The GDP lens at the suite's fixed threshold; None if the implementation stopped."""
+    """The GDP lens at the suite's fixed threshold; None if the implementation stopped.
+
+    Of the two estimators, the one that promises more on the training trials.
+    """
     if attacked.test is None:
         return None
-    counts = count_errors(attacked.test, attacked.suite.threshold)
-    shown, decisive = mu_lower(counts, SHOWN_ERROR), mu_lower(counts, budget.bound)
+    threshold, training = attacked.suite.threshold, attacked.training
+    pooled = training is not None and pools(training, threshold, attacked.trials, budget.bound)
+    counts = count_errors(attacked.test, threshold)
+    shown = mu_lower(counts, SHOWN_ERROR, pooled=pooled)
+    decisive = mu_lower(counts, budget.bound, pooled=pooled)
     return Lower(
         measure="gdp",
         shown=shown.mu_lower,
         decisive=decisive.mu_lower,
-        threshold=attacked.suite.threshold,
+        threshold=threshold,
         counts=counts,
-        rates_upper=(shown.false_positive_rate_upper, shown.false_negative_rate_upper),
-        decisive_rates_upper=(
-            decisive.false_positive_rate_upper,
-            decisive.false_negative_rate_upper,
-        ),
+        rates_upper=shown.rates_upper,
+        decisive_rates_upper=decisive.rates_upper,
+        pooled=pooled,
     )
 
 
@@ -166,11 +173,8 @@ def raw(attacked: Attacked, budget: DecisionBudget, delta: Fraction) -> Lower | 
         decisive=decisive.epsilon_lower,
         threshold=threshold,
         counts=counts,
-        rates_upper=(shown.false_positive_rate_upper, shown.false_negative_rate_upper),
-        decisive_rates_upper=(
-            decisive.false_positive_rate_upper,
-            decisive.false_negative_rate_upper,
-        ),
+        rates_upper=shown.rates_upper,
+        decisive_rates_upper=decisive.rates_upper,
         delta=printed,
     )
 
@@ -213,6 +217,7 @@ def conditional(claim: Claim, lens_bound: Lower | None) -> Lower | None:
         decisive_rates_upper=lens_bound.decisive_rates_upper,
         delta=printed,
         family="the Gaussian family",
+        pooled=lens_bound.pooled,
     )
 
 

@@ -71,6 +71,7 @@ from dpaudit.check import (
     is_taken_on_trust,
     standing,
 )
+from dpaudit.check.assumptions import SYSTEM, draws_bits
 from dpaudit.check.file import fits, validate
 from dpaudit.check.measures import MEASURES
 from dpaudit.curator.curator import Event, system_generator
@@ -117,10 +118,12 @@ class Order:
 class Options:
     """How a certification runs; ``seed`` None draws audits' seed and a run's noise afresh.
 
+    ``audit_seed``: of the audits alone; a run then still has the operating system's entropy.
     ``targets``: what the command line was given, to say how to run it again.  ``run_unproved``: run
     on the data although a claim is refuted or unproved.  ``uncovered``: print metrics that the
-    guarantee does not cover.  ``keep(name, output)`` writes the output of an unseeded run as soon
-    as it is drawn, and says where: its privacy is spent, whatever fails later.
+    guarantee does not cover.  ``keep(name, draw)`` has the output of an unseeded run drawn and
+    writes it at once, for its privacy is spent, whatever fails later; it gives the output (None
+    where it was drawn before) and says where it is.
     """
 
     seed: int | None = None
@@ -131,7 +134,8 @@ class Options:
     progress: Callable[[str, int, int], None] | None = None
     run_unproved: bool = False
     uncovered: bool = False
-    keep: Callable[[str, Any], Json] | None = None
+    keep: Callable[[str, Callable[[], Any]], tuple[Any, Json]] | None = None
+    audit_seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -181,7 +185,8 @@ def plan(orders: Sequence[Order], options: Options) -> Run:
         count * bounds_of(o.mechanism.claims) for o, count in zip(orders, audits, strict=True)
     )
     budget = DecisionBudget(bounds, sum(audits))
-    seed = secrets.randbits(128) if options.seed is None else options.seed
+    given = [seed for seed in (options.seed, options.audit_seed) if seed is not None]
+    seed = given[0] if given else secrets.randbits(128)
     command = _command(options.targets or [o.mechanism.name for o in orders], options, seed)
     return Run(tuple(orders), options, budget, seed, command)
 
@@ -196,11 +201,13 @@ def _certify(run: Run, index: int) -> Certified:
     _check_steps([check.step for check in checks if check.step is not None])
     # Asked before anything is run: a theorem of the project's own may raise.
     trusted = [_on_trust(one, mechanism) for one in checks]
-    examination = _examined(run, order)
+    examination = examined(run, order)
     attempts = _attempts(run, index, examination)
     shown = next((a for a in attempts if not a.prefix), None)
 
-    def judged_by(examination: Examination) -> tuple[tuple[Judged, ...], list[Json], str]:
+    def judged_by(
+        examination: Examination, entropy: str
+    ) -> tuple[tuple[Judged, ...], list[Json], str]:
         rows = conformance_rows(mechanism.declaration, examination, attempts)
         findings = [*examination.findings, *(f for a in attempts for f in a.attacked.findings)]
         found = tuple(
@@ -211,7 +218,7 @@ def _certify(run: Run, index: int) -> Certified:
                     None if shown is None else shown.lens,
                     None if shown is None else shown.raws.get(printed_delta(one.claim)),
                     findings,
-                    standing(rows, account.node),
+                    standing(rows, account.node, entropy),
                     on_trust=on_trust,
                     others=[
                         Bounds(NAMES[a.prefix], a.lens, a.raws.get(printed_delta(one.claim)))
@@ -228,8 +235,8 @@ def _certify(run: Run, index: int) -> Certified:
     profile = profile_steps(account)
     points = points_of(profile)
 
-    def form(examination: Examination) -> tuple[tuple[Judged, ...], str, Json]:
-        judged, conformance, refused = judged_by(examination)
+    def form(examination: Examination, entropy: str = "") -> tuple[tuple[Judged, ...], str, Json]:
+        judged, conformance, refused = judged_by(examination, entropy)
         return (
             judged,
             refused,
@@ -239,7 +246,9 @@ def _certify(run: Run, index: int) -> Certified:
                 "fields": dict(order.fields),
                 "mechanism": _mechanism(order),
                 **_claims_and_derivation(account, judged, profile, points),
-                "assumptions": _assumptions(standing(conformance, account.node), judged, profile),
+                "assumptions": _assumptions(
+                    standing(conformance, account.node, entropy), judged, profile
+                ),
                 "audits": audit_rows(attempts, judged, budget),
                 "examination": examination_row(examination),
                 "conformance": conformance,
@@ -261,9 +270,12 @@ def _certify(run: Run, index: int) -> Certified:
     if mechanism.records is not None and not refused:
         # What could still be refused has been, so that an output is never drawn in vain.
         check(certificate, math.inf)
-        judged, refused, predicate = form(_shaped_as_data(run, mechanism, examination))
+        examination = _shaped_as_data(run, mechanism, examination)
+        judged, refused, predicate = form(examination)
         certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
+        # What the run rests on besides: whose bits it draws.
+        judged, _, predicate = form(examination, _entropy(options))
         certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
     attacks = tuple(attempt.attacked for attempt in attempts)
     attacked = next((one for one in attacks if one.suite is order.suite), None)
@@ -404,8 +416,11 @@ def _raws(
     return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
 
 
-def _examined(run: Run, order: Order) -> Examination:
-    """The program's own run on made-up records; the suite's may say what shape these have."""
+def examined(run: Run, order: Order) -> Examination:
+    """The program's own run on made-up records; the suite's may say what shape these have.
+
+    A program of which something is found here gets an alarm at best, whatever its audits show.
+    """
     likely = None if order.suite is None else shape_like(order.suite.neighbours.first)
     return examine(order.mechanism, seed=run.seed, likely=likely)
 
@@ -539,54 +554,77 @@ def _not_run(
     )
 
 
+def _entropy(options: Options) -> str:
+    """Where the noise of the run on the data comes from."""
+    return SYSTEM if options.seed is None else f"seed {options.seed}"
+
+
+class SystemBits:
+    """The operating system's entropy, for kernels that draw bits and nothing else."""
+
+    @staticmethod
+    def bytes(count: int) -> bytes:
+        return os.urandom(count)
+
+
 def _run_once(mechanism: Mechanism, options: Options) -> Json:
     """Run the program once on its own data; only released values and covered metrics leave."""
-    entropy = "operating system" if options.seed is None else f"seed {options.seed}"
-    before = Before(mechanism)
-    output, transcript, shape = _on_data(mechanism, options)
-    kept = None
+    before, run = Before(mechanism), _OnData(mechanism, options)
     if options.keep is not None and options.seed is None:
-        kept = options.keep(mechanism.name, output)
-    again = Again(mechanism, before, shape, transcript)
+        output, kept = options.keep(mechanism.name, run.draw)
+    else:
+        output, kept = run.draw(), None
+    again = None if run.transcript is None else Again(mechanism, before, run.shape, run.transcript)
     metrics, notes = _metrics(mechanism, output, again, options)
-    notes += again.of_output(output)
+    notes += [] if again is None else again.of_output(output)
     if options.seed is not None:
         notes.append(
             "a seeded demonstration: who knows the seed can subtract its noise; do not release it"
         )
     return {
         # Under add_remove the number of records is itself private.
-        "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else shape[0],
-        "entropy": entropy,
+        "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else run.shape[0],
+        "entropy": _entropy(options),
         "metrics": metrics,
         "notes": notes,
         "output": kept,
     }
 
 
-def _on_data(
-    mechanism: Mechanism, options: Options
-) -> tuple[Any, Sequence[Event], tuple[int, ...]]:
-    """The output, what was released, and the records' shape; no other frame holds the records."""
-    assert mechanism.records is not None  # noqa: S101  (the caller checked)
-    records = mechanism.records()
-    seeded = options.seed is not None
-    rng = np.random.default_rng([options.seed, 1]) if seeded else system_generator()
-    sampler = Guarded(mechanism.declaration, mechanism.scope, records, rng=rng)
-    return mechanism.program.run(sampler), sampler.transcript, records.values.shape
+class _OnData:
+    """A run on the data: its transcript once it is drawn, and the records' shape.
+
+    No frame that outlives :meth:`draw`, and no field, holds the records.
+    """
+
+    def __init__(self, mechanism: Mechanism, options: Options) -> None:
+        assert mechanism.records is not None  # noqa: S101  (the caller checked)
+        self._mechanism, self._load, self._seed = mechanism, mechanism.records, options.seed
+        self.transcript: Sequence[Event] | None = None
+        self.shape: tuple[int, ...] = self._load().values.shape
+
+    def draw(self) -> Any:
+        declaration, scope = self._mechanism.declaration, self._mechanism.scope
+        rng: Any = SystemBits() if draws_bits(declaration) else system_generator()
+        if self._seed is not None:
+            rng = np.random.default_rng([self._seed, 1])
+        sampler = Guarded(declaration, scope, self._load(), rng=rng)
+        output = self._mechanism.program.run(sampler)
+        self.transcript = sampler.transcript
+        return output
 
 
 def _metrics(
     mechanism: Mechanism,
     output: Any,
-    again: Again,
+    again: Again | None,
     options: Options,
 ) -> tuple[list[Json], list[str]]:
     """Rows of a run's metrics, and what went wrong with them: the output is drawn by now.
 
     Those that are not covered are left out, unless they are asked for.
     """
-    if mechanism.evaluate is None:
+    if mechanism.evaluate is None or again is None:
         return [], []
     rows: list[Json] = []
     notes: list[str] = []

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpaudit.audit.attack import Attacked, program_text
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
-from dpaudit.audit.examine import Examination
+from dpaudit.audit.examine import Examination, Ran
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
@@ -26,12 +26,15 @@ from dpaudit.audit.verdict import (
     printed_delta,
 )
 from dpaudit.certificate.certificate import Json, audit_id, guarantee
+from dpaudit.check.bounds import POOLED
 from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
 from dpaudit.exact import decimal_lower, decimal_upper, plain
 from dpaudit.nodes import Node
+from dpaudit.report.words import STAND_IN
 
 ROC_POINTS = 9
 FULL = 0.999  # of a clip
+SHOWN = 5  # stretches of lines in a sentence; a certificate lists all
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +81,9 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
         )
     for attempt in attempts:
         if attempt.differs:
-            bound = "" if attempt.lens is None else f" (mu >= {decimal_lower(attempt.lens.shown)})"
-            found.append(
-                "an audit attacks a stand-in with the same declaration, not the named program: "
-                f"{'; '.join(attempt.differs)}; its bound{bound} stands apart"
-            )
+            found.append(f"{STAND_IN}{'; '.join(attempt.differs)}; its bound stands apart")
+    if examination.ran is not None and examination.ran.missed:
+        found.append(_never_run(examination.ran))
     short = [one for one in examination.reached if one.clip is not None and one.clip < FULL]
     if short:
         worst = min(short, key=lambda one: one.clip or 0.0)
@@ -93,23 +94,46 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
     return found
 
 
+def _never_run(ran: Ran) -> str:
+    more = f" and {len(ran.missed) - SHOWN} more" if len(ran.missed) > SHOWN else ""
+    return (
+        f"{ran.lines - ran.run} of {ran.lines} lines of the program's code never ran under attack: "
+        f"{', '.join(ran.missed[:SHOWN])}{more}"
+    )
+
+
+HEAP_TYPE = 1 << 9  # of a class that was made by a class statement
+
+
 def differences(own: Any, other: Any, place: str = "") -> list[str]:
     """In what a program differs from the named one: its type, and every field, as a sentence.
 
-    Fields that are programs or losses of one type are compared inside.
+    Fields that are programs or losses of one type are compared inside, and so are the attributes of
+    plain objects.
     """
     if type(own) is not type(other):
         what = place or "the program"
         return [f"{what} is {type(other).__name__}, not {type(own).__name__}"]
-    if isinstance(own, type) or not is_dataclass(own):
-        return [] if _same(own, other) else [f"{place or 'the program'} is another"]
+    if _same(own, other):
+        return []
+    if is_dataclass(own) and not isinstance(own, type):
+        pairs = {f.name: (getattr(own, f.name), getattr(other, f.name)) for f in fields(own)}
+    elif _is_plain(own) and vars(own).keys() == vars(other).keys():
+        pairs = {name: (value, vars(other)[name]) for name, value in vars(own).items()}
+    else:
+        return [f"{place or 'the program'} is another"]
     found = []
-    for one in fields(own):
-        a, b = getattr(own, one.name), getattr(other, one.name)
+    for key, (a, b) in pairs.items():
         if not _same(a, b):
-            name = f"{place}.{one.name}" if place else one.name
-            found += differences(a, b, name) or [f"{name} is another"]
+            name = f"{place}.{key}" if place else key
+            found += differences(a, b, name)
     return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether all that an object holds is in its attributes: an instance of a class in Python."""
+    python = all(kind.__flags__ & HEAP_TYPE for kind in type(value).__mro__[:-1])
+    return python and hasattr(value, "__dict__") and not isinstance(value, type)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -150,7 +174,7 @@ def _audit(
             "decision_error": plain(Decimal(repr(DECISION_ERROR))),
             "adjusted_for": budget.bounds,
         },
-        "estimator": "Clopper-Pearson, GDP lens" if is_lens else "Clopper-Pearson",
+        "estimator": f"{POOLED * bound.pooled}Clopper-Pearson{', GDP lens' * is_lens}",
         "threshold": repr(bound.threshold),
         "counts": {
             "false_positives": bound.counts.false_positives,
@@ -181,7 +205,8 @@ def _witness(bound: Lower, budget: DecisionBudget) -> dict[str, str]:
 
 def _strongest(attacked: Attacked, bound: Lower) -> Json:
     if bound.measure == "gdp":
-        return guarantee("gdp", strongest_mu(attacked.trials, SHOWN_ERROR))
+        most = strongest_mu(attacked.trials, SHOWN_ERROR, pooled=bound.pooled)
+        return guarantee("gdp", most)
     strongest = strongest_epsilon(attacked.trials, float(Fraction(bound.delta)), SHOWN_ERROR)
     return guarantee("approx_dp", strongest, bound.delta)
 
@@ -274,6 +299,13 @@ def examination_row(examination: Examination) -> Json:
     return {
         "not_examined": examination.not_examined,
         "records": [] if shape is None else [shape.rows, *shape.row],
+        "code": None
+        if examination.ran is None
+        else {
+            "lines": examination.ran.lines,
+            "run": examination.ran.run,
+            "missed": list(examination.ran.missed),
+        },
         "reached": [
             {
                 "label": one.label,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import io
 import math
 import os
 import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from numbers import Number
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +27,7 @@ from dpaudit.check.file import is_empirical, load, validate
 from dpaudit.check.process import verify_files
 from dpaudit.errors import TRACEBACK, CertificateRejected, OutputNotWritable, described
 from dpaudit.report import render_html, render_index
-from dpaudit.storage.files import write_atomically, write_together
+from dpaudit.storage.files import write_atomically, write_new, write_together
 
 Result = TypeVar("Result")
 
@@ -88,25 +92,64 @@ def _output(files: Files) -> Path:
     return files.certificate.with_suffix(".npz")
 
 
-def keeper(out: Path) -> Callable[[str, Any], Json]:
+def keeper(out: Path) -> Callable[[str, Callable[[], Any]], tuple[Any, Json]]:
     """Writes the output of a release beside where its certificate will go, once it is drawn.
 
-    Returns the file's name and digest.  What is neither array nor number inside is left out.
+    Returns the output, and its file's name and digest.  An existing file is never replaced, and
+    values that cannot be written there are kept elsewhere: their privacy is spent.
     """
 
-    def keep(name: str, output: Any) -> Json:
-        stream = io.BytesIO()
-        np.savez(stream, **_arrays(output, "output"))
-        path = _output(unused(name, out))
-        write_atomically(path, stream.getvalue())
-        digest = hashlib.sha256(stream.getvalue()).hexdigest()
-        return {"name": path.name, "digest": {"sha256": digest}}
+    def keep(name: str, draw: Callable[[], Any]) -> tuple[Any, Json]:
+        output = draw()
+        content = output_bytes(output)
+        while True:
+            path = _output(unused(name, out))
+            try:
+                write_new(path, content)
+            except FileExistsError:
+                continue  # another process took the name
+            except OutputNotWritable as error:
+                sys.stderr.write(f"dpaudit: {error}; {rescued({path: content})}\n")
+            break
+        return output, output_row(path.name, content)
 
     return keep
 
 
+def output_bytes(output: Any) -> bytes:
+    """A program's output as the bytes of an .npz file, an array or number by its place in it.
+
+    What is neither array nor number inside is left out.
+    """
+    stream = io.BytesIO()
+    np.savez(stream, **_arrays(output, "output"))
+    return stream.getvalue()
+
+
+def output_row(name: str, content: bytes) -> Json:
+    """An output's file as certificates name it."""
+    return {"name": name, "digest": {"sha256": hashlib.sha256(content).hexdigest()}}
+
+
+def rescued(contents: Mapping[Path, bytes]) -> str:
+    """Where files of a release went instead: a folder of their own, or else standard error."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="dpaudit-release-"))
+        write_together({folder / path.name: content for path, content in contents.items()})
+    except (OSError, OutputNotWritable):
+        for path, content in contents.items():
+            text = base64.b64encode(content).decode()
+            sys.stderr.write(f"{path.name}, in base64:\n{text}\n")
+        return "it could be written nowhere and is on standard error in base64; keep it"
+    names = ", ".join(path.name for path in contents)
+    return f"{names} is in {folder} instead; keep it, for a release cannot be drawn again"
+
+
 def _arrays(value: Any, place: str) -> dict[str, Any]:
-    """Arrays and numbers inside an output, by their place in it."""
+    """Arrays and numbers inside an output, by their place in it; exact numbers as text.
+
+    What is neither is left out, and named on standard error.
+    """
     if isinstance(value, Mapping):
         inside = {str(key): item for key, item in value.items()}
     elif is_dataclass(value) and not isinstance(value, type):
@@ -115,7 +158,12 @@ def _arrays(value: Any, place: str) -> dict[str, Any]:
         inside = {str(number): item for number, item in enumerate(value)}
     else:
         array = np.asarray(value)
-        return {place: array} if array.dtype.kind in "biufcUS" else {}
+        if array.dtype.kind in "biufcUS":
+            return {place: array}
+        if array.size and all(isinstance(item, Number) for item in array.flat):
+            return {place: np.asarray([str(item) for item in array.flat]).reshape(array.shape)}
+        sys.stderr.write(f"dpaudit: {place}: {type(value).__name__} is no number, not kept\n")
+        return {}
     found: dict[str, Any] = {}
     for key, item in inside.items():
         found |= _arrays(item, f"{place}.{key}")
@@ -129,18 +177,25 @@ def write(results: Sequence[Certified], out: Path) -> list[Files]:
     """
     for result in results:
         check(result.certificate, math.inf)
-    written = [_write(result, out) for result in results]
+    written = [write_one(result, out) for result in results]
     write_atomically(out / "index.html", _index(out).encode())
     return written
 
 
-def _write(result: Certified, out: Path) -> Files:
+def write_one(result: Certified, out: Path) -> Files:
+    """A certificate and its page; beside its output, and named like it, where one was drawn."""
     run = result.certificate["predicate"]["run"]
     kept = run.get("output") if run else None
     name = result.mechanism.name
     files = files_of(Path(kept["name"]).stem, out) if kept else unused(name, out)
     page = render_html(result.certificate).encode()
-    write_together({files.page: page, files.certificate: file_bytes(result.certificate)})
+    contents = {files.page: page, files.certificate: file_bytes(result.certificate)}
+    try:
+        write_together(contents)
+    except OutputNotWritable as error:
+        if kept is None:
+            raise
+        raise OutputNotWritable(f"{error}; {rescued(contents)}") from None
     return files
 
 
@@ -204,7 +259,7 @@ def _make(run: Run, index: int, out: Path) -> Finished:
     made_from = identity(run, index)
     result = run.certify(index)
     check(result.certificate, math.inf)
-    files = _write(result, out)
+    files = write_one(result, out)
     remember(files, made_from)
     if run.options.store is not None:
         clean([result], run.options.store)

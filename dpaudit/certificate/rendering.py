@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.certificate.publish import of_strangers
-from dpaudit.check.file import is_empirical, load
+from dpaudit.check.file import is_empirical
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.report import (
     render_badge,
@@ -25,7 +25,8 @@ from dpaudit.report import (
     render_sbom,
 )
 from dpaudit.report.say import speaking
-from dpaudit.sign import Key, Signed, envelope_of, read_envelope, signatures
+from dpaudit.report.view import build
+from dpaudit.sign import Identity, Key, Signed, bundled, envelope_of, read_envelope, signatures
 from dpaudit.storage.files import write_atomically
 
 # One file a certificate, and one over all that are given.
@@ -60,12 +61,31 @@ class Rendered:
         return max((code for _, code in self.faults), default=0)
 
 
+@dataclass(frozen=True)
+class Signers:
+    """Who may have signed: keys, accounts with the roots of trust that vouch for them, and the
+    time stamping authorities of which a key's signature then has to carry a token.
+    """
+
+    keys: Sequence[Key] = ()
+    identities: Sequence[Identity] = ()
+    root: Path | None = None
+    authorities: Sequence[Any] = ()
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """The names of all, by their ids."""
+        return {key.id: key.name for key in self.keys} | {
+            one.id: one.name for one in self.identities
+        }
+
+
 @dataclass
 class _Job:
     out: Path
     formats: Sequence[str]
     spoken: str
-    keys: Sequence[Key]
+    signers: Signers
     files: list[Path]
     faults: list[tuple[str, int]]
 
@@ -85,7 +105,7 @@ def render_files(
     formats: Sequence[str] = ("html",),
     *,
     spoken: str = "en",
-    keys: Sequence[Key] = (),
+    signers: Signers | None = None,
 ) -> Rendered:
     """Show certificates in the wanted formats; each must verify first.
 
@@ -95,37 +115,37 @@ def render_files(
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
         raise InvalidParameter(f"format {unknown[0][:20]!r}: expected {', '.join(FORMATS)}")
-    job = _Job(out, formats, spoken, keys, [], [])
+    job = _Job(out, formats, spoken, signers or Signers(), [], [])
     with speaking(spoken):
         shown: dict[str, Json] = {}
-        measured: dict[str, Json] = {}
         signed: dict[str, Sequence[Signed]] = {}
         for path, certificate in _readable(paths, job):
-            if is_empirical(certificate):
-                _render_empirical(path, certificate, job)
-                measured[path.stem] = certificate
-                continue
             try:
-                signed[path.stem] = signed_by(path, keys, certificate)
-                _render(path, certificate, signed[path.stem], job)
-                shown[path.stem] = certificate
+                signed[path.stem] = signed_by(path, job.signers, certificate)
+                build(certificate)
             except (DpauditError, ValueError) as error:
                 job.fault(path, error)
-        _render_together(shown, measured, signed, job)
+                continue
+            shown[path.stem] = certificate
+            _render(path, certificate, signed[path.stem], job)
+        _render_together(shown, signed, job)
     return Rendered(tuple(job.files), tuple(job.faults))
 
 
-def signed_by(
-    path: Path, keys: Sequence[Key], certificate: Mapping[str, Any] | None = None
-) -> tuple[Signed, ...]:
+def signed_by(path: Path, signers: Signers, certificate: Mapping[str, Any]) -> tuple[Signed, ...]:
     """Who signed the certificate in a file; nobody where no signatures are beside it.
 
     Errors: CertificateRejected for signatures of another certificate.
     """
+    found: list[Signed] = []
     envelope = envelope_of(path)
-    if not envelope.exists():
-        return ()
-    return signatures(certificate or load(path), read_envelope(envelope), keys)
+    if envelope.exists():
+        content = read_envelope(envelope)
+        found += signatures(certificate, content, signers.keys, signers.authorities)
+    for account in signers.identities:
+        one = bundled(path, certificate, account, signers.root)
+        found += [] if one is None else [one]
+    return tuple(found)
 
 
 def expired(certificate: Mapping[str, Any]) -> str:
@@ -159,38 +179,38 @@ def _readable(paths: Sequence[Path], job: _Job) -> list[tuple[Path, Json]]:
     return found
 
 
-def _render_empirical(path: Path, certificate: Json, job: _Job) -> None:
-    """A membership audit's page; it has no other form."""
-    from dpaudit.membership.page import render
-
-    if "html" in job.formats:
-        job.write(job.out / f"{path.stem}.html", render(certificate).encode())
-
-
 def _render(path: Path, certificate: Json, signed: Sequence[Signed], job: _Job) -> None:
-    wanted = {name: job.out / f"{path.stem}{EACH[name]}" for name in job.formats if name in EACH}
-    if "html" in wanted or "pdf" in wanted:
-        page = render_html(certificate, signed, spoken=job.spoken)
-        if "html" in wanted:
-            job.write(wanted["html"], page.encode())
-        if "pdf" in wanted:
-            job.write(wanted["pdf"], render_pdf(page))
-    if "registry" in wanted:
-        job.write(wanted["registry"], render_registry(certificate).encode())
-    if "sbom" in wanted:
-        job.write(wanted["sbom"], render_sbom(certificate).encode())
-    if "badge" in wanted:
-        job.write(wanted["badge"], render_badge(certificate).encode())
+    """The files of one certificate; a format that cannot be made does not stop the others."""
+    make: dict[str, Callable[[], bytes]] = {
+        "html": lambda: _page(certificate, signed, job.spoken).encode(),
+        "pdf": lambda: render_pdf(_page(certificate, signed, job.spoken)),
+        "registry": lambda: render_registry(certificate).encode(),
+        "badge": lambda: render_badge(certificate).encode(),
+        "sbom": lambda: render_sbom(certificate).encode(),
+    }
+    for name in filter(make.__contains__, job.formats):
+        try:
+            job.write(job.out / f"{path.stem}{EACH[name]}", make[name]())
+        except (DpauditError, ValueError) as error:
+            job.fault(path, error)
+
+
+def _page(certificate: Json, signed: Sequence[Signed], spoken: str) -> str:
+    """A certificate's page; a membership audit has one of its own kind, with its curves."""
+    if is_empirical(certificate):
+        from dpaudit.membership.page import render
+
+        return render(certificate, spoken=spoken)
+    return render_html(certificate, signed, spoken=spoken)
 
 
 def _render_together(
     shown: dict[str, Json],
-    measured: dict[str, Json],
     signed: Mapping[str, Sequence[Signed]],
     job: _Job,
 ) -> None:
-    """Formats over all; certificates that only measure are in indexes alone."""
-    pages = {f"{name}.html": certificate for name, certificate in (shown | measured).items()}
+    """Formats over all certificates, those that only measure among them."""
+    pages = {f"{name}.html": certificate for name, certificate in shown.items()}
     failed = dict(_by_file(job.faults))
     if "html" in job.formats and len(pages) > 1:
         index = render_index(pages, failed, spoken=job.spoken)

@@ -18,11 +18,15 @@ COUNTED = ("trials", "training_trials", "neighbours", "threshold", "counts", "ro
 
 @dataclass(frozen=True)
 class Command:
-    """What a certificate says made it; ``targets`` is empty for every mechanism of a project."""
+    """What a certificate says made it; ``targets`` is empty for every mechanism of a project.
+
+    ``shape``: of the records that the mechanism was made for, if not for its own.
+    """
 
     targets: tuple[str, ...]
     seed: int
     trials: int | None
+    shape: str | None = None
 
 
 def command_of(certificate: Mapping[str, Any]) -> Command:
@@ -43,12 +47,17 @@ def command_of(certificate: Mapping[str, Any]) -> Command:
     except (ValueError, IndexError):
         raise refused from None
     targets = words[: words.index("--seed")] if "--seed" in words else []
+    shape = None
+    if "--shape" in targets:
+        *targets, option, shape = targets
+        if option != "--shape":
+            raise refused
     names = [] if targets == ["--all"] else targets
     plain = all(name.removeprefix("catalogue:").isidentifier() for name in names)
     seed = options["--seed"]
     if (program, verb) != ("dpaudit", "certify") or not (targets and plain) or seed is None:
         raise refused
-    return Command(tuple(names), seed, options["--trials"])
+    return Command(tuple(names), seed, options["--trials"], shape)
 
 
 def differences(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpaudit.check.reading import Json, require
@@ -29,12 +30,15 @@ EXACT = frozenset(
         "ThresholdedDiscreteLaplace",
     }
 )
-RANDOM_BITS = Assumption(
-    "random_bits",
-    "An observer cannot predict the generator's output.",
-    Status.DECLARED,
-    "A release draws from PCG64-DXSM seeded with 256 bits of the operating system's entropy.",
-)
+UNPREDICTED = "An observer cannot predict the generator's output."
+SYSTEM = "operating system"  # the entropy of a run that nobody seeded
+BITS_EVIDENCE = {
+    "": "Nothing was drawn for publication; a run draws from PCG64-DXSM seeded with 256 bits of "
+    "the operating system's entropy, exact noise from that entropy itself.",
+    SYSTEM: "The run drew from PCG64-DXSM seeded with 256 bits of the operating system's entropy.",
+    "exact": "Every bit of the run's noise was read from the operating system.",
+    "seed": "The run's noise came from a stored seed: whoever knows it can predict the noise.",
+}
 BOUNDED = "No query moves by more than the sensitivity that its noise is scaled to."
 IMPLEMENTED = "The implementation makes the declared releases, with independent noise as declared."
 NOISE = "declared_noise"
@@ -51,25 +55,50 @@ NOISE_EVIDENCE = {
     Status.TESTED: "See the audits and conformance checks.",
     Status.VIOLATED: "A conformance check is broken.",
 }
+# Of the kernels of a program that is examined, without the program.
+DRAWN = "noise drawn alone"
 # The conformance check that holds only where the library's own code clips every row.
 CLIPPED = "every row clipped by the library"
 
 
 def standing(
-    conformance: Sequence[Mapping[str, Any]] = (), root: Node | None = None
+    conformance: Sequence[Mapping[str, Any]] = (), root: Node | None = None, entropy: str = ""
 ) -> list[Assumption]:
     """The standing assumptions of a declaration, with what the conformance rows say of them.
 
     *Violated* where a check of it is broken, *enforced* where the library itself clips every row,
     *tested* where a check of the program itself held, else *declared*: no status is a constant.
+    ``entropy``: of the run on the data; empty where there was none.
     """
     bounded, noise = _bounded(conformance), _tested(conformance, NOISE)
     return [
         Assumption("bounded_queries", BOUNDED, bounded, BOUNDED_EVIDENCE[bounded]),
         Assumption(NOISE, IMPLEMENTED, noise, NOISE_EVIDENCE[noise]),
-        WHOLE_NUMBERS if root is not None and _is_exact(root) else REAL_NUMBERS,
-        RANDOM_BITS,
+        REAL_NUMBERS if root is None or not _is_exact(root) else _whole(conformance),
+        _bits(root, entropy),
     ]
+
+
+def _whole(conformance: Sequence[Mapping[str, Any]]) -> Assumption:
+    """Exact noise: enforced where the kernels of the program drew it when they were examined."""
+    drawn = {row["status"] for row in conformance if row["check"] == DRAWN}
+    status = {"held": Status.ENFORCED, "broken": Status.VIOLATED}
+    found = next((status[one] for one in drawn if one in status), Status.DECLARED)
+    return replace(WHOLE_NUMBERS, status=found)
+
+
+def _bits(root: Node | None, entropy: str) -> Assumption:
+    """Whose bits the run drew: enforced where the operating system gave every one of them."""
+    direct = entropy == SYSTEM and root is not None and draws_bits(root)
+    key = "exact" if direct else "seed" if entropy.startswith("seed") else entropy
+    status = Status.ENFORCED if direct else Status.DECLARED
+    return Assumption("random_bits", UNPREDICTED, status, BITS_EVIDENCE.get(key, ""))
+
+
+def draws_bits(root: Node) -> bool:
+    """Whether a run draws bits alone: exact noise, and no secret batch, which is of floats."""
+    sampled = any(hasattr(node, "rate") or hasattr(node, "population") for node in postorder(root))
+    return _is_exact(root) and not sampled
 
 
 def _is_exact(root: Node) -> bool:
@@ -115,7 +144,9 @@ def statuses(predicate: Json, root: Node) -> dict[str, str]:
 
     Errors: CertificateRejected for an assumption that is missing, changed, or of no step.
     """
-    expected = {row["id"]: row for row in map(_row, standing(predicate["conformance"], root))}
+    entropy = "" if predicate["run"] is None else str(predicate["run"]["entropy"])
+    fixed = standing(predicate["conformance"], root, entropy)
+    expected = {row["id"]: row for row in map(_row, fixed)}
     own = {row["id"]: row for node in postorder(root) if (row := own_assumption(node))}
     used = [i for step in predicate["derivation"]["steps"] for i in step["assumes"]]
     require(not set(used) & set(expected), "a step's assumption has the id of a standing one")

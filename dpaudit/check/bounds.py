@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from dpaudit.check.assumptions import DRAWN
 from dpaudit.check.measures import FromRates
 from dpaudit.check.normal import quantile
 from dpaudit.check.reading import SLACK, Json, decimal, require, rounded_down
@@ -18,6 +19,8 @@ SHOWN_ERROR, SHOWN_LEVEL = Fraction(1, 20), "0.95"
 DECISION_ERROR = "0.0001"
 LENS = "lens"
 STAND_IN = "stand_in"
+# How the name of an estimator begins that counts both kinds of errors together.
+POOLED = "pooled "
 MILLIONTH = Fraction(1, 10**6)
 # A curve that refutes by so much contradicts a verdict that says otherwise.
 CURVE_ERROR = Fraction(1, 10**9)
@@ -152,10 +155,15 @@ def _strongest(row: Json, place: str) -> str:
 
 
 def _no_errors(row: Json, error: Fraction = SHOWN_ERROR) -> Rates:
-    """Clopper-Pearson at no error in n trials: 1 - (error)^(1/n), a side."""
+    """Clopper-Pearson at no error in n trials: 1 - (error)^(1/n), a side or of both together."""
+    share, trials = (error, 2 * row["trials"]) if _pools(row) else (error / 2, row["trials"])
     with working_precision():
-        rate = 1 - (enclose(error / 2).log() / row["trials"]).exp()
+        rate = 1 - (enclose(share).log() / trials).exp()
         return rate, rate
+
+
+def _pools(row: Json) -> bool:
+    return str(row["estimator"]).startswith(POOLED)
 
 
 def strongest(bound: Bound, from_rates: FromRates | None) -> Any:
@@ -171,6 +179,8 @@ def _rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
     counts = row["counts"]
     sizes = {row["trials"], counts["trials_null"], counts["trials_alternative"]}
     require(len(sizes) == 1, f"{place}: its counts are not of its trials")
+    if _pools(row):
+        return _pooled_rates(row, prefix, error, place)
     found = []
     for kind in ("positive", "negative"):
         name = f"{prefix}false_{kind}_rate_upper"
@@ -179,6 +189,24 @@ def _rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
         require(held, f"{place}: {name} is not a Clopper-Pearson bound of its count")
         found.append(enclose(stated))
     return found[0], found[1]
+
+
+def _pooled_rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
+    """Two equal rates, at most the mean of the true ones but for ``error``.
+
+    With S errors in 2n trials of mean rate p, P(S <= t) <= P(Bin(2n, p) <= t) where t + 1 <= 2np
+    (Hoeffding 1956, Theorem 4): so the bound of S has to be at least (S + 1) / 2n.  Regions of
+    claims are convex and the same with the rates exchanged: no allowed mean is below the rate at
+    which both are equal.
+    """
+    require(row["id"].rpartition(":")[2] == LENS, f"{place}: its errors are not pooled")
+    errors, trials = sum(_errors(row)), 2 * row["trials"]
+    names = [f"{prefix}false_{kind}_rate_upper" for kind in ("positive", "negative")]
+    stated, other = (decimal(row["witness"][name]) for name in names)
+    held = stated == other and clopper_pearson(errors, trials, stated, error)
+    held = held and (stated == 1 or stated * trials >= errors + 1)
+    require(held, f"{place}: {names[0]} is not a Clopper-Pearson bound of its pooled errors")
+    return enclose(stated), enclose(stated)
 
 
 @lru_cache(maxsize=4096)
@@ -296,7 +324,10 @@ def _conformance(predicate: Json) -> None:
     rows = predicate["conformance"]
     require(rows or not predicate["audits"], "audits without conformance checks")
     broken = any(row["status"] == "broken" for row in rows)
-    audited = any(row["about"] == "stand_in" or row["error_rate"] != "0" for row in rows)
+    audited = any(
+        row["about"] == "stand_in" or (row["error_rate"] != "0" and row["check"] != DRAWN)
+        for row in rows
+    )
     listed = predicate["audits"] or broken or not audited
     require(listed, "an audit's conformance held, but no audit is listed")
     spent = sum(decimal(row["error_rate"]) for row in rows)

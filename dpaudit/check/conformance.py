@@ -9,6 +9,7 @@ slope                 g (1 + v Q)^(1/2) exp(-v (b Q)^2 / (2 (1 + v Q))), v = 0.0
                       values whose squares sum to Q (Robbins 1970)
 repeats               n^2 (4e-6)^4 where anything repeats among n vectors of four in cells of 1e-5
 binomial              2 g min(P(Bin(n, q) <= k), P(Bin(n, q) >= k))
+evidence              e^-s: what is left of the least p-value of n statistics, times n
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.assumptions import CLIPPED
+from dpaudit.check.assumptions import CLIPPED, DRAWN
 from dpaudit.check.reading import Json, decimal, require
 from dpaudit.exact import enclose, unknowns, working_precision
 from dpaudit.nodes import Leaf, Node, postorder
@@ -38,10 +39,11 @@ EXAMINED = (
     "one trial as one of many",
     "nothing kept of the records",
     "declared releases, made on made-up records",
+    DRAWN,
     CLIPPED,
 )
 # Who ran a program knows these.
-NEVER_LEFT = (EXECUTED, SENSITIVITIES, EXAMINED[-2])
+NEVER_LEFT = (EXECUTED, SENSITIVITIES, EXAMINED[6])
 # What each statistical check may be judged by, by the name before " of ".
 KINDS = {
     "range": ("range",),
@@ -53,6 +55,7 @@ KINDS = {
     "releases": ("slope",),
     "duplicates": ("repeats",),
     BATCHES: ("binomial",),
+    DRAWN: ("evidence",),
 }
 DECISION_ERROR = Fraction(1, 10**4)
 SLOPE_VARIANCE, EXACT_DEGREES = 0.01, 200_000
@@ -95,7 +98,8 @@ def _parted(rows: Sequence[Json]) -> tuple[list[Json], list[list[Json]]]:
             found.append([])
         (found[-1] if found else alone).append(row)
     for row in alone:
-        require(_kind(row) not in KINDS, f"conformance {row['id']}: statistics of no audit")
+        audited = _kind(row) in KINDS and row["check"] != DRAWN
+        require(not audited, f"conformance {row['id']}: statistics of no audit")
     return alone, found
 
 
@@ -173,7 +177,7 @@ def _row(row: Json, root: Node) -> None:
     if row["law"] == "":
         alone = row["size"] == 0 and row["among"] == 1
         require(alone, f"{place}: sizes of no statistic")
-    if row["check"] in EXAMINED[:-2] and row["status"] != "broken":
+    if row["check"] in EXAMINED[:6] and row["status"] != "broken":
         tried = (row["status"] == "held") == (row["tried"] > 0)
         require(tried, f"{place}: held if it was tried, else not run")
     if row["status"] == "not_run":
@@ -317,6 +321,7 @@ LAWS: dict[str, Callable[[float, int, int], float]] = {
     "variance of some": _variance_of_some,
     "shape": _shape,
     "repeats": _repeats,
+    "evidence": lambda seen, size, among: -seen,
 }
 BY_PARAMETER: dict[str, Callable[[float, int, int, float], float]] = {
     "slope": _slope,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpaudit.check.assumptions import own_assumption
+from dpaudit.check.expressions import says_at_least
 from dpaudit.check.measures import MEASURES, REFUSED
 from dpaudit.check.profile.conversions import Doubt, confirm_conversion
-from dpaudit.check.reading import Json, decimal, require, rounded_up, value_text
+from dpaudit.check.reading import Json, at_least, decimal, require, rounded_up, value_text
 from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
@@ -91,9 +91,7 @@ def _step(row: Json, node: Node, premises: list[Value], place: str, adjacency: s
     require(row["attained"] == value.attained, f"{place}: 'attained' does not follow")
     if not isinstance(node, Stranger):
         require(row["node_text"] == node.head, f"{place}: its text is not its node's")
-    if not (value.on_trust and value.upper is None):
-        _conclusion(row, value, place)
-    return value
+    return value if value.on_trust and value.upper is None else _concluded(row, value, place)
 
 
 def _fold(row: Json, node: Node, premises: list[Value], place: str, adjacency: str) -> Value:
@@ -109,8 +107,8 @@ def _fold(row: Json, node: Node, premises: list[Value], place: str, adjacency: s
         return _on_trust(row, node, premises, place)
     require(rule == expected, f"{place}: the rule for this node under {adjacency} is {expected}")
     own = own_assumption(node)
-    upper = bound(calculus, node, [p.upper for p in premises])
-    is_attained = attained(calculus, node, premises)
+    upper = bound(calculus, node, [p.upper for p in premises], row["witness"])
+    is_attained = attained(calculus, node, premises, row["witness"])
     return Value(
         node=node,
         calculus=calculus,
@@ -145,33 +143,58 @@ def _on_trust(row: Json, node: Node, premises: list[Value], place: str) -> Value
     )
 
 
-def _conclusion(row: Json, value: Value, place: str) -> None:
-    """The stated decimals are at least the re-derived bound, and equal to it to nine digits."""
+def _concluded(row: Json, value: Value, place: str) -> Value:
+    """The value as the step states it: at least the re-derived bound, in decimals and in words.
+
+    Decimals that are the bound's own, rounded, stand for the bound; larger ones for themselves.
+    """
     stated = row["conclusion"]
     measure = MEASURES[value.calculus]
     name = measure.wire_field if measure.is_number else ""
     require(stated["measure"] == measure.wire, f"{place}: its conclusion is in another measure")
     if value.calculus == "rdp":
-        orders = [decimal(a) for a, _ in stated["curve"]]
-        rising = orders == sorted(set(orders)) and all(1 < a <= LARGEST_ORDER for a in orders)
-        require(rising, f"{place}: expected rising orders above 1")
-        pairs = [(text, value.upper(Fraction(a))) for a, text in stated["curve"]]
-    elif value.calculus == "approx":
+        return _curve(row, value, place)
+    if value.calculus == "approx":
         pairs = [(stated[k], v) for k, v in zip(("epsilon", "delta"), value.upper, strict=True)]
     else:
         pairs = [(stated[name], value.upper)] if name else []
     for text, exact in pairs:
-        held = text == "inf" if unknowns(exact) else rounded_up(text, exact)
+        held = text == "inf" if unknowns(exact) else at_least(text, exact)
         require(held, f"{place}: {text} is not its bound, rounded outward")
-    require(row["expression"] == _text(value), f"{place}: its expression is not its value")
+    own = row["expression"] == value_text(value.upper)
+    exact_ones = [exact for _, exact in pairs if not unknowns(exact)]
+    said = own or (
+        len(exact_ones) == len(pairs) > 0 and says_at_least(row["expression"], exact_ones, {})
+    )
+    require(said, f"{place}: its expression is not its value")
+    if all(unknowns(exact) or rounded_up(text, exact) for text, exact in pairs):
+        return value
+    larger = tuple(decimal(text) for text, _ in pairs)
+    return replace(value, upper=larger if value.calculus == "approx" else larger[0])
 
 
-def _text(value: Value) -> str:
-    if value.calculus != "rdp":
-        return value_text(value.upper)
+def _curve(row: Json, value: Value, place: str) -> Value:
+    """A Renyi curve: at least the re-derived one, at every order that is stated."""
+    curve = row["conclusion"]["curve"]
+    orders = [decimal(a) for a, _ in curve]
+    rising = orders == sorted(set(orders)) and all(1 < a <= LARGEST_ORDER for a in orders)
+    require(rising, f"{place}: expected rising orders above 1")
+    bounds = [value.upper(a) for a in orders]
+    for (_, text), exact in zip(curve, bounds, strict=True):
+        held = text == "inf" if unknowns(exact) else at_least(text, exact)
+        require(held, f"{place}: {text} is not its bound, rounded outward")
     import sympy
 
-    return value_text(value.upper(sympy.Symbol(RENYI_SYMBOL, positive=True)))
+    own = value_text(value.upper(sympy.Symbol(RENYI_SYMBOL, positive=True)))
+    said = row["expression"] == own or (
+        not any(map(unknowns, bounds))
+        and all(
+            says_at_least(row["expression"], [exact], {RENYI_SYMBOL: a})
+            for a, exact in zip(orders, bounds, strict=True)
+        )
+    )
+    require(said, f"{place}: its expression is not its value")
+    return value
 
 
 # --- conversions to (epsilon, delta) -------------------------------------------------------------
@@ -189,16 +212,17 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
     require(stated["delta"] == decimal_upper(delta), f"{place}: its delta is not its witness's")
     found = None
     if premise.on_trust and premise.upper is None:
-        return _converted_on_trust(row, node, premise, delta)
-    convert = MEASURES[premise.calculus].to_approx
-    if convert is None:  # pairs of distributions
-        found = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
-        epsilon, reached = (found.epsilon, found.reached) if found else REFUSED
+        epsilon, reached = _as_stated(stated["epsilon"], witness.get("epsilon_lower"))
     else:
-        epsilon, reached = convert(premise, delta, stated["epsilon"], witness)
-    require(epsilon is not None, f"{place}: epsilon does not follow")
-    same = reached is None or decimal(witness["epsilon_lower"]) == reached
-    require(same, f"{place}: its lower epsilon does not follow")
+        convert = MEASURES[premise.calculus].to_approx
+        if convert is None:  # pairs of distributions
+            found = confirm_conversion(premise.upper, delta, stated["epsilon"], witness)
+            epsilon, reached = (found.epsilon, found.reached) if found else REFUSED
+        else:
+            epsilon, reached = convert(premise, delta, stated["epsilon"], witness)
+        require(epsilon is not None, f"{place}: epsilon does not follow")
+        same = reached is None or decimal(witness["epsilon_lower"]) == reached
+        require(same, f"{place}: its lower epsilon does not follow")
     return Value(
         node=node,
         calculus="approx",
@@ -215,22 +239,10 @@ def _conversion(row: Json, node: Node, premises: list[Value], place: str) -> Val
     )
 
 
-def _converted_on_trust(row: Json, node: Node, premise: Value, delta: Any) -> Value:
-    """The epsilon that the certificate states."""
-    text, lower = row["conclusion"]["epsilon"], row["witness"].get("epsilon_lower")
+def _as_stated(text: str, lower: str | None) -> Any:
+    """What the certificate says, of a premise that it takes on trust."""
     epsilon = infinity() if text == "inf" else decimal(text)
-    reached = None if lower is None else decimal(lower)
-    return Value(
-        node=node,
-        calculus="approx",
-        upper=(epsilon, delta),
-        attained=reached is not None,
-        in_one_part=premise.in_one_part,
-        reached=reached,
-        assumes=premise.assumes,
-        converted=True,
-        on_trust=True,
-    )
+    return epsilon, None if lower is None else decimal(lower)
 
 
 # --- the checker's own fold ----------------------------------------------------------------------

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from dpaudit.check.normal import gaussian_delta
-from dpaudit.check.reading import SLACK, TINY, Json, decimal, rounded_up
+from dpaudit.check.reading import SLACK, TINY, Json, at_least, decimal
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import (
     enclose,
@@ -127,7 +127,7 @@ def _infinite(text: str) -> Result:
 
 
 def _from_gdp(premise: Premise, delta: Any, text: str, witness: Json) -> Result:
-    """delta(epsilon) <= delta, and not at an epsilon a billionth smaller; the lower end reaches."""
+    """delta(epsilon) <= delta; the lower end reaches it, and a billionth above that does not."""
     mu = premise.upper
     if is_infinite(mu) or (delta == 0 and mu != 0):
         return _infinite(text)
@@ -139,21 +139,21 @@ def _from_gdp(premise: Premise, delta: Any, text: str, witness: Json) -> Result:
     epsilon = decimal(text)
     if witness["epsilon"] != text:
         return REFUSED
-    least = epsilon * (1 - SLACK)
-    tight = epsilon == 0 or not gaussian_delta(least, ball) <= allowed
-    if not (gaussian_delta(epsilon, ball) <= allowed and tight):
+    if not gaussian_delta(epsilon, ball) <= allowed:
         return REFUSED
     if not premise.attained:
         return epsilon, None
+    # A lower one would hide what is refuted: next to what is reached, nothing more is.
     reached = decimal(witness["epsilon_lower"])
     held = reached == 0 or gaussian_delta(reached, ball) >= allowed
-    return (epsilon, reached) if held and reached >= least - TINY else REFUSED
+    beyond = reached * (1 + 2 * SLACK) + TINY
+    return (epsilon, reached) if held and gaussian_delta(beyond, ball) <= allowed else REFUSED
 
 
 def _from_number(exact: Any, text: str) -> Result:
-    if not rounded_up(text, exact):
+    if not at_least(text, exact):
         return REFUSED
-    # As the accountant: fractions stay exact, other numbers are rounded outward.
+    # A fraction stays exact, another number is what it is rounded to.
     return (decimal(text) if is_symbolic(exact) and text != "inf" else exact), None
 
 
@@ -180,7 +180,7 @@ def _from_curve(premise: Premise, delta: Any, text: str, witness: Json) -> Resul
         a, d = enclose(order), enclose(delta)
         exact = enclose(curve(order)) + (1 - 1 / a).log() - (d.log() + a.log()) / (a - 1)
         exact = exact.max(0)
-        held = rounded_up(text, exact)
+        held = at_least(text, exact)
     return (decimal(text), None) if held else REFUSED
 
 

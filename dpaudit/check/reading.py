@@ -40,17 +40,29 @@ def decimal(text: str) -> Fraction:
     return Fraction(text)
 
 
-def rounded_up(text: str, exact: Any, slack: Fraction = SLACK) -> bool:
-    """Whether a decimal is at least the exact value, and equal to it up to rounding."""
+def at_least(text: str, exact: Any) -> bool:
+    """Whether a decimal is at least the exact value."""
     if is_infinite(exact) or text == "inf":
         return text == "inf" and is_infinite(exact)
     shown = decimal(text)
     if isinstance(exact, Fraction):
-        return bool(exact <= shown <= exact * (1 + slack) + TINY)
+        return shown >= exact
+    with working_precision():
+        return bool(enclose(shown) >= (exact if _is_ball(exact) else enclose(exact)))
+
+
+def rounded_up(text: str, exact: Any, slack: Fraction = SLACK) -> bool:
+    """Whether a decimal is at least the exact value, and equal to it up to rounding."""
+    if is_infinite(exact) or text == "inf":
+        return text == "inf" and is_infinite(exact)
+    if not at_least(text, exact):
+        return False
+    shown = decimal(text)
+    if isinstance(exact, Fraction):
+        return bool(shown <= exact * (1 + slack) + TINY)
     with working_precision():
         ball = exact if _is_ball(exact) else enclose(exact)
-        close = enclose(shown) <= ball * (1 + enclose(slack)) + enclose(TINY)
-        return bool(close and enclose(shown) >= ball)
+        return bool(enclose(shown) <= ball * (1 + enclose(slack)) + enclose(TINY))
 
 
 def rounded_down(text: str, exact: Any, slack: Fraction = SLACK) -> bool:

@@ -5,10 +5,12 @@ Sources are those the accountant cites for the rules of the same names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
+from dpaudit.check.reading import require
 from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, described
 from dpaudit.exact import canonical, erfinv, is_symbolic, settled, sqrt, sympify, tanh
 from dpaudit.nodes import Node
@@ -16,7 +18,10 @@ from dpaudit.nodes.pairs import Losses, Pair
 from dpaudit.nodes.registry import load
 
 RENYI_SYMBOL = "alpha"
-MOST_ALTERNATIVES = 64  # the accountant keeps as many
+# What a verification lets a witness ask for.
+MOST_ALTERNATIVES, MOST_POINTS = 4_096, 8_192
+Row = Mapping[str, Any]
+NOTHING: Row = MappingProxyType({})
 EVERYWHERE = frozenset({"add_remove", "replace_one", "zero_out"})
 
 
@@ -32,7 +37,7 @@ class Premise(Protocol):
         """Whether one record saturates it in one part of a partition only."""
 
 
-Attained = Callable[[Any, Sequence[Premise]], bool]
+Attained = Callable[..., bool]
 
 
 def never(node: Any, premises: Sequence[Premise]) -> bool:
@@ -49,13 +54,16 @@ def always(node: Any, premises: Sequence[Premise]) -> bool:
 class Theorem:
     """``bound(node, *premises)``: exact, a function of the order (rdp), or a pair (approx).
 
-    ``name`` and source are those of the accountant's rule.
+    ``name`` and source are those of the accountant's rule.  ``reads``: it holds for any of some
+    numbers, how many points or alternatives say, and the step's witness states which: then it is
+    ``bound(node, witness, *premises)``, and ``attained`` has the witness last.
     """
 
     name: str
     bound: Callable[..., Any]
     adjacencies: frozenset[str] = EVERYWHERE
     attained: Attained = never
+    reads: bool = False
 
 
 Table = dict[tuple[str, str], Theorem]
@@ -89,7 +97,23 @@ def _names(node: Node, symbol: str) -> bool:
     return any(s.name == symbol for symbols in found for s in symbols)
 
 
-def bound(calculus: str, node: Node, premises: Sequence[Any]) -> Any:
+def alternatives(witness: Row) -> int:
+    """How many alternatives are told apart: as many as the witness says."""
+    return counted(witness, "alternatives", MOST_ALTERNATIVES, MOST_ALTERNATIVES)
+
+
+def counted(witness: Row, name: str, otherwise: int, most: int) -> int:
+    """A whole number of a witness, from 1 to ``most``.
+
+    Errors: CertificateRejected for anything else.
+    """
+    value = witness.get(name, otherwise)
+    held = type(value) is int and 1 <= value <= most
+    require(held, f"the witness's {name}: expected a whole number from 1 to {most}")
+    return int(value)
+
+
+def bound(calculus: str, node: Node, premises: Sequence[Any], witness: Row = NOTHING) -> Any:
     """An upper bound of the node.
 
     Exact; a function of the order (rdp); two numbers (approx); or pairs of distributions (profile).
@@ -97,7 +121,8 @@ def bound(calculus: str, node: Node, premises: Sequence[Any]) -> Any:
     load("theorem")
     kind = type(node).__name__
     theorem = THEOREMS[calculus, kind]
-    return _settled(_asked(theorem.bound, f"{calculus}.{theorem.name} of {kind}"), node, *premises)
+    values = (node, witness, *premises) if theorem.reads else (node, *premises)
+    return _settled(_asked(theorem.bound, f"{calculus}.{theorem.name} of {kind}"), *values)
 
 
 def _asked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -126,10 +151,14 @@ def _settled(function: Callable[..., Any], *values: Any) -> Any:
     return tuple(map(settled, found)) if isinstance(found, tuple) else settled(found)
 
 
-def attained(calculus: str, node: Node, premises: Sequence[Premise]) -> bool:
+def attained(
+    calculus: str, node: Node, premises: Sequence[Premise], witness: Row = NOTHING
+) -> bool:
     """Whether some data and queries of the declared kinds reach the bound."""
     load("theorem")
-    return THEOREMS[calculus, type(node).__name__].attained(node, premises)
+    theorem = THEOREMS[calculus, type(node).__name__]
+    read = theorem.reads and theorem.attained not in (always, never)
+    return theorem.attained(node, premises, witness) if read else theorem.attained(node, premises)
 
 
 def lifted(calculus: str, combine: Callable[[list[Any]], Any]) -> Callable[..., Any]:

@@ -67,7 +67,9 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     if given["claim"] is not None:
         raise click.UsageError("--claim: a declared mechanism has claims of its own.")
     given = {name: value for name, value in given.items() if name not in OWN}
-    results = _certify(targets, [_without_data(_order(target)) for target in targets], given, None)
+    results = _certify(
+        targets, [_without_data(order_of(target)) for target in targets], given, None
+    )
     certificates = [result.certificate for result in results]
     if as_json:
         echo_json([_row(certificate) for certificate in certificates])
@@ -87,9 +89,16 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
 @click.option(
     "--uncovered", is_flag=True, help="Print metrics that the guarantee does not cover, marked so."
 )
+@click.option("--shape", help="Of other records, such as 500,11: TARGETS made for these, no data.")
 @as_json_option
 def certify(
-    targets: tuple[str, ...], *, everything: bool, out: Path, as_json: bool, **given: Any
+    targets: tuple[str, ...],
+    *,
+    everything: bool,
+    out: Path,
+    shape: str | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Account, attack, certify and run TARGETS; writes NAME.json and NAME.html.
 
@@ -104,12 +113,23 @@ def certify(
     from dpaudit.certificate import publish
     from dpaudit.cli import terminal
 
-    if everything == bool(targets):
-        said = "--all excludes targets" if everything else "Missing argument 'TARGETS...', or --all"
+    if everything == bool(targets) or (everything and shape):
+        said = (
+            "--all excludes targets and --shape"
+            if everything
+            else "Missing argument 'TARGETS...', or --all"
+        )
         raise click.UsageError(f"{said}: give either targets or --all.")
+    if everything and shape is not None:
+        raise click.UsageError("--shape: give the targets that are made for other records.")
     if everything:
         _certify_all(given, out, as_json=as_json)
-    orders = [_order(target) for target in targets]
+    orders = [order_of(target) for target in targets]
+    if shape is not None:
+        from dpaudit.certificate.training import of_shape, read_shape
+
+        orders = [of_shape(order, *read_shape(shape)) for order in orders]
+        targets = (*targets, "--shape", shape)
     _distinct(orders)
     publish.writable(out)
     given["keep"] = publish.keeper(out)
@@ -169,7 +189,8 @@ def _planned(target: str) -> Order:
     return order_of(load_plan(Path(target)).plan())
 
 
-def _order(target: str) -> Order:
+def order_of(target: str) -> Order:
+    """What to certify of a TARGET: a mechanism with its suite and sources, or a release plan."""
     from dpaudit.certificate.certify import Order
     from dpaudit.project.project import catalogue_root, implementation, place
     from dpaudit.storage.fields import read_fields
@@ -238,7 +259,7 @@ def _certify_all(given: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
 
 def orders_of(targets: Sequence[str]) -> list[Order]:
     """The orders of targets; of every mechanism of the project without any."""
-    return list(map(_order, targets)) if targets else _every_order()[0]
+    return list(map(order_of, targets)) if targets else _every_order()[0]
 
 
 def _every_order() -> tuple[list[Order], list[Failed]]:

@@ -17,6 +17,7 @@ from dpaudit.errors import CertificateRejected, DpauditError, InvalidParameter, 
 
 if TYPE_CHECKING:
     from dpaudit.certificate.budget import Total
+    from dpaudit.certificate.rendering import Signers
     from dpaudit.sign import Key
 
 PASSWORD = "DPAUDIT_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
@@ -36,6 +37,11 @@ PASSWORD = "DPAUDIT_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
     type=click.Path(path_type=Path),
     help="Attach a time stamping authority's token (RFC 3161) to this signature.",
 )
+@click.option(
+    "--timestamp-query",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what an authority has to stamp for it: send it there, then sign with --timestamp.",
+)
 @as_json_option
 def sign(
     files: tuple[Path, ...],
@@ -44,6 +50,7 @@ def sign(
     new_key: Path | None,
     password: bool,
     timestamp: Path | None,
+    timestamp_query: Path | None,
     as_json: bool,
 ) -> None:
     """Sign certificates FILES: you answer for what no checker can see again.
@@ -51,14 +58,26 @@ def sign(
     Each FILE must verify first; its signatures go into FILE.dsse, several keys into one.
     """
     from dpaudit.certificate.publish import of_strangers
-    from dpaudit.sign import envelope_of, make_keys, private_key, read_envelope, write_envelope
+    from dpaudit.sign import (
+        envelope_of,
+        make_keys,
+        private_key,
+        read_envelope,
+        read_token,
+        signature_of,
+        write_envelope,
+    )
     from dpaudit.sign import sign as signed
+    from dpaudit.sign import timestamp_query as query_of
+    from dpaudit.storage.files import write_atomically
 
     if (key is None) == (new_key is None) or not (files or new_key):
         raise click.UsageError("give FILES and either --key or --new-key; --new-key needs no FILES")
+    if (timestamp or timestamp_query) and len(files) != 1:
+        raise click.UsageError("a time stamp is of one signature: give one FILE")
     made = [] if new_key is None else [str(path) for path in make_keys(new_key)]
     own = private_key(key or new_key or Path(), _password() if password else None)
-    token = b"" if timestamp is None else _token(timestamp)
+    token = b"" if timestamp is None else read_token(timestamp)
     written = []
     for path, certificate in list(of_strangers(files)):
         if isinstance(certificate, CertificateRejected):
@@ -67,6 +86,9 @@ def sign(
         earlier = read_envelope(target) if target.exists() else None
         write_envelope(signed(certificate, own, earlier, token), target)
         written.append(str(target))
+        if timestamp_query is not None:
+            write_atomically(timestamp_query, query_of(signature_of(certificate, own)))
+            written.append(str(timestamp_query))
     if as_json:
         echo_json({"keys": made, "signatures": written})
     else:
@@ -80,13 +102,6 @@ def _password() -> bytes:
     return str(given).encode()
 
 
-def _token(path: Path) -> bytes:
-    try:
-        return path.read_bytes()[: 2**20]
-    except OSError as error:
-        raise InvalidParameter(f"{path}: {error.strerror}; give a time stamp token") from None
-
-
 # What no checker can see again.
 SIGNED_FOR = (
     "that the runs took place, with these counts",
@@ -94,36 +109,73 @@ SIGNED_FOR = (
     "metrics and outputs of the run",
     "the fields of dpaudit.toml",
 )
-keys_option = click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    metavar="[NAME=]FILE",
-    help="A public key that has to have signed; may be repeated.",
-)
 threshold_option = click.option(
     "--threshold",
     type=click.IntRange(1, 64),
-    help="How many of the keys have to have signed; all by default.",
+    help="How many of the keys and accounts have to have signed; all by default.",
+)
+_SIGNERS = (
+    click.option(
+        "--key",
+        "keys",
+        multiple=True,
+        metavar="[NAME=]FILE",
+        help="A public key that has to have signed; may be repeated.",
+    ),
+    click.option(
+        "--identity",
+        "identities",
+        multiple=True,
+        metavar="ACCOUNT@ISSUER",
+        help="An account that has to have signed by sigstore; may be repeated.",
+    ),
+    click.option(
+        "--trusted-root",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="sigstore's roots of trust; by default those it fetched last.",
+    ),
+    click.option(
+        "--authority",
+        "authorities",
+        multiple=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="A time stamping authority's root certificate, of which each key's signature has to "
+        "carry a token; may be repeated.",
+    ),
 )
 
 
-def known_keys(given: tuple[str, ...]) -> list[Key]:
-    """The public keys of `--key [NAME=]FILE`, each once."""
-    from dpaudit.sign import public_key
+def signers_options(command: Any) -> Any:
+    """The options that say who has to have signed; they come as ``keys`` and so on."""
+    for option in reversed(_SIGNERS):
+        command = option(command)
+    return command
+
+
+def known_signers(
+    keys: tuple[str, ...],
+    identities: tuple[str, ...],
+    trusted_root: Path | None,
+    authorities: tuple[Path, ...],
+) -> Signers:
+    """Those of the options, each once."""
+    from dpaudit.certificate.rendering import Signers
+    from dpaudit.sign import authority, identity, public_key
 
     found: dict[str, Key] = {}
-    for text in given:
+    for text in keys:
         name, separator, file = text.rpartition("=")
         key = public_key(Path(file if separator else text), name)
         if key.id in found:
             raise InvalidParameter(f"--key {text}: the same key as {found[key.id].name}")
         found[key.id] = key
-    return list(found.values())
+    accounts = tuple(dict.fromkeys(map(identity, identities)))
+    roots = tuple(map(authority, authorities))
+    return Signers(tuple(found.values()), accounts, trusted_root, roots)
 
 
 def signed_row(
-    row: dict[str, Any], path: Path, keys: list[Key], threshold: int | None
+    row: dict[str, Any], path: Path, signers: Signers, threshold: int | None
 ) -> dict[str, Any]:
     """A row of `dpaudit verify` with its signatures: fewer valid ones than asked for fail it.
 
@@ -132,10 +184,12 @@ def signed_row(
     from dpaudit.certificate.rendering import expired, signed_by
     from dpaudit.check.file import load
 
-    wanted = len(keys) if threshold is None else threshold
-    if wanted > len(keys):
+    known = signers.ids
+    wanted = len(known) if threshold is None else threshold
+    if wanted > len(known):
         raise InvalidParameter(
-            f"--threshold {wanted}: {len(keys)} keys were given; name each with --key"
+            f"--threshold {wanted}: {len(known)} keys and accounts were given; name each with "
+            "--key or --identity"
         )
     if not row["verified"]:
         return row
@@ -143,7 +197,7 @@ def signed_row(
         certificate = load(path)
         if expired(certificate):
             raise CertificateRejected(f"{path}: expired on {expired(certificate)}; certify again")
-        found = signed_by(path, keys, certificate)
+        found = signed_by(path, signers, certificate)
     except CertificateRejected as error:
         return {**row, "verified": False, "verdict": "", "reason": str(error)}
     names = (
@@ -155,7 +209,7 @@ def signed_row(
         "signatures": [asdict(one) for one in found],
     }
     valid = {one.key_id for one in found if one.state == "valid"}
-    missing = ", ".join(key.name for key in keys if key.id not in valid)
+    missing = ", ".join(name for one, name in known.items() if one not in valid)
     if len(valid) >= wanted:
         return row
     reason = f"{len(valid)} of {wanted} wanted signatures: none valid of {missing}"
@@ -180,7 +234,7 @@ def signed_row(
     "and sarif (one file over all), with commas between.",
 )
 @click.option("--language", default="en", show_default=True, help="en, de or fr.")
-@keys_option
+@signers_options
 @as_json_option
 def report(
     files: tuple[Path, ...],
@@ -188,8 +242,8 @@ def report(
     out: Path,
     formats: str,
     language: str,
-    keys: tuple[str, ...],
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Show certificates FILES as pages and in other formats, after verifying them.
 
@@ -200,7 +254,7 @@ def report(
 
     writable(out)
     wanted = tuple(dict.fromkeys(name.strip() for name in formats.split(",") if name.strip()))
-    found = render_files(files, out, wanted, spoken=language, keys=known_keys(keys))
+    found = render_files(files, out, wanted, spoken=language, signers=known_signers(**given))
     for text, _ in found.faults:
         click.echo(f"dpaudit: {text}", err=True)
     written = list(map(str, found.files))

@@ -138,15 +138,11 @@ def _weaker(mechanism: Mechanism, predicate: Json) -> Iterator[str]:
         committed = row["stated"]
         if committed is None:
             continue
-        alike = [one for one in current if one and _alike(one, committed)]
+        alike = [one for one in current if one and one["measure"] == committed["measure"]]
         if not alike:
             yield f"{row['stated_text']} is claimed no more"
         elif not any(_at_most(one, committed) for one in alike):
             yield f"{row['stated_text']} was certified, and less is claimed now"
-
-
-def _alike(one: Json, other: Json) -> bool:
-    return bool(one["measure"] == other["measure"])
 
 
 def _at_most(one: Json, other: Json) -> bool:

@@ -19,6 +19,7 @@ from dpaudit.cli.commands import COMMANDS, as_json_option, echo_json, quiet, res
 from dpaudit.cli.compliance_commands import COMPLIANCE_COMMANDS
 from dpaudit.cli.mutate import mutate_command
 from dpaudit.cli.release_commands import RELEASE_COMMANDS
+from dpaudit.cli.run_command import run
 from dpaudit.cli.verify import verify
 from dpaudit.errors import TRACEBACK, DpauditError, described
 from dpaudit.version import __version__
@@ -171,5 +172,6 @@ for command in (
     *COMMANDS,
     *RELEASE_COMMANDS,
     mutate_command,
+    run,
 ):
     main.add_command(command)

@@ -246,8 +246,13 @@ def _read(given: Mapping[str, Any]) -> Data:
 
 
 def _split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | None]:
-    """Records under audit, and a population of whole units kept out of all training."""
+    """Records under audit, and a population of whole units kept out of all training.
+
+    A record of the population that is also under audit may be in training, and is left out.
+    """
     import numpy as np
+
+    from dpaudit.membership.data import shared, without_duplicates
 
     kept_out = int(data.unit_count * share)
     if kept_out == 0:
@@ -255,4 +260,7 @@ def _split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | Non
     stream = None if seed is None else [seed, 0x73706C69]  # not that of the coins
     order = np.random.default_rng(stream).permutation(data.unit_count)
     outside = np.isin(data.unit_of, order[:kept_out])
-    return data.take(~outside), data.take(outside)
+    audited, population = data.take(~outside), data.take(outside)
+    if shared(population, audited) == len(population):
+        return audited, None
+    return audited, without_duplicates(population, audited)

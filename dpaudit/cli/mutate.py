@@ -39,14 +39,13 @@ class _Progress:
 )
 @click.option("--limit", type=click.IntRange(1, 10**6), help="At most so many mutants.")
 @click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
-@click.option("--trials", type=click.IntRange(2, 10**9), help="Test trials a side, at most.")
-@click.option("--family", "families", multiple=True, help="Only mutants of this family.")
+@click.option("--operator", "operators", multiple=True, help="Only mutants of this operator.")
 @click.option(
     "--require",
     type=click.FloatRange(0.0, 1.0),
     default=0.95,
     show_default=True,
-    help="Exit with 1 below this kill rate.",
+    help="Exit with 1 where fewer are not certified.",
 )
 @click.option(
     "--out",
@@ -62,15 +61,14 @@ def mutate_command(
     seed: int,
     limit: int | None,
     jobs: int,
-    trials: int | None,
-    families: tuple[str, ...],
+    operators: tuple[str, ...],
     require: float,
     out: Path,
     as_json: bool,
 ) -> None:
-    """Plant bugs in TARGET and its queries, and see whether its own audits find them."""
+    """Plant bugs in TARGET's source, and see of which certify says so."""
     from dpaudit.mutate import report
-    from dpaudit.mutate.mutant import FAMILIES
+    from dpaudit.mutate.operators import OPERATORS
     from dpaudit.mutate.run import Order, run
 
     order = Order(
@@ -78,8 +76,7 @@ def mutate_command(
         Path.cwd(),
         seed=seed,
         limit=limit,
-        trials=trials,
-        families=families or FAMILIES,
+        operators=operators or OPERATORS,
         store=out / ".mutants",
     )
     ran = run(order, jobs=jobs, progress=_Progress())

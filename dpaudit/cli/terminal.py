@@ -132,6 +132,7 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
         _not_examined(certificate["predicate"])
         _broken(certificate["predicate"])
         _stand_ins(certificate["predicate"])
+        _never_run(certificate["predicate"])
     for one in written:
         files = f"{one.page}  {one.certificate}"
         _console().print(files, markup=False, highlight=False, soft_wrap=True)
@@ -159,6 +160,15 @@ def _stand_ins(predicate: Mapping[str, Any]) -> None:
             )
 
 
+def _never_run(predicate: Mapping[str, Any]) -> None:
+    """The stretches of the program's code that no attack reached."""
+    code, name = predicate["examination"]["code"], predicate["mechanism"]["name"]
+    if code and code["missed"]:
+        missed = f"{code['lines'] - code['run']} of {code['lines']} lines"
+        text = f"{name}: {missed} never ran under attack: {', '.join(code['missed'])}"
+        _console().print(plain(text), markup=False, highlight=False, soft_wrap=True)
+
+
 def _broken(predicate: Mapping[str, Any]) -> None:
     for finding in predicate["conformance"]:
         if finding["status"] == "broken":
@@ -173,6 +183,8 @@ def warn(text: str) -> None:
 def plain(text: object) -> str:
     """Somebody else's text on one line: what does not print is escaped."""
     shown = str(text)
+    # A space that does not break is a space.
+    shown = shown.replace("\xa0", " ").replace("\u202f", " ")
     if shown.isprintable():
         return shown
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)

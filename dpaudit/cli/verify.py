@@ -12,8 +12,13 @@ from typing import Any
 import click
 
 from dpaudit.cli.commands import as_json_option, echo_json
-from dpaudit.cli.compliance_commands import keys_option, known_keys, signed_row, threshold_option
-from dpaudit.errors import CertificateRejected, UnknownTarget
+from dpaudit.cli.compliance_commands import (
+    known_signers,
+    signed_row,
+    signers_options,
+    threshold_option,
+)
+from dpaudit.errors import CertificateRejected, InvalidParameter, UnknownTarget
 
 # Weakest first: a certificate passes where its verdict is no weaker than the required one.
 VERDICTS = (
@@ -96,7 +101,7 @@ EXIT_CODES = {
     show_default=True,
     help="Time for one file.",
 )
-@keys_option
+@signers_options
 @threshold_option
 @as_json_option
 def verify(
@@ -111,9 +116,9 @@ def verify(
     replay: bool,
     fresh: bool,
     seconds: float,
-    keys: tuple[str, ...],
     threshold: int | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Re-derive certificates from their witnesses, without the accountant.
 
@@ -124,7 +129,7 @@ def verify(
 
     most = _number(max_epsilon, "--max-epsilon")
     largest = _number(max_delta, "--max-delta")
-    known = known_keys(keys)
+    known = known_signers(**given)
     rows = []
     for path, row in zip(files, verify_files(files, seconds), strict=True):
         row = signed_row(row, path, known, threshold)
@@ -189,6 +194,7 @@ def _otherwise(
         implementation_in,
         refuted_afresh,
     )
+    from dpaudit.certificate.training import of_shape, read_shape
     from dpaudit.check.file import load
     from dpaudit.cli.audit_commands import orders_of
     from dpaudit.cli.commands import quiet
@@ -200,11 +206,13 @@ def _otherwise(
             command = command_of(certificate)
             with quiet():
                 orders = orders_of(command.targets)
+                if command.shape is not None:
+                    orders = [of_shape(order, *read_shape(command.shape)) for order in orders]
                 if replay:
                     found += differences(certificate, orders, command)
                 if fresh:
                     found += refuted_afresh(certificate, orders, command, secrets.randbits(128))
-        except (CertificateRejected, UnknownTarget) as error:
+        except (CertificateRejected, InvalidParameter, UnknownTarget) as error:
             found.append(f"not replayed: {error}")
     return found
 

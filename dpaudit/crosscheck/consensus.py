@@ -81,7 +81,7 @@ def claimed(name: str, upper: float, lower: float = 0.0) -> Route:
     """
     if math.isnan(upper) or upper < 0 or not 0 <= lower < math.inf:
         raise InvalidParameter(f"{name}: [{lower}, {upper}] is no interval of epsilon")
-    return Route(name, Fraction(lower), _exact(upper))
+    return Route(name, Fraction(lower), infinity() if math.isinf(upper) else Fraction(upper))
 
 
 def cross_check(node: Node, scope: Scope, delta: object, also: Iterable[Route] = ()) -> Consensus:
@@ -137,10 +137,6 @@ def _agree(found: Consensus) -> None:
             f"{below.name} says epsilon <= {decimal_upper(below.upper)}, {above.name} says "
             f"epsilon >= {decimal_lower(above.lower)}; one of them is wrong"
         )
-
-
-def _exact(upper: float) -> Number:
-    return infinity() if math.isinf(upper) else Fraction(upper)
 
 
 def _upper_key(route: Route) -> tuple[bool, Fraction]:

@@ -62,7 +62,9 @@ class Mechanism:
     ``program`` declares and runs; ``claims`` are checked against its declaration under ``scope``;
     ``records`` loads the private data; ``evaluate(output)`` gives metrics of a run's output.
     ``records_like(generator)`` makes up records that the program can run on, for a program whose
-    records the examiner cannot make up by itself; it may not look at the data.
+    records the examiner cannot make up by itself, or whose declaration is ``Assuming`` something of
+    the data: then only such records are tried, and any one row instead of one of theirs; it may
+    not look at the data.
     ``expected`` says what a catalogue expects of each claim in turn (``"proved"``, ``"refuted"``,
     ``"unproved"`` or ``"unsupported"``), all proved if empty: a printed claim that is known to fail
     is then no failure of `dpaudit certify --all`.  It changes no check and no verdict.
@@ -99,6 +101,7 @@ class Mechanism:
     evaluate: Callable[[Any], tuple[Metric, ...]] | None = None
     expected: tuple[Outcome | str, ...] = ()
     records_like: Callable[[np.random.Generator], Records] | None = None
+    for_shape: Callable[[int | None, tuple[int, ...]], Mechanism] | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.accountant.filters.caps import OWN, caps_of
+from dpaudit.accountant.filters.caps import caps_of, own_method
 from dpaudit.accountant.filters.charges import shown
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.exact import canonical, enclose, sympify
@@ -33,8 +33,6 @@ TOO_MUCH = 2**61
 ROUNDING = 2.0**-48  # far more than the arithmetic of a charge can be off, relatively
 
 
-# To which power a measure's value is taken before it is added.
-SUMS = {FilterMeasure.PURE: 1, FilterMeasure.ZCDP: 1, FilterMeasure.GDP: 2}
 NEEDED = {"label", "noise_multiplier"}
 
 
@@ -69,7 +67,7 @@ class Spending:
     def __init__(self, node: Filter, trials: int) -> None:
         self.node = node
         self._prices = {leaf: price_of(leaf, node) for leaf in leaves_of(node)}
-        self._cap = caps_of(node.budget, OWN[FilterMeasure(node.measure)], (), Fraction(1, 2))[0]
+        self._cap = caps_of(node.budget, own_method(node.budget), (), Fraction(1, 2))[0]
         self._roots = {p: _root(self._cap / p.factor, p.power) for p in self._prices.values()}
         self._paid: list[Paid] = []
         self._upper: Units = np.zeros(trials, dtype=np.int64)
@@ -165,7 +163,8 @@ def _price(kind: type[Any], measure: FilterMeasure) -> Price | None:
     """The rule's value for a symbol as the multiplier, the same under every adjacency."""
     import sympy
 
-    if {field.name for field in fields(kind)} != NEEDED or measure not in SUMS:
+    sums = CALCULI[str(measure)].measure.sums
+    if {field.name for field in fields(kind)} != NEEDED or sums is None or len(sums.units) != 1:
         return None
     load("rules")
     symbol = sympy.Symbol("noise_multiplier", positive=True)
@@ -176,7 +175,7 @@ def _price(kind: type[Any], measure: FilterMeasure) -> Price | None:
         ]
     except Unsupported:
         return None
-    cost = costs[0] ** SUMS[measure]
+    cost = costs[0] ** sums.power
     for power in (1, 2):
         factor = canonical(sympy.simplify(cost * symbol**power))
         if isinstance(factor, Fraction) and all(one == costs[0] for one in costs):

@@ -15,6 +15,7 @@ from typing import Any
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.filters import Method, open_filter
+from dpaudit.accountant.filters.caps import chosen_method, power_of
 from dpaudit.accountant.filters.charges import (
     Amounts,
     ceiling,
@@ -32,8 +33,6 @@ from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.scope import Scope
 
-CALCULUS = {Method.ZCDP: "zcdp", Method.RDP: "rdp", Method.GDP: "gdp"}
-
 
 @dataclass(frozen=True)
 class Terms:
@@ -48,7 +47,7 @@ class Terms:
     entity: str
     scope: Scope
     guarantee: Node | None
-    method: Method
+    method: str
     orders: Amounts
     caps: Amounts
     units: tuple[str, ...]
@@ -61,13 +60,12 @@ class Terms:
         Errors: Unsupported where this measure has no rule for it, or its cost is infinite;
         InvalidParameter where a delta is needed and none is given.
         """
-        if self.method in CALCULUS:
-            charge = declared(declaration, self.scope, CALCULUS[self.method], self.orders)
-            values = charge.values
-            if self.method is Method.GDP:
-                values = [canonical(value**2) for value in values]
-        else:
+        if self.method in (Method.BASIC, Method.ADVANCED):
             values = self._tight(declaration, delta)
+        else:
+            power = power_of(self.method, len(self.caps))
+            charge = declared(declaration, self.scope, self.method, self.orders)
+            values = [canonical(value**power) for value in charge.values]
         found = [ceiling(value) for value in values]
         cost = tuple(value for value in found if value is not None)
         if len(cost) != len(found):
@@ -80,7 +78,7 @@ class Terms:
             return (account.step("pure").value,)
         at = Fraction(0) if delta is None else exact(delta, "delta")
         epsilon = account.approximate(at).value[0]
-        if self.method is Method.ADVANCED:
+        if self.method == Method.ADVANCED:
             epsilon = canonical(epsilon**2)
         return epsilon, at
 
@@ -172,7 +170,7 @@ def read_terms(table: Any) -> Terms:
             str(table["entity"]),
             read_scope(table["scope"]),
             None if guarantee is None else from_table(guarantee),
-            Method(table["method"]),
+            chosen_method(table["method"]),
             read_amounts(table["orders"]),
             read_amounts(table["caps"]),
             tuple(map(str, table["units"])),

@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.exact import Number, infinity, maximum, total, total_over
-from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, register
+from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, Sums, register
 from dpaudit.measures.convert import MONOTONE, from_approx
-from dpaudit.measures.pure import MCSHERRY
+from dpaudit.measures.pure import FILTER, MCSHERRY
 from dpaudit.measures.sides import of_approx
 
 Pair = tuple[Number, Number]
@@ -51,6 +51,7 @@ APPROX = register(
             parameter="epsilon",
             wire_field="epsilon",
             laws=Laws(BASIC, MCSHERRY, _sum, _times, _largest, _unbounded),
+            sums=Sums(FILTER, ("epsilon", "delta")),
             rank=3,
             to_approx=from_approx,
             to_approx_cite=MONOTONE,

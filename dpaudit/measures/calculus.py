@@ -22,6 +22,7 @@ from dpaudit.scope import Adjacency, Scope
 EVERY_ADJACENCY = frozenset(Adjacency)
 RuleFunction = Callable[..., Any]
 Attained = Callable[[Node, tuple["Step", ...]], bool]
+Witness = Callable[..., Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,11 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """One theorem of a calculus, applicable to one node type under some adjacencies."""
+    """One theorem of a calculus, applicable to one node type under some adjacencies.
+
+    ``witness(node, *premise_values)``: where the theorem holds for any of some numbers, which were
+    chosen (how many points a curve was drawn through, say): a checker needs to know no more.
+    """
 
     name: str
     node_type: type[Node]
@@ -50,6 +55,7 @@ class Rule:
     cite: Source
     adjacencies: frozenset[Adjacency]
     attained: Attained
+    witness: Witness
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,11 @@ def one_record(node: Node, premises: tuple[Step, ...]) -> bool:
     return always(node, premises) and sum(p.in_one_part for p in premises) <= 1
 
 
+def nothing_chosen(node: Node, *values: Any) -> Mapping[str, Any]:
+    """The witness of a theorem that leaves nothing to choose."""
+    return {}
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -132,7 +143,7 @@ class Laws:
     ``combine(values)``: adaptive composition on the same records.  ``repeat(value, index, times)``:
     the same over rounds.  ``largest(values)``: disjoint parts.  ``unbounded()``: no guarantee.
     ``conditional(value)``: the same under an assumption.  ``attained``: whether composed bounds are
-    reached where the premises' are.
+    reached where the premises' are.  ``witness``: of a rule that keeps some alternatives only.
     """
 
     compose: Source
@@ -143,6 +154,7 @@ class Laws:
     unbounded: Callable[[], Any] = infinity
     conditional: Callable[[Any], Any] = _same
     attained: bool = True
+    witness: Witness = nothing_chosen
 
 
 Sides = tuple[Fraction | None, Fraction]
@@ -161,6 +173,19 @@ Conversion = Callable[[Step, Fraction, float], Converted]
 
 
 @dataclass(frozen=True)
+class Sums:
+    """How a filter adds charges of a measure: each value to ``power``, a sum for each of ``units``.
+
+    ``units`` () where a curve is added at each of some orders.
+    ``cite``: that stopping at the budget, whatever was chosen along the way, keeps the budget.
+    """
+
+    cite: Source
+    units: tuple[str, ...]
+    power: int = 1
+
+
+@dataclass(frozen=True)
 class Measure:
     """One measure of privacy: all that the rooms need to know of it.
 
@@ -175,8 +200,9 @@ class Measure:
     false-negative rate at a false-positive rate, a lower bound and what is reached from above.
     ``with_symbols``: how a claim of (epsilon, delta) that holds symbols is decided by it.
     ``region``: of a claim's node, the pairs of event probabilities it allows.  ``from_rates``: a
-    lower bound on the parameter from upper bounds of a test's two error rates; None where a bound
-    has to be counted at the claim's own delta.
+    lower bound on the parameter from upper bounds of a test's two error rates, of which a claim
+    allows a convex region, the same with the two exchanged; None where a bound has to be counted
+    at the claim's own delta.  ``sums``: how a filter adds charges, None where none is known to.
     """
 
     name: str
@@ -198,6 +224,7 @@ class Measure:
     with_symbols: str = ""
     region: Callable[[Any], Any] | None = None
     from_rates: Callable[[float, float], float] | None = None
+    sums: Sums | None = None
 
     def __post_init__(self) -> None:
         for place in ("name", "meaning", "symbol", "words", "wire"):
@@ -227,6 +254,7 @@ class Calculus:
         cite: Source,
         adjacency: Iterable[Adjacency] = EVERY_ADJACENCY,
         attained: Attained = never,
+        witness: Witness = nothing_chosen,
     ) -> Callable[[RuleFunction], RuleFunction]:
         """Decorator that registers ``rule(node, *premise_values) -> value``; a source is required.
 
@@ -242,7 +270,7 @@ class Calculus:
         def register(function: RuleFunction) -> RuleFunction:
             held = frozenset(adjacency)
             self._rules[node_type] = Rule(
-                f"{self.name}.{name}", node_type, function, cite, held, attained
+                f"{self.name}.{name}", node_type, function, cite, held, attained, witness
             )
             return function
 
@@ -333,6 +361,7 @@ class Calculus:
             given,
             () if (own := rests_on(node)) is None else (own,),
             node.partitions or any(p.in_one_part for p in premises),
+            rule.witness(node, *values),
         )
 
 

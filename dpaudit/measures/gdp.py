@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpaudit.exact import Number, erfinv, sqrt, tanh, total, total_over
-from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, register
+from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, Sums, register
 from dpaudit.measures.convert import BALLE_WANG, from_gdp
 from dpaudit.measures.pure import MCSHERRY
 from dpaudit.measures.sides import of_gaussian, tradeoff_of_gaussian
 
 COMPOSITION = Source("Dong, Roth, Su", 2022, "Corollary 3.3 (adaptive composition)")
+FILTER = Source("Smith, Thakurta", 2022, "filter for Gaussian differential privacy")
 CORNER = Source(
     "Dong, Roth, Su",
     2022,
@@ -55,6 +56,7 @@ GAUSSIAN = register(
             parameter="mu",
             wire_field="mu",
             laws=Laws(COMPOSITION, MCSHERRY, combine=_root_sum_square, repeat=_repeat),
+            sums=Sums(FILTER, ("squared mu",), power=2),
             rank=1,
             to_approx=from_gdp,
             to_approx_cite=BALLE_WANG,

@@ -72,6 +72,13 @@ def _all_products(alternatives: tuple[tuple[Pair, ...], ...]) -> tuple[Pair, ...
     return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
+def kept(node: Any, *premises: Losses) -> dict[str, int]:
+    """How many alternatives are told apart, where there are more."""
+    sides = [list(map(side, premises)) for side in (REMOVE, ADD, REACHED_REMOVE, REACHED_ADD)]
+    choices = [max(prod(map(len, side)), sum(map(len, side))) for side in sides]
+    return {"alternatives": ALTERNATIVES} if max(choices) > ALTERNATIVES else {}
+
+
 def _few(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
     return pairs if len(pairs) <= ALTERNATIVES else (largest(pairs),)
 
@@ -214,6 +221,7 @@ PROFILE = register(
                 no_guarantee,
                 unchanged,
                 attained=False,
+                witness=kept,
             ),
             rank=4,
             to_approx=from_profile,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, register
+from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, Sums, register
 from dpaudit.measures.convert import MONOTONE, from_pure
 from dpaudit.measures.sides import of_pure, tradeoff_of_pure
 
 MCSHERRY = Source("McSherry", 2009, "Theorem 4 (parallel composition)")
+FILTER = Source("Rogers, Roth, Ullman, Vadhan", 2016, "filter by basic composition")
 BASIC = Source("Dwork, Rothblum, Vadhan", 2010, "Section III.A (adaptive k-fold composition)")
 
 
@@ -31,6 +32,7 @@ PURE = register(
             parameter="epsilon",
             wire_field="epsilon",
             laws=Laws(BASIC, MCSHERRY),
+            sums=Sums(FILTER, ("epsilon",)),
             rank=2,
             to_approx=from_pure,
             to_approx_cite=MONOTONE,

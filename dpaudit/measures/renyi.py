@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, order, register
+from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, Sums, order, register
 from dpaudit.measures.convert import RENYI_TO_DP, from_rdp
 from dpaudit.measures.pure import MCSHERRY
 from dpaudit.measures.sides import of_renyi
@@ -12,6 +12,7 @@ from dpaudit.measures.sides import of_renyi
 __all__ = ["RENYI", "order"]
 
 COMPOSITION = Source("Mironov", 2017, "Proposition 1 (adaptive composition)")
+FILTER = Source("Feldman, Zrnic", 2021, "Renyi filter, at each order")
 
 
 def _region(claim: Any) -> Any:
@@ -36,6 +37,7 @@ RENYI = register(
             wire="rdp",
             parameter="epsilon",
             laws=Laws(COMPOSITION, MCSHERRY),
+            sums=Sums(FILTER, ()),
             rank=5,
             reserved="alpha",
             to_approx=from_rdp,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, register
+from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, Sums, register
 from dpaudit.measures.convert import RENYI_TO_DP, from_zcdp
 from dpaudit.measures.pure import MCSHERRY
 from dpaudit.measures.sides import of_renyi
 
 COMPOSITION = Source("Bun, Steinke", 2016, "Lemma 2.3 (adaptive composition)")
+FILTER = Source("Whitehouse, Ramdas, Rogers, Wu", 2023, "filter for approximate zCDP, at delta = 0")
 FROM_PURE = Source("Bun, Steinke", 2016, "Proposition 1.4")
 
 
@@ -37,6 +38,7 @@ CONCENTRATED = register(
             parameter="rho",
             wire_field="rho",
             laws=Laws(COMPOSITION, MCSHERRY),
+            sums=Sums(FILTER, ("rho",)),
             rank=6,
             to_approx=from_zcdp,
             to_approx_cite=RENYI_TO_DP,

@@ -46,7 +46,7 @@ from dpaudit.audit.bounds.guessing import Sealed, _best_number, _fit
 from dpaudit.audit.bounds.one_run import one_run_epsilon_lower, one_run_p_value, one_run_price
 from dpaudit.audit.bounds.one_run_curves import one_run_mu_lower
 from dpaudit.audit.bounds.selection import Sizes, epsilon_needed, mu_needed
-from dpaudit.audit.canaries.terms import Target
+from dpaudit.audit.canaries.terms import ScoreTest
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.data import FloatArray
 
@@ -122,7 +122,7 @@ class Trial:
 # --- one run -------------------------------------------------------------------------------------
 
 
-def choose_guessing(known: Known, targets: int, target: Target, error: float) -> Guessing:
+def choose_guessing(known: Known, targets: int, target: ScoreTest, error: float) -> Guessing:
     """The units and the number of guesses that promise the most from ``targets`` models.
 
     Odds are a logistic model of all reference scores in normal ranks; a unit's worth is how much
@@ -199,14 +199,14 @@ def count_guesses(
     return correct, chosen.guesses, int(odds.size)
 
 
-def one_run_lower(target: Target, counted: tuple[int, int, int], error: float) -> float:
+def one_run_lower(target: ScoreTest, counted: tuple[int, int, int], error: float) -> float:
     """The one-run bound in the claim's measure; the number of guesses is fixed beforehand."""
     if target.measure == "mu":
         return one_run_mu_lower(*counted, error)
     return one_run_epsilon_lower(*counted, target.delta, error)
 
 
-def one_run_bound(target: Target, counted: tuple[int, int, int], error: float) -> LowerBound:
+def one_run_bound(target: ScoreTest, counted: tuple[int, int, int], error: float) -> LowerBound:
     """The bound with its witness, the price of a unit of cost at the bound's epsilon."""
     value = one_run_lower(target, counted, error)
     witness = {}
@@ -219,7 +219,7 @@ def one_run_bound(target: Target, counted: tuple[int, int, int], error: float) -
 # --- independent runs of one unit ----------------------------------------------------------------
 
 
-def choose_trial(known: Known, targets: int, target: Target, error: float) -> Trial | None:
+def choose_trial(known: Known, targets: int, target: ScoreTest, error: float) -> Trial | None:
     """The unit and the event on its score that promise the most; None where sides are too small."""
     best: Trial | None = None
     separated = np.abs(_separation(known))
@@ -242,7 +242,7 @@ def _separation(known: Known) -> FloatArray:
     return np.asarray((means[0] - means[1]) / spread)
 
 
-def _trial(known: Known, unit: int, targets: int, target: Target, error: float) -> Trial | None:
+def _trial(known: Known, unit: int, targets: int, target: ScoreTest, error: float) -> Trial | None:
     inside = known.included[:, unit]
     if min(inside.sum(), (~inside).sum()) < _LEAST_A_SIDE:
         return None
@@ -261,7 +261,7 @@ def _trial(known: Known, unit: int, targets: int, target: Target, error: float) 
     return best
 
 
-def runs_lower(target: Target, counts: Counts, error: float) -> float:
+def runs_lower(target: ScoreTest, counts: Counts, error: float) -> float:
     """Clopper-Pearson in the claim's measure."""
     if target.measure == "mu":
         return mu_lower(counts, error).mu_lower
@@ -269,7 +269,7 @@ def runs_lower(target: Target, counts: Counts, error: float) -> float:
 
 
 def runs_bound(
-    trial: Trial, scores: FloatArray, included: BoolArray, target: Target, error: float
+    trial: Trial, scores: FloatArray, included: BoolArray, target: ScoreTest, error: float
 ) -> LowerBound:
     """The bound from one unit's scores in the target models; no bound (0) where a side is empty."""
     inside = included[:, trial.unit]
@@ -314,7 +314,7 @@ def bound_of(
     known: Known,
     scores: FloatArray,
     included: BoolArray,
-    target: Target,
+    target: ScoreTest,
     error: float,
     seed: int,
 ) -> LowerBound:
@@ -331,7 +331,7 @@ def bound_of(
     return one_run_bound(target, count_guesses(guessing, scores, sealed, seed), error)
 
 
-def strongest(target: Target, targets: int, units: int, error: float) -> float:
+def strongest(target: ScoreTest, targets: int, units: int, error: float) -> float:
     """The largest bound that this many target models and units could give: no guess wrong."""
     coins = targets * units
     pooled = max(
@@ -343,7 +343,7 @@ def strongest(target: Target, targets: int, units: int, error: float) -> float:
     return max(pooled, single)
 
 
-def coins_needed(target: Target, error: float) -> int | None:
+def coins_needed(target: ScoreTest, error: float) -> int | None:
     """The fewest coins (models x units) of which a bound above the claim can come; None: none."""
     number = 1
     while number <= _SEARCHED:

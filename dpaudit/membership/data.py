@@ -187,6 +187,12 @@ def duplicates(audited: Data, others: Data | None = None) -> list[tuple[int, ...
     ]
 
 
+def shared(audited: Data, others: Data) -> int:
+    """How many of the audited records have the content of one of the others."""
+    elsewhere = set(others.prints())
+    return sum(content in elsewhere for content in audited.prints())
+
+
 def without_duplicates(audited: Data, others: Data | None = None) -> Data:
     """The first record of each content that is not among ``others``."""
     doubles = duplicates(audited, others)
@@ -221,7 +227,8 @@ def blind_baseline(members: Data, non_members: Data, *, seed: int = 0) -> Blind:
     """Attack given members and non-members without the model: drift, time order, other sources.
 
     Logistic regression on features, cross-validated, and each record's place in its sequence if
-    ``order`` is a column of it.  Errors: InvalidParameter for fewer than 10 records a side.
+    ``order`` is a column of it.  Errors: InvalidParameter for fewer than 10 records a side, and for
+    members who are non-members too.
     Source: Das, Zhang and Tramer (2024), blind baselines beat membership inference attacks.
     """
     from sklearn.linear_model import LogisticRegression
@@ -234,6 +241,11 @@ def blind_baseline(members: Data, non_members: Data, *, seed: int = 0) -> Blind:
     sizes = len(members), len(non_members)
     if min(sizes) < 2 * _BLIND_FOLDS:
         raise InvalidParameter(f"{sizes[0]} members, {sizes[1]} non-members: give 10 of each")
+    both = shared(members, non_members)
+    if both:
+        raise InvalidParameter(
+            f"members: {both:,} of them are non-members too; drop them (without_duplicates)"
+        )
     columns = [_columns(side) for side in (members, non_members)]
     features = np.concatenate(columns)
     labels = np.repeat([1, 0], sizes)

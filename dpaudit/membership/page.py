@@ -8,6 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.membership.plots import epochs_svg, histogram_svg, roc_svg
+from dpaudit.report import empirical, numbers, words
+from dpaudit.report.say import language, message, say, speaking
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -15,15 +17,19 @@ if TYPE_CHECKING:
     from dpaudit.membership.results import MembershipAudit
 
 Json = Mapping[str, Any]
-_TONES = {"refuted": "bad", "inconclusive": "caution", "empirical": "neutral"}
-_WORDS = {"refuted": "Refuted", "inconclusive": "Inconclusive", "empirical": "No verdict"}
 
 
-def render(certificates: Mapping[str, Json] | Json) -> str:
+def render(certificates: Mapping[str, Json] | Json, *, spoken: str = "en") -> str:
     """The page of a certificate, or of several by name: the same sections, and curves in one plot.
 
-    It says only what the certificates say; they are shown, not verified.
+    It says only what the certificates say; they are shown, not verified.  ``spoken``: the language
+    of what is not a certificate's own text: en, de or fr.
     """
+    with speaking(spoken):
+        return _render(certificates)
+
+
+def _render(certificates: Mapping[str, Json] | Json) -> str:
     if "predicate" in certificates:
         shown: Mapping[str, Json] = {"": certificates}
     else:
@@ -31,7 +37,9 @@ def render(certificates: Mapping[str, Json] | Json) -> str:
     parts = [
         _part(name, each["predicate"], number) for number, (name, each) in enumerate(shown.items())
     ]
-    title = parts[0]["title"] if len(parts) == 1 else f"{len(parts)} models compared"
+    title = (
+        parts[0]["title"] if len(parts) == 1 else say("{count} models compared", count=len(parts))
+    )
     together = ""
     if len(parts) > 1:
         curves = [
@@ -58,13 +66,15 @@ def summary_html(audit: MembershipAudit) -> str:
 def _environment() -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=ChoiceLoader([PackageLoader("dpaudit.membership"), PackageLoader("dpaudit.report")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals.update(say=say, language=language)
+    return environment
 
 
 def _ordered(predicate: Json) -> list[Json]:
@@ -82,51 +92,70 @@ def _best(predicate: Json) -> Json | None:
 
 
 def _part(name: str, predicate: Json, number: int) -> dict[str, Any]:
-    verdict, study, ordered = predicate["verdict"], predicate["study"], _ordered(predicate)
+    study, ordered = predicate["study"], _ordered(predicate)
     exposure, claim = predicate["exposure"], predicate["claim"]
     listed = len(exposure["most_exposed"])
+    word, tone = empirical.verdict(predicate)
+    members = say(
+        "{records} records in {units} units; each unit was in or out of each model by a fair coin "
+        "of the auditor's.",
+        records=numbers.grouped(predicate["data"]["records"]),
+        units=numbers.grouped(study["units"]),
+    )
     return {
         "anchor": f"study-{number}",
-        "name": name or "Verdict",
+        "name": name or say("Verdict"),
         "title": predicate["target"]["training"],
-        "word": _WORDS[verdict["status"]],
-        "tone": _TONES[verdict["status"]],
+        "word": word,
+        "tone": tone,
         "sentence": _sentence(predicate),
         "findings": predicate["findings"],
         "facts": [
-            ("Training", [predicate["target"]["training"]]),
-            ("The attacker sees", [predicate["target"]["threat_model"]]),
-            ("Claim", [claim["words"] if claim else "none was given"]),
+            (say("Training"), [predicate["target"]["training"]]),
+            (say("The attacker sees"), [words.fixed(predicate["target"]["threat_model"])]),
+            (say("Claim"), [claim["words"] if claim else say("none stated")]),
             (
-                "Members",
+                say("Members"),
                 [
-                    f"{predicate['data']['records']:,} records in {study['units']:,} units, each "
-                    "in or out of each model by a fair coin of the auditor's",
-                    f"coins committed to before training: SHA-256 {study['commitment']}",
+                    members,
+                    say(
+                        "coins committed to before training: SHA-256 {digest}",
+                        digest=study["commitment"],
+                    ),
                 ],
             ),
             (
-                "Models",
+                say("Models"),
                 [
-                    f"{study['models']}, of which {study['references']} are references: choices "
-                    "are made on them, bounds are counted on the others",
+                    say(
+                        "{models}, of which {references} are references: choices are made on them, "
+                        "bounds are counted on the others",
+                        models=study["models"],
+                        references=study["references"],
+                    )
                 ],
             ),
-            ("Made", [f"{predicate['issued']} by dpaudit {predicate['tool']['version']}"]),
+            (say("Issued"), [f"{predicate['issued']}, dpaudit {predicate['tool']['version']}"]),
         ],
         "bounds": [_bound(row) for row in predicate["lower_bounds"]],
         "attack_columns": _columns(ordered),
         "attacks": [_attack(row) for row in ordered],
         "figures": _figures(predicate, ordered, number),
-        "exposed_said": (
-            f"{exposure['exposed']:,} of {exposure['records']:,} records are exposed: models with "
-            "them fit them otherwise than models without, and at most a share of "
-            f"{exposure['false_discoveries']} of those listed is expected to be listed wrongly"
-            f"{f'; the first {listed} are below' if listed else ''}."
+        "exposed_said": say(
+            "{exposed} of {records} records are exposed: models with them fit them otherwise than "
+            "models without, and at most a share of {share} of those listed is expected to be "
+            "listed wrongly. The {listed} most exposed are below.",
+            exposed=numbers.grouped(exposure["exposed"]),
+            records=numbers.grouped(exposure["records"]),
+            share=exposure["false_discoveries"],
+            listed=listed,
         ),
         "groups": [
-            (f"Exposure by {kind}", [_group(row) for row in exposure[f"by_{kind}"]])
-            for kind in ("class", "group")
+            (caption, [_group(row) for row in exposure[f"by_{kind}"]])
+            for kind, caption in (
+                ("class", say("Exposure by class")),
+                ("group", say("Exposure by group")),
+            )
             if exposure[f"by_{kind}"]
         ],
         "exposed": exposure["most_exposed"],
@@ -134,69 +163,50 @@ def _part(name: str, predicate: Json, number: int) -> dict[str, Any]:
 
 
 def _sentence(predicate: Json) -> str:
-    shown = next(
-        (
-            row
-            for row in predicate["lower_bounds"]
-            if row["attack"] == predicate["best"] and row["role"] == "shown"
-        ),
-        None,
-    )
-    reason = f"{predicate['verdict']['reason']}."
-    if shown is None:
-        return reason
-    at = (
-        f" at δ = {shown['delta']}"
-        if shown["measure"] == "epsilon" and shown["delta"] != "0"
-        else ""
-    )
-    symbol = "ε" if shown["measure"] == "epsilon" else "μ"
-    return (
-        f"{reason[0].upper()}{reason[1:]} {symbol} is at least {shown['value']}{at}, at a "
-        f"confidence of {predicate['confidence']['level']}, by {shown['attack']}."
-    )
-
-
-def _symbol(row: Json) -> tuple[str, str]:
-    if row["measure"] == "mu":
-        return "μ", ""
-    return "ε", f" at δ = {row['delta']}" if row["delta"] != "0" else ""
+    """What is meant by the verdict, the certificate's reason, and the best bound."""
+    banner, bound = empirical.banner(predicate), empirical.shown(predicate)
+    reason = f"{banner.attack}." if predicate["claim"] or not bound else ""
+    shown = say("Shown at least: {bound}.", bound=bound) if bound else ""
+    return " ".join(filter(None, (banner.sentence, reason, shown)))
 
 
 def _bound(row: Json) -> tuple[str, ...]:
-    symbol, at = _symbol(row)
-    decides = " (decides)" if row["role"] == "decisive" else ""
-    methods = {"one_run": "pooled coins, one-run theorem", "independent_runs": "runs of one record"}
+    methods = {
+        "one_run": message("pooled coins, one-run theorem"),
+        "independent_runs": message("runs of one record"),
+    }
+    decides = f" ({say('decides')})" if row["role"] == "decisive" else ""
     return (
         f"{row['attack']}{decides}",
-        f"{symbol} ≥ {row['value']}{at}",
+        empirical.measured(row),
         row["error"],
-        methods[row["method"]],
+        say(methods[row["method"]]),
         row["words"],
     )
 
 
 def _columns(rows: Sequence[Json]) -> list[str]:
     rates = rows[0]["true_positive_rates"] if rows else []
-    return ["Attack", "AUC", "Advantage", *(f"TPR at FPR {rate[0]}" for rate in rates), "Source"]
+    shown = [say("TPR at FPR {rate}", rate=rate[0]) for rate in rates]
+    return [say("Attack"), say("AUC"), say("Advantage"), *shown, say("Source")]
 
 
 def _attack(row: Json) -> list[str]:
     rates = [_interval(rate[1:]) for rate in row["true_positive_rates"]]
-    words = f"{row['attack']}: {row['words']}"
-    return [words, _interval(row["auc"]), _interval(row["advantage"]), *rates, row["source"]]
+    described = f"{row['attack']}: {row['words']}"
+    return [described, _interval(row["auc"]), _interval(row["advantage"]), *rates, row["source"]]
 
 
 def _interval(values: Sequence[str]) -> str:
     value, low, high = (f"{float(text):.3g}" for text in values)
-    return f"{value} ({low} to {high})"
+    return say("{value} ({low} to {high})", value=value, low=low, high=high)
 
 
 def _group(row: Sequence[str]) -> list[str]:
     name, count, share, mean, low, high = row
     return [
         name, count, f"{float(share):.3g}", f"{float(mean):.3f}",
-        f"{float(low):.3f} to {float(high):.3f}",
+        say("{low} to {high}", low=f"{float(low):.3f}", high=f"{float(high):.3f}"),
     ]  # fmt: skip
 
 
@@ -208,13 +218,19 @@ def _figures(predicate: Json, ordered: Sequence[Json], number: int) -> list[dict
         {
             "anchor": roc,
             "svg": roc_svg([(row["attack"], row) for row in ordered], roc),
-            "caption": "Both axes are logarithmic. Bands resample whole models, so that records "
-            "which share a model stay together. The dash-dotted line is blind guessing.",
+            "caption": say(
+                "Both axes are logarithmic. Bands resample whole models, so that records which "
+                "share a model stay together. The dash-dotted line is blind guessing."
+            ),
         },
         {
             "anchor": scores,
             "svg": histogram_svg(ordered[0], scores),
-            "caption": f"Scores of {ordered[0]['attack']} over all models.",
+            "caption": say(
+                "Scores of {attack} over all models; at most 0.5\u00a0% of them are left out at "
+                "either end.",
+                attack=ordered[0]["attack"],
+            ),
         },
     ]
     if predicate["epochs"]:
@@ -222,8 +238,10 @@ def _figures(predicate: Json, ordered: Sequence[Json], number: int) -> list[dict
             {
                 "anchor": epochs,
                 "svg": epochs_svg(predicate["epochs"], epochs),
-                "caption": "Lower bounds after each epoch, each at its own error, beside the "
-                "accounted upper bound.",
+                "caption": say(
+                    "Lower bounds after each epoch, each at its own error, beside the accounted "
+                    "upper bound."
+                ),
             }
         )
     return found

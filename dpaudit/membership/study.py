@@ -18,14 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.canaries.commitment import Labels, commit, load_labels
-from dpaudit.audit.canaries.terms import CanaryTerms
-from dpaudit.audit.canaries.terms import Target as Tested
+from dpaudit.audit.canaries.terms import CanaryTerms, ScoreTest
 from dpaudit.audit.engine import Batch, Progress, generator, run_batches
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.membership.attacks import ATTACKS, View, applicable, chosen_attacks
 from dpaudit.membership.bounds import Known, bound_of, choose_guessing, coins_needed, strongest
-from dpaudit.membership.data import Data, FloatArray, duplicates, joined
+from dpaudit.membership.data import Data, FloatArray, duplicates, joined, shared
 from dpaudit.membership.exposure import exposure
 from dpaudit.membership.results import Finding, MembershipAudit, attack_result
 from dpaudit.membership.signals import constant, scores_single_records, signals
@@ -39,7 +38,6 @@ FOLDS = 8
 FEWEST_MODELS = 4
 DEFAULT_DELTA = 1e-5
 _CLOSE = 1e-6
-_COIN_STREAM = 0x436F696E
 _COINS, _LABELS = "coins.json", "labels.json"
 
 
@@ -82,7 +80,9 @@ class Training:
                 others = signals(self.target, fitted, self.population, seed)
                 arrays |= {f"population.{name}": values[None] for name, values in others.items()}
             if whole:
-                score = np.asarray(self.target.score(fitted, self.audited), dtype=np.float64)
+                # By all records at hand: what is said of one may be free of noise by itself.
+                seen = joined(self.audited, self.background)
+                score = np.asarray(self.target.score(fitted, seen), dtype=np.float64)
                 alone = scores_single_records(self.target, fitted, self.audited)
                 arrays |= {"raw": score[None], "alone": np.array([alone])}
         return arrays
@@ -148,6 +148,12 @@ class Study:
             if getattr(self, name) is not None:
                 setattr(self, name, Data.of(getattr(self, name)))
                 joined(self.audited, getattr(self, name))
+        both = 0 if self.population is None else shared(self.audited, self.population)
+        if both:
+            raise InvalidParameter(
+                f"population: {both:,} of the audited records are in it, and may be in training; "
+                "drop them (without_duplicates)"
+            )
         if type(self.models) is not int or not FEWEST_MODELS <= self.models < 2**31:
             raise InvalidParameter(
                 f"models = {self.models!r}: expected an integer of {FEWEST_MODELS} or more"
@@ -174,7 +180,7 @@ class Study:
 
     # --- before training -------------------------------------------------------------------------
 
-    def check(self, tested: Tested, refute_at: float) -> list[Finding]:
+    def check(self, tested: ScoreTest, refute_at: float) -> list[Finding]:
         """What is wrong with the study before any training.
 
         Errors: InvalidParameter, with the number needed, where no outcome could refute the claim.
@@ -189,7 +195,7 @@ class Study:
                 raise InvalidParameter(self._too_few(tested, reach, refute_at))
         return found
 
-    def _too_few(self, tested: Tested, reach: float, refute_at: float) -> str:
+    def _too_few(self, tested: ScoreTest, reach: float, refute_at: float) -> str:
         coins = self.target_count * self.audited.unit_count
         needed = coins_needed(tested, refute_at)
         said = (
@@ -219,7 +225,7 @@ class Study:
                     f"{count:,}); choose another folder"
                 )
             return labels
-        labels = commit(place / _COINS, count, seed=_coin_seed(self.seed))
+        labels = commit(place / _COINS, count, seed=self.seed)
         labels.save(place / _LABELS)
         return labels
 
@@ -394,14 +400,6 @@ class Study:
         )
         with one_thread():
             return ATTACKS[name].score(view)
-
-
-def _coin_seed(seed: int | None) -> int | None:
-    """A stream for the coins alone: data shuffled by the same seed must not know them."""
-    if seed is None:
-        return None
-    words = np.random.SeedSequence([seed, _COIN_STREAM]).generate_state(4)
-    return int.from_bytes(words.tobytes(), "big")
 
 
 def _by_unit(scores: FloatArray, unit_of: npt.NDArray[np.intp]) -> FloatArray:

@@ -1,47 +1,420 @@
-"""The mutants of one target, in a fixed order."""
+"""What is done to the source of a mechanism: one operator, one sentence, where it fits.
+
+Each changes the syntax tree of a module in one place.  None was chosen by looking at what is
+caught; where one cannot break anything, for a reason that holds whatever the examiner does, it is
+not planted (the reasons are in :data:`HARMLESS`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
-from dpaudit.errors import InvalidParameter
-from dpaudit.mutate.mutant import FAMILIES, Mutant, Survey
-from dpaudit.mutate.noise import noise_mutants
-from dpaudit.mutate.programs import batch_mutants, program_mutants
-from dpaudit.mutate.queries import query_mutants
-from dpaudit.mutate.source import source_mutants
+WRONG = "dpaudit.mutate.wrong"
+ALIAS = "_mutant"
 
 
-def mutants(found: Survey) -> list[Mutant]:
-    """Every mutant of a target: noise, queries, requests, declarations, batches, source text.
+@dataclass(frozen=True)
+class Site:
+    """A release of a program on made-up records: where it asks, and what for.
 
-    Errors: InvalidParameter where two mutants have one name.
+    ``module`` and ``line``: of the call.  ``clips``: the query is a clipped mean of the library, or
+    of its kind.  ``weighted``: with weights or a divisor of its own, which no part of the records
+    changes.  ``summed``: with a divisor of 1.  ``private_count``: on a batch of random size, or
+    where who takes part is private.  ``parts``: on a part of the records, or on a batch.
+    ``uses``: how many releases of a run come from here.  ``dimension``: of the vector.
     """
-    made = [
-        *noise_mutants(found),
-        *query_mutants(found),
-        *program_mutants(found),
-        *batch_mutants(found),
-        *source_mutants(found),
-    ]
-    names = [mutant.name for mutant in made]
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidParameter(f"two mutants are called {twice!r}")
+
+    module: str
+    line: int
+    kind: str
+    clips: bool
+    exact: bool
+    weighted: bool
+    summed: bool
+    private_count: bool
+    parts: bool
+    uses: int
+    dimension: int
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A function of the project that a run executes, by module, line and name.
+
+    ``asked``: below a query that is evaluated, where records are seen.  ``free``: of which every
+    vector is clipped by the library's own mean afterwards.
+    """
+
+    module: str
+    line: int
+    name: str
+    asked: bool
+    free: bool
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One change: an operator at a line of a module, and its right twin."""
+
+    operator: str
+    module: str
+    line: int
+    what: str
+    number: int = 0
+
+
+Edit = Callable[[ast.Module], bool]
+
+
+# --- releases ---------------------------------------------------------------------------------
+
+
+def _never(site: Site) -> bool:
+    return True
+
+
+RELEASES: dict[str, tuple[str, Callable[[Site], bool]]] = {
+    "delete_the_clip": ("no row is clipped", lambda s: s.clips),
+    "clip_after_averaging": ("the mean is clipped, not the rows", lambda s: s.clips),
+    "clip_twice_a_batch": (
+        "the means of two halves are clipped, not the rows",
+        lambda s: s.clips,
+    ),
+    "norm_of_part": (
+        "the norm is of the first half of the coordinates",
+        lambda s: s.clips and s.dimension > 1,
+    ),
+    "centre_by_the_batch": ("the batch's own mean is taken from each row", lambda s: s.clips),
+    "divide_by_the_realised_count": (
+        "divided by how many records there are",
+        lambda s: s.clips and s.private_count and not s.summed,
+    ),
+    "skip_when_one_trial": ("a run of one trial does not clip", lambda s: s.clips),
+    "carry_a_record_over": (
+        "the first row counts once more in the next release",
+        lambda s: s.clips and s.parts and s.uses > 1,
+    ),
+    "private_radius": (
+        "the radius follows what was seen of the records",
+        lambda s: s.exact and s.uses > 1,
+    ),
+    "private_step": ("a released value is scaled by what was seen of the records", _never),
+    "test_on_part": (
+        "the query is of the first half of the records",
+        lambda s: not s.weighted,
+    ),
+    "seed_fixed_per_round": ("every round's noise is of the same seed", lambda s: s.uses > 1),
+    "noise_of_one_node_in_two": ("every second release has no noise", lambda s: s.uses > 1),
+}  # fmt: skip
+RIGHT = {
+    "private_radius": "released_radius",
+    "private_step": "released_step",
+    **dict.fromkeys(
+        (
+            "delete_the_clip",
+            "clip_after_averaging",
+            "clip_twice_a_batch",
+            "norm_of_part",
+            "centre_by_the_batch",
+            "divide_by_the_realised_count",
+            "skip_when_one_trial",
+            "carry_a_record_over",
+        ),
+        "right",
+    ),
+}
+
+
+CURATORS = {"seed_fixed_per_round": "Reseeding", "noise_of_one_node_in_two": "Silencing"}
+
+
+def _call(name: str, *arguments: ast.expr | str) -> ast.Call:
+    function = ast.Attribute(ast.Name(ALIAS, ast.Load()), name, ast.Load())
+    made = [ast.Constant(a) if isinstance(a, str) else a for a in arguments]
+    return ast.Call(function, made, [])
+
+
+def _released(call: ast.Call, operator: str) -> ast.expr:
+    """The release with the operator, or its right twin, in place of the right one."""
+    assert isinstance(call.func, ast.Attribute)  # noqa: S101  (found as one)
+    curator, query = call.func.value, call.args[1]
+    if operator in CURATORS:
+        function = ast.Attribute(_call(CURATORS[operator], curator), "release", ast.Load())
+        return ast.Call(function, call.args, call.keywords)
+    bug = {
+        "private_step": "noting",
+        "released_step": None,
+        "released_radius": "private_radius_of_released",
+    }.get(operator, operator)
+    asked = [*call.args[:1], query if bug is None else _call("wrong", query, bug, curator)]
+    made: ast.expr = ast.Call(call.func, asked, call.keywords)
+    if operator in ("released_step", "released_radius"):
+        made = _call("told", made, curator)
+    if operator in ("private_step", "released_step"):
+        scale = ast.BinOp(ast.Constant(1), ast.Add(), _call("kept", curator))
+        # The release first: what is kept is kept while it is made.
+        made = _call("scaled", made, ast.Lambda(_no_arguments(), scale))
     return made
 
 
-def chosen(made: Sequence[Mutant], limit: int | None, seed: int) -> list[Mutant]:
-    """At most ``limit`` mutants, drawn by the seed from all families in turn; in fixed order."""
-    if limit is None or limit >= len(made):
-        return list(made)
-    order = np.random.default_rng([seed, 0x6D7574]).permutation(len(made))
-    queues = {f: [i for i in order if made[i].family == f] for f in FAMILIES}
-    picked: list[int] = []
-    while len(picked) < limit:
-        for queue in queues.values():
-            if queue and len(picked) < limit:
-                picked.append(int(queue.pop(0)))
-    return [made[i] for i in sorted(picked)]
+def _no_arguments() -> ast.arguments:
+    return ast.arguments([], [], None, [], [], None, [])
+
+
+class _AtLine(ast.NodeTransformer):
+    """Changes the first fitting node that spans a line."""
+
+    def __init__(self, line: int, fits: Callable[[ast.AST], bool], swap: Any) -> None:
+        self.line, self.fits, self.swap, self.done = line, fits, swap, False
+
+    def visit(self, node: ast.AST) -> Any:
+        spans = getattr(node, "lineno", 0) <= self.line <= getattr(node, "end_lineno", 0)
+        if not self.done and spans and self.fits(node):
+            self.done = True
+            return ast.copy_location(self.swap(node), node)
+        return self.generic_visit(node)
+
+
+def _is_release(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "release"
+        and len(node.args) == 2
+    )
+
+
+# --- inside queries ---------------------------------------------------------------------------
+
+
+def _searches(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and len(node.args) == 1
+        and not isinstance(node.args[0], (ast.Constant, ast.Starred))
+        and (
+            (isinstance(node.func, ast.Name) and node.func.id == "range")
+            or (isinstance(node.func, ast.Attribute) and node.func.attr == "arange")
+        )
+    )
+
+
+def _half(node: ast.Call) -> ast.expr:
+    whole = ast.BinOp(node.args[0], ast.Add(), ast.Constant(1))
+    return ast.Call(node.func, [ast.BinOp(whole, ast.FloorDiv(), ast.Constant(2))], node.keywords)
+
+
+def _levels(node: ast.AST) -> bool:
+    """ceil, floor or int of a logarithm to base two, or the length of a number in bits."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    inner = ast.unparse(node.args[0]) if node.args else ""
+    return name == "bit_length" or (name in ("ceil", "floor", "int") and "log2(" in inner)
+
+
+def _one_less(node: ast.expr) -> ast.expr:
+    return _call("less", node)
+
+
+def _parts(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "part"
+        and len(node.args) == 2
+    )
+
+
+def _part_before(node: ast.Call) -> ast.expr:
+    """Part k - 1 where k is asked for: its records are used twice."""
+    return ast.Call(node.func, [_call("before", node.args[0]), node.args[1]], node.keywords)
+
+
+OLDER = ("previous", "before")
+
+
+def _from_a_point(node: ast.AST) -> bool:
+    """A call with a point and the one before it."""
+    return isinstance(node, ast.Call) and any(
+        isinstance(b, ast.Name) and b.id in OLDER and isinstance(a, ast.Name)
+        for a, b in zip(node.args, node.args[1:], strict=False)
+    )
+
+
+def _stale(node: ast.Call) -> ast.expr:
+    """The point before that one, had the step been the same: 2 previous - now."""
+    made = list(node.args)
+    for k, (now, before) in enumerate(zip(node.args, node.args[1:], strict=False)):
+        if isinstance(before, ast.Name) and before.id in OLDER:
+            made[k + 1] = _call("older", now, before)
+    return ast.Call(node.func, made, node.keywords)
+
+
+def _compares(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Compare)
+        and len(node.ops) == 1
+        and isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
+    )
+
+
+def _private_threshold(node: ast.Compare) -> ast.expr:
+    moved = ast.BinOp(
+        node.comparators[0], ast.Add(), _call("kept", ast.Name("curator", ast.Load()))
+    )
+    return ast.Compare(node.left, node.ops, [moved])
+
+
+@dataclass(frozen=True)
+class Inside:
+    """An operator of code: which nodes it changes, in which functions, and how."""
+
+    what: str
+    fits: Callable[[ast.AST], bool]
+    swap: Callable[[Any], ast.expr]
+    where: Callable[[Reached, ast.FunctionDef], bool]
+
+
+def _of_records(reached: Reached, function: ast.FunctionDef) -> bool:
+    return reached.asked and not reached.free
+
+
+def _of_runs(reached: Reached, function: ast.FunctionDef) -> bool:
+    return not reached.asked
+
+
+def _of_curators(reached: Reached, function: ast.FunctionDef) -> bool:
+    named = any(a.arg == "curator" for a in function.args.args)
+    return named and any(_is_release(n) for n in ast.walk(function))
+
+
+CODE: dict[str, Inside] = {
+    "half_the_search": Inside("half of what is searched", _searches, _half, _of_records),
+    "one_level_short": Inside("one level less", _levels, _one_less, lambda r, f: True),
+    "one_record_in_two_parts": Inside("the part before", _parts, _part_before, _of_runs),
+    "stale_point": Inside("a point from one step earlier", _from_a_point, _stale,
+                          lambda r, f: not r.free),
+    "private_threshold": Inside("the threshold follows what was seen of the records", _compares,
+                                _private_threshold, _of_curators),
+}  # fmt: skip
+
+OPERATORS = (*RELEASES, *CODE)
+OF_ROWS = ("half_the_search", "stale_point")  # what they change ends in a row, or in a query
+
+# Why an operator is not planted somewhere: it could break nothing there, whoever looks.
+HARMLESS = {
+    "norm_of_part": "of one coordinate, half is all",
+    "divide_by_the_realised_count": "where the number is public, it is what was divided by; a sum "
+    "divided by a count of at least one moves less",
+    "test_on_part": "a sum over half the records with public weights moves no more than over all",
+    "half_the_search": "what is found ends in rows that the library's own query clips afterwards",
+    "stale_point": "the difference ends in rows that the library's own query clips afterwards",
+}
+
+
+# --- all of them ------------------------------------------------------------------------------
+
+
+def planted_in(
+    trees: dict[str, ast.Module],
+    sites: list[Site],
+    reached: list[Reached],
+    lines: Mapping[str, Sequence[int]],
+) -> Iterator[Planted]:
+    """Every change that the operators allow of the lines that run, in order of place."""
+    for site in sites:
+        # The line of a release that the project's own code asks for, and not a wrapper of it.
+        found = [n for n in ast.walk(trees[site.module]) if _is_release(n) and _spans(n, site.line)]
+        for operator, (what, fits) in RELEASES.items() if found else ():
+            if fits(site):
+                yield Planted(operator, site.module, site.line, what)
+    done: set[tuple[str, str, int, int]] = set()
+    bounded = all(site.exact for site in sites)
+    for one in reached:
+        function = _function(trees[one.module], one)
+        for operator, inside in CODE.items() if function is not None else ():
+            assert function is not None  # noqa: S101  (just asked)
+            if not inside.where(one, function) or (bounded and operator in OF_ROWS):
+                continue
+            for node in ast.walk(function):
+                if not inside.fits(node) or not _runs(node, lines.get(one.module, ())):
+                    continue
+                line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
+                if (operator, one.module, line, column) not in done:
+                    done.add((operator, one.module, line, column))
+                    yield Planted(operator, one.module, line, inside.what, column)
+
+
+def _runs(node: ast.AST, lines: Sequence[int]) -> bool:
+    first = getattr(node, "lineno", 0)
+    return any(first <= line <= getattr(node, "end_lineno", first) for line in lines)
+
+
+def _spans(node: ast.AST, line: int) -> bool:
+    return getattr(node, "lineno", 0) <= line <= getattr(node, "end_lineno", 0)
+
+
+def _function(tree: ast.Module, reached: Reached) -> ast.FunctionDef | None:
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.FunctionDef)
+            and node.name == reached.name
+            and min([node.lineno, *(d.lineno for d in node.decorator_list)]) == reached.line
+        ):
+            return node
+    return None
+
+
+def edited(tree: ast.Module, planted: Planted, *, twin: bool = False) -> ast.Module:
+    """The tree with the change, or with its right twin; the tree given is changed too.
+
+    Errors: ValueError where the tree is of another text.
+    """
+    operator = RIGHT.get(planted.operator, "") if twin else planted.operator
+    if operator and planted.operator in RELEASES:
+        change = _AtLine(planted.line, _is_release, lambda call: _released(call, operator))
+    elif operator:
+        inside = CODE[operator]
+
+        def fits(node: ast.AST) -> bool:
+            here = (getattr(node, "lineno", 0), getattr(node, "col_offset", -1))
+            return here == (planted.line, planted.number) and inside.fits(node)
+
+        change = _AtLine(planted.line, fits, inside.swap)
+    else:
+        return tree
+    change.visit(tree)
+    if operator == "private_threshold":
+        _note_all(tree)
+    if not change.done:
+        raise ValueError(f"{planted.operator} finds nothing in line {planted.line}")
+    after = next(
+        i
+        for i, node in enumerate(tree.body)
+        if not isinstance(node, ast.Expr)
+        and not (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+    )
+    package, _, name = WRONG.rpartition(".")
+    tree.body.insert(after, ast.ImportFrom(package, [ast.alias(name, ALIAS)], 0))
+    return ast.fix_missing_locations(tree)
+
+
+def _note_all(tree: ast.Module) -> None:
+    """Keep what every release of a module sees: a threshold is moved by it."""
+
+    class Noting(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            self.generic_visit(node)
+            if not _is_release(node):
+                return node
+            assert isinstance(node.func, ast.Attribute)  # noqa: S101  (a release)
+            noted = _call("wrong", node.args[1], "noting", node.func.value)
+            return ast.copy_location(
+                ast.Call(node.func, [node.args[0], noted], node.keywords), node
+            )
+
+    Noting().visit(tree)

@@ -1,97 +1,102 @@
-"""What a run of mutants is worth: kill rates, survivors, and the exit code."""
+"""What a run of mutants is worth: how many are not certified, by operator, and the exit code."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dpaudit.mutate.ladder import EQUIVALENT, HARMLESS, KILLED, SURVIVED, Result
-from dpaudit.mutate.mutant import FAMILIES
-from dpaudit.mutate.run import Ran
+from dpaudit.mutate.operators import OPERATORS
+from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, STATUSES, Ran, Result
 
-STATUSES = (KILLED, SURVIVED, EQUIVALENT, HARMLESS)
 REQUIRED = 0.95
 ENOUGH, TOO_FEW, UNDECIDED, FLAGGED = 0, 1, 3, 5
 
 
-def kill_rate(results: Sequence[Result]) -> float | None:
-    """Killed over killed and survived; None where there is neither.
+def rate(results: Iterable[Result]) -> float | None:
+    """Not certified over all that can be told; None where nothing can.
 
-    Mutants that change nothing (equivalent), or cost no privacy (harmless), do not count.
+    Mutants that fail on ordinary records, or of which nothing could be told, do not count.
     """
     count = counts(results)
-    told = count[KILLED] + count[SURVIVED]
-    return count[KILLED] / told if told else None
+    told = count[CAUGHT] + count[CERTIFIED]
+    return count[CAUGHT] / told if told else None
 
 
-def counts(results: Sequence[Result]) -> dict[str, int]:
+def counts(results: Iterable[Result]) -> dict[str, int]:
     """How many mutants have each status."""
-    return {status: sum(r.status == status for r in results) for status in STATUSES}
+    found = [r.status for r in results]
+    return {status: found.count(status) for status in STATUSES}
 
 
-def median_seconds(results: Sequence[Result]) -> float | None:
-    """Median time of a mutant."""
-    return statistics.median(r.seconds for r in results) if results else None
+def twins(results: Iterable[Result]) -> dict[str, int]:
+    """How many right twins were left alone, and flagged."""
+    told = [r.twin for r in results if r.twin]
+    alone = told.count(LEFT_ALONE)
+    return {"left_alone": alone, "flagged": len(told) - alone}
+
+
+def by_operator(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
+    """Figures of each operator that has a mutant."""
+    groups = {o: [r for r in results if r.operator == o] for o in OPERATORS}
+    return {
+        name: {**counts(found), "rate": rate(found), **twins(found)}
+        for name, found in groups.items()
+        if found
+    }
 
 
 def as_json(ran: Ran) -> dict[str, Any]:
     """The whole run as JSON."""
-    families = {f: [r for r in ran.results if r.family == f] for f in FAMILIES}
     return {
         "target": ran.target,
         "mechanism": ran.mechanism,
-        "title": ran.title,
         "seed": ran.seed,
-        "trials": ran.trials,
         "planted": ran.planted,
         "run": len(ran.results),
-        "unchanged": ran.faults or "held",
-        "hostile_records": ran.hostile,
+        "right_program": ran.right,
+        "found_without_any": ran.faults,
         **counts(ran.results),
-        "kill_rate": kill_rate(ran.results),
-        "median_seconds": median_seconds(ran.results),
-        "families": {
-            name: {**counts(found), "kill_rate": kill_rate(found)}
-            for name, found in families.items()
-            if found
-        },
+        "rate": rate(ran.results),
+        "twins": twins(ran.results),
+        "operators": by_operator(ran.results),
         "mutants": [asdict(r) for r in ran.results],
     }
 
 
 def exit_code(ran: Ran, required: float = REQUIRED) -> int:
-    """5 if the unchanged target is flagged, 3 if nothing can be told, 1 below the rate, else 0."""
-    rate = kill_rate(ran.results)
-    if ran.faults:
+    """5 if a right twin is flagged, 3 if nothing can be told, 1 below the rate, else 0."""
+    found = rate(ran.results)
+    if twins(ran.results)["flagged"]:
         return FLAGGED
-    if rate is None:
+    if found is None:
         return UNDECIDED
-    return ENOUGH if rate >= required else TOO_FEW
+    return ENOUGH if found >= required else TOO_FEW
 
 
 def lines(ran: Ran) -> list[str]:
-    """The run for people: each survivor with its line, the rates by family, the sum."""
-    if ran.faults:
-        return [f"{ran.mechanism}: its audits flag it as it is, so no mutant was run: {ran.faults}"]
-    found = [_line(r) for r in ran.results if r.status == SURVIVED]
-    for family in FAMILIES:
-        own = [r for r in ran.results if r.family == family]
+    """The run for people: each mutant that is certified, figures by operator, the sum."""
+    if not ran.results:
+        why = ran.faults or "no operator fits its code"
+        return [f"{ran.mechanism}: no mutant was run: {why}"]
+    found = [f"CERTIFIED {r.name}: {r.what}" for r in ran.results if r.status == CERTIFIED]
+    found += [f"RIGHT TWIN of {r.name} {r.twin}" for r in ran.results if _flagged(r)]
+    for operator in OPERATORS:
+        own = [r for r in ran.results if r.operator == operator]
         if own:
-            found.append(f"  {family:14} {_summary(own)}")
-    if not ran.hostile:
-        found.append("  hostile records left out: the program's own queries do not withstand them")
-    return [*found, f"{ran.mechanism}: {len(ran.results)} mutants, {_summary(ran.results)}"]
+            found.append(f"  {operator:28} {_summary(own)}")
+    some = "" if len(ran.results) == ran.planted else f" of {ran.planted}"
+    return [*found, f"{ran.mechanism}: {len(ran.results)}{some} mutants, {_summary(ran.results)}"]
 
 
-def _line(result: Result) -> str:
-    return f"SURVIVED {result.name} ({result.where}): {result.what}"
+def _flagged(result: Result) -> bool:
+    return result.twin not in ("", LEFT_ALONE)
 
 
 def _summary(results: Sequence[Result]) -> str:
-    rate, seconds = kill_rate(results), median_seconds(results)
-    told = "none that count" if rate is None else f"{rate:.1%} killed"
+    found, seconds = rate(results), statistics.median(r.seconds for r in results)
+    told = "none that count" if found is None else f"{found:.1%} not certified"
     count = counts(results)
-    parts = ", ".join(f"{count[status]} {status}" for status in STATUSES if count[status])
-    return f"{told} ({parts}; median {seconds or 0:.1f} s)"
+    parts = ", ".join(f"{count[s]} {s.replace('_', ' ')}" for s in STATUSES if count[s])
+    return f"{told} ({parts}; median {seconds:.1f} s)"

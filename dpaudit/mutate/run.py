@@ -1,176 +1,375 @@
-"""Running the mutants of a target: in this process or several, resumed where a run stopped."""
+"""Planting bugs in mechanisms, and counting what ``certify`` says: resumed where a run stopped.
+
+A mutant is judged by :func:`dpaudit.certificate.certify.certify`, with no suite: by the examination
+and by the audit of the program itself, as a certificate is.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import ast
 import json
-import shutil
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from functools import lru_cache
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.attack import program_text
-from dpaudit.audit.verdict import DECISION_ERROR
-from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact.wire import digest
-from dpaudit.mutate.ladder import Baseline, Result, baseline, faults, run_mutant
-from dpaudit.mutate.mutant import FAMILIES, Mutant, survey
-from dpaudit.mutate.operators import chosen, mutants
-from dpaudit.project.project import Target, implementation, resolve
+from dpaudit.audit.examine.made import worlds_of
+from dpaudit.audit.examine.shapes import Shape
+from dpaudit.audit.verdict import Verdict
+from dpaudit.certificate.certify import Certified, Options, examined, plan
+from dpaudit.certificate.certify import Order as ToCertify
+from dpaudit.curator.curator import Sampler
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.mutate.operators import OPERATORS, RIGHT, Planted, planted_in
+from dpaudit.mutate.plant import file_of, forked, import_planted
+from dpaudit.mutate.survey import Survey, home_of, read, survey
+from dpaudit.project.project import resolve
 from dpaudit.storage.files import write_atomically
+from dpaudit.storage.roots import code_digest
 from dpaudit.version import __version__
 
 Progress = Callable[[str, int, int], None]
+CAUGHT, CERTIFIED, STILLBORN, UNTOLD = "not_certified", "certified", "stillborn", "untold"
+STATUSES = (CAUGHT, CERTIFIED, STILLBORN, UNTOLD)
+LEFT_ALONE = "left alone"
+SECONDS = 60.0  # of a processor, for one mutant
+GOOD = (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
 
 
 @dataclass(frozen=True)
 class Order:
     """What to mutate and how: ``target`` as on the command line, seen from ``folder``.
 
-    ``trials``: test trials a side of the last audit of a mutant; the suite's own by default.
-    ``limit``: at most so many mutants, from all families in turn.  ``store``: the folder that
-    keeps finished mutants until all are; None keeps none.
-    Errors: InvalidParameter for a limit or trials that are too small.
+    ``limit``: at most so many mutants, of different operators as far as there are.  ``store``: the
+    folder that keeps finished mutants; None keeps none.  ``twins``: whether each operator's right
+    twin is run too.
+    Errors: InvalidParameter for a limit that is too small, an operator that is not known.
     """
 
     target: str
     folder: Path
     seed: int = 1
     limit: int | None = None
-    trials: int | None = None
-    families: tuple[str, ...] = FAMILIES
+    operators: tuple[str, ...] = OPERATORS
     store: Path | None = None
+    twins: bool = True
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
             raise InvalidParameter(f"limit = {self.limit}: expected at least 1 mutant")
-        if self.trials is not None and self.trials < 2:
-            raise InvalidParameter(f"trials = {self.trials}: expected at least 2")
-        unknown = sorted(set(self.families) - set(FAMILIES))
+        unknown = sorted(set(self.operators) - set(OPERATORS))
         if unknown:
-            raise InvalidParameter(f"family {unknown[0]!r}: expected one of {', '.join(FAMILIES)}")
+            names = ", ".join(OPERATORS)
+            raise InvalidParameter(f"operator {unknown[0]!r}: expected one of {names}")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What ``certify`` says of a program: verdicts of its claims, and the first finding.
+
+    ``failed``: why nothing can be said, empty where something can.
+    """
+
+    verdicts: tuple[str, ...] = ()
+    outcomes: tuple[str, ...] = ()
+    check: str = ""
+    detail: str = ""
+    not_examined: str = ""
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a mutant; ``twin``: of the right code in its place, empty where none was run.
+
+    ``check``: who found it, ``detail``: what was said.
+    """
+
+    name: str
+    operator: str
+    what: str
+    where: str
+    status: str
+    check: str
+    detail: str
+    twin: str
+    seconds: float
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of every mutant; ``faults``: what the audits say of the unchanged target.
+    """What became of every mutant of a target; ``faults``: what ``certify`` finds without any.
 
-    ``hostile``: how many kinds of hostile records queries were tried on.
-    Where the unchanged target is flagged no mutant is run: every one of them would be killed.
+    ``right``: the verdict on the unchanged target.  ``planted``: how many its operators allow.
     """
 
     target: str
     mechanism: str
-    title: str
     seed: int
-    trials: int
     planted: int
     results: tuple[Result, ...]
+    right: str
     faults: str
-    hostile: int = 1
 
 
 def run(order: Order, *, jobs: int = 1, progress: Progress | None = None) -> Ran:
-    """Plant and judge the mutants of a target, one at a time in each of ``jobs`` processes.
+    """Plant and judge the mutants of a target, one process each, ``jobs`` at a time.
 
     Equal orders give equal results, but for seconds, whatever ``jobs`` is.
-    Errors: UnknownTarget as `dpaudit audit`; Unsupported for a target without a suite.
+    Errors: UnknownTarget as `dpaudit audit`.
     """
-    base, made = _opened(order)
-    mechanism = base.survey.mechanism
-    wanted = [m for m in made if m.family in order.families]
-    picked = chosen(wanted, order.limit, order.seed)
-    wrong = faults(base)
-    store = None if order.store is None else _Store(order.store / _identity(order, base))
-    done = {} if store is None or wrong else store.read({m.name for m in picked})
-    missing = [] if wrong else [m.name for m in picked if m.name not in done]
+    opened = _opened(order)
+    if isinstance(opened, Ran):
+        return opened
+    found, right, root, name = opened
+    every = mutants(found, root, order.operators)
+    picked = chosen(every, order.limit, order.seed, name)
+    store = None if order.store is None else _Store(order.store / _identity(order, found, root))
+    done = {} if store is None else store.read({_name(p) for p in picked})
+    missing = [p for p in picked if _name(p) not in done]
     report = progress or _silent
-    report(mechanism.name, len(done), len(picked))
-    for result in _finished(order, missing, jobs):
-        done[result.name] = result
-        if store is not None:
-            store.write(result)
-        report(mechanism.name, len(done), len(picked))
-    # What the right program would be killed by too is no kill.
-    wrong = wrong or faults(base, max((r.trials for r in done.values()), default=0))
-    if store is not None:
-        store.remove()
-    return Ran(
-        target=order.target,
-        mechanism=mechanism.name,
-        title=mechanism.title,
-        seed=order.seed,
-        trials=base.trials,
-        planted=len(made),
-        results=() if wrong else tuple(done[m.name] for m in picked),
-        faults=wrong,
-        hostile=len(base.survey.hostile),
-    )
+    report(name, len(done), len(picked))
+    judge = _Judge(order, found, right, root)
+    with ThreadPoolExecutor(jobs) as pool:
+        for future in as_completed([pool.submit(judge, p) for p in missing]):
+            result = future.result()
+            done[result.name] = result
+            if store is not None:
+                store.write(result)
+            report(name, len(done), len(picked))
+    results = tuple(done[_name(p)] for p in picked)
+    verdict = _worst(right)
+    return Ran(order.target, name, order.seed, len(every), results, verdict, right.check)
+
+
+def mutants(found: Survey, root: Path, operators: Sequence[str] = OPERATORS) -> list[Planted]:
+    """Every mutant of a target, in order of place and operator."""
+    modules = {one.module for one in (*found.sites, *found.reached)}
+    trees = {m: ast.parse(file_of(root, m).read_bytes()) for m in modules}
+    made = planted_in(trees, list(found.sites), list(found.reached), found.lines)
+    unique = {_name(p): p for p in made if p.operator in operators}
+    return list(unique.values())
+
+
+def chosen(made: Sequence[Planted], limit: int | None, seed: int, name: str = "") -> list[Planted]:
+    """At most ``limit`` mutants, drawn by the seed from all operators in turn; in fixed order."""
+    if limit is None or limit >= len(made):
+        return list(made)
+    words = [seed, *sha256(name.encode()).digest()[:8]]
+    rng = np.random.default_rng(words)
+    order = [int(i) for i in rng.permutation(len(made))]
+    queues = {o: [i for i in order if made[i].operator == o] for o in rng.permutation(OPERATORS)}
+    picked: list[int] = []
+    while len(picked) < limit:
+        for queue in queues.values():
+            if queue and len(picked) < limit:
+                picked.append(queue.pop(0))
+    return [made[i] for i in sorted(picked)]
 
 
 def _silent(name: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
-def _finished(order: Order, names: Sequence[str], jobs: int) -> Iterator[Result]:
-    if jobs == 1 or len(names) < 2:
-        yield from (_one(order, name) for name in names)
-        return
-    import joblib
-
-    calls = (joblib.delayed(_one)(order, name) for name in names)
-    yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls)
+def _name(planted: Planted) -> str:
+    return f"{planted.operator}@{planted.module}:{planted.line}.{planted.number}"
 
 
-def _one(order: Order, name: str) -> Result:
-    """One mutant by name; a process opens its target once."""
-    base, made = _opened(order)
-    mutant = next(m for m in made if m.name == name)
-    with contextlib.redirect_stdout(sys.stderr):
-        return run_mutant(base, mutant)
+# --- the right program ------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
-def _opened(order: Order) -> tuple[Baseline, list[Mutant]]:
-    """The target as it is, and all its mutants.
+def _opened(order: Order) -> tuple[Survey, Judgement, Path, str] | Ran:
+    """The unchanged target, surveyed and judged in a process of its own."""
 
-    Errors: Unsupported where no suite attacks the target.
-    """
-    with contextlib.redirect_stdout(sys.stderr):
+    def work() -> Any:
         target = resolve(order.target, order.folder)
-        if target.suite is None:
-            raise Unsupported(
-                f"{target.mechanism.name}: no suite of audits/ attacks it; its mutants would all "
-                "survive: write one first"
-            )
-        mechanism = replace(target.mechanism, records=None)
-        found = survey(mechanism, target.suite, order.seed, DECISION_ERROR / 4)
-        trials = target.suite.trials if order.trials is None else order.trials
-        return baseline(found, order.seed, trials), mutants(found)
+        mechanism = replace(target.mechanism, records=None, evaluate=None)
+        home, root = home_of(target.mechanism), target.project.root
+        told = _judged(mechanism, order.seed)
+        shape = told.pop("shape")
+        told["root"], told["name"] = str(root), mechanism.name
+        if shape is not None:
+            told["survey"] = survey(
+                mechanism, home, Shape(shape[0], tuple(shape[1])), order.seed
+            ).as_json()
+        return told
+
+    found = forked(work, 2 * SECONDS)
+    if "root" not in found:
+        # The error itself, in this process: a target that is not there, or does not import.
+        resolve(order.target, order.folder)
+        return Ran(order.target, order.target, order.seed, 0, (), UNTOLD, found["failed"])
+    right = _judgement(found)
+    if "survey" not in found:
+        why = right.not_examined or right.failed
+        return Ran(order.target, found["name"], order.seed, 0, (), _worst(right), why)
+    return read(found["survey"]), right, Path(found["root"]), found["name"]
 
 
-def _identity(order: Order, base: Baseline) -> str:
-    """Everything a result depends on."""
-    target: Target = resolve(order.target, order.folder)
-    suite = base.survey.suite
-    content = {
-        "mechanism": base.survey.mechanism.name,
-        "declaration": base.declaration.digest,
-        "program": program_text(suite.program),
-        "implementation": implementation(target.project, target.mechanism, target.suite),
-        "neighbours": list(suite.neighbours.digests),
-        "dpaudit": __version__,
-        "numpy": np.__version__,
-        "seed": f"{order.seed:032x}",
-        "trials": str(base.trials),
+def _judgement(found: Mapping[str, Any]) -> Judgement:
+    known = {f.name for f in fields(Judgement)}
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items() if k in known}
+    return Judgement(**given)
+
+
+def _worst(judged: Judgement) -> str:
+    order = [str(v) for v in Verdict]
+    return min(judged.verdicts, key=order.index, default="")
+
+
+def _judged(mechanism: Mechanism, seed: int) -> dict[str, Any]:
+    """What ``certify`` says of a mechanism without a suite, as JSON.
+
+    The examination is the first thing that ``certify`` makes; where it finds something, no more is
+    needed: such a program gets an alarm whatever its audit shows.
+    """
+    order = ToCertify(mechanism, None, "project", {})
+    run = plan([order], Options(seed=seed))
+    examination = examined(run, order)
+    shape = examination.shape
+    told: dict[str, Any] = {
+        "not_examined": examination.not_examined,
+        "shape": None if shape is None else (shape.rows, shape.row),
     }
-    return str(digest(content))[:32]
+    if examination.broken:
+        first = examination.broken[0]
+        alarms = [str(Verdict.ALARM)] * len(mechanism.claims)
+        return told | {"verdicts": alarms, "check": first.check, "detail": first.detail}
+    return told | _certified(run.certify(0))
+
+
+def _certified(certified: Certified) -> dict[str, Any]:
+    broken = [f for a in certified.attacks for f in a.findings if f.status == "broken"]
+    found = [j for j in certified.judged if j.verdict not in GOOD]
+    check = broken[0].check if broken else ("claims" if found else "")
+    detail = broken[0].detail if broken else (found[0].reason if found else "")
+    return {
+        "verdicts": [str(j.verdict) for j in certified.judged],
+        "outcomes": [str(j.checked.outcome) for j in certified.judged],
+        "check": check,
+        "detail": detail,
+    }
+
+
+# --- a mutant ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Judge:
+    order: Order
+    survey: Survey
+    right: Judgement
+    root: Path
+    twins: dict[tuple[str, int, int, str], str] = field(default_factory=dict)
+    lock: Any = field(default_factory=threading.Lock)
+
+    def __call__(self, planted: Planted) -> Result:
+        started = time.monotonic()
+        found = self._judged(planted, twin=False)
+        status = self._status(found)
+        twin = ""
+        if status in (CAUGHT, CERTIFIED) and self.order.twins and planted.operator in RIGHT:
+            twin = self._twin(planted)
+        return Result(
+            name=_name(planted),
+            operator=planted.operator,
+            what=planted.what,
+            where=f"{planted.module}:{planted.line}",
+            status=status,
+            check=found.check or found.failed,
+            detail=found.detail,
+            twin=twin,
+            seconds=round(time.monotonic() - started, 1),
+        )
+
+    def _twin(self, planted: Planted) -> str:
+        """What is said of the right code in a mutant's place; asked once a place."""
+        key = (planted.module, planted.line, planted.number, RIGHT[planted.operator])
+        with self.lock:
+            if key not in self.twins:
+                told = self._judged(planted, twin=True)
+                same = self._status(told) == CERTIFIED
+                why = f"{told.check or told.failed}: {told.detail}"
+                self.twins[key] = LEFT_ALONE if same else f"flagged: {why}"
+            return self.twins[key]
+
+    def _judged(self, planted: Planted, *, twin: bool) -> Judgement:
+        def work() -> Any:
+            module = import_planted(self.root, self.survey.home, planted, twin=twin)
+            mechanism: Mechanism = getattr(module, self.survey.attribute)
+            mechanism = replace(mechanism, records=None, evaluate=None)
+            refused = _rehearsed(mechanism, self.survey.shape)
+            if refused is not None:
+                return refused
+            return _judged(mechanism, self.order.seed)
+
+        return _judgement(forked(work, SECONDS))
+
+    def _status(self, found: Judgement) -> str:
+        """Whether ``certify`` says less of a mutant than of the right program.
+
+        Where the right program is not certified itself, only a finding or a weaker claim counts.
+        """
+        if found.failed:
+            return STILLBORN if found.failed not in ("overtime", "died") else UNTOLD
+        if not found.verdicts:
+            return CAUGHT if found.check else UNTOLD
+        weaker = [
+            _rank(now) < _rank(before)
+            for now, before in zip(found.verdicts, self.right.verdicts, strict=False)
+        ]
+        new = bool(found.check) and found.check not in (self.right.check, "claims")
+        return CAUGHT if any(weaker) or new else CERTIFIED
+
+
+def _rank(verdict: str) -> int:
+    """How much a verdict says: both kinds of certified are one."""
+    good = [str(v) for v in GOOD]
+    return len(Verdict) if verdict in good else [str(v) for v in Verdict].index(verdict)
+
+
+def _rehearsed(mechanism: Mechanism, shape: Shape) -> dict[str, Any] | None:
+    """Whether a mutant runs at all on ordinary records: one that does not is no bug of privacy.
+
+    What the curator refuses is caught; any other error is a mutant that was born dead.
+    """
+    records = worlds_of(shape, np.random.default_rng(0))[3].records()
+    try:
+        sampler = Sampler(
+            mechanism.declaration, mechanism.scope, records, rng=np.random.default_rng(0)
+        )
+        with np.errstate(all="ignore"):
+            mechanism.program.run(sampler)
+    except DpauditError as error:
+        return {"check": "refused", "detail": " ".join(str(error).split())[:300]}
+    except Exception as error:  # noqa: BLE001  (a mutant may fail in any way)
+        return {"failed": type(error).__name__}
+    return None
+
+
+# --- what is kept -----------------------------------------------------------------------------
+
+
+def _identity(order: Order, found: Survey, root: Path) -> str:
+    """Everything a result depends on."""
+    modules = sorted({one.module for one in (*found.sites, *found.reached)} | {found.home})
+    content = [
+        order.target,
+        str(order.seed),
+        str(order.twins),
+        __version__,
+        np.__version__,
+        code_digest(),
+        *(sha256(file_of(root, m).read_bytes()).hexdigest() for m in modules),
+    ]
+    return sha256("\0".join(content).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -193,8 +392,3 @@ class _Store:
     def write(self, result: Result) -> None:
         name = sha256(result.name.encode()).hexdigest()[:32]
         write_atomically(self.folder / f"{name}.json", json.dumps(asdict(result)).encode())
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self.folder.parent.rmdir()

@@ -148,7 +148,7 @@ class Largest(Pair):
 
     @property
     def swapped(self) -> Pair:
-        return largest(pair.swapped for pair in self.pairs)
+        return Largest(_ordered(tuple(pair.swapped for pair in self.pairs)))
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class Product(Pair):
 
     @property
     def swapped(self) -> Pair:
-        return product((pair.swapped, times) for pair, times in self.parts)
+        return Product(_sorted([(pair.swapped, times) for pair, times in self.parts]))
 
     @property
     def factors(self) -> tuple[Factor, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpaudit.curator.curator import Curator, Request
 from dpaudit.curator.entitlement import Grant
-from dpaudit.errors import DpauditError, InvalidParameter, OutputNotWritable
+from dpaudit.errors import InvalidParameter, OutputNotWritable, ReleaseInterrupted
 from dpaudit.kernels.base import Session, exact_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.kernels.random_bits import bits_of
@@ -29,12 +29,6 @@ from dpaudit.storage.files import write_atomically
 from dpaudit.tabular import Table
 
 COLUMNS = ("item", "keys", "statistic", "value", "error_95", "exact", "note")
-
-
-class ReleaseInterrupted(DpauditError):
-    """A release that failed after it was charged: the charge is spent, and nothing is published."""
-
-    exit_code = 1
 
 
 class Publisher(Curator):

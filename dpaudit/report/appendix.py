@@ -47,7 +47,7 @@ def trust(predicate: Json, signed: Sequence[Signed]) -> Section:
         ),
         Bullets(tuple(map(say, _TRUST))),
     ]
-    if any(one.timestamp for one in signed):
+    if any(one.timestamp == "unchecked" for one in signed):
         text = say("A time stamp is attached to a signature; it is not verified here.")
         blocks.append(Paragraph(text, "note"))
     return Section("trust", say("Signatures, and what rests on them"), tuple(blocks))

@@ -207,7 +207,7 @@ def _metrics(metrics: list[Json]) -> list[Block]:
     rows = tuple(
         (
             Cell(item["name"]),
-            Cell(numbers.exact(item["value"]), (), "number"),
+            Cell(numbers.exact(item["value"]), (), "number exact"),
             Cell(say("Covered"), (), "good")
             if item["covered"]
             else Cell(say("Not covered"), (), "caution"),

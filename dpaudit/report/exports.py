@@ -14,7 +14,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from dpaudit.errors import CertificateRejected
-from dpaudit.report import assurance, front, words
+from dpaudit.report import assurance, empirical, front, words
 from dpaudit.report.say import message, say
 from dpaudit.report.view import MALFORMED
 from dpaudit.report.words import Json
@@ -41,6 +41,8 @@ RULES = {
     "unsupported-claim": ("warning", message("No rule covers a part of the declared algorithm")),
     "no-attack": ("warning", message("Nobody attacked the program")),
     "powerless-attack": ("warning", message("No result of the attack could have refuted a claim")),
+    "void-audit": ("warning", message("No bound could be made of a membership audit")),
+    "measured-only": ("note", message("A membership audit measured, and refuted nothing")),
     "broken": ("error", message("A certificate does not verify")),
     "expired": ("error", message("A certificate has expired")),
     "stale": ("error", message("The project is not what was certified")),
@@ -79,6 +81,9 @@ def findings(certificate: Mapping[str, Any]) -> list[Finding]:
 
 
 def _findings(predicate: Json) -> Iterator[Finding]:
+    if empirical.is_empirical(predicate):
+        yield from (Finding(rule, text) for rule, text in empirical.findings(predicate))
+        return
     for claim in predicate["claims"]:
         rule = _OF_VERDICT.get(claim["verdict"])
         if rule:
@@ -113,7 +118,11 @@ def render_csv(certificates: Certificates) -> str:
     for name, certificate in certificates.items():
         try:
             predicate = words.tidy(certificate)["predicate"]
-            rows = [*assurance.rows(predicate), *assurance.hazards(predicate)]
+            rows = (
+                empirical.rows(predicate)
+                if empirical.is_empirical(predicate)
+                else [*assurance.rows(predicate), *assurance.hazards(predicate)]
+            )
         except MALFORMED as error:
             raise _refused(error) from error
         for row in rows:
@@ -136,7 +145,9 @@ def render_junit(certificates: Certificates) -> str:
     root = ElementTree.Element("testsuites", name="dpaudit")
     for name, certificate in certificates.items():
         try:
-            _suite(root, name, words.tidy(certificate)["predicate"])
+            predicate = words.tidy(certificate)["predicate"]
+            suite = _measured if empirical.is_empirical(predicate) else _suite
+            suite(root, name, predicate)
         except MALFORMED as error:
             raise _refused(error) from error
     ElementTree.indent(root)
@@ -172,6 +183,34 @@ def _suite(root: ElementTree.Element, name: str, predicate: Json) -> None:
             ElementTree.SubElement(case, "failure", type=claim["verdict"], message=claim["reason"])
         elif claim["verdict"] in _UNDECIDED:
             ElementTree.SubElement(case, "error", type=claim["verdict"], message=claim["reason"])
+
+
+def _measured(root: ElementTree.Element, name: str, predicate: Json) -> None:
+    """A membership audit as one case: refuted fails; all else is skipped, for nothing passed."""
+    verdict, bound = predicate["verdict"], empirical.best(predicate)
+    refuted = verdict["status"] == "refuted"
+    suite = ElementTree.SubElement(
+        root,
+        "testsuite",
+        name=name,
+        tests="1",
+        failures=str(int(refuted)),
+        skipped=str(int(not refuted)),
+        timestamp=predicate["issued"].rstrip("Z"),
+    )
+    claim = predicate["claim"]["words"] if predicate["claim"] else say("none stated")
+    title = predicate["target"]["training"]
+    case = ElementTree.SubElement(suite, "testcase", classname=title, name=claim)
+    properties = ElementTree.SubElement(case, "properties")
+    rows = {"dp_verdict": verdict["status"], "dp_models": str(predicate["study"]["models"])}
+    if bound is not None:
+        rows |= {f"dp_{bound['measure']}_lower": bound["value"], "dp_delta_lower": bound["delta"]}
+    for key, value in rows.items():
+        ElementTree.SubElement(properties, "property", name=key, value=value)
+    if refuted:
+        ElementTree.SubElement(case, "failure", type="refuted", message=verdict["reason"])
+    else:
+        ElementTree.SubElement(case, "skipped", message=verdict["reason"])
 
 
 def _bounds(claim: Json) -> Iterator[tuple[str, str]]:
@@ -227,7 +266,12 @@ def render_sbom(certificate: Mapping[str, Any]) -> str:
     try:
         statement = words.tidy(certificate)
         predicate = statement["predicate"]
-        environment, mechanism = predicate["environment"], predicate["mechanism"]
+        measured = empirical.is_empirical(predicate)
+        environment, mechanism = (
+            _made_with(predicate)
+            if measured
+            else (predicate["environment"], predicate["mechanism"])
+        )
         versions = {"dpaudit": environment["dpaudit"], **environment["packages"]}
         libraries = [
             {
@@ -249,7 +293,8 @@ def render_sbom(certificate: Mapping[str, Any]) -> str:
             for item in mechanism["implementation"]
         ]
         language = {"type": "platform", "bom-ref": "python", "name": "Python"}
-        language["version"] = environment["python"]
+        if environment["python"]:
+            language["version"] = environment["python"]
         digest = statement["subject"][0]["digest"]["sha256"]
         bom = {
             "bomFormat": "CycloneDX",
@@ -273,9 +318,17 @@ def render_sbom(certificate: Mapping[str, Any]) -> str:
     return json.dumps(bom, indent=2, ensure_ascii=False) + "\n"
 
 
+def _made_with(predicate: Json) -> tuple[Json, Json]:
+    """The environment and the mechanism of a membership audit, which names its tool alone."""
+    training = {"name": predicate["target"]["training"], "title": predicate["target"]["training"]}
+    environment = {"dpaudit": predicate["tool"]["version"], "packages": {}, "python": ""}
+    return environment, training | {"implementation": []}
+
+
 def _place(certificates: Certificates, name: str) -> Json:
     """Where the mechanism of a certificate is defined; the certificate itself where unknown."""
-    mechanism = certificates[name]["predicate"]["mechanism"] if name in certificates else {}
+    predicate = certificates[name]["predicate"] if name in certificates else {}
+    mechanism = predicate.get("mechanism", {})
     place = words.tidy(mechanism.get("place"))
     file, line = (place["file"], place["line"]) if place else (name, 1)
     return {
@@ -288,12 +341,21 @@ def render_badge(certificate: Mapping[str, Any]) -> str:
     """The verdict as a badge in SVG, with its word, so that no colour alone says it."""
     try:
         predicate = words.tidy(certificate)["predicate"]
-        word, tone = words.tone(words.VERDICTS, predicate["verdict"]["status"])
-        accounted = [words.accounted(claim) for claim in predicate["claims"] if claim["upper"]]
+        measured = empirical.is_empirical(predicate)
+        word, tone = (
+            empirical.verdict(predicate)
+            if measured
+            else words.tone(words.VERDICTS, predicate["verdict"]["status"])
+        )
+        claims = [] if measured else predicate["claims"]
+        accounted = [words.accounted(claim) for claim in claims if claim["upper"]]
+        bound = empirical.best(predicate) if measured else None
     except MALFORMED as error:
         raise _refused(error) from error
     label = say("privacy")
     shown = f"{word}: {accounted[0]}" if accounted and tone in ("good", "qualified") else word
+    if bound is not None:
+        shown = f"{word}: {empirical.measured(bound)}"
     left, right = 9 + 6.6 * len(label), 11 + 6.6 * len(shown)
     whole, text = f"{left + right:.0f}", html.escape(f"{label}: {shown}")
     return (

@@ -64,18 +64,24 @@ def banner(predicate: Json, mismatch: str) -> Banner:
 def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
     """The questions a reviewer asks first, each answered in a sentence with its evidence."""
     scope, fields = predicate["scope"], predicate.get("fields", {})
-    unknown, caveats = say("not stated"), predicate["caveats"]
+    unknown = say("not stated")
+    # That an attack was on a stand-in is said where it is told how hard it was.
+    caveats = [text for text in predicate["caveats"] if not text.startswith(words.STAND_IN)]
     by = "; ".join(filter(None, (scope["controller"] or unknown, *_processor(fields))))
     lines = (
         Line(say("What was released"), _released(predicate), "protected"),
         Line(say("About whom"), _about(scope, fields), "protected"),
-        Line(say("By whom"), (by,), "stated"),
+        Line(say("By whom"), (words.sentence(by),), "stated"),
         Line(say("For what purpose"), tuple(fields.get("purpose", (unknown,))), "stated"),
         Line(say("The guarantee"), _guarantee(predicate), "plain-words"),
         Line(say("What was proved"), (_proved(predicate),), "guarantee"),
         Line(say("What was attacked, and how hard"), _effort(predicate), "audits"),
         Line(say("What nobody checked"), unchecked(predicate), "assumptions"),
-        *([Line(say("Caveats"), tuple(caveats), "protected")] if caveats else []),
+        *(
+            [Line(say("Caveats"), tuple(map(words.sentence, caveats)), "protected")]
+            if caveats
+            else []
+        ),
         Line(say("Who signed"), signers(signed), "trust"),
     )
     return Glance(lines, scale=risk_scale(guess_upper(predicate)))
@@ -209,15 +215,24 @@ def signers(signed: Sequence[Signed]) -> tuple[str, ...]:
         "valid": message("{name}, whose signature is valid (key {id})"),
         "unknown": message("a key that was not given to check it with ({id})"),
         "wrong": message("a signature in the name of {name} that is not over this certificate"),
+        "unstamped": message("{name}, without the time stamp that was asked for (key {id})"),
     }
     found = tuple(
-        say(texts[one.state], name=words.embedded(one.name), id=one.key_id[:16]) for one in signed
+        say(texts[one.state], name=words.embedded(one.name), id=one.key_id[:16]) + _stamp(one)
+        for one in signed
     )
     return found or (say("Nobody: it is unsigned."),)
 
 
+def _stamp(one: Signed) -> str:
+    if one.timestamp in ("", "unchecked", "wrong"):
+        return ""
+    return say(", no later than {time} by a time stamp", time=one.timestamp)
+
+
 def _released(predicate: Json) -> tuple[str, ...]:
-    lines = [predicate["scope"]["title"], ", ".join(words.outputs(predicate["scope"]))]
+    scope = predicate["scope"]
+    lines = [scope["title"], words.sentence(", ".join(words.outputs(scope)))]
     body = predicate["run"]
     if body is None:
         lines.append(say("Nothing so far: no run on data is part of this certificate."))
@@ -233,7 +248,7 @@ def _about(scope: Json, fields: Json) -> tuple[str, ...]:
     source = [*fields.get("data_source", ()), *fields.get("data_period", ())]
     lines = [say("The unit that is protected: one {entity}", entity=words.entity(scope))]
     lines += [", ".join(source)] if source else []
-    lines += [words.embedded(unit["bound"])] if unit["bound"] else []
+    lines += [words.sentence(words.embedded(unit["bound"]))] if unit["bound"] else []
     return tuple(lines)
 
 
@@ -274,33 +289,55 @@ def _proved(predicate: Json) -> str:
 
 
 def _effort(predicate: Json) -> tuple[str, ...]:
+    """How the program was attacked, how a stand-in was, and how many checks held."""
     text, _ = attacked(predicate)
-    audits = predicate["audits"]
-    if not audits:
-        return (text,)
+    own = [one for one in predicate["audits"] if one.get("about") != "stand_in"]
+    others = [one for one in predicate["audits"] if one.get("about") == "stand_in"]
+    lines = [text]
+    if own:
+        lines.append(
+            say(
+                "{trials} runs of the program on each of two neighbouring data sets: {found}.",
+                **_hardest(own),
+            )
+        )
+    if others:
+        lines.append(
+            say(
+                "{trials} runs of a stand-in for it, which is declared alike and is not the "
+                "program: {found}.",
+                **_hardest(others),
+            )
+        )
+    return (*lines, *(_conformance(predicate) if lines[1:] else ()))
+
+
+def _hardest(audits: Sequence[Json]) -> dict[str, str]:
+    """The trials of the largest of some audits, and how often its attacker is right at least."""
     largest = max(audits, key=lambda audit: audit["trials"])
-    hits = [_share_right(audit) for audit in audits]
-    return (
-        text,
+    share = _share_right(largest)
+    found = (
         say(
-            "{trials} runs on each of two neighbouring data sets; the attacker told them apart in "
-            "{share} of the runs (a coin toss: 50\u00a0%).",
-            trials=numbers.grouped(largest["trials"]),
-            share=numbers.percent(f"{max(hits):.3f}"),
-        ),
-        *_conformance(predicate),
+            "an attacker tells them apart at least {share} of the time (95\u00a0% confidence; a "
+            "coin toss: 50\u00a0%)",
+            share=numbers.percent(str(math.floor(share * 1000) / 1000)),
+        )
+        if share > 0.5
+        else say("not told apart more often than by a coin toss")
     )
+    return {"trials": numbers.grouped(largest["trials"]), "found": found}
 
 
 def _share_right(audit: Json) -> float:
-    """The share of runs that the attack judged right, at the best of its thresholds."""
-    counts: dict[str, int] = audit["counts"]
-    errors = [
-        counts["false_positives"] / max(counts["trials_null"], 1)
-        + counts["false_negatives"] / max(counts["trials_alternative"], 1)
+    """A lower bound, at 95% confidence, on how often the attack is right: (2 - fpr - fnr)/2.
+
+    At the best of the thresholds whose rates are bounded together; else at the one of its bound.
+    """
+    witness = audit["witness"]
+    pairs = [(row[2], row[3]) for row in audit["roc"]] or [
+        (witness["false_positive_rate_upper"], witness["false_negative_rate_upper"])
     ]
-    errors += [float(row[0]) + float(row[1]) for row in audit["roc"]]
-    return math.floor((1 - min(errors) / 2) * 1000) / 1000
+    return max(1 - (float(one) + float(other)) / 2 for one, other in pairs)
 
 
 def _conformance(predicate: Json) -> tuple[str, ...]:

@@ -53,14 +53,12 @@ def render_project(
 ) -> str:
     """One page for a project: the index by data set, date and verdict, then every first screen.
 
-    Empirical certificates are in the index alone.  Raises CertificateRejected as
-    :func:`render_html`.
+    Raises CertificateRejected as :func:`render_html`.
     """
     with speaking(spoken):
         pages = {
             name: view.build(certificate, (signed or {}).get(name, ()))
             for name, certificate in certificates.items()
-            if certificate["predicate"].get("kind") != "empirical"
         }
         index = summary.index(certificates, failed, on_page=frozenset(pages))
         template = _environment().get_template("project.html.j2")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpaudit.report import front, view, words
+from dpaudit.report import view
 from dpaudit.report.say import say, speaking
 from dpaudit.report.summary import summary_rows
 from dpaudit.sign import Signed
@@ -46,9 +46,8 @@ def render_markdown(
 
 def _folded(name: str, certificate: Mapping[str, Any], signed: Sequence[Signed]) -> list[str]:
     page = view.build(certificate, signed)
-    predicate = words.tidy(certificate)["predicate"]
     lines = ["<details>", f"<summary>{_escaped(name)}: {_escaped(page.banner.word)}</summary>", ""]
-    lines += [_plain(page.banner.sentence), "", _plain(front.attacked(predicate)[0]), ""]
+    lines += [_plain(page.banner.sentence), "", _plain(page.banner.attack), ""]
     lines += [
         f"- {say('Do not rely on this certificate as it stands:')} {_plain(text)}"
         for text in page.banner.warnings

@@ -63,6 +63,10 @@ def registry_record(certificate: Mapping[str, Any]) -> Json:
 
     Raises CertificateRejected naming each field of tier 1 that is missing, and where to state it.
     """
+    if certificate.get("predicate", {}).get("kind") == "empirical":
+        raise CertificateRejected(
+            "registry record: a membership audit measured, and holds no guarantee to be registered"
+        )
     try:
         record = _record(words.tidy(certificate))
     except MALFORMED as error:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dpaudit.errors import CertificateRejected
-from dpaudit.report import words
+from dpaudit.report import empirical, words
 from dpaudit.report.model import Cell, formula
 from dpaudit.report.say import say
 from dpaudit.report.words import Json
@@ -117,7 +117,7 @@ def index(
 def _rows(certificate: Mapping[str, Any]) -> list[SummaryRow]:
     try:
         predicate = words.tidy(certificate)["predicate"]
-        if predicate.get("kind") == "empirical":
+        if empirical.is_empirical(predicate):
             return [_empirical(predicate)]
         return [_row(predicate, claim) for claim in predicate["claims"]] or [_unclaimed(predicate)]
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
@@ -172,14 +172,8 @@ def _unclaimed(predicate: Json) -> SummaryRow:
 def _empirical(predicate: Json) -> SummaryRow:
     """A membership audit: it measures, and proves no upper bound."""
     verdict, claim = predicate["verdict"], predicate["claim"]
-    word, tone = words.tone(words.VERDICTS, verdict["status"])
-    if verdict["status"] == "empirical":
-        word, tone = say("No verdict"), "neutral"
-    shown = [
-        row
-        for row in predicate["lower_bounds"]
-        if row["attack"] == predicate["best"] and row["role"] == "shown"
-    ]
+    word, tone = empirical.verdict(predicate)
+    best = empirical.best(predicate)
     return SummaryRow(
         name=predicate["kind"],
         title=predicate["target"]["training"],
@@ -188,7 +182,7 @@ def _empirical(predicate: Json) -> SummaryRow:
         claim=claim["words"] if claim else say("none stated"),
         reading=predicate["target"]["threat_model"],
         accounted=say("none: it measures only"),
-        attacked=_measured(shown[0]) if shown else say("none"),
+        attacked=empirical.measured(best) if best else say("none"),
         verdict=word,
         reason=verdict["reason"],
         tone=tone,
@@ -196,13 +190,6 @@ def _empirical(predicate: Json) -> SummaryRow:
         issued=predicate["issued"][:10],
         caveats=tuple(row["words"] for row in predicate["findings"]),
     )
-
-
-def _measured(row: Json) -> str:
-    if row["measure"] == "mu":
-        return words.guarantee({"measure": "gdp", "mu": row["value"]}, "lower")
-    bound = {"measure": "approx_dp", "epsilon": row["value"], "delta": row["delta"]}
-    return words.guarantee(bound, "lower")
 
 
 def data_of(predicate: Json) -> str:

@@ -12,6 +12,7 @@ from dpaudit.report import (
     accuracy,
     appendix,
     coverage,
+    empirical,
     evidence,
     front,
     guarantee,
@@ -43,6 +44,17 @@ def _page(certificate: Mapping[str, Any], signed: Sequence[Signed]) -> Page:
     statement: Json = words.tidy(certificate)
     predicate = statement["predicate"]
     digest = statement["subject"][0]["digest"]["sha256"]
+    if empirical.is_empirical(predicate):
+        # Its evidence has a page of its own kind: only the first screen is like the others'.
+        return Page(
+            title=_cut(predicate["target"]["training"]),
+            subtitle=say("A membership audit: it measures, and promises nothing"),
+            language=language(),
+            banner=empirical.banner(predicate),
+            glance=empirical.glance(predicate, signed),
+            sections=(),
+            print_mark="",
+        )
     return Page(
         title=_cut(predicate["scope"]["title"]),
         subtitle=_cut(predicate["scope"]["controller"]),

@@ -85,6 +85,9 @@ MEASURES = {
     "pairs": message("dominating pair of distributions"),
 }
 
+# How a certificate's caveat begins that an audit attacked another program.
+STAND_IN = "an audit attacks a stand-in with the same declaration, not the named program: "
+
 _RELATIONS = {
     "stated": ("=", numbers.exact),
     "upper": ("≤", numbers.upper),
@@ -233,3 +236,10 @@ def outputs(scope: Json) -> tuple[str, ...]:
 def fixed(text: str) -> str:
     """A certificate's text; one that dpaudit itself writes is said in the language spoken."""
     return say(text) if text else ""
+
+
+def sentence(text: str) -> str:
+    """A text with a capital first letter, unless its first word has a form of its own."""
+    first = text.split(maxsplit=1)[0] if text.strip() else ""
+    plain = first.strip(",;:.").replace("-", "")
+    return text[:1].upper() + text[1:] if plain.isalpha() and first.islower() else text

@@ -1,28 +1,41 @@
-"""Signatures: who answers for a certificate, as DSSE envelopes with Ed25519 keys."""
+"""Signatures: who answers for a certificate, and since when.
+
+DSSE envelopes with Ed25519 keys, time stamps of an authority over them, and sigstore bundles.
+"""
 
 from __future__ import annotations
 
+from dpaudit.sign.bundle import Identity, bundled, identity
 from dpaudit.sign.envelope import (
     SUFFIX,
     Signed,
     envelope_of,
     read_envelope,
     sign,
+    signature_of,
     signatures,
     write_envelope,
 )
 from dpaudit.sign.keys import Key, make_keys, private_key, public_key
+from dpaudit.sign.timestamp import authority, read_token, timestamp_query
 
 __all__ = [
     "SUFFIX",
+    "Identity",
     "Key",
     "Signed",
+    "authority",
+    "bundled",
     "envelope_of",
+    "identity",
     "make_keys",
     "private_key",
     "public_key",
     "read_envelope",
+    "read_token",
     "sign",
+    "signature_of",
     "signatures",
+    "timestamp_query",
     "write_envelope",
 ]

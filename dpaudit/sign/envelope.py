@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.errors import CertificateRejected
+from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.exact.wire import canonical_bytes
 from dpaudit.sign.keys import Key, key_id
+from dpaudit.sign.timestamp import of_signature, stamped_at
 from dpaudit.storage.files import write_atomically
 
 if TYPE_CHECKING:
@@ -34,14 +35,16 @@ Json = dict[str, Any]
 class Signed:
     """One signature: the key's id, the verifier's name for it (empty: an unknown key), and state.
 
-    ``state``: valid, unknown (the key was not given), or wrong (not over this certificate).
-    ``timestamp``: whether a token of a time stamping authority is attached, which is not verified.
+    ``state``: valid, unknown (the key was not given), wrong (not over this certificate), or
+    unstamped (valid, without the time stamp that was asked for).
+    ``timestamp``: the time (RFC 3339) that an authority states; ``unchecked`` where a token is
+    attached and no authority was given, ``wrong`` where none of those given made it; else empty.
     """
 
     key_id: str
     name: str
     state: str
-    timestamp: bool
+    timestamp: str
 
 
 def envelope_of(certificate: Path) -> Path:
@@ -63,13 +66,20 @@ def sign(
 ) -> Json:
     """The certificate's envelope with this key's signature added; one of its own is replaced.
 
-    Errors: CertificateRejected for an envelope of other content.
+    Errors: CertificateRejected for an envelope of other content; InvalidParameter for a time stamp
+    of another signature.
     """
     payload = canonical_bytes(certificate)
     rows = [] if envelope is None else _rows(envelope, payload)
     own = key_id(key.public_key().public_bytes_raw())
-    row: Json = {"keyid": own, "sig": base64.b64encode(key.sign(message(payload))).decode()}
+    signature = key.sign(message(payload))
+    row: Json = {"keyid": own, "sig": base64.b64encode(signature).decode()}
     if timestamp:
+        if not of_signature(timestamp, signature):
+            raise InvalidParameter(
+                "timestamp: a token of something else than this key's signature of this "
+                "certificate; have the file of --timestamp-query stamped"
+            )
         row["timestamp"] = base64.b64encode(timestamp).decode()
     return {
         "payloadType": PAYLOAD_TYPE,
@@ -79,9 +89,15 @@ def sign(
 
 
 def signatures(
-    certificate: Mapping[str, Any], envelope: Mapping[str, Any], keys: Sequence[Key]
+    certificate: Mapping[str, Any],
+    envelope: Mapping[str, Any],
+    keys: Sequence[Key],
+    authorities: Sequence[Any] = (),
 ) -> tuple[Signed, ...]:
     """Who of the known keys signed just this certificate.
+
+    ``authorities``: certificates of time stamping authorities, of which each signature then has to
+    carry a token.
 
     A key signs once however often it occurs; the key id of an envelope is a hint only, so that a
     valid signature under a wrong id is found, and the id that is returned is the key's own.
@@ -91,19 +107,33 @@ def signatures(
     signed = message(payload)
     found: dict[str, Signed] = {}
     for row in _rows(envelope, payload):
-        one = _judged(row, signed, keys)
+        one = _judged(row, signed, keys, authorities)
         if one.key_id not in found or one.state == "valid":
             found[one.key_id] = one
     return tuple(found.values())
 
 
-def _judged(row: Json, signed: bytes, keys: Sequence[Key]) -> Signed:
-    signature, stamped = _decoded(row["sig"]), bool(row.get("timestamp"))
+def _judged(row: Json, signed: bytes, keys: Sequence[Key], authorities: Sequence[Any]) -> Signed:
+    signature = _decoded(row["sig"])
+    stamped = _stamped(row, signature, authorities)
     for key in keys:
         if key.verifies(signature, signed):
-            return Signed(key.id, key.name, "valid", stamped)
+            lacks = authorities and stamped in ("", "wrong")
+            return Signed(key.id, key.name, "unstamped" if lacks else "valid", stamped)
     named = next((key.name for key in keys if key.id == row["keyid"]), "")
     return Signed(row["keyid"], named, "wrong" if named else "unknown", stamped)
+
+
+def _stamped(row: Json, signature: bytes, authorities: Sequence[Any]) -> str:
+    token = _decoded(row.get("timestamp", ""))
+    if not token or not authorities:
+        return "unchecked" if token else ""
+    return stamped_at(token, signature, authorities) or "wrong"
+
+
+def signature_of(certificate: Mapping[str, Any], key: Ed25519PrivateKey) -> bytes:
+    """The 64 bytes that a key signs a certificate with: the same each time (RFC 8032)."""
+    return bytes(key.sign(message(canonical_bytes(certificate))))
 
 
 def read_envelope(path: Path) -> Json:

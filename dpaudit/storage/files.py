@@ -19,6 +19,27 @@ def write_atomically(path: Path, content: bytes) -> None:
     write_together({path: content})
 
 
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that must not be there yet, so that of two processes one is told.
+
+    Errors: FileExistsError; OutputNotWritable naming the file and the reason.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("xb").close()
+    except OSError as error:
+        if isinstance(error, FileExistsError) and path.exists():
+            raise
+        raise OutputNotWritable(
+            f"{path}: {error.strerror}; choose a folder that can be written"
+        ) from None
+    try:
+        write_atomically(path, content)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
 def write_together(contents: Mapping[Path, bytes]) -> None:
     """Write files that belong together: all reach the disk before the first is put in place.
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from dpaudit.storage.roots import module_name, sources
+from dpaudit.storage.roots import PACKAGES, module_name, sources
 
 DYNAMIC = frozenset({"importlib", "__import__", "exec", "eval", "runpy"})
 
 
-def imported(root: Path, starts: Iterable[Path]) -> tuple[Path, ...]:
+def imported(
+    root: Path, starts: Iterable[Path], packages: Sequence[str] = PACKAGES
+) -> tuple[Path, ...]:
     """These files and every file of the root that they import, at any depth, in order of import.
 
     Imports anywhere in a file count, in functions too, and a module brings the ``__init__.py`` of
     the packages around it.  A file that names one of ``DYNAMIC`` may import anything: then it is
-    every file of the root.
+    every file of the root.  ``packages``: of the root, whose files are looked at.
     """
-    known = {module_name(path, root): path for path in sources(root)}
+    known = {module_name(path, root): path for path in sources(root, packages)}
     names = {path: name for name, path in known.items()}
     pending, found = [path for path in starts if path in names], set[Path]()
     while pending:

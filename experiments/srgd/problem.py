@@ -63,21 +63,21 @@ def optimum() -> Array:
 
 
 @lru_cache(maxsize=1)
-def _points() -> tuple[Array, Array]:
+def population() -> tuple[Array, Array]:
     """Fixed points of the population, and the exact chance of label 1 at each."""
-    x = _sphere(POINTS, np.random.default_rng(POINTS_SEED))
+    x = sphere(POINTS, np.random.default_rng(POINTS_SEED))
     return x, np.asarray(expit(x @ optimum()))
 
 
 def sample(size: int, rng: np.random.Generator) -> Records:
     """A fresh data set."""
-    x = _sphere(size, rng)
+    x = sphere(size, rng)
     return Records(np.column_stack([x, rng.random(size) < expit(x @ optimum())]))
 
 
 def risk(w: Array) -> float:
     """Population risk, the exact conditional mean of the loss on the fixed points."""
-    x, chance = _points()
+    x, chance = population()
     margin = x @ w
     return float(np.mean(np.logaddexp(0.0, margin) - chance * margin))
 
@@ -94,7 +94,7 @@ def _least() -> float:
 
 def population_gradients(points: Array) -> Array:
     """The gradient of the population risk at each of a few points (k, d)."""
-    x, chance = _points()
+    x, chance = population()
     return np.stack([x.T @ (expit(x @ w) - chance) / len(x) for w in points])
 
 
@@ -162,6 +162,7 @@ def on_loss(program: AcceleratedDPSRGD, loss: Loss) -> AcceleratedDPSRGD:
     return program.on_loss(loss, FEATURES)
 
 
-def _sphere(size: int, rng: np.random.Generator) -> Array:
+def sphere(size: int, rng: np.random.Generator) -> Array:
+    """So many points, uniform on the unit sphere."""
     x = rng.normal(size=(size, FEATURES))
     return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))

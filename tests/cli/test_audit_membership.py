@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 
 from dpaudit.audit.canaries.commitment import commit
 from dpaudit.cli.main import main
+from dpaudit.cli.membership import _split
+from dpaudit.membership.data import Data, shared
 
 TRAIN = """
 import numpy as np
@@ -59,6 +61,14 @@ def test_training_is_audited_verified_and_shown(folder: Path) -> None:
     assert run("verify", "out/membership.json").exit_code == 14  # no guarantee is certified
     assert run("report", "out/membership.json", "--out", "pages").exit_code == 0
     assert "Refuted" in Path("pages/membership.html").read_text()
+
+
+def test_a_population_holds_no_record_under_audit() -> None:
+    values = np.arange(40.0) % 25
+    audited, population = _split(Data(values[:, None]), 0.5, 1)
+    assert population is not None
+    assert shared(audited, population) == 0
+    assert _split(Data(np.zeros((8, 1))), 0.5, 1)[1] is None
 
 
 def test_users_of_a_table_are_units(folder: Path) -> None:

@@ -113,7 +113,7 @@ def test_two_workers_find_what_one_finds(
 
 
 def test_two_workers_audit_the_catalogue(installation: Installation, tmp_path: Path) -> None:
-    command = ["audit", "dp_gd", "--trials", "400", "--jobs", "2", "--json"]
+    command = ["audit", "private_spider", "--trials", "400", "--jobs", "2", "--json"]
     result = installation.dpaudit(*command, cwd=tmp_path)
     assert list(values(document(result, CERTIFIED, INCONCLUSIVE), "lower"))
 

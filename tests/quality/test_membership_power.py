@@ -92,11 +92,16 @@ def at_ten(steps: int, **settings: Any) -> DPOptimizer:
 
 
 def shown(
-    optimizer: DPOptimizer, released: Released, attack: str, models: int, data: Data
+    optimizer: DPOptimizer,
+    released: Released,
+    attack: str,
+    models: int,
+    data: Data,
+    references: float = 0.2,
 ) -> float:
     """Epsilon at delta 1e-5, at 95%, of the bound on mu: valid for claims of mu-GDP."""
     target = FunctionTarget(optimizer, logits, released, "DP-SGD", loss_gradients, weights_of)
-    study = Study(target, data, models, background=background(), seed=2, references=0.2)
+    study = Study(target, data, models, background=background(), seed=2, references=references)
     found = study.run(claim=GDP(mu_of(10.0)), attacks=attack)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.bound is not None
@@ -116,10 +121,11 @@ def test_the_final_model_alone_from_a_crafted_start_shows_seven() -> None:
 
 
 def test_every_iterate_and_a_gradient_canary_show_nine() -> None:
+    """The best threshold, if it were known, shows 9.50 on average from so many models."""
     data = Data(gradients_of(4, 1, 5.0, np.random.default_rng(0)).features, np.array([1]))
     data = Data(np.roll(data.features, -int(np.argmax(data.features)), axis=1), data.labels)
     optimizer = at_ten(4, start=(-4.0, 0.0, 0.0, 0.0, 0.0), rate=0.2, keeps=True)
-    assert shown(optimizer, Released.ITERATES, "lira_steps", 12_000, data) >= 9
+    assert shown(optimizer, Released.ITERATES, "lira_steps", 12_000, data, 0.1) >= 9
 
 
 def test_one_run_of_a_thousand_canaries_reaches_nine_tenths_of_its_limit(tmp_path: Path) -> None:

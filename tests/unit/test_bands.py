@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import mpmath
@@ -289,3 +290,21 @@ def test_bad_input() -> None:
 def test_bad_counts(counts: Any, trials: int) -> None:
     with pytest.raises(InvalidParameter):
         rates_upper(counts, trials, ERROR)
+
+
+def test_corners_turn_as_exact_fractions_say() -> None:
+    """Near-collinear points, far from the axes too: rounding never decides which is a corner."""
+    rng = np.random.default_rng(5)
+    turned = 0
+    for _ in range(400):
+        start, step = rng.random(2), rng.random(2) - 0.5
+        share = rng.random()
+        middle = start + share * step
+        middle[1] = np.nextafter(middle[1], rng.choice([-1.0, middle[1], 2.0]))
+        points = [tuple(map(float, p)) for p in (start, middle, start + step)]
+        (x0, y0), (x1, y1), (x2, y2) = [tuple(map(Fraction, p)) for p in points]
+        exact = (x1 - x0) * (y2 - y0) > (y1 - y0) * (x2 - x0)
+        assert bands._turns_left(*points) is exact
+        turned += exact
+    assert 50 < turned < 350
+    assert not bands._turns_left((0.0, 1.0), (0.5, 0.5), (1.0, 0.0))

@@ -9,7 +9,7 @@ import pytest
 from numpy.random import Generator
 
 from dpaudit.audit import audit_function
-from dpaudit.audit.blackbox.claims import target_of
+from dpaudit.audit.blackbox.claims import EventTest
 from dpaudit.audit.blackbox.divergence import SHARE, Asked, Divergence, divergence, scores_of
 from dpaudit.audit.blackbox.draws import TestDraws, TrainingDraws, read_output
 from dpaudit.audit.blackbox.events import OwnScore
@@ -43,7 +43,7 @@ def asked(
 ) -> Divergence | None:
     rng = np.random.default_rng([seed, 0])
     sides = [drawn(mechanism, data, rng, TRAINING, TrainingDraws) for data in (0.0, 1.0)]
-    return divergence(own, sides[0], sides[1], target_of(claim), TEST, error)
+    return divergence(own, sides[0], sides[1], EventTest.of(claim), TEST, error)
 
 
 def judged(mechanism: Any, found: Divergence, seed: int, size: int = TEST) -> TestScores:
@@ -71,7 +71,7 @@ def test_true_claims_are_refuted_no_more_often_than_stated(mechanism: Any, claim
         found = asked(mechanism, claim, seed)
         if found is not None:
             test = judged(mechanism, found, seed)
-            claimed = target_of(claim).claimed
+            claimed = EventTest.of(claim).claimed
             refuted += found.p_value(test, claimed) <= 0.1
             wrong += found.lower(test, 0.1) > claimed
     assert refuted <= 11

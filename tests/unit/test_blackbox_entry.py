@@ -15,7 +15,7 @@ from dpaudit.accountant.claim import Claim
 from dpaudit.audit import FunctionAudit, Verdict, audit_function
 from dpaudit.audit.blackbox import entry, learned
 from dpaudit.audit.blackbox.choice import chosen
-from dpaudit.audit.blackbox.claims import Tally, renyi_lower, target_of
+from dpaudit.audit.blackbox.claims import EventTest, Tally
 from dpaudit.audit.blackbox.draws import read_output
 from dpaudit.audit.blackbox.findings import Finding, is_dependent, stream_findings
 from dpaudit.audit.bounds.budget import ErrorBudget
@@ -316,19 +316,23 @@ def test_counts_of_calls_are_compared() -> None:
     assert not is_dependent(np.zeros(8), sizes)
 
 
+def renyi(tally: Tally, order: float) -> float:
+    return EventTest.of(RenyiDP(order, 1)).renyi_lower(tally.counts, 0.05)
+
+
 def test_renyi_bound_is_below_the_divergence_of_the_true_rates() -> None:
     p, q, order = 0.6, 0.2, 2.0
     exact = math.log(p**2 / q + (1 - p) ** 2 / (1 - q))
-    bound = renyi_lower(Tally(60_000, 100_000, 20_000, 100_000), order, 0.05)
+    bound = renyi(Tally(60_000, 100_000, 20_000, 100_000), order)
     assert 0.9 * exact < bound < exact
-    assert renyi_lower(Tally(10, 100, 20, 100), order, 0.05) == 0.0
-    assert renyi_lower(Tally(100, 100, 0, 100), 1.5, 0.05) > 2
+    assert renyi(Tally(10, 100, 20, 100), order) == 0.0
+    assert renyi(Tally(100, 100, 0, 100), 1.5) > 2
 
 
 def test_p_values_agree_with_the_joint_test_up_to_their_shares() -> None:
     from dpaudit.audit.bounds.joint import region_p_value
 
-    target = target_of(PureDP(1))
+    target = EventTest.of(PureDP(1))
     for hits in (5_000, 5_100, 5_200):
         tally = Tally(hits, 10_000, 1_800, 10_000)
         joint = region_p_value(hits, 10_000, 1_800, 10_000, target.region)

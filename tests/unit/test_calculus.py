@@ -200,7 +200,7 @@ def test_shared_and_equal_subtrees_are_folded_once() -> None:
     node: Node = A
     for _ in range(300):
         node = Compose(node, Compose(Gaussian("a", 2)))
-    start = time.perf_counter()
+    start = time.process_time()
     assert counting.fold(node, REPLACE_ONE).value == 301
     node = A
     for _ in range(300):
@@ -209,7 +209,7 @@ def test_shared_and_equal_subtrees_are_folded_once() -> None:
     assert step.value == 2**300
     assert len(step.walk()) == 301
     assert len(calls) == 1  # a leaf is kept between folds
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 # --- attained bounds -----------------------------------------------------------------------------

@@ -442,3 +442,16 @@ def test_a_result_says_that_its_runs_are_taken_to_be_independent() -> None:
     found = audit_scores(*samples(1.0, 200, 1), origin="independent_runs", claim=GDP(1))
     assert "a run of its own" in found.details
     assert "audit_one_run" in found.to_json()["assumes"]
+
+
+def test_coins_do_not_follow_from_what_else_a_seed_draws(tmp_path: Path) -> None:
+    """A canary that reads the run's own generator knows nothing of its coin, at any seed."""
+    for seed in (0, 1, 5, 2**100):
+        path = tmp_path / f"{seed}.json"
+        labels = audit_one_run(4_000, claim=PureDP(1)).commit(path, seed=seed)
+        rng = np.random.default_rng(seed)
+        read = np.unpackbits(np.frombuffer(rng.bytes(500), dtype=np.uint8)).astype(bool)
+        drawn = np.random.default_rng(seed).random(4_000) < 0.5
+        for other in (read, drawn):
+            # False alarms: 8 * 2 exp(-2 * 4000 * 0.04^2) < 5e-5; the seeds are fixed.
+            assert abs((labels.included == other).mean() - 0.5) < 0.04

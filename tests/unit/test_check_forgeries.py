@@ -208,6 +208,31 @@ def test_a_refutation_of_an_attack_cannot_be_hidden() -> None:
     assert "is not a Clopper-Pearson bound" in rejected(caught(), rates_one)
 
 
+@pytest.mark.parametrize("lens", ["lens", "stand_in:lens"])
+def test_pooled_errors_are_what_they_are_said_to_be(lens: str) -> None:
+    """Neither the other estimator's name, nor another share, nor errors of a raw bound."""
+    honest = caught()
+    row = next(row for row in honest["predicate"]["audits"] if row["id"] == lens)
+    assert row["estimator"] == "pooled Clopper-Pearson, GDP lens"
+
+    def renamed(predicate: Json, name: str, estimator: str) -> None:
+        for row in predicate["audits"]:
+            if row["id"] == name:
+                row["estimator"] = estimator
+
+    split = functools.partial(renamed, name=lens, estimator="Clopper-Pearson, GDP lens")
+    assert "is not a Clopper-Pearson bound of its count" in rejected(honest, split)
+    raw = functools.partial(renamed, name="raw-0.00001", estimator="pooled Clopper-Pearson")
+    assert "its errors are not pooled" in rejected(honest, raw)
+
+    def one_more(predicate: Json) -> None:
+        for row in predicate["audits"]:
+            if row["id"] == lens:
+                row["counts"]["false_positives"] += 1
+
+    assert "of its pooled errors" in rejected(honest, one_more)
+
+
 @pytest.mark.parametrize(
     "kept",
     [

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpaudit.certificate import certificate as writer
-from dpaudit.certificate.certificate import step_rows
-from dpaudit.check.derivation import rederive
+from dpaudit.certificate.certificate import step_rows, steps_of
+from dpaudit.check.derivation import Value, rederive
 from dpaudit.errors import CertificateRejected
+from dpaudit.families.adaptive import Select
 from dpaudit.families.additive import Gaussian, Laplace
-from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.discrete import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    RandomizedResponse,
+    TruncatedDiscreteLaplace,
+)
+from dpaudit.families.discrete import rules as integers
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
-from dpaudit.measures import convert
+from dpaudit.families.selection import ExponentialMechanism, ReportNoisyMax
+from dpaudit.families.selection import rules as selection
+from dpaudit.families.stability import CoupledGaussian
+from dpaudit.families.stability import rules as stability
+from dpaudit.measures import calculus as calculus_module
+from dpaudit.measures import convert, profile
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Node
 from dpaudit.profiles.fourier import search
@@ -82,6 +97,152 @@ def test_other_grids_verify(name: str, grids: str, monkeypatch: pytest.MonkeyPat
     for (module, constant), value in GRIDS[grids].items():
         monkeypatch.setattr(module, constant, value)
     accept(made(name))
+
+
+# What the accountant keeps, draws and rounds, and another choice of each.
+CHOICES: dict[str, dict[tuple[Any, str], Any]] = {
+    "as they are": {},
+    "coarser": {
+        (profile, "ALTERNATIVES"): 3,
+        (integers, "KINKS"): 16,
+        (integers, "FAINT"): Fraction(1, 2**12),
+        (selection, "KINKS"): 16,
+        (selection, "TWO_CANDIDATES"): (Fraction(1, 3),),
+        (stability, "GRAIN"): Fraction(1, 10**12),
+    },
+    "finer": {
+        (profile, "ALTERNATIVES"): 300,
+        (integers, "KINKS"): 210,
+        (integers, "FAINT"): Fraction(1, 2**34),
+        (selection, "KINKS"): 160,
+        (stability, "GRAIN"): Fraction(1, 10**60),
+    },
+}
+SEVERAL = [
+    *(Laplace(f"l{i}", i + 2) for i in range(3)),
+    *(RandomizedResponse(f"r{i}", Fraction(i + 1, 7), 3) for i in range(3)),
+]
+MANY = [DiscreteGaussian(f"g{i}", 40 + i) for i in range(20)]
+CHOSEN: dict[str, Node] = {
+    "wide noise on integers": DiscreteLaplace("d", 50, 300),
+    "wide truncated noise": TruncatedDiscreteLaplace("t", 50, 5000, 200),
+    "a faint answer": RandomizedResponse("r", Fraction(1, 10**9), 3),
+    "a choice": ExponentialMechanism("e", 1),
+    "a faint choice": ExponentialMechanism("e", Fraction(1, 10**9)),
+    "a noisy maximum": ReportNoisyMax("m", 1, "gumbel"),
+    "parts of parts": Compose(Parallel(*SEVERAL), Parallel(*MANY)),
+    "one of many": Select(*SEVERAL, *MANY),
+    "coupled noise": CoupledGaussian("c", 2, 1, 30, Fraction(1, 100)),
+}
+
+
+# A finer choice changes nothing where all alternatives were kept, or an epsilon is faint anyway.
+CHANGED = {
+    "as they are": set(),
+    "coarser": {*CHOSEN} - {"wide truncated noise"},
+    "finer": {*CHOSEN} - {"a faint answer", "one of many"},
+}
+
+
+def rows_of(node: Node) -> list[tuple[str, list[Json]]]:
+    """The steps of every calculus that has rules for a declaration."""
+    found = []
+    for name, calculus in CALCULI.items():
+        if calculus.supports(node, scope()):
+            found.append((name, step_rows(steps_of([calculus.fold(node, scope())]))))
+    return found
+
+
+@cache
+def as_they_are() -> dict[str, dict[str, list[Json]]]:
+    """Of every declaration, asked for before anything is changed."""
+    return {name: dict(rows_of(node)) for name, node in CHOSEN.items()}
+
+
+def confirmed(rows: list[Json], node: Node) -> list[Value]:
+    predicate = {"derivation": {"steps": rows}, "scope": {"adjacency": "replace_one"}}
+    return rederive(predicate, node)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_other_choices_of_the_accountant_are_confirmed(
+    choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the witness of the step; and the steps differ, so that there was something to confirm."""
+    honest = as_they_are()
+    calculus_module._of_leaf.cache_clear()
+    for (module, constant), value in CHOICES[choice].items():
+        monkeypatch.setattr(module, constant, value)
+    for name, node in CHOSEN.items():
+        other = dict(rows_of(node))
+        for rows in other.values():
+            confirmed(rows, node)
+        assert (other != honest[name]) is (name in CHANGED[choice]), name
+    calculus_module._of_leaf.cache_clear()
+
+
+def test_what_a_witness_may_ask_for_is_limited() -> None:
+    node = CHOSEN["a choice"]
+    rows = dict(rows_of(node))["profile"]
+    for wrong in (0, -1, 10**6, True, "128", 1.5):
+        changed = copy.deepcopy(rows)
+        changed[0]["witness"]["kinks"] = wrong
+        with pytest.raises(CertificateRejected, match="expected a whole number from 1 to"):
+            confirmed(changed, node)
+    changed = copy.deepcopy(rows)
+    changed[0]["witness"]["shares"] = ["3/2"]
+    with pytest.raises(CertificateRejected, match="expected numbers below 1"):
+        confirmed(changed, node)
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "expression", "held"),
+    [
+        ("0.500000000000", "0.5", True),
+        ("0.5", "1/2", True),
+        ("0.5", "sqrt(4)/4", True),
+        ("0.7", "0.7", True),  # larger, and true
+        ("0.7", "0.5 <= 0.7", True),
+        ("0.707106781187", "sqrt(2)/2 <= 0.707107", True),
+        ("0.7", "<= 0.7", True),
+        ("0.5", "0.4999999999999999999999999", False),
+        ("0.5", "sqrt(2)/3", False),
+        ("0.5", "0.5 <= 0.4", False),
+        ("0.5", "os.system(1)", False),
+        ("0.5", "0.5 if 1 else 2", False),
+        ("0.5", "(0.5, 0.5)", False),
+        ("0.5", "1/0", False),
+        ("0.5", "x", False),
+        ("0.499999999999", "0.5", False),
+    ],
+)
+def test_a_conclusion_is_at_least_its_theorem(conclusion: str, expression: str, held: bool) -> None:
+    """Words are read as arithmetic: any form of at least the bound will do."""
+    node = GDP(Fraction(1, 2), source="Somebody 2020")
+    rows = dict(rows_of(node))["gdp"]
+    rows[0]["conclusion"]["mu"] = conclusion
+    rows[0]["expression"] = expression
+    if held:
+        (value,) = confirmed(rows, node)
+        own = Fraction(conclusion) == Fraction(1, 2)
+        assert value.upper == (Fraction(1, 2) if own else Fraction(conclusion))
+    else:
+        with pytest.raises(CertificateRejected, match=r"not its (bound|value)"):
+            confirmed(rows, node)
+
+
+def test_the_checker_has_a_pair_algebra_of_its_own(checkout: Path) -> None:
+    """Theorems about pairs are stated twice: no checker module takes the accountant's."""
+    shared = {"product", "joined", "largest", "distinct", "mapped", "one", "opaque"}
+    files = [
+        *checkout.glob("dpaudit/check/**/*.py"),
+        *checkout.glob("dpaudit/families/*/*theorem.py"),
+    ]
+    assert len(files) > 30
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "dpaudit.nodes.pairs":
+                assert not shared & {name.name for name in node.names}, file
 
 
 def lowered(text: str) -> str:

@@ -364,7 +364,7 @@ def test_claims_read_well() -> None:
 
 def test_large_claims_end() -> None:
     """Thousands of terms, numeric or symbolic, are compared without being simplified."""
-    start = time.perf_counter()
+    start = time.process_time()
     sampled = Compose(*(PoissonSampled(Laplace("a", i), Fraction(1, i + 7)) for i in range(1, 100)))
     claim = Claim(PureDP(5), by="t")
     assert claim.check(sampled, SCOPE.under("add_remove")).outcome is Outcome.PROVED
@@ -375,4 +375,4 @@ def test_large_claims_end() -> None:
     assert check(ZCDP(loose), node).outcome is Outcome.PROVED
     some = Compose(*(Gaussian("a", z) for z in symbols[:14]))
     assert check(GDP(sympy.Add(*(1 / z for z in symbols[:14]))), some).outcome is Outcome.UNPROVED
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20

@@ -21,7 +21,13 @@ from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import CALCULI, Source, Step
-from dpaudit.measures.convert import gaussian_mu, renyi_epsilon, to_approx
+from dpaudit.measures.convert import (
+    _best_order,
+    _best_whole_order,
+    gaussian_mu,
+    renyi_epsilon,
+    to_approx,
+)
 from dpaudit.measures.gdp import GAUSSIAN
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
@@ -342,3 +348,25 @@ def test_where_other_accountants_err(node: Node, delta: str, low: str, high: str
     value = Account(node, SCOPE).approximate(Fraction(delta)).value[0]
     assert Fraction(low) <= value <= Fraction(high)
     assert time.perf_counter() - start < 1
+
+
+# --- searches for an order ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("best", [2, 3, 5, 7, 9, 16, 17, 20, 26, 37, 100, 333, 1000])
+def test_the_best_whole_order_is_found(best: int) -> None:
+    """Any order gives a valid bound; of a curve with one valley it is the lowest one's."""
+    assert _best_whole_order(lambda n: abs(float(n - best)), 4096) == best
+    assert _best_whole_order(lambda n: max(float(best - n), float(n - best) / 100), 4096) == best
+
+
+@pytest.mark.parametrize("best", [2.5, 37.3, 1e4])
+def test_orders_above_two_are_written_with_short_denominators(best: float) -> None:
+    order = _best_order(lambda a: (float(a) / best - 1) ** 2)
+    assert float(order) == pytest.approx(best, rel=1e-3)
+    assert order.denominator <= 10**6
+
+
+def test_orders_next_to_one_are_told_apart() -> None:
+    order = _best_order(lambda a: (float(a - 1) / 3.14159e-6 - 1) ** 2)
+    assert float(order - 1) == pytest.approx(3.14159e-6, rel=1e-3)

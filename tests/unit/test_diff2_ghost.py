@@ -15,10 +15,15 @@ from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
 from dpaudit.scope import Adjacency, central
 from mechanisms.papers.common.factors import Factors, clipped_sums, ghost_norms
-from mechanisms.papers.common.losses import Logistic, SoftplusNetwork
+from mechanisms.papers.common.losses import LeastSquares, Logistic, Loss, SoftplusNetwork
 from mechanisms.papers.diff2.catalogue import diff2_gd_network
 from mechanisms.papers.diff2.framework import Diff2
-from mechanisms.papers.diff2.ghost import GhostClippedMean, is_ghost
+from mechanisms.papers.diff2.ghost import (
+    GhostClippedMean,
+    LinearClippedMean,
+    is_ghost,
+    is_linear,
+)
 from mechanisms.papers.diff2.noise import Noise
 
 SCOPE = central("replace_one")
@@ -248,3 +253,49 @@ def test_the_two_starts(start: Any, power: float) -> None:
     assert np.abs(weights).max() > 0.97 * 9**power
     assert np.abs(outer).max() > 0.9 * 50**power
     assert clip_rows(weights, np.ones(2)).shape == weights.shape
+
+
+# --- linear models --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", [Logistic(), LeastSquares()])
+def test_a_linear_models_clipped_mean_is_that_of_written_out_gradients(loss: Loss) -> None:
+    """Gradients and differences, radii by trial, broken and extreme rows, absent and equal ones."""
+    data = rows(40)
+    data[:, -1] = np.round(np.abs(data[:, -1]) / 2)
+    data[3], data[5, 0], data[7] = np.nan, np.inf, data[8]
+    data[9, :-1] *= 1e150
+    data[11, :-1] = 0.0
+    records = Records(data, np.arange(40) != 13)
+    x, y = parameters(1)[:, :FEATURES], parameters(2)[:, :FEATURES]
+    program = Diff2(loss, FEATURES, (10, 30), 4, 2, 0.7, 0.5, 0.1, Noise(1.0, 1.0))
+    for query in (program.gradient_query(x), program.difference_query(x, y)):
+        assert isinstance(query, LinearClippedMean)
+        written = ClippedMean(query.per_record, query.radius, query.weights)
+        np.testing.assert_allclose(query.value(records), written.value(records), 1e-11, 1e-15)
+        chosen = np.arange(40) % 3 == np.zeros((TRIALS, 1))
+        np.testing.assert_array_equal(query.value(records, chosen), written.value(records, chosen))
+        assert (
+            query.sensitivity("replace_one", 40) == written.sensitivity("replace_one", 40)
+        ).all()
+
+
+def test_no_row_of_a_linear_model_is_longer_than_the_radius() -> None:
+    far = Records(np.column_stack([10.0 ** np.arange(-160, 160, 10), np.zeros(32)]))
+    for row in range(32):
+        weights = np.zeros(32)
+        weights[row] = 1.0
+        query = Diff2(
+            LeastSquares(), 1, (32,), 2, 1, 0.7, 0.5, 0.1, Noise(1.0, 1.0)
+        ).gradient_query(np.ones((1, 1)))
+        one = replace(query, weights=weights)
+        assert np.abs(one.value(far)).max() <= 0.7 * (1 + 1e-12)
+
+
+def test_ridge_terms_and_subclasses_are_not_taken_for_linear_models() -> None:
+    class Scaled(Logistic):
+        def gradients(self, parameters: Any, records: Any) -> Array:
+            return 2 * super().gradients(parameters, records)
+
+    assert is_linear(Logistic())
+    assert not any(map(is_linear, (Logistic(l2=0.1), Scaled(), NETWORK)))

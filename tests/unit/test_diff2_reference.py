@@ -21,6 +21,7 @@ from mechanisms.papers.common.losses import LeastSquares, Logistic, SoftplusNetw
 from mechanisms.papers.diff2.framework import (
     Diff2,
     GradientDescent,
+    HeavyBall,
     LocalDescent,
     NormalizedDescent,
 )
@@ -170,7 +171,13 @@ class Reading(GradientDescent):
     """Reads the data without a declaration."""
 
     def step(
-        self, curator: Curator, program: Diff2, x: Array, estimate: Array, turn: int
+        self,
+        curator: Curator,
+        program: Diff2,
+        x: Array,
+        previous: Array,
+        estimate: Array,
+        turn: int,
     ) -> tuple[Array, Array]:
         more = curator.release("local", program.gradient_query(x))
         return x - more, x
@@ -190,3 +197,17 @@ def test_a_routine_that_reads_data_must_declare_it() -> None:
     made = program(routine=Declaring())
     assert len(path(made)) == 12
     assert made.declaration(SCOPE) != program().declaration(SCOPE)
+
+
+def test_momentum_carries_the_last_step_and_costs_nothing() -> None:
+    made = program(routine=HeavyBall(0.5))
+    assert made.declaration(SCOPE) == program().declaration(SCOPE)
+    x, previous, estimate = np.ones((1, 2)), np.zeros((1, 2)), np.array([[2.0, -1.0]])
+    after, visited = HeavyBall(0.5).step(None, made, x, previous, estimate, 3)  # type: ignore[arg-type]
+    np.testing.assert_allclose(after, 1.5 - made.step_size * estimate)
+    assert visited is x
+    plain, without = path(program()), path(replace(made, routine=HeavyBall(0.0)))
+    np.testing.assert_array_equal(np.stack(plain), np.stack(without))
+    assert not np.allclose(np.stack(path(made)), np.stack(plain))
+    with pytest.raises(InvalidParameter, match="momentum"):
+        HeavyBall(1.0)

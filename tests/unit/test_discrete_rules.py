@@ -296,11 +296,11 @@ def test_the_checker_states_the_same_theorems(node: Node) -> None:
             assert expected is None
             continue
         step = calculus.fold(node, SCOPE)
-        stated = theorems.bound(name, node, [])
+        stated = theorems.bound(name, node, [], step.witness)
         stated = stated(order()) if name == "rdp" else stated
         assert expected == step.rule
         assert stated == step.value
-        assert theorems.attained(name, node, []) == step.attained
+        assert theorems.attained(name, node, [], step.witness) == step.attained
         if isinstance(stated, Losses):
             assert stated.text == step.value.text
 

@@ -13,6 +13,7 @@ from dpaudit.curator.entitlement import Entitlements, runs
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.correlated import CorrelatedGaussian, Participation
 from dpaudit.families.opaque import NonPrivate, PureDP
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
 from dpaudit.nodes import Assumption, Node, Several
@@ -236,3 +237,51 @@ def test_large_counts_of_one_leaf_cost_nothing() -> None:
     node = Repeat(Repeat(a(), 10**9), 10**6)
     assert len(list(runs(node))) == 1
     assert Entitlements(node, 1).counts() == {"a": (10**15, 0, 0)}
+
+
+def test_the_last_use_of_all_is_told_apart_from_the_last_of_a_batch() -> None:
+    node = PoissonSampled(a(2), 0.5)
+    with pytest.raises(Undeclared, match="all 1 declared uses are spent; declare more"):
+        batch_uses(node, [["a", "a"]])
+    with pytest.raises(Undeclared, match="draw the next batch"):
+        batch_uses(Repeat(node, 2), [["a", "a"]])
+
+
+def test_uses_are_forfeited_only_where_a_kernel_remembers() -> None:
+    fresh = Entitlements(Repeat(a(2), 3), 1)
+    fresh.forfeit("a")
+    fresh.spend(fresh.grant("a", ALL, None, None), ALL)
+    assert fresh.counts() == {"a": (3, 1, 1)}
+    tree = Entitlements(CorrelatedGaussian("a", 2, 3), 1)
+    tree.forfeit("a")
+    with pytest.raises(Undeclared, match="are spent"):
+        tree.grant("a", ALL, None, None)
+
+
+def test_the_first_use_of_a_kernel_with_memory_is_every_first_release() -> None:
+    entitlements, found = (
+        Entitlements(Repeat(CorrelatedGaussian("a", 2, 3, participation=Participation(3)), 2), 1),
+        [],
+    )
+    for _ in range(6):
+        grant = entitlements.grant("a", ALL, None, None)
+        entitlements.spend(grant, ALL)
+        found.append(grant.first_use)
+    assert found == [True, False, False] * 2
+
+
+def test_a_multiplier_is_refused_where_noise_is_declared() -> None:
+    with pytest.raises(InvalidParameter, match="its noise is declared; give none"):
+        Entitlements(a(2), 1).grant("a", ALL, None, None, np.array([2.0]))
+
+
+@pytest.mark.parametrize(("times", "runs_to"), [(9_901, 1_000_001), (9_900, 999_900)])
+def test_a_million_runs_are_the_most(times: int, runs_to: int) -> None:
+    """101 leaves of one label, so that every repetition is unrolled: 101 x 9,901 = 1,000,001."""
+    node = Repeat(Compose(*(a(k + 1) for k in range(101))), times)
+    unrolled = runs(node)
+    if runs_to > 1_000_000:
+        with pytest.raises(InvalidParameter, match="over 1000000 runs"):
+            next(unrolled)
+    else:
+        assert next(unrolled).times == 1

@@ -11,6 +11,8 @@ import flint
 import mpmath
 import numpy as np
 import pytest
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
 
 from dpaudit.audit.bounds.estimators import (
     Counts,
@@ -21,6 +23,8 @@ from dpaudit.audit.bounds.estimators import (
     epsilon_lower,
     epsilon_of_gaussian,
     mu_lower,
+    pooled_upper,
+    pools,
     proportion_upper,
     roc_points,
     strongest_epsilon,
@@ -398,3 +402,50 @@ def test_lens_is_no_bound_outside_the_gaussian_family() -> None:
     counts = count_errors(scores, 0.0)
     assert epsilon_of_gaussian(mu_lower(counts, ERROR).mu_lower, DELTA) > 1.5
     assert epsilon_lower(counts, DELTA, ERROR).epsilon_lower < 1
+
+
+def test_the_threshold_is_where_either_direction_is_strongest() -> None:
+    """Three in ten of the null scores lie below all others: (1 - P0(above)) / P1(below) decides."""
+    null = np.repeat([-5.0, 0.0, 3.0], [300, 650, 50])
+    alternative = np.repeat([0.0, 3.0], [500, 500])
+    assert choose_threshold(TrainingScores(null=null, alternative=alternative), 0.0, 1000, 0.05) < 0
+    mirrored = TrainingScores(null=-alternative, alternative=-null)
+    assert choose_threshold(mirrored, 0.0, 1000, 0.05) > 0
+
+
+# --- both kinds of errors together ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.4, 1.5])
+@pytest.mark.parametrize("error", [0.05, 0.2])
+def test_pooled_errors_bound_mu_whatever_the_rates_are(mu: float, error: float) -> None:
+    """Exactly: of all rates that mu-GDP allows, none shows more than mu oftener than ``error``."""
+    trials = 40
+    bounds = [
+        mu_lower(Counts(min(s, trials), trials, max(s - trials, 0), trials), error, pooled=True)
+        for s in range(2 * trials + 1)
+    ]
+    shows = np.array([bound.mu_lower > mu for bound in bounds])
+    assert shows.any()
+    assert not shows[trials:].any()
+    for positive in np.linspace(0, 1, 81):
+        negative = float(ndtr(ndtri(1 - positive) - mu))
+        laws = [binom.pmf(np.arange(trials + 1), trials, rate) for rate in (positive, negative)]
+        assert float(np.convolve(*laws)[shows].sum()) <= error + 1e-12
+
+
+def test_pooled_errors_show_more_where_both_rates_are_alike() -> None:
+    """The figures of the issue: 7,700 of 20,000 errors a side, at an error of 1e-4."""
+    alike, apart = Counts(7_700, 20_000, 7_700, 20_000), Counts(10, 20_000, 15_000, 20_000)
+    assert mu_lower(alike, 1e-4).mu_lower == pytest.approx(0.514, abs=1e-3)
+    assert mu_lower(alike, 1e-4, pooled=True).mu_lower == pytest.approx(0.537, abs=1e-3)
+    assert mu_lower(apart, 1e-4, pooled=True).mu_lower < mu_lower(apart, 1e-4).mu_lower
+
+
+def test_which_estimator_is_settled_on_training_trials() -> None:
+    draw = np.random.default_rng(5)
+    near = TrainingScores(draw.normal(0.3, 1, 2_000), draw.normal(-0.3, 1, 2_000))
+    assert pools(near, 0.0, 10_000, 1e-4)
+    assert not pools(near, 3.0, 10_000, 1e-4)
+    with pytest.raises(InvalidParameter, match="expected as many trials"):
+        pooled_upper(Counts(1, 10, 1, 20), 0.05)

@@ -37,6 +37,8 @@ OPTIONAL = {  # of the extras, and pytest for the plugin
     "psycopg",
     "pyarrow",
     "pytest",
+    "rfc3161_client",
+    "sigstore",
     "sklearn",
     "sqlalchemy",
     "threadpoolctl",  # scikit-learn requires it

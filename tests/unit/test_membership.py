@@ -299,6 +299,23 @@ def test_a_fit_that_ignores_its_generator_gets_no_verdict() -> None:
     assert not unclaimed.findings[0].voids
 
 
+def test_a_score_without_noise_is_no_generator_ignored() -> None:
+    """One record is told as it is, the others behind noise: the claim is refuted."""
+
+    def leaking(records: Data, rng: Any) -> Any:
+        told = responding(records, rng)
+        told[0] = float((records.features[:, 0] == 0).any())
+        return told
+
+    whole = numbered(20)
+    parts = {"audited": whole.take(np.arange(1)), "background": whole.take(np.arange(1, 20))}
+    found = Study((leaking, looked_up), models=80, seed=1, **parts).run(
+        claim=PureDP(1), attacks="loss"
+    )
+    assert found.findings == ()
+    assert found.verdict is Verdict.REFUTED
+
+
 def test_a_fit_that_draws_from_elsewhere_gets_no_bound() -> None:
     elsewhere = np.random.default_rng(5)
 
@@ -372,6 +389,14 @@ def test_failed_trainings_and_missing_scores_are_named_and_bounds_stay() -> None
     assert found.bound.value > 1
 
 
+def test_members_who_are_non_members_too_are_refused() -> None:
+    whole = numbered(30)
+    population = whole.take(np.arange(18, 30))
+    with pytest.raises(InvalidParameter, match="2 of the audited records are in it"):
+        Study((responding, looked_up), whole.take(np.arange(20)), 8, population=population)
+    Study((responding, looked_up), whole.take(np.arange(18)), 8, population=population)
+
+
 def test_members_that_differ_without_a_model_are_noticed() -> None:
     rng = np.random.default_rng(0)
     members, others = rng.normal(0.0, 1, (400, 3)), rng.normal(0, 1, (400, 3))
@@ -386,6 +411,8 @@ def test_members_that_differ_without_a_model_are_noticed() -> None:
     assert "differ without any model" in str(found)
     with pytest.raises(InvalidParameter):
         blind_baseline(Data(members[:5]), Data(others))
+    with pytest.raises(InvalidParameter, match="3 of them are non-members too"):
+        blind_baseline(Data(members), Data(np.concatenate([others, members[4:7]])))
 
 
 BAD: list[Any] = [

@@ -12,17 +12,20 @@ import pytest
 
 from dpaudit.check import assumptions
 from dpaudit.errors import InvalidParameter
+from dpaudit.membership.page import render as render_measured
+from dpaudit.membership.targets import Released
 from dpaudit.report import render_html, render_index
 from dpaudit.report.say import LANGUAGES, language, rows, say, speaking
 
 ROOT = Path(__file__).parents[2]
+MEASURED = ROOT / "reports" / "membership" / "digits_network.json"
 EXAMPLE = ROOT / "tests" / "data" / "example_certificate.json"
-REPORT = ROOT / "dpaudit" / "report"
+REPORT, MEMBERSHIP = ROOT / "dpaudit" / "report", ROOT / "dpaudit" / "membership"
 
 
 def said() -> Iterator[str]:
     """Every literal given to ``say`` or ``message``, in Python and in templates."""
-    for file in REPORT.glob("*.py"):
+    for file in [*REPORT.glob("*.py"), *MEMBERSHIP.glob("*.py")]:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("say", "message"):
                 for part in node.args[:1]:
@@ -30,7 +33,7 @@ def said() -> Iterator[str]:
                         yield str(part.value)
                     elif isinstance(part, ast.JoinedStr | ast.BinOp):
                         raise AssertionError(f"{file.name}:{node.lineno}: not one literal")
-    for file in (REPORT / "templates").glob("*.j2"):
+    for file in [*REPORT.glob("templates/*.j2"), *MEMBERSHIP.glob("templates/*.j2")]:
         yield from re.findall(r'say\("((?:[^"\\]|\\.)*)"', file.read_text("utf-8"))
 
 
@@ -62,7 +65,9 @@ def test_every_language_says_it_with_the_same_parts() -> None:
 def test_a_page_speaks_one_language(spoken: str) -> None:
     """No English message of the table is left on the page, but for short words."""
     example = json.loads(EXAMPLE.read_text("utf-8"))
+    measured = json.loads(MEASURED.read_text("utf-8"))
     page = render_html(example, spoken=spoken) + render_index({"a.html": example}, spoken=spoken)
+    page += render_measured(measured, spoken=spoken)
     assert f'<html lang="{spoken}">' in page
     text = re.sub(r"<[^>]+>", "\n", page)
     left = [
@@ -87,4 +92,5 @@ def test_what_every_certificate_assumes_is_said_in_each_language() -> None:
     table = {row["en"] for row in rows()}
     fixed = [*assumptions.BOUNDED_EVIDENCE.values(), *assumptions.NOISE_EVIDENCE.values()]
     fixed += [text for one in assumptions.standing() for text in (one.statement, one.evidence)]
+    fixed += [one.words for one in Released]
     assert set(fixed) <= table

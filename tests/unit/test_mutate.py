@@ -1,363 +1,356 @@
-"""Mutation testing: which bugs are planted where, what kills them, and what is left as it was.
-
-A mutant without a bug is killed with probability at most 1e-4.
-"""
+"""Operators of mutation: what each changes in a source, and that it breaks what is declared."""
 
 from __future__ import annotations
 
+import ast
 import json
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpaudit.accountant.claim import Claim
-from dpaudit.audit.neighbours import Neighbours
-from dpaudit.audit.suite import Suite
-from dpaudit.curator.curator import Curator
-from dpaudit.curator.mechanism import Mechanism, Setting
 from dpaudit.errors import InvalidParameter
-from dpaudit.families.additive import Gaussian, Laplace
-from dpaudit.families.composition import Compose, Repeat
-from dpaudit.families.opaque import GDP, ApproxDP, PureDP
-from dpaudit.families.sampling import PoissonSampled
 from dpaudit.kernels.query import Array, ClippedMean, Records
-from dpaudit.mutate import ladder
-from dpaudit.mutate.ladder import (
-    EQUIVALENT,
-    HARMLESS,
-    KILLED,
-    SURVIVED,
-    Baseline,
-    Result,
-    baseline,
-    faults,
-    run_mutant,
+from dpaudit.mutate import wrong
+from dpaudit.mutate.operators import (
+    CODE,
+    OPERATORS,
+    RELEASES,
+    RIGHT,
+    Planted,
+    Reached,
+    Site,
+    edited,
+    planted_in,
 )
-from dpaudit.mutate.mutant import FAMILIES, Mutant, Planted, ready, survey
-from dpaudit.mutate.operators import chosen, mutants
-from dpaudit.mutate.report import as_json, counts, exit_code, kill_rate, lines
-from dpaudit.mutate.run import Order, Ran, _Store
-from dpaudit.nodes import Node
-from dpaudit.scope import Scope
-from tests.kernels_for_tests import Stated, total
+from dpaudit.mutate.report import as_json, by_operator, exit_code, lines, rate, twins
+from dpaudit.mutate.run import (
+    CAUGHT,
+    CERTIFIED,
+    LEFT_ALONE,
+    STILLBORN,
+    UNTOLD,
+    Judgement,
+    Order,
+    Ran,
+    Result,
+    _Judge,
+    _Store,
+    chosen,
+)
+from dpaudit.mutate.survey import Survey
 
-SETTING = Setting("a test", "row", "one row", ("the releases",))
-SEED = 11
+SOURCE = '''"""A page."""
+from __future__ import annotations
+import math
 
-
-def rows(values: Array) -> Array:
-    return np.asarray(values)[None]
-
-
-@dataclass(frozen=True)
-class Walk:
-    """Moves a point by noisy means, every second of them with a smaller radius."""
-
-    steps: int = 8
-
-    def declaration(self, scope: Scope) -> Node:
-        wide = self.steps // 2
-        return Compose(Repeat(Gaussian("wide", 4), wide), Repeat(Gaussian("narrow", 4), wide))
-
-    def run(self, curator: Curator) -> Array:
-        x = np.zeros((curator.trials, 2))
-        for t in range(self.steps):
-            if t % 2 == 0:
-                x = x + curator.release("wide", ClippedMean(rows, 1.0))
-            else:
-                x = x + curator.release("narrow", ClippedMean(rows, 0.5))
+class Program:
+    def run(self, curator):
+        x, previous = 0, 0
+        for k in range(self.rounds):
+            rows = curator.part(k, self.sizes)
+            released = curator.release(
+                "mean", self.query(x, previous), rows=rows
+            )
+            if released > 3:
+                previous, x = x, released
         return x
 
-
-@dataclass(frozen=True)
-class Batches:
-    """Noisy sums over secret batches."""
-
-    steps: int = 6
-
-    def declaration(self, scope: Scope) -> Node:
-        return Repeat(PoissonSampled(Gaussian("sum", 1), 0.25), self.steps)
-
-    def run(self, curator: Curator) -> Array:
-        released = np.zeros((curator.trials, 2))
-        for _ in range(self.steps):
-            with curator.batch("sum") as batch:
-                query = ClippedMean(rows, 1.0, divisor=1.0)
-                released = curator.release("sum", query, rows=batch)
-        return released
-
-
-@dataclass(frozen=True)
-class Once:
-    """One number, with Laplace noise."""
-
-    def declaration(self, scope: Scope) -> Node:
-        return Laplace("count", 1)
-
-    def run(self, curator: Curator) -> Array:
-        return curator.release("count", ClippedMean(lambda z: z[None, :, :1], 1.0, norm="l1"))
+def score(values):
+    best = 0
+    for k in range(len(values)):
+        best = max(best, values[k])
+    return best, math.ceil(math.log2(len(values)))
+'''
+SITE = Site(
+    module="m",
+    line=10,
+    kind="ClippedMean",
+    clips=True,
+    exact=False,
+    weighted=False,
+    summed=False,
+    private_count=True,
+    parts=True,
+    uses=3,
+    dimension=4,
+)
+RUN = Reached("m", 6, "run", asked=False, free=False)
+SCORE = Reached("m", 17, "score", asked=True, free=False)
 
 
-def target(program: Any, claim: Node, adjacency: str, trials: int = 400) -> Planted:
-    scope = Scope(adjacency, "record", "central", "transcript")  # type: ignore[arg-type]
-    claims = (Claim(claim, by="a test"),)
-    mechanism = Mechanism("case", "Case", "a test", program, scope, claims, SETTING)
-    first = np.zeros((5, 2))
-    first[2] = (2.0, 0.0)
-    zeroed = Records(first, np.arange(5) != 2)
-    other = Records(-first) if adjacency == "replace_one" else zeroed
-    pair = Neighbours(Records(first), other, adjacency, "a row")  # type: ignore[arg-type]
-    return Planted(mechanism, Suite("case", program, pair, trials=trials))
+LINES = {"m": range(1, 40)}
 
 
-TARGETS = {
-    "walk": target(Walk(), GDP(1), "replace_one"),
-    "batches": target(Batches(), ApproxDP(6, 1e-5), "zero_out"),
-    "once": target(Once(), PureDP(1), "zero_out", trials=6_000),
-}
+def made(*sites: Site) -> list[Planted]:
+    return list(planted_in({"m": ast.parse(SOURCE)}, list(sites), [RUN, SCORE], LINES))
 
 
-def opened(name: str, seed: int = SEED) -> tuple[Baseline, list[Mutant]]:
-    mechanism, suite = TARGETS[name]
-    found = survey(mechanism, suite, seed, 2.5e-5)
-    return baseline(found, seed, suite.trials), mutants(found)
+def changed(operator: str, *, twin: bool = False) -> str:
+    planted = next(p for p in made(replace(SITE, exact=True), SITE) if p.operator == operator)
+    return ast.unparse(edited(ast.parse(SOURCE), planted, twin=twin))
 
 
-# --- which bugs are planted ----------------------------------------------------------------------
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_every_operator_changes_one_place_of_a_source_that_still_compiles(operator: str) -> None:
+    right, text = ast.unparse(ast.parse(SOURCE)), changed(operator)
+    compile(text, "m", "exec")
+    assert text.startswith('"""A page."""\nfrom __future__ import annotations\n')
+    kept = [line for line in right.splitlines() if line in text.splitlines()]
+    most = 2 if operator == "private_threshold" else 1
+    assert 0 < len(right.splitlines()) - len(kept) <= most or operator == "half_the_search"
 
 
-def test_every_family_is_planted() -> None:
-    found = {m.family for name in TARGETS for m in opened(name)[1]}
-    assert found == set(FAMILIES)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_a_right_twin_is_right(operator: str) -> None:
+    text = changed(operator, twin=True)
+    if operator in RIGHT:
+        compile(text, "m", "exec")
+        assert text not in (ast.unparse(ast.parse(SOURCE)), changed(operator))
+    else:
+        assert text == ast.unparse(ast.parse(SOURCE))
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_mutants_are_named_once_and_placed(name: str) -> None:
-    _, made = opened(name)
-    assert len({m.name for m in made}) == len(made) > 20
-    assert all(m.where.startswith("tests/unit/test_mutate.py:") for m in made)
-    assert [m.name for m in opened(name)[1]] == [m.name for m in made]
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_mutants_are_killed_or_cost_nothing(name: str) -> None:
-    """Two dozen of each target (`make quality` runs all): no survivor, no flag on the target."""
-    base, made = opened(name)
-    assert faults(base, base.trials) == ""
-    results = [run_mutant(base, mutant) for mutant in chosen(made, 24, SEED)]
-    assert kill_rate(results) == 1.0, [r.name for r in results if r.status == SURVIVED]
-    assert all(r.detail for r in results if r.status != SURVIVED)
-
-
-def test_what_kills_which_bug() -> None:
-    base, made = opened("walk")
-    by_name = {m.name: m for m in made}
-    expected = {
-        "wide.scale_half": "variance of wide",
-        "wide.noise_same": "coordinates of wide",
-        "wide.bound_half": "sensitivity on hostile records",
-        "wide.clip_nan": "sensitivity on hostile records",
-        "wide.clip_together": "sensitivity on hostile records",
-        "wide.release_repeated": "undeclared access",
-        "wide.release_left_out": "executed against declared releases",
-        "narrow.budget_halved": "accountant",
-        "output_leaks": "control flow and released values",
-        "halts_on_data": "control flow and released values",
-        "steps_one_more": "undeclared access",
-    }
-    found = {name: run_mutant(base, by_name[name]).check for name in expected}
-    assert found == expected
-
-
-def test_wrong_batches_are_killed_by_their_frequencies() -> None:
-    base, made = opened("batches")
-    found = {m.name: run_mutant(base, m) for m in made if m.name.startswith("batch_")}
-    assert len(found) == 5
-    assert {r.status for r in found.values()} == {KILLED}
-    assert found["batch_reused"].check == "sampling frequencies"
-    assert found["batch_not_secret"].check == "sampling frequencies"
-
-
-# --- what does not count -------------------------------------------------------------------------
-
-
-def nothing(base: Baseline, **changes: Any) -> Mutant:
-    planted = Planted(base.survey.mechanism, base.survey.suite)
-    mutant = Mutant("nothing", "scale", "no bug", "a.py:1", lambda: ready(planted))
-    return replace(mutant, **changes)
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_a_mutant_without_a_bug_is_equivalent(name: str) -> None:
-    """Three seeds of each: a false kill has probability below 1e-3 in all."""
-    mechanism, suite = TARGETS[name]
-    for seed in range(3):
-        base = baseline(survey(mechanism, suite, seed, 2.5e-5), seed, suite.trials)
-        assert run_mutant(base, nothing(base)).status == EQUIVALENT
-
-
-def test_public_code_and_stronger_declarations_are_harmless() -> None:
-    base, made = opened("walk")
-    results = [run_mutant(base, m) for m in made if m.family == "source"]
-    checks = {(r.status, r.check) for r in results}
-    assert (KILLED, "accountant") in checks or (KILLED, "undeclared access") in checks
-    assert {s for s, _ in checks} <= {KILLED, EQUIVALENT, HARMLESS}
-
-    class Quiet(Walk):
-        def declaration(self, scope: Scope) -> Node:
-            return Compose(Repeat(Gaussian("wide", 9), 4), Repeat(Gaussian("narrow", 9), 4))
-
-    mechanism, suite = TARGETS["walk"]
-    quiet = Planted(replace(mechanism, program=Quiet()), replace(suite, program=Quiet()))
-    result = run_mutant(base, nothing(base, plant=lambda: ready(quiet)))
-    assert (result.status, result.check) == (HARMLESS, "accountant")
-
-
-def test_a_weak_audit_lets_bugs_survive() -> None:
-    """Two trials of one number cannot tell 0.9 of the noise from all of it."""
-    mechanism, suite = TARGETS["once"]
-    found = survey(mechanism, replace(suite, trials=2), SEED, 2.5e-5)
-    base = baseline(found, SEED, 2)
-    mutant = next(m for m in mutants(found) if m.name == "count.scale_nine_tenths")
-    result = run_mutant(base, mutant)
-    assert (result.status, result.trials) == (SURVIVED, 2)
-    assert kill_rate([result]) == 0.0
-
-
-# --- mutants that fail ---------------------------------------------------------------------------
-
-
-def test_a_mutant_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladder, "SECONDS", 0.3)
-
-    class Endless(Walk):
-        def run(self, curator: Curator) -> Any:
-            time.sleep(60)
-
-    base, _ = opened("walk")
-    base = replace(base, survey=replace(base.survey, seconds=0.0))
-    endless = base.survey.planted(program=Endless())
-    started = time.monotonic()
-    result = run_mutant(base, nothing(base, plant=lambda: ready(endless)))
-    assert (result.status, result.check) == (KILLED, "time")
-    assert time.monotonic() - started < 20
-
-
-def test_a_crash_is_named_without_its_text() -> None:
-    @contextmanager
-    def crashing() -> Iterator[Planted]:
-        raise ZeroDivisionError("row 17.5")
-        yield TARGETS["walk"]
-
-    base, _ = opened("walk")
-    result = run_mutant(base, nothing(base, plant=crashing))
-    assert (result.check, result.detail) == ("crash", "ZeroDivisionError")
-
-
-# --- limits, orders, reports ---------------------------------------------------------------------
-
-
-def test_a_limit_takes_from_every_family_in_turn() -> None:
-    _, made = opened("walk")
-    families = {m.family for m in made}
-    few = chosen(made, len(families), 1)
-    assert {m.family for m in few} == families
-    assert [m.name for m in chosen(made, 20, 1)] == [m.name for m in chosen(made, 20, 1)]
-    assert [m.name for m in chosen(made, 20, 1)] != [m.name for m in chosen(made, 20, 2)]
-    assert chosen(made, None, 1) == chosen(made, 10**6, 1) == made
+def test_what_is_written() -> None:
+    query = "self.query(x, previous)"
+    clip = f"_mutant.wrong({query}, 'delete_the_clip', curator)"
+    assert f"curator.release('mean', {clip}, rows=rows)" in changed("delete_the_clip")
+    assert f"_mutant.wrong({query}, 'right', curator)" in changed("delete_the_clip", twin=True)
+    assert "curator.part(_mutant.before(k), self.sizes)" in changed("one_record_in_two_parts")
+    assert "self.query(x, _mutant.older(x, previous))" in changed("stale_point")
+    assert "_mutant.less(math.ceil(math.log2(len(values))))" in changed("one_level_short")
+    assert "range((len(values) + 1) // 2)" in changed("half_the_search")
+    assert "range(self.rounds)" in changed("half_the_search")
+    assert "released > 3 + _mutant.kept(curator)" in changed("private_threshold")
+    assert "_mutant.Reseeding(curator).release(" in changed("seed_fixed_per_round")
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"limit": 0}, {"limit": -1}, {"trials": 1}, {"families": ("typos",)}]
+    ("operator", "site"),
+    [
+        ("delete_the_clip", {"clips": False}),
+        ("norm_of_part", {"dimension": 1}),
+        ("divide_by_the_realised_count", {"private_count": False}),
+        ("divide_by_the_realised_count", {"summed": True}),
+        ("carry_a_record_over", {"parts": False}),
+        ("carry_a_record_over", {"uses": 1}),
+        ("private_radius", {"exact": False}),
+        ("test_on_part", {"weighted": True}),
+        ("noise_of_one_node_in_two", {"uses": 1}),
+    ],
 )
-def test_an_order_that_makes_no_sense_is_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidParameter):
-        Order("walk", Path(), **wrong)
+def test_what_can_break_nothing_is_not_planted(operator: str, site: dict[str, Any]) -> None:
+    without = made(replace(SITE, **site))
+    assert operator not in {p.operator for p in without}
+    assert operator in {p.operator for p in made(replace(SITE, exact=operator == "private_radius"))}
 
 
-def result(status: str, name: str = "a", family: str = "scale") -> Result:
-    return Result(name, family, "what", "a.py:1", status, "check", "detail", 0, 0.5)
+def test_points_and_searches_that_end_in_a_library_s_clip_are_left_out() -> None:
+    found = {p.operator for p in made(replace(SITE, exact=True))}
+    assert not found & {"stale_point", "half_the_search"}
+    assert found >= {"one_record_in_two_parts", "one_level_short"}
 
 
-def ran(*statuses: str, flagged: str = "") -> Ran:
-    results = tuple(result(s, str(i)) for i, s in enumerate(statuses))
-    return Ran("case", "case", "Case", 1, 400, len(results), results, flagged)
+def test_only_lines_that_run_are_changed() -> None:
+    tree = {"m": ast.parse(SOURCE)}
+    every = {p.operator for p in planted_in(tree, [SITE], [RUN, SCORE], LINES)}
+    some = {p.operator for p in planted_in(tree, [SITE], [RUN, SCORE], {"m": range(1, 19)})}
+    assert every - some == {"half_the_search", "one_level_short"}
 
 
-def test_the_kill_rate_counts_what_can_be_told() -> None:
-    found = ran(KILLED, KILLED, KILLED, SURVIVED, EQUIVALENT, HARMLESS)
-    assert kill_rate(found.results) == 0.75
-    assert kill_rate(ran(EQUIVALENT, HARMLESS).results) is None
-    assert counts(found.results) == {KILLED: 3, SURVIVED: 1, EQUIVALENT: 1, HARMLESS: 1}
-    document = as_json(found)
-    assert json.loads(json.dumps(document))["families"]["scale"]["kill_rate"] == 0.75
-    assert any(text.startswith("SURVIVED 3 (a.py:1)") for text in lines(found))
+def test_a_source_that_moved_is_refused() -> None:
+    with pytest.raises(ValueError, match="finds nothing in line 99"):
+        edited(ast.parse(SOURCE), Planted("delete_the_clip", "m", 99, ""))
+
+
+# --- wrong queries -------------------------------------------------------------------------------
+
+
+def mean(**options: Any) -> ClippedMean:
+    return ClippedMean(lambda values: values[None], 1.0, **options)
+
+
+def moved(bug: str, one: Array, two: Array, query: ClippedMean, **curator: Any) -> float:
+    """How far two data sets move a query with a bug, in stated sensitivities."""
+    owner = SimpleNamespace(trials=1, **curator)
+    made = wrong.wrong(query, bug, owner)
+    values = [made.value(Records(rows)) for rows in (one, two)]
+    adjacency = "add_remove" if len(one) != len(two) else "replace_one"
+    stated = float(made.sensitivity(adjacency, len(one)))
+    return float(np.linalg.norm(values[0] - values[1])) / stated
+
+
+FAR = np.array([[0.0, 9.0, 0.0], [0.3, 0.0, 0.0], [0.0, 0.0, 0.4], [0.1, 0.1, 0.1]])
+OTHER = np.concatenate([-FAR[:1], FAR[1:]])
+
+
+@pytest.mark.parametrize(
+    ("bug", "least"),
+    [
+        ("delete_the_clip", 8.9),
+        ("clip_after_averaging", 1.5),
+        ("clip_twice_a_batch", 1.5),
+        ("norm_of_part", 8.9),
+        ("centre_by_the_batch", 1.5),
+        ("skip_when_one_trial", 8.9),
+    ],
+)
+def test_a_wrong_clip_moves_by_more_than_is_stated(bug: str, least: float) -> None:
+    assert moved("right", FAR, OTHER, mean()) <= 1 + 1e-12
+    assert moved(bug, FAR, OTHER, mean()) >= least
+
+
+def test_a_count_that_is_realised_moves_by_more_than_is_stated() -> None:
+    query = mean(divisor=50.0)
+    assert moved("right", FAR[:1], np.concatenate([FAR[:1], -FAR[:1]]), query) <= 1
+    two = np.concatenate([FAR[:1], -FAR[:1]])
+    assert moved("divide_by_the_realised_count", FAR[:1], two, query) > 10
+
+
+def test_half_the_records_move_a_mean_twice_as_far() -> None:
+    assert moved("test_on_part", FAR, OTHER, mean()) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("weights", [None, np.array([0.1, 0.2, 0.3, 0.4])])
+@pytest.mark.parametrize("batch", [None, np.array([[True, False, True, True]])])
+def test_the_right_twin_is_the_library_s_query(weights: Any, batch: Any) -> None:
+    query = mean(weights=weights)
+    owner = SimpleNamespace(trials=1)
+    records = Records(np.concatenate([FAR[:3], FAR[:1]]))
+    twin = wrong.wrong(query, "right", owner).value(records, batch)
+    np.testing.assert_allclose(twin, query.value(records, batch), atol=1e-15)
+
+
+def test_a_record_is_carried_into_the_next_release_only() -> None:
+    owner = SimpleNamespace(trials=2)
+    first = wrong.wrong(mean(), "carry_a_record_over", owner)
+    np.testing.assert_allclose(first.value(Records(FAR)), mean().value(Records(FAR)))
+    second = wrong.wrong(mean(), "carry_a_record_over", owner)
+    carried = second.value(Records(OTHER[1:])) - mean().value(Records(OTHER[1:]))
+    np.testing.assert_allclose(carried, [[0, 0.25, 0]])
+
+
+def test_what_is_kept_of_records_moves_a_radius_and_a_step() -> None:
+    owner = SimpleNamespace(trials=1)
+    assert wrong.kept(owner) == 0
+    noted = wrong.wrong(mean(), "noting", owner)
+    assert type(noted) is ClippedMean
+    noted.value(Records(FAR))
+    assert 0 < wrong.kept(owner) <= 1
+    radius = wrong.wrong(mean(), "private_radius", owner).radius
+    assert float(radius) == pytest.approx(1 + wrong.kept(owner))
+
+
+def test_noise_is_silenced_every_second_time_and_seeded_alike() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self._rng = np.random.default_rng(1)
+
+        def release(self) -> Array:
+            return self._rng.standard_normal(3)
+
+    owner = Owner()
+    drawn = [wrong.Silencing(owner).release() for _ in range(4)]
+    assert [bool(d.any()) for d in drawn] == [True, False, True, False]
+    again = [wrong.Reseeding(owner).release() for _ in range(2)]
+    np.testing.assert_array_equal(*again)
+    assert wrong.Silencing(owner).release().any()
+
+
+# --- what counts ---------------------------------------------------------------------------------
+
+
+def judge(*before: str, check: str = "") -> _Judge:
+    survey = Survey("m", "a", 4, (3,), (), ())
+    return _Judge(Order("a", Path()), survey, Judgement(verdicts=before, check=check), Path())
+
+
+GOOD, BAD = "certified_under_assumptions", "alarm"
+
+
+@pytest.mark.parametrize(
+    ("before", "found", "status"),
+    [
+        ((GOOD,), Judgement(verdicts=(GOOD,)), CERTIFIED),
+        (("certified",), Judgement(verdicts=(GOOD,)), CERTIFIED),
+        ((GOOD,), Judgement(verdicts=(BAD,), check="displacement"), CAUGHT),
+        ((GOOD, GOOD), Judgement(verdicts=(GOOD, "inconclusive"), check="claims"), CAUGHT),
+        (("inconclusive",), Judgement(verdicts=("inconclusive",), check="claims"), CERTIFIED),
+        (("inconclusive",), Judgement(verdicts=("refuted",), check="claims"), CAUGHT),
+        (("refuted",), Judgement(verdicts=("refuted",), check="parts kept apart"), CAUGHT),
+        ((GOOD,), Judgement(check="refused", detail="by the curator"), CAUGHT),
+        ((GOOD,), Judgement(failed="ValueError"), STILLBORN),
+        ((GOOD,), Judgement(failed="overtime"), UNTOLD),
+    ],
+)
+def test_a_mutant_counts_by_what_certify_says_of_the_right_program(
+    before: tuple[str, ...], found: Judgement, status: str
+) -> None:
+    assert judge(*before, check="claims")._status(found) == status
+
+
+def result(status: str, name: str = "a", twin: str = "") -> Result:
+    return Result(name, "delete_the_clip", "what", "m:1", status, "check", "detail", twin, 0.5)
+
+
+def ran(*statuses: str, twin: str = "") -> Ran:
+    results = tuple(result(s, str(i), twin) for i, s in enumerate(statuses))
+    return Ran("case", "case", 1, len(results), results, GOOD, "")
+
+
+def test_rates_leave_out_what_cannot_be_told() -> None:
+    found = ran(CAUGHT, CAUGHT, CAUGHT, CERTIFIED, STILLBORN, UNTOLD, twin=LEFT_ALONE)
+    assert rate(found.results) == 0.75
+    assert rate(ran(STILLBORN, UNTOLD).results) is None
+    assert twins(found.results) == {"left_alone": 6, "flagged": 0}
+    document = json.loads(json.dumps(as_json(found)))
+    assert document["operators"] == by_operator(found.results)
+    assert document["operators"]["delete_the_clip"]["rate"] == 0.75
+    assert lines(found)[0] == "CERTIFIED 3: what"
+    assert "no mutant was run: nothing fits" in lines(replace(ran(), faults="nothing fits"))[0]
 
 
 @pytest.mark.parametrize(
     ("of", "code"),
     [
-        (ran(KILLED), 0),
-        (ran(*[KILLED] * 19, SURVIVED), 0),
-        (ran(*[KILLED] * 18, SURVIVED), 1),
-        (ran(SURVIVED, EQUIVALENT), 1),
-        (ran(EQUIVALENT), 3),
-        (ran(HARMLESS), 3),
-        (ran(KILLED, flagged="variance of a"), 5),
-        (ran(flagged="variance of a"), 5),
+        (ran(CAUGHT), 0),
+        (ran(*[CAUGHT] * 19, CERTIFIED), 0),
+        (ran(*[CAUGHT] * 18, CERTIFIED), 1),
+        (ran(STILLBORN), 3),
+        (ran(CAUGHT, twin=LEFT_ALONE), 0),
+        (ran(CAUGHT, twin="flagged: displacement"), 5),
     ],
 )
 def test_exit_codes(of: Ran, code: int) -> None:
     assert exit_code(of) == code
 
 
+def test_a_limit_takes_from_every_operator_in_turn() -> None:
+    every = made(replace(SITE, exact=True))
+    operators = {p.operator for p in every}
+    assert {p.operator for p in chosen(every, len(operators), 1)} == operators
+    assert chosen(every, 5, 1) == chosen(every, 5, 1) != chosen(every, 5, 2)
+    assert chosen(every, None, 1) == chosen(every, 10**6, 1) == every
+
+
+@pytest.mark.parametrize("wrong", [{"limit": 0}, {"operators": ("typos",)}])
+def test_an_order_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter):
+        Order("a", Path(), **wrong)
+
+
 def test_finished_mutants_are_read_back_and_torn_ones_are_not(tmp_path: Path) -> None:
     store = _Store(tmp_path / "kept")
-    store.write(result(KILLED, "a"))
-    store.write(result(SURVIVED, "b"))
-    (tmp_path / "kept" / "torn.json").write_text('{"name": "c", "family"')
+    store.write(result(CAUGHT, "a"))
+    (tmp_path / "kept" / "torn.json").write_text('{"name": "c", "operator"')
     (tmp_path / "kept" / "other.json").write_text("[1]")
-    assert store.read({"a", "b", "c"}) == {"a": result(KILLED, "a"), "b": result(SURVIVED, "b")}
-    assert store.read({"a"}) == {"a": result(KILLED, "a")}
-    store.remove()
-    assert store.read({"a"}) == {}
-    assert not (tmp_path / "kept").exists()
+    assert store.read({"a", "c"}) == {"a": result(CAUGHT, "a")}
 
 
-# --- queries that keep their bound on a domain only -----------------------------------------------
-
-
-@dataclass(frozen=True)
-class Trusting:
-    """Sums numbers that it trusts to lie in [-1, 1]: hostile records would flag it as it is."""
-
-    def declaration(self, scope: Scope) -> Node:
-        return Repeat(Gaussian("sum", 1), 4)
-
-    def run(self, curator: Curator) -> Array:
-        released = np.zeros((curator.trials, 2))
-        for _ in range(4):
-            released = curator.release("sum", Stated(total, 2.0))
-        return released
-
-
-def test_a_target_of_a_domain_is_mutated_without_hostile_records() -> None:
-    mechanism, suite = target(Trusting(), GDP(2), "replace_one")
-    values = np.zeros((5, 2))
-    values[2, 0] = 1.0
-    pair = Neighbours(Records(values), Records(-values), mechanism.scope.adjacency, "a row")
-    found = survey(mechanism, replace(suite, neighbours=pair), SEED, 2.5e-5)
-    assert found.hostile == {}
-    assert found.inspection.broken == ()
-    base = baseline(found, SEED, 400)
-    by_name = {m.name: m for m in mutants(found)}
-    assert run_mutant(base, by_name["sum.bound_half"]).status == KILLED
-    assert run_mutant(base, by_name["sum.noise_reused"]).status == KILLED
-    assert not any(name.startswith("sum.clip") for name in by_name)
-    assert any("hostile records left out" in text for text in lines(replace(ran(), hostile=0)))
+def test_every_operator_is_of_one_kind() -> None:
+    assert not set(RELEASES) & set(CODE)
+    assert set(RIGHT) <= set(RELEASES)
+    assert len(OPERATORS) >= 16

@@ -19,6 +19,7 @@ import json
 from fractions import Fraction
 from tests.total_variation import TotalVariation
 import dpaudit as dp
+from dpaudit.accountant.filters import open_filter, read_filter
 
 class Count:
     def declaration(self, scope):
@@ -48,7 +49,12 @@ try:
     refused = ""
 except dp.DpauditError as error:
     refused = str(error)
+spent = open_filter(TotalVariation(Fraction(1, 4)), scope)
+for _ in range(2):
+    spent = spent.spend(dp.Laplace("count", noise_multiplier=4))
+spent = read_filter(json.loads(json.dumps(spent.to_json())))
 print(json.dumps({
+    "filter": [str(spent.method), spent.units, spent.admits("0.01"), spent.admits("0.02")],
     "shown": account.show("total_variation"),
     "routes": account.routes(),
     "checks": [str(claim.check(declared, scope).outcome) for claim in claims],
@@ -91,6 +97,11 @@ def test_it_is_certified_verified_and_reported(outcome: dict[str, Any]) -> None:
     assert outcome["conclusion"]["value"].startswith("0.23500")
     assert outcome["verified"].startswith("noisy_count: certified under assumptions; ")
     assert outcome["page"]
+
+
+def test_budgets_are_kept_in_it(outcome: dict[str, Any]) -> None:
+    """Two releases of 1 - exp(-1/8) = .1175 each leave .015 of 1/4."""
+    assert outcome["filter"] == ["total_variation", ["tau"], True, False]
 
 
 def test_a_conclusion_below_its_theorem_is_refused(outcome: dict[str, Any]) -> None:

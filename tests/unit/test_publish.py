@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import errno
 import hashlib
+import io
 import json
+import os
+import tempfile
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +32,7 @@ from dpaudit.errors import CertificateRejected, OutputNotWritable
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
 from dpaudit.kernels.query import Records
+from dpaudit.storage.files import write_new, write_together
 from tests.cli.bench import DIGESTS, certified, forged, held, mechanism, suite
 
 CASE = mechanism("case", Gaussian("a", 2), GDP(0.5), labels=("a",))
@@ -101,6 +109,133 @@ def test_an_output_without_its_certificate_stays(tmp_path: Path) -> None:
     write([released(tmp_path)], tmp_path)
     assert {"case.npz", "case-2.npz", "case-2.json"} < set(names(tmp_path))
     assert "case.json" not in names(tmp_path)
+
+
+class Full:
+    """A disk without room, of which nothing but a few folders is left."""
+
+    def __init__(self, *left: Path) -> None:
+        self.left = left
+
+    def __call__(self, contents: Any) -> None:
+        for path in contents:
+            if not any(path.is_relative_to(folder) for folder in self.left):
+                raise OutputNotWritable(f"{path}: {os.strerror(errno.ENOSPC)}")
+        write_together(contents)
+
+
+def fill(monkeypatch: pytest.MonkeyPatch, *left: Path) -> None:
+    full = Full(*left)
+    monkeypatch.setattr("dpaudit.certificate.publish.write_together", full)
+    monkeypatch.setattr("dpaudit.storage.files.write_together", full)
+
+
+def test_values_that_cannot_be_written_are_kept_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The output, drawn once, and then its certificate: neither is lost on a full disk."""
+    out, spare = tmp_path / "out", tmp_path / "spare"
+    spare.mkdir()
+    out.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(spare))
+    fill(monkeypatch, spare)
+    found = released(out)
+    said = capsys.readouterr().err
+    assert "No space left on device" in said
+    assert "cannot be drawn again" in said
+    with pytest.raises(OutputNotWritable, match=r"case.json is in .*spare"):
+        write([found], out)
+    assert names(out) == []
+    (kept,) = spare.rglob("case.npz")
+    (certificate,) = spare.rglob("case.json")
+    output = json.loads(certificate.read_text())["predicate"]["run"]["output"]
+    assert output["digest"]["sha256"] == hashlib.sha256(kept.read_bytes()).hexdigest()
+    assert str(kept.parent) in said
+    assert verify_file(certificate)["verified"]
+
+
+def test_values_that_can_be_written_nowhere_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(monkeypatch)
+    found = released(tmp_path)
+    lines = capsys.readouterr().err.splitlines()
+    content = base64.b64decode(lines[lines.index("case.npz, in base64:") + 1])
+    digest = found.certificate["predicate"]["run"]["output"]["digest"]["sha256"]
+    assert hashlib.sha256(content).hexdigest() == digest
+    assert np.load(io.BytesIO(content))["output"].shape == (1, 1)
+
+
+def test_a_name_that_another_process_takes_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the choice of a name and the writing."""
+    taken = []
+
+    def first(path: Path, content: bytes) -> None:
+        if not taken:
+            taken.append(path)
+            path.write_bytes(b"theirs")
+        write_new(path, content)
+
+    monkeypatch.setattr("dpaudit.certificate.publish.write_new", first)
+    keeper(tmp_path)("case", 1.5)
+    assert taken[0].read_bytes() == b"theirs"
+    assert names(tmp_path) == ["case-2.npz", "case.npz"]
+
+
+def test_a_new_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputNotWritable):
+        write_new(tmp_path / "file" / "x", b"")
+    fill(monkeypatch)
+    with pytest.raises(OutputNotWritable, match="No space"):
+        write_new(tmp_path / "new", b"content")
+    assert names(tmp_path) == ["file"]
+
+
+def test_released_values_are_kept_exactly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = {"a": 0.1, "big": 2**90, "share": [Fraction(1, 3), Decimal("0.1")], "name": "x"}
+    output["all"] = np.array([2**70, 1], dtype=object)
+    keeper(tmp_path)("case", output | {"model": object()})
+    kept = np.load(tmp_path / "case.npz")
+    assert float(kept["output.a"]) == 0.1
+    assert int(str(kept["output.big"])) == 2**90
+    assert Fraction(str(kept["output.share.0"])) == Fraction(1, 3)
+    assert str(kept["output.share.1"]) == "0.1"
+    assert [int(text) for text in kept["output.all"]] == [2**70, 1]
+    assert "output.model: object is no number" in capsys.readouterr().err
+    assert "output.model" not in kept
+
+
+def test_nothing_private_is_touched_before_the_certificate_is_valid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the schema, the checker or a broken program would refuse is refused without records."""
+    read = []
+
+    def records() -> Records:
+        read.append(1)
+        return Records(np.zeros((3, 1)))
+
+    def refuse(certificate: Any) -> None:
+        raise CertificateRejected("no")
+
+    case = replace(CASE, records=records)
+    order = Order(case, None, "project", DIGESTS)
+    for name in ("check", "validate"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"dpaudit.certificate.certify.{name}", refuse)
+            with pytest.raises(CertificateRejected):
+                certify([order], Options(seed=1))
+    claims = replace(case, claims=(replace(CASE.claims[0], guarantee=GDP(0.1)),))
+    (found,) = certify([replace(order, mechanism=claims)], Options(seed=1))
+    assert found.certificate["predicate"]["run"] is None
+    assert read == []
+    certify([order], Options(seed=1))
+    assert read
 
 
 def test_rows_of_verify(tmp_path: Path) -> None:

@@ -177,6 +177,23 @@ def test_a_bill_of_materials_names_libraries_and_files_and_that_it_is_incomplete
     assert bom["compositions"][0]["aggregate"] == "incomplete"
 
 
+def test_a_bill_of_materials_fits_the_schema_of_cyclonedx(good: Json) -> None:
+    """By the validator that CycloneDX publishes, which ships the schema of its standard."""
+    reason = "the schema needs cyclonedx-python-lib"
+    validation = pytest.importorskip("cyclonedx.validation.json", reason=reason)
+    from cyclonedx.schema import SchemaVersion
+
+    validator = validation.JsonStrictValidator(SchemaVersion.V1_5)
+    for certificate in (good, *measured_certificates().values()):
+        text = render_sbom(certificate)
+        assert validator.validate_str(text) is None
+        for wrong in (
+            text.replace("SHA-256", "SHA256"),
+            text.replace('"type": "library"', '"type": "shelf"'),
+        ):
+            assert wrong == text or validator.validate_str(wrong) is not None
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_breaks_no_format(good: Json, text: str) -> None:
     hostile = {"x": poisoned(good, text)}
@@ -268,13 +285,17 @@ def test_broken_files_are_named_and_the_others_shown(good: Json, tmp_path: Path)
 def test_one_page_for_a_project_holds_the_index_and_each_first_screen(
     good: Json, refuted: Json
 ) -> None:
-    """A certificate that only measures is in the index, under its own data."""
+    """A certificate that only measures is among them, under its own data."""
     measured = {
+        "subject": [{"digest": {"sha256": "cd" * 32}}],
         "predicate": {
             "kind": "empirical",
             "issued": "2026-11-02T00:00:00Z",
             "target": {"training": "a model", "threat_model": "sees the final model"},
-            "data": {"sha256": "ab" * 32},
+            "data": {"sha256": "ab" * 32, "records": 10},
+            "study": {"units": 10, "models": 4},
+            "confidence": {"level": "0.95"},
+            "estimates": [],
             "claim": None,
             "best": "likelihood ratio",
             "lower_bounds": [
@@ -288,18 +309,103 @@ def test_one_page_for_a_project_holds_the_index_and_each_first_screen(
             ],
             "findings": [{"words": "few models"}],
             "verdict": {"status": "empirical", "reason": "no claim"},
-        }
+        },
     }
     page = render_project({"a.html": good, "b c.html": refuted, "m.html": measured})
     links = re.findall(r'<a href="([^"]*)"', page)
-    assert set(links) == {"#report-a_2ehtml", "#report-b_20c_2ehtml", "./m.html"}
+    assert set(links) == {"#report-a_2ehtml", "#report-b_20c_2ehtml", "#report-m_2ehtml"}
     anchors = re.findall(r'<section id="([^"]*)" class="report"', page)
-    assert anchors == ["report-a_2ehtml", "report-b_20c_2ehtml"]
-    assert page.count("What nobody checked") == 2
+    assert anchors == ["report-a_2ehtml", "report-b_20c_2ehtml", "report-m_2ehtml"]
+    assert page.count("What nobody checked") == 3
     assert "No verdict" in page
     assert "Data with digest abababababab" in page
     assert page.index(">register<") > page.index("Data with digest")
     assert "few models" in page
+
+
+# --- certificates that measure only --------------------------------------------------------------
+
+
+def measured_certificates() -> dict[str, Json]:
+    """A membership audit of each verdict: real ones, and one that is made refuted."""
+    folder = Path(__file__).parents[2] / "reports" / "membership"
+    found = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in MEASURED}
+    refuted = copy.deepcopy(found["diff2_gd"])
+    verdict = refuted["predicate"]["verdict"]
+    verdict.update(status="refuted", reason="epsilon >= 3.4 was shown")
+    refuted["predicate"]["findings"] = [{"name": "twice", "voids": True, "words": "rows twice"}]
+    return found | {"refuted": refuted}
+
+
+MEASURED = ("diff2_gd", "digits_logistic")
+
+
+def test_every_format_tells_a_measurement_from_a_guarantee(good: Json) -> None:
+    shown = {"good": good} | measured_certificates()
+    suites = {one.get("name"): one for one in ElementTree.fromstring(render_junit(shown))}  # noqa: S314
+    outcomes = {name: [one.tag for one in suite.iter()] for name, suite in suites.items()}
+    assert {name for name, tags in outcomes.items() if "failure" in tags} == {"refuted"}
+    assert {name for name, tags in outcomes.items() if "skipped" in tags} == set(MEASURED)
+    properties = {one.get("name"): one.get("value") for one in suites["diff2_gd"].iter("property")}
+    assert properties["dp_verdict"] == "inconclusive"
+    assert "dp_epsilon_lower" in properties
+    assert not [name for name in properties if str(name).endswith("_upper")]
+
+    sarif = json.loads(render_sarif(shown))["runs"][0]["results"]
+    rules = {(one["ruleId"], place(one)) for one in sarif if place(one) in outcomes}
+    assert ("refuted-claim", "refuted") in rules
+    assert ("void-audit", "refuted") in rules
+    assert {rule for rule, name in rules if name in MEASURED} == {"measured-only"}
+
+    rows = list(csv.DictReader(io.StringIO(render_csv(shown))))
+    assert {row["status"] for row in rows if row["certificate"] in MEASURED} <= {
+        *("unknown", "declared", "tested")
+    }
+    assert [row for row in rows if row["certificate"] == "refuted" and row["status"] == "violated"]
+
+    text = render_markdown(shown)
+    assert text.count("promises nothing at most") == 3
+    assert "none: it measures only" in text
+
+    badges = {name: render_badge(one) for name, one in shown.items()}
+    assert "Refuted: ε\u00a0≥" in badges["refuted"]
+    assert "Inconclusive: ε\u00a0≥" in badges["diff2_gd"]
+    assert "≤" not in "".join(badges[name] for name in MEASURED)
+    with pytest.raises(CertificateRejected, match="holds no guarantee to be registered"):
+        registry_record(shown["diff2_gd"])
+
+    page = render_project({f"{name}.html": one for name, one in shown.items()}, spoken="de")
+    assert page.count("verspricht keine Obergrenze") == 3
+    for language in ("de", "fr"):
+        assert "promises nothing" not in render_markdown(shown, spoken=language)
+
+
+def place(result: Json) -> str:
+    return str(result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"])
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_measurements_break_no_format(text: str) -> None:
+    hostile = {"x": poisoned(measured_certificates()["refuted"], text)}
+    hostile["x"]["predicate"]["kind"] = "empirical"
+    ElementTree.fromstring(render_junit(hostile))  # noqa: S314
+    ElementTree.fromstring(render_badge(hostile["x"]))  # noqa: S314
+    json.loads(render_sarif(hostile))
+    json.loads(render_sbom(hostile["x"]))
+    assert "<script" not in render_markdown(hostile) + render_project(hostile)
+
+
+def test_a_format_that_cannot_be_made_stops_no_other(good: Json, tmp_path: Path) -> None:
+    """A measurement has no registry record; its page, badge and rows are made nevertheless."""
+    source = Path(__file__).parents[2] / "reports" / "membership" / "diff2_gd.json"
+    wanted = ("registry", "html", "badge", "sbom", "md")
+    found = render_files([source], tmp_path, wanted)
+    assert [path.name for path in found.files] == [
+        *("diff2_gd.html", "diff2_gd.svg", "diff2_gd.cdx.json", "report.md")
+    ]
+    ((line, code),) = found.faults
+    assert str(source) in line
+    assert code == CertificateRejected.exit_code
 
 
 def test_formats_and_languages_are_known_before_anything_is_read(tmp_path: Path) -> None:

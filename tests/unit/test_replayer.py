@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dpaudit.curator.replayer import Replayer
 from dpaudit.errors import Diverged, InvalidParameter, SensitivityExceeded, Undeclared
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose, Parallel, Repeat
-from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Records
 from dpaudit.nodes import Node
 from tests.kernels_for_tests import (
     REPLACE_ONE,
@@ -361,3 +362,53 @@ def test_an_empty_transcript_is_one_trial_of_nothing() -> None:
     assert replayer(program, PAIR, ZERO_OUT).scores([]).tolist() == [0.0]
     with pytest.raises(InvalidParameter, match="trials"):
         replayer(program, PAIR, ZERO_OUT).scores([Event("a", np.zeros((0, 1)), np.zeros(0, bool))])
+
+
+@dataclass(frozen=True, eq=False)
+class MixingAlone:
+    """A sum of clipped rows that says it mixes records where the first one is positive."""
+
+    norm: Norm = "l2"
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        return clipped().value(records, chosen)
+
+    def sensitivity(self, adjacency: Any, size: int) -> Array:
+        return clipped().sensitivity(adjacency, size)
+
+    def mixes_records(self, records: Records) -> bool:
+        return bool(records.values[0, 0] > 0)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_rows_that_mix_on_one_side_alone_are_a_violation(swapped: bool) -> None:
+    pair = ANTIPODAL[::-1] if swapped else ANTIPODAL
+    program = once(Gaussian("a", 1), MixingAlone())
+    transcript = sampled(program, pair[0], REPLACE_ONE, seed=2).transcript
+    replay = replayer(program, pair, REPLACE_ONE).inspect(transcript, own=0)
+    assert [v.partition(" (")[0] for v in replay.violations] == [
+        "release 'a': a record changes another record's vector"
+    ]
+
+
+@pytest.mark.parametrize("recorded", [[True, False], [False, True]])
+def test_trials_may_be_neither_more_nor_fewer_than_were_recorded(recorded: list[bool]) -> None:
+    first, both = np.array(recorded), np.array([True, True])
+    for asked, told in ((both, first), (first, both)):
+        program = Written(
+            Gaussian("a", 1), lambda curator, on=asked: curator.release("a", clipped(), on=on)
+        )
+        made = Written(
+            Gaussian("a", 1), lambda curator, on=told: curator.release("a", clipped(), on=on)
+        )
+        transcript = sampled(made, PAIR[0], ZERO_OUT, seed=1, trials=2).transcript
+        with pytest.raises(Diverged, match="other trials are on than were recorded"):
+            replayer(program, PAIR, ZERO_OUT).scores(transcript)
+
+
+def test_a_release_of_another_shape_is_named_by_its_place() -> None:
+    program = once(Gaussian("a", 1), clipped())
+    (event,) = sampled(program, PAIR[0], ZERO_OUT, seed=1).transcript
+    wider = [Event("a", np.zeros((1, 3)), event.on)]
+    with pytest.raises(Diverged, match=r"^release 0 \('a'\): the program releases shape \(1, 2\)"):
+        replayer(program, PAIR, ZERO_OUT).scores(wider)

@@ -17,6 +17,7 @@ import pytest
 
 from dpaudit.errors import CertificateRejected
 from dpaudit.report import render_html, render_index, summary_rows, view, words
+from dpaudit.report.model import Page
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "tests" / "data" / "example_certificate.json"
@@ -379,9 +380,67 @@ def test_what_was_not_examined_or_only_by_a_stand_in_is_said_first(example: Json
     page = view.build(example)
     assert page.banner.attack.startswith("A stand-in was attacked")
     assert "the loss" in page.banner.attack
+    assert not any("runs of the program" in line for line in effort(page))
+    assert any("runs of a stand-in" in line for line in effort(page))
     rows = Outline(render_html(example)).text
     assert "mean ClippedMean 0.5 1.25 a.py:3" in rows
     inner["examination"]["not_examined"] = "it needs a records_like hook"
     page = view.build(example)
     assert page.banner.attack.startswith("Not examined: ")
     assert page.banner.attack_tone == "caution"
+
+
+def effort(page: Page) -> tuple[str, ...]:
+    return next(line.texts for line in page.glance.lines if line.anchor == "audits")
+
+
+def test_the_first_screen_never_shows_an_attack_as_stronger_than_it_was(example: Json) -> None:
+    """Its share is a lower bound, of the program's own attack: above no guess that is bounded."""
+    inner = example["predicate"]
+    own = inner["audits"][0] | {"trials": 700, "about": "program"}
+    own["roc"] = [["0.30", "0.45", "0.33", "0.48"], ["0.5", "0.4", "0.53", "0.43"]]
+    other = own | {"about": "stand_in", "differs": ["the loss"], "trials": 20_000}
+    other["roc"] = [["0.1", "0.1", "0.12", "0.12"]]
+    inner["audits"] = [own, other]
+    inner["caveats"] = [words.STAND_IN + "the loss is Worst; its bound stands apart", "one row"]
+    page = view.build(example)
+    mine, stand_in = [line for line in effort(page) if "runs of" in line]
+    assert mine.startswith("700 runs of the program")
+    assert "at least 59.5" in mine
+    assert "88" in stand_in
+    assert "stand-in" in stand_in
+    (caveats,) = [line.texts for line in page.glance.lines if line.label == "Caveats"]
+    assert caveats == ("One row",)
+    own["roc"] = [["0.5", "0.48", "0.53", "0.51"]]
+    assert "coin toss" in effort(view.build(example))[1]
+
+
+def test_a_line_of_the_first_screen_starts_as_a_sentence() -> None:
+    texts = ["one row", "DP-GD", "iPhone rows", "hold-out rows", "", "64 rows", "x_1 is"]
+    assert [words.sentence(text) for text in texts] == [
+        *("One row", "DP-GD", "iPhone rows", "Hold-out rows", "", "64 rows", "x_1 is")
+    ]
+
+
+FORMULA = re.compile(r"[0-9a-f]{16}|\w_\w|[<>=≤≥]|\b(mu|rho|epsilon|delta)\b|[εδμρ]")
+
+
+def kept() -> list[Path]:
+    return sorted((ROOT / "reports").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", kept(), ids=lambda path: path.stem)
+def test_the_first_screen_has_no_id_and_no_formula_and_links_to_evidence(path: Path) -> None:
+    """But for the title, which its author gives; every statement names a section of the page."""
+    certificate = json.loads(path.read_text("utf-8"))
+    page = view.build(certificate)
+    texts = [page.banner.sentence, page.banner.attack]
+    texts += [text for line in page.glance.lines for text in line.texts]
+    texts.remove(certificate["predicate"]["scope"]["title"])
+    assert [text for text in texts if FORMULA.search(text)] == []
+    sections = {section.anchor for section in page.sections}
+    assert {line.anchor for line in page.glance.lines} <= sections
+    outline = Outline(render_html(certificate))
+    linked = {found["href"] for tag, found in outline.tags if tag == "a"}
+    assert {f"#{line.anchor}" for line in page.glance.lines} <= linked
+    assert {f"#{found['id']}" for _, found in outline.tags if found.get("id")} >= linked

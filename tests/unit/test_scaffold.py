@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dpaudit.certificate.evidence import differences
+from dpaudit.cli.terminal import plain
 from dpaudit.errors import OutputNotWritable, UnknownTarget
 from dpaudit.project.scaffold import start
 
@@ -28,6 +31,48 @@ def test_a_first_mechanism_on_ones_own_data_takes_25_lines(tmp_path: Path) -> No
     lines = (tmp_path / "mechanisms" / "noisy_mean.py").read_text().splitlines()
     assert sum(bool(line.strip()) for line in lines) <= 25
     assert "Setting" not in "".join(lines)
+
+
+def test_a_first_certificate_is_of_the_program_itself() -> None:
+    """Two instances of one class without state are one program: its suite is no stand-in."""
+    from audits import noisy_mean as audit
+    from dpaudit.certificate.certify import stand_in
+    from mechanisms import noisy_mean as first
+
+    assert audit.noisy_mean.program is not first.noisy_mean.program
+    assert stand_in(first.noisy_mean, audit.noisy_mean) == ()
+
+
+class Holds:
+    """A plain object, and what it holds."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Listed(dict[str, int]):
+    """Holds more than its attributes."""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (Holds(1), Holds(1), []),
+        (Holds(1), Holds(2), ["value is another"]),
+        (Holds(Holds(1)), Holds(Holds(2)), ["value.value is another"]),
+        (Holds(1), Listed(), ["the program is Listed, not Holds"]),
+        (Listed(a=1), Listed(a=2), ["the program is another"]),
+        (lambda: 1, lambda: 1, ["the program is another"]),
+    ],
+)
+def test_a_program_that_holds_something_else_is_another(
+    one: Any, other: Any, said: list[str]
+) -> None:
+    assert differences(one, other) == said
+
+
+def test_spaces_that_do_not_break_are_spaces_on_a_terminal() -> None:
+    assert plain("\u03bc\xa0=\u202f1\x1b[2J") == "\u03bc = 1\\x1b[2J"
 
 
 def test_a_mechanism_comes_with_its_own_files_only(tmp_path: Path) -> None:

@@ -194,15 +194,15 @@ EVERY: list[Node] = [
 
 @pytest.mark.parametrize("node", EVERY, ids=repr)
 def test_the_checker_states_the_same_theorems(node: Node) -> None:
-    """Same rule, same expression to the letter, same word on being reached."""
+    """Same rule, same expression to the letter at its witness, same word on being reached."""
     for name, calculus in CALCULI.items():
         assert isinstance(calculus.covers(type(node)), Rule)
         step = calculus.fold(node, SCOPE)
-        stated = theorems.bound(name, node, [])
+        stated = theorems.bound(name, node, [], step.witness)
         stated = stated(order()) if name == "rdp" else stated
         assert theorems.rule_name(name, node, "add_remove") == step.rule
         assert stated == step.value
-        assert theorems.attained(name, node, []) == step.attained
+        assert theorems.attained(name, node, [], step.witness) == step.attained
         if isinstance(stated, Losses):
             assert stated.text == step.value.text
 

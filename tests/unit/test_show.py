@@ -120,7 +120,7 @@ def test_values_are_exact_and_their_decimals_rounded_up(value: Any, text: str) -
 
 
 def test_a_shared_tree_is_shown_once() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     node: Node = Laplace("l", 2)
     for _ in range(300):
         node = Compose(node, node)
@@ -129,11 +129,11 @@ def test_a_shared_tree_is_shown_once() -> None:
     assert text.count("(premises as above)") == 299
     assert len(text.splitlines()) < 1000
     assert len(latex.splitlines()) == 303
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_a_deep_chain_and_huge_numbers_are_shown() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     node: Node = Laplace("l", 2)
     for _ in range(1200):
         node = Repeat(node, 10**5)
@@ -141,4 +141,4 @@ def test_a_deep_chain_and_huge_numbers_are_shown() -> None:
     assert len(show_text(step).splitlines()) == 1201
     assert show_text(step).startswith("epsilon = 5e5999...")
     assert r"\text{5e5999...}" in show_latex(step)
-    assert time.perf_counter() - start < 6
+    assert time.process_time() - start < 6

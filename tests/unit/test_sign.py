@@ -52,8 +52,10 @@ def test_the_encoding_is_the_one_of_the_dsse_protocol() -> None:
 
 def test_two_keys_sign_one_certificate(engineer: Path, officer: Path) -> None:
     envelope = sign(STATEMENT, private_key(engineer))
-    envelope = sign(STATEMENT, private_key(officer), envelope, b"token")
     envelope = sign(STATEMENT, private_key(officer), envelope)
+    envelope = sign(STATEMENT, private_key(officer), envelope)
+    with pytest.raises(InvalidParameter, match=r"something else|rfc3161-client"):
+        sign(STATEMENT, private_key(officer), envelope, b"token")
     found = signatures(STATEMENT, envelope, [public(engineer), public(officer)])
     assert [(one.name, one.state) for one in found] == [
         ("engineer", "valid"),

@@ -13,11 +13,12 @@ import pytest
 from audits import srgd_baselines as audits
 from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.audit.suite import Suite
-from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.certificate.certify import Order
 from dpaudit.families.opaque import GDP
 from dpaudit.nodes import Node
 from tests.claims_for_tests import number, value
 from tests.kernels_for_tests import replayer, sampled
+from tests.planted_for_tests import judged_by_its_suite
 from tests.srgd_baselines_for_tests import (
     CATALOGUE,
     SUITES,
@@ -89,7 +90,7 @@ def test_the_lower_bound_on_mu_is_near_a_claim_of_one(name: str) -> None:
     claims = (Claim(GDP(1 + Fraction(1, 10**9)), by="here"),)
     one = replace(mechanism, program=louder, claims=claims, records=None, evaluate=None)
     order = Order(one, replace(suite, program=louder, trials=10_000), "project", {"a.py": "0" * 64})
-    (judged,) = certify([order], Options(seed=3))[0].judged
+    (judged,) = judged_by_its_suite(order, seed=3).judged
     assert judged.checked.outcome is Outcome.PROVED
     assert judged.lower is not None
     assert 0.92 <= judged.lower.shown <= 1

@@ -114,18 +114,7 @@ def test_a_bug_that_stops_a_run_is_found_by_the_gray_box(name: str, table: list[
     assert any("fail" in finding.detail for finding in found.broken)
 
 
-# Its mean is stable only on records that pass the test before it; the examiner asks it on others.
-FALSE_ALARMS = {"twin_union": "the examiner asks a query on records that its test would stop"}
-TWINS = [
-    pytest.param(
-        name,
-        marks=[pytest.mark.xfail(reason=FALSE_ALARMS[name])] if name in FALSE_ALARMS else [],
-    )
-    for name in BENCH.twins
-]
-
-
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", BENCH.twins)
 def test_a_twin_is_flagged_by_nothing(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table)
     assert BENCH.caught_by(result) == []

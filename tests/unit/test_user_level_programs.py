@@ -381,3 +381,22 @@ def test_textbook_accounting() -> None:
     assert epsilon < 4.0
     with pytest.raises(InvalidParameter, match="share"):
         amplify_by_subsampling(1.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), LeastSquares()])
+def test_steps_that_need_no_check_of_the_set_change_nothing(loss: Any) -> None:
+    """Against a plain loop, with long steps into the boundary and gradients that are cut."""
+    rng = np.random.default_rng(5)
+    users = rng.standard_normal((12, 5, 3))
+    users[..., -1] = users[..., -1] > 0
+    users[3, 2], users[4, 1, :2] = np.nan, 1e200
+    problem = Problem(loss, 12, 5, 2, 0.6, 1.0)
+    for step in (0.01, 0.4):
+        found = one_pass_sgd(problem, np.array([[0.3, -0.4]]), users, 4, step)[0]
+        for group, own in enumerate(users.reshape(4, 15, 3)):
+            here, total = np.array([0.3, -0.4]), np.zeros(2)
+            for item in own:
+                gradient = problem.paired_gradients(here[None], item[None])[0]
+                here = problem.project((here - step * gradient)[None])[0]
+                total += here - np.array([0.3, -0.4])
+            np.testing.assert_allclose(found[group], total / 15, rtol=1e-9, atol=1e-12)

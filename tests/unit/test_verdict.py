@@ -33,10 +33,12 @@ from dpaudit.audit.verdict import (
     raw,
 )
 from dpaudit.check import standing
-from dpaudit.check.assumptions import CLIPPED
+from dpaudit.check.assumptions import CLIPPED, DRAWN, SYSTEM
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Assuming
+from dpaudit.families.discrete import DiscreteLaplace
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
+from dpaudit.families.sampling import PoissonSampled
 from dpaudit.nodes import Assumption, Node, Status
 from tests.cli.bench import mechanism, scope, suite
 
@@ -234,6 +236,36 @@ def test_what_every_guarantee_rests_on(rows: list[Any], bounded: str, noise: str
         "real_arithmetic": "declared",
         "random_bits": "declared",
     }
+
+
+@pytest.mark.parametrize(
+    ("node", "entropy", "arithmetic", "bits"),
+    [
+        (DiscreteLaplace("a", 2), "", "enforced", "declared"),
+        (DiscreteLaplace("a", 2), SYSTEM, "enforced", "enforced"),
+        (DiscreteLaplace("a", 2), "seed 7", "enforced", "declared"),
+        (Gaussian("a", 2), SYSTEM, "declared", "declared"),
+        (
+            PoissonSampled(DiscreteLaplace("a", 2), "0.5"),
+            "operating system",
+            "enforced",
+            "declared",
+        ),
+    ],
+)
+def test_arithmetic_and_bits_follow_from_what_ran(
+    node: Any, entropy: str, arithmetic: str, bits: str
+) -> None:
+    drew = [row(check=DRAWN)]
+    found = {a.id: a for a in standing(drew, node, entropy)}
+    assert found["real_arithmetic"].status == arithmetic
+    assert found["random_bits"].status == bits
+    assert ("whoever knows it" in found["random_bits"].evidence) == entropy.startswith("seed")
+    if arithmetic == "enforced":
+        # Nobody drew it, or it was drawn wrong: then it is not enforced.
+        undrawn, wrong = standing([], node), standing([row(check=DRAWN, status="broken")], node)
+        assert {a.id: a.status for a in undrawn}["real_arithmetic"] == "declared"
+        assert {a.id: a.status for a in wrong}["real_arithmetic"] == "violated"
 
 
 def test_a_bound_that_assumes_a_family_never_refutes_an_epsilon() -> None:

@@ -197,10 +197,10 @@ BOMBS: list[Any] = [
 
 @pytest.mark.parametrize("table", BOMBS, ids=range(len(BOMBS)))
 def test_deep_and_explosive_tables_are_refused_at_once(table: Any) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InvalidParameter) as caught:
         wire.decode_number(table)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert len(str(caught.value)) < 300
 
 

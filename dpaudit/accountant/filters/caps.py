@@ -10,18 +10,32 @@ from typing import Any
 
 from dpaudit.accountant.filters.charges import Amounts, at_orders, floor
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import Number, enclose, exact, is_symbolic, unknowns, working_precision
+from dpaudit.exact import (
+    Number,
+    enclose,
+    exact,
+    is_symbolic,
+    readable,
+    unknowns,
+    working_precision,
+)
 from dpaudit.exact.domains import above_one
-from dpaudit.families.adaptive import FilterMeasure
+from dpaudit.families.adaptive.node import measure_of
 from dpaudit.families.opaque import ProfilePoints
+from dpaudit.measures.calculus import CALCULI, Calculus
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.measures.renyi import order
+from dpaudit.nodes import Node
+from dpaudit.scope import choose
 
 ORDERS = tuple(Fraction(n) for n in (2, 3, 4, 6, 8, 12, 16, 24, 32, 64))
 
 
 class Method(StrEnum):
-    """How charges add up; the package's text states each theorem."""
+    """How charges add up; the package's text states each theorem.
+
+    Besides these, the name of any registered measure that says how its charges add up.
+    """
 
     BASIC = "basic"
     ADVANCED = "advanced"
@@ -30,47 +44,80 @@ class Method(StrEnum):
     GDP = "gdp"
 
 
-OWN = {
-    FilterMeasure.PURE: Method.BASIC,
-    FilterMeasure.APPROX: Method.BASIC,
-    FilterMeasure.ZCDP: Method.ZCDP,
-    FilterMeasure.RDP: Method.RDP,
-    FilterMeasure.GDP: Method.GDP,
-}
-UNITS = {
-    Method.BASIC: ("epsilon", "delta"),
-    Method.ADVANCED: ("squared epsilon", "delta"),
-    Method.ZCDP: ("rho",),
-    Method.GDP: ("squared mu",),
-}
+# The ways that are no measure's own name, and the measure whose values each adds.
+_NAMED = {Method.BASIC: ("pure", "approx"), Method.ADVANCED: ("approx", "approx")}
+_BASIC = {"pure", "approx"}
+SHARED_LOSS = "squared epsilon"
 
 
-def orders_of(
-    budget: Any, measure: FilterMeasure, method: Method, asked: Sequence[object] | None
-) -> Amounts:
+def added_in(method: str, sums: int) -> Calculus:
+    """The calculus whose values a method adds, with one sum or two."""
+    return CALCULI[_NAMED[Method(method)][sums - 1] if method in _NAMED else method]
+
+
+def power_of(method: str, sums: int) -> int:
+    """To which power a value is taken before it is added; a second one, delta, never is."""
+    known = added_in(method, sums).measure.sums
+    return 2 if method == Method.ADVANCED else 1 if known is None else known.power
+
+
+def units_of(method: str, orders: Amounts, sums: int) -> tuple[str, ...]:
+    """What each sum is of."""
+    known = added_in(method, sums).measure.sums
+    assert known is not None  # noqa: S101  (methods are made of measures that have them)
+    if orders:
+        return tuple(f"divergence of order {readable(a)}" for a in orders)
+    return (SHARED_LOSS, "delta") if method == Method.ADVANCED else known.units
+
+
+def own_method(budget: Any) -> str:
+    """The method in which a budget is stated: basic, or the measure's name.
+
+    Errors: InvalidParameter for a node that states no budget in a measure with sums.
+    """
+    foreign = isinstance(budget, Node) and not budget.is_shipped
+    measure = budget.states_in if foreign else measure_of(budget)
+    if measure not in CALCULI or CALCULI[measure].measure.sums is None:
+        raise InvalidParameter(
+            f"budget {budget.head}: its measure does not say how a filter adds charges"
+        )
+    return Method.BASIC if measure in _BASIC else str(measure)
+
+
+def chosen_method(asked: Method | str) -> str:
+    """A method by name.
+
+    Errors: InvalidParameter for what is neither one nor a measure with sums.
+    """
+    if asked in CALCULI and asked not in _BASIC and CALCULI[asked].measure.sums is not None:
+        return str(asked)
+    return choose(Method, asked, "method")
+
+
+def orders_of(budget: Any, method: str, asked: Sequence[object] | None) -> Amounts:
     """The orders at which method rdp adds curves; none for any other method.
 
     Errors: InvalidParameter for orders that are not rational numbers above 1, for more than one
     where the budget is an ApproxDP or a profile, or for any where the method is another.
     """
-    if method is not Method.RDP:
+    if method != Method.RDP:
         if asked is not None:
             raise InvalidParameter(f"orders: expected none for method {method}")
         return ()
     if asked is None:
-        return ORDERS if measure is FilterMeasure.RDP else (_best_order(budget),)
+        return ORDERS if hasattr(budget, "curve") else (_best_order(budget),)
     found = tuple(exact(a, "orders") for a in asked)
     for value in found:
         above_one(value, "orders")
     if not found or any(is_symbolic(a) for a in found):
         raise InvalidParameter("orders: expected one or more rational numbers above 1")
-    if measure is FilterMeasure.APPROX and len(found) > 1:
+    if not hasattr(budget, "curve") and len(found) > 1:
         raise InvalidParameter("orders: expected one order, chosen in advance, for an ApproxDP")
     return found
 
 
 @lru_cache(maxsize=256)
-def caps_of(budget: Any, method: Method, orders: Amounts, share: Fraction) -> Amounts:
+def caps_of(budget: Any, method: str, orders: Amounts, share: Fraction) -> Amounts:
     """The largest sum of each kind that keeps the budget, rounded down where it is irrational.
 
     Errors: InvalidParameter while the budget holds symbols; Unsupported where nothing is left.
@@ -79,15 +126,25 @@ def caps_of(budget: Any, method: Method, orders: Amounts, share: Fraction) -> Am
     if any(unknowns(v) - own for v in budget.parameters.values() if is_symbolic(v)):
         raise InvalidParameter(f"{budget.head}: bind its symbols to numbers before spending")
     with working_precision():
-        caps = tuple(map(floor, _CAPS[method](budget, orders, share)))
+        caps = tuple(map(floor, _caps(budget, method, orders, share)))
     if min(caps) < 0:
         raise Unsupported(f"{budget.head}: method {method} leaves nothing to spend")
     return caps
 
 
-def _basic_caps(budget: Any, orders: Amounts, share: Fraction) -> Sequence[Number]:
-    delta = getattr(budget, "delta", None)
-    return (budget.epsilon,) if delta is None else (budget.epsilon, delta)
+def _caps(budget: Any, method: str, orders: Amounts, share: Fraction) -> Sequence[Any]:
+    if method != own_method_or_none(budget):
+        return _FROM_POINTS[Method(method)](budget, orders, share)
+    if orders:
+        return at_orders(budget.curve, orders)
+    others = [budget.delta] if hasattr(budget, "delta") else []
+    stated = getattr(budget, added_in(method, 1 + len(others)).measure.parameter)
+    return (stated ** power_of(method, 1 + len(others)), *others)
+
+
+def own_method_or_none(budget: Any) -> str | None:
+    """The budget's own method; None for a whole profile, which is kept by others' only."""
+    return None if isinstance(budget, ProfilePoints) else own_method(budget)
 
 
 def _advanced_caps(budget: Any, orders: Amounts, share: Fraction) -> Sequence[Any]:
@@ -99,21 +156,15 @@ def _advanced_caps(budget: Any, orders: Amounts, share: Fraction) -> Sequence[An
 
 
 def _zcdp_caps(budget: Any, orders: Amounts, share: Fraction) -> Sequence[Any]:
-    if hasattr(budget, "rho"):
-        return (budget.rho,)
     alpha = _best_order(budget)
     return (_renyi_cap(budget, alpha) / alpha,)
 
 
 def _renyi_caps(budget: Any, orders: Amounts, share: Fraction) -> Sequence[Any]:
-    if hasattr(budget, "curve"):
-        return at_orders(budget.curve, orders)
     return [_renyi_cap(budget, alpha) for alpha in orders]
 
 
 def _gdp_caps(budget: Any, orders: Amounts, share: Fraction) -> Sequence[Number]:
-    if hasattr(budget, "mu"):
-        return (budget.mu**2,)
     _needs_delta(budget, Method.GDP)
     return (min(floor(gaussian_mu(*point) ** 2) for point in _points(budget)),)
 
@@ -154,8 +205,8 @@ def _needs_delta(budget: Any, method: Method) -> None:
         raise Unsupported(f"{budget.head}: method {method} needs a positive delta; use basic")
 
 
-_CAPS: dict[Method, Callable[[Any, Amounts, Fraction], Sequence[Any]]] = {
-    Method.BASIC: _basic_caps,
+# Budgets of (epsilon, delta), kept in another measure by its largest value that gives them.
+_FROM_POINTS: dict[Method, Callable[[Any, Amounts, Fraction], Sequence[Any]]] = {
     Method.ADVANCED: _advanced_caps,
     Method.ZCDP: _zcdp_caps,
     Method.RDP: _renyi_caps,

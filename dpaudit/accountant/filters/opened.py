@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.accountant.filters.caps import OWN, UNITS, Method, caps_of, orders_of
+from dpaudit.accountant.filters.caps import (
+    Method,
+    added_in,
+    caps_of,
+    chosen_method,
+    orders_of,
+    own_method_or_none,
+    power_of,
+    units_of,
+)
 from dpaudit.accountant.filters.charges import (
     Amounts,
     Assumptions,
@@ -25,19 +34,16 @@ from dpaudit.accountant.filters.charges import (
     shown,
 )
 from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
-from dpaudit.exact import canonical, exact, readable
+from dpaudit.exact import canonical, exact
 from dpaudit.exact.domains import rate
 from dpaudit.exact.wire import decode_number, encode_number
-from dpaudit.families.adaptive import Filter, FilterMeasure
-from dpaudit.families.adaptive.node import measure_of
-from dpaudit.families.opaque import ProfilePoints
+from dpaudit.families.adaptive import Filter
+from dpaudit.families.opaque import ApproxDP
 from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table, to_table
-from dpaudit.scope import Scope, choose
+from dpaudit.scope import Scope
 
 HALF = Fraction(1, 2)
-_SQUARED = (Method.GDP, Method.ADVANCED)
-_CALCULUS = {Method.ADVANCED: "approx", Method.ZCDP: "zcdp", Method.RDP: "rdp", Method.GDP: "gdp"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class OpenFilter:
 
     budget: Node
     scope: Scope
-    method: Method
+    method: str
     orders: Amounts
     share: Fraction
     spent: Amounts
@@ -72,9 +78,7 @@ class OpenFilter:
     @property
     def units(self) -> tuple[str, ...]:
         """What each sum is of: epsilon, delta, rho, squares, or a divergence of some order."""
-        if self.method is Method.RDP:
-            return tuple(f"divergence of order {readable(a)}" for a in self.orders)
-        return UNITS[self.method][: len(self.caps)]
+        return units_of(self.method, self.orders, len(self.caps))
 
     def charge(self, asked: object) -> Amounts | None:
         """What a release costs, one number for each cap; None where that is infinite.
@@ -88,15 +92,15 @@ class OpenFilter:
 
     def _charge(self, asked: object) -> Charge:
         if isinstance(asked, Node):
-            own = "pure" if len(self.caps) == 1 else "approx"
-            name = _CALCULUS.get(self.method, own)
+            name = added_in(self.method, len(self.caps)).name
             found = declared(asked, self.scope, name, self.orders)
         else:
             found = given(asked, len(self.caps))
-        if self.method not in _SQUARED:
+        power = power_of(self.method, len(self.caps))
+        if power == 1:
             return found
         first, *others = found.values
-        return Charge((canonical(first**2), *others), found.assumes)
+        return Charge((canonical(first**power), *others), found.assumes)
 
     def admits(self, asked: object) -> bool:
         """Whether a release fits; nothing is spent.
@@ -171,19 +175,17 @@ def open_filter(
     cannot keep a budget.
     """
     asked = budget.budget if isinstance(budget, Filter) else budget
-    whole = isinstance(asked, ProfilePoints)
-    measure = FilterMeasure.APPROX if whole else measure_of(asked)
-    own = Method.GDP if whole else OWN[measure]
-    chosen = choose(Method, method, "method") if method is not None else own
-    if measure is not FilterMeasure.APPROX and chosen is not own:
+    own = own_method_or_none(asked)
+    chosen = chosen_method(method) if method is not None else own or Method.GDP
+    if chosen != own and own is not None and not isinstance(asked, ApproxDP):
         raise Unsupported(f"{asked.head}: only method {own} keeps this budget")
-    if whole and chosen in (Method.BASIC, Method.ADVANCED):
+    if own is None and chosen in (Method.BASIC, Method.ADVANCED):
         raise Unsupported(f"{asked.head}: method {chosen} keeps one point; use gdp, zcdp or rdp")
     if not isinstance(scope, Scope):
         raise InvalidParameter(f"open_filter: scope is a {type(scope).__name__}, expected a Scope")
     kept = exact(share, "share")
     rate(kept, "share")
-    fixed = orders_of(asked, measure, chosen, orders)
+    fixed = orders_of(asked, chosen, orders)
     nothing = tuple(Fraction(0) for _ in caps_of(asked, chosen, fixed, kept))
     return OpenFilter(asked, scope, chosen, fixed, kept, nothing, 0)
 

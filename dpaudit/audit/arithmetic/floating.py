@@ -38,7 +38,7 @@ TINY = {"negative zero": -0.0, "a subnormal number": 5e-324}
 
 
 @dataclass(frozen=True)
-class Target:
+class Noisy:
     """What is attacked: noise of this ``scale`` on values that neighbours move by ``step``."""
 
     add: Noise
@@ -104,12 +104,12 @@ def describe(noise: Noise | Kernel | Node) -> str:
     return f"{type(noise).__name__}: {known}"
 
 
-def _target(noise: Noise | Kernel | Node, scale: float) -> Target:
+def _target(noise: Noise | Kernel | Node, scale: float) -> Noisy:
     """A sampler of values (n,), whatever was given."""
     if isinstance(noise, Node):
         return _target(kernel_of(noise)(noise, 1), scale)
     if not isinstance(noise, Kernel):
-        return Target(noise, scale, scale)
+        return Noisy(noise, scale, scale)
     if noise.memory:
         raise InvalidParameter(
             f"{type(noise).__name__}: its rounds share noise; probe the Gaussian that a round draws"
@@ -122,7 +122,7 @@ def _target(noise: Noise | Kernel | Node, scale: float) -> Target:
         sampled: FloatArray = made.sample(values[:, None], np.full(values.size, own), rng)
         return sampled[:, 0]
 
-    return Target(add, own, step)
+    return Noisy(add, own, step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ class Side:
 
 
 def _pair(
-    target: Target, pair: tuple[float, float], rng: Generator, error: float
+    target: Noisy, pair: tuple[float, float], rng: Generator, error: float
 ) -> tuple[Finding, Finding]:
     sides = [_side(target, pair, value, rng) for value in pair]
     name = f"{pair[0]:g} and {pair[1]:g}"
@@ -143,7 +143,7 @@ def _pair(
     return _low(sides, loss, name, error), _few(sides, loss, name, error)
 
 
-def _side(target: Target, pair: tuple[float, float], value: float, rng: Generator) -> Side:
+def _side(target: Noisy, pair: tuple[float, float], value: float, rng: Generator) -> Side:
     middle = (pair[0] + pair[1]) / 2 * target.step
     draws = target.draw(value * target.step, 2 * DRAWS, rng)
     reach = WITHIN * max(target.scale, target.step)
@@ -207,20 +207,20 @@ def _compared(
     return Finding(check, status, shown, error, detail)
 
 
-def _odd(target: Target, name: str, value: float, seed: int) -> Finding:
+def _odd(target: Noisy, name: str, value: float, seed: int) -> Finding:
     """What is no finite number must give outputs like any other value's."""
     shown = int(np.count_nonzero(~np.isfinite(_tried(target, value, 100, seed))))
     return _exact(f"value: {name}", shown, f"{shown} of 100 outputs are no finite numbers")
 
 
-def _tiny(target: Target, name: str, value: float, seed: int) -> Finding:
+def _tiny(target: Noisy, name: str, value: float, seed: int) -> Finding:
     """A value that is nearly zero gives, from the same bits, what zero gives."""
     one, two = (_tried(target, each, 1_000, seed) for each in (0.0, value))
     different = int(np.count_nonzero(one.view(np.int64) != two.view(np.int64)))
     return _exact(f"value: {name}", different, f"{different} of 1,000 outputs differ from zero's")
 
 
-def _extreme(target: Target, seed: int) -> Finding:
+def _extreme(target: Noisy, seed: int) -> Finding:
     """The largest finite values give numbers."""
     largest = float(np.finfo(np.float64).max)
     outputs = [_tried(target, value, 100, seed) for value in (largest, -largest, largest / 2)]
@@ -228,12 +228,12 @@ def _extreme(target: Target, seed: int) -> Finding:
     return _exact("value: the largest floats", shown, f"{shown} of 300 outputs are not numbers")
 
 
-def _none(target: Target, seed: int) -> Finding:
+def _none(target: Noisy, seed: int) -> Finding:
     wrong = _tried(target, 0.0, 0, seed).size
     return _exact("no value", wrong, "no values give no outputs, and no error")
 
 
-def _tried(target: Target, value: float, count: int, seed: int) -> FloatArray:
+def _tried(target: Noisy, value: float, count: int, seed: int) -> FloatArray:
     """Outputs; an error, which tells the value as well, is as many NaN, and one for no value."""
     try:
         return target.draw(value, count, np.random.default_rng(seed))
@@ -245,7 +245,7 @@ def _exact(check: str, wrong: int, detail: str) -> Finding:
     return Finding(check, "broken" if wrong else "held", float(wrong), 0.0, detail)
 
 
-def _time(target: Target, rng: Generator, error: float) -> Finding:
+def _time(target: Noisy, rng: Generator, error: float) -> Finding:
     value = np.zeros(1)
 
     def draw(_: int) -> float:

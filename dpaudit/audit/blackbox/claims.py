@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
-from functools import cached_property, partial
-from math import inf, log, log1p
-from typing import Any
+from functools import cached_property
+from math import inf
 
 import numpy as np
 from scipy.special import bdtr
 
-from dpaudit.accountant.claim import Claim, stated
 from dpaudit.audit.blackbox.evidence import Edge
 from dpaudit.audit.bounds.estimators import (
     MINIMUM_ERROR,
@@ -26,15 +24,11 @@ from dpaudit.audit.bounds.joint import (
     joint_rho_lower,
     region_p_value,
 )
-from dpaudit.families.opaque import ApproxDP, PureDP, RenyiDP
-from dpaudit.measures.calculus import measure_of, of_rates
+from dpaudit.audit.target import Target, rates_upper
+from dpaudit.measures.calculus import of_rates
 from dpaudit.measures.region import (
-    ApproxRegion,
     Region,
-    RenyiRegion,
-    region_of,
 )
-from dpaudit.nodes import Node
 
 LARGEST = 50.0
 QUICK_SHARE = 0.05
@@ -60,25 +54,8 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Target:
-    """The claim under test: ``claimed`` is its epsilon, rho or mu; ``region`` what it allows."""
-
-    guarantee: Node
-    region: Region
-    measure: str
-    claimed: float
-    delta: float
-    family: Callable[[float], Region]
-
-    @property
-    def top(self) -> float:
-        """The largest number that a claim in this measure may state."""
-        measure = measure_of(self.guarantee)
-        return measure.top if measure else inf
-
-    @property
-    def words(self) -> str:
-        return Claim(self.guarantee, by="the caller").text
+class EventTest(Target):
+    """A claim, tested by the counts of events of outputs."""
 
     def p_value(self, tally: Tally, enough: float) -> float:
         """P-value of the claim for an event fixed before its trials.
@@ -142,10 +119,8 @@ class Target:
         if self.measure == "epsilon":
             return epsilon_lower(tally.counts, self.delta, error).epsilon_lower
         if self.measure == "renyi_epsilon":
-            return renyi_lower(tally, float(self.guarantee.parameters["order"]), error)
-        rates = mu_lower(tally.counts, error)
-        from_rates = of_rates(self.guarantee)
-        return from_rates(rates.false_positive_rate_upper, rates.false_negative_rate_upper)
+            return self.renyi_lower(tally.counts, error)
+        return of_rates(self.guarantee)(*rates_upper(tally.counts, error))
 
     def _joint(self, tally: Tally, error: float) -> float:
         rest = error * (1 - QUICK_SHARE)
@@ -187,42 +162,6 @@ class Target:
             middle = (low + high) / 2
             low, high = (low, middle) if shown(middle) else (middle, high)
         return high
-
-
-def target_of(claim: object) -> Target:
-    """What a node or :class:`dpaudit.accountant.claim.Claim` asks to be tested.
-
-    Errors: InvalidParameter for what states no number in a registered measure.
-    """
-    node, parameter = stated(claim.guarantee if isinstance(claim, Claim) else claim)
-    region = region_of(node)
-    if isinstance(node, RenyiDP):
-        order = _float(node.order)
-        return Target(
-            node,
-            region,
-            "renyi_epsilon",
-            _float(node.epsilon),
-            0.0,
-            lambda value: RenyiRegion((order,), (value,)),
-        )
-    if not isinstance(node, (PureDP, ApproxDP)):
-        of_value = partial(_stating, node, parameter)
-        return Target(node, region, parameter, _float(node.parameters[parameter]), 0.0, of_value)
-    delta = region.delta if isinstance(region, ApproxRegion) else 0.0
-    return Target(
-        node,
-        region,
-        "epsilon",
-        _float(node.epsilon),
-        delta,
-        lambda value: ApproxRegion(value, delta),
-    )
-
-
-def _stating(node: Node, parameter: str, value: float) -> Region:
-    """The region of the same claim with another number."""
-    return region_of(node.with_parameters(**{parameter: value}))
 
 
 def box_p_value(tally: Tally, region: Region) -> float:
@@ -278,33 +217,3 @@ def tail_lower(
         refused = tail_p_value(tally, family(middle), error / 50) <= error
         low, high = (middle, high) if refused else (low, middle)
     return low
-
-
-def renyi_lower(tally: Tally, order: float, error: float) -> float:
-    """Lower bound on the Renyi divergence of one order, wrong with probability ``error`` at most.
-
-    P[E] >= p and Q[E] <= q hold together (Clopper-Pearson at ``error`` / 2 each); data processing
-    gives D >= D_order((p, 1 - p) || (q, 1 - q)), which grows with p and falls with q where p > q.
-    The same with the complement.  Rounded down; at least 0.
-    Source: van Erven and Harremoes (2014), Theorem 9.
-    """
-    p = 1 - proportion_upper(tally.trials - tally.hits, tally.trials, error / 2)
-    q = proportion_upper(tally.other_hits, tally.other_trials, error / 2)
-    if not 0 < q < p <= 1:
-        return 0.0
-    forward = _two_point(p, q, order)
-    return max(0.0, max(forward, _two_point(1 - q, 1 - p, order)) * (1 - 1e-9) - 1e-12)
-
-
-def _two_point(p: float, q: float, order: float) -> float:
-    if p >= 1 or q >= 1:
-        return -log(q) if p >= 1 else 0.0
-    terms = (
-        order * log(p) + (1 - order) * log(q),
-        order * log1p(-p) + (1 - order) * log1p(-q),
-    )
-    return float(np.logaddexp(*terms)) / (order - 1)
-
-
-def _float(value: Any) -> float:
-    return float(value)

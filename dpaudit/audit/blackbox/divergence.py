@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.blackbox.claims import Target
 from dpaudit.audit.blackbox.draws import Draws, TrainingDraws
 from dpaudit.audit.blackbox.events import Measurement
 from dpaudit.audit.blackbox.features import Feature, raw_columns
@@ -27,6 +26,7 @@ from dpaudit.audit.bounds.variational import (
     renyi_p_value,
     renyi_witness,
 )
+from dpaudit.audit.target import Target
 
 Array = npt.NDArray[Any]
 SHARE = 0.35

@@ -100,7 +100,7 @@ class Boosted:
         return f"the score of boosted trees on {len(self.measurements)} measurements"
 
     def __call__(self, draws: Draws) -> Array:
-        table = _table(self.measurements, draws)
+        table = np.column_stack([_finite(m(draws)) for m in self.measurements])
         with _one_thread():
             return np.round(np.asarray(self.model.decision_function(table), dtype=float), 9)
 
@@ -233,10 +233,6 @@ def _one_thread() -> Iterator[None]:
 def _varies(values: Array) -> bool:
     known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
     return bool(known.size and (known != known[0]).any())
-
-
-def _table(measurements: Sequence[Measurement], draws: Draws) -> Array:
-    return np.column_stack([_finite(m(draws)) for m in measurements])
 
 
 def _finite(values: Array) -> Array:

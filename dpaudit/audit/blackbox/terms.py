@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from dpaudit.audit.blackbox.choice import candidates, scored_candidates
-from dpaudit.audit.blackbox.claims import Target, target_of
+from dpaudit.audit.blackbox.claims import EventTest
 from dpaudit.audit.blackbox.divergence import SHARE, Divergence, divergence
 from dpaudit.audit.blackbox.draws import TrainingDraws
 from dpaudit.audit.blackbox.events import OwnScore
@@ -28,7 +28,7 @@ MOST_TRIALS = 10**8
 class Terms:
     """What the caller asked for, checked."""
 
-    target: Target
+    target: EventTest
     trials: int
     confidence: float
     refute_at: float
@@ -80,4 +80,4 @@ def checked_terms(
         raise InvalidParameter(f"seed = {seed!r}: expected an integer >= 0 and < 2^128")
     if attack is not None and attack != "bits" and not callable(attack):
         raise InvalidParameter(f"attack = {attack!r}: expected None, 'bits' or a function")
-    return Terms(target_of(claim), trials, shown, refuting, seed, attack)
+    return Terms(EventTest.of(claim), trials, shown, refuting, seed, attack)

@@ -81,24 +81,32 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class EpsilonLower:
+class _OfRates:
+    """The error of a bound, and upper bounds of the two error rates that it follows from."""
+
+    error: float
+    false_positive_rate_upper: float
+    false_negative_rate_upper: float
+
+    @property
+    def rates_upper(self) -> tuple[float, float]:
+        """Both rates: false positives, false negatives."""
+        return self.false_positive_rate_upper, self.false_negative_rate_upper
+
+
+@dataclass(frozen=True)
+class EpsilonLower(_OfRates):
     """A lower bound on epsilon at ``delta``, with the two error rates it follows from."""
 
     epsilon_lower: float
     delta: float
-    error: float
-    false_positive_rate_upper: float
-    false_negative_rate_upper: float
 
 
 @dataclass(frozen=True)
-class MuLower:
+class MuLower(_OfRates):
     """A lower bound on the mu of a claim of mu-GDP, with the two rates it follows from."""
 
     mu_lower: float
-    error: float
-    false_positive_rate_upper: float
-    false_negative_rate_upper: float
 
 
 @dataclass(frozen=True)
@@ -163,27 +171,60 @@ def epsilon_lower(counts: Counts, delta: float, error: float) -> EpsilonLower:
     slack = _delta(delta)
     rates = _rates_upper(counts, error)
     bound = max(_log_ratio_lower(*rates, slack), _log_ratio_lower(*rates[::-1], slack))
-    return EpsilonLower(bound, float(delta), float(error), *rates)
+    return EpsilonLower(float(error), *rates, bound, float(delta))
 
 
-def mu_lower(counts: Counts, error: float) -> MuLower:
+def pooled_upper(counts: Counts, error: float) -> float:
+    """An upper bound on the mean of the two error rates, wrong with probability at most ``error``.
+
+    Both kinds of errors of as many trials a side are one count S of 2n trials, so that nothing of
+    the error is split.  With the mean rate p, P(S <= t) <= P(Bin(2n, p) <= t) for every whole
+    t <= 2np - 1; so it is the Clopper-Pearson bound of S, where that is at least (S + 1) / 2n, and
+    1 elsewhere.  A claim whose allowed rates are convex, and the same for the two exchanged, allows
+    no mean below that of its equal rates: what two equal rates of this size imply holds.
+
+    Errors: InvalidParameter for another number of trials on either side.
+    Source: Hoeffding (1956), Theorem 4, for sums of independent trials that differ.
+    """
+    _of_type(counts, Counts)
+    if counts.trials_null != counts.trials_alternative:
+        raise InvalidParameter("pooled errors: expected as many trials on either side")
+    errors, trials = counts.false_positives + counts.false_negatives, 2 * counts.trials_null
+    upper = proportion_upper(errors, trials, _error_rate(error))
+    return upper if Fraction(upper) * trials >= errors + 1 else 1.0
+
+
+def pools(training: TrainingScores, threshold: float, trials: int, error: float) -> bool:
+    """Whether pooled errors promise the larger bound on mu at a threshold, as training has it."""
+    positive, negative = (
+        (np.count_nonzero(side) + 0.5) / (side.size + 1)
+        for side in (training.null > threshold, training.alternative <= threshold)
+    )
+    expected = [min(trials, round(rate * trials)) for rate in (positive, negative)]
+    counts = Counts(expected[0], trials, expected[1], trials)
+    return mu_lower(counts, error, pooled=True).mu_lower > mu_lower(counts, error).mu_lower
+
+
+def mu_lower(counts: Counts, error: float, *, pooled: bool = False) -> MuLower:
     """Lower bound on mu that holds, except with probability ``error``, if mu-GDP is claimed.
 
     mu-GDP gives mu >= Phi^-1(1 - FPR) - Phi^-1(FNR), decreasing in both rates; each is replaced by
-    its Clopper-Pearson upper bound at ``error`` / 2.  It refutes a claim of mu-GDP and nothing
+    its Clopper-Pearson upper bound at ``error`` / 2, or both by :func:`pooled_upper`; which, has to
+    be settled before the trials are counted.  It refutes a claim of mu-GDP and nothing
     else: the epsilon that follows from it is conditional on the Gaussian family, and is no bound
     for, say, a Laplace mechanism.  Rounded down; at least 0.
 
     Errors: InvalidParameter for an error rate outside (0, 1).
     Source: Dong, Roth and Su (2022), definition of mu-GDP; Nasr et al. (2023), its use in audits.
     """
-    positive, negative = _rates_upper(counts, error)
+    both = (pooled_upper(counts, error),) * 2 if pooled else _rates_upper(counts, error)
+    positive, negative = both
     bound = 0.0
     if max(positive, negative) < 1:
         quantiles = -float(ndtri(positive)), -float(ndtri(negative))
         # ndtri is accurate to a few units in the last place; 1e-13 covers its error near zero.
         bound = max(0.0, sum(quantiles) - 1e-13 * (1 + sum(map(abs, quantiles))))
-    return MuLower(bound, float(error), positive, negative)
+    return MuLower(float(error), positive, negative, bound)
 
 
 def epsilon_of_gaussian(mu: float, delta: float) -> float:
@@ -241,9 +282,9 @@ def strongest_epsilon(trials: int, delta: float, error: float) -> float:
     return epsilon_lower(Counts(0, trials, 0, trials), delta, error).epsilon_lower
 
 
-def strongest_mu(trials: int, error: float) -> float:
+def strongest_mu(trials: int, error: float, *, pooled: bool = False) -> float:
     """The largest bound :func:`mu_lower` could give: no error in ``trials`` trials a side."""
-    return mu_lower(Counts(0, trials, 0, trials), error).mu_lower
+    return mu_lower(Counts(0, trials, 0, trials), error, pooled=pooled).mu_lower
 
 
 def roc_points(test: TestScores, thresholds: Sequence[float], error: float) -> tuple[RocPoint, ...]:

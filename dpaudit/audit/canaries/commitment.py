@@ -25,6 +25,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 FORMAT = "dpaudit one-run labels, version 1"
 SALT_BYTES = 32
+COIN_STREAM = 0x436F696E
 _LARGEST_FILE = 8 * MAXIMUM_CANARIES
 
 
@@ -134,7 +135,9 @@ def _bytes(count: int, seed: int | None) -> bytes:
         return secrets.token_bytes(count)
     if type(seed) is not int or seed < 0:
         raise InvalidParameter(f"seed = {seed!r}: expected an integer >= 0, or None")
-    return np.random.default_rng(seed).bytes(count)
+    # A stream for the coins alone: data shuffled by the same seed must not know them.
+    words = np.random.SeedSequence([seed, COIN_STREAM]).generate_state(4)
+    return np.random.default_rng(int.from_bytes(words.tobytes(), "big")).bytes(count)
 
 
 def _size(canaries: Any) -> int:

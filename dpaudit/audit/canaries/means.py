@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpaudit.audit.blackbox.claims import target_of
 from dpaudit.audit.blackbox.divergence import Divergence, divergence
 from dpaudit.audit.blackbox.draws import Draws, TestDraws, TrainingDraws, read_output
 from dpaudit.audit.bounds.estimators import FloatArray, TestScores, TrainingScores
+from dpaudit.audit.target import Target
 from dpaudit.nodes import Node
 
 _FEWEST = 500
@@ -68,7 +68,7 @@ def choose_means(
         return None
     sides = (_draws(side) for side in (training.alternative, training.null))
     first, second = (TrainingDraws(each.values, each.about) for each in sides)
-    found = divergence(None, first, second, target_of(claim), pairs, error)
+    found = divergence(None, first, second, Target.of(claim), pairs, error)
     return None if found is None else Means(found)
 
 

@@ -23,7 +23,7 @@ from dpaudit.audit.canaries.commitment import Labels
 from dpaudit.audit.canaries.means import Means, choose_means
 from dpaudit.audit.canaries.one_run import OneRunAudit, audit_one_run
 from dpaudit.audit.canaries.results import OneRunResult, ScoresAudit, ScoresEstimate, judged
-from dpaudit.audit.canaries.terms import CanaryTerms, Target
+from dpaudit.audit.canaries.terms import CanaryTerms, ScoreTest
 from dpaudit.audit.roc import FALSE_POSITIVE_RATES, advantage, area, true_positive_rate_at
 from dpaudit.errors import InvalidParameter
 
@@ -219,18 +219,18 @@ class _Chosen:
         fired = int(np.count_nonzero(other > self.threshold))
         return Counts(fired, other.size, int(np.count_nonzero(mine <= self.threshold)), mine.size)
 
-    def lower(self, target: Target, test: TestScores, error: float) -> float:
+    def lower(self, target: ScoreTest, test: TestScores, error: float) -> float:
         """Lower bound in the claim's measure, wrong with probability at most ``error``."""
         if self.means is not None:
             return self.means.lower(test, error)
         return target.lower(self.count(test), error)
 
-    def p_value(self, target: Target, test: TestScores, error: float) -> float:
+    def p_value(self, target: ScoreTest, test: TestScores, error: float) -> float:
         if self.means is not None:
             return min(1.0, self.means.p_value(test, target.claimed))
         return min(1.0, target.p_value(self.count(test), error))
 
-    def strongest(self, target: Target, test: TestScores, error: float) -> float:
+    def strongest(self, target: ScoreTest, test: TestScores, error: float) -> float:
         """The largest bound that these trials could have given."""
         sizes = test.alternative.size, test.null.size
         most = target.strongest(*(sizes if self.favours == 0 else sizes[::-1]), error)
@@ -255,7 +255,7 @@ def _split(
 
 
 def _choose(
-    training: TrainingScores | None, test: TestScores, target: Target, error: float
+    training: TrainingScores | None, test: TestScores, target: ScoreTest, error: float
 ) -> _Chosen:
     """The event of the largest bound predicted at ``error``, in either direction.
 
@@ -273,7 +273,7 @@ def _choose(
 
 
 def _event(
-    training: TrainingScores, sizes: tuple[int, int], target: Target, error: float
+    training: TrainingScores, sizes: tuple[int, int], target: ScoreTest, error: float
 ) -> tuple[Event, int]:
     """The event of the largest bound predicted, and the sample it favours."""
     needed = epsilon_needed(target.delta) if target.measure == "epsilon" else mu_needed
@@ -284,7 +284,7 @@ def _event(
 
 
 def _promised(
-    event: Event, sizes: tuple[int, int], favours: int, target: Target, error: float
+    event: Event, sizes: tuple[int, int], favours: int, target: ScoreTest, error: float
 ) -> float:
     """The bound at the counts that training expects."""
     trials, others = sizes if favours == 0 else sizes[::-1]

@@ -188,15 +188,18 @@ def maximise(
     world: Array,
     row: int,
     starts: Sequence[tuple[Array, Array]],
-    evaluations: int,
-    until: float,
+    most: tuple[int, float],
     rng: np.random.Generator,
+    *,
+    alone: bool = False,
 ) -> None:
     """Move one record's two values, and the scale of all others, to push the query further.
 
+    ``most``: evaluations, and the time until which to try; ``alone``: the others stay.
     Random restarts and a (1 + 1) evolution strategy: no query need have a derivative.
     Source: Rechenberg 1973, the (1 + 1) strategy and its rule of one fifth; the moves are ours.
     """
+    evaluations, until = most
     if evaluations < 4 or not starts:
         return
     score = _objective(asking, row)
@@ -206,7 +209,7 @@ def maximise(
         for _ in range(evaluations // RESTARTS // 2):
             if time.process_time() > until:
                 break
-            other = _mutated(point, row, size, rng)
+            other = _mutated(point, size, rng, alone=alone)
             found = score(other)
             moved.tried += 2
             # A fifth of the steps should succeed: bolder after a success, more timid otherwise.
@@ -246,7 +249,7 @@ def _sets(point: Point, row: int, adjacency: Adjacency) -> tuple[Records, Record
     return first, Records(with_row[1])
 
 
-def _mutated(point: Point, row: int, size: float, rng: np.random.Generator) -> Point:
+def _mutated(point: Point, size: float, rng: np.random.Generator, *, alone: bool) -> Point:
     world, one, two = point
     which = rng.integers(9)
     factor = 10.0 ** rng.uniform(-3, 3)
@@ -262,7 +265,7 @@ def _mutated(point: Point, row: int, size: float, rng: np.random.Generator) -> P
             two = -one
         elif which == 6:
             one = world[int(rng.integers(len(world)))] + 0.5 * factor * noise
-        elif which == 7:
+        elif which == 7 and not alone:
             world = np.clip(world * factor, -1e9, 1e9)
         else:
             flip = np.where(rng.random(one.shape) < 0.3, -1.0, 1.0)

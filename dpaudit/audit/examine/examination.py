@@ -20,7 +20,9 @@ from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
 from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
+from dpaudit.audit.examine.lines import Lines, Ran, constants_of
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
+from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, shape_of
 from dpaudit.audit.examine.study import Studied, clips_itself
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
@@ -31,17 +33,22 @@ from dpaudit.curator.curator import Curator, Event, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import Diverged, DpauditError, Undeclared
+from dpaudit.families.composition import Assuming
 from dpaudit.kernels.query import Array, Records
-from dpaudit.nodes import Node
+from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency
 
 STREAM = 0x657861
-SECONDS = 12.0  # of a processor, after which nothing more is begun
-SHARE = 3.0  # of it, for the queries of one world
+SECONDS = 6.0  # of a processor, after which nothing more is begun
+# Shares of it after which a stage begins nothing more: queries, of which one world's, and walks.
+STUDY, WORLD, WALK = 0.5, 0.2, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
+CLIPPED_WORLDS = 2  # of them, where the library's own clip bounds every query
+FEWEST_WALKS = 3
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000
 PARTS = 6
+HOOKED = "records as the mechanism's hook makes them"
 BATCHED = 4
 
 NOISE, BOUNDED = "declared_noise", "bounded_queries"
@@ -74,7 +81,8 @@ class Examination:
     """What was found of one program; ``not_examined`` says why where it could not be run.
 
     ``pair``: of the made-up data sets tried, the two that a whole run tells apart best; ``work``:
-    how many numbers a run of one trial reads.
+    how many numbers a run of one trial reads; ``ran``: which lines ran, None where another tracer
+    is at work.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -85,6 +93,7 @@ class Examination:
     work: int = 0
     seconds: float = 0.0
     stopped: bool = False
+    ran: Ran | None = None
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -126,7 +135,7 @@ def examine(
     started = time.process_time()
     with contextlib.redirect_stdout(sys.stderr):
         try:
-            examiner = _Examiner(mechanism, seed, (shape, likely), data, started + seconds)
+            examiner = _Examiner(mechanism, seed, (shape, likely), data, started, seconds)
         except Unknown as unknown:
             return Examination(not_examined=f"{unknown}; give the mechanism a records_like hook")
         examiner.run()
@@ -140,7 +149,8 @@ class _Examiner:
         seed: int,
         shapes: tuple[Shape | None, Shape | None],
         data: Records | None,
-        until: float,
+        started: float,
+        seconds: float,
     ) -> None:
         self.mechanism = mechanism
         self.scope = mechanism.scope
@@ -148,20 +158,28 @@ class _Examiner:
         self.declaration: Node = mechanism.declaration
         self.seed = seed
         self.data = data
-        self.until = until
+        self.started, self.seconds = started, seconds
         self.notes = _Notes()
         self.moved: dict[tuple[str, str], Moved] = {}
         self.studied: list[Studied] = []
+        # Of worlds by number: one trial's transcript, and the parts that it was asked in.
+        self.sampled: dict[int, tuple[list[Event], list[tuple[int, int]]]] = {}
         self.pair: Neighbours | None = None
+        self.drawn: Finding
+        self.lines = Lines(self.program)
         self.work = 0
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
-        self.rows: Mapping[str, Array] = rows_of(self.shape, rng)
+        self.rows: Mapping[str, Array] = rows_of(self.shape, rng, constants_of(self.program))
         self.worlds = worlds_of(self.shape, rng)
+        # What is assumed of the data holds of those that the hook makes, and of no others.
+        nodes = postorder(self.declaration)
+        self.assumed = like is not None and any(isinstance(node, Assuming) for node in nodes)
         if like is not None:
-            own = World("records as the mechanism's hook makes them", np.array(like.values))
-            self.worlds = (own, *self.worlds)
+            others = [self._alike(rng) if self.assumed else None for _ in self.worlds]
+            made = [World(HOOKED, np.array(r.values)) for r in (like, *others) if r is not None]
+            self.worlds = tuple(made) if self.assumed else (made[0], *self.worlds)
         self.rng = rng
 
     def _alike(self, rng: np.random.Generator) -> Records | None:
@@ -184,17 +202,24 @@ class _Examiner:
 
     def run(self) -> None:
         """Everything in turn; what time does not allow is left out, and told."""
-        for number in STUDIED:
-            self._study(number)
-        self._walks()
-        self._trials()
-        self._keeps()
-        self._pair()
+        with self.lines:
+            for number in STUDIED:
+                self._study(number)
+            self._walks()
+        self.drawn = drawn_alone(self.studied[0].releases, self.seed)
+        with self.lines:
+            self._trials()
+            self._keeps()
+            self._pair()
+
+    def after(self, share: float) -> bool:
+        """Whether this share of the time is over."""
+        return time.process_time() > self.started + share * self.seconds
 
     @property
     def late(self) -> bool:
         """Whether the time is over."""
-        return time.process_time() > self.until
+        return self.after(1)
 
     @property
     def batched(self) -> bool:
@@ -204,7 +229,9 @@ class _Examiner:
     # --- every query of a run -------------------------------------------------------------------
 
     def _study(self, number: int) -> None:
-        if self.late:
+        if self.after(STUDY) and number:
+            return
+        if number >= CLIPPED_WORLDS and all(moved.clips for moved in self.moved.values()):
             return
         world = self.worlds[number]
         sampler = Studied(
@@ -215,11 +242,14 @@ class _Examiner:
             rows=self.rows,
             found=self.moved,
             seed=self.seed + number,
-            until=min(self.until, time.process_time() + SHARE),
+            until=time.process_time() + WORLD * self.seconds,
+            assumed=self.assumed,
             world=world.name,
         )
         self.studied.append(sampler)
-        self._run(sampler, world.name)
+        if self._run(sampler, world.name) and sampler.transcript:
+            parts = sorted((p.start, p.stop) for p in sampler._parts)
+            self.sampled[number] = sampler.transcript, parts
         for touched in sampler.touched:
             self.notes.wrong(ACCESS, touched)
         self.notes.count(ACCESS)
@@ -240,16 +270,16 @@ class _Examiner:
 
     def _walks(self) -> None:
         world = self.worlds[0]
-        sampled = self._sampled(world, 2)
-        if sampled is None:
+        if 0 not in self.sampled:
             return
-        transcript, parts = sampled
+        transcript, parts = self.sampled[0]
         walker = self._walker()
         first = self._walked(walker, world.records(), transcript, "the records it was drawn from")
         if first is None:
             return
-        for records, row, name in self._neighbours(world, parts, len(first[0].visits)):
-            if self.late:
+        neighbours = self._neighbours(world, parts, len(first[0].visits))
+        for number, (records, row, name) in enumerate(neighbours):
+            if self.after(WALK) and number >= FEWEST_WALKS:
                 break
             other = self._walked(walker, records, transcript, name)
             self.notes.count(CONTROL)
@@ -353,20 +383,14 @@ class _Examiner:
     def _walker(self) -> Walker:
         return Walker(self.program, self.declaration, self.scope, self.seed)
 
-    def _sampled(
-        self, world: World, trials: int
-    ) -> tuple[list[Event], list[tuple[int, int]]] | None:
+    def _sampled(self, world: World) -> list[Event] | None:
         sampler = Sampler(
             self.declaration,
             self.scope,
             world.records(),
-            rng=generator(self.seed, (STREAM, 100 + trials)),
-            trials=trials,
+            rng=generator(self.seed, (STREAM, 100)),
         )
-        if not self._run(sampler, world.name):
-            return None
-        parts = sorted((p.start, p.stop) for p in sampler._parts)
-        return sampler.transcript, parts
+        return sampler.transcript if self._run(sampler, world.name) else None
 
     # --- one trial, many trials -----------------------------------------------------------------
 
@@ -376,10 +400,11 @@ class _Examiner:
             if self.late:
                 return
             world = self.worlds[number]
-            sampled = self._sampled(world, 1)
-            if sampled is None or not sampled[0]:
+            known = self.sampled.get(number)
+            transcript = known[0] if known else self._sampled(world)
+            if not transcript:
                 return
-            transcript, walker = sampled[0], self._walker()
+            walker = self._walker()
             alone = self._walked(walker, world.records(), transcript, world.name)
             many = self._walked(
                 walker, world.records(), walks.tiled(transcript, 3), "the trial three times", Tiled
@@ -403,14 +428,13 @@ class _Examiner:
         if self.late:
             return
         world = self.worlds[0]
-        sampled = self._sampled(world, 1)
-        if sampled is None:
+        if 0 not in self.sampled:
             return
         states = []
         for records in (world.records(), self.worlds[3].records()):
             program = walks.own_copy(self.program)
             walker = Walker(program, self.declaration, self.scope, self.seed)
-            if self._walked(walker, records, sampled[0], "other records") is None:
+            if self._walked(walker, records, self.sampled[0][0], "other records") is None:
                 return
             states.append(walks.state(program))
         self.notes.count(KEPT)
@@ -467,11 +491,11 @@ class _Examiner:
     def _told(self, records: tuple[Records, Records]) -> float:
         """The sum over a run's releases of squared distances over noise scales."""
         last = World("first of a pair", np.array(records[0].values))
-        sampled = self._sampled(last, 1)
-        if sampled is None or not sampled[0]:
+        transcript = self._sampled(last)
+        if not transcript:
             return -1.0
         walker, total = self._walker(), 0.0
-        found = [self._walked(walker, one, sampled[0], "a pair") for one in records]
+        found = [self._walked(walker, one, transcript, "a pair") for one in records]
         if found[0] is None or found[1] is None:
             return -1.0
         for a, b in zip(found[0][0].visits, found[1][0].visits, strict=True):
@@ -513,6 +537,7 @@ class _Examiner:
             *self._found(APART, "a changed row moved no release on other rows, in {tried} runs"),
             *self._found(TRIALS, "one trial asks what it asks among others, in {tried} runs"),
             *self._found(KEPT, "no field, closure or global changes with the records"),
+            self.drawn,
             self._clips(),
             Finding(MADE, "held", 0.0, 0.0, "; ".join(short) or "every declared release was made"),
         ]
@@ -524,6 +549,7 @@ class _Examiner:
             work=self.work,
             seconds=seconds,
             stopped=self.late,
+            ran=self.lines.found,
         )
 
     def _found(self, check: str, otherwise: str, assumption: str = NOISE) -> Iterator[Finding]:

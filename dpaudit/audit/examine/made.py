@@ -5,7 +5,7 @@ Every world has a few kinds of rows, so that a query over many records stays qui
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,10 +35,13 @@ class World:
         return Records(changed)
 
 
-def rows_of(shape: Shape, rng: np.random.Generator) -> Mapping[str, Array]:
+def rows_of(
+    shape: Shape, rng: np.random.Generator, constants: Sequence[float] = ()
+) -> Mapping[str, Array]:
     """Rows to change one into: extreme, opposite, labelled, empty, and no numbers at all.
 
-    Those after "as random" reach furthest; the first few are tried wherever time is short.
+    The first few are tried wherever time is short.  ``constants``: numbers that the program's code
+    names, each a row of its own: what is special to it may be what it treats specially.
     """
     size = int(np.prod(shape.row))
     base = rng.standard_normal(shape.row)
@@ -81,6 +84,8 @@ def rows_of(shape: Shape, rng: np.random.Generator) -> Mapping[str, Array]:
         "one entry not a number": broken,
         "infinite": np.full(shape.row, np.inf),
         "minus infinite": np.full(shape.row, -np.inf),
+        "whole numbers": np.arange(size, dtype=float).reshape(shape.row),
+        **{f"all {number:.6g}": np.full(shape.row, number) for number in constants},
     }
 
 

@@ -6,7 +6,10 @@ is tried in the sizes that its fields name, until the program runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import re
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -27,6 +30,8 @@ ROWS, WIDTH = 24, 5
 MOST_TRIES = 160
 MOST_NUMBERS = 4_000_000
 DEEP = 6
+TOLD, FIRST = 6, 12  # numbers heard in refusals, and shapes of rows that they are tried with
+LONG = 0.5  # seconds of a processor
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,14 @@ class _Rows(Exception):
         self.count = count
 
 
+class _Enough(Exception):
+    """A program ran for so long that its records must fit it."""
+
+
 class _Asking(Sampler):
     """A sampler that hears how many rows a program means to have."""
+
+    until = math.inf
 
     def part(self, index: int, sizes: Any) -> Part:
         total = int(sum(int(size) for size in sizes))
@@ -64,6 +75,8 @@ class _Asking(Sampler):
         return super().part(index, sizes)
 
     def release(self, label: str, query: Query, **options: Any) -> Array:
+        if time.process_time() > self.until:
+            raise _Enough
         weights = getattr(query, "weights", None)
         if options.get("rows") is None and weights is not None:
             count = len(np.atleast_1d(weights))
@@ -79,21 +92,42 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
     """
     hints = dict(_hints(program))
     counts = [*_populations(declaration, scope), *_named(hints, COUNTS), ROWS]
-    refused = "it ran on no rows"
-    tried = 0
-    for row in _row_shapes(hints):
-        for count in dict.fromkeys(counts):
-            shape: Shape | None = Shape(count, row)
+    rows = list(_row_shapes(hints))
+    refused, tried = "it ran on no rows", 0
+    heard, asked = list[int](), dict[int, None]()
+    for again in (False, True):
+        if again:
+            if not heard:
+                break
+            # A refusal says what a program takes: "for 300 users was given 24".
+            told = list(dict.fromkeys(heard))[:TOLD]
+            pairs = [(a, b) for a in told for b in (*_named(hints, WIDTHS), WIDTH, *told)]
+            counts, rows = [*asked, *told, *counts][:TOLD], [*pairs, *rows[:FIRST]]
+        for shape in _shapes(rows, counts):
+            wanted: Shape | None = shape
             for _ in range(3):
-                if shape is None or shape.numbers > MOST_NUMBERS or tried >= MOST_TRIES:
+                few = wanted is not None and wanted.numbers <= MOST_NUMBERS
+                if wanted is None or not few or tried >= MOST_TRIES * (1 + again):
                     break
                 tried += 1
-                why = _refusal(program, declaration, scope, shape)
+                why = _refusal(program, declaration, scope, wanted)
                 if why == "":
-                    return shape
-                shape = Shape(why.count, row) if isinstance(why, _Rows) else None
-                refused = refused if isinstance(why, _Rows) else why
+                    return wanted
+                if isinstance(why, _Rows):
+                    wanted = Shape(why.count, shape.row)
+                    asked[why.count] = None
+                    continue
+                refused, wanted = why, None
+                heard += [int(n) for n in re.findall(r"\b\d{1,6}\b", why) if int(n) > 0]
     raise Unknown(f"the program ran on none of {tried} shapes of records made up for it: {refused}")
+
+
+def _shapes(rows: Iterable[tuple[int, ...]], counts: Iterable[int]) -> Iterator[Shape]:
+    for row in rows:
+        for count in dict.fromkeys(counts):
+            shape = Shape(count, row)
+            if shape.numbers <= MOST_NUMBERS:
+                yield shape
 
 
 def fits(program: Program, declaration: Node, scope: Scope, shape: Shape) -> str:
@@ -108,10 +142,12 @@ def _refusal(program: Program, declaration: Node, scope: Scope, shape: Shape) ->
     records = Records(kinds[np.arange(shape.rows) % 4])
     try:
         with np.errstate(all="ignore"):
-            program.run(_Asking(declaration, scope, records, rng=rng))
+            asking = _Asking(declaration, scope, records, rng=rng)
+            asking.until = time.process_time() + LONG
+            program.run(asking)
     except _Rows as wanted:
         return wanted
-    except Undeclared:
+    except (Undeclared, _Enough):
         return ""  # it ran as far as a release that is refused whatever the records are
     except Exception as error:  # noqa: BLE001  (made-up records: what it says quotes no data)
         return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"

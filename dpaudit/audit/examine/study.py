@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from dpaudit.audit.examine.displacement import (
     try_rows,
 )
 from dpaudit.audit.examine.made import FEW
+from dpaudit.audit.examine.noise import Release
 from dpaudit.audit.graybox.watch import Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.replayer import ROUNDING
-from dpaudit.kernels.query import Array, ClippedMean, Query, Records
+from dpaudit.kernels.query import Array, ClippedMean, Query, Records, clip_rows
 from dpaudit.scope import Adjacency
 
 # The releases of one label and line that get the whole examination in one run; others the first
@@ -29,6 +31,7 @@ WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
 NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
 SEARCHED = 200
 KEPT = 8  # pairings at a time
+SOME = slice(2, None, 3)  # of the rows made up, to be without the others
 
 
 def clips_itself(query: Query) -> bool:
@@ -40,6 +43,7 @@ class Studied(Watched):
     """A sampler that examines every query it is asked, and keeps what it found, by label and line.
 
     ``rows``: what one record becomes; ``until``: when to stop (seconds of ``time.process_time``).
+    ``assumed``: whether only the row that is changed may be anything.
     ``movement``: squared distance of a clipped mean's pairs of rows over the noise scale, added
     over releases, per part.
     """
@@ -52,16 +56,19 @@ class Studied(Watched):
         seed: int,
         until: float,
         world: str,
+        assumed: bool = False,
         **options: Any,
     ) -> None:
         self.made = rows
         self.moved = found
         self.until = until
         self.world = world
+        self.assumed = assumed
         self.untried = 0
         self.movement: dict[int | None, Array] = {}
         self.blocks: dict[int | None, tuple[int, int]] = {}
         self.shares: dict[str, float] = {}
+        self.releases: dict[str, list[Release]] = {}
         self._choice = np.random.default_rng(seed)
         self._seen: dict[tuple[str, str], int] = {}
         self._asked_rows: Any = None
@@ -97,6 +104,7 @@ class Studied(Watched):
             batched=asked.batched,
             members=asked.members,
         )
+        self._note(request, before)
         known = moved.pair
         try:
             self._study(asking, moved, request, number, part)
@@ -106,6 +114,14 @@ class Studied(Watched):
         except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
             moved.problems[f"made-up records make the query fail ({type(error).__name__})"] = None
         return released
+
+    def _note(self, request: Request, value: Array) -> None:
+        """What is released, for its noise to be drawn alone."""
+        entitlement = next(e for e in self.entitlements if e.label == request.label)
+        leaf = getattr(request.session, "leaf", entitlement.runs[0].leaf)
+        self.releases.setdefault(request.label, []).append(
+            Release(leaf, entitlement.kernel, value[0], float(request.scale[0]), self._place)
+        )
 
     def _whole(
         self, pair: tuple[Records, Records], start: int, stop: int
@@ -122,7 +138,7 @@ class Studied(Watched):
         self, asking: Asking, moved: Moved, request: Request, number: int, part: int | None
     ) -> None:
         if clips_itself(asking.query):
-            self._clipped(asking, moved, request, part)
+            self._clipped(asking, moved, request, number, part)
             return
         check = getattr(asking.query, "mixes_records", None)
         if check is not None and number in WHOLE and self._mixes(asking.query):
@@ -155,7 +171,16 @@ class Studied(Watched):
         starts += [(asked, -asked) for asked in list(rows.values())[3:5]]
         if moved.factor <= 1:
             budget = min(SEARCHED, allowed if number <= 2 else allowed // 2)
-            maximise(asking, moved, world, least[0], starts, budget, self.until, self._choice)
+            maximise(
+                asking,
+                moved,
+                world,
+                least[0],
+                starts,
+                (budget, self.until),
+                self._choice,
+                alone=self.assumed,
+            )
 
     def _pairing(
         self, world: Array, part: int | None, row: int, rows: Mapping[str, Array]
@@ -183,25 +208,33 @@ class Studied(Watched):
 
     def _mixes(self, query: Any) -> bool:
         """Whether a row's vector depends on those beside it: like, huge or broken ones."""
-        pool = self._pool()
-        size = np.nan_to_num(np.abs(pool), nan=np.inf).reshape(len(pool), -1).max(axis=1)
-        some = (pool, pool[np.isfinite(size)], pool[size < 10])
-        return any(bool(query.mixes_records(Records(rows))) for rows in some)
+        return any(bool(query.mixes_records(rows)) for rows in self._pools)
 
+    @cached_property
     def _pool(self) -> Array:
         return np.stack(list(self.made.values()))
 
-    def _clipped(self, asking: Asking, moved: Moved, request: Request, part: int | None) -> None:
+    @cached_property
+    def _pools(self) -> tuple[Records, ...]:
+        """All rows, those that are numbers, and small ones."""
+        pool = self._pool
+        size = np.nan_to_num(np.abs(pool), nan=np.inf).reshape(len(pool), -1).max(axis=1)
+        return Records(pool), Records(pool[np.isfinite(size)]), Records(pool[size < 10])
+
+    def _clipped(
+        self, asking: Asking, moved: Moved, request: Request, number: int, part: int | None
+    ) -> None:
         """The library's own clip: whether rows mix, how long its vectors get, how far they move."""
         query: Any = asking.query
-        pool = self._pool()
+        pool = self._pool
         moved.tried += len(pool)
-        if self._mixes(query):
-            moved.problems["a record changes another record's vector"] = None
         with np.errstate(all="ignore"):
-            plain = np.asarray(query.per_record(pool), dtype=np.float64)[0]
-            plain = np.where(np.isfinite(plain).all(-1, keepdims=True), plain, 0.0)
-            vectors = query._clipped(pool)[0]
+            raw = np.asarray(query.per_record(pool), dtype=np.float64)
+            vectors = clip_rows(raw, query.radius, query.norm)[0]
+            plain = np.where(np.isfinite(raw).all(-1, keepdims=True), raw, 0.0)[0]
+        mixes = self._mixes(query) if number in WHOLE else self._differs(query, vectors)
+        if mixes:
+            moved.problems["a record changes another record's vector"] = None
         radius = float(np.atleast_1d(query.radius)[0])
         norm = 1 if query.norm == "l1" else 2
         if radius > 0:
@@ -216,6 +249,17 @@ class Studied(Watched):
             moved.add(min(reached, 1.0), "")
             share = np.square(distance / float(request.scale[0]))
             self.movement[part] = self.movement.get(part, 0.0) + share
+
+    def _differs(self, query: Any, vectors: Array) -> bool:
+        """Whether some rows get other vectors without the others: the short form of mixing."""
+        with np.errstate(all="ignore"):
+            few = clip_rows(
+                np.asarray(query.per_record(self._pool[SOME]), dtype=np.float64),
+                query.radius,
+                query.norm,
+            )[0]
+        allowed = 1e-6 * float(np.nan_to_num(query.radius, posinf=0.0).max(initial=0.0))
+        return not np.allclose(vectors[SOME], few, rtol=1e-6, atol=allowed, equal_nan=True)
 
     def _pairs(self, distance: Array) -> Array:
         """Of rows that may stand for one another under the adjacency; the last is none at all."""

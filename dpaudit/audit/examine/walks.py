@@ -50,6 +50,19 @@ class PartWalk(Walk):
         super()._visit(request, value, released)
         self.rows.append(self._asked)
 
+    def _close(self) -> None:
+        """No likelihood is asked for."""
+        self._in_step = []
+
+    def _exact(self, request: Request, value: Array, released: Array) -> None:
+        """No likelihood is asked for, but a kernel with memory keeps what was released."""
+        if getattr(request.session, "memory", True):
+            super()._exact(request, value, released)
+
+    def _mixes(self, request: Request) -> bool:
+        """Asked where queries are studied."""
+        return False
+
 
 class Tiled(PartWalk):
     """Many equal trials along the transcript of one."""

@@ -101,7 +101,7 @@ def _compared(pair: Pair, epsilon: Fraction, delta: Fraction) -> Iterator[tuple[
     if has_closed(pair):
         for bits in PRECISIONS:
             with flint.ctx.workprec(bits):
-                yield _delta(pair, ball(epsilon).exp()), ball(delta)
+                yield delta_by(pair, ball(epsilon).exp(), {}), ball(delta)
 
 
 def delta_by(pair: Pair, x: Ball, more: Forms) -> Ball:
@@ -111,10 +111,6 @@ def delta_by(pair: Pair, x: Ball, more: Forms) -> Ball:
     if type(pair) not in _CLOSED:
         raise NotConfirmed(type(pair).__name__)
     return _CLOSED[type(pair)](pair, x, more)
-
-
-def _delta(pair: Pair, x: Ball) -> Ball:
-    return delta_by(pair, x, {})
 
 
 def _positive(value: Ball) -> Ball:

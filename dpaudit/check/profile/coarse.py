@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
+from dpaudit.check.pairs import independent, together
 from dpaudit.check.profile.cells import NotConfirmed, ball
 from dpaudit.check.profile.closed import has_closed
 from dpaudit.check.profile.onestep import is_known
@@ -35,7 +36,6 @@ from dpaudit.nodes.pairs import (
     Spliced,
     Swapped,
     Thresholded,
-    product,
 )
 
 ONE = Fraction(1)
@@ -57,7 +57,7 @@ def coarser(pair: Pair) -> Pair:
     """
     if is_computed(pair):
         return pair
-    return product((_coarse(factor), times) for factor, times in pair.factors)
+    return independent((_coarse(factor), times) for factor, times in pair.factors)
 
 
 def _coarse(pair: Pair) -> Pair:
@@ -79,12 +79,12 @@ def _coarse(pair: Pair) -> Pair:
         return _all((pair.above, pair.below))
     if isinstance(pair, Branched):
         seen = Atoms(tuple((p, q) for p, q, _ in pair.branches))
-        return product([(seen, ONE), (_all(base for _, _, base in pair.branches), ONE)])
+        return together(seen, _all(base for _, _, base in pair.branches))
     raise NotConfirmed(type(pair).__name__)
 
 
 def _all(pairs: Iterable[Pair]) -> Pair:
-    return product((pair, ONE) for pair in dict.fromkeys(map(_coarse, pairs)))
+    return together(*dict.fromkeys(map(_coarse, pairs)))
 
 
 def _thresholded(pair: Thresholded) -> Pair:
@@ -102,4 +102,4 @@ def _thresholded(pair: Thresholded) -> Pair:
     )
     zero = Fraction(0)
     answers = Atoms(((lost, zero), (zero, lost), (likely, unlikely), (unlikely, likely)))
-    return product([(answers, ONE), (Normal(max(map(abs, ends))), ONE)])
+    return together(answers, Normal(max(map(abs, ends))))

@@ -72,7 +72,10 @@ def _kinks(pair: Pair, grid: Grid, at: range, slope: Ball | None) -> tuple[Float
     d = [delta_by(pair, value, _BOUNDS) for value in x]
     slopes = [(d[k + 1] - d[k]) / (x[k + 1] - x[k]) for k in range(len(x) - 1)]
     before = [(d[0] - 1) / x[0] if slope is None else slope, *slopes]
-    kinks = [_outward(v * (s - r)) for v, r, s in zip(x, before, [*slopes, 0], strict=True)]
+    kinks = [
+        math.nextafter(float((v * (s - r)).upper()), math.inf)
+        for v, r, s in zip(x, before, [*slopes, 0], strict=True)
+    ]
     return np.array(kinks), up(d[-1])
 
 
@@ -84,10 +87,6 @@ def _mirrored(pair: Pair, grid: Grid, last: int, every: int) -> tuple[Floats, fl
     right, infinite = _kinks(pair, grid, range(0, last + every, every), slope)
     left = right[1:] * np.exp(-np.arange(1, len(right)) * grid.h * every)
     return np.concatenate((left[::-1], right)), infinite
-
-
-def _outward(kink: Ball) -> float:
-    return math.nextafter(float(kink.upper()), math.inf)
 
 
 def _end(pair: Pair, grid: Grid, side: int) -> int:

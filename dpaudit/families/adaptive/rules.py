@@ -14,24 +14,22 @@ from dpaudit.exact import Number, infinity, maximum, sqrt
 from dpaudit.families.adaptive import Filter, FilterMeasure, Select
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
+from dpaudit.measures import profile
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Calculus, Source, always
+from dpaudit.measures.gdp import FILTER as GDP_FILTER
 from dpaudit.measures.gdp import GAUSSIAN, corner
-from dpaudit.measures.profile import ALTERNATIVES, PROFILE
+from dpaudit.measures.profile import PROFILE, kept
+from dpaudit.measures.pure import FILTER as PURE_FILTER
 from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import FILTER as RENYI_FILTER
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.measures.zcdp import FILTER as ZCDP_FILTER
 from dpaudit.nodes import Leaf, postorder
 from dpaudit.nodes.pairs import Atoms, Losses, Pair, largest, opaque
 
 CHOICE = Source("dpaudit", 2026, "definition of Select: given the past, one child runs")
-PURE_FILTER = Source("Rogers, Roth, Ullman, Vadhan", 2016, "filter by basic composition")
-ZCDP_FILTER = Source(
-    "Whitehouse, Ramdas, Rogers, Wu", 2023, "filter for approximate zCDP, at delta = 0"
-)
-RENYI_FILTER = Source("Feldman, Zrnic", 2021, "Renyi filter, at each order")
-GDP_FILTER = Source("Smith, Thakurta", 2022, "filter for Gaussian differential privacy")
-
 Pairs = tuple[Pair, ...]
 
 
@@ -55,7 +53,7 @@ def chosen(node: Select, *premises: tuple[Number, Number]) -> tuple[Number, Numb
     return maximum(e for e, _ in premises), maximum(d for _, d in premises)
 
 
-@PROFILE.rule(Select, "chosen_profile", cite=CHOICE)
+@PROFILE.rule(Select, "chosen_profile", cite=CHOICE, witness=kept)
 def chosen_profile(node: Select, *children: Losses) -> Losses:
     """The largest profile of all, in one pair, as the past may choose anew in every round.
 
@@ -67,7 +65,7 @@ def chosen_profile(node: Select, *children: Losses) -> Losses:
 
     def any_one(side: Callable[[Losses], Pairs]) -> Pairs:
         found = dict.fromkeys(pair for child in children for pair in side(child))
-        return tuple(found)[:ALTERNATIVES]
+        return tuple(found)[: profile.ALTERNATIVES]
 
     return Losses(
         together(lambda child: child.remove),

@@ -7,10 +7,12 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any
 
+from dpaudit.check.pairs import worst
 from dpaudit.check.theorem import (
-    MOST_ALTERNATIVES,
+    Row,
     Table,
     Theorem,
+    alternatives,
     always,
     at_order,
     lifted,
@@ -18,7 +20,7 @@ from dpaudit.check.theorem import (
     register,
 )
 from dpaudit.exact import canonical, exp, infinity, maximum, sqrt, sympify
-from dpaudit.nodes.pairs import Atoms, Concentrated, Losses, Normal, Pair, largest
+from dpaudit.nodes.pairs import Atoms, Concentrated, Losses, Normal, Pair
 
 ONE, ZERO = Fraction(1), Fraction(0)
 NUMERIC = ("pure", "zcdp", "rdp", "gdp", "approx")
@@ -27,7 +29,7 @@ NUMERIC = ("pure", "zcdp", "rdp", "gdp", "approx")
 # --- Select --------------------------------------------------------------------------------------
 
 
-def _select(node: Any, *premises: Losses) -> Losses:
+def _select(node: Any, witness: Row, *premises: Losses) -> Losses:
     """Given the past one child runs: the pointwise largest profile dominates it."""
 
     def every(sides: Sequence[tuple[Pair, ...]]) -> list[Pair]:
@@ -35,10 +37,10 @@ def _select(node: Any, *premises: Losses) -> Losses:
 
     reached = [every([p.reached_remove for p in premises])]
     reached.append(every([p.reached_add for p in premises]))
-    first, second = (tuple(side[:MOST_ALTERNATIVES]) for side in reached)
+    first, second = (tuple(side[: alternatives(witness)]) for side in reached)
     return Losses(
-        (largest(every([p.remove for p in premises])),),
-        (largest(every([p.add for p in premises])),),
+        (worst(every([p.remove for p in premises])),),
+        (worst(every([p.add for p in premises])),),
         first,
         second,
         maximum([p.slack for p in premises]),
@@ -119,7 +121,7 @@ ADAPTIVE: Table = {
     ("profile", "Filter"): Theorem("filter_profile", _cap_pairs),
     **{(c, "Select"): Theorem("chosen", lifted(c, maximum), attained=always) for c in NUMERIC[:4]},
     ("approx", "Select"): Theorem("chosen", lifted("approx", maximum)),
-    ("profile", "Select"): Theorem("chosen_profile", _select),
+    ("profile", "Select"): Theorem("chosen_profile", _select, reads=True),
 }
 
 register(ADAPTIVE)

@@ -12,74 +12,63 @@ from itertools import chain, product
 from math import prod
 from typing import Any
 
-from dpaudit.check.theorem import MOST_ALTERNATIVES, Table, Theorem, dominating, register
+from dpaudit.check.pairs import changed, independent, together, worst, worst_first
+from dpaudit.check.theorem import Row, Table, Theorem, alternatives, dominating, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import canonical, is_symbolic, maximum, sqrt, total, total_over
-from dpaudit.nodes.pairs import (
-    Atoms,
-    Losses,
-    Normal,
-    Pair,
-    distinct,
-    largest,
-    mapped,
-    numbers_in,
-)
-from dpaudit.nodes.pairs import product as independent
+from dpaudit.nodes.pairs import Atoms, Losses, Normal, Pair, numbers_in
 
 Pairs = tuple[Pair, ...]
-MOST_ROUNDS = 100_000  # the accountant writes out as many different ones
+MOST_ROUNDS = 100_000  # different ones: a second of work is what a stranger may ask for
 ZERO, ONE = Fraction(0), Fraction(1)
 
 
-def _composed(node: Any, *premises: Losses) -> Losses:
+def _composed(node: Any, witness: Row, *premises: Losses) -> Losses:
     """Pairs multiply; slacks add.
 
-    Upper: any choice of alternatives may be the record's.  Reached: one record, in one part of one
+    Upper: any choice of alternatives may be the record's; of more choices than the witness counts,
+    each premise's largest.  Reached: one record, in one part of one
     partition; what other partitions add is left out, which a release after the fact may do.
     """
     return Losses(
-        _choices([p.remove for p in premises]),
-        _choices([p.add for p in premises]),
-        _together([(p.reached_remove, p.in_one_part) for p in premises]),
-        _together([(p.reached_add, p.in_one_part) for p in premises]),
+        _choices([p.remove for p in premises], alternatives(witness)),
+        _choices([p.add for p in premises], alternatives(witness)),
+        _together([(p.reached_remove, p.in_one_part) for p in premises], alternatives(witness)),
+        _together([(p.reached_add, p.in_one_part) for p in premises], alternatives(witness)),
         total(p.slack for p in premises),
         any(p.in_one_part for p in premises),
     )
 
 
-def _times(*pairs: Pair) -> Pair:
-    return independent((pair, ONE) for pair in pairs)
+def _choices(sides: Sequence[Pairs], most: int) -> Pairs:
+    if prod(len(side) for side in sides) > most:
+        sides = [(worst(side),) for side in sides]
+    return tuple(dict.fromkeys(together(*chosen) for chosen in product(*sides)))
 
 
-def _choices(sides: Sequence[Pairs]) -> Pairs:
-    if prod(len(side) for side in sides) > MOST_ALTERNATIVES:
-        sides = [(largest(side),) for side in sides]
-    return tuple(dict.fromkeys(_times(*chosen) for chosen in product(*sides)))
-
-
-def _together(sides: Sequence[tuple[Pairs, bool]]) -> Pairs:
+def _together(sides: Sequence[tuple[Pairs, bool]], most: int) -> Pairs:
     always = [pairs[0] for pairs, parted in sides if pairs and not parted]
     parts = [pair for pairs, parted in sides if parted for pair in pairs]
     if not parts:
-        return (_times(*always),) if always else ()
-    return tuple(_times(_times(*always), part) for part in parts)[:MOST_ALTERNATIVES]
+        return (together(*always),) if always else ()
+    return tuple(together(*always, part) for part in parts[:most])
 
 
-def _disjoint(node: Any, *premises: Losses) -> Losses:
+def _disjoint(node: Any, witness: Row, *premises: Losses) -> Losses:
     """The record's part alone sees it, so each part is an alternative."""
+    most = alternatives(witness)
 
-    def alternatives(sides: Iterable[Pairs]) -> Pairs:
-        return distinct(chain.from_iterable(sides))
+    def any_of(sides: Iterable[Pairs]) -> Pairs:
+        return worst_first(chain.from_iterable(sides))
 
     def bounded(pairs: Pairs) -> Pairs:
-        return (largest(pairs),) if len(pairs) > MOST_ALTERNATIVES else pairs
+        return (worst(pairs),) if len(pairs) > most else pairs
 
     return Losses(
-        bounded(alternatives(p.remove for p in premises)),
-        bounded(alternatives(p.add for p in premises)),
-        alternatives(p.reached_remove for p in premises)[:MOST_ALTERNATIVES],
-        alternatives(p.reached_add for p in premises)[:MOST_ALTERNATIVES],
+        bounded(any_of(p.remove for p in premises)),
+        bounded(any_of(p.add for p in premises)),
+        any_of(p.reached_remove for p in premises)[:most],
+        any_of(p.reached_add for p in premises)[:most],
         maximum(p.slack for p in premises),
         True,
     )
@@ -95,8 +84,8 @@ def _repeated(node: Any, premise: Losses) -> Losses:
         return _rounds(pair, node.index, node.times)
 
     return Losses(
-        (rounds(largest(premise.remove)),),
-        (rounds(largest(premise.add)),),
+        (rounds(worst(premise.remove)),),
+        (rounds(worst(premise.add)),),
         tuple(map(rounds, premise.reached_remove)),
         tuple(map(rounds, premise.reached_add)),
         total_over(premise.slack, node.index, node.times),
@@ -125,7 +114,7 @@ def _each_round(pair: Pair, count: Any, index: Any, times: Any) -> list[tuple[Pa
     def bind(k: int) -> Callable[[Any], Any]:
         return lambda n: canonical(n.subs(index, k)) if is_symbolic(n) else n
 
-    return [(mapped(pair, bind(k)), bind(k)(count)) for k in range(1, int(times) + 1)]
+    return [(changed(pair, bind(k)), bind(k)(count)) for k in range(1, int(times) + 1)]
 
 
 def _unchanged(node: Any, premise: Losses) -> Losses:
@@ -137,9 +126,9 @@ PROFILE: Table = {
     ("profile", "NonPrivate"): Theorem(
         "no_guarantee", lambda n: dominating(Atoms(((ONE, ZERO), (ZERO, ONE))))
     ),
-    ("profile", "Compose"): Theorem("composition", _composed),
+    ("profile", "Compose"): Theorem("composition", _composed, reads=True),
     ("profile", "Repeat"): Theorem("repetition", _repeated),
-    ("profile", "Parallel"): Theorem("disjoint", _disjoint),
+    ("profile", "Parallel"): Theorem("disjoint", _disjoint, reads=True),
     ("profile", "Assuming"): Theorem("unchanged", _unchanged),
 }
 

@@ -13,6 +13,7 @@ from dpaudit.measures.calculus import (
     always,
     in_every_calculus,
     never,
+    nothing_chosen,
     one_record,
 )
 from dpaudit.nodes import Node
@@ -63,4 +64,5 @@ def structure(calculus: Calculus) -> None:
         (NonPrivate, "no_guarantee", no_guarantee, NOT_PRIVATE, never),
     ):
         reached = attained if laws.attained else never
-        calculus.rule(node_type, name, cite=cite, attained=reached)(rule)
+        several = laws.witness if node_type in (Compose, Parallel) else nothing_chosen
+        calculus.rule(node_type, name, cite=cite, attained=reached, witness=several)(rule)

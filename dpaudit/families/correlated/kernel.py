@@ -70,19 +70,20 @@ class Rows:
         self._row = row
         self._rounds = rounds
         self._fresh: Array | None = None
+        self._shape: tuple[int, ...] = ()
 
     def known(self, t: int) -> Array | float:
         if self._fresh is None:
             return 0.0
-        return np.asarray(np.tensordot(self._row(t)[:-1], self._fresh[: t - 1], axes=1))
+        return np.asarray(self._row(t)[:-1] @ self._fresh[: t - 1]).reshape(self._shape)
 
     def weight(self, t: int) -> float:
         return float(self._row(t)[-1])
 
     def push(self, t: int, noise: Array, fresh: Array) -> None:
         if self._fresh is None:
-            self._fresh = np.zeros((self._rounds, *fresh.shape))
-        self._fresh[t - 1] = fresh
+            self._fresh, self._shape = np.zeros((self._rounds, fresh.size)), fresh.shape
+        self._fresh[t - 1] = fresh.reshape(-1)
 
 
 def past_of(strategy: Strategy, rounds: int) -> Past:
@@ -97,8 +98,9 @@ def past_of(strategy: Strategy, rounds: int) -> Past:
     if strategy is Factorisation.INDEPENDENT_PREFIX:
         return Chain(lambda t: 0, lambda t: ())
     if is_toeplitz(strategy):
-        column = prefix_column(strategy, rounds)
-        return Rows(lambda t: column[t - 1 :: -1], rounds)
+        # Turned once: a product with a row that runs backwards would copy it every round.
+        turned = np.ascontiguousarray(prefix_column(strategy, rounds)[::-1])
+        return Rows(lambda t: turned[len(turned) - t :], rounds)
     root = prefix_root(strategy, rounds)
     return Rows(lambda t: root[t - 1, :t], rounds)
 

@@ -51,8 +51,16 @@ def _response_is_sharp(node: Node, premises: tuple[Step, ...]) -> bool:
     return isinstance(node, RandomizedResponse) and not faint(node.epsilon)
 
 
+def _plainer(node: RandomizedResponse) -> dict[str, bool]:
+    return {"plain": True} if faint(node.epsilon) else {}
+
+
 @RENYI.rule(
-    RandomizedResponse, "randomized_response_curve", cite=WARNER, attained=_response_is_sharp
+    RandomizedResponse,
+    "randomized_response_curve",
+    cite=WARNER,
+    attained=_response_is_sharp,
+    witness=_plainer,
 )
 def randomized_response_curve(node: RandomizedResponse) -> Number:
     """The Renyi divergence of its pair (faint: alpha times its zCDP)."""

@@ -143,8 +143,16 @@ def _is_sharp(node: Node, premises: tuple[Step, ...] = ()) -> bool:
     return not (faint(node.sensitivity / node.scale) or faint(LONG_TAIL / node.scale))
 
 
+def _plainer(node: Node) -> dict[str, bool]:
+    return {} if _is_sharp(node) else {"plain": True}
+
+
 @CONCENTRATED.rule(
-    DiscreteLaplace, "discrete_laplace_divergence", cite=EXACT_ZCDP, attained=_is_sharp
+    DiscreteLaplace,
+    "discrete_laplace_divergence",
+    cite=EXACT_ZCDP,
+    attained=_is_sharp,
+    witness=_plainer,
 )
 def discrete_laplace_divergence(node: DiscreteLaplace) -> Number:
     """The Kullback-Leibler divergence (D - 2 a (1 - a^D) / (1 - a^2)) / scale.
@@ -161,7 +169,13 @@ def discrete_laplace_divergence(node: DiscreteLaplace) -> Number:
     return (node.sensitivity - 2 * near * (1 - far) / (1 - near**2)) / node.scale
 
 
-@RENYI.rule(DiscreteLaplace, "discrete_laplace_curve", cite=OWN_PAIR, attained=_is_sharp)
+@RENYI.rule(
+    DiscreteLaplace,
+    "discrete_laplace_curve",
+    cite=OWN_PAIR,
+    attained=_is_sharp,
+    witness=_plainer,
+)
 def discrete_laplace_curve(node: DiscreteLaplace) -> Number:
     """The Renyi divergence of its pair: two tails, and a geometric sum over 0 < k < D."""
     if not _is_sharp(node):
@@ -202,7 +216,16 @@ def _floor(value: Number) -> Number:
     return sympy.floor(value)
 
 
-@PROFILE.rule(DiscreteLaplace, "discrete_laplace_pair", cite=OWN_PAIR)
+def _many(move: Number) -> bool:
+    return not is_symbolic(move) and move > KINKS
+
+
+def lines_drawn(node: DiscreteLaplace) -> dict[str, int]:
+    """Between how many losses the profile of much noise on the integers is drawn."""
+    return {"kinks": KINKS} if _many(node.sensitivity) else {}
+
+
+@PROFILE.rule(DiscreteLaplace, "discrete_laplace_pair", cite=OWN_PAIR, witness=lines_drawn)
 def discrete_laplace_pair(node: DiscreteLaplace) -> Losses:
     """One coordinate moved by D, which dominates any split of D over several.
 
@@ -214,7 +237,7 @@ def discrete_laplace_pair(node: DiscreteLaplace) -> Losses:
     two ends), which is above it; the reached pair is then that of continuous noise.
     """
     move, scale = node.sensitivity, node.scale
-    if not is_symbolic(move) and move <= KINKS:
+    if not (is_symbolic(move) or _many(move)):
         whole = 1 + exp(-1 / scale)
         return both(Atoms(_by_loss(scale, int(move), 1 / whole, whole)))
     return both(Atoms(_coarser(scale, move)), LaplaceShift(move / scale))
@@ -278,14 +301,18 @@ def _told(node: TruncatedDiscreteLaplace) -> Number:
     return outer * fallen(node.sensitivity / node.scale) / _weights(node)
 
 
-@PROFILE.rule(TruncatedDiscreteLaplace, "truncated_pair", cite=TRUNCATED)
+def _coarse(node: TruncatedDiscreteLaplace) -> dict[str, bool]:
+    return {"coarse": True} if _many(node.sensitivity) else {}
+
+
+@PROFILE.rule(TruncatedDiscreteLaplace, "truncated_pair", cite=TRUNCATED, witness=_coarse)
 def truncated_pair(node: TruncatedDiscreteLaplace) -> Losses:
     """The noise around ``sensitivity`` against the noise around 0; its ends tell all.
 
     For a symbolic sensitivity, or one above ``KINKS``: randomised response with probability
     1 - delta dominates, and the move by 1 is reached.
     """
-    if not is_symbolic(node.sensitivity) and node.sensitivity <= KINKS:
+    if not (is_symbolic(node.sensitivity) or _many(node.sensitivity)):
         return both(_moved(node))
     smallest = TruncatedDiscreteLaplace(node.label, node.scale, node.bound, Fraction(1))
     told, epsilon = _told(node), node.sensitivity / node.scale

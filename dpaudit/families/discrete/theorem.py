@@ -9,20 +9,32 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.theorem import Premise, Table, Theorem, always, register
+from dpaudit.check.theorem import (
+    MOST_POINTS,
+    NOTHING,
+    Premise,
+    Row,
+    Table,
+    Theorem,
+    always,
+    counted,
+    register,
+)
+from dpaudit.errors import Unsupported
 from dpaudit.exact import enclose, erfinv, exp, infinity, is_symbolic, log, sqrt, tanh, unknowns
 from dpaudit.nodes.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses, Pair
 
-# The accountant writes out as many losses, and draws lines between as many beyond.
-MOST_LOSSES = 128
 ONE, ZERO = Fraction(1), Fraction(0)
 
 Outcome = tuple[Any, Any]
 
 
-def lost(epsilon: Any) -> bool:
-    """Below 2^-30: differences of its second order would be lost in a ball's digits."""
-    return not unknowns(epsilon) and bool(enclose(epsilon * 2**30) < 1)
+def plain(witness: Row) -> bool:
+    """Whether a step states the plainer of two bounds, which holds at every epsilon.
+
+    It has to for a very small one, where second differences are lost in a ball's digits.
+    """
+    return witness.get("plain") is True
 
 
 def grown(epsilon: Any) -> Any:
@@ -45,31 +57,26 @@ def _decay(distance: Any, scale: Any) -> Any:
     return exp(-distance / scale)
 
 
-def _many(move: Any) -> bool:
-    return is_symbolic(move) or move > MOST_LOSSES
-
-
 # --- discrete Gaussian and discrete Laplace noise ------------------------------------------------
 
 
-def _exact_laplace(node: Any, premises: Sequence[Premise] = ()) -> bool:
-    """Else the noise is so wide that randomised response stands for it."""
-    return not (lost(node.sensitivity / node.scale) or lost(Fraction(2**70) / node.scale))
+def _sharp(node: Any, premises: Sequence[Premise], witness: Row) -> bool:
+    return not plain(witness)
 
 
-def _laplace_divergence(node: Any) -> Any:
-    """E[loss] * scale = D - 2 a (1 - a^D) / (1 - a^2)."""
+def _laplace_divergence(node: Any, witness: Row) -> Any:
+    """E[loss] * scale = D - 2 a (1 - a^D) / (1 - a^2); plainer: that of randomised response."""
     epsilon = node.sensitivity / node.scale
-    if not _exact_laplace(node):
+    if plain(witness):
         return epsilon * tanh(epsilon / 2)
     a = _decay(1, node.scale)
     both_tails = 2 * a * (1 - _decay(node.sensitivity, node.scale)) / (1 - a**2)
     return (node.sensitivity - both_tails) / node.scale
 
 
-def _laplace_curve(node: Any) -> Callable[[Any], Any]:
-    if not _exact_laplace(node):
-        return lambda order: order * _laplace_divergence(node)
+def _laplace_curve(node: Any, witness: Row) -> Callable[[Any], Any]:
+    if plain(witness):
+        return lambda order: order * _laplace_divergence(node, witness)
 
     def curve(order: Any) -> Any:
         scale, move = node.scale, node.sensitivity
@@ -95,14 +102,22 @@ def _laplace_corner(node: Any) -> Any:
     return sqrt(2) * (erfinv(1 - tails[0]) + erfinv(1 - tails[1]))
 
 
-def laplace_losses(node: Any) -> Losses:
-    """One coordinate moved by the whole sensitivity."""
+def laplace_losses(node: Any, witness: Row = NOTHING) -> Losses:
+    """One coordinate moved by the whole sensitivity; lines between some losses are above."""
     scale, move = node.scale, node.sensitivity
-    if not _many(move):
-        whole = 1 + _decay(1, scale)
-        return _both_ways(Atoms(tuple(_outcomes(scale, int(move), 1 / whole, whole))))
-    upper = _response(move / scale, ONE) if is_symbolic(move) else tuple(_lines(scale, int(move)))
-    return _both_ways(Atoms(upper), LaplaceShift(move / scale))
+    if is_symbolic(move):
+        return _both_ways(Atoms(_response(move / scale, ONE)), LaplaceShift(move / scale))
+    if "kinks" in witness:
+        lines = _lines(scale, int(move), counted(witness, "kinks", 1, MOST_POINTS))
+        return _both_ways(Atoms(tuple(lines)), LaplaceShift(move / scale))
+    whole = 1 + _decay(1, scale)
+    return _both_ways(Atoms(tuple(_outcomes(scale, _few(move), 1 / whole, whole))))
+
+
+def _few(move: Any) -> int:
+    if move > MOST_POINTS:
+        raise Unsupported(f"{move} losses: no list of them without kinks")
+    return int(move)
 
 
 def _outcomes(scale: Any, move: int, tail: Any, whole: Any) -> Iterator[Outcome]:
@@ -118,13 +133,16 @@ def _outcomes(scale: Any, move: int, tail: Any, whole: Any) -> Iterator[Outcome]
     yield tail, beyond
 
 
-def _lines(scale: Any, move: int) -> Iterator[Outcome]:
-    """The continuous profile, linear in x between some of the losses (2 k - move) / scale."""
-    kinks = [Fraction(move * i // MOST_LOSSES) for i in range(MOST_LOSSES + 1)]
+def _lines(scale: Any, move: int, count: int) -> Iterator[Outcome]:
+    """The continuous profile, linear in x between some of the losses (2 k - move) / scale.
+
+    Convex, it is below any such line.
+    """
+    kinks = [Fraction(k) for k in sorted({move * i // count for i in range(count + 1)})]
     slope = ONE
     for i, kink in enumerate(kinks):
         following = ZERO
-        if i < MOST_LOSSES:
+        if i < len(kinks) - 1:
             after = kinks[i + 1]
             following = _decay(after, scale) / (1 + _decay(after - kink, scale))
         yield (slope - following) * exp((2 * kink - move) / scale), slope - following
@@ -151,10 +169,11 @@ def _truncated_outcomes(node: Any, move: Fraction) -> Atoms:
     return Atoms(((told, ZERO), (ZERO, told), *shared))
 
 
-def _truncated_losses(node: Any) -> Losses:
+def _truncated_losses(node: Any, witness: Row) -> Losses:
+    """Coarser, and for a symbol: the ends tell all, and else randomised response dominates."""
     move = node.sensitivity
-    if not _many(move):
-        return _both_ways(_truncated_outcomes(node, move))
+    if not is_symbolic(move) and witness.get("coarse") is not True:
+        return _both_ways(_truncated_outcomes(node, Fraction(_few(move))))
     told = _told(node, move)
     answers = _response(move / node.scale, 1 - told)
     return _both_ways(Atoms(((told, ZERO), (ZERO, told), *answers)), _truncated_outcomes(node, ONE))
@@ -181,8 +200,8 @@ def _response_losses(node: Any) -> Losses:
     return _both_ways(Atoms(told))
 
 
-def _response_curve(node: Any) -> Callable[[Any], Any]:
-    if lost(node.epsilon):
+def _response_curve(node: Any, witness: Row) -> Callable[[Any], Any]:
+    if plain(witness):
         return lambda order: order * _response_divergence(node)
 
     def curve(order: Any) -> Any:
@@ -236,13 +255,13 @@ DISCRETE: Table = {
         "discrete_laplace_at_zero", lambda n: (n.sensitivity / n.scale, ZERO)
     ),
     ("zcdp", "DiscreteLaplace"): Theorem(
-        "discrete_laplace_divergence", _laplace_divergence, attained=_exact_laplace
+        "discrete_laplace_divergence", _laplace_divergence, attained=_sharp, reads=True
     ),
     ("rdp", "DiscreteLaplace"): Theorem(
-        "discrete_laplace_curve", _laplace_curve, attained=_exact_laplace
+        "discrete_laplace_curve", _laplace_curve, attained=_sharp, reads=True
     ),
     ("gdp", "DiscreteLaplace"): Theorem("discrete_laplace_corner", _laplace_corner),
-    ("profile", "DiscreteLaplace"): Theorem("discrete_laplace_pair", laplace_losses),
+    ("profile", "DiscreteLaplace"): Theorem("discrete_laplace_pair", laplace_losses, reads=True),
     **{
         (name, "TruncatedDiscreteLaplace"): _endless(name)
         for name in ("pure", "zcdp", "rdp", "gdp")
@@ -250,7 +269,9 @@ DISCRETE: Table = {
     ("approx", "TruncatedDiscreteLaplace"): Theorem(
         "truncated_discrete_laplace", lambda n: (n.sensitivity / n.scale, _told(n, n.sensitivity))
     ),
-    ("profile", "TruncatedDiscreteLaplace"): Theorem("truncated_pair", _truncated_losses),
+    ("profile", "TruncatedDiscreteLaplace"): Theorem(
+        "truncated_pair", _truncated_losses, reads=True
+    ),
     ("pure", "RandomizedResponse"): Theorem(
         "randomized_response", lambda n: n.epsilon, attained=always
     ),
@@ -261,7 +282,7 @@ DISCRETE: Table = {
         "randomized_response_divergence", _response_divergence, attained=_at_order_one
     ),
     ("rdp", "RandomizedResponse"): Theorem(
-        "randomized_response_curve", _response_curve, attained=lambda n, ps: not lost(n.epsilon)
+        "randomized_response_curve", _response_curve, attained=_sharp, reads=True
     ),
     ("gdp", "RandomizedResponse"): Theorem("randomized_response_corner", _response_corner),
     ("profile", "RandomizedResponse"): Theorem("randomized_response_pair", _response_losses),

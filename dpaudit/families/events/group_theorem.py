@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from dpaudit.check.pairs import independent
 from dpaudit.check.theorem import RENYI_SYMBOL, Premise, Table, Theorem, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
@@ -20,7 +21,6 @@ from dpaudit.exact import (
 )
 from dpaudit.nodes import Node, postorder
 from dpaudit.nodes.pairs import Atoms, Concentrated, LaplaceShift, Losses, Normal, Pair
-from dpaudit.nodes.pairs import product as independent
 
 # A partition of Gaussian releases is safe: squares of a split group add up to less than its own.
 SHIFTS = frozenset({"Gaussian", "Laplace", "Compose", "Repeat", "Assuming", "Group"})

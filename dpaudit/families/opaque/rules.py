@@ -222,12 +222,8 @@ def _turns_up(a: Point, b: Point, c: Point) -> bool:
 
 def _corners(hull: list[Point]) -> tuple[tuple[Number, Number], ...]:
     """The pair whose profile joins the corners: Q mass is the change of slope, P mass x Q mass."""
-    slopes = [_slope(a, b) for a, b in pairwise(hull)]
+    slopes = [canonical(sympify(b[1] - a[1]) / sympify(b[0] - a[0])) for a, b in pairwise(hull)]
     masses = [after - before for before, after in zip(slopes, [*slopes[1:], 0], strict=True)]
     told = (hull[-1][1], Fraction(0)), (Fraction(0), canonical(1 + slopes[0]))
     inside = [(canonical(x * q), canonical(q)) for (x, _), q in zip(hull[1:], masses, strict=True)]
     return (*told, *inside)
-
-
-def _slope(a: Point, b: Point) -> Number:
-    return canonical(sympify(b[1] - a[1]) / sympify(b[0] - a[0]))

@@ -22,10 +22,6 @@ def _amplified(epsilon: Any, chance: Any) -> Any:
     return settled(log(1 + chance * (exp(epsilon) - 1)))
 
 
-def _amplified_pair(pair: Any, chance: Any) -> Any:
-    return _amplified(pair[0], chance), settled(chance * pair[1])
-
-
 def _batch_share(node: Any) -> Any:
     return node.batch_size / node.population
 
@@ -186,7 +182,9 @@ SAMPLING: Table = {
     # In far outputs the loss is epsilon in whichever slot the record is.
     ("pure", "RandomAllocation"): Theorem("random_allocation", lambda n, p: p, attained=always),
     ("approx", "PoissonSampled"): Theorem(
-        "poisson_sampled_approx", lambda n, pair: _amplified_pair(pair, n.rate), REMOVED
+        "poisson_sampled_approx",
+        lambda n, pair: (_amplified(pair[0], n.rate), settled(n.rate * pair[1])),
+        REMOVED,
     ),
     ("approx", "SampledWithoutReplacement"): Theorem(
         "sampled_without_replacement_approx",

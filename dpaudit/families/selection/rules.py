@@ -14,9 +14,12 @@ Source: Durfee, Rogers 2019; Dong, Durfee, Rogers 2020, Section 4.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 from dpaudit.exact import Number, exp, log, tanh, unknowns
+from dpaudit.exact.wire import encode_number
 from dpaudit.families.discrete.rules import both, faint, grown
 from dpaudit.families.selection import (
     AboveThreshold,
@@ -148,6 +151,37 @@ def two_answers(likely: Number, unlikely: Number) -> Atoms:
     return Atoms(((likely, unlikely), (unlikely, likely)))
 
 
+def largest_losses(
+    kind: type[Node], name: str, loss: Callable[[Any], Number], cite: Source
+) -> None:
+    """Register what a largest loss gives, reached in the limit, in every calculus of numbers."""
+
+    @PURE.rule(kind, name, cite=cite, attained=always)
+    def pure(node: Node) -> Number:
+        """The largest loss."""
+        return loss(node)
+
+    @APPROX.rule(kind, f"{name}_at_zero", cite=cite)
+    def at_zero(node: Node) -> tuple[Number, Number]:
+        """(the largest loss, 0)."""
+        return loss(node), Fraction(0)
+
+    @CONCENTRATED.rule(kind, f"{name}_divergence", cite=PURE_ZCDP)
+    def divergence(node: Node) -> Number:
+        """Of a pure guarantee."""
+        return pure_zcdp(loss(node))
+
+    @RENYI.rule(kind, f"{name}_curve", cite=PURE_CURVE, witness=lambda node: _plainer(loss(node)))
+    def curve(node: Node) -> Number:
+        """Of a pure guarantee."""
+        return pure_curve(loss(node))
+
+    @GAUSSIAN.rule(kind, f"{name}_corner", cite=PURE_CORNER)
+    def corner_of_loss(node: Node) -> Number:
+        """Of a pure guarantee."""
+        return corner(loss(node))
+
+
 # --- the exponential mechanism -------------------------------------------------------------------
 
 
@@ -174,6 +208,21 @@ def _gumbel_curve(node: Node, premises: tuple[Step, ...]) -> bool:
     )
 
 
+def _plainer(epsilon: Number) -> dict[str, bool]:
+    return {"plain": True} if faint(epsilon) else {}
+
+
+def _plainer_range(node: ExponentialMechanism | ReportNoisyMax) -> dict[str, bool]:
+    return _plainer(width_of(node))
+
+
+def _drawn(node: ExponentialMechanism | ReportNoisyMax) -> dict[str, Any]:
+    """Between how many losses a range's profile is drawn, and which pairs are named as reached."""
+    if isinstance(node, ReportNoisyMax) and node.noise is not SelectionNoise.GUMBEL:
+        return {}
+    return {"kinks": KINKS, "shares": [encode_number(share) for share in TWO_CANDIDATES]}
+
+
 def _not_faint(node: Node, premises: tuple[Step, ...]) -> bool:
     return isinstance(node, ExponentialMechanism) and not faint(width_of(node))
 
@@ -191,7 +240,11 @@ def exponential_mechanism_at_zero(node: ExponentialMechanism) -> tuple[Number, N
 
 
 @CONCENTRATED.rule(
-    ExponentialMechanism, "exponential_mechanism_divergence", cite=RANGE_ZCDP, attained=_of_a_number
+    ExponentialMechanism,
+    "exponential_mechanism_divergence",
+    cite=RANGE_ZCDP,
+    attained=_of_a_number,
+    witness=_plainer_range,
 )
 def exponential_mechanism_divergence(node: ExponentialMechanism) -> Number:
     """Of its bounded range; reached at order 1 by two candidates."""
@@ -199,7 +252,11 @@ def exponential_mechanism_divergence(node: ExponentialMechanism) -> Number:
 
 
 @RENYI.rule(
-    ExponentialMechanism, "exponential_mechanism_curve", cite=RANGE_CURVE, attained=_not_faint
+    ExponentialMechanism,
+    "exponential_mechanism_curve",
+    cite=RANGE_CURVE,
+    attained=_not_faint,
+    witness=_plainer_range,
 )
 def exponential_mechanism_curve(node: ExponentialMechanism) -> Number:
     """Of its bounded range."""
@@ -219,7 +276,7 @@ def exponential_mechanism_corner(node: ExponentialMechanism) -> Number:
     return corner(width_of(node) / 2)
 
 
-@PROFILE.rule(ExponentialMechanism, "exponential_mechanism_pairs", cite=RANGE_CURVE)
+@PROFILE.rule(ExponentialMechanism, "exponential_mechanism_pairs", cite=RANGE_CURVE, witness=_drawn)
 def exponential_mechanism_pairs(node: ExponentialMechanism) -> Losses:
     """Of its bounded range."""
     return range_losses(width_of(node))
@@ -245,7 +302,13 @@ def noisy_max_at_zero(node: ReportNoisyMax) -> tuple[Number, Number]:
     return width_of(node), Fraction(0)
 
 
-@CONCENTRATED.rule(ReportNoisyMax, "noisy_max_divergence", cite=PURE_ZCDP, attained=_of_a_number)
+@CONCENTRATED.rule(
+    ReportNoisyMax,
+    "noisy_max_divergence",
+    cite=PURE_ZCDP,
+    attained=_of_a_number,
+    witness=_plainer_range,
+)
 def noisy_max_divergence(node: ReportNoisyMax) -> Number:
     """Gumbel noise is the exponential mechanism; otherwise of a pure guarantee.
 
@@ -256,7 +319,13 @@ def noisy_max_divergence(node: ReportNoisyMax) -> Number:
     return tight_zcdp(width) if node.noise is SelectionNoise.GUMBEL else pure_zcdp(width)
 
 
-@RENYI.rule(ReportNoisyMax, "noisy_max_curve", cite=PURE_CURVE, attained=_gumbel_curve)
+@RENYI.rule(
+    ReportNoisyMax,
+    "noisy_max_curve",
+    cite=PURE_CURVE,
+    attained=_gumbel_curve,
+    witness=_plainer_range,
+)
 def noisy_max_curve(node: ReportNoisyMax) -> Number:
     """Gumbel noise is the exponential mechanism; otherwise of a pure guarantee."""
     width = width_of(node)
@@ -270,7 +339,7 @@ def noisy_max_corner(node: ReportNoisyMax) -> Number:
     return corner(width / 2 if node.noise is SelectionNoise.GUMBEL else width)
 
 
-@PROFILE.rule(ReportNoisyMax, "noisy_max_pairs", cite=PURE_PAIR)
+@PROFILE.rule(ReportNoisyMax, "noisy_max_pairs", cite=PURE_PAIR, witness=_drawn)
 def noisy_max_pairs(node: ReportNoisyMax) -> Losses:
     """Gumbel noise is the exponential mechanism; otherwise randomised response dominates.
 
@@ -299,43 +368,16 @@ def largest_loss(node: AboveThreshold) -> Number:
 
     Move the threshold's noise by 1, and it is no harder to stay below; each of the ``answers``
     yeses then needs 2 units more (monotone: 1), each at most epsilon_query / (2 answers).
+
+    No smaller epsilon holds for every number of queries: after many noes at equal queries the
+    threshold's noise is high, where its tail falls by exactly e^-epsilon_threshold a unit; yeses at
+    queries far below lie in the tail of theirs.
     """
     query = node.epsilon_query
     return node.epsilon_threshold + (query / 2 if node.scores is Scores.MONOTONE else query)
 
 
-@PURE.rule(AboveThreshold, "above_threshold", cite=SPARSE, attained=always)
-def above_threshold(node: AboveThreshold) -> Number:
-    """The largest loss; no smaller epsilon holds for every number of queries.
-
-    After many noes at equal queries the threshold's noise is high, where its tail falls by exactly
-    e^-epsilon_threshold a unit; yeses at queries far below lie in the tail of theirs.
-    """
-    return largest_loss(node)
-
-
-@APPROX.rule(AboveThreshold, "above_threshold_at_zero", cite=SPARSE)
-def above_threshold_at_zero(node: AboveThreshold) -> tuple[Number, Number]:
-    """(the largest loss, 0)."""
-    return largest_loss(node), Fraction(0)
-
-
-@CONCENTRATED.rule(AboveThreshold, "above_threshold_divergence", cite=PURE_ZCDP)
-def above_threshold_divergence(node: AboveThreshold) -> Number:
-    """Of a pure guarantee."""
-    return pure_zcdp(largest_loss(node))
-
-
-@RENYI.rule(AboveThreshold, "above_threshold_curve", cite=PURE_CURVE)
-def above_threshold_curve(node: AboveThreshold) -> Number:
-    """Of a pure guarantee."""
-    return pure_curve(largest_loss(node))
-
-
-@GAUSSIAN.rule(AboveThreshold, "above_threshold_corner", cite=PURE_CORNER)
-def above_threshold_corner(node: AboveThreshold) -> Number:
-    """Of a pure guarantee."""
-    return corner(largest_loss(node))
+largest_losses(AboveThreshold, "above_threshold", largest_loss, SPARSE)
 
 
 @PROFILE.rule(AboveThreshold, "above_threshold_pairs", cite=PURE_PAIR)
@@ -370,34 +412,7 @@ def below(node: NoisyComparisons, margin: Number) -> Number:
     return 1 - tails / (2 * (b**2 - a**2))
 
 
-@PURE.rule(NoisyComparisons, "noisy_comparisons", cite=FRESH, attained=always)
-def noisy_comparisons(node: NoisyComparisons) -> Number:
-    """The largest loss; no smaller epsilon holds for queries far from the threshold."""
-    return comparisons_loss(node)
-
-
-@APPROX.rule(NoisyComparisons, "noisy_comparisons_at_zero", cite=FRESH)
-def noisy_comparisons_at_zero(node: NoisyComparisons) -> tuple[Number, Number]:
-    """(the largest loss, 0)."""
-    return comparisons_loss(node), Fraction(0)
-
-
-@CONCENTRATED.rule(NoisyComparisons, "noisy_comparisons_divergence", cite=PURE_ZCDP)
-def noisy_comparisons_divergence(node: NoisyComparisons) -> Number:
-    """Of a pure guarantee."""
-    return pure_zcdp(comparisons_loss(node))
-
-
-@RENYI.rule(NoisyComparisons, "noisy_comparisons_curve", cite=PURE_CURVE)
-def noisy_comparisons_curve(node: NoisyComparisons) -> Number:
-    """Of a pure guarantee."""
-    return pure_curve(comparisons_loss(node))
-
-
-@GAUSSIAN.rule(NoisyComparisons, "noisy_comparisons_corner", cite=PURE_CORNER)
-def noisy_comparisons_corner(node: NoisyComparisons) -> Number:
-    """Of a pure guarantee."""
-    return corner(comparisons_loss(node))
+largest_losses(NoisyComparisons, "noisy_comparisons", comparisons_loss, FRESH)
 
 
 @PROFILE.rule(NoisyComparisons, "noisy_comparisons_pairs", cite=PURE_PAIR)

@@ -9,30 +9,40 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.theorem import Premise, Table, Theorem, always, pure_to_gdp, register
+from dpaudit.check.reading import require
+from dpaudit.check.theorem import (
+    MOST_POINTS,
+    Premise,
+    Row,
+    Table,
+    Theorem,
+    always,
+    counted,
+    pure_to_gdp,
+    register,
+)
 from dpaudit.exact import exp, log, tanh, unknowns
-from dpaudit.families.discrete.theorem import grown, lost
+from dpaudit.exact.wire import decode_number
+from dpaudit.families.discrete.theorem import grown, plain
 from dpaudit.nodes.pairs import Atoms, Losses, Pair
 
-# The accountant draws a range's profile between as many steps of the loss.
-STEPS = 128
 ONE, ZERO = Fraction(1), Fraction(0)
-SHARES = ("1/2", "3/4", "63/64")
+MOST_SHARES = 16
 
 
 # --- losses in an interval of width r that holds 0 -----------------------------------------------
 
 
-def _range_divergence(r: Any) -> Any:
-    """Order 1, at e^t = (e^r - 1) / r; r^2 / 8 is above it, kept for symbols and the smallest r."""
-    if unknowns(r) or lost(r):
+def _range_divergence(r: Any, witness: Row) -> Any:
+    """Order 1, at e^t = (e^r - 1) / r; r^2 / 8, for symbols and the plainer, is above it."""
+    if unknowns(r) or plain(witness):
         return r**2 / 8
     return log(grown(r) / r) - 1 + r / grown(r)
 
 
-def _range_curve(r: Any) -> Callable[[Any], Any]:
-    if lost(r):
-        return lambda order: order * _range_divergence(r)
+def _range_curve(r: Any, witness: Row) -> Callable[[Any], Any]:
+    if plain(witness):
+        return lambda order: order * _range_divergence(r, witness)
 
     def curve(order: Any) -> Any:
         s, gain = order - 1, grown(order * r) / order
@@ -41,22 +51,26 @@ def _range_curve(r: Any) -> Callable[[Any], Any]:
     return curve
 
 
-def _range_losses(r: Any) -> Losses:
-    upper = (Atoms(tuple(_range_outcomes(r))),)
-    reached = tuple(_two_outcomes(r, Fraction(share)) for share in SHARES)
+def _range_losses(r: Any, witness: Row) -> Losses:
+    """Above: lines between so many steps.  Reached: two outcomes at each share of the range."""
+    upper = (Atoms(tuple(_range_outcomes(r, counted(witness, "kinks", 1, MOST_POINTS)))),)
+    shares = [decode_number(share) for share in witness.get("shares", ())]
+    held = len(shares) <= MOST_SHARES and all(isinstance(share, Fraction) for share in shares)
+    require(held and all(0 < share < 1 for share in shares), "shares: expected numbers below 1")
+    reached = tuple(_two_outcomes(r, share) for share in shares)
     return Losses(upper, upper, reached, reached)
 
 
-def _range_outcomes(r: Any) -> Iterator[tuple[Any, Any]]:
-    """Lines between points of (e^(r/2) - sqrt(x))^2 / (e^r - 1), at the losses 2 r i / STEPS - r.
+def _range_outcomes(r: Any, steps: int) -> Iterator[tuple[Any, Any]]:
+    """Lines between points of (e^(r/2) - sqrt(x))^2 / (e^r - 1), at the losses 2 r i / steps - r.
 
-    The slope is (1 - 2 e^r e^(-r i / STEPS) / (1 + e^(r / STEPS))) / (e^r - 1) after point i; it
-    rises by e^r e^(-r i / STEPS) 2 tanh(r / (2 STEPS)) / (e^r - 1) at inner points.
+    The slope is (1 - 2 e^r e^(-r i / steps) / (1 + e^(r / steps))) / (e^r - 1) after point i; it
+    rises by e^r e^(-r i / steps) 2 tanh(r / (2 steps)) / (e^r - 1) at inner points.
     """
-    for i in range(STEPS + 1):
-        share = Fraction(1, 2) if i in (0, STEPS) else ONE
-        rise = 2 * share * tanh(r / (2 * STEPS)) / grown(r)
-        yield rise * exp(r * Fraction(i, STEPS)), rise * exp(r * Fraction(STEPS - i, STEPS))
+    for i in range(steps + 1):
+        share = Fraction(1, 2) if i in (0, steps) else ONE
+        rise = 2 * share * tanh(r / (2 * steps)) / grown(r)
+        yield rise * exp(r * Fraction(i, steps)), rise * exp(r * Fraction(steps - i, steps))
 
 
 def _two_outcomes(r: Any, share: Fraction) -> Atoms:
@@ -69,13 +83,13 @@ def _two_outcomes(r: Any, share: Fraction) -> Atoms:
 # --- losses of at most epsilon -------------------------------------------------------------------
 
 
-def _pure_divergence(epsilon: Any) -> Any:
+def _pure_divergence(epsilon: Any, witness: Row) -> Any:
     return epsilon**2 / 2 if unknowns(epsilon) else epsilon * tanh(epsilon / 2)
 
 
-def _pure_curve(epsilon: Any) -> Callable[[Any], Any]:
-    if lost(epsilon):
-        return lambda order: order * _pure_divergence(epsilon)
+def _pure_curve(epsilon: Any, witness: Row) -> Callable[[Any], Any]:
+    if plain(witness):
+        return lambda order: order * _pure_divergence(epsilon, witness)
 
     def curve(order: Any) -> Any:
         moments = exp(order * epsilon) + exp((1 - order) * epsilon)
@@ -105,22 +119,22 @@ def _is_exponential(node: Any) -> bool:
     return str(getattr(node, "noise", "gumbel")) == "gumbel"
 
 
-def _either(ranged: Callable[[Any], Any], pure: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda n: (ranged if _is_exponential(n) else pure)(_width(n))
+def _either(ranged: Callable[..., Any], pure: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda n, *rest: (ranged if _is_exponential(n) else pure)(_width(n), *rest)
 
 
-def _sharp(node: Any, premises: Sequence[Premise]) -> bool:
-    return _is_exponential(node) and not (unknowns(node.epsilon) or lost(_width(node)))
+def _sharp(node: Any, premises: Sequence[Premise], witness: Row) -> bool:
+    return _exact_curve(node, premises, witness) and not unknowns(node.epsilon)
 
 
-def _exact_curve(node: Any, premises: Sequence[Premise]) -> bool:
-    return _is_exponential(node) and not lost(_width(node))
+def _exact_curve(node: Any, premises: Sequence[Premise], witness: Row) -> bool:
+    return _is_exponential(node) and not plain(witness)
 
 
-def _noisy_max_losses(node: Any) -> Losses:
+def _noisy_max_losses(node: Any, witness: Row) -> Losses:
     width = _width(node)
     if _is_exponential(node):
-        return _range_losses(width)
+        return _range_losses(width, witness)
     if str(node.noise) == "laplace":
         behind = exp(-width / 2) / 2 * (1 + width / 4)
         return _pure_losses(width, _opposite(1 - behind, behind))
@@ -134,8 +148,12 @@ def _largest_loss(node: Any) -> Any:
     return node.epsilon_threshold + share * node.epsilon_query
 
 
-def _of_loss(theorem: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda n: theorem(_largest_loss(n))
+def _of_loss(theorem: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda n, *rest: theorem(_largest_loss(n), *rest)
+
+
+def _of_answers(theorem: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda n, *rest: theorem(_answers_loss(n), *rest)
 
 
 def _answers_loss(node: Any) -> Any:
@@ -161,15 +179,21 @@ def _selecting(kind: str, prefix: str) -> Table:
         ("pure", kind): Theorem(prefix, _width, attained=always),
         ("approx", kind): Theorem(f"{prefix}_at_zero", lambda n: (_width(n), ZERO)),
         ("zcdp", kind): Theorem(
-            f"{prefix}_divergence", _either(_range_divergence, _pure_divergence), attained=_sharp
+            f"{prefix}_divergence",
+            _either(_range_divergence, _pure_divergence),
+            attained=_sharp,
+            reads=True,
         ),
         ("rdp", kind): Theorem(
-            f"{prefix}_curve", _either(_range_curve, _pure_curve), attained=_exact_curve
+            f"{prefix}_curve",
+            _either(_range_curve, _pure_curve),
+            attained=_exact_curve,
+            reads=True,
         ),
         ("gdp", kind): Theorem(
             f"{prefix}_corner", _either(lambda r: pure_to_gdp(r / 2), pure_to_gdp)
         ),
-        ("profile", kind): Theorem(f"{prefix}_pairs", _noisy_max_losses),
+        ("profile", kind): Theorem(f"{prefix}_pairs", _noisy_max_losses, reads=True),
     }
 
 
@@ -180,8 +204,10 @@ SELECTION: Table = {
     ("approx", "AboveThreshold"): Theorem(
         "above_threshold_at_zero", lambda n: (_largest_loss(n), ZERO)
     ),
-    ("zcdp", "AboveThreshold"): Theorem("above_threshold_divergence", _of_loss(_pure_divergence)),
-    ("rdp", "AboveThreshold"): Theorem("above_threshold_curve", _of_loss(_pure_curve)),
+    ("zcdp", "AboveThreshold"): Theorem(
+        "above_threshold_divergence", _of_loss(_pure_divergence), reads=True
+    ),
+    ("rdp", "AboveThreshold"): Theorem("above_threshold_curve", _of_loss(_pure_curve), reads=True),
     ("gdp", "AboveThreshold"): Theorem("above_threshold_corner", _of_loss(pure_to_gdp)),
     ("profile", "AboveThreshold"): Theorem("above_threshold_pairs", _of_loss(_pure_losses)),
     ("pure", "NoisyComparisons"): Theorem("noisy_comparisons", _answers_loss, attained=always),
@@ -189,14 +215,12 @@ SELECTION: Table = {
         "noisy_comparisons_at_zero", lambda n: (_answers_loss(n), ZERO)
     ),
     ("zcdp", "NoisyComparisons"): Theorem(
-        "noisy_comparisons_divergence", lambda n: _pure_divergence(_answers_loss(n))
+        "noisy_comparisons_divergence", _of_answers(_pure_divergence), reads=True
     ),
     ("rdp", "NoisyComparisons"): Theorem(
-        "noisy_comparisons_curve", lambda n: _pure_curve(_answers_loss(n))
+        "noisy_comparisons_curve", _of_answers(_pure_curve), reads=True
     ),
-    ("gdp", "NoisyComparisons"): Theorem(
-        "noisy_comparisons_corner", lambda n: pure_to_gdp(_answers_loss(n))
-    ),
+    ("gdp", "NoisyComparisons"): Theorem("noisy_comparisons_corner", _of_answers(pure_to_gdp)),
     ("profile", "NoisyComparisons"): Theorem("noisy_comparisons_pairs", _answers_losses),
 }
 

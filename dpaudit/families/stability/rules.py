@@ -134,7 +134,11 @@ def coupled_renyi(node: CoupledGaussian) -> Number:
     return order() * farthest(node) ** 2 / 2
 
 
-@PROFILE.rule(CoupledGaussian, "coupled_profile", cite=COUPLING)
+def _places(node: CoupledGaussian) -> dict[str, int]:
+    return {"places": len(str(GRAIN.denominator)) - 1}
+
+
+@PROFILE.rule(CoupledGaussian, "coupled_profile", cite=COUPLING, witness=_places)
 def coupled_profile(node: CoupledGaussian) -> Losses:
     """Sum over k of P(B = k) times the profile of N((always + k) / z, 1) against N(0, 1).
 

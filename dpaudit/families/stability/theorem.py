@@ -7,15 +7,15 @@ from fractions import Fraction
 from math import comb
 from typing import Any
 
-from dpaudit.check.theorem import Table, Theorem, register
+from dpaudit.check.theorem import Row, Table, Theorem, counted, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import exp, infinity, is_symbolic, sqrt, sympify
 from dpaudit.nodes.pairs import Atoms, Branched, Losses, Normal, Pair, Scored, Thresholded
 
 REPLACE_ONE = frozenset({"replace_one"})
 ZERO, ONE = Fraction(0), Fraction(1)
-# The accountant's limits, and the multiples to which it moves binomial tails up.
-MOST_SCORES, MOST_FLIPS, PLACES = 2_000, 20_000, 10**40
+# What a verification lets a certificate ask for.
+MOST_SCORES, MOST_FLIPS, MOST_PLACES = 2_000, 20_000, 1_000
 
 
 def _units(node: Any, score: Any, other: Any) -> Any:
@@ -51,18 +51,21 @@ def _scores(node: Any) -> Losses:
     return Losses((pair,), (pair,), (worst, last), (worst.swapped,))
 
 
-def _coupled(node: Any) -> Losses:
-    """A move of ``always`` + B units is seen to be that; B's tails are moved up to 40 places."""
+def _coupled(node: Any, witness: Row) -> Losses:
+    """A move of ``always`` + B units is seen to be that; B's tails are moved up to some places."""
     n, rate = node.flips, node.rate
+    grain = 10 ** counted(witness, "places", MOST_PLACES, MOST_PLACES)
     if is_symbolic(n) or is_symbolic(rate) or n > MOST_FLIPS:
         raise Unsupported(f"{n} flips of {rate}: no profile")
     branches: list[tuple[Any, Any, Pair]] = []
     above = ONE
-    for k, tail in enumerate(_rounded_tails(int(n), rate)):
+    for k, tail in enumerate(_rounded_tails(int(n), rate, grain)):
         if above != tail:
-            branches.append((above - tail, above - tail, _moved(node, k)))
+            branches.append(
+                (above - tail, above - tail, Normal((node.always + k) / node.noise_multiplier))
+            )
         above = tail
-        if above * PLACES <= 1:
+        if above * grain <= 1:
             break
     if above:
         branches.append((above, above, Atoms(((ONE, ZERO), (ZERO, ONE)))))
@@ -70,12 +73,8 @@ def _coupled(node: Any) -> Losses:
     return Losses((pair,), (pair.swapped,))
 
 
-def _moved(node: Any, flips: int) -> Normal:
-    return Normal((node.always + flips) / node.noise_multiplier)
-
-
-def _rounded_tails(n: int, rate: Fraction) -> Iterator[Fraction]:
-    """P(B > k) for k = 0, ..., n of a binomial, up to multiples of 10^-40.
+def _rounded_tails(n: int, rate: Fraction, grain: int) -> Iterator[Fraction]:
+    """P(B > k) for k = 0, ..., n of a binomial, up to multiples of 1 / grain.
 
     One minus the masses up to k, in whole numbers: binom(n, j) hit^j miss^(n - j) of whole^n.
     """
@@ -83,7 +82,7 @@ def _rounded_tails(n: int, rate: Fraction) -> Iterator[Fraction]:
     missed, left = miss**n, whole
     for k in range(n + 1):
         left -= comb(n, k) * hit**k * (missed // miss**k if miss else int(k == n))
-        yield Fraction(-(-left * PLACES // whole), PLACES)
+        yield Fraction(-(-left * grain // whole), grain)
 
 
 def _farthest(node: Any) -> Any:
@@ -105,7 +104,7 @@ STABILITY: Table = {
     ("rdp", "CoupledGaussian"): Theorem(
         "coupled_renyi", lambda n: lambda a: a * _farthest(n) ** 2 / 2
     ),
-    ("profile", "CoupledGaussian"): Theorem("coupled_profile", _coupled),
+    ("profile", "CoupledGaussian"): Theorem("coupled_profile", _coupled, reads=True),
 }
 
 register(STABILITY)

@@ -34,7 +34,7 @@ from fractions import Fraction
 
 from dpaudit.exact import Number, exp, infinity, is_infinite, is_symbolic, sqrt
 from dpaudit.families.discrete import DiscreteLaplace
-from dpaudit.families.discrete.rules import discrete_laplace_pair
+from dpaudit.families.discrete.rules import discrete_laplace_pair, lines_drawn
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step
@@ -102,14 +102,29 @@ def discrete_gaussian_vector_cells(node: DiscreteGaussianVector) -> Number:
     return sqrt(12 * v * node.squared / (12 * v**2 - v - 1))
 
 
-@PROFILE.rule(DiscreteGaussianVector, "discrete_gaussian_vector_pair", cite=VECTOR_PAIR)
+def _is_wide(node: DiscreteGaussianVector) -> bool:
+    smooth = discrete_gaussian_vector_cells(node)
+    return bool(not is_infinite(smooth) and node.variance >= WIDE)
+
+
+def _by_normal(node: DiscreteGaussianVector) -> dict[str, bool]:
+    """Whether normal noise stands for the listed moves."""
+    return {"normal": True} if node.moves and _is_wide(node) else {}
+
+
+@PROFILE.rule(
+    DiscreteGaussianVector,
+    "discrete_gaussian_vector_pair",
+    cite=VECTOR_PAIR,
+    witness=_by_normal,
+)
 def discrete_gaussian_vector_pair(node: DiscreteGaussianVector) -> Losses:
     """Normal noise where that is near; else one product for each vector of moves, alternatives.
 
     From below nothing is computed where normal noise stands for it.
     """
     smooth = discrete_gaussian_vector_cells(node)
-    if not is_infinite(smooth) and (node.variance >= WIDE or not node.moves):
+    if _is_wide(node) or (not node.moves and not is_infinite(smooth)):
         return opaque(Normal(smooth))
     if not node.moves:
         return opaque(Concentrated(node.squared / (2 * node.variance)))
@@ -132,7 +147,7 @@ def thresholded(node: ThresholdedDiscreteLaplace) -> tuple[Number, Number]:
     return node.sensitivity / node.scale, told(node)
 
 
-@PROFILE.rule(ThresholdedDiscreteLaplace, "thresholded_pair", cite=THRESHOLDS)
+@PROFILE.rule(ThresholdedDiscreteLaplace, "thresholded_pair", cite=THRESHOLDS, witness=lines_drawn)
 def thresholded_pair(node: ThresholdedDiscreteLaplace) -> Losses:
     """Noise on the common counts, and a bit that tells all with probability delta."""
     delta, nothing = told(node), Fraction(0)

@@ -9,26 +9,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.theorem import Premise, Table, Theorem, register
+from dpaudit.check.pairs import independent, together
+from dpaudit.check.theorem import Premise, Row, Table, Theorem, register
 from dpaudit.exact import exp, infinity, is_infinite, is_symbolic, sqrt
 from dpaudit.families.discrete.theorem import laplace_losses
-from dpaudit.nodes.pairs import (
-    Atoms,
-    Concentrated,
-    DiscreteNormal,
-    Losses,
-    Normal,
-    Pair,
-    joined,
-    product,
-)
+from dpaudit.nodes.pairs import Atoms, Concentrated, DiscreteNormal, Losses, Normal, Pair
 
 
 def _listed(node: Any, premises: Sequence[Premise] = ()) -> bool:
     return len(node.moves) > 0
-
-
-NEAR = Fraction(25)
 
 
 def _between_cells(node: Any) -> Any:
@@ -39,9 +28,9 @@ def _between_cells(node: Any) -> Any:
     return sqrt(node.squared / (v - (1 + 1 / v) / 12))
 
 
-def _vector(node: Any) -> Losses:
+def _vector(node: Any, witness: Row) -> Losses:
     mu = _between_cells(node)
-    if not is_infinite(mu) and not (_listed(node) and node.variance < NEAR):
+    if not is_infinite(mu) and (witness.get("normal") is True or not _listed(node)):
         normal = Normal(mu)
         return Losses(remove=(normal,), add=(normal,))
     if not _listed(node):
@@ -50,7 +39,7 @@ def _vector(node: Any) -> Losses:
     found = []
     for vector in node.moves:
         coordinates = [(DiscreteNormal(node.variance, size), count) for size, count in vector]
-        found.append(product(coordinates))
+        found.append(independent(coordinates))
     pairs = tuple(found)
     return Losses(remove=pairs, add=pairs, reached_remove=pairs, reached_add=pairs)
 
@@ -60,11 +49,11 @@ def _shown(node: Any) -> Any:
     return tail * node.own
 
 
-def _thresholded(node: Any) -> Losses:
+def _thresholded(node: Any, witness: Row) -> Losses:
     shown, zero = _shown(node), Fraction(0)
     bit = Atoms(((shown, zero), (zero, shown), (1 - shown, 1 - shown)))
-    (noise,) = laplace_losses(node).remove
-    pair = joined([noise, bit])
+    (noise,) = laplace_losses(node, witness).remove
+    pair = together(noise, bit)
     return Losses(remove=(pair,), add=(pair,))
 
 
@@ -76,11 +65,15 @@ TABULAR: Table = {
         "discrete_gaussian_vector_curve", lambda n: lambda a: a * n.squared / (2 * n.variance)
     ),
     ("gdp", "DiscreteGaussianVector"): Theorem("discrete_gaussian_vector_cells", _between_cells),
-    ("profile", "DiscreteGaussianVector"): Theorem("discrete_gaussian_vector_pair", _vector),
+    ("profile", "DiscreteGaussianVector"): Theorem(
+        "discrete_gaussian_vector_pair", _vector, reads=True
+    ),
     ("approx", "ThresholdedDiscreteLaplace"): Theorem(
         "thresholded", lambda n: (n.sensitivity / n.scale, _shown(n))
     ),
-    ("profile", "ThresholdedDiscreteLaplace"): Theorem("thresholded_pair", _thresholded),
+    ("profile", "ThresholdedDiscreteLaplace"): Theorem(
+        "thresholded_pair", _thresholded, reads=True
+    ),
 }
 
 register(TABULAR)

@@ -47,7 +47,7 @@ def ghost_norms(factors: Factors) -> Array:
     Rows whose squares overflow or underflow are scaled by their largest entry first.
     """
     with np.errstate(all="ignore"):
-        left, right, rest = (_units(f)[1] for f in (factors.left, factors.right, factors.rest))
+        left, right, rest = (unit_rows(f)[1] for f in (factors.left, factors.right, factors.rest))
         return np.asarray(np.hypot(left * right, rest))
 
 
@@ -59,9 +59,9 @@ def clipped_sums(factors: Factors, weights: Array, radius: Any) -> tuple[Array, 
     A row counts as zero where an entry is not finite, or its norm overflows.
     """
     with np.errstate(all="ignore"):
-        left, left_norms = _units(factors.left)
-        right, right_norms = _units(factors.right)
-        rest, rest_norms = _units(factors.rest)
+        left, left_norms = unit_rows(factors.left)
+        right, right_norms = unit_rows(factors.right)
+        rest, rest_norms = unit_rows(factors.rest)
         product = left_norms * right_norms
         norms = np.hypot(product, rest_norms)
         counted = factors.finite() & np.isfinite(norms)
@@ -77,7 +77,7 @@ def clipped_sums(factors: Factors, weights: Array, radius: Any) -> tuple[Array, 
         return np.asarray(sums), np.asarray(np.matmul(other[:, None, :], rest)[:, 0, :])
 
 
-def _units(rows: Array) -> tuple[Array, Array]:
+def unit_rows(rows: Array) -> tuple[Array, Array]:
     """Directions and norms over the last axis; a row's own entries alone decide how it is done."""
     squares = np.einsum("...i,...i->...", rows, rows)
     unsafe = ~((squares > SMALLEST_SQUARE) & (squares < LARGEST_SQUARE))

@@ -81,14 +81,19 @@ class Logistic:
     @_quiet
     def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
         """Return ``-s sigmoid(-s x.theta) x + l2 theta`` for each record."""
-        theta, x, target = _arguments(self, parameters, records)
-        sign = 2.0 * target - 1.0
-        # Not sigmoid(x.theta) - target: that difference loses every digit of a well fitted record.
-        weights = -sign * expit(-sign * _margins(theta, x))
-        gradients = _array(weights[..., None] * x)
+        theta, x, _ = _arguments(self, parameters, records)
+        gradients = _array(self.slopes(theta, records)[..., None] * x)
         if self.l2:
             gradients += self.l2 * theta[:, None, :]
         return gradients
+
+    @_quiet
+    def slopes(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """Return the derivatives in ``x.theta`` (trials, n), without the ridge term."""
+        theta, x, target = _arguments(self, parameters, records)
+        sign = 2.0 * target - 1.0
+        # Not sigmoid(x.theta) - target: that difference loses every digit of a well fitted record.
+        return _array(-sign * expit(-sign * _margins(theta, x)))
 
 
 @dataclass(frozen=True)
@@ -112,8 +117,14 @@ class LeastSquares:
     @_quiet
     def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
         """Return ``2 (x.theta - target) x`` for each record."""
+        _, x, _ = _arguments(self, parameters, records)
+        return _array(self.slopes(parameters, records)[..., None] * x)
+
+    @_quiet
+    def slopes(self, parameters: ArrayLike, records: ArrayLike) -> Array:
+        """Return the derivatives ``2 (x.theta - target)`` in ``x.theta``: (trials, n)."""
         theta, x, target = _arguments(self, parameters, records)
-        return _array((2.0 * (_margins(theta, x) - target))[..., None] * x)
+        return _array(2.0 * (_margins(theta, x) - target))
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,17 @@ Source: Murata and Suzuki 2023, Algorithms 1 to 4, Propositions 4.1 and 5.1.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dpaudit.accountant.claim import Claim
 from dpaudit.curator.mechanism import Mechanism, Metric, Setting
+from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, sqrt
 from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.kernels.query import Array, Records
@@ -121,8 +123,17 @@ def _covered(program: Diff2) -> tuple[str, ...]:
     return server, f"{local} noisy local gradient differences on secret batches, one client a round"
 
 
+Build: TypeAlias = Callable[[int, tuple[int, ...]], Diff2]
+
+
 def _mechanism(
-    name: str, title: str, program: Diff2, claims: tuple[Claim, ...], target: str, intercept: str
+    name: str,
+    title: str,
+    program: Diff2,
+    claims: tuple[Claim, ...],
+    target: str,
+    intercept: str,
+    build: Build | None = None,
 ) -> Mechanism:
     setting = Setting(
         controller="the person who runs this command",
@@ -144,33 +155,72 @@ def _mechanism(
         setting=setting,
         records=partial(records, target, intercept),
         evaluate=partial(evaluate, program.loss, target, intercept),
+        for_shape=None if build is None else partial(on_rows, build, name, title, claims),
     )
 
 
-def _logistic(restart_every: int, calibration: str, u: object) -> Diff2:
-    """Logistic regression: ||x|| <= sqrt(10), so C1 never clips, and smoothness <= 10/4 = C2."""
+def on_rows(
+    build: Build,
+    name: str,
+    title: str,
+    claims: tuple[Claim, ...],
+    count: int | None,
+    row: tuple[int, ...],
+) -> Mechanism:
+    """The mechanism for ``count`` rows of somebody's data, features and a target, at one client.
+
+    Logistic regression takes features in [-1, 1] and a target of 0 or 1: longer rows are clipped.
+    Errors: InvalidParameter for records that are no rows of two numbers or more.
+    """
+    if count is None or len(row) != 1 or row[0] < 2:
+        raise InvalidParameter(
+            f"{name}: records of shape {row}; expected rows of features, then a target"
+        )
+    program = build(row[0] - 1, (count,))
+    setting = Setting(
+        unit_entity="row of the data",
+        unit_bound="one row",
+        covered=_covered(program),
+        invariants=("the number of records",),
+        notes=("step size, radii and rounds were chosen without the data",),
+    )
+    source = f"{PAPER}, Algorithms {_algorithms(program)}"
+    return Mechanism(name, title, source, program, REPLACE_ONE, claims, setting)
+
+
+OWN = (BLOCK,) * CLIENTS
+
+
+def _logistic(
+    restart_every: int,
+    calibration: str,
+    u: object,
+    features: int = 10,
+    client_sizes: tuple[int, ...] = OWN,
+) -> Diff2:
+    """Logistic regression: ||x|| <= sqrt(k), so C1 never clips, and smoothness <= k/4 = C2."""
     return diff2_gd_program(
         Logistic(),
-        10,
-        (BLOCK,) * CLIENTS,
+        features,
+        client_sizes,
         rounds=100,
         restart_every=restart_every,
         epsilon=EPSILON,
         delta=DELTA,
         calibration=calibration,
         u=u,
-        gradient_radius=math.sqrt(10),
-        difference_radius=2.5,
-        step_size=0.4,
+        gradient_radius=math.sqrt(features),
+        difference_radius=features / 4,
+        step_size=4 / features,
     )
 
 
-def _network() -> Diff2:
+def _network(features: int = 9, client_sizes: tuple[int, ...] = OWN) -> Diff2:
     """Softplus network: no smoothness constant exists, so C1 and C2 do clip."""
     return diff2_gd_program(
         SoftplusNetwork(hidden=10),
-        9,
-        (BLOCK,) * CLIENTS,
+        features,
+        client_sizes,
         rounds=100,
         restart_every=10,
         epsilon=EPSILON,
@@ -246,6 +296,7 @@ diff2_gd = _mechanism(
     (STATED, PAPER_MU),
     "any_visit",
     "ones",
+    partial(_logistic, 10, "paper", Fraction(5, 4)),
 )
 diff2_gd_tight = _mechanism(
     "diff2_gd_tight",
@@ -254,6 +305,7 @@ diff2_gd_tight = _mechanism(
     (CALIBRATED, TIGHT_MU),
     "any_visit",
     "ones",
+    partial(_logistic, 10, "tight", Fraction(5, 4)),
 )
 dp_gd = _mechanism(
     "dp_gd",
@@ -262,6 +314,7 @@ dp_gd = _mechanism(
     (STATED, PAPER_MU),
     "any_visit",
     "ones",
+    partial(_logistic, 1, "paper", 1),
 )
 dp_gd_tight = _mechanism(
     "dp_gd_tight",
@@ -270,6 +323,7 @@ dp_gd_tight = _mechanism(
     (CALIBRATED, TIGHT_MU),
     "any_visit",
     "ones",
+    partial(_logistic, 1, "tight", 1),
 )
 diff2_gd_network = _mechanism(
     "diff2_gd_network",
@@ -278,6 +332,7 @@ diff2_gd_network = _mechanism(
     (STATED, PAPER_MU),
     "visits",
     "none",
+    _network,
 )
 
 diff2_bvr_local_sgd = _mechanism(

@@ -21,10 +21,16 @@ from dpaudit.kernels.query import Array, ClippedMean, client_weights, clipped_di
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.papers.common.losses import Loss
-from mechanisms.papers.diff2.ghost import GhostClippedMean, is_ghost
+from mechanisms.papers.diff2.ghost import (
+    GhostClippedMean,
+    LinearClippedMean,
+    is_ghost,
+    is_linear,
+)
 from mechanisms.papers.diff2.noise import Noise
 from mechanisms.papers.diff2.routines import (
     GradientDescent,
+    HeavyBall,
     LocalDescent,
     NormalizedDescent,
     Routine,
@@ -35,6 +41,7 @@ from mechanisms.papers.diff2.units import by_client, client_query, radii_moved
 __all__ = [
     "Diff2",
     "GradientDescent",
+    "HeavyBall",
     "LocalDescent",
     "NormalizedDescent",
     "Routine",
@@ -162,7 +169,7 @@ class Diff2:
                 query = client_query(query, self.client_sizes)
             released = curator.release("gradient" if restart else "difference", query)
             estimate = released if restart else estimate + released
-            after, visited = self.routine.step(curator, self, x, estimate, r)
+            after, visited = self.routine.step(curator, self, x, previous, estimate, r)
             previous, x = x, after
             yield visited, x
 
@@ -178,6 +185,9 @@ class Diff2:
                 factors=partial(self.loss.factors, x),
                 pack=self.loss.pack,
             )
+        if is_linear(self.loss):
+            slopes = partial(self.loss.slopes, x)
+            return LinearClippedMean(rows, self.gradient_radius, weights, slopes=slopes)
         return ClippedMean(rows, self.gradient_radius, weights)
 
     def difference_query(self, x: Array, previous: Array) -> ClippedMean:
@@ -189,6 +199,14 @@ class Diff2:
             radius,
             client_weights(self.client_sizes),
         )
+        if is_linear(self.loss):
+            slope, earlier = partial(self.loss.slopes, x), partial(self.loss.slopes, previous)
+            return LinearClippedMean(
+                plain.per_record,
+                radius,
+                plain.weights,
+                slopes=lambda rows: slope(rows) - earlier(rows),
+            )
         if not is_ghost(self.loss):
             return plain
         now, before = partial(self.loss.factors, x), partial(self.loss.factors, previous)

@@ -39,9 +39,18 @@ class Routine(Protocol):
         """The noise of the routine's own releases over all rounds; empty for post-processing."""
 
     def step(
-        self, curator: Curator, program: Diff2, x: Array, estimate: Array, turn: int
+        self,
+        curator: Curator,
+        program: Diff2,
+        x: Array,
+        previous: Array,
+        estimate: Array,
+        turn: int,
     ) -> tuple[Array, Array]:
-        """The next iterate, and the point visited before the round's last update."""
+        """The next iterate, and the point visited before the round's last update.
+
+        ``previous``: the iterate before x, x itself in the first round; all are released values.
+        """
 
 
 @dataclass(frozen=True)
@@ -55,9 +64,46 @@ class GradientDescent:
         return []
 
     def step(
-        self, curator: Curator, program: Diff2, x: Array, estimate: Array, turn: int
+        self,
+        curator: Curator,
+        program: Diff2,
+        x: Array,
+        previous: Array,
+        estimate: Array,
+        turn: int,
     ) -> tuple[Array, Array]:
         return x - program.step_size * estimate, x
+
+
+@dataclass(frozen=True)
+class HeavyBall:
+    """One step along the estimate, and ``momentum`` times the last one: post-processing too.
+
+    x_r = x_{r-1} - ``step_size`` v_r + momentum (x_{r-1} - x_{r-2}).
+    The same guarantee as gradient descent; no utility is claimed.
+    Errors: InvalidParameter for a momentum outside [0, 1).
+    Source: Polyak 1964; Murata and Suzuki 2023, Section 7, names other routines.
+    """
+
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.momentum < 1:
+            raise InvalidParameter(f"HeavyBall.momentum = {self.momentum}: expected in [0, 1)")
+
+    def declaration(self, program: Diff2, scope: Scope) -> list[Node]:
+        return []
+
+    def step(
+        self,
+        curator: Curator,
+        program: Diff2,
+        x: Array,
+        previous: Array,
+        estimate: Array,
+        turn: int,
+    ) -> tuple[Array, Array]:
+        return x - program.step_size * estimate + self.momentum * (x - previous), x
 
 
 @dataclass(frozen=True)
@@ -72,7 +118,13 @@ class NormalizedDescent:
         return []
 
     def step(
-        self, curator: Curator, program: Diff2, x: Array, estimate: Array, turn: int
+        self,
+        curator: Curator,
+        program: Diff2,
+        x: Array,
+        previous: Array,
+        estimate: Array,
+        turn: int,
     ) -> tuple[Array, Array]:
         length = np.linalg.norm(estimate, axis=-1, keepdims=True)
         return x - program.step_size * estimate / np.where(length > 0, length, 1.0), x
@@ -130,7 +182,13 @@ class LocalDescent:
         return Repeat(SampledWithoutReplacement(noise, self.batch_size, size), times)
 
     def step(
-        self, curator: Curator, program: Diff2, x: Array, estimate: Array, turn: int
+        self,
+        curator: Curator,
+        program: Diff2,
+        x: Array,
+        previous: Array,
+        estimate: Array,
+        turn: int,
     ) -> tuple[Array, Array]:
         client = (turn + 1) % program.clients
         chosen = curator.coin(lambda rng: rng.integers(0, self.steps, size=curator.trials))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from dpaudit.families.composition import Parallel
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
-from mechanisms.papers.user_level.accelerated import BatchSolver, check_batch
+from mechanisms.papers.user_level.accelerated import BatchSolver, TestedSolver, check_batch
 from mechanisms.papers.user_level.acsa import Stage, restarts
 from mechanisms.papers.user_level.batches import (
     BatchConstants,
@@ -35,14 +36,66 @@ from mechanisms.papers.user_level.problem import Problem, check_scope, positive
 Flags = NDArray[np.bool_]
 
 
+class Phase(Protocol):
+    """One phase: its users, its weight lambda_i, its stages, and how a round reads its users."""
+
+    @property
+    def users(self) -> int:
+        """Users of the phase, its own."""
+
+    @property
+    def weight(self) -> float:
+        """lambda_i, of the distance to where the phase starts."""
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of its accelerated steps."""
+
+    @property
+    def constants(self) -> Any:
+        """Of its batches: :class:`BatchConstants`, or ``ReleaseConstants`` of a round."""
+
+    @property
+    def rounds(self) -> int:
+        """T_i."""
+
+    @property
+    def batch(self) -> int:
+        """K_i: users that a round reads."""
+
+    def node(self, labels: tuple[str, str]) -> Node:
+        """What the phase releases."""
+
+    def solver(self, problem: Problem, radius: float) -> TestedSolver:
+        """Its rounds."""
+
+
 @dataclass(frozen=True)
 class ErmPhase:
-    """Users of one phase, its weight lambda_i, the constants of its batches and its stages."""
+    """A phase whose rounds read the same users, tested by one threshold over all rounds."""
 
     users: int
     weight: float
     constants: BatchConstants
     stages: tuple[Stage, ...]
+
+    @property
+    def rounds(self) -> int:
+        """T_i."""
+        return self.constants.rounds
+
+    @property
+    def batch(self) -> int:
+        """K_i: all users of the phase but for an odd one."""
+        return self.constants.batch
+
+    def node(self, labels: tuple[str, str]) -> Node:
+        """The test over all rounds, and the rounds."""
+        return self.constants.node(*labels)
+
+    def solver(self, problem: Problem, radius: float) -> TestedSolver:
+        """The rounds of Algorithm 2."""
+        return BatchSolver(problem, radius, self.constants)
 
 
 @dataclass(frozen=True)
@@ -55,7 +108,7 @@ class UserLevelPhasedERM:
     """
 
     problem: Problem
-    phases: tuple[ErmPhase, ...]
+    phases: tuple[Phase, ...]
     radius: float
     prefix: str = ""
 
@@ -68,8 +121,8 @@ class UserLevelPhasedERM:
                 f"and at most the {self.problem.users} users"
             )
         for phase in self.phases:
-            check_batch(phase.constants.batch, phase.users)
-            if sum(stage.steps for stage in phase.stages) != phase.constants.rounds:
+            check_batch(phase.batch, phase.users)
+            if sum(stage.steps for stage in phase.stages) != phase.rounds:
                 raise InvalidParameter("stages: expected as many steps as rounds, in every phase")
 
     @property
@@ -80,7 +133,7 @@ class UserLevelPhasedERM:
     @property
     def gradients(self) -> int:
         """Gradients of one item that a run takes: the sum of T_i K_i m."""
-        each = (phase.constants.rounds * phase.constants.batch for phase in self.phases)
+        each = (phase.rounds * phase.batch for phase in self.phases)
         return sum(each) * self.problem.items
 
     def labels(self, phase: int) -> tuple[str, str]:
@@ -89,7 +142,7 @@ class UserLevelPhasedERM:
 
     def nodes(self) -> list[Node]:
         """One a phase."""
-        return [p.constants.node(*self.labels(i)) for i, p in enumerate(self.phases)]
+        return [phase.node(self.labels(i)) for i, phase in enumerate(self.phases)]
 
     def declaration(self, scope: Scope) -> Node:
         """A threshold test with its rounds for each phase, on disjoint users."""
@@ -104,11 +157,11 @@ class UserLevelPhasedERM:
         self, curator: Curator, start: Array, on: Flags, rows: Callable[[int], Part]
     ) -> Solution:
         """The phases on given parts, from a released start, in the trials that are on."""
-        solver, point = BatchSolver(self.problem, self.radius, self.phases[0].constants), start
+        point = start
         for i, phase in enumerate(self.phases):
             if not on.any():
                 break
-            solver = replace(solver, constants=phase.constants)
+            solver = phase.solver(self.problem, self.radius)
             found = solver.solve(
                 curator, point, phase.weight, phase.stages, on, self.labels(i), rows(i)
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,10 @@ from dpaudit.kernels.query import Array, Records
 from mechanisms.papers.common.losses import LeastSquares, Logistic, Loss
 from mechanisms.papers.user_level.problem import Problem
 
-Slope = Callable[[Array, Array], Array]
 LARGEST_CHUNK = 40_000
 BLOCK = 2**18
 WITHIN = 1 - 1e-9
+NOBODY = np.zeros(0, dtype=np.intp)
 
 
 def one_pass_sgd(problem: Problem, start: Array, users: Array, groups: int, step: float) -> Array:
@@ -71,29 +72,40 @@ def _averages(problem: Problem, starts: Array, rows: Array, step: float) -> Arra
     groups, steps, _ = rows.shape
     origin, slope = np.repeat(starts, groups, axis=0), margin_slope(problem.loss)
     run = _Run(problem, origin, step) if slope is None else _LinearRun(problem, origin, step, slope)
-    for items in _blocks(rows):
-        run.through(np.tile(items, (1, len(starts), 1)) if len(starts) > 1 else items)
+    many = [len(starts) if axis == 0 else 1 for axis in run.order]  # every start, every group
+    for items in _blocks(rows, run.order):
+        run.through(np.tile(items, many) if len(starts) > 1 else items)
     return np.asarray((run.sum() / steps).reshape(len(starts), groups, -1))
 
 
-def _blocks(rows: Array) -> Iterator[Array]:
-    """Items of every group in turn, (items, groups, features), some at a time.
+def _blocks(rows: Array, order: tuple[int, int, int]) -> Iterator[Array]:
+    """Items of every group in turn, (items, groups, features) or so, some at a time.
 
     A group's items lie together: item t of all groups, taken alone, misses the cache every time.
+    A block is valid until the next: memory that is new costs more than what is written to it.
     """
     size = max(1, BLOCK // rows[:, 0].size)
+    block = np.empty(rows[:, :size].transpose(order).shape)
     for first in range(0, rows.shape[1], size):
-        yield np.ascontiguousarray(rows[:, first : first + size].swapaxes(0, 1))
+        taken = rows[:, first : first + size].transpose(order)
+        np.copyto(block[: len(taken)], taken)
+        yield block[: len(taken)]
 
 
 class _Run:
-    """Runs side by side: where they are, less where they started, and the sum of that."""
+    """Runs side by side: where they are, less where they started, and the sum of that.
+
+    ``order``: how it takes blocks of (groups, items, features).
+    """
+
+    order: tuple[int, int, int] = (1, 0, 2)
 
     def __init__(self, problem: Problem, origin: Array, step: float) -> None:
         self.problem, self.step = problem, step
         self.origin = np.array(origin, dtype=np.float64)
         self.here = self.origin.copy()
         self.moved, self.total = np.zeros_like(self.origin), np.zeros_like(self.origin)
+        self.room = 0  # steps that cannot lead out of the set: each is L step long at most
 
     def sum(self) -> Array:
         """Of the displacements, (runs, d)."""
@@ -101,13 +113,16 @@ class _Run:
 
     @np.errstate(all="ignore")
     def through(self, items: Array) -> None:
-        """One step an item, (items, runs, features); equal ones are taken until none moves."""
+        """One step an item of a block; equal ones are taken until none moves."""
         equal = bool((items[:2] == items[0]).all() and (items == items[0]).all())
         for taken, change in enumerate(self.changes(items)):
             before = self.moved.copy() if equal else self.moved
             self.moved -= change
             np.add(self.origin, self.moved, out=self.here)
-            self.project()
+            if self.room > 0:
+                self.room -= 1
+            else:
+                self.project()
             self.total += self.moved
             if equal and (self.moved == before).all():
                 for _ in range(taken + 1, len(items)):
@@ -127,7 +142,7 @@ class _Run:
     def project(self) -> None:
         """Onto the set; where nothing is cut, displacements keep all digits, however small."""
         squares = np.einsum("kd,kd->k", self.here, self.here)
-        far = _beyond(squares, self.problem.radius)
+        far = self.outside(squares)
         if far.size:
             ahead = self.here.take(far, axis=0)
             inside = self.problem.project(ahead)
@@ -135,12 +150,22 @@ class _Run:
             self.here[far] = inside
             self.moved[far[cut]] = (inside - self.origin.take(far, axis=0))[cut]
 
+    def outside(self, squares: Array) -> NDArray[np.intp]:
+        """Runs that may be outside; where none is, how many steps none can be."""
+        far = _beyond(squares, self.problem.radius)
+        if not far.size:
+            gap = WITHIN * self.problem.radius - math.sqrt(float(squares.max()))
+            self.room = max(0, int(gap / (self.step * self.problem.lipschitz)) - 1)
+        return far
+
 
 class _LinearRun(_Run):
     """The same for a linear model, coordinate by coordinate: (d, runs), which is twice as fast.
 
     The gradient is its slope in the margin times the features, whose norms are taken in blocks.
     """
+
+    order = (1, 2, 0)
 
     def __init__(self, problem: Problem, origin: Array, step: float, slope: Slope) -> None:
         super().__init__(problem, np.ascontiguousarray(origin.T), step)
@@ -151,23 +176,24 @@ class _LinearRun(_Run):
         return np.ascontiguousarray(self.total.T)
 
     def changes(self, items: Array) -> Iterator[Array]:
-        """As above, (d, runs)."""
-        turned = np.ascontiguousarray(items.swapaxes(1, 2))
-        features, targets = turned[:, :-1], turned[:, -1]
+        """As above, (d, runs), of items (items, features, runs); overwritten by the next."""
+        features, targets = items[:, :-1], self.slope.prepared(items[:, -1])
         squares = np.einsum("tdk,tdk->tk", features, features)
-        for t in range(len(turned)):
-            slopes = self.slope(np.einsum("dk,dk->k", features[t], self.here), targets[t])
+        change = np.empty_like(self.here)
+        for t in range(len(items)):
+            slopes = self.slope.at(np.einsum("dk,dk->k", features[t], self.here), targets[t])
             far = _beyond(slopes * slopes * squares[t], self.problem.lipschitz)
-            change = features[t] * (self.step * slopes)
+            slopes *= self.step
+            np.multiply(features[t], slopes, out=change)
             if far.size:
-                points, records = self.here.T[far], items[t, far]
+                points, records = self.here.T[far], items[t, :, far]
                 change[:, far] = self.step * self.problem.paired_gradients(points, records).T
             yield change
 
     def project(self) -> None:
         """As above."""
         squares = np.einsum("dk,dk->k", self.here, self.here)
-        far = _beyond(squares, self.problem.radius)
+        far = self.outside(squares)
         if far.size:
             ahead = self.here.T[far]
             inside = self.problem.project(ahead)
@@ -176,18 +202,39 @@ class _LinearRun(_Run):
             self.moved[:, far[cut]] = (inside - self.origin.T[far])[cut].T
 
 
+@dataclass(frozen=True)
+class Slope:
+    """The derivative of a linear model's loss in its margin: ``at(margins, prepared(targets))``.
+
+    ``at`` may write to the margins.
+    """
+
+    prepared: Callable[[Array], Array]
+    at: Callable[[Array, Array], Array]
+
+
 def margin_slope(loss: Loss) -> Slope | None:
-    """The derivative of a linear model's loss in its margin, given targets; None for others."""
+    """The slope of a linear model's loss; None for other losses."""
     if type(loss) is Logistic and loss.l2 == 0:
-        return lambda margins, targets: (1 - 2 * targets) * expit((1 - 2 * targets) * margins)
+        return Slope(lambda targets: 1 - 2 * targets, _logistic_slope)
     if type(loss) is LeastSquares:
-        return lambda margins, targets: 2 * (margins - targets)
+        return Slope(lambda targets: targets, lambda margins, targets: 2 * (margins - targets))
     return None
+
+
+def _logistic_slope(margins: Array, signs: Array) -> Array:
+    margins *= signs
+    expit(margins, out=margins)
+    margins *= signs
+    return margins
 
 
 def _beyond(squares: Array, radius: float) -> NDArray[np.intp]:
     """Vectors that may be longer than ``radius``, or are not finite, by their squared norms."""
-    return np.flatnonzero(~(squares <= WITHIN * radius**2))
+    bound = WITHIN * radius**2
+    if squares.max() <= bound:  # false where one is not finite
+        return NOBODY
+    return np.flatnonzero(~(squares <= bound))
 
 
 def sgd_two_run_radius(step: float, lipschitz: float, steps: int, zeta: float) -> float:

@@ -1,0 +1,195 @@
+"""Which lines of a program's own code ran while it was examined, and which never did.
+
+The run on the data is not traced: which lines a query takes there would tell about records.  So
+what is listed is every line of the functions that a run can reach by name, whatever the data are,
+less those that ran: all that the data could reach and no attack did is among it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
+from types import CodeType, FrameType, FunctionType, TracebackType
+from typing import Any
+
+from dpaudit.curator.locations import LIBRARIES, line_of_code
+
+MOST_FUNCTIONS = 500
+MOST_CONSTANTS, LARGEST = 8, 1e12
+EMPTY: set[int] = set()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How many lines of code there are, how many ran, and where the others are.
+
+    ``missed``: ``folder/file.py:12-15 in function``, one a stretch of lines.
+    """
+
+    lines: int
+    run: int
+    missed: tuple[str, ...] = ()
+
+
+@dataclass
+class Lines:
+    """A tracer of a program's own code, for ``with`` statements; cheap once all lines were seen.
+
+    Where another tracer is at work (a debugger's, a coverage's) nothing is traced, and ``found``
+    is None.
+    """
+
+    program: Any
+    left: dict[CodeType, set[int]] = field(default_factory=dict)
+    entered: dict[CodeType, str] = field(default_factory=dict)
+    _traced: bool = False
+    _before: Any = None
+
+    def __post_init__(self) -> None:
+        self._packages = {kind.__module__.partition(".")[0] for kind in _own_kinds(self.program)}
+
+    def __enter__(self) -> Lines:
+        self._before = sys.gettrace()
+        if self._before is None:
+            self._traced = True
+            sys.settrace(self._call)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._before is None:
+            sys.settrace(None)
+
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        left = self.left.get(code)
+        if left is None:
+            module = str(frame.f_globals.get("__name__", ""))
+            own = module.partition(".")[0] in self._packages and code.co_filename[:1] != "<"
+            left = self.left[code] = _lines(code) if own else EMPTY
+            if own:
+                self.entered[code] = module
+        return self._line if left else None
+
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        left = self.left[frame.f_code]
+        left.discard(frame.f_lineno)
+        if not left:
+            frame.f_trace_lines = False
+        return self._line
+
+    @property
+    def found(self) -> Ran | None:
+        """What ran of all that a run can reach by name."""
+        if not self._traced or not self.entered:
+            return None
+        codes = dict(self.entered)
+        for code, module in _reachable(self.program):
+            codes.setdefault(code, module)
+        total = missed = 0
+        places: list[str] = []
+        for code, module in sorted(
+            codes.items(), key=lambda item: (item[1], item[0].co_firstlineno)
+        ):
+            lines = _lines(code)
+            left = self.left[code] if code in self.entered else lines
+            total, missed = total + len(lines), missed + len(left)
+            places += _stretches(code, module, left, lines)
+        return Ran(total, total - missed, tuple(places))
+
+
+def _own_kinds(program: Any) -> list[type[Any]]:
+    libraries = LIBRARIES | sys.stdlib_module_names
+    kinds = type(program).__mro__
+    return [kind for kind in kinds if kind.__module__.partition(".")[0] not in libraries]
+
+
+def _lines(code: CodeType) -> set[int]:
+    """The lines of a function that can run, without its head and without refusals."""
+    found = {line for *_, line in code.co_lines() if line is not None}
+    if code.co_name != "<lambda>":
+        found.discard(code.co_firstlineno)
+    return found - _refusals(code.co_filename)
+
+
+@cache
+def _refusals(name: str) -> frozenset[int]:
+    """Lines of a file that refuse something or only define it: they run on no right data."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(name)))
+    except SyntaxError:
+        return frozenset()
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and isinstance(node.body[-1], ast.Raise):
+            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if isinstance(node, ast.Raise):
+            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.update([node.lineno, *(d.lineno for d in node.decorator_list)])
+    return frozenset(found)
+
+
+def _reachable(program: Any) -> Iterator[tuple[CodeType, str]]:
+    """Functions of the program's own classes and modules, from ``run`` on, by the names used."""
+    methods: dict[str, Any] = {}
+    for kind in reversed(_own_kinds(program)):
+        methods.update(vars(kind))
+    run = _function(methods.get("run"))
+    queue = [] if run is None else [(run.__code__, run.__globals__)]
+    seen: set[CodeType] = set()
+    while queue and len(seen) < MOST_FUNCTIONS:
+        code, around = queue.pop()
+        if code in seen:
+            continue
+        seen.add(code)
+        if code.co_filename[:1] != "<":
+            yield code, str(around.get("__name__", ""))
+        inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+        queue += [(one, around) for one in inner]
+        for name in code.co_names:
+            known = _function(methods.get(name))
+            if known is not None and name != "declaration":
+                queue.append((known.__code__, known.__globals__))
+
+
+def constants_of(program: Any) -> list[float]:
+    """Numbers that the functions which a run can reach name, and their modules by name; a few."""
+    found: dict[float, None] = {}
+    modules = {kind.__module__ for kind in _own_kinds(program)}
+    around = [vars(sys.modules[name]) for name in modules if name in sys.modules]
+    for code, _ in _reachable(program):
+        named = [one[name] for name in code.co_names for one in around if name in one]
+        for value in (*code.co_consts, *named):
+            plain = isinstance(value, int | float) and not isinstance(value, bool)
+            if plain and 1 < abs(value) <= LARGEST:
+                found[float(value)] = None
+    return list(found)[:MOST_CONSTANTS]
+
+
+def _function(value: Any) -> FunctionType | None:
+    value = getattr(value, "fget", None) or getattr(value, "__func__", None) or value
+    value = getattr(value, "func", value)
+    return value if inspect.isfunction(value) else None
+
+
+def _stretches(code: CodeType, module: str, left: set[int], lines: set[int]) -> Iterator[str]:
+    """Missed lines that follow one another, among the lines that can run, as one place each."""
+    ordered = sorted(lines)
+    for missed, group in groupby(ordered, key=lambda line: line in left):
+        if not missed:
+            continue
+        stretch = list(group)
+        place = line_of_code(code, module, stretch[0])
+        last = f"-{stretch[-1]}" if len(stretch) > 1 else ""
+        yield f"{place}{last} in {code.co_name}"

@@ -1,0 +1,298 @@
+"""A mechanism run once on a user's records: attacked, charged, drawn and written, in this order.
+
+What is drawn is never drawn again.  Interrupted before the charge, a run resumes with the audits
+that it finished; interrupted while it drew, its budget is spent and it is refused; interrupted
+after its output was written, it goes on to write the certificate of that output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dpaudit.certificate.cache import Files, files_of
+from dpaudit.certificate.certificate import Json
+from dpaudit.certificate.certify import Options, Order, plan
+from dpaudit.certificate.publish import (
+    clean,
+    output_bytes,
+    output_row,
+    rescued,
+    verified,
+    write_one,
+)
+from dpaudit.check import check
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.errors import (
+    Disagreement,
+    InvalidParameter,
+    OutputNotWritable,
+    ReleaseInterrupted,
+    Undeclared,
+)
+from dpaudit.exact.wire import digest
+from dpaudit.kernels.query import Records
+from dpaudit.ledger import Ledger
+from dpaudit.scope import Adjacency
+from dpaudit.storage.files import write_atomically
+
+SPENT = "count its budget as spent; a new draw is a new run, into another --out"
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where a run is charged: a data set's budget in a ledger, and what one unit of it is.
+
+    ``delta``: at which the run is charged, where deltas add up.
+    """
+
+    ledger: Ledger
+    dataset: str
+    entity: str
+    delta: Fraction | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a run wrote: the output, certificate and page; the ledger's head after it, if any."""
+
+    output: Path
+    files: Files
+    certificate: Json
+    head: str | None
+
+
+def for_records(order: Order, records: Records, name: str) -> Order:
+    """The order for these records, of which its declaration knows the shape alone.
+
+    Their number too is left out under add_remove.  A suite made for the mechanism's own data goes
+    where the program changes.  Nothing is evaluated: its own held-out rows say nothing here.
+    Errors: those of the mechanism's ``for_shape``, for a shape that it has no use for.
+    """
+    count = None if order.mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records)
+    row = tuple(records.values.shape[1:])
+    made = order if order.mechanism.for_shape is None else of_shape(order, count, row)
+    setting = replace(made.mechanism.setting, data=name)
+    mechanism = replace(
+        made.mechanism, setting=setting, records=lambda: records, evaluate=None, for_shape=None
+    )
+    return replace(made, mechanism=mechanism)
+
+
+def of_shape(order: Order, count: int | None, row: tuple[int, ...]) -> Order:
+    """The order for other records of this shape, without data.
+
+    Errors: InvalidParameter for a mechanism that says nothing of other shapes; those of its hook.
+    """
+    hook = order.mechanism.for_shape
+    if hook is None:
+        raise InvalidParameter(
+            f"{order.mechanism.name}: it has no for_shape, so it is the same for every shape"
+        )
+    return replace(order, mechanism=replace(hook(count, row), records=None), suite=None)
+
+
+def read_shape(text: str) -> tuple[int | None, tuple[int, ...]]:
+    """``500,11`` as 500 records of 11 numbers, ``,11`` as some; errors: InvalidParameter."""
+    first, *rest = text.split(",")
+    if rest and all(part.isdecimal() and int(part) > 0 for part in [first or "1", *rest]):
+        return (int(first) if first else None), tuple(map(int, rest))
+    raise InvalidParameter(f"shape {text[:40]!r}: expected counts, such as 500,11 or ,11")
+
+
+def shape_text(mechanism: Mechanism, records: Records) -> str:
+    """What :func:`read_shape` reads; without the number of records where it is private."""
+    private = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
+    return ",".join(map(str, ["" if private else len(records), *records.values.shape[1:]]))
+
+
+def train(
+    order: Order, records: Records, out: Path, options: Options, account: Account | None = None
+) -> Written:
+    """Run an order's mechanism once on these records; ``out`` is the .npz file of its output.
+
+    ``options`` must have no seed: the noise is the operating system's.  The audits' seed is drawn
+    once, and kept beside ``out`` until all is written.
+    Errors: Disagreement where a claim is refuted, unproved or broken by an audit, before data are
+    touched and anything is charged (``options.run_unproved`` runs unproved ones all the same);
+    Undeclared where this was run before, or was interrupted while it drew; ReleaseInterrupted
+    where drawing fails; those of the ledger.
+    """
+    if options.seed is not None:
+        raise InvalidParameter("a run on data has no seed: who knows it can subtract the noise")
+    made = for_records(order, records, out.stem)
+    shape = shape_text(order.mechanism, records)
+    targets = options.targets or (order.mechanism.name,)
+    if order.mechanism.for_shape is not None:
+        targets = (*targets, "--shape", shape)
+    run = _Run(made.mechanism, out, account, shape)
+    seed = run.begin()
+    if not run.certified():
+        store = out.with_name(f".{out.stem}.audits")
+        given = replace(options, audit_seed=seed, keep=run.keep, store=store, targets=targets)
+        certified = plan([made], given).certify(0)
+        if certified.certificate["predicate"]["run"] is None:
+            run.forget()
+            raise Disagreement(
+                f"{made.mechanism.name}: {certified.judged[0].reason}; no data were touched, and "
+                "nothing was charged"
+            )
+        check(certified.certificate)
+        write_one(certified, out.parent)
+        clean([certified], store)
+    head = run.finish()
+    run.forget()
+    return Written(out, run.files, verified(run.files.certificate)[0], head)
+
+
+@dataclass
+class _Run:
+    """How far a run has come, in two files beside its output: begun, and drawing."""
+
+    mechanism: Mechanism
+    out: Path
+    account: Account | None
+    shape: str
+
+    @property
+    def begun(self) -> Path:
+        return self.out.with_name(f".{self.out.stem}.run")
+
+    @property
+    def drawing(self) -> Path:
+        return self.out.with_name(f".{self.out.stem}.drawing")
+
+    @property
+    def files(self) -> Files:
+        return files_of(self.out.stem, self.out.parent)
+
+    @property
+    def identity(self) -> str:
+        """A digest of what is run and on records of which shape; nothing of the records."""
+        return digest(
+            {
+                "name": self.mechanism.name,
+                "declaration": self.mechanism.declaration.digest,
+                "scope": str(self.mechanism.scope),
+                "claims": [claim.text for claim in self.mechanism.claims],
+                "shape": self.shape,
+            }
+        )
+
+    @property
+    def release(self) -> str:
+        """What names this run in a ledger, for good."""
+        return f"{self.out.stem}:{self.identity}"
+
+    def begin(self) -> int:
+        """The seed of the audits, new or of a run that was interrupted; errors as :func:`train`."""
+        if not self.begun.exists():
+            for path in (self.out, self.files.certificate, self.drawing):
+                if path.exists():
+                    raise Undeclared(f"{path} is there: a run was made there; {SPENT}")
+            seed = secrets.randbits(128)
+        else:
+            seed = self._resumed()
+        if self.account is not None and not self.drawing.exists():
+            self._admit(self.account)
+        table = {"identity": self.identity, "seed": f"{seed:032x}"}
+        write_atomically(self.begun, json.dumps(table).encode())
+        return seed
+
+    def _resumed(self) -> int:
+        try:
+            found = json.loads(self.begun.read_text("utf-8"))
+            seed, identity = int(found["seed"], 16), found["identity"]
+        except (OSError, ValueError, LookupError, TypeError):
+            raise Undeclared(f"{self.begun}: cannot be read; {SPENT}") from None
+        if identity != self.identity:
+            raise Undeclared(
+                f"{self.begun}: another mechanism, or data of another shape, was begun there; "
+                "choose another --out"
+            )
+        if self.drawing.exists() and not self.out.exists():
+            raise Undeclared(
+                f"{self.drawing}: this run was interrupted while it drew, or runs now; {SPENT}"
+            )
+        return seed
+
+    def certified(self) -> bool:
+        """Whether the output and its certificate were written: the ledger may not know it yet."""
+        return self.out.exists() and self.files.certificate.exists()
+
+    def keep(self, _: str, draw: Callable[[], Any]) -> tuple[Any, Json]:
+        """Charge, draw and write; or what was drawn and written before."""
+        if self.out.exists():
+            return None, output_row(self.out.name, self.out.read_bytes())
+        if self.account is not None:
+            self._charge(self.account)
+        try:
+            self.drawing.touch(exist_ok=False)
+        except OSError as error:
+            raise Undeclared(f"{self.drawing}: {error.strerror}; {SPENT}") from None
+        try:
+            output = draw()
+            content = output_bytes(output)
+        except BaseException as error:  # noqa: BLE001  (an interrupt spends the budget too)
+            # What was raised may quote private data; only its kind is told.
+            said = type(error).__name__
+            raise ReleaseInterrupted(
+                f"{self.mechanism.name} was interrupted while it drew ({said}): {SPENT}"
+            ) from None
+        try:
+            write_atomically(self.out, content)
+        except OutputNotWritable as error:
+            said = f"{error}; {rescued({self.out: content})}"
+            raise ReleaseInterrupted(f"{self.mechanism.name}: {said}") from None
+        return output, output_row(self.out.name, content)
+
+    def forget(self) -> None:
+        """All is written, or nothing was drawn."""
+        for path in (self.begun, self.drawing):
+            path.unlink(missing_ok=True)
+
+    def finish(self) -> str | None:
+        """Tell the ledger what was written; its head, without a ledger None."""
+        if self.account is None:
+            return None
+        ledger, dataset = self.account.ledger, self.account.dataset
+        if self._title not in ledger.state(dataset).unfinished:
+            return ledger.state(dataset).head
+        paths = (self.out, self.files.certificate)
+        digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+        return ledger.finish(dataset, self.release, digests)
+
+    def _admit(self, account: Account) -> None:
+        account.ledger.admit(
+            account.dataset,
+            account.entity,
+            self.mechanism.scope,
+            self._cost(account),
+            self.release,
+            self._title,
+        )
+
+    def _charge(self, account: Account) -> None:
+        account.ledger.charge(
+            account.dataset,
+            account.entity,
+            self.mechanism.scope,
+            self._cost(account),
+            self.release,
+            self._title,
+            declaration=self.mechanism.declaration.digest,
+        )
+
+    def _cost(self, account: Account) -> tuple[Fraction, ...]:
+        terms = account.ledger.state(account.dataset).terms
+        return terms.cost(self.mechanism.declaration, account.delta)
+
+    @property
+    def _title(self) -> str:
+        return f"{self.mechanism.name}, {self.out.stem}"

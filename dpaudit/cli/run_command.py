@@ -1,0 +1,88 @@
+"""`dpaudit run`: a mechanism once on a user's data, its output saved beside its certificate."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpaudit.cli.commands import as_json_option, echo_json, quiet
+from dpaudit.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dpaudit.certificate.training import Account
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("run")
+@click.argument("target")
+@click.option("--data", type=FILE, required=True, help=".csv, .parquet, .npy or .npz of records.")
+@click.option("--out", type=FILE, required=True, help="The .npz file of the output.")
+@click.option("--label", help="Column that goes last, where programs look for a target.")
+@click.option("--unit", help="Column that says whose row it is: a record is then all of a unit's.")
+@click.option("--rows", type=click.IntRange(1), help="With --unit: how many rows of one count.")
+@click.option("--trials", type=click.IntRange(100, 10**9), help="Test trials a side.")
+@click.option("--jobs", type=click.IntRange(1, 1024), default=1, help="Worker processes.")
+@click.option("--run-unproved", is_flag=True, help="Run although a claim is refuted or unproved.")
+@click.option("--ledger", "url", help="Charge the run here: a SQLite file, or a URL.")
+@click.option("--dataset", help="With --ledger: the account that is charged.")
+@click.option("--entity", help="With --ledger: what one unit of the data is.")
+@click.option("--delta", help="With --ledger: the delta it is charged at, where deltas add up.")
+@as_json_option
+def run(target: str, *, data: Path, out: Path, as_json: bool, **given: Any) -> None:
+    """Run TARGET once on the records in --data, and save its output and certificate.
+
+    The mechanism is made for the data's shape where it knows how, attacked on made-up records,
+    charged, drawn with the operating system's entropy, and written: OUT.npz, OUT.json, OUT.html.
+    Running it again refuses; a run that was interrupted before it drew goes on where it was.
+    """
+    from dpaudit.certificate import publish
+    from dpaudit.certificate.certify import Options
+    from dpaudit.certificate.training import train
+    from dpaudit.cli.audit_commands import order_of
+    from dpaudit.cli.terminal import progress, verdicts
+    from dpaudit.curator.files import read_records
+
+    if out.suffix != ".npz":
+        raise InvalidParameter(f"--out {out}: expected a file .npz")
+    account = _account(given)
+    publish.writable(out.parent)
+    order = order_of(target)
+    records = read_records(data, label=given["label"], unit=given["unit"], rows=given["rows"])
+    with progress() as report, quiet():
+        options = Options(
+            trials=given["trials"],
+            jobs=given["jobs"],
+            run_unproved=given["run_unproved"],
+            targets=(target,),
+            progress=report,
+        )
+        written = train(order, records, out, options, account)
+    files = [str(path) for path in (written.output, written.files.certificate, written.files.page)]
+    verdict = written.certificate["predicate"]["verdict"]
+    if as_json:
+        echo_json({"files": files, "verdict": verdict["status"], "head": written.head})
+        return
+    verdicts([written.certificate])
+    click.echo("\n".join(files))
+    if written.head is not None:
+        click.echo(f"ledger head: {written.head}")
+
+
+def _account(given: dict[str, Any]) -> Account | None:
+    from dpaudit.certificate.training import Account
+    from dpaudit.ledger import open_ledger
+
+    named = [given[name] for name in ("url", "dataset", "entity")]
+    if all(value is None for value in (*named, given["delta"])):
+        return None
+    if None in named:
+        raise InvalidParameter("give all of --ledger, --dataset and --entity, or none")
+    try:
+        delta = None if given["delta"] is None else Fraction(given["delta"])
+    except (ValueError, ZeroDivisionError):
+        raise InvalidParameter(f"--delta {given['delta'][:40]!r}: expected a number") from None
+    return Account(open_ledger(given["url"]), given["dataset"], given["entity"], delta)

@@ -1,0 +1,108 @@
+"""A user's file as records: one row a record, or all rows of one unit a record."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.kernels.query import Array, Records
+
+KINDS = ".csv, .npy, .npz or .parquet"
+
+
+def read_records(
+    path: Path, *, label: str | None = None, unit: str | None = None, rows: int | None = None
+) -> Records:
+    """The records of a file, (n, columns); of a .npy or .npz file in whatever shape they have.
+
+    A .csv file has a line of names, and numbers below it.  ``label`` names the column that goes
+    last, where programs look for a target.  ``unit`` names the column that says whose row it is;
+    then a record is one unit, (units, ``rows``, columns): the first ``rows`` rows of each, in the
+    order of the file, and where it has fewer its own again from the first.  So a record is a
+    function of its unit alone, and ``rows`` is public.  Units come as they first appear.
+    An .npz file has one array, or ``features`` and ``labels``.
+    Errors: InvalidParameter for a file that cannot be read as such, which names no value of it.
+    """
+    if path.suffix in (".npy", ".npz"):
+        if label is not None or unit is not None or rows is not None:
+            raise InvalidParameter(f"{path}: columns have no names there; use .csv or .parquet")
+        return Records(_array(path))
+    if path.suffix not in (".csv", ".parquet"):
+        raise InvalidParameter(f"{path}: expected a file {KINDS}")
+    if (unit is None) != (rows is None):
+        raise InvalidParameter("give both, the column of the unit and how many rows of one count")
+    names, columns = _csv(path) if path.suffix == ".csv" else _parquet(path)
+    for option, name in (("label", label), ("unit", unit)):
+        if name is not None and name not in names:
+            raise InvalidParameter(
+                f"{option} {name!r}: no such column; there are {', '.join(names)}"
+            )
+    kept = [name for name in names if name not in (label, unit)] + ([label] if label else [])
+    table = np.column_stack([_numbers(path, name, columns[name]) for name in kept])
+    if unit is None or rows is None:
+        return Records(table)
+    return Records(_by_unit(table, columns[unit], rows))
+
+
+def _by_unit(table: Array, unit: Any, rows: int) -> Array:
+    """(units, rows, columns), a unit's rows repeated or left out to make ``rows``."""
+    if rows < 1:
+        raise InvalidParameter(f"rows = {rows}: expected at least 1")
+    _, first, inverse = np.unique(
+        np.asarray(unit, dtype=str), return_index=True, return_inverse=True
+    )
+    places = [np.flatnonzero(inverse == k) for k in np.argsort(first)]
+    return np.stack([table[np.resize(own, rows)] for own in places])
+
+
+def _array(path: Path) -> Array:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if path.suffix == ".npy":
+            return np.asarray(loaded, dtype=np.float64)
+        with loaded:
+            if {"features", "labels"} == set(loaded.files):
+                return np.column_stack([loaded["features"], loaded["labels"]]).astype(np.float64)
+            (name,) = loaded.files
+            return np.asarray(loaded[name], dtype=np.float64)
+    except (OSError, ValueError, TypeError, EOFError):
+        pass
+    # Outside the handler: what NumPy says may quote a record.
+    raise InvalidParameter(f"{path}: expected one array of numbers, or features and labels")
+
+
+def _csv(path: Path) -> tuple[list[str], dict[str, list[str]]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            names, *body = [line for line in csv.reader(stream) if line]
+        if len(set(names)) == len(names) and body and {len(line) for line in body} == {len(names)}:
+            return names, dict(zip(names, map(list, zip(*body, strict=True)), strict=True))
+    except (OSError, ValueError, csv.Error):
+        pass
+    raise InvalidParameter(f"{path}: expected a line of different names, and full rows below it")
+
+
+def _parquet(path: Path) -> tuple[list[str], dict[str, Any]]:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise InvalidParameter(f"{path}: .parquet needs pip install 'dpaudit[tables]'") from None
+    try:
+        table = parquet.read_table(path)
+    except (OSError, ValueError):
+        raise InvalidParameter(f"{path}: not a Parquet file that can be read") from None
+    return list(table.column_names), {
+        name: table.column(name).to_numpy() for name in table.column_names
+    }
+
+
+def _numbers(path: Path, name: str, column: Any) -> Array:
+    try:
+        return np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise InvalidParameter(f"{path}: column {name!r} holds what is no number; encode it beforehand")

@@ -1,0 +1,113 @@
+"""A mechanism whose module is imported from a changed source, in a process of its own.
+
+A forked child imports the project anew, so that nothing of the right program is left in it; what a
+child says comes back as JSON.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from dpaudit.mutate.operators import Planted, edited
+from dpaudit.storage import roots
+from dpaudit.storage.roots import EXPERIMENTS, PACKAGES, serve
+
+MEMORY = 6 << 30
+OVERTIME, DIED = "overtime", "died"
+
+
+def forked(work: Callable[[], Any], seconds: float) -> Any:
+    """What ``work`` returns, computed in a child; a text where it took too long or died.
+
+    ``seconds``: of a processor.  What it prints goes to standard error.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _child(work, seconds, writing)
+    os.close(writing)
+    deadline, chunks = time.monotonic() + 20 * seconds, []
+    with os.fdopen(reading, "rb") as pipe:
+        os.set_blocking(reading, False)
+        while True:
+            chunk = pipe.read()
+            if chunk == b"":
+                break
+            if chunk:
+                chunks.append(chunk)
+            elif time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+                break
+            else:
+                time.sleep(0.02)
+    _, status = os.waitpid(pid, 0)
+    try:
+        return json.loads(b"".join(chunks))
+    except ValueError:
+        late = os.waitstatus_to_exitcode(status) in (-signal.SIGXCPU, -signal.SIGKILL)
+        return {"failed": OVERTIME if late else DIED}
+
+
+def _child(work: Callable[[], Any], seconds: float, writing: int) -> None:
+    try:
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 3))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        os.dup2(2, 1)
+        try:
+            forget()
+            found = work()
+        except Exception as error:  # noqa: BLE001  (a mutant may fail in any way)
+            found = {"failed": type(error).__name__, "text": traceback.format_exc()[-2000:]}
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(json.dumps(found).encode())
+    finally:
+        os._exit(0)
+
+
+def forget() -> None:
+    """This process serves no root any more, and nothing of one is imported."""
+    roots._served = None
+    for name in [n for n in sys.modules if n.partition(".")[0] in (*PACKAGES, EXPERIMENTS)]:
+        del sys.modules[name]
+
+
+def file_of(root: Path, module: str) -> Path:
+    """The source file of a module of a root."""
+    place = root.joinpath(*module.split("."))
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+def import_planted(root: Path, home: str, planted: Planted | None, *, twin: bool = False) -> Any:
+    """The module ``home`` of a root, imported with one change in it or in what it imports."""
+    root = serve(root)
+    if planted is not None:
+        _replace_source(file_of(root, planted.module), planted, twin=twin)
+    return importlib.import_module(home)
+
+
+def _replace_source(path: Path, planted: Planted, *, twin: bool) -> None:
+    """From now on the file is imported as changed; this process keeps nothing of it on disk."""
+    right = SourceFileLoader.get_code
+    wanted = str(path)
+
+    def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+        if loader.path != wanted:
+            return right(loader, fullname)
+        tree = edited(ast.parse(path.read_bytes()), planted, twin=twin)
+        return compile(tree, wanted, "exec", dont_inherit=True)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]

@@ -1,0 +1,101 @@
+"""Time stamps of an authority over a signature: that it existed no later than some time.
+
+A token is a time stamp response over the signature's bytes; it is verified against certificates
+that the verifier trusts, at the time that it states.
+Source: Adams, Cain, Pinkas and Zuccherato, RFC 3161 (2001), by the library `rfc3161-client`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+from dpaudit.errors import InvalidParameter
+
+EXTRA = "time stamps need the library `rfc3161-client`: pip install 'dpaudit[sign]'"
+LARGEST_TOKEN = 2**17
+
+
+def timestamp_query(signature: bytes) -> bytes:
+    """What is sent to an authority: a time stamp request over a signature, in DER."""
+    client = _client()
+    builder = client.TimestampRequestBuilder().data(signature)
+    request: bytes = builder.hash_algorithm(client.HashAlgorithm.SHA256).build().as_bytes()
+    return request
+
+
+def stamped_at(token: bytes, signature: bytes, authorities: Sequence[Any]) -> str:
+    """The time, RFC 3339, that a token of one of the authorities states of just this signature.
+
+    ``authorities``: root certificates, from :func:`authority`.  Empty where there is no such token.
+    """
+    client = _client()
+    for root in authorities:
+        verifier = client.VerifierBuilder(roots=[root]).build()
+        try:
+            response = client.decode_timestamp_response(token)
+            verifier.verify_message(response, signature)
+        except (ValueError, client.VerificationError):
+            continue
+        at = response.tst_info.gen_time
+        return str(at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    return ""
+
+
+def authority(path: Path) -> Any:
+    """The root certificate of a time stamping authority, in PEM.
+
+    Errors: InvalidParameter for a file that holds none.
+    """
+    _client()
+    from cryptography.x509 import load_pem_x509_certificate
+
+    try:
+        return load_pem_x509_certificate(path.read_bytes())
+    except OSError as error:
+        raise InvalidParameter(f"{path}: {error.strerror}; give a certificate in PEM") from None
+    except ValueError:
+        raise InvalidParameter(f"{path}: not a certificate in PEM") from None
+
+
+def read_token(path: Path) -> bytes:
+    """A time stamp response from a file.
+
+    Errors: InvalidParameter for a file that cannot be read or holds no granted response.
+    """
+    try:
+        if path.stat().st_size > LARGEST_TOKEN:
+            raise InvalidParameter(f"{path}: larger than any time stamp token")
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidParameter(f"{path}: {error.strerror}; give a time stamp token") from None
+    client = _client()
+    try:
+        granted = client.decode_timestamp_response(content).status == client.PKIStatus.GRANTED
+    except ValueError:
+        granted = False
+    if not granted:
+        raise InvalidParameter(f"{path}: not a time stamp that an authority granted (RFC 3161)")
+    return content
+
+
+def of_signature(token: bytes, signature: bytes) -> bool:
+    """Whether a token speaks of just these bytes; whose it is, is not asked."""
+    try:
+        imprint = _client().decode_timestamp_response(token).tst_info.message_imprint.message
+    except ValueError:
+        return False
+    names = ("sha256", "sha384", "sha512")
+    return any(imprint == hashlib.new(name, signature).digest() for name in names)
+
+
+def _client() -> Any:
+    """Errors: InvalidParameter if the library is not installed."""
+    try:
+        import rfc3161_client
+    except ImportError:
+        raise InvalidParameter(EXTRA) from None
+    return rfc3161_client

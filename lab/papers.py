@@ -1,0 +1,245 @@
+"""A page for each paper, made of result files: what it claims, what was measured, what was not run.
+
+A statement is decided by checks of one experiment, whose bands were set before it was run.  Nothing
+here is written about a result by hand: a result that is missing, of a corner of the grid, or of
+another grid than the experiment now has, reads *not run*.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from dpaudit.errors import DpauditError, InvalidParameter
+from dpaudit.storage import roots
+from lab.learning import TITLE
+from lab.model import Cell, Check, Experiment, Findings, Result, Results, Size, Status
+
+
+class Agreement(StrEnum):
+    """What was found of a statement."""
+
+    AGREES = "agrees"
+    DOES_NOT = "does not agree"
+    INCONCLUSIVE = "inconclusive"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a paper says at ``place``, and the checks of an experiment that decide it.
+
+    ``says``: the paper's own figure or rate.  ``checks``: how the names of its checks begin; all
+    of them must be there.  ``held``: what is found where they hold; where bands are those of a
+    refutation, that is no agreement.  ``experiment`` empty: nothing measures it, ``why`` says so.
+    """
+
+    place: str
+    says: str
+    experiment: str = ""
+    checks: tuple[str, ...] = ()
+    why: str = ""
+    held: Agreement = Agreement.AGREES
+
+    def __post_init__(self) -> None:
+        if bool(self.experiment) != bool(self.checks) or not (self.experiment or self.why):
+            raise InvalidParameter(
+                f"{self.place}: name an experiment and its checks, or say why there is none"
+            )
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's page: ``name`` is its file's, and how the names of its experiments begin."""
+
+    name: str
+    title: str
+    statements: tuple[Statement, ...]
+    setting: str = ""
+
+
+@dataclass(frozen=True)
+class Read:
+    """The results of a file, read by the experiment as it now is; ``why`` there are none."""
+
+    experiment: str
+    findings: Findings | None = None
+    results: Results | None = None
+    seed: int = 1
+    why: str = ""
+    sources: str = ""
+
+
+def load_papers(root: Path) -> dict[str, Paper]:
+    """The papers that ``experiments/`` defines, by name.
+
+    Errors: UnknownTarget for a module that does not import.
+    """
+    modules = roots.import_all(roots.serve(root), roots.optional(root))
+    found = [v for module in modules for v in vars(module).values() if isinstance(v, Paper)]
+    return {paper.name: paper for paper in found}
+
+
+def read_file(experiment: Experiment, folder: Path) -> Read:
+    """The full result of an experiment, if the folder holds one of the grid that it has now."""
+    path = folder / f"{experiment.name}.json"
+    try:
+        document = json.loads(path.read_text("utf-8"))
+        rows = [(row["parameters"], row["values"]) for row in document["cells"]]
+        size, seed = document["size"], int(document["seed"])
+    except FileNotFoundError:
+        return Read(experiment.name, why="no result")
+    except (OSError, ValueError, LookupError, TypeError):
+        return Read(experiment.name, why="a file that cannot be read")
+    if size != Size.FULL:
+        return Read(experiment.name, why=f"a result of the {size} grid only")
+    found = {tuple(parameters.items()): values for parameters, values in rows}
+    cells = list(experiment.cells(Size.FULL))
+    if set(found) != {cell.parameters for cell in cells}:
+        return Read(experiment.name, why="a result of another grid than the experiment now has")
+    results = Results(tuple(Result(cell, _values(found, cell)) for cell in cells))
+    try:
+        read = experiment.read(results)
+        return Read(experiment.name, read, results, seed, sources=str(document.get("sources", "")))
+    except (DpauditError, LookupError, ValueError, TypeError):
+        return Read(experiment.name, why="a result without what the experiment now measures")
+
+
+def _values(found: Mapping[Any, Mapping[str, Any]], cell: Cell) -> dict[str, Any]:
+    """A cell's values: words such as inf are numbers again."""
+    values = found[cell.parameters]
+    return {
+        name: [_number(v) for v in value] if isinstance(value, list) else _number(value)
+        for name, value in values.items()
+    }
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, str) else value
+
+
+def agreement(statement: Statement, read: Read | None) -> tuple[Agreement, list[Check]]:
+    """What was found of a statement, and the checks that say it.
+
+    Errors: InvalidParameter for a check that the experiment does not make.
+    """
+    if read is None or read.findings is None:
+        return Agreement.NOT_RUN, []
+    found: list[Check] = []
+    for begins in statement.checks:
+        own = [check for check in read.findings.checks if check.name.startswith(begins)]
+        if not own:
+            raise InvalidParameter(
+                f"{statement.place}: {statement.experiment} makes no check {begins!r}"
+            )
+        found += own
+    statuses = {check.status for check in found}
+    if statuses == {Status.HELD}:
+        return statement.held, found
+    if Status.MISSED not in statuses or statement.held is not Agreement.AGREES:
+        return Agreement.INCONCLUSIVE, found
+    return Agreement.DOES_NOT, found
+
+
+def page(paper: Paper, reads: Mapping[str, Read]) -> str:
+    """A paper's page, of its results alone.
+
+    Errors: as :func:`agreement`; InvalidParameter for a check whose band has no source.
+    """
+    own = {name: read for name, read in reads.items() if name.startswith(f"{paper.name}_")}
+    _sources(own.values())
+    counts = dict.fromkeys(Agreement, 0)
+    rows = []
+    for statement in paper.statements:
+        kind, checks = agreement(statement, reads.get(statement.experiment))
+        counts[kind] += 1
+        rows.append(_row(statement, kind, checks, reads.get(statement.experiment)))
+    said = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+    lines = [f"# {paper.title}", "", f"Of {len(rows)} statements: {said}.", ""]
+    lines += [paper.setting, ""] if paper.setting else []
+    lines += [
+        "| place | the paper says | measured | band | found |",
+        "|---|---|---|---|---|",
+        *rows,
+    ]
+    return "\n".join([*lines, "", *_learning(own), *_experiments(own)]).rstrip() + "\n"
+
+
+def _sources(reads: Iterable[Read]) -> None:
+    for read in reads:
+        for check in read.findings.checks if read.findings else ():
+            if not check.source:
+                raise InvalidParameter(f"{read.experiment}: {check.name}: who set its band?")
+
+
+def _row(statement: Statement, kind: Agreement, checks: list[Check], read: Read | None) -> str:
+    from lab.pages import band, escaped, shown
+
+    if kind is Agreement.NOT_RUN:
+        why = statement.why or (read.why if read is not None else "no such experiment")
+        measured, bands = f"{statement.experiment}: {why}" if statement.experiment else why, ""
+    else:
+        worst = max(checks, key=_beyond)
+        more = "" if len(checks) == 1 else f" (the worst of {len(checks)} checks: {worst.name})"
+        measured, bands = f"{shown(float(worst.value))}{more}", f"{band(worst)}: {worst.source}"
+    cells = (statement.place, statement.says, measured, bands, str(kind))
+    return f"| {' | '.join(map(escaped, cells))} |"
+
+
+def _beyond(check: Check) -> float:
+    """How far a value is outside its band, or inside it (negative), in the band's own terms."""
+    outside = max(check.lower - check.value, check.value - check.upper)
+    return outside if outside == outside else float("inf")
+
+
+def _learning(reads: Mapping[str, Read]) -> list[str]:
+    from lab.pages import markdown_table, shown
+
+    lines: list[str] = []
+    for name, read in reads.items():
+        for table in read.findings.tables if read.findings else ():
+            if table.title == TITLE:
+                lines += [f"From `{name}`:", "", *markdown_table(table)[2:]]
+    for name, read in reads.items():
+        checks = read.findings.checks if read.findings else ()
+        own = [check for check in checks if "at the start" in check.name]
+        if own:
+            lines += [f"Checks of `{name}`:", ""]
+            lines += [f"- {check.name}: {shown(check.value)} ({check.status})" for check in own]
+            lines.append("")
+    if lines:
+        return [f"## {TITLE}", "", *lines]
+    return [f"## {TITLE}", "", "No result that was run in full measures it.", ""]
+
+
+def _experiments(reads: Mapping[str, Read]) -> list[str]:
+    lines = [
+        "## Experiments",
+        "",
+        "| experiment | result | digest of what made it |",
+        "|---|---|---|",
+    ]
+    for name, read in sorted(reads.items()):
+        link = f"[{name}]({name}.md)" if read.findings else name
+        if read.findings is None:
+            lines.append(f"| {link} | not run: {read.why} | |")
+            continue
+        held = sum(check.status is Status.HELD for check in read.findings.checks)
+        share = f"{held} of {len(read.findings.checks)} checks held"
+        lines.append(f"| {link} | {share} | {read.sources[:12] or 'not recorded'} |")
+    return [*lines, ""]
+
+
+def read_all(experiments: Iterable[Experiment], folder: Path) -> dict[str, Read]:
+    """Every experiment's result in a folder, by name."""
+    return {one.name: read_file(one, folder) for one in experiments}
+
+
+def undecided(papers: Sequence[Paper], experiments: Iterable[str]) -> list[str]:
+    """Experiments that belong to no paper's page."""
+    names = [paper.name for paper in papers]
+    return [name for name in experiments if not any(name.startswith(f"{p}_") for p in names)]

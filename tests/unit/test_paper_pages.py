@@ -1,0 +1,142 @@
+"""Pages of papers are made of result files: what is missing or of another grid reads not run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpaudit.errors import InvalidParameter
+from experiments.srgd import one_pass
+from lab import pages
+from lab.found import load
+from lab.learning import Learnt, learning_checks, learning_table
+from lab.model import Cell, Check, Experiment, Findings, Result, Results, Size
+from lab.papers import (
+    Agreement,
+    Paper,
+    Read,
+    Statement,
+    agreement,
+    load_papers,
+    page,
+    read_file,
+    undecided,
+)
+from lab.running import Order, sources_of
+
+LEARNT = [Learnt("method", 0.6, 1.0)]
+
+
+def findings(value: float, source: str = "Theorem 1") -> Findings:
+    checks = (Check("slope", value, -1.1, -0.9, source=source), *learning_checks(LEARNT))
+    return Findings((learning_table(LEARNT, "risk"),), checks)
+
+
+def experiment(value: float, sizes: tuple[int, ...] = (1, 2)) -> Experiment:
+    return Experiment(
+        "one_slope",
+        "Slope",
+        "nobody",
+        lambda size: [Cell.of(n=n) for n in sizes],
+        lambda cell, rng: {},
+        lambda results: findings(value),
+    )
+
+
+def written(folder: Path, size: Size = Size.FULL) -> None:
+    made = experiment(-1.0)
+    rows = tuple(Result(cell, {"y": [1.0, np.inf], "k": 3}) for cell in made.cells(Size.FULL))
+    order = Order(folder, "one_slope", size)
+    pages.write(order, made, Results(rows), findings(-1.0), folder, "abc")
+
+
+STATEMENT = Statement("Theorem 1", "falls as 1/n", "one_slope", ("slope",))
+
+
+def test_a_result_is_read_again_by_the_experiment_as_it_is(tmp_path: Path) -> None:
+    written(tmp_path)
+    for value, expected in ((-1.0, Agreement.AGREES), (-0.5, Agreement.DOES_NOT)):
+        read = read_file(experiment(value), tmp_path)
+        assert agreement(STATEMENT, read)[0] is expected
+    assert read.results is not None
+    assert read.results.rows[0].values == {"y": [1.0, np.inf], "k": 3}
+    assert read.sources == "abc"
+
+
+def test_what_is_missing_quick_or_of_another_grid_is_not_run(tmp_path: Path) -> None:
+    assert read_file(experiment(-1.0), tmp_path).why == "no result"
+    written(tmp_path, Size.QUICK)
+    assert "quick grid only" in read_file(experiment(-1.0), tmp_path).why
+    written(tmp_path)
+    assert "another grid" in read_file(experiment(-1.0, (1, 2, 3)), tmp_path).why
+    (tmp_path / "one_slope.json").write_text("{")
+    read = read_file(experiment(-1.0), tmp_path)
+    assert "cannot be read" in read.why
+    assert agreement(STATEMENT, read) == (Agreement.NOT_RUN, [])
+
+
+def test_a_refutations_bands_are_no_agreement() -> None:
+    read = Read("one_slope", findings(-1.0))
+    refuted = replace(STATEMENT, held=Agreement.DOES_NOT)
+    assert agreement(refuted, read)[0] is Agreement.DOES_NOT
+    assert agreement(refuted, Read("one_slope", findings(-2.0)))[0] is Agreement.INCONCLUSIVE
+    inside = Check("slope", -0.8, -1.1, -0.9, margin=0.2)
+    near = Read("one_slope", Findings((), (inside,)))
+    assert agreement(STATEMENT, near)[0] is Agreement.INCONCLUSIVE
+
+
+def test_a_page_says_what_was_found_and_how_far_from_not_learning() -> None:
+    never = Statement("Theorem 2", "a rate", why="no experiment measures it")
+    paper = Paper("one", "A paper", (STATEMENT, never))
+    text = page(paper, {"one_slope": Read("one_slope", findings(-1.0))})
+    assert "Of 2 statements: 1 agrees, 1 not run." in text
+    assert "| Theorem 1 | falls as 1/n | -1 | [-1.1, -0.9]: Theorem 1 | agrees |" in text
+    assert "| method | 0.6 | 1 | 0.6 |" in text
+    assert "not recorded" in text
+    with pytest.raises(InvalidParameter, match="who set its band"):
+        page(paper, {"one_slope": Read("one_slope", findings(-1.0, ""))})
+    other = Paper("one", "A paper", (replace(STATEMENT, checks=("gap",)),))
+    with pytest.raises(InvalidParameter, match="makes no check"):
+        page(other, {"one_slope": Read("one_slope", findings(-1.0))})
+    with pytest.raises(InvalidParameter, match="say why"):
+        Statement("Theorem 3", "a rate")
+
+
+def test_the_committed_pages_are_those_of_the_committed_results(checkout: Path) -> None:
+    folder = checkout / "docs" / "utility"
+    found, papers = load(checkout), load_papers(checkout)
+    assert undecided(list(papers.values()), found) == []
+    for paper in papers.values():
+        own = [one for name, one in found.items() if name.startswith(f"{paper.name}_")]
+        named = {s.experiment for s in paper.statements if s.experiment}
+        assert named <= {one.name for one in own}
+        reads = {one.name: read_file(one, folder) for one in own}
+        text = (folder / f"paper_{paper.name}.md").read_text("utf-8")
+        assert page(paper, reads) == text, "run: python -m lab pages"
+        for read in reads.values():
+            made = (
+                json.loads((folder / f"{read.experiment}.json").read_text()) if read.results else {}
+            )
+            assert bool(made) == bool(read.results)
+
+
+def test_a_result_names_the_sources_that_made_it(tmp_path: Path, checkout: Path) -> None:
+    written(tmp_path)
+    assert json.loads((tmp_path / "one_slope.json").read_text())["sources"] == "abc"
+    first, second = (sources_of(checkout, load(checkout)[n]) for n in ("srgd_risk", "kl_spider"))
+    assert first != second
+
+
+def test_statements_of_a_grid_that_was_not_run_name_its_checks(checkout: Path) -> None:
+    rows = [
+        Result(cell, {"excess": [0.01, 0.011], "start": 0.026})
+        for cell in one_pass.cells(Size.FULL)
+    ]
+    read = Read("srgd_one_pass", one_pass.read(Results(tuple(rows))))
+    own = [s for s in load_papers(checkout)["srgd"].statements if s.experiment == read.experiment]
+    assert len(own) == 2
+    assert all(agreement(statement, read)[1] for statement in own)

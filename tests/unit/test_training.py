@@ -1,0 +1,223 @@
+"""A mechanism run once on a user's records: nothing is drawn twice, whatever interrupts it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpaudit as dp
+from dpaudit.certificate import training
+from dpaudit.certificate.certify import Options, Order
+from dpaudit.certificate.replay import command_of
+from dpaudit.certificate.training import Account, read_shape, train
+from dpaudit.curator.files import read_records
+from dpaudit.errors import Disagreement, InvalidParameter, ReleaseInterrupted, Undeclared
+from dpaudit.ledger import LedgerRefused, open_ledger, terms_of
+
+ROWS = dp.Records(np.linspace(-1, 1, 36).reshape(12, 3))
+OPTIONS = Options(trials=200)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A noisy mean over a declared number of rows."""
+
+    rows: int = 5
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("mean", noise_multiplier=2)
+
+    def run(self, curator: dp.Curator) -> Any:
+        weights = np.full(self.rows, 1 / self.rows)
+        return curator.release("mean", dp.ClippedMean(lambda v: v[None], 1, weights))
+
+
+def mean(count: int | None = None, row: tuple[int, ...] = ()) -> dp.Mechanism:
+    claim = dp.Claim(dp.GDP("0.5"), by="this test")
+    program, scope = Mean(count or 5), dp.central("replace_one")
+    return dp.Mechanism("mean", "A mean", "this test", program, scope, [claim], for_shape=mean)
+
+
+def order(mechanism: dp.Mechanism) -> Order:
+    return Order(mechanism, None, "project", {})
+
+
+def test_a_run_is_made_for_the_data_saved_and_never_made_again(tmp_path: Path) -> None:
+    out = tmp_path / "model.npz"
+    written = train(order(mean()), ROWS, out, OPTIONS)
+    predicate = written.certificate["predicate"]
+    with np.load(out) as arrays:
+        assert arrays["output"].shape == (1, 3)
+    row = {"name": "model.npz", "digest": {"sha256": hashlib.sha256(out.read_bytes()).hexdigest()}}
+    assert predicate["run"]["output"] == row
+    assert predicate["run"]["records"] == 12
+    assert predicate["run"]["entropy"] == "operating system"
+    assert "Mean(rows=12)" in predicate["mechanism"]["program"]
+    assert command_of(written.certificate).shape == "12,3"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "model.html",
+        "model.json",
+        "model.npz",
+    ]
+    with pytest.raises(Undeclared, match="a run was made there"):
+        train(order(mean()), ROWS, out, OPTIONS)
+
+
+def test_interrupted_while_it_draws_a_run_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "model.npz"
+
+    def fails(_: Any) -> bytes:
+        raise KeyboardInterrupt("secret 0.25")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "output_bytes", fails)
+        with pytest.raises(ReleaseInterrupted) as raised:
+            train(order(mean()), ROWS, out, OPTIONS)
+    assert "secret" not in str(raised.value)
+    assert not out.exists()
+    with pytest.raises(Undeclared, match="interrupted while it drew"):
+        train(order(mean()), ROWS, out, OPTIONS)
+
+
+def test_what_was_drawn_is_certified_and_not_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "model.npz"
+    ledger = open_ledger(tmp_path / "ledger.sqlite")
+    ledger.create("rows", terms_of("row", dp.central("replace_one"), dp.GDP("0.6")))
+    account = Account(ledger, "rows", "row")
+
+    def fails(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "write_one", fails)
+        with pytest.raises(KeyboardInterrupt):
+            train(order(mean()), ROWS, out, OPTIONS, account)
+    drawn = out.read_bytes()
+    assert ledger.state("rows").unfinished == ("mean, model",)
+    seed = (tmp_path / ".model.run").read_text()
+    written = train(order(mean()), ROWS, out, OPTIONS, account)
+    assert out.read_bytes() == drawn
+    assert written.certificate["predicate"]["reproduce"]["root_seed"] in seed
+    state = ledger.state("rows")
+    assert (state.count, state.unfinished, state.head) == (1, (), written.head)
+    # Another draw does not fit: what is left is .6^2 - .5^2.
+    with pytest.raises(dp.DpauditError, match="does not fit"):
+        train(order(mean()), ROWS, tmp_path / "second.npz", OPTIONS, account)
+    assert not (tmp_path / "second.npz").exists()
+
+
+def test_charged_and_not_drawn_is_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = open_ledger(tmp_path / "ledger.sqlite")
+    ledger.create("rows", terms_of("row", dp.central("replace_one"), dp.GDP(2)))
+    account = Account(ledger, "rows", "row")
+    run = training._Run(mean(12), tmp_path / "model.npz", account, "12,3")
+    run.begin()
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "touch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.keep("", lambda: np.zeros(1))
+    with pytest.raises(LedgerRefused, match="charged"):
+        training._Run(mean(12), tmp_path / "model.npz", account, "12,3").begin()
+
+
+def test_a_run_resumes_with_the_seed_that_it_began_with(tmp_path: Path) -> None:
+    run = training._Run(mean(12), tmp_path / "model.npz", None, "12,3")
+    seed = run.begin()
+    assert run.begin() == seed
+    with pytest.raises(Undeclared, match="another mechanism, or data of another shape"):
+        training._Run(mean(12), tmp_path / "model.npz", None, "13,3").begin()
+
+
+def test_two_runs_into_one_file_cannot_both_draw(tmp_path: Path) -> None:
+    runs = [training._Run(mean(12), tmp_path / "model.npz", None, "12,3") for _ in range(2)]
+    for run in runs:
+        run.begin()
+
+    def draw() -> Any:
+        with pytest.raises(Undeclared, match="count its budget as spent"):
+            runs[1].keep("", lambda: np.zeros(1))
+        return np.ones(1)
+
+    output, _ = runs[0].keep("", draw)
+    assert output == 1
+
+
+def test_a_claim_that_does_not_hold_stops_a_run_before_data(tmp_path: Path) -> None:
+    mechanism = replace(
+        mean(), claims=[dp.Claim(dp.GDP("0.4"), by="this test")], for_shape=None, program=Mean(12)
+    )
+    with pytest.raises(Disagreement, match="no data were touched"):
+        train(order(mechanism), ROWS, tmp_path / "model.npz", OPTIONS)
+    assert list(tmp_path.glob("*model.npz")) == []
+    assert not (tmp_path / ".model.run").exists()
+
+
+def test_shapes_as_text() -> None:
+    assert read_shape("500,11") == (500, (11,))
+    assert read_shape(",4,3") == (None, (4, 3))
+    for wrong in ("", "500", "0,3", "a,3", "5,-1", ","):
+        with pytest.raises(InvalidParameter, match="expected counts"):
+            read_shape(wrong)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_table_by_record_and_by_unit(tmp_path: Path) -> None:
+    path = written(tmp_path / "d.csv", "y,who,a\n1,x,10\n0,z,20\n2,x,30\n3,x,40\n\n")
+    plain = read_records(written(tmp_path / "p.csv", "y,a\n1,10\n0,20\n"), label="y")
+    assert plain.values.tolist() == [[10, 1], [20, 0]]
+    by_unit = read_records(path, label="y", unit="who", rows=2)
+    assert by_unit.values.tolist() == [[[10, 1], [30, 2]], [[20, 0], [20, 0]]]
+    np.savez(tmp_path / "d.npz", features=np.eye(2), labels=np.arange(2))
+    assert read_records(tmp_path / "d.npz").values.tolist() == [[1, 0, 0], [0, 1, 1]]
+
+
+def test_one_unit_more_rows_changes_its_own_record_alone(tmp_path: Path) -> None:
+    text = "who,a\nx,10\nz,20\nv,25\n"
+    before = read_records(written(tmp_path / "a.csv", text), unit="who", rows=3).values
+    after = read_records(written(tmp_path / "b.csv", text + "z,90\n"), unit="who", rows=3).values
+    assert (before != after).any(axis=(1, 2)).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1,secret\n", "column 'b' holds what is no number"),
+        ("a,a\n1,2\n", "different names"),
+        ("a,b\n1\n", "full rows"),
+        ("a,b\n", "full rows"),
+    ],
+)
+def test_a_file_that_is_no_table_is_named_and_not_quoted(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    with pytest.raises(InvalidParameter, match=said) as raised:
+        read_records(written(tmp_path / "d.csv", text))
+    assert "secret" not in str(raised.value)
+
+
+def test_columns_that_are_not_there(tmp_path: Path) -> None:
+    path = written(tmp_path / "d.csv", "a,b\n1,2\n")
+    with pytest.raises(InvalidParameter, match="no such column; there are a, b"):
+        read_records(path, label="c")
+    with pytest.raises(InvalidParameter, match="give both"):
+        read_records(path, unit="a")
