@@ -648,17 +648,22 @@ def alternatives(form: Any, found: list[list[str]] | None = None) -> list[list[s
     return found
 
 
-def all_of(certificates: dict[str, Json], most: int) -> Iterator[tuple[str, str, Tried]]:
-    """The first part of the path, the way, and how it came out: ``most`` of them, spread evenly."""
+def all_of(
+    certificates: dict[str, Json], most: int, only: str = ""
+) -> Iterator[tuple[str, str, Tried]]:
+    """The first part of the path, the way, and how it came out: ``most`` of them, spread evenly.
+
+    ``only``: those that change this part.
+    """
     words = [[str(word) for word in group] for group in alternatives(schema())]
     steps = [row for c in certificates.values() for row in c["predicate"]["derivation"]["steps"]]
     rules = sorted({row["rule"] for row in steps})
     known: list[tuple[Json, str, Json]] = []
     for certificate in certificates.values():
         honest = certificate["predicate"]
-        known += [
-            (honest, way, forged) for way, forged in every(honest, words, rules) if forged != honest
-        ]
+        for way, forged in every(honest, words, rules):
+            if forged != honest and (not only or forged[only] != honest[only]):
+                known.append((honest, way, forged))
     count = len(known)
     chosen = known if count <= most else [known[k * count // most] for k in range(most)]
     with remembered():

@@ -5,6 +5,7 @@ A test makes the table again and compares it.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from pathlib import Path
 
@@ -71,7 +72,11 @@ def words() -> str:
 
 def tried() -> list[tuple[str, str, Tried]]:
     """The forgeries of the page."""
-    return list(all_of({"refuted": refuted(), "pure": pure()}, MOST))
+    certificates = {"refuted": copy.deepcopy(refuted()), "pure": copy.deepcopy(pure())}
+    for certificate in certificates.values():
+        # Which lines ran is not known where another tracer is at work.
+        certificate["predicate"]["examination"]["code"] = None
+    return list(all_of(certificates, MOST))
 
 
 def page(found: list[tuple[str, str, Tried]]) -> str:

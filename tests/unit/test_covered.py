@@ -97,12 +97,12 @@ class KeepsInItsClass(Keeps):
 
 
 def by_a_frame(curator: Curator) -> float:
-    """Records in a local variable of a caller."""
+    """Records in a local variable of a caller, whatever its name."""
     frame: Any = sys._getframe()
     while frame is not None:
-        held = frame.f_locals.get("records")
-        if isinstance(held, Records):
-            return float(held.values.mean())
+        for held in list(frame.f_locals.values()):
+            if isinstance(held, Records):
+                return float(held.values.mean())
         frame = frame.f_back
     return 0.0
 
@@ -130,7 +130,7 @@ def run(program: Program, evaluate: Any = both, **options: Any) -> tuple[dict[st
 def test_the_raw_mean_is_not_printed_without_a_suite() -> None:
     """It was, as covered: now the examination stops it, and the run leaves it out."""
     base = mechanism("case", Gaussian("mean", 2), GDP(1), records=records)
-    case = replace(base, program=Program(by_a_frame), evaluate=both)
+    case = replace(base, program=Program(by_the_collector), evaluate=both)
     (found,) = certify([Order(case, None, "project", {})], Options(seed=3, targets=("case",)))
     assert found.certificate["predicate"]["run"] is None
     assert f"{RAW:.6g}" not in str(found.certificate)
@@ -147,7 +147,12 @@ def test_a_metric_of_the_releases_is_covered() -> None:
     assert not any("not known" in note for note in notes)
 
 
-@pytest.mark.parametrize("leak", [by_a_frame, by_the_collector])
+def test_no_frame_around_a_program_holds_the_records() -> None:
+    shown, _ = run(Program(by_a_frame))
+    assert float(shown["the raw mean"]["value"]) == 0
+
+
+@pytest.mark.parametrize("leak", [by_the_collector])
 def test_a_leak_into_the_output_is_not_covered(leak: Any) -> None:
     shown, notes = run(Program(leak))
     assert set(shown) <= {"released"}
@@ -200,7 +205,7 @@ def test_a_metric_of_anything_else_is_not_covered(
     monkeypatch.setattr(sys.modules[__name__], "__file__", str(tmp_path / "module.py"))
     loaded.cache_clear()
     loaded()  # what was read once would be had again without opening the file
-    program = Program(by_a_frame) if evaluate is in_its_note else Program()
+    program = Program(by_the_collector) if evaluate is in_its_note else Program()
     shown, notes = run(program, evaluate)
     assert not shown
     assert any(why in note for note in notes), notes
