@@ -109,7 +109,16 @@ class Thresholded:
         return self.contribution.moves(adjacency)
 
 
-Part: TypeAlias = Vector | Choice | Thresholded
+@dataclass(frozen=True, eq=False)
+class Declared:
+    """A part with a declaration of its own: a program, whose noise is not solved for."""
+
+    label: str
+    program: Any
+    share: Fraction = Fraction(0)
+
+
+Part: TypeAlias = Vector | Choice | Thresholded | Declared
 
 
 @dataclass(frozen=True, kw_only=True)

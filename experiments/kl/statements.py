@@ -32,6 +32,12 @@ KL = Paper(
             ("repaired loop",),
         ),
         Statement(
+            "Theorem 1, kappa = 2 (PL)",
+            "KL-Spider and WYX17 have the same rate, n^-2 but for logarithms",
+            "kl_baselines",
+            ("KL-Spider: log-log", "WYX17: log-log"),
+        ),
+        Statement(
             "Theorem 2",
             "the proximal point method at kappa = 2: n^-2",
             "kl_proximal",

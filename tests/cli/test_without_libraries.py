@@ -21,6 +21,8 @@ BLOCKED = (
     "polars",
     "psycopg",
     "pyarrow",
+    "rfc3161_client",
+    "sigstore",
     "sklearn",
     "sqlalchemy",
     "statsmodels",

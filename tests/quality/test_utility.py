@@ -31,6 +31,7 @@ from experiments.diff2.local import diff2_local
 from experiments.diff2.network import diff2_network
 from experiments.diff2.slopes import diff2_slopes
 from experiments.kl.adaptive import kl_adaptive
+from experiments.kl.baselines import kl_baselines
 from experiments.kl.loop import kl_loop
 from experiments.kl.proximal import kl_proximal
 from experiments.kl.spider import kl_spider
@@ -60,7 +61,7 @@ from mechanisms.papers.srgd.constants import as_float, least_multiplier
 
 EXPERIMENTS = (
     diff2_blocks, diff2_bounds, diff2_costs, diff2_identity, diff2_local, diff2_network,
-    diff2_slopes, kl_adaptive, kl_loop, kl_proximal, kl_spider, kl_stationary,
+    diff2_slopes, kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_spider, kl_stationary,
     srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_one_pass, srgd_risk,
     stable_risk, stable_sensitivity,
     user_level_costs, user_level_data, user_level_noise, user_level_outliers, user_level_phased,

@@ -28,6 +28,7 @@ from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, Ren
 from dpaudit.kernels.base import KERNELS, exact_kernels
 from dpaudit.kernels.query import ClippedMean, Records
 from dpaudit.nodes import Assumption
+from dpaudit.report import render_html
 from tests.cli.bench import (
     DIGESTS,
     TINY,
@@ -444,3 +445,19 @@ def test_the_leaves_called_exact_are_those_whose_samplers_are() -> None:
         if leaf.__module__.startswith("dpaudit.") and getattr(made, "arithmetic", "") == "exact"
     }
     assert exact == EXACT
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        Gaussian("a", 2),
+        DiscreteLaplace("a", 2),
+        Compose(DiscreteGaussian("a", 4), Gaussian("b", 1)),
+    ],
+)
+def test_every_accounted_certificate_has_plain_words_and_a_profile(node: Any) -> None:
+    found = certified(mechanism("case", node, ApproxDP(9, TINY)))
+    assert predicate(found)["in_plain_words"]["membership_guess_upper"]
+    assert any(row.get("curve") for row in predicate(found)["derivation"]["upper_bounds"])
+    page = render_html(found.certificate)
+    assert all(word in page for word in ("Singling out", "Linkability", "Inference"))

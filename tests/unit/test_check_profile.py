@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import flint
 import numpy as np
 import pytest
 
+from dpaudit.check.profile import coarse, fourier
 from dpaudit.check.profile import noise as profile_noise
 from dpaudit.check.profile.cells import BITS, Grid, NotConfirmed, ball
-from dpaudit.check.profile.closed import _delta
+from dpaudit.check.profile.closed import delta_by
 from dpaudit.check.profile.conversions import is_computed_below
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.nodes import Nodes, convex, lower_nodes, upper_nodes
@@ -28,6 +30,7 @@ from dpaudit.nodes.pairs import (
     Pair,
     Renyi,
     Spliced,
+    Thresholded,
     largest,
     product,
 )
@@ -61,7 +64,7 @@ def value(nodes: Nodes, epsilon: float) -> float:
 
 def exact(pair: Pair, epsilon: float) -> float:
     with flint.ctx.workprec(200):
-        return float(_delta(pair, ball(epsilon).exp()).mid())
+        return float(delta_by(pair, ball(epsilon).exp(), {}).mid())
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -239,3 +242,27 @@ def test_a_bound_at_points_is_that_of_the_best_order() -> None:
             for a in (1 + 1.005**k * 1e-2 for k in range(1600))
         ]
         assert value(nodes, epsilon) == pytest.approx(min(bounds), rel=1e-3)
+
+
+def test_a_threshold_s_coarser_pair_tells_at_most_the_mass_at_zero() -> None:
+    """P(R = 0) = exp(-epsilon k) / (1 + 2 (r + ... + r^k)), r = exp(-epsilon), term by term."""
+    epsilon, kappa = Fraction(1, 2), 3
+    found = coarse._thresholded(Thresholded(epsilon, Fraction(kappa), Fraction(1), Fraction(0)))
+    atoms = next(pair for pair, _ in found.factors if isinstance(pair, Atoms))
+    told = next(float(p) for p, q in atoms.outcomes if q == 0)
+    r = math.exp(-0.5)
+    exact = r**kappa / (1 + 2 * sum(r**k for k in range(1, kappa + 1)))
+    assert exact <= told <= exact * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("period", [2**10, 2**16, 2**20])
+def test_the_bound_of_a_transform_s_error_grows_with_its_logarithm(period: int) -> None:
+    """Higham 2002, Theorem 24.2: log2 of the length times the norm; here for one unit weight."""
+    factor = SimpleNamespace(w=np.array([1.0]))
+    values, error = fourier._by_fft(factor, period)
+    assert np.allclose(values, 1.0)
+    steps = math.log2(period)
+    assert error == pytest.approx(
+        (fourier.FFT_FACTOR * steps + 1) * fourier.UNIT * math.sqrt(period), rel=1e-12
+    )
+    assert error > steps * fourier.UNIT * math.sqrt(period)

@@ -16,6 +16,7 @@ from dpaudit.audit.bounds.one_run import (
     chosen_epsilon_lower,
     one_run_epsilon_lower,
     one_run_p_value,
+    one_run_price,
     price_share,
     strongest_one_run,
 )
@@ -245,3 +246,8 @@ def test_bad_error_rates_are_refused(error: float) -> None:
 
 def strongest(correct: int, guesses: int, canaries: int, delta: float, error: float) -> float:
     return strongest_one_run(guesses, canaries, delta, error)
+
+
+def test_a_price_is_paid_for_delta_alone() -> None:
+    assert one_run_price(90, 100, 200, 1.0, 0.0) == 0.0
+    assert one_run_price(90, 100, 200, 1.0, 1e-5) > 0

@@ -27,6 +27,9 @@ from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.opaque import GDP, ApproxDP, NonPrivate, PureDP
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.nodes import Node
+from dpaudit.report import render_html
+from dpaudit.report.model import Table
+from dpaudit.report.view import build
 from tests.cli.bench import accept, certified, forged, mechanism, scope
 
 MULTIPLIERS = [Fraction(1, 20), Fraction(1, 3), Fraction(1), Fraction(7, 4), Fraction(20)]
@@ -194,6 +197,14 @@ def test_dp_sgd_has_words_a_profile_and_a_trade_off_curve() -> None:
     assert {"profile", "tradeoff"} <= {row["measure"] for row in stated}
     shown = found["predicate"]["in_plain_words"]
     assert 0.5 < float(shown["membership_guess_upper"]) < 0.6
+    page = render_html(found)
+    assert "No number" not in page
+    assert page.count("<figure ") == 2
+    criteria = next(one for one in build(found).sections if one.anchor == "criteria")
+    (bounds,) = [block.rows for block in criteria.blocks if isinstance(block, Table)]
+    assert all(any(letter.isdigit() for letter in row[2].text) for row in bounds)
+    silent = {**found, "predicate": {**found["predicate"], "in_plain_words": None}}
+    assert render_html(silent).count("No number") == 2
 
     def better(change: Any) -> None:
         with pytest.raises(CertificateRejected):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -139,6 +140,13 @@ def test_what_is_no_bundle_no_account_and_no_root_is_named(tmp_path: Path) -> No
         bundle_of(one.path).write_text(content)
         with pytest.raises(CertificateRejected, match="no sigstore bundle"):
             one.state()
+
+
+def test_without_the_library_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Signed(tmp_path, statement=False)
+    monkeypatch.setitem(sys.modules, "sigstore.errors", None)
+    with pytest.raises(InvalidParameter, match="pip install"):
+        one.state()
 
 
 def run(*arguments: object) -> Result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,12 @@ def test_what_is_no_token_and_no_certificate_is_named(clock: Authority, tmp_path
     path.write_bytes(refused[: len(refused) // 2])
     with pytest.raises(InvalidParameter, match="not a time stamp"):
         read_token(path)
+
+
+def test_without_the_library_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rfc3161_client", None)
+    with pytest.raises(InvalidParameter, match="pip install"):
+        timestamp_query(b"signature")
 
 
 def run(*arguments: object) -> Result:

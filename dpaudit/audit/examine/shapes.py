@@ -102,7 +102,7 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
             # A refusal says what a program takes: "for 300 users was given 24".
             told = list(dict.fromkeys(heard))[:TOLD]
             pairs = [(a, b) for a in told for b in (*_named(hints, WIDTHS), WIDTH, *told)]
-            counts, rows = [*asked, *told, *counts][:TOLD], [*pairs, *rows[:FIRST]]
+            counts, rows = [*asked, *counts[:2], ROWS, *told], [*pairs, *rows[:FIRST]]
         for shape in _shapes(rows, counts):
             wanted: Shape | None = shape
             for _ in range(3):

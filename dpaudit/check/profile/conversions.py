@@ -27,7 +27,7 @@ from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.sampled import is_sampled
-from dpaudit.check.profile.transforms import is_smooth, smooth_bound
+from dpaudit.check.profile.transforms import has_transforms, is_smooth, smooth_bound
 from dpaudit.check.profile.values import value_nodes
 from dpaudit.check.reading import decimal, require
 from dpaudit.exact import (
@@ -56,7 +56,7 @@ FIELDS: dict[str, set[str]] = {
     "largest loss": set(),
     "fourier": COMMON
     | {"nodes", "window_centre", "infinite", "round_off", "aliasing", "truncation", "masses"},
-    "closed transforms": COMMON | {"error", "aliasing", "truncation"},
+    "closed transforms": COMMON | {"smoothing", "error", "aliasing", "truncation"},
 }
 # The accountant's float and its decimal of 12 digits.
 ROUNDED = Fraction(1, 10**8)
@@ -238,9 +238,10 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
     tilt = float(_number(row["tilt"]))
     counts = [_whole(times) for _, times in pair.factors]
     by_grid = row.get("form") == "fourier" and any(is_sampled(f) for f, _ in pair.factors)
-    if is_smooth(pair) and not by_grid:
+    sigma = _number(row.get("smoothing", "0"))
+    if (is_smooth(pair) or (sigma > 0 and has_transforms(pair))) and not by_grid:
         factors = [(f, n) for (f, _), n in zip(pair.factors, counts, strict=True)]
-        return smooth_bound(factors, tilt, epsilon, sign)
+        return smooth_bound(factors, tilt, epsilon, sign, sigma)
     step = _number(row["step"]) / 2
     if not SMALLEST_STEP < step < LARGEST_STEP:
         raise NotConfirmed(f"step {float(step)}")
