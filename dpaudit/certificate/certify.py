@@ -287,7 +287,7 @@ def _certify(run: Run, index: int) -> Certified:
         judged, refused, predicate = form(examination)
         certificate = _validated(predicate)
     if order.draw is not None and not refused:
-        check(certificate)
+        check(certificate, math.inf)
         judged, _, predicate = form(examination, SYSTEM)
         certificate = _validated({**predicate, "run": order.draw()})
     elif mechanism.records is not None and not refused:
