@@ -294,12 +294,18 @@ def _by_key(
 ) -> dict[str, Found]:
     found: dict[str, Found] = {}
     places: dict[str, str] = {}
-    for place, value in _by_place(modules, kind).items():
+    by_place = _by_place(modules, kind)
+    # A suite's further worst cases are part of it, whether or not they have names of their own.
+    further = {id(one) for value in by_place.values() for one in getattr(value, "also", ())}
+    for place, value in by_place.items():
+        if id(value) in further:
+            continue
         name = key(value)
         if name in found:
             raise UnknownTarget(
                 f"two of type {kind.__name__} are for {name!r}: {places[name]} and {place}; "
                 "rename or remove one"
+                + ("; or name one in the other's also" if hasattr(value, "also") else "")
             )
         found[name], places[name] = value, place
     return found
