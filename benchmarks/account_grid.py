@@ -1,8 +1,8 @@
 """DP-SGD over rates, noises and steps: our interval beside dp-accounting's upper bound, row by row.
 
 A row is *wide* above a relative width of 1e-4, *looser* where our upper end is above theirs and
-theirs is no lower than our certified lower end, *theirs unsound* where it is below that, *slower* by
-process time.  dp-accounting has ``PATIENCE`` seconds a row.
+theirs is no lower than our certified lower end, *theirs unsound* where it is below that, *slower*
+by process time.  dp-accounting has ``PATIENCE`` seconds a row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Setting = tuple[str, str, int, str]
 def settings() -> list[Setting]:
     """The rows, the same on every run."""
     every = [(s, q, t, d) for s in NOISES for q in RATES for t in STEPS for d in DELTAS]
-    return random.Random(SEED).sample(every, ROWS)
+    return random.Random(SEED).sample(every, ROWS)  # noqa: S311
 
 
 def theirs(setting: Setting) -> float:
