@@ -161,7 +161,8 @@ def _of_tests(found: dict[str, Any]) -> list[str]:
     return [
         TESTED,
         f"{found['tool']}, seed {found['seed']}: {found['run']} of the {found['drawn']} drawn from "
-        f"{found['made']} were run; {share} of those that are not equivalent are killed.\n",
+        f"{found['made']} were run. At first {found['killed_at_first']} were killed: that is what an unread "
+        f"mutant can expect. Now {share} of those that are not equivalent are.\n",
         _table(("group, then operator", "killed", "survived", "equivalent", "killed, of those that "
                 "are not equivalent"), rows),
         _listed("Survivors", [
