@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs experiments test quality quality-trees bench bench-account bench-audit bench-membership membership-reports mutants mutants-certify corpus lint lock clean help
+.PHONY: certify certify-all docs experiments test quality quality-trees bench bench-account bench-audit bench-membership bench-release bench-ledger membership-reports mutants mutants-certify corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -33,12 +33,12 @@ $(READY): pyproject.toml $(LOCK)
 # Seeded and dated, so that the committed reports come out again byte for byte; a release has no seed.
 certify: export SOURCE_DATE_EPOCH ?= 1795219200
 certify: $(READY)  ## certify TARGETS into OUT (reports)
-	$(BIN)/dpaudit certify $(TARGETS) --seed 1 --jobs $(WORKERS) --out $(OUT) $(ARGS)
+	$(BIN)/dpaudit certify $(TARGETS) --seed 1 --uncovered --jobs $(WORKERS) --out $(OUT) $(ARGS)
 
 certify-all: export SOURCE_DATE_EPOCH ?= 1795219200
 certify-all: OUT := reports/catalogue
 certify-all: $(READY)  ## certify every mechanism of the catalogue into OUT (reports/catalogue); resumes
-	$(BIN)/dpaudit certify --all --seed 1 --jobs $(WORKERS) --out $(OUT) $(ARGS)
+	$(BIN)/dpaudit certify --all --seed 1 --uncovered --jobs $(WORKERS) --out $(OUT) $(ARGS)
 
 experiments: $(READY)  ## the utility experiments, tables, plots and papers' pages into docs/utility (an hour of two cores; resumes)
 	$(BIN)/python -m lab run --all --jobs $(WORKERS) --out docs/utility $(ARGS)
@@ -84,6 +84,15 @@ bench-audit: $(READY)  ## bounds and detection beside jax-privacy and privacy-es
 
 bench-membership: $(READY)  ## membership audits beside Privacy Meter: time and TPR at equal models
 	$(BIN)/python -m benchmarks.membership $(ARGS)
+
+OTHERS := build/releases
+bench-release: $(READY)  ## releases beside OpenDP and Tumult Analytics, and scale beside plain SQL
+	test -x $(OTHERS)/opendp/bin/python || { $(PYTHON) -m venv $(OTHERS)/opendp && $(OTHERS)/opendp/bin/python -m pip install --quiet 'opendp[polars]' pyarrow; }
+	test -x $(OTHERS)/tumult/bin/python || { $(PYTHON) -m venv $(OTHERS)/tumult && $(OTHERS)/tumult/bin/python -m pip install --quiet tmlt.analytics; }
+	$(BIN)/python -m benchmarks.release --opendp $(OTHERS)/opendp/bin/python --tumult $(OTHERS)/tumult/bin/python --rows 10000000 --page docs/releases_compared.md $(ARGS)
+
+bench-ledger: $(READY)  ## durable charges a second, for 1 to 64 writers
+	$(BIN)/python -m benchmarks.ledger $(ARGS)
 
 membership-reports: $(READY)  ## membership audits of real training into reports/membership; resumes
 	$(BIN)/python -m benchmarks.membership_runs $(ARGS)

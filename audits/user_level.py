@@ -87,16 +87,22 @@ def hub(count: int, threshold: float) -> tuple[Array, Array]:
     return between, aside
 
 
-def rows(program: Any) -> tuple[Array, Array]:
-    """One item a user, (users, 1, 2), on either data set; later phases' users are all at 0."""
+def rows(program: Any, phase: int = 0) -> tuple[Array, Array]:
+    """One item a user, (users, 1, 2), on either data set; users of other phases are all at 0.
+
+    Errors: TypeError for a later phase of a program that has none of its own.
+    """
+    if phase and not isinstance(program, (UserLevelPhasedSGD, UserLevelPhasedERM)):
+        raise TypeError(f"{type(program).__name__}: it has no phase {phase + 1}")
     if isinstance(program, OutlierRemovedMean):
         return _one_each(program.constants, float(program.constants.threshold), NEAR, program.users)
     if isinstance(program, UserLevelPhasedSGD):
-        return _groups(program)
+        return _groups(program, phase)
     if isinstance(program, UserLevelAcceleratedSGD):
         return _batch(program.constants.batch, program.problem.users)
     phases = program.bases[0].phases if hasattr(program, "bases") else program.phases
-    return _batch(phases[0].constants.batch, program.problem.users)
+    pair = _batch(phases[phase].constants.batch, program.problem.users)
+    return _moved(pair, sum(one.users for one in phases[:phase]))
 
 
 def _one_each(constants: Any, threshold: float, radius: float, users: int) -> tuple[Array, Array]:
@@ -109,17 +115,21 @@ def _batch(batch: int, users: int) -> tuple[Array, Array]:
     return placed(2 * NEAR * pair[0], users), placed(2 * NEAR * pair[1], users)
 
 
-def _groups(program: UserLevelPhasedSGD) -> tuple[Array, Array]:
+def _moved(pair: tuple[Array, Array], by: int) -> tuple[Array, Array]:
+    """So many users at 0 first, and as many fewer at the end."""
+    return np.roll(pair[0], by, axis=0), np.roll(pair[1], by, axis=0)
+
+
+def _groups(program: UserLevelPhasedSGD, phase: int) -> tuple[Array, Array]:
     """A group of equal users z moves by (T + 1) / 2 steps of z; its first user alone by one."""
-    constants, phase = program.constants, program.phases[0]
-    each = phase.users // constants.groups
+    constants, each = program.constants, program.phases[phase].users // program.constants.groups
     found = []
     for points in hub(constants.groups, float(constants.threshold)):
         of_users = np.repeat(0.8 * points * 2 / (each + 1), each, axis=0)
         of_users[:each] = 0.0
         of_users[0] = 0.8 * points[0]
         found.append(placed(of_users, program.problem.users))
-    return found[0], found[1]
+    return _moved((found[0], found[1]), sum(one.users for one in program.phases[:phase]))
 
 
 def placed(points: Array, users: int) -> Array:
@@ -129,10 +139,10 @@ def placed(points: Array, users: int) -> Array:
     return found
 
 
-def suite(mechanism: Mechanism, trials: int = TRIALS) -> Suite:
-    """White-box audit: the first user is near to all, or to none."""
+def suite(mechanism: Mechanism, trials: int = TRIALS, phase: int = 0) -> Suite:
+    """White-box audit: the first user of a phase is near to all of its others, or to none."""
     program = attacked(mechanism.program)
-    first, second = rows(program)
+    first, second = rows(program, phase)
     return Suite(
         mechanism=mechanism.name,
         program=program,

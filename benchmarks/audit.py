@@ -15,7 +15,8 @@ from collections.abc import Callable
 import numpy as np
 
 from audits.broken.diff2 import diff2_gd_bench, twin
-from dpaudit.audit.attack import TEST, ReplayTask
+from dpaudit.audit.attack import ReplayTask
+from dpaudit.audit.attacked import TEST
 from dpaudit.audit.engine import Batch
 
 VECTORISED_TRIALS = 2_000

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -14,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dpaudit.audit.workers import finished
+from dpaudit.audit.workers import finished, resumed
 from dpaudit.errors import InvalidParameter
 from dpaudit.storage import roots
-from dpaudit.storage.files import write_atomically
 from dpaudit.storage.imported import imported
+from dpaudit.storage.rows import RowStore
 from dpaudit.version import __version__
 from lab.found import load, named
 from lab.model import Cell, Experiment, Result, Results, Size, Values
@@ -52,20 +51,22 @@ def run(
     """
     experiment = named(load(order.root), order.name, order.root)
     cells = distinct(experiment.cells(order.size))
-    kept = None if store is None else _Store(store / _identity(order))
-    done = {} if kept is None else kept.read(cells)
-    report = progress or _silent
-    report(order.name, list(done), cells)
-    # Long cells first keep several workers busy to the end; short ones first give a pace at once.
-    missing = sorted((c for c in cells if c not in done), key=lambda c: c.cost, reverse=jobs > 1)
-    for cell, values in finished(partial(run_cell, order), missing, jobs):
-        done[cell] = values
-        if kept is not None:
-            kept.write(cell, values)
-        report(order.name, list(done), cells)
+    kept = None if store is None else RowStore(store / _identity(order))
+    named_cells = {cell.name: cell for cell in cells}
+
+    def report(done: Mapping[str, Values]) -> None:
+        if progress is not None:
+            progress(order.name, [named_cells[name] for name in done], cells)
+
+    def run_missing(missing: list[Cell]) -> Generator[tuple[Cell, Values], None, None]:
+        # Long cells first keep several workers busy to the end; short ones give a pace at once.
+        missing.sort(key=lambda cell: cell.cost, reverse=jobs > 1)
+        return finished(partial(run_cell, order), missing, jobs)
+
+    done: dict[str, Values] = resumed(named_cells, run_missing, kept=kept, report=report)
     if kept is not None:
         kept.remove()
-    return Results(tuple(Result(cell, done[cell]) for cell in cells))
+    return Results(tuple(Result(cell, done[cell.name]) for cell in cells))
 
 
 def run_cell(order: Order, cell: Cell) -> Values:
@@ -132,38 +133,3 @@ def sources_of(root: Path, experiment: Experiment) -> str:
     packages = ("mechanisms", *roots.optional(root))
     files = imported(root, [Path(str(module.__file__))], packages)
     return sha256(json.dumps(roots.digests(root, files), sort_keys=True).encode()).hexdigest()
-
-
-def _silent(name: str, done: Sequence[Cell], cells: Sequence[Cell]) -> None:
-    """Report nothing."""
-
-
-@dataclass(frozen=True)
-class _Store:
-    """A folder with one file a finished cell; files that do not read are run again."""
-
-    folder: Path
-
-    def read(self, cells: Sequence[Cell]) -> dict[Cell, Values]:
-        found = {cell: self._read(cell) for cell in cells}
-        return {cell: values for cell, values in found.items() if values is not None}
-
-    def _read(self, cell: Cell) -> Values | None:
-        try:
-            row = json.loads(self._path(cell).read_text("utf-8"))
-            values: Values = row["values"]
-            return values if row["cell"] == cell.name and isinstance(values, dict) else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-
-    def write(self, cell: Cell, values: Values) -> None:
-        row = {"cell": cell.name, "values": values}
-        write_atomically(self._path(cell), json.dumps(row).encode())
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self.folder.parent.rmdir()
-
-    def _path(self, cell: Cell) -> Path:
-        return self.folder / f"{sha256(cell.name.encode()).hexdigest()[:32]}.json"

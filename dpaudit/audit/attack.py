@@ -12,9 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit.attacked import (
+    FIRST,
+    SECOND,
+    TEST,
+    TRAINING,
+    Attacked,
+    Progress,
+    batches_of,
+    checked_declaration,
+    tidy,
+)
 from dpaudit.audit.batches import batch_noise, sampler_of, sampling_frequencies
 from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
-from dpaudit.audit.engine import Batch, plan, run_batches
+from dpaudit.audit.engine import Batch, run_batches
 from dpaudit.audit.residuals import Finding, check_residuals
 from dpaudit.audit.suite import Suite
 from dpaudit.check.conformance import EXECUTED, SENSITIVITIES
@@ -22,7 +33,7 @@ from dpaudit.curator.curator import Program, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.curator.replayer import Replayer
-from dpaudit.errors import Diverged, InvalidParameter, Undeclared
+from dpaudit.errors import Diverged, Undeclared
 from dpaudit.exact.wire import digest
 from dpaudit.kernels.base import require_kernels
 from dpaudit.kernels.query import Array, Records
@@ -32,13 +43,7 @@ from dpaudit.storage.batches import AuditStore
 from dpaudit.storage.roots import code_digest
 from dpaudit.version import __version__
 
-TRAINING, TEST = 0, 1
-FIRST, SECOND = 0, 1
-BATCH_TRIALS = 2_000
 RESIDUAL_NUMBERS = 8_000_000
-SCORE_DECIMALS = 9
-LARGEST_SCORE = 1e100
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,21 +144,6 @@ def _many(declared: int | None) -> str:
     return "as many as fit the cap" if declared is None else str(declared)
 
 
-@dataclass(frozen=True, eq=False)
-class Attacked:
-    """What one audit saw, before any bound is made of it; ``stored``: the folder of its batches."""
-
-    suite: Suite
-    trials: int
-    training_trials: int
-    seed: int
-    attack: str
-    training: TrainingScores | None
-    test: TestScores | None
-    findings: tuple[Finding, ...]
-    stored: Path | None = None
-
-
 def attack(
     mechanism: Mechanism,
     suite: Suite,
@@ -212,36 +202,6 @@ def attack(
     )
     attacked = _collect(suite, results, seed, certified, training, error)
     return attacked if stored is None else replace(attacked, stored=stored.place)
-
-
-def checked_declaration(mechanism: Mechanism, suite: Suite) -> Node:
-    """The declaration that a suite's program and its mechanism share.
-
-    Errors: as :func:`attack`.
-    """
-    adjacency, tried = mechanism.scope.adjacency, suite.neighbours.adjacency
-    if adjacency is not tried:
-        raise InvalidParameter(
-            f"suite of {mechanism.name!r}: its data sets are neighbours under {tried}; the "
-            f"mechanism's scope says {adjacency}"
-        )
-    declaration = suite.program.declaration(mechanism.scope)
-    if declaration != mechanism.declaration:
-        raise InvalidParameter(
-            f"suite of {mechanism.name!r}: its program declares other noise than the mechanism"
-        )
-    return declaration
-
-
-def batches_of(index: int, training: int, certified: int) -> list[Batch]:
-    """The batches of one audit: training and test trials of either side."""
-    sizes = ((TRAINING, training), (TEST, certified))
-    return [
-        batch
-        for part, trials in sizes
-        for side in (FIRST, SECOND)
-        for batch in plan(index, side, part, trials, BATCH_TRIALS)
-    ]
 
 
 def program_text(program: Program) -> str:
@@ -331,12 +291,6 @@ def _scores(results: Mapping[tuple[int, ...], Mapping[str, Any]]) -> dict[tuple[
         for part in (TRAINING, TEST)
         for side in (FIRST, SECOND)
     }
-
-
-def tidy(scores: list[Array]) -> Array:
-    """Scores of several batches as one array, finite and rounded (see :func:`_scores`)."""
-    finite: Array = np.clip(np.concatenate(scores), -LARGEST_SCORE, LARGEST_SCORE)
-    return finite.round(SCORE_DECIMALS)
 
 
 def _residuals(ordered: list[Mapping[str, Any]]) -> dict[str, Array]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from dpaudit.audit.streams import Streams
-from dpaudit.audit.workers import finished
+from dpaudit.audit.workers import finished, resumed
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage.batches import Arrays, AuditStore, Key, leading
 
@@ -113,25 +112,22 @@ def run_batches(
     worker's traceback.
     """
     _check_run(batches, root_seed, jobs)
-    report, streams = progress or _silent, Streams(len(batches))
-    done = _stored(batches, store)
-    for key, arrays in done.items():
-        streams.add(key, arrays)
-    if done:
-        report(len(done), len(batches))
-    missing = [batch for batch in batches if batch.key not in done]
+    streams, work = Streams(len(batches)), _Work(task, root_seed)
+
+    def report(done: Mapping[Key, Arrays]) -> None:
+        if done and progress is not None:
+            progress(len(done), len(batches))
+
     try:
-        with closing(finished(_Work(task, root_seed), missing, jobs)) as results:
-            for batch, arrays in results:
-                key = batch.key
-                streams.add(key, arrays)
-                if store is not None:
-                    store.put(key, arrays)
-                done[key] = arrays
-                report(len(done), len(batches))
+        return resumed(
+            {batch.key: batch for batch in batches},
+            lambda missing: finished(work, missing, jobs),
+            kept=None if store is None else _Whole(store, {b.key: b.trials for b in batches}),
+            take=streams.add,
+            report=report,
+        )
     except DpauditError as error:
         raise error from None
-    return {batch.key: done[batch.key] for batch in batches}
 
 
 @dataclass(frozen=True)
@@ -151,20 +147,19 @@ class _Work:
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
-def _stored(batches: Sequence[Batch], store: AuditStore | None) -> dict[Key, Arrays]:
-    if store is None:
-        return {}
-    present = set(store.keys())
-    found = {batch: store.get(batch.key) for batch in batches if batch.key in present}
-    return {
-        batch.key: arrays
-        for batch, arrays in found.items()
-        if arrays is not None and leading(arrays) == batch.trials
-    }
+class _Whole:
+    """A store's batches that have as many trials as are asked for."""
 
+    def __init__(self, store: AuditStore, trials: Mapping[Key, int]) -> None:
+        self.store, self.trials = store, trials
+        self.present = set(store.keys())
 
-def _silent(done: int, total: int) -> None:
-    """Report nothing."""
+    def get(self, key: Key) -> Arrays | None:
+        arrays = self.store.get(key) if key in self.present else None
+        return arrays if arrays is not None and leading(arrays) == self.trials[key] else None
+
+    def put(self, key: Key, arrays: Arrays) -> None:
+        self.store.put(key, arrays)
 
 
 def _check_run(batches: Sequence[Batch], root_seed: int, jobs: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.attack import (
+from dpaudit.audit.attacked import (
     FIRST,
     SECOND,
     TEST,

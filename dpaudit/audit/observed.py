@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.attack import Attacked, Progress, checked_declaration
+from dpaudit.audit.attacked import Attacked, Progress, checked_declaration
 from dpaudit.audit.engine import Batch
 from dpaudit.audit.learned import GaussianScore, attack_features
 from dpaudit.audit.suite import Suite

@@ -52,8 +52,20 @@ class Suite:
     kernels: Mapping[type[Node], type[Any]] = field(default_factory=dict)
     caught_by: tuple[str, ...] = ()
     bug: str = ""
+    also: tuple[Suite, ...] = ()
+
+    @property
+    def all(self) -> tuple[Suite, ...]:
+        """This one, then the further worst cases."""
+        return (self, *self.also)
 
     def __post_init__(self) -> None:
+        for other in self.also:
+            if other.mechanism != self.mechanism or other.also:
+                raise InvalidParameter(
+                    f"Suite.also: a suite of {other.mechanism!r}; expected further suites of "
+                    f"{self.mechanism!r}, side by side"
+                )
         if self.threat_model not in THREAT_MODELS:
             raise InvalidParameter(
                 f"Suite.threat_model = {self.threat_model!r}: expected {', '.join(THREAT_MODELS)}"

@@ -7,17 +7,20 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Hashable, Sequence
-from concurrent.futures import BrokenExecutor
-from contextlib import suppress
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor, as_completed
+from contextlib import closing, suppress
 from importlib import import_module
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dpaudit.errors import DpauditError
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
+Key = TypeVar("Key", bound=Hashable)
+Named = TypeVar("Named", bound=Hashable, contravariant=True)
+Kind = TypeVar("Kind")
 LOSSES = 3
 QUEUED_PER_WORKER = 2
 WATCH_SECONDS = 1.0
@@ -49,6 +52,64 @@ def finished(
             losses += 1
             if losses == LOSSES:
                 raise _lost(len(items) - len(missing), len(items)) from None
+
+
+class Kept(Protocol[Named, Kind]):
+    """Where finished tasks' results are kept, by key."""
+
+    def get(self, key: Named) -> Kind | None:
+        """What is kept, if it is whole."""
+
+    def put(self, key: Named, result: Kind) -> None:
+        """Keep a result."""
+
+
+def resumed(
+    tasks: Mapping[Key, Item],
+    results: Callable[[list[Item]], Generator[tuple[Item, Kind], None, None]],
+    *,
+    kept: Kept[Key, Kind] | None = None,
+    take: Callable[[Key, Kind], None] | None = None,
+    report: Callable[[Mapping[Key, Kind]], None] | None = None,
+) -> dict[Key, Kind]:
+    """Every task's result, in the order of ``tasks``: what is kept is taken, the others are run.
+
+    ``results``: runs tasks, giving each with its result as it finishes (:func:`finished`, say).
+    ``take``: sees every result, kept or new, and may refuse it before it is kept.  ``report``: sees
+    all that is done, at the start and after every task.
+    """
+    done: dict[Key, Kind] = {}
+
+    def add(key: Key, result: Kind) -> None:
+        if take is not None:
+            take(key, result)
+        done[key] = result
+
+    if kept is not None:
+        for key in tasks:
+            if (found := kept.get(key)) is not None:
+                add(key, found)
+    if report is not None:
+        report(done)
+    keys = {task: key for key, task in tasks.items()}
+    with closing(results([task for key, task in tasks.items() if key not in done])) as finishing:
+        for task, result in finishing:
+            add(keys[task], result)
+            if kept is not None:
+                kept.put(keys[task], result)
+            if report is not None:
+                report(done)
+    return {key: done[key] for key in tasks}
+
+
+def in_threads(
+    call: Callable[[Item], Result], items: Sequence[Item], jobs: int
+) -> Generator[tuple[Item, Result], None, None]:
+    """As :func:`finished`, in threads: for calls that start a process of their own."""
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = {pool.submit(call, item): item for item in items}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
 
 
 class _Paired:

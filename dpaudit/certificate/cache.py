@@ -53,7 +53,7 @@ def identity(run: Run, index: int) -> str:
             "declaration": mechanism.declaration.digest,
             "scope": str(mechanism.scope),
             "claims": [_claim(claim) for claim in mechanism.claims],
-            "suite": None if order.suite is None else _suite(order.suite),
+            "suite": None if order.suite is None else list(map(_suite, order.suite.all)),
             "implementation": [order.root, dict(order.implementation)],
             "fields": dict(order.fields),
             "place": order.place,
@@ -61,6 +61,7 @@ def identity(run: Run, index: int) -> str:
             "environment": environment(),
             "epoch": os.environ.get("SOURCE_DATE_EPOCH", ""),
             "run": [f"{run.seed:032x}", run.command, index, run.budget.bounds, run.budget.audits],
+            "uncovered": run.options.uncovered,
         }
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import secrets
@@ -21,8 +22,16 @@ import numpy as np
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Outcome
 from dpaudit.accountant.interpretation import Point, in_plain_words
-from dpaudit.audit.attack import Attacked, attack, program_text
-from dpaudit.audit.examine import Examination, Shape, examine, held_by, shape_like
+from dpaudit.audit.attack import attack, program_text
+from dpaudit.audit.attacked import Attacked
+from dpaudit.audit.examine import (
+    Examination,
+    Shape,
+    examine,
+    held_by,
+    read_by_others,
+    shape_like,
+)
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import (
@@ -51,6 +60,7 @@ from dpaudit.certificate.certificate import (
     step_rows,
     steps_of,
 )
+from dpaudit.certificate.covered import ANOTHER, BY_AUTHOR, Again, Before
 from dpaudit.certificate.evidence import (
     Attempt,
     audit_rows,
@@ -72,7 +82,8 @@ from dpaudit.check import (
 from dpaudit.check.assumptions import SYSTEM, draws_bits
 from dpaudit.check.file import fits, validate
 from dpaudit.check.measures import MEASURES
-from dpaudit.curator.curator import Sampler, system_generator
+from dpaudit.curator.curator import Event, system_generator
+from dpaudit.curator.guarded import Guarded
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
@@ -83,6 +94,7 @@ from dpaudit.nodes import Assumption, free_unknowns, postorder
 from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
 from dpaudit.scope import Adjacency
+from dpaudit.storage.opened import opened
 from dpaudit.storage.roots import served
 from dpaudit.version import __version__
 
@@ -91,6 +103,8 @@ PACKAGES = ("numpy", "scipy", "sympy", "python-flint", "joblib", "matplotlib")
 STAND_IN, FOUND = "stand_in:", "found:"
 NAMES = {STAND_IN: " on a stand-in", FOUND: " on made-up records"}
 FOUND_PAIRS = 10**6  # keeps the draws of audits on found pairs apart from those of suites
+SUITES = 10**7  # and those of a mechanism's suites from one another
+OTHERS = " on other records of a suite"
 # Trials of the audit of the program itself, and how many numbers its runs may read for them.
 FEWEST, MOST, NUMBERS = 100, 2_000, 20_000_000
 
@@ -100,7 +114,8 @@ class Order:
     """One mechanism to certify, where it comes from, and the suite that attacks it.
 
     ``fields``: what its project's ``dpaudit.toml`` states of it; ``place``: the file and line that
-    define it, where known.
+    define it, where known.  ``draw``: runs it on data of its own, from the operating system's
+    entropy, and gives the run's row: a release, whose records no program is handed.
     """
 
     mechanism: Mechanism
@@ -109,6 +124,7 @@ class Order:
     implementation: Mapping[str, str]
     fields: Mapping[str, list[str]] = field(default_factory=dict)
     place: tuple[str, int] | None = None
+    draw: Callable[[], Json] | None = None
 
 
 @dataclass(frozen=True)
@@ -117,9 +133,10 @@ class Options:
 
     ``audit_seed``: of the audits alone; a run then still has the operating system's entropy.
     ``targets``: what the command line was given, to say how to run it again.  ``run_unproved``: run
-    on the data although a claim is refuted or unproved.  ``keep(name, draw)`` has the output of
-    an unseeded run drawn and writes it at once, for its privacy is spent, whatever fails later; it
-    gives the output (None where it was drawn before) and says where it is.
+    on the data although a claim is refuted or unproved.  ``uncovered``: print metrics that the
+    guarantee does not cover.  ``keep(name, draw)`` has the output of an unseeded run drawn and
+    writes it at once, for its privacy is spent, whatever fails later; it gives the output (None
+    where it was drawn before) and says where it is.
     """
 
     seed: int | None = None
@@ -129,6 +146,7 @@ class Options:
     targets: tuple[str, ...] = ()
     progress: Callable[[str, int, int], None] | None = None
     run_unproved: bool = False
+    uncovered: bool = False
     keep: Callable[[str, Callable[[], Any]], tuple[Any, Json]] | None = None
     audit_seed: int | None = None
 
@@ -175,7 +193,7 @@ def plan(orders: Sequence[Order], options: Options) -> Run:
 
     Each has the audit of the program itself, and one of its suite's if it has one.
     """
-    audits = [1 + (o.suite is not None) for o in orders]
+    audits = [1 + (0 if o.suite is None else len(o.suite.all)) for o in orders]
     bounds = sum(
         count * bounds_of(o.mechanism.claims) for o, count in zip(orders, audits, strict=True)
     )
@@ -216,7 +234,7 @@ def _certify(run: Run, index: int) -> Certified:
                     standing(rows, account.node, entropy),
                     on_trust=on_trust,
                     others=[
-                        Bounds(NAMES[a.prefix], a.lens, a.raws.get(printed_delta(one.claim)))
+                        Bounds(_named(a.prefix), a.lens, a.raws.get(printed_delta(one.claim)))
                         for a in attempts
                         if a.prefix
                     ],
@@ -225,7 +243,7 @@ def _certify(run: Run, index: int) -> Certified:
             )
             for one, on_trust in zip(checks, trusted, strict=True)
         )
-        return found, rows, _not_run(mechanism, _overall(found), findings, options)
+        return found, rows, _not_run(order, _overall(found), findings, options)
 
     profile = profile_steps(account)
     points = points_of(profile)
@@ -264,11 +282,15 @@ def _certify(run: Run, index: int) -> Certified:
     certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
         # What could still be refused has been, so that an output is never drawn in vain.
-        check(certificate)
+        check(certificate, math.inf)
         examination = _shaped_as_data(run, mechanism, examination)
         judged, refused, predicate = form(examination)
         certificate = _validated(predicate)
-    if mechanism.records is not None and not refused:
+    if order.draw is not None and not refused:
+        check(certificate, math.inf)
+        judged, _, predicate = form(examination, SYSTEM)
+        certificate = _validated({**predicate, "run": order.draw()})
+    elif mechanism.records is not None and not refused:
         # What the run rests on besides: whose bits it draws.
         judged, _, predicate = form(examination, _entropy(options))
         certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
@@ -356,10 +378,15 @@ def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
     """
     order = run.orders[index]
     found: list[Attempt] = []
-    if order.suite is not None:
-        differs = stand_in(order.mechanism, order.suite)
-        prefix = STAND_IN if differs else ""
-        found.append(_attempt(run, index, order.suite, prefix, differs))
+    for number, suite in enumerate(() if order.suite is None else order.suite.all):
+        differs = stand_in(order.mechanism, suite)
+        kinds = [bool(a.differs) for a in found]
+        if differs:
+            prefix = STAND_IN + (f"{kinds.count(True) + 1}:" if True in kinds else "")
+        else:
+            # "found:" alone is the audit on made-up records.
+            prefix = f"{FOUND}{kinds.count(False) + 1}:" if False in kinds else ""
+        found.append(_attempt(run, number * SUITES + index, suite, prefix, differs))
     trials = min(MOST, NUMBERS // max(1, examination.work))
     if examination.pair is not None and not examination.broken and trials >= FEWEST:
         own = Suite(
@@ -371,6 +398,11 @@ def _attempts(run: Run, index: int, examination: Examination) -> list[Attempt]:
         prefix = FOUND if any(not a.prefix for a in found) else ""
         found.append(_attempt(run, FOUND_PAIRS + index, own, prefix, ()))
     return sorted(found, key=lambda attempt: bool(attempt.prefix))
+
+
+def _named(prefix: str) -> str:
+    """What an audit that is not shown as the program's attacks, as the end of "the attack"."""
+    return NAMES.get(prefix) or (NAMES[STAND_IN] if prefix.startswith(STAND_IN) else OTHERS)
 
 
 def stand_in(mechanism: Mechanism, suite: Suite) -> tuple[str, ...]:
@@ -388,7 +420,7 @@ def _attempt(run: Run, index: int, suite: Suite, prefix: str, differs: tuple[str
         suite,
         seed=run.seed,
         index=index,
-        trials=options.trials if index < FOUND_PAIRS or options.trials is None
+        trials=options.trials if index % SUITES < FOUND_PAIRS or options.trials is None
         else min(options.trials, suite.trials),
         error=run.budget.conformance,
         implementation=order.implementation,
@@ -427,14 +459,19 @@ def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) ->
     and the program may hold nothing of them.
     """
     assert mechanism.records is not None  # noqa: S101  (the caller checked)
-    data = mechanism.records()
+    with opened() as files:
+        data = mechanism.records()
     shape = shape_like(data)
     if mechanism.scope.adjacency is Adjacency.ADD_REMOVE and examination.shape is not None:
         # How many records there are is private: as many as were made up before.
         shape = Shape(examination.shape.rows, shape.row)
     if shape != examination.shape:
-        return examine(mechanism, seed=run.seed, shape=shape, data=data)
-    return replace(examination, findings=(*examination.findings, *held_by(mechanism, data)))
+        examination = examine(mechanism, seed=run.seed, shape=shape, data=data)
+        held: tuple[Finding, ...] = ()
+    else:
+        held = held_by(mechanism, data)
+    more = (*held, *read_by_others(files, examination))
+    return replace(examination, findings=(*examination.findings, *more))
 
 
 def _overall(judged: Sequence[Judged]) -> Verdict:
@@ -530,11 +567,9 @@ def _assumptions(
     return [assumption_row(a) for a in found.values()]
 
 
-def _not_run(
-    mechanism: Mechanism, verdict: Verdict, findings: Sequence[Finding], options: Options
-) -> str:
+def _not_run(order: Order, verdict: Verdict, findings: Sequence[Finding], options: Options) -> str:
     """Why the program does not get to see its data; empty where it does, or has none."""
-    if mechanism.records is None:
+    if order.mechanism.records is None and order.draw is None:
         return ""
     if any(finding.status == "broken" for finding in findings):
         return "it was not run on the data: a check of its implementation is broken"
@@ -563,29 +598,22 @@ class SystemBits:
 
 
 def _run_once(mechanism: Mechanism, options: Options) -> Json:
-    """Run the program once on its own data; only released values and declared metrics leave."""
-    assert mechanism.records is not None  # noqa: S101  (the caller checked)
-    records = mechanism.records()
-    generator: Any = SystemBits() if draws_bits(mechanism.declaration) else system_generator()
-    if options.seed is not None:
-        generator = np.random.default_rng([options.seed, 1])
-
-    def draw() -> Any:
-        sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
-        return mechanism.program.run(sampler)
-
+    """Run the program once on its own data; only released values and covered metrics leave."""
+    before, run = Before(mechanism), _OnData(mechanism, options)
     if options.keep is not None and options.seed is None:
-        output, kept = options.keep(mechanism.name, draw)
+        output, kept = options.keep(mechanism.name, run.draw)
     else:
-        output, kept = draw(), None
-    metrics, notes = _metrics(mechanism, output)
+        output, kept = run.draw(), None
+    again = None if run.transcript is None else Again(mechanism, before, run.shape, run.transcript)
+    metrics, notes = _metrics(mechanism, output, again, options)
+    notes += [] if again is None else again.of_output(output)
     if options.seed is not None:
         notes.append(
             "a seeded demonstration: who knows the seed can subtract its noise; do not release it"
         )
     return {
         # Under add_remove the number of records is itself private.
-        "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records),
+        "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else run.shape[0],
         "entropy": _entropy(options),
         "metrics": metrics,
         "notes": notes,
@@ -593,34 +621,76 @@ def _run_once(mechanism: Mechanism, options: Options) -> Json:
     }
 
 
-def _metrics(mechanism: Mechanism, output: Any) -> tuple[list[Json], list[str]]:
-    """Rows of a run's metrics, and what went wrong with them: the output is drawn by now."""
-    if mechanism.evaluate is None:
+class _OnData:
+    """A run on the data: its transcript once it is drawn, and the records' shape.
+
+    No frame that outlives :meth:`draw`, and no field, holds the records.
+    """
+
+    def __init__(self, mechanism: Mechanism, options: Options) -> None:
+        assert mechanism.records is not None  # noqa: S101  (the caller checked)
+        self._mechanism, self._load, self._seed = mechanism, mechanism.records, options.seed
+        self.transcript: Sequence[Event] | None = None
+        self.shape: tuple[int, ...] = self._load().values.shape
+
+    def draw(self) -> Any:
+        declaration, scope = self._mechanism.declaration, self._mechanism.scope
+        rng: Any = SystemBits() if draws_bits(declaration) else system_generator()
+        if self._seed is not None:
+            rng = np.random.default_rng([self._seed, 1])
+        sampler = Guarded(declaration, scope, self._load(), rng=rng)
+        output = self._mechanism.program.run(sampler)
+        self.transcript = sampler.transcript
+        return output
+
+
+def _metrics(
+    mechanism: Mechanism,
+    output: Any,
+    again: Again | None,
+    options: Options,
+) -> tuple[list[Json], list[str]]:
+    """Rows of a run's metrics, and what went wrong with them: the output is drawn by now.
+
+    Those that are not covered are left out, unless they are asked for.
+    """
+    if mechanism.evaluate is None or again is None:
         return [], []
     rows: list[Json] = []
+    notes: list[str] = []
     try:
-        for metric in mechanism.evaluate(output):
+        for number, metric in enumerate(mechanism.evaluate(output)):
+            why = again.uncovered(number, metric)
+            if why and not options.uncovered:
+                named = why in (BY_AUTHOR, ANOTHER)
+                name = repr(metric.name) if named else f"number {number + 1}"
+                notes.append(
+                    f"metric {name} is left out, for the guarantee does not cover it: {why}; "
+                    "`dpaudit certify --uncovered` prints it"
+                )
+                continue
+            note = f"not covered: {why}" if why and metric.covered else ""
             row = {
                 "name": metric.name,
                 "value": written(metric.value),
-                "covered": metric.covered,
-                "note": metric.note,
+                "covered": False if why else metric.covered,
+                "note": "; ".join(filter(None, (metric.note, note))),
             }
-            fits(
-                "run",
-                {
-                    "records": None,
-                    "entropy": "seed 0",
-                    "metrics": [row],
-                    "notes": [],
-                    "output": None,
-                },
-            )
+            fits("run", {**_NO_METRICS, "metrics": [row]})
             rows.append(row)
     except Exception as error:  # noqa: BLE001  (its text may hold anything; the run has happened)
         what = f"{type(error).__name__} while metrics of the output were computed or written"
-        return rows, [f"{what}: those from number {len(rows) + 1} on are missing"]
-    return rows, []
+        return rows, [*notes, f"{what}: those from number {len(rows) + 1} on are missing"]
+    return rows, notes
+
+
+_NO_METRICS: Json = {
+    "records": None,
+    "entropy": "seed 0",
+    "metrics": [],
+    "notes": [],
+    "output": None,
+}
 
 
 def _verdict(verdict: Verdict, judged: Sequence[Judged], examination: Examination) -> Json:

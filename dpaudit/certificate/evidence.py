@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.attack import Attacked, program_text
+from dpaudit.audit.attack import program_text
+from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.examine import Examination, Ran
 from dpaudit.audit.residuals import Finding
@@ -207,7 +208,9 @@ def _strongest(attacked: Attacked, bound: Lower) -> Json:
     if bound.measure == "gdp":
         most = strongest_mu(attacked.trials, SHOWN_ERROR, pooled=bound.pooled)
         return guarantee("gdp", most)
-    strongest = strongest_epsilon(attacked.trials, float(Fraction(bound.delta)), SHOWN_ERROR)
+    strongest = strongest_epsilon(
+        attacked.trials, float(Fraction(bound.delta)), SHOWN_ERROR, pooled=bound.pooled
+    )
     return guarantee("approx_dp", strongest, bound.delta)
 
 

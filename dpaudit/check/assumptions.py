@@ -43,8 +43,9 @@ BOUNDED = "No query moves by more than the sensitivity that its noise is scaled 
 IMPLEMENTED = "The implementation makes the declared releases, with independent noise as declared."
 NOISE = "declared_noise"
 BOUNDED_EVIDENCE = {
-    Status.ENFORCED: "Every query of the runs examined was the library's clipped mean, which clips "
-    "each row itself, and takes rows that are not finite for zero.",
+    Status.ENFORCED: "Every query of the runs examined was bounded by the library's own code: its "
+    "clipped mean, which clips each row itself and takes rows that are not finite for zero, or the "
+    "engine of its tables, which leaves out what is beyond a unit's limits.",
     Status.TESTED: "The program's own queries were tried on made-up records: see the conformance "
     "checks.",
     Status.DECLARED: "Nothing tried the program's own queries.",
@@ -53,6 +54,8 @@ BOUNDED_EVIDENCE = {
 NOISE_EVIDENCE = {
     Status.DECLARED: "No statistics of the program's own noise were taken.",
     Status.TESTED: "See the audits and conformance checks.",
+    Status.ENFORCED: "The library's exact samplers drew all noise of the run, for a curator that "
+    "refuses what is not declared; they were tested.",
     Status.VIOLATED: "A conformance check is broken.",
 }
 # Of the kernels of a program that is examined, without the program.
@@ -66,16 +69,21 @@ def standing(
 ) -> list[Assumption]:
     """The standing assumptions of a declaration, with what the conformance rows say of them.
 
-    *Violated* where a check of it is broken, *enforced* where the library itself clips every row,
-    *tested* where a check of the program itself held, else *declared*: no status is a constant.
+    *Violated* where a check of it is broken, *enforced* where the library itself bounds every
+    query, or draws all noise of a run exactly, *tested* where a check of the program itself held,
+    else *declared*: no status is a constant.
     ``entropy``: of the run on the data; empty where there was none.
     """
     bounded, noise = _bounded(conformance), _tested(conformance, NOISE)
+    real = REAL_NUMBERS if root is None or not _is_exact(root) else _whole(conformance)
+    bits = _bits(root, entropy)
+    if noise is Status.TESTED and {real.status, bits.status} == {Status.ENFORCED}:
+        noise = Status.ENFORCED
     return [
         Assumption("bounded_queries", BOUNDED, bounded, BOUNDED_EVIDENCE[bounded]),
         Assumption(NOISE, IMPLEMENTED, noise, NOISE_EVIDENCE[noise]),
-        REAL_NUMBERS if root is None or not _is_exact(root) else _whole(conformance),
-        _bits(root, entropy),
+        real,
+        bits,
     ]
 
 

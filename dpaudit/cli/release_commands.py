@@ -74,14 +74,16 @@ def _ledger(release: Release, url: str | None, file: Path) -> Ledger | None:
 
 def _parts(planned: Plan) -> list[dict[str, str]]:
     from dpaudit.releases.publish import thresholds
-    from dpaudit.releases.queries import Choice, text_of
+    from dpaudit.releases.queries import Choice, Declared, text_of
 
     shown, least = [], thresholds(planned)
     for label, part in planned.parts.items():
         leaf = planned.leaves[label]
         row = {"part": label, "noise": type(leaf).__name__, "error_95": "", "survives": ""}
-        if isinstance(part, Choice):
-            row["scale"] = f"epsilon {leaf.parameters['epsilon']}"
+        if isinstance(part, Declared):
+            row |= {"scale": f"its own: {part.program.mechanism.name}", "cells": "a program"}
+        elif isinstance(part, Choice):
+            row["scale"] = f"epsilon {float(leaf.parameters['epsilon']):.6g}"
             row["cells"] = f"{part.times} of {part.candidates}"
         else:
             step = getattr(part, "step", Fraction(1))
@@ -109,8 +111,9 @@ def _guarantee(planned: Plan) -> dict[str, str]:
 
         rows = conclusion(account.step("rdp"))["curve"]
         found["renyi"] = ", ".join(f"{value[:8]} at order {order}" for order, value in rows)
-    deltas = dict.fromkeys([*([str(float(planned.delta))] if planned.delta else []), *DELTAS])
-    for text in deltas:
+    own = [f"{float(planned.delta):g}"] if planned.delta else []
+    named = {Fraction(text): text for text in (*own, *DELTAS)}
+    for text in named.values():
         if planned.delta and Fraction(text) < planned.delta:
             continue
         bound = account.epsilon(Fraction(text))
@@ -119,20 +122,11 @@ def _guarantee(planned: Plan) -> dict[str, str]:
 
 
 def _ledger_row(ledger: Ledger, planned: Plan) -> dict[str, Any]:
-    from dpaudit.releases.publish import cost_of
+    from dpaudit.releases.publish import admitted, cost_of
 
-    release = planned.release
     cost = cost_of(ledger, planned)
-    state = ledger.state(release.schema.name)
-    after = ledger.admit(
-        release.schema.name,
-        release.schema.entity,
-        release.scope,
-        cost,
-        release.digest,
-        release.title,
-        release.schema.digest,
-    )
+    state = ledger.state(planned.release.schema.name)
+    after = admitted(ledger, planned)
     left = tuple(cap - sum_ for cap, sum_ in zip(state.terms.caps, after, strict=True))
     return {
         "place": ledger.place,
@@ -193,9 +187,9 @@ def release(
     drawn once, from the operating system's entropy, and written exactly, as CSV, Parquet and JSON,
     beside the certificate.  Running it again refuses.
     """
-    from dpaudit.certificate import publish as certificates
+    from dpaudit.cli.terminal import progress
     from dpaudit.releases.plan import load_plan
-    from dpaudit.releases.publish import check_folder, publish
+    from dpaudit.releases.publish import publish
 
     planned = load_plan(file).plan()
     ledger = _ledger(planned.release, url, file)
@@ -204,41 +198,16 @@ def release(
             f"{file}: it names no ledger; give --ledger, or --no-ledger to publish though nothing "
             "remembers it"
         )
-    check_folder(out, planned.release)
-    if ledger is not None:
-        _ledger_row(ledger, planned)
-    certified = _certified(planned, trials)
-    published = publish(planned, data, out, ledger=ledger)
-    written = certificates.write([certified], out / "certificate")
-    files = [*map(str, published.files), str(written[0].certificate), str(written[0].page)]
-    verdict = str(certified.verdict)
+    with progress() as report:
+        published = publish(planned, data, out, ledger=ledger, trials=trials, progress=report)
+    files, verdict = [str(path) for path in published.files], published.verdict
     if as_json:
         echo_json({"files": files, "verdict": verdict, "head": published.head})
         return
     click.echo("\n".join(files))
-    click.echo(f"{verdict.replace('_', ' ')}: {certified.judged[0].reason}")
+    click.echo(f"{verdict.replace('_', ' ')}: {published.reason}")
     if published.head is not None:
         click.echo(f"ledger head: {published.head}")
-
-
-def _certified(planned: Plan, trials: int) -> Any:
-    """The plan's certificate; one that an attack broke is an error, before data are touched."""
-    from dpaudit.audit.verdict import Verdict
-    from dpaudit.certificate.certify import Options, certify
-    from dpaudit.check import check
-    from dpaudit.cli.terminal import progress
-    from dpaudit.errors import Disagreement
-    from dpaudit.releases.attacked import order_of
-
-    with progress() as report:
-        (certified,) = certify([order_of(planned)], Options(trials=trials, progress=report))
-    check(certified.certificate)
-    if certified.verdict not in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS):
-        raise Disagreement(
-            f"{planned.release.title!r}: {certified.judged[0].reason}; no data were touched, and "
-            "nothing was charged"
-        )
-    return certified
 
 
 # --- the ledger -----------------------------------------------------------------------------------

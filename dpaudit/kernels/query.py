@@ -21,6 +21,8 @@ Norm: TypeAlias = Literal["l1", "l2", "linf"]
 FEW_KINDS = 16
 SMALLEST_RADIUS = 1e-250
 MOST_RECORDS = 2.0**60
+# Queries of this package that bound what they read themselves, whatever the program is.
+BOUNDED: set[type[Any]] = set()
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,6 +37,17 @@ OPENED, CHARGED, RELEASED = "open", "charge", "released"
 DEFAULT = "ledger.sqlite"
 
 
+def _boot() -> str:
+    """What names this start of the machine; empty where nothing does."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+BOOT = _boot()
+
+
 class LedgerUnavailable(DpauditError):
     """A ledger that cannot be read or written: missing, locked, read-only, full, out of reach."""
 
@@ -290,45 +301,37 @@ class Ledger:
             )
 
     def _of(self, connection: Any, name: str, release: str) -> list[tuple[str, str]]:
-        table = self._tables.entries
-        query = table.select().where(table.c.dataset == name, table.c.release == release)
-        bodies = [json.loads(row.body) for row in connection.execute(query)]
+        asked = {"of": name, "called": release}
+        bodies = [json.loads(row.body) for row in connection.execute(self._tables.called, asked)]
         return [(str(body["kind"]), str(body["at"])) for body in bodies]
 
     def _append(
-        self, connection: Any, row: Any, body: Mapping[str, Any], release: str, **changed: Any
+        self,
+        connection: Any,
+        row: Any,
+        body: Mapping[str, Any],
+        release: str,
+        spent: str | None = None,
     ) -> Entry:
         name, number = str(row.name), int(row.length) + 1
         entry = _entry(name, number, str(row.head), body)
         self._insert(connection, name, entry, release)
-        table = self._tables.datasets
-        if body["kind"] == CHARGED:
-            changed = {**changed, "charges": int(row.charges) + 1}
-        connection.execute(
-            table.update()
-            .where(table.c.name == name)
-            .values(head=entry.hash, length=number, **changed)
-        )
+        charged = int(body["kind"] == CHARGED)
+        after = {"head": entry.hash, "length": number, "charges": int(row.charges) + charged}
+        spent = str(row.spent) if spent is None else spent
+        connection.execute(self._tables.advance, {"of": name, "spent": spent, **after})
         return entry
 
     def _insert(self, connection: Any, name: str, entry: Entry, release: str) -> None:
-        connection.execute(
-            self._tables.entries.insert().values(
-                dataset=name,
-                number=entry.number,
-                kind=entry.body["kind"],
-                release=release,
-                body=_text(entry.body),
-                previous=entry.previous,
-                hash=entry.hash,
-            )
-        )
+        line = {"dataset": name, "number": entry.number, "kind": entry.body["kind"]}
+        line |= {"release": release, "body": _text(entry.body)}
+        line |= {"previous": entry.previous, "hash": entry.hash}
+        connection.execute(self._tables.append, line)
 
     def _row(self, connection: Any, name: str, *, locked: bool = False) -> Any:
-        table = self._tables.datasets
-        query = table.select().where(table.c.name == name)
         # Of SQLite the whole database is locked from BEGIN IMMEDIATE on.
-        return connection.execute(query.with_for_update() if locked else query).one_or_none()
+        query = self._tables.held if locked else self._tables.one
+        return connection.execute(query, {"of": name}).one_or_none()
 
     def _known(self, connection: Any, name: str, *, locked: bool = False) -> Any:
         row = self._row(connection, name, locked=locked)
@@ -361,7 +364,7 @@ class Ledger:
         return _engine(self.url, self._wait)
 
     def _make(self) -> None:
-        path = self._file()
+        path = self._file
         if path is not None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -370,6 +373,7 @@ class Ledger:
         with self._errors(), self._engine.begin() as connection:
             self._tables.metadata.create_all(connection)
 
+    @cached_property
     def _file(self) -> Path | None:
         from sqlalchemy.engine import make_url
 
@@ -384,7 +388,7 @@ class Ledger:
         with self._errors():
             with self._queued(), self._engine.begin() as connection:
                 yield connection
-            self._synchronise()
+            self._synchronise(time.monotonic_ns())
 
     @contextmanager
     def _queued(self) -> Iterator[None]:
@@ -392,7 +396,7 @@ class Ledger:
 
         Nothing rests on it: BEGIN IMMEDIATE is what excludes, and a killed writer leaves the line.
         """
-        path = self._file()
+        path = self._file
         if path is None:
             yield
             return
@@ -413,26 +417,39 @@ class Ledger:
         finally:
             os.close(handle)
 
-    def _synchronise(self) -> None:
-        """Have SQLite's log on disk; where it is gone, its content is in the database, and synced.
+    def _synchronise(self, since: int) -> None:
+        """Have SQLite's log on disk, by a synchronisation begun after ``since`` (nanoseconds).
 
+        Writers that wait for one another's are served by the next one together.  Where the log is
+        gone, its content is in the database, and synchronised.
         Errors: LedgerUnavailable where the disk refuses.
         """
-        path = self._file()
+        path = self._file
         if path is None:
             return
+        shared = os.open(f"{path}-synced", os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            handle = os.open(f"{path}-wal", os.O_RDONLY)
-        except FileNotFoundError:
-            return
-        try:
-            os.fsync(handle)
+            fcntl.flock(shared, fcntl.LOCK_EX)
+            known, _, begun = os.pread(shared, 128, 0).decode("ascii", "replace").partition(" ")
+            # What another start of this machine noted says nothing of its clock, nor of its disk.
+            if BOOT and known == BOOT and begun.isdigit() and int(begun) >= since:
+                return
+            started = time.monotonic_ns()
+            try:
+                handle = os.open(f"{path}-wal", os.O_RDONLY)
+            except FileNotFoundError:
+                return
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            os.pwrite(shared, f"{BOOT} {started:020d}".encode(), 0)
         except OSError as error:
             raise LedgerUnavailable(
                 f"{self.place}: {error.strerror}; see `dpaudit ledger show` whether it was kept"
             ) from None
         finally:
-            os.close(handle)
+            os.close(shared)
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
@@ -441,7 +458,7 @@ class Ledger:
             yield connection
 
     def _exists(self) -> None:
-        path = self._file()
+        path = self._file
         if path is not None and not path.is_file():
             raise LedgerUnavailable(
                 f"{path}: no ledger is there; make one with `dpaudit ledger init`"
@@ -481,7 +498,16 @@ class _Tables:
     """The two tables of a ledger."""
 
     def __init__(self) -> None:
-        from sqlalchemy import Column, Integer, MetaData, String, Table, Text, UniqueConstraint
+        from sqlalchemy import (
+            Column,
+            Integer,
+            MetaData,
+            String,
+            Table,
+            Text,
+            UniqueConstraint,
+            bindparam,
+        )
 
         self.metadata = MetaData()
         self.datasets = Table(
@@ -507,6 +533,16 @@ class _Tables:
             # Whatever a program does wrong, the database takes one charge of a release.
             UniqueConstraint("dataset", "kind", "release"),
         )
+        # Built once: building a statement takes as long as running it.
+        rows, lines = self.datasets, self.entries
+        self.one = rows.select().where(rows.c.name == bindparam("of"))
+        self.held = self.one.with_for_update()
+        asked = lines.c.dataset == bindparam("of"), lines.c.release == bindparam("called")
+        self.called = lines.select().where(*asked)
+        self.append = lines.insert()
+        names = ("head", "length", "charges", "spent")
+        new: dict[str, Any] = {name: bindparam(name) for name in names}
+        self.advance = rows.update().where(rows.c.name == bindparam("of")).values(new)
 
 
 def _engine(url: str, wait: float) -> Any:

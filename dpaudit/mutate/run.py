@@ -7,11 +7,9 @@ and by the audit of the program itself, as a certificate is.
 from __future__ import annotations
 
 import ast
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +20,7 @@ import numpy as np
 from dpaudit.audit.examine.made import worlds_of
 from dpaudit.audit.examine.shapes import Shape
 from dpaudit.audit.verdict import Verdict
+from dpaudit.audit.workers import in_threads, resumed
 from dpaudit.certificate.certify import Certified, Options, examined, plan
 from dpaudit.certificate.certify import Order as ToCertify
 from dpaudit.curator.curator import Sampler
@@ -31,8 +30,8 @@ from dpaudit.mutate.operators import OPERATORS, RIGHT, Planted, planted_in
 from dpaudit.mutate.plant import file_of, forked, import_planted
 from dpaudit.mutate.survey import Survey, home_of, read, survey
 from dpaudit.project.project import resolve
-from dpaudit.storage.files import write_atomically
 from dpaudit.storage.roots import code_digest
+from dpaudit.storage.rows import RowStore
 from dpaudit.version import __version__
 
 Progress = Callable[[str, int, int], None]
@@ -131,19 +130,14 @@ def run(order: Order, *, jobs: int = 1, progress: Progress | None = None) -> Ran
     found, right, root, name = opened
     every = mutants(found, root, order.operators)
     picked = chosen(every, order.limit, order.seed, name)
-    store = None if order.store is None else _Store(order.store / _identity(order, found, root))
-    done = {} if store is None else store.read({_name(p) for p in picked})
-    missing = [p for p in picked if _name(p) not in done]
-    report = progress or _silent
-    report(name, len(done), len(picked))
-    judge = _Judge(order, found, right, root)
-    with ThreadPoolExecutor(jobs) as pool:
-        for future in as_completed([pool.submit(judge, p) for p in missing]):
-            result = future.result()
-            done[result.name] = result
-            if store is not None:
-                store.write(result)
-            report(name, len(done), len(picked))
+    kept = None if order.store is None else _Results(order.store / _identity(order, found, root))
+    report, judge = progress or _silent, _Judge(order, found, right, root)
+    done = resumed(
+        {_name(p): p for p in picked},
+        lambda missing: in_threads(judge, missing, jobs),
+        kept=kept,
+        report=lambda done: report(name, len(done), len(picked)),
+    )
     results = tuple(done[_name(p)] for p in picked)
     verdict = _worst(right)
     return Ran(order.target, name, order.seed, len(every), results, verdict, right.check)
@@ -372,23 +366,16 @@ def _identity(order: Order, found: Survey, root: Path) -> str:
     return sha256("\0".join(content).encode()).hexdigest()[:32]
 
 
-@dataclass(frozen=True)
-class _Store:
-    """A folder with one file a finished mutant; files that do not read are run again."""
+class _Results:
+    """Results of mutants as rows."""
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        self.rows = RowStore(folder)
 
-    def read(self, wanted: set[str]) -> dict[str, Result]:
-        found = (self._read(path) for path in sorted(self.folder.glob("*.json")))
-        return {r.name: r for r in found if r is not None and r.name in wanted}
+    def get(self, name: str) -> Result | None:
+        row = self.rows.get(name) or {}
+        known = {f.name for f in fields(Result)}
+        return Result(**row) if known == row.keys() else None
 
-    def _read(self, path: Path) -> Result | None:
-        try:
-            row: dict[str, Any] = json.loads(path.read_text("utf-8"))
-            return Result(**{f.name: row[f.name] for f in fields(Result)})
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-
-    def write(self, result: Result) -> None:
-        name = sha256(result.name.encode()).hexdigest()[:32]
-        write_atomically(self.folder / f"{name}.json", json.dumps(asdict(result)).encode())
+    def put(self, name: str, result: Result) -> None:
+        self.rows.put(name, asdict(result))

@@ -126,10 +126,19 @@ class Renyi(Symmetric):
 
 @dataclass(frozen=True)
 class Mixed(Pair):
-    """((1 - rate) Q + rate P, Q) for the base (P, Q)."""
+    """((1 - rate) Q + rate P, Q) for the base (P, Q): the base itself at rate 1."""
 
     base: Pair
     rate: Number
+
+    @property
+    def swapped(self) -> Pair:
+        return self.base.swapped if self.rate == 1 else Swapped(self)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The base's at rate 1."""
+        return self.base.factors if self.rate == 1 else ((self, Fraction(1)),)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ __all__ = [
 WIDTH = 1e-4
 RELATIVE_WIDTH = 1e-3
 FAR = 60
+NEGLIGIBLE = 1e-6
 _REGISTERED = (_onestep.__name__, _allocated.__name__, _scores.__name__)
 
 
@@ -73,8 +74,25 @@ def _epsilon(
         return _pure(pair)
     if has_form(pair):
         return epsilon_single(pair, wanted)
-    found = epsilon_smooth(parts_of(pair), wanted)
-    return composed(pair, wanted, width) if found is None else found
+    found = epsilon_smooth(parts_of(pair), wanted, width)
+    if found is None:
+        return composed(pair, wanted, width)
+    # Where rare large losses decide, a grid may be nearer.
+    return found if _narrow(found, width) else _both(found, _outline(pair, wanted, width))
+
+
+def _narrow(found: Interval, width: float) -> bool:
+    gap = float(found.upper - found.lower)
+    return gap <= max(10 * width * min(float(found.upper), 1.0), NEGLIGIBLE)
+
+
+def _both(one: Interval, other: Interval) -> Interval:
+    """What two intervals of the same number say together."""
+    above = one if is_infinite(other.upper) or one.upper <= other.upper else other
+    below = one if one.lower >= other.lower else other
+    return Interval(
+        below.lower, above.upper, below.lower_witness, above.upper_witness, above.method
+    )
 
 
 def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> Interval:
@@ -84,7 +102,7 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
     _settled(pair, width)
     if has_form(pair):
         return delta_single(pair, at)
-    found = delta_smooth(parts_of(pair), at)
+    found = delta_smooth(parts_of(pair), at, width)
     return delta_composed(pair, at, width) if found is None else found
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpaudit.errors import DpauditError, UnknownTarget
 from dpaudit.storage.imported import imported
+from dpaudit.storage.opened import importing
 from dpaudit.storage.roots import (
     catalogue_root,
     digests,
@@ -131,7 +132,8 @@ def load(root: Path) -> Project:
     from dpaudit.curator.mechanism import Mechanism
 
     root = serve(root)
-    modules, failed = import_each(root)
+    with importing():
+        modules, failed = import_each(root)
     refused = {path.relative_to(root).as_posix(): why for path, why in failed.items()}
     right = [m for m in modules if _within(m, "mechanisms")]
     audits = [m for m in modules if _within(m, "audits") and not _within(m, BROKEN)]
@@ -292,12 +294,18 @@ def _by_key(
 ) -> dict[str, Found]:
     found: dict[str, Found] = {}
     places: dict[str, str] = {}
-    for place, value in _by_place(modules, kind).items():
+    by_place = _by_place(modules, kind)
+    # A suite's further worst cases are part of it, whether or not they have names of their own.
+    further = {id(one) for value in by_place.values() for one in getattr(value, "also", ())}
+    for place, value in by_place.items():
+        if id(value) in further:
+            continue
         name = key(value)
         if name in found:
             raise UnknownTarget(
                 f"two of type {kind.__name__} are for {name!r}: {places[name]} and {place}; "
                 "rename or remove one"
+                + ("; or name one in the other's also" if hasattr(value, "also") else "")
             )
         found[name], places[name] = value, place
     return found

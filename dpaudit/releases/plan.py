@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
-from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
 from dpaudit.exact import enclose, exact, is_infinite, is_symbolic
 from dpaudit.exact.wire import digest
 from dpaudit.families.composition import Compose, Repeat
@@ -25,15 +25,18 @@ from dpaudit.kernels.samplers import gaussian_tail, laplace_tail
 from dpaudit.nodes import Node
 from dpaudit.profiles import WIDTH
 from dpaudit.releases.post import Step, steps_of
+from dpaudit.releases.programs import Program, labels_in
 from dpaudit.releases.queries import (
     GAUSSIAN,
     LAPLACE,
     Choice,
+    Declared,
     Groups,
     Item,
     Margins,
     Part,
     Thresholded,
+    Vector,
     item_of,
 )
 from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit, choose
@@ -49,6 +52,7 @@ LARGEST_VARIANCE = 2**100
 Leaf: TypeAlias = (
     DiscreteGaussianVector | DiscreteLaplace | ExponentialMechanism | ThresholdedDiscreteLaplace
 )
+Noise: TypeAlias = Leaf | Node  # a program's whole declaration
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class Plan:
 
     release: Release
     parts: Mapping[str, Part]
-    leaves: Mapping[str, Leaf]
+    leaves: Mapping[str, Noise]
     declaration: Node
     account: Account = field(repr=False, compare=False)
 
@@ -154,7 +158,7 @@ class Plan:
 class PlannedMargins(Margins):
     """Margins of the noise of each leaf."""
 
-    leaves: Mapping[str, Leaf]
+    leaves: Mapping[str, Any]
     parts: Mapping[str, Part]
     adjacency: Adjacency
 
@@ -165,7 +169,7 @@ class PlannedMargins(Margins):
             if isinstance(leaf, DiscreteGaussianVector):
                 tail = gaussian_tail(k + 1, float(leaf.variance))
             else:
-                tail = laplace_tail(k + 1, float(leaf.scale))  # type: ignore[union-attr]
+                tail = laplace_tail(k + 1, float(leaf.scale))
             return bool(2 * float(tail) <= most)
 
         low, high = -1, max(1, math.ceil(self.deviation(label)))
@@ -180,7 +184,7 @@ class PlannedMargins(Margins):
         leaf = self.leaves[label]
         if isinstance(leaf, DiscreteGaussianVector):
             return math.sqrt(float(leaf.variance))
-        near = math.exp(-1 / float(leaf.scale))  # type: ignore[union-attr]
+        near = math.exp(-1 / float(leaf.scale))
         return math.sqrt(2 * near) / (1 - near)
 
     def epsilon(self, label: str) -> float:
@@ -202,13 +206,16 @@ def load_plan(path: Path) -> Release:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidParameter(f"{path}: not TOML: {error}") from None
     try:
-        return release_of(table)
+        return release_of(table, path.parent)
     except InvalidParameter as error:
         raise InvalidParameter(f"{path}: {error}") from None
 
 
-def release_of(table: Mapping[str, Any]) -> Release:
-    """The release that a parsed TOML table states; errors: InvalidParameter."""
+def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
+    """The release that a parsed TOML table states; errors: InvalidParameter.
+
+    ``folder``: where programs are looked up from.
+    """
     known = {"title", "controller", "ledger", "adjacency", "budget", "table", "items", "post"}
     refuse_unknown(table, known, "plan")
     for name in ("title", "adjacency", "budget", "table", "items"):
@@ -219,6 +226,7 @@ def release_of(table: Mapping[str, Any]) -> Release:
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise InvalidParameter("plan.items: expected [[items]]")
     items = [item_of(row, f"items[{i}]") for i, row in enumerate(rows)]
+    items = [replace(i, folder=folder) if isinstance(i, Program) else i for i in items]
     post = steps_of(table.get("post", []))
     budget = budget_of(_mapping(table["budget"], "budget"))
     made = _with_deltas(items, Fraction(getattr(budget, "delta", 0)))
@@ -236,8 +244,6 @@ def release_of(table: Mapping[str, Any]) -> Release:
 
 def _with_deltas(items: Sequence[Item], delta: Fraction) -> tuple[Item, ...]:
     """A tenth of delta, in equal parts, for the thresholds that name none."""
-    from dataclasses import replace
-
     open_ones = [i for i in items if isinstance(i, Groups) and i.delta is None]
     if open_ones and delta == 0:
         raise InvalidParameter(f"item {open_ones[0].name!r}: unknown keys need a budget with delta")
@@ -307,7 +313,8 @@ def _solved(release: Release) -> Plan:
 
 def _shares(release: Release) -> dict[str, tuple[Part, Fraction]]:
     """Every part with its share of the whole."""
-    weights = sum((item.weight for item in release.items), Fraction(0))
+    noisy = [item for item in release.items if not isinstance(item, Program)]
+    weights = sum((item.weight for item in noisy), Fraction(0)) or Fraction(1)
     shares: dict[str, tuple[Part, Fraction]] = {}
     for item in release.items:
         item.totals(release.schema)  # conditions on columns that are not there are refused here
@@ -315,7 +322,29 @@ def _shares(release: Release) -> dict[str, tuple[Part, Fraction]]:
             if part.label in shares:
                 raise InvalidParameter(f"two parts of the release are called {part.label!r}")
             shares[part.label] = part, item.weight * part.share / weights
+    _check_programs(release, [part for part, _ in shares.values()])
     return shares
+
+
+def _check_programs(release: Release, parts: Sequence[Part]) -> None:
+    """Errors: InvalidParameter for labels that occur twice, BudgetExceeded for what they cost."""
+    programs = [part for part in parts if isinstance(part, Declared)]
+    names = [part.label for part in parts if not isinstance(part, Declared)]
+    nodes = [part.program.declared(release.schema, release.scope) for part in programs]
+    for node in nodes:
+        names += sorted(labels_in(node))
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidParameter(f"two releases are called {', '.join(twice)}; rename an item")
+    if not nodes:
+        return
+    fixed = nodes[0] if len(nodes) == 1 else Compose(*nodes)
+    checked = Claim(release.budget, by="plan").check_account(Account(fixed, release.scope))
+    if checked.outcome is not Outcome.PROVED:
+        raise BudgetExceeded(
+            f"{', '.join(part.label for part in programs)}: its own noise is fixed, and does not "
+            f"keep the budget ({checked.reason}); give the program more noise"
+        )
 
 
 def _searched(release: Release, shares: Mapping[str, tuple[Part, Fraction]], told: float) -> Plan:
@@ -333,12 +362,14 @@ def _searched(release: Release, shares: Mapping[str, tuple[Part, Fraction]], tol
                 break
         tried.append((amount, cost))
         amount = _next(tried, claimed)
-    while best is None:
-        amount *= 0.99
+    for _ in range(ROUNDS):
+        if best is not None:
+            return best[1]
+        amount *= 0.98
         plan = _plan(release, shares, amount)
         cost = _cost(plan, claimed, rough=False)
         best = (cost, plan) if cost <= claimed else None
-    return best[1]
+    raise Unsupported("plan: no noise was found that keeps the budget; ask for less of it")
 
 
 def _start(budget: Node, claimed: float, told: float) -> float:
@@ -367,11 +398,13 @@ def _gaussian_delta(rho: float, epsilon: float) -> float:
 def _next(tried: Sequence[tuple[float, float]], claimed: float) -> float:
     """Where the guarantee meets a little less than the budget, by the slope of its logarithm."""
     amount, cost = tried[-1]
+    if not math.isfinite(cost):
+        return amount / 2
     slope = 0.6
     if len(tried) > 2:
         (a, x), (b, y) = tried[-2:]
-        if a != b and x != y:
-            slope = min(max(math.log(y / x) / math.log(b / a), 0.3), 2.0)
+        if a != b and x != y and math.isfinite(x):
+            slope = min(max(math.log(y / x) / math.log(b / a), 0.1), 2.0)
     return float(amount * (claimed * (1 - SLACK) / cost) ** (1 / slope))
 
 
@@ -393,9 +426,13 @@ def _float(value: Any) -> float:
 
 def _plan(release: Release, parts: Mapping[str, tuple[Part, Fraction]], amount: float) -> Plan:
     pure = isinstance(release.budget, PureDP)
-    leaves: dict[str, Leaf] = {}
+    leaves: dict[str, Noise] = {}
     nodes: list[Node] = []
     for label, (part, share) in parts.items():
+        if isinstance(part, Declared):
+            leaves[label] = part.program.declared(release.schema, release.scope)
+            nodes.append(leaves[label])
+            continue
         leaf = _leaf(part, amount * float(share), release.adjacency, pure=pure)
         leaves[label] = leaf
         times = part.times if isinstance(part, Choice) else 1
@@ -409,7 +446,9 @@ def _width(release: Release) -> float:
     return max(WIDTH, FINE * float(Claim(release.budget, by="plan").value))
 
 
-def _leaf(part: Part, amount: float, adjacency: Adjacency, *, pure: bool) -> Leaf:
+def _leaf(
+    part: Vector | Choice | Thresholded, amount: float, adjacency: Adjacency, *, pure: bool
+) -> Leaf:
     if isinstance(part, Choice):
         width = amount / part.times if pure else math.sqrt(8 * amount / part.times)
         scores = part.scores(adjacency)

@@ -6,7 +6,7 @@ one record a unit, and the engine that bounds and sums the private table bounds 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -14,10 +14,11 @@ import numpy as np
 
 from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
-from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.kernels.query import BOUNDED, Array, Norm, Records
 from dpaudit.nodes import Node
 from dpaudit.releases.plan import Plan, Release
-from dpaudit.releases.queries import Choice, Part, Thresholded, Vector
+from dpaudit.releases.programs import GENERATED_UNIT, generated, records_of
+from dpaudit.releases.queries import Choice, Declared, Part, Thresholded, Vector
 from dpaudit.scope import Adjacency, Scope
 from dpaudit.tabular import Category, Keys, Number, OpenTable, Schema, Table, Text
 
@@ -32,6 +33,9 @@ class Reader(Protocol):
 
     def keys(self, label: str) -> tuple[str, ...]:
         """The keys of a thresholded part, in the order of its vector."""
+
+    def records(self, columns: Sequence[str], records: Records) -> Records:
+        """The rows that a program of the release sees, one a unit."""
 
 
 def exact_values(release: Release, table: OpenTable) -> dict[str, Keys]:
@@ -83,12 +87,17 @@ class PartQuery:
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         """How far one unit moves it, in its noise's norm; ``size`` does not matter."""
+        assert not isinstance(self.part, Declared)  # noqa: S101  (its queries are its own)
         if isinstance(self.part, Choice):
             return np.asarray(float(self.part.by(adjacency)))
         moves = self.part.moves(adjacency)
         if self.noise_norm == "l1":
             return np.asarray(float(moves.absolute))
         return np.asarray(float(moves.squared) ** 0.5)
+
+
+# What a unit adds is bounded by the engine that its reader asks.
+BOUNDED.add(PartQuery)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +126,9 @@ class ReleaseProgram:
         return {label: self._one(curator, part) for label, part in self.plan.parts.items()}
 
     def _one(self, curator: Curator, part: Part) -> Array:
+        if isinstance(part, Declared):
+            found: Array = part.program.inside(curator, self.reader)
+            return found
         if isinstance(part, Choice):
             chosen: list[Array] = []
             for _ in range(part.times):
@@ -131,7 +143,7 @@ class ReleaseProgram:
 def _is_laplace(plan: Plan, part: Part) -> bool:
     if isinstance(part, Thresholded):
         return True
-    assert isinstance(part, Vector)  # noqa: S101  (a choice has no noise of this kind)
+    assert isinstance(part, Vector)  # noqa: S101  (no other part has noise of this kind)
     return hasattr(plan.leaves[part.label], "scale")
 
 
@@ -161,6 +173,14 @@ class GeneratedTables:
             kept[self.release.digest] = values
         return kept[self.release.digest]
 
+    def records(self, columns: Sequence[str], records: Records) -> Records:
+        kept: dict[str, Records] = records.__dict__.setdefault("_rows", {})
+        key = f"{self.release.digest} {columns}"
+        if key not in kept:
+            table = Table(generated(self.release.schema), self.frame(records))
+            kept[key] = records_of(table, self.release.digest, columns, len(records))
+        return kept[key]
+
     def frame(self, records: Records) -> Any:
         """The records' rows as an Arrow table, without those of units that are not present."""
         import pyarrow as pa
@@ -170,8 +190,7 @@ class GeneratedTables:
         there = (values[:, :, 0] > 0) & records.present[:, None]
         units, rows = np.nonzero(there)
         columns: dict[str, Any] = {}
-        if schema.unit is not None:
-            columns[schema.unit] = pa.array(units, pa.int64())
+        columns[schema.unit or GENERATED_UNIT] = pa.array(units, pa.int64())
         for place, (name, column) in enumerate(schema.columns.items(), start=1):
             found = values[units, rows, place]
             if isinstance(column, Number):

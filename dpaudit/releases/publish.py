@@ -5,29 +5,43 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from dpaudit.curator.curator import Curator, Request
+from dpaudit.audit.verdict import Verdict
+from dpaudit.certificate import publish as certificates
+from dpaudit.certificate.certify import Certified, Options, certify
+from dpaudit.check.assumptions import SYSTEM
+from dpaudit.curator.curator import Curator, Request, system_generator
 from dpaudit.curator.entitlement import Grant
-from dpaudit.errors import InvalidParameter, OutputNotWritable, ReleaseInterrupted
+from dpaudit.errors import (
+    Disagreement,
+    InvalidParameter,
+    OutputNotWritable,
+    ReleaseInterrupted,
+)
 from dpaudit.kernels.base import Session, exact_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.kernels.random_bits import bits_of
 from dpaudit.ledger import Ledger, LedgerRefused
 from dpaudit.nodes import Node
+from dpaudit.releases.attacked import order_of
 from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.program import PartQuery, ReleaseProgram, Values, exact_values
-from dpaudit.releases.queries import Choice, Row, Thresholded, text_of
+from dpaudit.releases.programs import records_of
+from dpaudit.releases.queries import Choice, Declared, Row, Thresholded, text_of
 from dpaudit.storage.files import write_atomically
-from dpaudit.tabular import Table
+from dpaudit.tabular import OpenTable, Table
 
+Progress: TypeAlias = Callable[[str, int, int], None]
+TRIALS = 2000
 COLUMNS = ("item", "keys", "statistic", "value", "error_95", "exact", "note")
 
 
@@ -98,11 +112,24 @@ class BoundValues:
     def keys(self, label: str) -> tuple[str, ...]:
         return tuple(map(str, self.found[label]))
 
+    def records(self, columns: Sequence[str], records: Records) -> Records:
+        raise InvalidParameter("a program is run on rows")
 
-def draw(plan: Plan, values: Values) -> dict[str, Any]:
-    """One draw of every part, exactly."""
+
+def draw(
+    plan: Plan, values: Values, rows: Callable[[Sequence[str]], Records] | None = None
+) -> dict[str, Any]:
+    """One draw of every part, exactly; of programs in floats, on ``rows`` of some columns."""
+    programs = {k: part for k, part in plan.parts.items() if isinstance(part, Declared)}
+    exact = {k: part for k, part in plan.parts.items() if k not in programs}
     publisher = Publisher(plan, values)
-    ReleaseProgram(plan, BoundValues(values)).run(publisher)
+    ReleaseProgram(replace(plan, parts=exact), BoundValues(values)).run(publisher)
+    for label, part in programs.items():
+        if rows is None:
+            raise InvalidParameter(f"{label}: a program is run on rows")
+        item, node = part.program, plan.leaves[label]
+        generator = system_generator()
+        publisher.drawn[label] = item.run(node, plan.release.scope, rows(item.columns), generator)
     return publisher.drawn
 
 
@@ -118,11 +145,16 @@ def published_rows(plan: Plan, drawn: Mapping[str, Any]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Published:
-    """A release that was written: its files, and the head of the ledger after it."""
+    """A release that was written: its files, and the head of the ledger after it.
+
+    ``verdict`` and ``reason``: of its certificate; "" where none was asked for.
+    """
 
     files: tuple[Path, ...]
     rows: tuple[Row, ...]
     head: str | None
+    verdict: str = ""
+    reason: str = ""
 
 
 def publish(
@@ -132,43 +164,124 @@ def publish(
     *,
     ledger: Ledger | None,
     name: str = "release",
+    trials: int = TRIALS,
+    progress: Progress | None = None,
 ) -> Published:
-    """Run a plan once on private data.
+    """Run a plan once on private data, and write its certificate beside what is published.
 
-    In this order: the folder, the types of the columns, values that the schema declares to be
-    errors (told to the caller, published nowhere), the charge, the sums, the draw, the files.
+    In this order: the folder, whether the ledger would take it, the types of the columns, values
+    that the schema declares to be errors (told to the caller, published nowhere), an attack on
+    made-up tables (``trials`` a side; none, and no certificate, for 0), the charge, the sums, the
+    draw, the files, the certificate.
     Errors: everything before the charge leaves nothing spent; ReleaseInterrupted after it, where
-    the charge stays spent.  LedgerRefused where this release was charged, or written here, before.
+    the charge stays spent.  LedgerRefused where this release was charged, or written here, before;
+    Disagreement where the plan's certificate does not certify it.
     """
     release = plan.release
     targets = check_folder(out, release, name)
+    if ledger is not None:
+        admitted(ledger, plan)
     table = Table(release.schema, data).opened(release.digest)
     table.check()
-    if ledger is not None:
-        charge(ledger, plan)
-    else:
-        _mark(targets["marker"], release)
-    try:
-        drawn = draw(plan, exact_values(release, table))
-        rows = published_rows(plan, drawn)
-        contents = contents_of(plan, drawn, rows, targets)
-        for path, content in contents.items():
-            write_atomically(path, content)
-        digests = {path.name: sha256(content).hexdigest() for path, content in contents.items()}
-        head = None
+    once = _Once(plan, data, table, targets, ledger)
+    if not trials:
+        once.row()
+        return once.done
+    made = certified(plan, trials, progress, once.row)
+    (pages,) = certificates.write([made], out / "certificate")
+    return replace(
+        once.done,
+        files=(*once.done.files, pages.certificate, pages.page),
+        verdict=str(made.verdict),
+        reason=made.judged[0].reason,
+    )
+
+
+@dataclass(eq=False)
+class _Once:
+    """The one run of a release: charged, drawn, written."""
+
+    plan: Plan
+    data: Any
+    table: OpenTable
+    targets: Mapping[str, Path]
+    ledger: Ledger | None
+    done: Published = field(init=False)
+
+    def row(self) -> dict[str, Any]:
+        """Run, and what a certificate says of it; errors: as :func:`publish`."""
+        plan, release, ledger = self.plan, self.plan.release, self.ledger
         if ledger is not None:
-            head = ledger.finish(release.schema.name, release.digest, digests)
+            charge(ledger, plan)
         else:
-            targets["marker"].unlink()
-    except BaseException as error:  # noqa: BLE001  (an interrupt spends the charge too)
-        # What was raised may quote private data; only its kind is told.
-        said = str(error) if isinstance(error, OutputNotWritable) else type(error).__name__
-        spent = "its charge is spent" if ledger is not None else "count its budget as spent"
-        raise ReleaseInterrupted(
-            f"{release.title!r} was interrupted after it was charged ({said}): {spent}, and "
-            "nothing is to be published; a new draw is a new release, under another title"
-        ) from None
-    return Published(tuple(contents), tuple(rows), head)
+            _mark(self.targets["marker"], release)
+        try:
+            values = exact_values(release, self.table)
+            drawn = draw(plan, values, partial(_rows, release, self.data))
+            rows = published_rows(plan, drawn)
+            contents = contents_of(plan, drawn, rows, self.targets)
+            for path, content in contents.items():
+                write_atomically(path, content)
+            digests = {path.name: sha256(content).hexdigest() for path, content in contents.items()}
+            head = None
+            if ledger is not None:
+                head = ledger.finish(release.schema.name, release.digest, digests)
+            else:
+                self.targets["marker"].unlink()
+        except BaseException as error:  # noqa: BLE001  (an interrupt spends the charge too)
+            # What was raised may quote private data; only its kind is told.
+            said = str(error) if isinstance(error, OutputNotWritable) else type(error).__name__
+            spent = "its charge is spent" if ledger is not None else "count its budget as spent"
+            raise ReleaseInterrupted(
+                f"{release.title!r} was interrupted after it was charged ({said}): {spent}, and "
+                "nothing is to be published; a new draw is a new release, under another title"
+            ) from None
+        self.done = Published(tuple(contents), tuple(rows), head)
+        written = self.targets["json"].name
+        return {
+            "records": None,
+            "entropy": SYSTEM,
+            "metrics": [],
+            "notes": [] if head is None else [f"charged in a ledger, whose head is {head}"],
+            "output": {"name": written, "digest": {"sha256": digests[written]}},
+        }
+
+
+def certified(
+    plan: Plan,
+    trials: int = TRIALS,
+    progress: Progress | None = None,
+    draw: Callable[[], dict[str, Any]] | None = None,
+) -> Certified:
+    """The plan's certificate; the checker confirms what is written, and before a release is drawn.
+
+    ``draw``: runs the release once nothing is left that could refuse it, and says of it what the
+    certificate holds; without it no private data are needed.
+    Errors: Disagreement where an attack or a check broke the plan; nothing was drawn then.
+    """
+    order = replace(order_of(plan), draw=draw)
+    (made,) = certify([order], Options(trials=trials, progress=progress))
+    if made.verdict not in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS):
+        raise Disagreement(f"{plan.release.title!r}: {made.judged[0].reason}; nothing was charged")
+    return made
+
+
+def admitted(ledger: Ledger, plan: Plan) -> tuple[Fraction, ...]:
+    """What would be spent after a charge of this plan; errors: as :meth:`Ledger.charge`."""
+    release = plan.release
+    return ledger.admit(
+        release.schema.name,
+        release.schema.entity,
+        release.scope,
+        cost_of(ledger, plan),
+        release.digest,
+        release.title,
+        release.schema.digest,
+    )
+
+
+def _rows(release: Release, data: Any, columns: Sequence[str]) -> Records:
+    return records_of(Table(release.schema, data), release.digest, columns)
 
 
 def charge(ledger: Ledger, plan: Plan) -> None:
@@ -289,7 +402,7 @@ def _keys(keys: Any) -> str:
 
 
 def _drawn(found: Any) -> Any:
-    """Whole numbers as text: JSON readers may hold them in floats."""
+    """Numbers as text: JSON readers may hold whole ones in floats."""
     if isinstance(found, dict):
         return {key: str(value) for key, value in sorted(found.items())}
     return [str(value) for value in found]

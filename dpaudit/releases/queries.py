@@ -109,7 +109,16 @@ class Thresholded:
         return self.contribution.moves(adjacency)
 
 
-Part: TypeAlias = Vector | Choice | Thresholded
+@dataclass(frozen=True, eq=False)
+class Declared:
+    """A part with a declaration of its own: a program, whose noise is not solved for."""
+
+    label: str
+    program: Any
+    share: Fraction = Fraction(0)
+
+
+Part: TypeAlias = Vector | Choice | Thresholded | Declared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1020,7 +1029,7 @@ def item_of(table: Mapping[str, Any], place: str) -> Item:
         query = "quantiles"
     kind = QUERIES.get(query)
     if kind is None:
-        names = ", ".join((*QUERIES, "minimum", "maximum"))
+        names = ", ".join((*QUERIES, "quantile", "minimum", "maximum"))
         raise InvalidParameter(f"{place}.query = {query!r}: expected one of {names}")
     refuse_unknown(given, {f.name for f in fields(kind)}, place)
     try:

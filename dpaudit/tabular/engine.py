@@ -9,9 +9,10 @@ the other units.  So a unit that comes or goes changes no other unit's part of a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
@@ -22,7 +23,7 @@ from dpaudit.tabular.source import VIEW, Source, open_source
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 LARGEST_TERM = 2**62
 MOST_CELLS = 10_000_000
-KEPT, UNIT = "dpaudit_kept", "dpaudit_unit"
+CODED, KEPT, UNIT = "dpaudit_coded", "dpaudit_kept", "dpaudit_unit"
 Keys: TypeAlias = tuple[int, ...] | dict[str, int]
 
 
@@ -109,19 +110,10 @@ class OpenTable:
     def __init__(self, schema: Schema, source: Source, key: str) -> None:
         self._schema = schema
         self._source = source
-        self._key = key
-        with self._parts() as first:
-            self._types = _types(first)
-        _check_types(schema, self._types, texts=source.texts)
-
-    @contextmanager
-    def _parts(self) -> Iterator[Any]:
-        """The first part alone: its columns are those of all."""
-        parts = self._source.parts()
-        try:
-            yield next(parts)
-        finally:
-            parts.close()  # type: ignore[attr-defined]
+        types = source.first(_types)
+        _check_types(schema, types, texts=source.texts)
+        # Elsewhere a part may hold whole numbers where another, with gaps, holds floats.
+        self._work = _Work(schema, types if source.alike else None, source.texts, key)
 
     def check(self) -> None:
         """Look for values that the schema declares to be errors.
@@ -129,28 +121,20 @@ class OpenTable:
         Errors: DataRefused with the columns and how many rows; that is for the holder of the data
         alone, and is published nowhere.
         """
-        tests = list(_tests(self._schema, self._types, texts=self._source.texts))
-        if not tests:
-            return
-        found = [0] * len(tests)
-        asked = ", ".join(f"count(*) FILTER (WHERE {test})" for _, test in tests)
-        for part in self._source.parts():
-            row = part.execute(f"SELECT {asked} FROM {VIEW}").fetchone()
-            found = [a + b for a, b in zip(found, row, strict=True)]
-        said = [
-            f"{text} in {count} rows"
-            for (text, _), count in zip(tests, found, strict=True)
-            if count
-        ]
+        said = Counter[str]()
+        for counts in self._source.each(self._work.refused):
+            said.update(counts)
         if said:
+            told = "; ".join(f"{text} in {count} rows" for text, count in said.items())
             raise DataRefused(
-                f"{self._schema.name}: {'; '.join(said)}; mend the data, or declare in the schema "
+                f"{self._schema.name}: {told}; mend the data, or declare in the schema "
                 "what such a row does (this is not private: publish it nowhere). Nothing was spent"
             )
 
     def totals(self, asked: Sequence[Total]) -> list[list[Keys]]:
         """The totals, one list of terms each: whole numbers by place of the group, or by its text.
 
+        Parts are summed where they are, and their sums, whole numbers, are added here.
         Errors: InvalidParameter for more than 10^7 groups.
         """
         shapes = [sizes_of(self._schema, total) for total in asked]
@@ -158,10 +142,9 @@ class OpenTable:
             if sizes is not None and prod(sizes) > MOST_CELLS:
                 raise InvalidParameter(f"{total.name}: {prod(sizes)} groups; at most {MOST_CELLS}")
         added: list[list[dict[Any, int]]] = [[{} for _ in total.terms] for total in asked]
-        for part in self._source.parts():
-            self._bound(part)
-            for total, into in zip(asked, added, strict=True):
-                for group, *values in part.execute(self._query(total)).fetchall():
+        for sums in self._source.each(partial(self._work.sums, asked=tuple(asked))):
+            for rows, into in zip(sums, added, strict=True):
+                for group, *values in rows:
                     for place, value in enumerate(values):
                         into[place][group] = into[place].get(group, 0) + int(value or 0)
         return [
@@ -169,11 +152,51 @@ class OpenTable:
             for terms, sizes in zip(added, shapes, strict=True)
         ]
 
+    def rows(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """The rows that count, as (unit, code of each column), without those that miss one."""
+        parts = self._source.each(partial(self._work.rows, columns=tuple(columns)))
+        return [row for rows in parts for row in rows]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is asked of a part, wherever it is; ``types`` None: the part's own."""
+
+    schema: Schema
+    types: Mapping[str, str] | None
+    texts: bool
+    key: str
+
+    def refused(self, part: Any) -> dict[str, int]:
+        """How many rows hold what the schema declares an error, in words."""
+        types = self.types or _types(part)
+        tests = list(_tests(self.schema, types, texts=self.texts))
+        if not tests:
+            return {}
+        asked = ", ".join(f"count(*) FILTER (WHERE {test})" for _, test in tests)
+        found = part.execute(f"SELECT {asked} FROM {VIEW}").fetchone()
+        return {text: int(n) for (text, _), n in zip(tests, found, strict=True) if n}
+
+    def sums(self, part: Any, asked: Sequence[Total]) -> list[list[tuple[Any, ...]]]:
+        """The rows (group, total of each term) of every total."""
+        self._bound(part)
+        return [part.execute(self._query(total)).fetchall() for total in asked]
+
+    def rows(self, part: Any, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """As :meth:`OpenTable.rows`."""
+        places = [_place(list(self.schema.columns).index(name)) for name in columns]
+        unit = "NULL" if self.schema.unit is None else UNIT
+        known = " AND ".join(f"{place} IS NOT NULL" for place in places)
+        self._bound(part)
+        found = part.execute(f"SELECT {unit}, {', '.join(places)} FROM {KEPT} WHERE {known}")
+        rows: list[tuple[Any, ...]] = found.fetchall()
+        return rows
+
     def _bound(self, part: Any) -> None:
         """Rows with codes; of a unit with too many, those of the smallest keyed hashes."""
-        schema = self._schema
+        schema, types = self.schema, self.types or _types(part)
         codes = [
-            f"{_code(column, _quoted(name), self._types[name])} AS {_place(place)}"
+            f"{_code(column, _quoted(name), types[name])} AS {_place(place)}"
             for place, (name, column) in enumerate(schema.columns.items())
         ]
         if schema.unit is None:
@@ -181,29 +204,28 @@ class OpenTable:
             return
         unit = _quoted(schema.unit)
         part.execute(
-            f"CREATE OR REPLACE TABLE dpaudit_coded AS SELECT {unit} AS {UNIT}, {', '.join(codes)} "
+            f"CREATE OR REPLACE TABLE {CODED} AS SELECT {unit} AS {UNIT}, {', '.join(codes)} "
             f"FROM {VIEW} WHERE {unit} IS NOT NULL"
         )
-        part.execute(
-            f"CREATE OR REPLACE TABLE dpaudit_many AS SELECT {UNIT} FROM dpaudit_coded "
-            f"GROUP BY {UNIT} HAVING count(*) > {schema.rows}"
-        )
+        part.execute(f"CREATE OR REPLACE VIEW {KEPT} AS SELECT * FROM {CODED}")
+        many = f"SELECT {UNIT} FROM {CODED} GROUP BY {UNIT} HAVING count(*) > {schema.rows}"
+        if part.execute(f"SELECT 1 FROM ({many}) LIMIT 1").fetchone() is None:
+            return
         order = self._order("rows", [_place(i) for i in range(len(schema.columns))])
-        few = f"SELECT * FROM dpaudit_coded ANTI JOIN dpaudit_many USING ({UNIT})"
-        many = (
-            f"SELECT * FROM dpaudit_coded SEMI JOIN dpaudit_many USING ({UNIT}) "
-            f"QUALIFY row_number() OVER (PARTITION BY {UNIT} ORDER BY {order}) <= {schema.rows}"
+        part.execute(
+            f"DELETE FROM {CODED} WHERE rowid IN (SELECT r FROM (SELECT rowid AS r, row_number() "
+            f"OVER (PARTITION BY {UNIT} ORDER BY {order}) AS n FROM {CODED} "
+            f"WHERE {UNIT} IN ({many})) WHERE n > {schema.rows})"
         )
-        part.execute(f"CREATE OR REPLACE VIEW {KEPT} AS {few} UNION ALL {many}")
 
     def _order(self, purpose: str, columns: Sequence[str]) -> str:
         among = ", ".join(columns)
-        return f"hash({_text(self._key)}, {_text(purpose)}, {among}), {among}"
+        return f"hash({_text(self.key)}, {_text(purpose)}, {among}), {among}"
 
     def _query(self, total: Total) -> str:
-        places = {name: _place(i) for i, name in enumerate(self._schema.columns)}
-        columns = self._schema.columns
-        group = _group(self._schema, total, places)
+        places = {name: _place(i) for i, name in enumerate(self.schema.columns)}
+        columns = self.schema.columns
+        group = _group(self.schema, total, places)
         needed = [f"{places[name]} IS NOT NULL" for name in dict.fromkeys(_needs(total))]
         needed += [_within(columns[w.column], places[w.column], w.codes) for w in total.where]
         rows = f"SELECT *, {group} AS g FROM {KEPT}"

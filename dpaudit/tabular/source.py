@@ -1,37 +1,59 @@
 """Where a table's rows come from: frames that narwhals reads, DuckDB relations, CSV and Parquet.
 
-A source is opened in one DuckDB connection, or, for Dask and PySpark, in one for each partition,
-after all rows of a unit were brought into one partition.
+A source is opened in one DuckDB connection; a large file in several in turn, each with the units of
+one remainder; Dask and PySpark in one for each partition, on the workers, after all rows of a unit
+were brought into one partition.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpaudit.errors import InvalidParameter
 
+Ask: TypeAlias = Callable[[Any], Any]
 VIEW = "dpaudit_source"
 SMALL = 100_000  # rows
+AT_ONCE = {".csv": 2**32, ".parquet": 2**30}  # bytes of a file
 _KEPT = threading.local()
 
 
 @dataclass(frozen=True)
 class Source:
-    """Rows, opened as the view ``VIEW`` of a DuckDB connection.
+    """Rows, in parts, each opened as the view ``VIEW`` of a DuckDB connection.
 
     ``texts``: whether every value is text (CSV), so that a number has yet to be read.
-    ``parts``: connections in turn, whose totals are added; all rows of a unit are in one of them.
+    ``first(ask)``: what ``ask(connection)`` answers on some part, whose columns are those of all.
+    ``each(ask)``: what it answers on each, where the part is: here, or on the workers of a cluster,
+    which send back the answers alone.  All rows of a unit are in one part.
+    ``alike``: whether a column has one type in all parts.
     """
 
     texts: bool
-    parts: Callable[[], Iterator[Any]]
+    first: Callable[[Ask], Any]
+    each: Callable[[Ask], Iterator[Any]]
+    alike: bool = True
+
+
+def _here(texts: bool, parts: Callable[[], Iterator[Any]]) -> Source:  # noqa: FBT001
+    """Parts that are opened here, one after the other."""
+
+    def first(ask: Ask) -> Any:
+        opened = parts()
+        try:
+            return ask(next(opened))
+        finally:
+            opened.close()  # type: ignore[attr-defined]
+
+    return Source(texts, first, lambda ask: (ask(part) for part in parts()))
 
 
 def open_source(data: Any, unit: str | None) -> Source:
@@ -42,13 +64,18 @@ def open_source(data: Any, unit: str | None) -> Source:
     narwhals does not know.
     """
     if isinstance(data, str | Path):
-        return _file(Path(data))
-    if type(data).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
+        return _file(Path(data), unit)
+    library = type(data).__module__.partition(".")[0]
+    if library in ("duckdb", "_duckdb"):
         return _arrow(data.to_arrow_table)
+    if library in ("dask", "dask_expr"):
+        return _dask(data, unit)
+    if library == "pyspark":
+        return _pyspark(data, unit)
     return _frame(data, unit)
 
 
-def _file(path: Path) -> Source:
+def _file(path: Path, unit: str | None) -> Source:
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
         raise InvalidParameter(f"{path}: expected a .csv or .parquet file")
@@ -60,20 +87,25 @@ def _file(path: Path) -> Source:
         if kind == ".csv"
         else f"read_parquet('{quoted}')"
     )
+    # What is read at once fits into memory: the units of each part are those of one remainder.
+    parts_of = 1 if unit is None else -(-path.stat().st_size // AT_ONCE[kind])
+    column = '"' + (unit or "").replace('"', '""') + '"'
 
     def parts() -> Iterator[Any]:
-        with connection() as opened:
-            opened.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM {reader}")
-            yield opened
+        for part in range(parts_of):
+            wanted = f"WHERE hash({column}) % {parts_of} = {part}" if parts_of > 1 else ""
+            with connection() as opened:
+                opened.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM {reader} {wanted}")
+                yield opened
 
-    return Source(kind == ".csv", parts)
+    return _here(kind == ".csv", parts)
 
 
 def _arrow(table: Callable[[], Any]) -> Source:
     def parts() -> Iterator[Any]:
         yield from _opened(table())
 
-    return Source(False, parts)
+    return _here(False, parts)
 
 
 def _frame(data: Any, unit: str | None) -> Source:
@@ -86,35 +118,57 @@ def _frame(data: Any, unit: str | None) -> Source:
             f"a {type(data).__name__} is no table; expected a frame that narwhals reads, a DuckDB "
             "relation, or a .csv or .parquet file"
         ) from None
-    name = str(frame.implementation.name).lower()
-    if name == "dask":
-        return _dask(nw.to_native(frame), unit)
-    if name.startswith("pyspark"):
-        return _pyspark(nw.to_native(frame), unit)
+    if isinstance(data, nw.DataFrame | nw.LazyFrame):
+        return open_source(nw.to_native(data), unit)
     if isinstance(frame, nw.LazyFrame):
         return _arrow(lambda: frame.collect(backend="pyarrow").to_arrow())
     return _arrow(frame.to_arrow)
 
 
 def _dask(frame: Any, unit: str | None) -> Source:
-    """Each partition as a pandas frame, after a shuffle by unit."""
+    """Partitions, after a shuffle by unit, each asked by the worker that holds it."""
+    from dask.base import compute
+    from dask.delayed import delayed
 
-    def parts() -> Iterator[Any]:
-        shuffled = frame if unit is None else frame.shuffle(on=unit)
-        for delayed in shuffled.to_delayed():
-            yield from _opened(delayed.compute())
+    shuffled = frame if unit is None else frame.shuffle(on=unit)
 
-    return Source(False, parts)
+    def asked(partition: Any, ask: Ask) -> Any:
+        (found,) = (ask(opened) for opened in _opened(partition))
+        return found
+
+    def first(ask: Ask) -> Any:
+        return delayed(asked)(frame.to_delayed()[0], ask).compute()
+
+    def each(ask: Ask) -> Iterator[Any]:
+        parts = [delayed(asked)(part, ask) for part in shuffled.to_delayed()]
+        yield from compute(*parts)  # type: ignore[no-untyped-call]
+
+    return Source(False, first, each, alike=False)
 
 
 def _pyspark(frame: Any, unit: str | None) -> Source:
-    """All rows as Arrow, grouped by unit: PySpark itself brings them to the driver."""
+    """Partitions by unit, each asked by its executor; answers alone come to the driver."""
+    grouped = frame if unit is None else frame.repartition(frame[unit])
 
-    def parts() -> Iterator[Any]:
-        shuffled = frame if unit is None else frame.repartition(unit)
-        yield from _opened(shuffled.toArrow())
+    def first(ask: Ask) -> Any:
+        (found,) = (ask(opened) for opened in _opened(frame.limit(1).toArrow()))
+        return found
 
-    return Source(False, parts)
+    def each(ask: Ask) -> Iterator[Any]:
+        import pyarrow as pa
+
+        def asked(batches: Iterator[Any]) -> Iterator[Any]:
+            held = list(batches)
+            if held:
+                table = pa.Table.from_batches(held)
+                (found,) = (ask(opened) for opened in _opened(table))
+                yield pa.record_batch({"found": pa.array([pickle.dumps(found)], pa.binary())})
+
+        for row in grouped.mapInArrow(asked, "found binary").collect():
+            # Our own answers, from executors of the session that was given.
+            yield pickle.loads(row.found)  # noqa: S301
+
+    return Source(False, first, each)
 
 
 def _opened(table: Any) -> Iterator[Any]:
@@ -139,8 +193,7 @@ def _reopened(table: Any) -> Iterator[Any]:
     try:
         yield opened
     finally:
-        for kept in ("coded", "many"):
-            opened.execute(f"DROP TABLE IF EXISTS dpaudit_{kept}")
+        opened.execute("DROP TABLE IF EXISTS dpaudit_coded")
         opened.unregister(VIEW)
         known["connection"] = opened
 

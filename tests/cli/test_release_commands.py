@@ -76,7 +76,7 @@ def test_a_plan_says_cost_and_error_before_data_are_touched(folder: Path) -> Non
     table = json.loads(found.stdout)
     assert [row["part"] for row in table["parts"]] == ["persons", "by sex"]
     assert 5 < int(table["parts"][0]["error_95"]) < 20
-    assert 0.99 < float(table["guarantee"]["epsilon at delta 1e-06"]) <= 1
+    assert 0.99 < float(table["guarantee"]["epsilon at delta 1e-6"]) <= 1
     assert table["ledger"]["spent"] == ["0 epsilon", "0 delta"]
 
 
@@ -137,3 +137,49 @@ def test_a_release_without_a_ledger_has_to_be_asked_for(folder: Path) -> None:
     found = release(folder)
     assert found.exit_code == 2
     assert "--no-ledger" in found.output
+
+
+BAD = {
+    "a column that is missing": ("person,age\n1,2\n", "no column 'sex'"),
+    "text for numbers": ("person,age,sex\n1,old,f\n", "holds text where numbers are declared"),
+    "a key not in the schema": ("person,age,sex\n1,2,x\n", "a key that is not in the schema in 1"),
+    "rows of nobody": ("person,age,sex\n,2,f\n", "'person' has no unit in 1 rows"),
+    "no value": ("person,age,sex\n1,2,\n", "column 'sex' has no value in 1 rows"),
+}
+
+
+@pytest.mark.parametrize(("rows", "said"), BAD.values(), ids=BAD)
+def test_data_that_do_not_fit_get_a_line_an_exit_code_and_spend_nothing(
+    folder: Path, rows: str, said: str
+) -> None:
+    opened(folder)
+    (folder / "people.csv").write_text(rows)
+    found = release(folder)
+    assert found.exit_code == 2
+    assert said in found.output
+    assert "Traceback" not in found.output
+    shown = run("ledger", "show", "--json", "--ledger", str(folder / "ledger.sqlite"))
+    assert json.loads(shown.stdout)[0]["charges"] == 0
+    assert not (folder / "out" / "release.csv").exists()
+
+
+def test_ledgers_that_are_missing_or_of_another_data_set_are_refused(folder: Path) -> None:
+    found = release(folder)
+    assert found.exit_code == 2
+    assert "no ledger is there" in found.output
+    given = ("--entity", "person", "--adjacency", "add_remove", "--epsilon", "1")
+    place = ("--ledger", str(folder / "ledger.sqlite"))
+    assert run("ledger", "init", "houses", *given, *place).exit_code == 0
+    found = release(folder)
+    assert found.exit_code == 2
+    assert "it has no account of 'people' (it has: houses)" in found.output
+
+
+def test_an_account_of_another_schema_refuses_a_changed_plan(folder: Path) -> None:
+    cap = ("--epsilon", "2.5", "--delta", "1e-5", "--plan", str(folder / "plan.toml"))
+    assert opened(folder, *cap).exit_code == 0
+    changed = PLAN.replace("upper = 100", "upper = 120")
+    (folder / "plan.toml").write_text(changed)
+    found = release(folder)
+    assert found.exit_code == 2
+    assert "the public schema is not the one this budget was opened for" in found.output

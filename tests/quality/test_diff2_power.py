@@ -13,7 +13,8 @@ import pytest
 from audits.broken import diff2_bvr
 from audits.broken.diff2 import diff2_gd_bench, twin
 from audits.diff2 import diff2_gd_client as client_suite
-from dpaudit.audit.attack import TEST, TRAINING, ReplayTask
+from dpaudit.audit.attack import ReplayTask
+from dpaudit.audit.attacked import TEST, TRAINING
 from dpaudit.audit.bounds.estimators import (
     TestScores,
     TrainingScores,

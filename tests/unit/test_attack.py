@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.audit.attack import LARGEST_SCORE, Attacked, _padded, attack, program_text
+from dpaudit.audit.attack import _padded, attack, program_text
+from dpaudit.audit.attacked import LARGEST_SCORE, Attacked
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.curator.curator import Curator
 from dpaudit.curator.mechanism import Mechanism

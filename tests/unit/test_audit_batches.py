@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from audits.broken import diff2_bvr as bench
-from dpaudit.audit.attack import Attacked, attack
+from dpaudit.audit.attack import attack
+from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.batches import batch_noise, sampler_of
 from dpaudit.audit.graybox.watch import Watched
 from dpaudit.curator.curator import Sampler

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import dpaudit as dp
 from dpaudit.audit.examine import Shape, examine
 from dpaudit.audit.examine.examination import (
     ACCESS,
@@ -18,9 +20,10 @@ from dpaudit.audit.examine.examination import (
     MOVED,
     TRIALS,
 )
+from dpaudit.certificate.certificate import statement
 from dpaudit.check.assumptions import DRAWN
 from dpaudit.curator.curator import Curator
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from tests.examined_for_tests import CASES, Descent, Sampled, Stepping, Windows, mechanism
 
@@ -189,6 +192,27 @@ def test_the_shape_is_found_out_or_asked_for() -> None:
     assert examine(hooked, seed=1).shape == Shape(8, (7, 3))
     likely = examine(mechanism("case", Picky()), seed=1, likely=Shape(9, (7, 3)))
     assert likely.shape == Shape(9, (7, 3))
+
+
+def test_nothing_is_certified_plainly_without_an_examination() -> None:
+    certificate = dp.certify(mechanism("case", Picky()), seed=1, trials=200)
+    predicate = certificate.content["predicate"]
+    assert predicate["verdict"]["reasons"][0].startswith("not examined: the program ran on none")
+    assert predicate["caveats"][0].startswith("not examined")
+    statuses = {row["id"]: row["status"] for row in predicate["assumptions"]}
+    assert set(statuses.values()) == {"declared"}
+    assert certificate.verdict != "certified"
+    # Nor can it be said of one that was not examined, nor that it was.
+    for change in (
+        lambda p: p["verdict"].update(status="certified"),
+        lambda p: p["examination"].update(not_examined=""),
+        lambda p: p["assumptions"][0].update(status="enforced"),
+    ):
+        forged = copy.deepcopy(predicate)
+        change(forged)
+        with pytest.raises(CertificateRejected) as rejected:
+            dp.verify(statement(forged))
+        assert "digest" not in str(rejected.value)
 
 
 class Says(Picky):

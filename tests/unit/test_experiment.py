@@ -11,6 +11,7 @@ import pytest
 
 from dpaudit.errors import InvalidParameter, UnknownTarget
 from dpaudit.storage import roots
+from dpaudit.storage.rows import RowStore
 from lab import pages, running
 from lab.fits import fit_power_law, mean_and_error
 from lab.found import load, named
@@ -264,13 +265,13 @@ def test_a_run_that_failed_resumes(project: Path, tmp_path: Path) -> None:
 
 def test_a_damaged_or_foreign_cell_is_run_again(project: Path, tmp_path: Path) -> None:
     order, store = Order(project, "tried", Size.QUICK), tmp_path / "store"
-    kept = running._Store(store / running._identity(order))
-    kept.write(Cell.of(n=1), {"n": 1, "drawn": []})
-    kept._path(Cell.of(n=2)).write_text('{"cell": "n=2", "val')
+    kept = RowStore(store / running._identity(order))
+    kept.put("n=1", {"n": 1, "drawn": []})
+    kept._path("n=2").write_text('{"task": "n=2", "val')
     run(order, store=store)
     assert ran(project) == ["2"]
-    kept.write(Cell.of(n=2), {"n": 2, "drawn": []})
-    kept._path(Cell.of(n=2)).rename(kept._path(Cell.of(n=1)))
+    kept.put("n=2", {"n": 2, "drawn": []})
+    kept._path("n=2").rename(kept._path("n=1"))
     run(order, store=store)
     assert ran(project) == ["2", "1", "2"]
 

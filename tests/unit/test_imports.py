@@ -148,6 +148,19 @@ def test_every_library_used_is_declared(checkout: Path) -> None:
     assert used - known - sys.stdlib_module_names <= OPTIONAL
 
 
+def test_every_extra_has_code(checkout: Path) -> None:
+    """Each library of an extra is imported somewhere, or named where a driver is chosen."""
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    text = "\n".join(file.read_text() for file in checkout.glob("dpaudit/**/*.py"))
+    modules = {"scikit-learn": "sklearn", "dask": "dask"}
+    for extra, lines in project["optional-dependencies"].items():
+        if extra in ("dev", "docs"):
+            continue
+        for line in lines:
+            name = canonicalize_name(Requirement(line).name)
+            assert re.search(rf"\b{modules.get(name, name)}\b", text), (extra, name)
+
+
 def test_the_command_line_starts_light() -> None:
     program = (
         "import sys, dpaudit.cli.main\n"

@@ -190,6 +190,28 @@ def test_a_charge_is_on_disk_before_it_returns(ledger: Ledger, monkeypatch) -> N
         charge(ledger, "not durable")
 
 
+def test_one_synchronisation_serves_the_charges_that_were_made_before_it(
+    ledger: Ledger, path: Path, monkeypatch
+) -> None:
+    """Of this start of the machine only: clocks begin anew, and a disk may have lost its writes."""
+    from dpaudit.ledger import book
+
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    note, far = Path(f"{path}-synced"), 10**18
+    for said, expected in (
+        (f"{book.BOOT} {far}", 0),
+        (f"{book.BOOT} 0", 1),
+        (f"{'0' * 36} {far}", 1),
+        (f"{book.BOOT} later", 1),
+        ("", 1),
+    ):
+        note.write_text(said)
+        charge(ledger, said or "nothing noted", cost=COST)
+        assert len(synced) == expected, said
+        synced.clear()
+
+
 def test_every_measure_charges_what_its_theorem_says() -> None:
     leaf = DiscreteGaussianVector("a", 50, 4, (((2, 1),), ((1, 4),)))
     rows = terms_of("person", SCOPE, ZCDP(1)).cost(leaf)

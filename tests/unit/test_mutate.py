@@ -38,7 +38,7 @@ from dpaudit.mutate.run import (
     Ran,
     Result,
     _Judge,
-    _Store,
+    _Results,
     chosen,
 )
 from dpaudit.mutate.survey import Survey
@@ -343,11 +343,12 @@ def test_an_order_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_finished_mutants_are_read_back_and_torn_ones_are_not(tmp_path: Path) -> None:
-    store = _Store(tmp_path / "kept")
-    store.write(result(CAUGHT, "a"))
-    (tmp_path / "kept" / "torn.json").write_text('{"name": "c", "operator"')
-    (tmp_path / "kept" / "other.json").write_text("[1]")
-    assert store.read({"a", "c"}) == {"a": result(CAUGHT, "a")}
+    store = _Results(tmp_path / "kept")
+    store.put("a", result(CAUGHT, "a"))
+    store.put("c", result(CAUGHT, "c"))
+    store.rows._path("c").write_text('{"task": "c", "values": {"operator"')
+    store.rows.put("d", {"name": "d"})
+    assert [store.get(name) for name in "abcd"] == [result(CAUGHT, "a"), None, None, None]
 
 
 def test_every_operator_is_of_one_kind() -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from dpaudit.accountant.claim import Claim
-from dpaudit.audit.attack import Attacked, attack
+from dpaudit.audit.attack import attack
+from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import count_errors, mu_lower
 from dpaudit.audit.learned import GaussianScore
 from dpaudit.audit.neighbours import Neighbours

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dpaudit.check.assumptions import DRAWN, standing
 from dpaudit.errors import BudgetExceeded, InvalidParameter, OutputNotWritable, Unsupported
 from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.ledger import LedgerRefused, open_ledger, terms_of
 from dpaudit.releases import publish as publishing
+from dpaudit.releases.attacked import mechanism_of
 from dpaudit.releases.plan import Plan, Release, load_plan, release_of
 from dpaudit.releases.post import Step
 from dpaudit.releases.publish import (
@@ -56,6 +62,10 @@ SCHEMA = Schema(
     rows=2,
 )
 BUDGET = ApproxDP(2, Fraction(1, 10**6))
+
+
+# The attack on a plan has tests of its own.
+unattacked = partial(publish, trials=0)
 
 
 def frame(size: int = 400) -> pl.DataFrame:
@@ -158,7 +168,7 @@ def test_items_of_every_kind_are_published_with_their_error(tmp_path: Path) -> N
         Ranges(name="ages", column="age", edges=(25, 50, 75)),
         budget=ApproxDP(20, Fraction(1, 10**6)),
     ).plan()
-    found = publish(plan, frame(20_000), tmp_path, ledger=None)
+    found = unattacked(plan, frame(20_000), tmp_path, ledger=None)
     by = {(row.item, row.keys, row.statistic): row for row in found.rows}
     women = by["count", (("sex", "f"),), "count"]
     assert abs(women.value - 10_000) < 800
@@ -208,7 +218,7 @@ def refused(data: object, said: str, schema: Schema = SCHEMA, kind: type = DataR
     folder = Path(pytest.importorskip("tempfile").mkdtemp())
     ledger = ledger_at(folder)
     with pytest.raises(kind, match=said):
-        publish(plan, data, folder / "out", ledger=ledger)
+        unattacked(plan, data, folder / "out", ledger=ledger)
     assert ledger.state("people").count == 0, "nothing is spent"
 
 
@@ -372,16 +382,57 @@ def test_gaussian_noise_has_no_pure_budget_and_laplace_takes_its_place() -> None
     assert plan.account.step("pure").value <= 1
 
 
+def test_a_release_of_exact_noise_reads_certified_and_its_plan_alone_does_not(
+    tmp_path: Path, counted: Plan
+) -> None:
+    """Delete the entropy of the run, or the row that noise was drawn exactly, and it does not."""
+    done = publish(counted, frame(), tmp_path, ledger=None, trials=200)
+    assert done.verdict == "certified"
+    written = json.loads((tmp_path / "certificate" / "release.json").read_text())
+    predicate = written["predicate"]
+    assert {row["status"] for row in predicate["assumptions"]} == {"enforced"}
+    content = (tmp_path / "release.json").read_bytes()
+    assert predicate["run"]["output"]["digest"]["sha256"] == sha256(content).hexdigest()
+    rows, root = predicate["conformance"], counted.declaration
+    for changed, entropy in ((rows, ""), (rows, "seed 1"), ([], "operating system")):
+        found = {one.id: str(one.status) for one in standing(changed, root, entropy)}
+        assert found["declared_noise"] != "enforced"
+    drawn = [row for row in rows if row["check"] != DRAWN]
+    found = {one.id: str(one.status) for one in standing(drawn, root, "operating system")}
+    assert found["real_arithmetic"] == "declared"
+    assert found["declared_noise"] != "enforced"
+
+
 def test_running_again_refuses_with_and_without_a_ledger(tmp_path: Path, counted: Plan) -> None:
     ledger = ledger_at(tmp_path)
-    publish(counted, frame(), tmp_path / "out", ledger=ledger)
+    unattacked(counted, frame(), tmp_path / "out", ledger=ledger)
     for folder, said in (("out", "is there"), ("elsewhere", "was released on")):
         with pytest.raises(LedgerRefused, match=said):
-            publish(counted, frame(), tmp_path / folder, ledger=ledger)
-    publish(counted, frame(), tmp_path / "free", ledger=None)
+            unattacked(counted, frame(), tmp_path / folder, ledger=ledger)
+    unattacked(counted, frame(), tmp_path / "free", ledger=None)
     with pytest.raises(LedgerRefused, match="is there"):
-        publish(counted, frame(), tmp_path / "free", ledger=None)
+        unattacked(counted, frame(), tmp_path / "free", ledger=None)
     assert ledger.verify("people").count == 1
+
+
+def test_of_two_releases_at_once_one_is_drawn(tmp_path: Path, counted: Plan) -> None:
+    ledger_at(tmp_path)
+    data, together = frame(), threading.Barrier(2)
+
+    def run(number: int) -> str:
+        ledger = open_ledger(tmp_path / "ledger.sqlite")
+        together.wait()
+        try:
+            unattacked(counted, data, tmp_path / str(number), ledger=ledger)
+        except LedgerRefused as error:
+            return str(error)
+        return "drawn"
+
+    with ThreadPoolExecutor(2) as pool:
+        found = sorted(pool.map(run, range(2)), key=lambda said: said != "drawn")
+    assert found[0] == "drawn"
+    assert "was charged on" in found[1] or "was released on" in found[1]
+    assert open_ledger(tmp_path / "ledger.sqlite").verify("people").count == 1
 
 
 @pytest.mark.parametrize("at", ["exact_values", "draw", "write_atomically"])
@@ -395,13 +446,13 @@ def test_a_crash_after_the_charge_leaves_it_spent_and_says_so(
 
     monkeypatch.setattr(publishing, at, broken)
     with pytest.raises(ReleaseInterrupted, match="its charge is spent") as interrupted:
-        publish(counted, frame(), tmp_path / "out", ledger=ledger)
+        unattacked(counted, frame(), tmp_path / "out", ledger=ledger)
     assert "KeyboardInterrupt" in str(interrupted.value)
     state = ledger.verify("people")
     assert (state.count, state.unfinished) == (1, ("t",))
     monkeypatch.undo()
     with pytest.raises(LedgerRefused, match="Its charge is spent"):
-        publish(counted, frame(), tmp_path / "other", ledger=ledger)
+        unattacked(counted, frame(), tmp_path / "other", ledger=ledger)
 
 
 def test_a_private_value_stays_out_of_what_an_interrupted_release_says(
@@ -412,7 +463,7 @@ def test_a_private_value_stays_out_of_what_an_interrupted_release_says(
 
     monkeypatch.setattr(publishing, "exact_values", broken)
     with pytest.raises(ReleaseInterrupted) as interrupted:
-        publish(counted, frame(), tmp_path / "out", ledger=None)
+        unattacked(counted, frame(), tmp_path / "out", ledger=None)
     assert "Ada" not in str(interrupted.value)
 
 
@@ -421,11 +472,11 @@ def test_over_budget_and_a_folder_that_cannot_be_written_spend_nothing(
 ) -> None:
     poor = ledger_at(tmp_path, epsilon=1)
     with pytest.raises(BudgetExceeded, match="does not fit"):
-        publish(counted, frame(), tmp_path / "out", ledger=poor)
+        unattacked(counted, frame(), tmp_path / "out", ledger=poor)
     assert not (tmp_path / "out" / "release.csv").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputNotWritable, match="Nothing was charged"):
-        publish(counted, frame(), tmp_path / "file" / "out", ledger=poor)
+        unattacked(counted, frame(), tmp_path / "file" / "out", ledger=poor)
     assert poor.state("people").count == 0
 
 
@@ -447,6 +498,29 @@ def test_post_processing_makes_margins_consistent_and_counts_whole() -> None:
         cells = [v for (item, keys), v in found.items() if item == "cells" and ("sex", sex) in keys]
         assert sum(cells) == found["by sex", (("sex", sex),)]
     assert found["all", ()] == sum(v for (item, _), v in found.items() if item == "by sex")
+
+
+def test_what_is_post_processed_is_declared_and_uses_released_numbers_only(counted: Plan) -> None:
+    plan = release(
+        Count(name="n"),
+        Sum(name="sum", column="age"),
+        post=(Step("round", ("n",), Fraction(5)), Step("non_negative", ("n", "sum"))),
+    ).plan()
+    drawn = {"n": [-7], "sum": [-3]}
+    rows = {row.item: row for row in published_rows(plan, drawn)}
+    assert (rows["n"].value, rows["sum"].value) == (0, 0)
+    assert rows["n"].note == "post-processed"
+    rows = {row.item: row for row in published_rows(plan, {"n": [103], "sum": [12]})}
+    assert (rows["n"].value, rows["sum"].value) == (105, 12)
+    notes = mechanism_of(plan).setting.notes
+    assert notes[1:] == (
+        "post-processing, of released numbers only: round to 5: n",
+        "post-processing, of released numbers only: non-negative: n, sum",
+    )
+    assert drawn == {"n": [-7], "sum": [-3]}
+    for wrong in (Step("consistent", ("n", "sum")), Step("round", ("who",))):
+        with pytest.raises(InvalidParameter, match="post"):
+            release(Count(name="n"), Sum(name="sum", column="age"), post=(wrong,))
 
 
 @pytest.mark.quality

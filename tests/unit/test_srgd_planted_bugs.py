@@ -17,7 +17,8 @@ import pytest
 
 from audits.broken import srgd, srgd_programs
 from dpaudit.accountant.account import Account
-from dpaudit.audit.attack import Attacked, attack
+from dpaudit.audit.attack import attack
+from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import count_errors, mu_lower
 from dpaudit.audit.graybox.cancelling import cancelling_attack
 from dpaudit.audit.graybox.checks import inspect_program

@@ -19,7 +19,8 @@ from audits.broken import user_level as broken
 from audits.broken import user_level_more as more
 from audits.broken import user_level_programs as programs
 from dpaudit.accountant.account import Account
-from dpaudit.audit.attack import Attacked, attack
+from dpaudit.audit.attack import attack
+from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.graybox import inspect_program
 from dpaudit.audit.observed import attack_observed
 from dpaudit.audit.suite import Suite

@@ -12,7 +12,7 @@ import sympy
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim
-from dpaudit.audit.attack import Attacked
+from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import Counts, TestScores, TrainingScores
 from dpaudit.audit.residuals import Finding, check_residuals
 from dpaudit.audit.verdict import (

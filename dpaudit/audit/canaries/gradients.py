@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.attack import Attacked
+from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import TestScores
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.observed import Observe, attack_observed

@@ -1,7 +1,24 @@
 """The examiner: a mechanism's own program, on records that the tool makes, with no suite."""
 
-from dpaudit.audit.examine.examination import Examination, Reached, examine, held_by, shape_like
+from dpaudit.audit.examine.examination import (
+    Examination,
+    Reached,
+    examine,
+    held_by,
+    read_by_others,
+    shape_like,
+)
 from dpaudit.audit.examine.lines import Ran
 from dpaudit.audit.examine.shapes import Shape, Unknown
 
-__all__ = ["Examination", "Ran", "Reached", "Shape", "Unknown", "examine", "held_by", "shape_like"]
+__all__ = [
+    "Examination",
+    "Ran",
+    "Reached",
+    "Shape",
+    "Unknown",
+    "examine",
+    "held_by",
+    "read_by_others",
+    "shape_like",
+]

@@ -76,13 +76,14 @@ class Asking:
 class Moved:
     """What was tried on the queries of one label and line, and the furthest that one moved.
 
-    ``clips``: the library's own code clips every row of it.
+    ``clips``: the library's own code clips every row of it; ``bounded``: or bounds it otherwise.
     """
 
     label: str
     place: str
     kind: str
     clips: bool = False
+    bounded: bool = False
     tried: int = 0
     factor: float = 0.0
     text: str = ""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from dpaudit.families.composition import Assuming
 from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency
+from dpaudit.storage.opened import at_import, opened
 
 STREAM = 0x657861
 SECONDS = 6.0  # of a processor, after which nothing more is begun
@@ -82,7 +84,7 @@ class Examination:
 
     ``pair``: of the made-up data sets tried, the two that a whole run tells apart best; ``work``:
     how many numbers a run of one trial reads; ``ran``: which lines ran, None where another tracer
-    is at work.
+    is at work; ``opened``: files that were read meanwhile.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -94,6 +96,7 @@ class Examination:
     seconds: float = 0.0
     stopped: bool = False
     ran: Ran | None = None
+    opened: frozenset[str] = frozenset()
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -133,13 +136,14 @@ def examine(
     can be made up is reported as not examined.
     """
     started = time.process_time()
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr), opened() as read:
         try:
             examiner = _Examiner(mechanism, seed, (shape, likely), data, started, seconds)
         except Unknown as unknown:
             return Examination(not_examined=f"{unknown}; give the mechanism a records_like hook")
         examiner.run()
-    return examiner.examination(time.process_time() - started)
+    found = examiner.examination(time.process_time() - started)
+    return replace(found, opened=frozenset(read))
 
 
 class _Examiner:
@@ -563,12 +567,12 @@ class _Examiner:
             yield Finding(check, status, 0.0, 0.0, text, assumption, tried)
 
     def _clips(self) -> Finding:
-        """Whether the library's own clip bounded every query of every run."""
-        own = sorted({m.kind for m in self.moved.values() if not m.clips})
+        """Whether the library's own code bounded every query of every run."""
+        own = sorted({m.kind for m in self.moved.values() if not m.bounded})
         if own or not self.moved:
             text = f"bounded by their own code: {', '.join(own)}" if own else "no query was asked"
             return Finding(CLIPPED, "not_run", 0.0, 0.0, text, BOUNDED)
-        text = "every query was the library's own clipped mean"
+        text = "every query was bounded by the library's own code"
         tried = sum(len(sampler.asked) for sampler in self.studied)
         return Finding(CLIPPED, "held", 0.0, 0.0, text, BOUNDED, tried)
 
@@ -606,6 +610,21 @@ def _furthest(sampler: Studied, adjacency: Adjacency) -> tuple[int, int, int] | 
 def shape_like(records: Records) -> Shape:
     """The shape of some records."""
     return Shape(len(records), records.values.shape[1:])
+
+
+def read_by_others(data: Iterable[str], examination: Examination) -> tuple[Finding, ...]:
+    """Files of the data that the program reads too, or a module while it is imported.
+
+    ``data``: the files that the mechanism's ``records`` opened.
+    """
+    others = (("the program", examination.opened), ("a module at its import", at_import()))
+    found = [
+        f"{PurePath(name).name}, which records() reads, is read by {who} as well"
+        for name in sorted(set(data))
+        for who, files in others
+        if name in files
+    ]
+    return tuple(Finding(KEPT, "broken", 1.0, 0.0, text, NOISE, 1) for text in found)
 
 
 def held_by(mechanism: Mechanism, data: Records | None) -> tuple[Finding, ...]:

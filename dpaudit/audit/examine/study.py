@@ -22,7 +22,7 @@ from dpaudit.audit.examine.noise import Release
 from dpaudit.audit.graybox.watch import Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.replayer import ROUNDING
-from dpaudit.kernels.query import Array, ClippedMean, Query, Records, clip_rows
+from dpaudit.kernels.query import BOUNDED, Array, ClippedMean, Query, Records, clip_rows
 from dpaudit.scope import Adjacency
 
 # The releases of one label and line that get the whole examination in one run; others the first
@@ -37,6 +37,12 @@ SOME = slice(2, None, 3)  # of the rows made up, to be without the others
 def clips_itself(query: Query) -> bool:
     """Whether the library's own code clips every row of a query, with nothing overridden."""
     return type(query) is ClippedMean
+
+
+def bounded_by_library(query: Query) -> bool:
+    """Whether the library's own code bounds a query, whatever the program is."""
+    kind = type(query)
+    return kind is ClippedMean or (kind in BOUNDED and kind.__module__.startswith("dpaudit."))
 
 
 class Studied(Watched):
@@ -86,9 +92,11 @@ class Studied(Watched):
         asked, before = self.asked[-1], self._latest
         key = (asked.label, asked.place)
         kind = type(asked.query).__name__
-        new = Moved(asked.label, asked.place, kind, clips_itself(asked.query))
+        own, whole = clips_itself(asked.query), bounded_by_library(asked.query)
+        new = Moved(asked.label, asked.place, kind, own, bounded=whole)
         moved = self.moved.setdefault(key, new)
         moved.clips = moved.clips and new.clips
+        moved.bounded = moved.bounded and new.bounded
         number = self._seen[key] = self._seen.get(key, 0) + 1
         block = self._asked_rows
         part = None if block is None else block.index
@@ -170,7 +178,8 @@ class Studied(Watched):
         starts = [(rows[a], rows.get(b, rows[a])) for a, b in [best] if a in rows]
         starts += [(asked, -asked) for asked in list(rows.values())[3:5]]
         if moved.factor <= 1:
-            budget = min(SEARCHED, allowed if number <= 2 else allowed // 2)
+            most = SEARCHED // 10 if bounded_by_library(asking.query) else SEARCHED
+            budget = min(most, allowed if number <= 2 else allowed // 2)
             maximise(
                 asking,
                 moved,

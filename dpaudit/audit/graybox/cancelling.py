@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.attack import Attacked, Progress, checked_declaration
+from dpaudit.audit.attacked import Attacked, Progress, checked_declaration
 from dpaudit.audit.engine import Batch
 from dpaudit.audit.graybox.correlation import check_dependence
 from dpaudit.audit.learned import attack_features

@@ -27,7 +27,7 @@ from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.sampled import is_sampled
-from dpaudit.check.profile.transforms import is_smooth, smooth_bound
+from dpaudit.check.profile.transforms import has_transforms, is_smooth, smooth_bound
 from dpaudit.check.profile.values import value_nodes
 from dpaudit.check.reading import decimal, require
 from dpaudit.exact import (
@@ -46,7 +46,7 @@ Row = Mapping[str, Any]
 LEFT_OUT, SMALLEST = 1e-9, 1e-290
 SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
 MOST_FACTORS = 10**10
-LONGEST, SHOWN = 400, 80
+LONGEST, LONGEST_EXPONENT, SHOWN = 400, 4, 80
 # The fields of a row besides its pair and value, by form; "" is an end that says nothing.
 SUMS = ("fourier", "closed transforms")
 COMMON = {"step", "side", "epsilon", "delta", "tilt", "window_first", "period", "frequencies"}
@@ -56,7 +56,7 @@ FIELDS: dict[str, set[str]] = {
     "largest loss": set(),
     "fourier": COMMON
     | {"nodes", "window_centre", "infinite", "round_off", "aliasing", "truncation", "masses"},
-    "closed transforms": COMMON | {"error", "aliasing", "truncation"},
+    "closed transforms": COMMON | {"smoothing", "error", "aliasing", "truncation"},
 }
 # The accountant's float and its decimal of 12 digits.
 ROUNDED = Fraction(1, 10**8)
@@ -138,7 +138,7 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
         own = _number(row["epsilon"])
         return own == value or (slack != 0 and own <= value)
     if form in SUMS:
-        beyond = (value - Fraction(row["epsilon"])) * (1 if side == "upper" else -1)
+        beyond = (value - _number(row["epsilon"])) * (1 if side == "upper" else -1)
         return row["side"] == side and beyond >= -ROUNDED * (1 + value)
     return form == "largest loss" or value == 0
 
@@ -238,9 +238,10 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
     tilt = float(_number(row["tilt"]))
     counts = [_whole(times) for _, times in pair.factors]
     by_grid = row.get("form") == "fourier" and any(is_sampled(f) for f, _ in pair.factors)
-    if is_smooth(pair) and not by_grid:
+    sigma = _number(row.get("smoothing", "0"))
+    if (is_smooth(pair) or (sigma > 0 and has_transforms(pair))) and not by_grid:
         factors = [(f, n) for (f, _), n in zip(pair.factors, counts, strict=True)]
-        return smooth_bound(factors, tilt, epsilon, sign)
+        return smooth_bound(factors, tilt, epsilon, sign, sigma)
     step = _number(row["step"]) / 2
     if not SMALLEST_STEP < step < LARGEST_STEP:
         raise NotConfirmed(f"step {float(step)}")
@@ -258,7 +259,9 @@ def _nodes(factor: Pair, grid: Grid, sign: int) -> Nodes:
 
 
 def _number(text: str) -> Fraction:
-    require(len(text) <= LONGEST, "a number of the witness is too long")
+    exponent = text.lower().partition("e")[2].lstrip("+-")
+    short = len(text) <= LONGEST and len(exponent) <= LONGEST_EXPONENT and text.isascii()
+    require(short, "a number of the witness is too long")
     return Fraction(text)
 
 

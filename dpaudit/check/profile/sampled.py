@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.check.profile.cells import Ball, Floats, NotConfirmed, ball
+from dpaudit.check.profile.rule import Sampled
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped
 
 # Mass that is left beyond the ends of an integral, and how near to the integral Arb should come.
@@ -49,6 +50,13 @@ def _parameters(pair: Pair) -> tuple[Ball, Ball, bool]:
 
 def _power(pair: Pair, s: Any) -> Any:
     return -s if isinstance(pair, Swapped) else 1 + s
+
+
+def parameters_at(pair: Pair, t: Ball) -> Sampled:
+    """The same as floats, with the power of R at a tilt."""
+    mu, rate, swapped = _parameters(pair)
+    power = float(_power(pair, t).mid())
+    return Sampled(float(mu.mid()), float(rate.mid()), power, swapped)
 
 
 def _ends(pair: Pair, power: float) -> tuple[float, float]:

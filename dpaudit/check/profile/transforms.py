@@ -10,6 +10,11 @@ Phi_j = M(t + i w_j) / M(t), w_j = pi j / l.  So, up to what is folded and left 
 
 Folded: at most twice exp(-FOLDED) (Chernoff, on either side of epsilon -+ l).  Left out: since
 |Phi_j| <= exp(-mu^2 w_j^2 / 2) for the normal factor's mu and |G_j| <= 4 / w_j.
+
+Smoothing by Normal(sigma), N its loss: the product with it dominates.  It adds at most
+sigma^2 exp(sigma^2 / 8) f to delta, f the density of L + N at epsilon: a call's price on 1 rises
+with its volatility v by phi(y / v + v / 2) <= phi(y / sigma) exp(-y / 2) for v <= sigma, y being
+L - epsilon.  So delta of the product is at least that of the smoothed one less as much.
 """
 
 from __future__ import annotations
@@ -22,32 +27,53 @@ from typing import Any
 
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
 from dpaudit.check.profile.fourier import as_fraction
-from dpaudit.check.profile.sampled import Pairs, capped, is_sampled, left_out, moment, quantile
+from dpaudit.check.profile.rule import moments
+from dpaudit.check.profile.sampled import (
+    Pairs,
+    capped,
+    is_sampled,
+    left_out,
+    moment,
+    parameters_at,
+    quantile,
+)
 from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
 
 Factors = Sequence[tuple[Pair, int]]
 BITS, FOLDED, LEFT_OUT = 128, 38, 52
-LEFT_OUT_BY_PAIRS, MOST_INTEGRALS = 33, 4000
+LEFT_OUT_BY_PAIRS = 33
 MOST_TERMS = 200_000
+# Arb integrates at fewer frequencies, the rule in floats at more.
+FEW, MOST_INTEGRALS, MOST_BY_RULE = 400, 500, 60_000
+
+
+def has_transforms(pair: Pair) -> bool:
+    """Whether every factor has a transform here."""
+    rest = {type(factor) for factor, _ in pair.factors if not is_sampled(factor)}
+    return rest <= {Normal, LaplaceShift, Atoms}
 
 
 def is_smooth(pair: Pair) -> bool:
-    """Whether this is such a product."""
+    """Whether this is such a product, with a factor whose transform falls."""
     rest = [factor for factor, _ in pair.factors if not is_sampled(factor)]
     normals = [type(factor) for factor in rest].count(Normal)
-    whole = {type(factor) for factor in rest} <= {Normal, LaplaceShift, Atoms}
-    return whole and normals <= 1 and (normals == 1 or len(rest) < len(pair.factors))
+    falling = normals == 1 or len(rest) < len(pair.factors)
+    return has_transforms(pair) and normals <= 1 and falling
 
 
-def smooth_bound(factors: Factors, tilt: float, epsilon: Fraction, sign: int) -> Fraction:
-    """A bound of the product's delta from above (sign 1) or below (sign -1).
+def smooth_bound(
+    factors: Factors, tilt: float, epsilon: Fraction, sign: int, sigma: Fraction = Fraction(0)
+) -> Fraction:
+    """A bound of the product's delta from above (sign 1) or below (sign -1), smoothed by sigma.
 
     Errors: NotConfirmed where it would take too many terms, or a tilt makes no sense.
     """
     import flint
 
-    if not 1e-6 < tilt < 1e7:
-        raise NotConfirmed("tilt")
+    if not 1e-6 < tilt < 1e7 or not 0 <= sigma < 1:
+        raise NotConfirmed("tilt or smoothing")
+    if sigma:
+        factors = [*factors, (Normal(sigma), 1)]
     with flint.ctx.workprec(BITS):
         t, at = ball(tilt), ball(epsilon)
         # Errors are at least 2 exp(-FOLDED) of this factor: nothing is left of a delta below 1.
@@ -56,12 +82,16 @@ def smooth_bound(factors: Factors, tilt: float, epsilon: Fraction, sign: int) ->
         half = _half_window(factors, t, at)
         size = _rounded(half)
         half = ball(size)
-        count, rest = _left_out(factors, t, half)
+        count, rest = _left_out(factors, t, half, sigma)
         phis = _coefficients(tuple(factors), tilt, size, count)
         total = _series(phis, t, at, half)
         rise = _log_moment(factors, t)
         error = 2 * (-ball(FOLDED)).exp() + rest
         finite, every = _finite(factors)
+        if sigma and sign < 0:
+            square = ball(sigma) ** 2
+            density = _density(phis, at, half) + _rest(factors, half, count)
+            total -= square * (square / 8).exp() * density
         value = (rise - t * at).exp() * (total + sign * error) + (every - finite)
         return as_fraction(value.upper() if sign > 0 else value.lower())
 
@@ -186,25 +216,37 @@ def _reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
     return best
 
 
-def _left_out(factors: Factors, t: Ball, half: Ball) -> tuple[int, Ball]:
+def _left_out(factors: Factors, t: Ball, half: Ball, sigma: Fraction) -> tuple[int, Ball]:
     """How many frequencies to sum, and (1 / l) sum of |Phi_j| 4 / w_j over the others.
 
-    Of a normal factor alone |Phi_j| <= exp(-c j^2), c = (mu pi / l)^2 / 2.
+    With smoothing, or a normal factor alone, |Phi_j| <= exp(-c j^2), c = (mu pi / l)^2 / 2.
     """
-    normal = [times * ball(pair.mu) ** 2 for pair, times in factors if isinstance(pair, Normal)]
-    square = sum(normal, ball(0))
+    square = _square(factors)
     unit = ball(0).pi() / half
     known = [(Pairs(pair, t), times) for pair, times in factors if is_sampled(pair)]
-    if known:
-        return _left_out_by_pairs(known, float(unit.mid()), float(square.lower()) ** 0.5)
     decay = square * unit**2 / 2
     size = float(decay.mid())
-    count = math.sqrt(LEFT_OUT / size) if size > 0 else math.inf
-    if not count * len(factors) < MOST_TERMS:
+    count = math.sqrt((LEFT_OUT_BY_PAIRS if known else LEFT_OUT) / size) if size > 0 else math.inf
+    if known and not sigma and not count < FEW:
+        return _left_out_by_pairs(known, float(unit.mid()), float(square.lower()) ** 0.5)
+    if known and not count < MOST_BY_RULE:
+        raise NotConfirmed("too many frequencies")
+    if not count * len(factors) < MOST_TERMS * 1000:
         raise NotConfirmed("too many frequencies")
     count = math.ceil(count) + 2
     rest = (-decay * count * count).exp() / (2 * decay * count)
     return count, 4 * rest / (ball(0).pi() * count)
+
+
+def _square(factors: Factors) -> Ball:
+    normal = [times * ball(pair.mu) ** 2 for pair, times in factors if isinstance(pair, Normal)]
+    return sum(normal, ball(0))
+
+
+def _rest(factors: Factors, half: Ball, count: int) -> Ball:
+    """(1 / l) sum of |Phi_j| over j > count, by the normal factors."""
+    decay = _square(factors) * (ball(0).pi() / half) ** 2 / 2
+    return (-decay * count * count).exp() / (2 * decay * count) / half
 
 
 def _left_out_by_pairs(known: list[tuple[Pairs, int]], unit: float, mu: float) -> tuple[int, Ball]:
@@ -213,7 +255,7 @@ def _left_out_by_pairs(known: list[tuple[Pairs, int]], unit: float, mu: float) -
         if 4 / math.pi * rest > enough:
             break
         chosen = w, rest
-    if chosen is None or not chosen[0] < MOST_INTEGRALS * unit:
+    if chosen is None or not chosen[0] < MOST_BY_RULE * unit:
         raise NotConfirmed("too many frequencies")
     return math.ceil(chosen[0] / unit), ball(4 / math.pi * chosen[1] * (1 + 1e-6))
 
@@ -234,8 +276,34 @@ def _coefficients(
     import flint
 
     t, step = ball(tilt), ball(0).pi() / ball(half)
-    whole = _moment(factors, t)
-    return [_moment(factors, flint.acb(t, step * j)) / whole for j in range(count + 1)]
+    if count < MOST_INTEGRALS or not any(is_sampled(pair) for pair, _ in factors):
+        whole = _moment(factors, t)
+        return [_moment(factors, flint.acb(t, step * j)) / whole for j in range(count + 1)]
+    rest = [factor for factor in factors if not is_sampled(factor[0])]
+    whole = _moment(rest, t)
+    phis = [_moment(rest, flint.acb(t, step * j)) / whole for j in range(count + 1)]
+    for pair, times in factors:
+        if is_sampled(pair):
+            phis = [
+                phi * own
+                for phi, own in zip(phis, _powers(pair, times, t, half, count), strict=True)
+            ]
+    return phis
+
+
+def _powers(pair: Pair, times: int, t: Ball, half: float, count: int) -> list[Any]:
+    """E exp(i w_j L) to the power ``times``, tilted by t, by the rule in floats."""
+    import flint
+
+    own = parameters_at(pair, t)
+    change, errors, mean = moments(own, float(times), math.pi / half, count)
+    found = []
+    for j, (value, error) in enumerate(zip(change, errors, strict=True)):
+        around = flint.arb(0, float(error))
+        phi = 1 + flint.acb(value.real, value.imag) + flint.acb(around, around)
+        turn = flint.acb(0, ball(0).pi() * j / ball(half) * flint.arb(mean)).exp()
+        found.append((phi * turn) ** times)
+    return found
 
 
 def _series(phis: Sequence[Any], t: Ball, at: Ball, half: Ball) -> Ball:
@@ -246,6 +314,17 @@ def _series(phis: Sequence[Any], t: Ball, at: Ball, half: Ball) -> Ball:
         w = ball(0).pi() * j / half
         turn = flint.acb(0, -w * at).exp()
         part = (phi * turn * _integral(t, w, j, half)).real
+        total += part if j == 0 else 2 * part
+    return total / (2 * half)
+
+
+def _density(phis: Sequence[Any], at: Ball, half: Ball) -> Ball:
+    """The tilted density at epsilon, folded."""
+    import flint
+
+    total = ball(0)
+    for j, phi in enumerate(phis):
+        part = (phi * flint.acb(0, -ball(0).pi() * j / half * at).exp()).real
         total += part if j == 0 else 2 * part
     return total / (2 * half)
 

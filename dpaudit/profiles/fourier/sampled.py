@@ -1,17 +1,16 @@
-"""Moments of a sampled normal pair at complex arguments, by the trapezoid rule.
+"""Moments of a sampled normal pair at complex arguments, by Gauss-Legendre panels.
 
 R(x) = 1 - q + q exp(z), z = mu x - mu^2 / 2, is dP/dQ at x ~ N(0, 1); L = log R under P for the
 pair itself, -log R under Q for the pair swapped.  Either way E exp(s L) = E_Q R^p, p = 1 + s or -s.
 
-Trapezoid rule of step h: f(x + iy) = R^p phi is analytic for |y| <= d, mu d <= pi / 2, and there
-    |R(x + iy)| <= R(x),   |R(x + iy)| >= R(x) cos(mu d / 2),   |arg R(x + iy)| <= a(x),
-    a(x) = arg(1 - q + q exp(z + i mu d)),   |phi(x + iy)| <= exp(d^2 / 2) phi(x),
-so that with p = c - i w the rule over all integers errs by at most 2 N / (exp(2 pi d / h) - 1),
-    N = exp(d^2 / 2) cos(mu d / 2)^min(c, 0) integral of R^c exp(|w| a(x)) phi(x).
-The integral is at most h times the sum of its nodes' values, each raised by the largest growth of
-the integrand within a cell: its log has slope at most |x| + |c| mu r + 2 |w| mu tan(mu d / 2) r,
-r = q exp(z) / R at the cell's right end.  Nodes left out: R^c <= 1 - q + q exp(c z) for c >= 1,
-R^c <= 1 + R between 0 and 1, and R >= 1 - q below.
+On a panel of half width H the rule of n nodes errs by at most
+    (64 / 15) H M rho^(-2 n) / (1 - rho^(-2)),
+M the largest |f| on the ellipse of half axes H (rho + 1 / rho) / 2 and Y = H (rho - 1 / rho) / 2;
+f(x + iy) = R^p phi is analytic for mu Y < pi / 2 and with p = c - i w
+    |R(x + iy)| <= R(x),   |R(x + iy)| >= R(x) (1 - r b),   b = 1 - cos(mu Y),  r = q exp(z) / R,
+    |arg R(x + iy)| <= a(x) = arg(1 - q + q exp(z + i mu Y)),  |phi(x + iy)| <= exp(Y^2 / 2) phi(x).
+R (1 - r b), r, a and R rise with x: each factor of M is taken at the end where it is largest.
+Beyond the ends R^c phi falls at least as fast as there, its log having slope c mu r - x, r rising.
 
 Decay: |u + v exp(-i w D)| <= u + v - 2 min(u, v) (1 - cos(w D / 2)) for w D <= pi; with p the
 tilted density of L, pairing l in [2k D, (2k + 1) D) with l + D gives
@@ -19,7 +18,7 @@ tilted density of L, pairing l in [2k D, (2k + 1) D) with l + D gives
 At x, p = phi R^(c + 1) exp(-z) / (mu q M); its log has slope at most |x| + mu + |c + 1| mu r and at
 most three critical points, so that p varies by at most 4 times its largest value V / 4, and
 |E exp(-i w L)| <= V / w.
-Source: Trefethen, Weideman 2014, Theorem 5.1 (trapezoid rule on the line).
+Source: Trefethen 2013, Theorem 19.3 (Gauss quadrature of analytic functions).
 """
 
 from __future__ import annotations
@@ -40,13 +39,29 @@ from dpaudit.profiles.grid.hull import UNIT
 Complexes = NDArray[np.complexfloating[Any, Any]]
 # exp(-ROOM) is what a rule may err by, relative to M and per round.
 ROOM = 30.0
-LARGEST_STEP, MOST_NODES, MOST_WORK = 0.4, 200_000, 10**9
-STRIPS = 2.0 * 0.75 ** np.arange(14)
-LARGEST_TURN = 300.0
+MOST_NODES, MOST_WORK, MOST_POINTS = 200_000, 10**9, 5000
+CELL, LARGEST_SPAN = 0.025, 1e6
+# Phase that a panel's rule follows; ellipses that its error is bounded on.
+PHASE, DEGREE = 16.0, 32
+ELLIPSES = (1.2, 1.5, 2.0, 2.7, 3.6, 5.0, 7.0)
 SMALLEST_RATE = 1e-9
 RARE = 40.0
-BLOCK = 64
+BLOCK = 256
+# Parts of the first panels that are tried.
+FINER = (1.0, 0.6, 0.35)
+OUTWARD = 1 + 1e-6
 DISTANCES, CLOSE = 1.15, 0.02
+
+
+def _gauss_legendre(degree: int) -> tuple[Reals, Reals]:
+    """Nodes and weights on [-1, 1], each the float nearest to Arb's."""
+    import flint
+
+    rows = [flint.arb.legendre_p_root(degree, k, weight=True) for k in range(degree)]
+    return tuple(np.array([float(row[i].mid()) for row in rows]) for i in (0, 1))  # type: ignore[return-value]
+
+
+NODES = _gauss_legendre(DEGREE)
 
 
 class OutOfReach(Exception):
@@ -65,6 +80,12 @@ class SampledNormal:
     def power(self, s: float) -> float:
         return -s if self.added else 1 + s
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """No loss of all rounds is below the first or above the second: R > 1 - q."""
+        least = self.times * math.log1p(-self.rate) * (1 + 1e-9)
+        return (-math.inf, -least) if self.added else (least, math.inf)
+
     def cumulant(self, t: float) -> float:
         """log M(t) of all rounds, within exp(2 - ROOM) and roundings; infinite out of reach."""
         try:
@@ -72,19 +93,42 @@ class SampledNormal:
         except OutOfReach:
             return math.inf
 
-    def rarest(self, t: float) -> float:
-        """A point x beyond which the tilted law has mass exp(-RARE) over all rounds, about."""
-        known = rule(self, t, 0.0, ROOM)
-        tails = np.cumsum(known.weights[::-1])[::-1] * self.times
-        rare = np.flatnonzero(tails < math.exp(-RARE))
-        return float(known.points[rare[0]]) if len(rare) else math.inf
+    def outline(self, tilts: Reals) -> Reals:
+        """About log M of all rounds at many tilts."""
+        step = 0.2 * min(1.0, 1.5 / self.mu)
+        x = np.arange(-40.0, 40.0 + 8 * self.mu, step)
+        z = self.mu * x - self.mu * self.mu / 2
+        loss = mixed_losses(z, self.rate)
+        powers = -tilts if self.added else 1 + tilts
+        found = special.logsumexp(powers[:, None] * loss - x * x / 2, axis=1)
+        found += math.log(step / math.sqrt(2 * math.pi))
+        # What lies beyond the points, where R is about q exp(z).
+        far = powers * math.log(self.rate) + powers * (powers - 1) * self.mu**2 / 2
+        beyond = powers * self.mu > x[-1] - 10
+        return self.times * np.where(beyond, np.logaddexp(found, far), found)
+
+    def capped_outline(self, tilt: float, shifts: Reals, log_mass: float) -> tuple[Reals, float]:
+        """About the first number of :meth:`capped` at shifts, and a point x that is rare enough."""
+        step = 0.2 * min(1.0, 1.5 / self.mu)
+        x = np.arange(-40.0, 40.0 + 8 * self.mu, step)
+        loss = mixed_losses(self.mu * x - self.mu * self.mu / 2, self.rate)
+        weights = np.exp(_normalised(self.power(tilt) * loss - x * x / 2))
+        above = np.cumsum(weights[::-1])[::-1]
+        rare = np.flatnonzero(self.times * above < math.exp(log_mass - 1))
+        if self.added or not len(rare):
+            return np.full(len(shifts), np.inf), math.inf
+        cap = int(rare[0])
+        capped = np.minimum(loss, loss[cap])
+        with np.errstate(over="ignore", invalid="ignore"):
+            grown = np.log1p(np.expm1(shifts[:, None] * capped) @ weights)
+        return self.times * grown, float(x[cap])
 
     def capped(self, t: float, s: float, cap: float) -> tuple[float, float]:
         """log E exp(s min(L, L(cap))) of all rounds, and their mass beyond, tilted by t.
 
-        Upper bounds by Arb: such a moment grows like exp(s L(cap)), where the one of L
-        itself may be huge, because a large loss is rare.  For ``added`` pairs large losses are at
-        small x and bounded: infinite.
+        Upper bounds by Arb: such a moment grows like exp(s L(cap)), where the one of L itself may
+        be huge, because a large loss is rare.  For ``added`` pairs large losses are at small x and
+        bounded: infinite.
         """
         import flint
 
@@ -109,6 +153,11 @@ class SampledNormal:
             inside = integral(power + s, (low, cap)) + (s * loss).exp() * beyond
             grown = (inside / whole).log() + flint.arb(2) ** -80
             return self.times * float(grown.upper()), self.times * float((beyond / whole).upper())
+
+
+def _normalised(logs: Reals) -> Reals:
+    """Logs of weights whose sum is 1."""
+    return logs - _log_sum(logs)
 
 
 @dataclass(frozen=True)
@@ -143,19 +192,14 @@ class Rule:
         if count * len(self.losses) > MOST_WORK:
             raise OutOfReach
         size = math.isqrt(max(count - 1, 0)) + 1
-        pad = -len(self.losses) % BLOCK
-        losses = np.pad(self.losses, (0, pad)).reshape(-1, 1, BLOCK)
-        weights = np.pad(self.weights, (0, pad)).reshape(-1, 1, BLOCK)
-        steps = np.arange(size)[None, :, None] * first
         whole = np.zeros((size, size), dtype=np.complex128)
-        rows = max(2**20 // (BLOCK * size), 1)
-        for k in range(0, len(losses), rows):
-            part = losses[k : k + rows]
-            fine = weights[k : k + rows] * _change(steps * part)
-            coarse = _change(size * steps * part)
-            whole += np.matmul(coarse, fine.transpose(0, 2, 1)).sum(axis=0)
-            whole += fine.sum(axis=2).sum(axis=0)
-            whole += (coarse * weights[k : k + rows]).sum(axis=2).sum(axis=0)[:, None]
+        for k in range(0, len(self.losses), BLOCK):
+            losses, weights = self.losses[k : k + BLOCK], self.weights[k : k + BLOCK]
+            fine, coarse = _turns(losses * first, size), _turns(losses * (size * first), size)
+            fine *= weights
+            whole += coarse @ fine.T
+            whole += fine.sum(axis=1)
+            whole += (coarse @ weights)[:, None]
         found: Complexes = whole.ravel()[:count]
         return found
 
@@ -174,10 +218,14 @@ class Rule:
         return found, np.where(np.isfinite(rounding), rounding, largest)
 
 
-def _change(angle: Reals) -> Complexes:
-    """exp(-i angle) - 1."""
-    half = np.sin(angle / 2)
-    found: Complexes = -2 * half * half - 1j * np.sin(angle)
+def _turns(angles: Reals, count: int) -> Complexes:
+    """exp(-i k angle) - 1 for k < count (rows)."""
+    found = np.empty((count, len(angles)), dtype=np.complex128)
+    turned = np.outer(np.arange(count), angles)
+    np.sin(turned, out=found.imag)
+    np.negative(found.imag, out=found.imag)
+    np.sin(turned / 2, out=found.real)
+    found.real *= -2 * found.real
     return found
 
 
@@ -191,24 +239,27 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
     if not SMALLEST_RATE < rate < 1:
         raise OutOfReach
     room += math.log(factor.times)
-    strip, step = _strip(factor, power, fastest, room, _ends(factor, power, room + LARGEST_TURN))
-    low, high = _ends(factor, power, room + fastest * mu * strip)
-    if (high - low) / step > MOST_NODES:
+    for finer in FINER:
+        edges = _edges(factor, power, fastest, room, finer)
+        x, widths = _points(edges)
+        z = mu * x - mu * mu / 2
+        log_ratio = mixed_losses(z, rate)
+        log_weights = np.log(widths) - x * x / 2 - math.log(2 * math.pi) / 2
+        raised = log_weights + power * log_ratio
+        top = float(raised.max())
+        scaled = np.exp(raised - top)
+        whole = float(scaled.sum())
+        weights, log_moment = scaled / whole, top + math.log(whole)
+        log_off = np.logaddexp(_off(factor, power, fastest, edges), _cut(factor, power, edges))
+        off = math.exp(min(float(log_off) - log_moment, 700.0)) * OUTWARD
+        if off < math.exp(-room / 2 - 8):
+            break
+    else:
         raise OutOfReach
-    x = np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step
-    z = mu * x - mu * mu / 2
-    log_ratio = mixed_losses(z, rate)
-    log_weights = -x * x / 2 + math.log(step / math.sqrt(2 * math.pi))
-    raised = log_weights + power * log_ratio
-    top = float(raised.max())
-    scaled = np.exp(raised - top)
-    whole = float(scaled.sum())
-    weights, log_moment = scaled / whole, top + math.log(whole)
-    with np.errstate(over="ignore"):
-        share = 1 / (1 + (1 - rate) / rate * np.exp(-z))
+    share = _share(z, rate)
     bend = 8 * (share + rate * np.exp(-log_ratio)) * (1 + np.abs(mu * x) + mu * mu)
     bend += 8 * np.abs(log_ratio)
-    weight_error = 2 * BLOCK + len(x) / BLOCK + 64 + 4 * x * x + 4 * np.abs(power * log_ratio)
+    weight_error = 2 * BLOCK + len(x) / BLOCK + 80 + 8 * x * x + 4 * np.abs(power * log_ratio)
     weight_error += abs(power) * bend
     if top < 600:
         small = np.abs(power * log_ratio) < 300
@@ -219,9 +270,6 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
         log_error += abs(power) * float(weights @ bend)
     else:
         log_error = 2 * float(weights @ weight_error) + 8 * abs(log_moment) + 8
-    off = _off(factor, power, fastest, (strip, step), (x, z, raised), log_moment)
-    if not off < math.exp(-room / 2):
-        raise OutOfReach
     centre = float(weights @ log_ratio)
     distance = np.abs(log_ratio - centre)
     return Rule(
@@ -243,90 +291,113 @@ def _ends(factor: SampledNormal, power: float, exponent: float) -> tuple[float, 
     return -reach, reach + max(power, 1.0) * factor.mu
 
 
-def _strip(
-    factor: SampledNormal,
-    power: float,
-    fastest: float,
-    room: float,
-    ends: tuple[float, float],
-) -> tuple[float, float]:
-    """The half width d of a strip and the largest step h with which the rule errs by exp(-room)."""
+def _edges(factor: SampledNormal, power: float, fastest: float, room: float, finer: float) -> Reals:
+    """Edges of panels: about as much phase in each as a rule can follow.  Only a choice.
+
+    Where the integrand is small already, a rule may err by more of it.
+    """
     mu, rate = factor.mu, factor.rate
-    x = np.linspace(*ends, 400)
+    low, high = _ends(factor, power, room)
+    if not high - low < LARGEST_SPAN:
+        raise OutOfReach
+    x = np.linspace(low, high, math.ceil(min(max(20 * (high - low), 500), 20_000)))
     z = mu * x - mu * mu / 2
     base = -x * x / 2 + power * mixed_losses(z, rate)
-    top = float(base.max())
-    whole = float(np.exp(base - top).sum())
-    best = 0.0, 0.0
-    widest = min(STRIPS[0], 0.45 * math.pi / mu, LARGEST_TURN / (mu * fastest + 1e-9))
-    for strip in STRIPS / STRIPS[0] * widest:
-        rise = strip * strip / 2 + min(power, 0.0) * math.log(math.cos(mu * strip / 2))
-        if fastest:
-            grown = base - top + fastest * _angle(z, rate, mu * strip)
-            rise += math.log(float(np.exp(grown).sum()) / whole)
-        # Some room for the growth of the integrand within a cell.
-        step = 2 * math.pi * strip / (rise + room + 6)
-        if step > best[1]:
-            best = float(strip), step
-    return best[0], min(best[1], LARGEST_STEP)
+    missing = base.max() - base
+    kept = np.flatnonzero(missing < room + 8)
+    first, last = max(int(kept[0]) - 1, 0), min(int(kept[-1]) + 2, len(x))
+    x, share, missing = x[first:last], _share(z[first:last], rate), missing[first:last]
+    speed = (fastest + abs(power)) * mu * share / (PHASE + 0.4 * np.minimum(missing, 30.0))
+    speed = np.maximum(speed, max(1.0, 2.2 * mu)) / 2 / finer
+    passed = np.append(0.0, np.cumsum((speed[1:] + speed[:-1]) / 2 * np.diff(x)))
+    whole = float(passed[-1])
+    if not whole * DEGREE < MOST_NODES:
+        raise OutOfReach
+    return np.interp(np.linspace(0.0, whole, math.ceil(whole) + 1), passed, x)
 
 
-def _angle(z: Reals, rate: float, turn: float) -> Reals:
-    """arg(1 - q + q exp(z + i turn)) for 0 <= turn <= pi / 2."""
+def _points(edges: Reals) -> tuple[Reals, Reals]:
+    """Nodes of all panels and their weights."""
+    middles, halves = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
+    nodes, weights = NODES
+    return (middles[:, None] + halves[:, None] * nodes).ravel(), np.outer(halves, weights).ravel()
+
+
+def _off(factor: SampledNormal, power: float, fastest: float, edges: Reals) -> float:
+    """Log of what the rule errs by on all panels, each on the best of several ellipses."""
+    mu, rate = factor.mu, factor.rate
+    middles, halves = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
+    best = np.full(len(halves), np.inf)
+    for rho in ELLIPSES:
+        reach, height = halves * (rho + 1 / rho) / 2, halves * (rho - 1 / rho) / 2
+        turn = np.minimum(mu * height, 1.5)
+        left, right = middles - reach, middles + reach
+        ends = mu * left - mu * mu / 2, mu * right - mu * mu / 2
+        nearest = np.where(left * right <= 0, 0.0, np.minimum(np.abs(left), np.abs(right)))
+        size = max(power, 0.0) * mixed_losses(ends[1], rate) - nearest**2 / 2 + height**2 / 2
+        size += _raised(power, _share(ends[0], rate), turn)
+        size += min(power, 0.0) * mixed_losses(ends[0], rate)
+        size += fastest * _angle(ends[1], rate, turn)
+        size += (
+            np.log(halves) + math.log(64 / 15 / (1 - rho**-2)) - 2 * len(NODES[0]) * math.log(rho)
+        )
+        best = np.minimum(best, np.where(mu * height < 1.5, size, np.inf))
+    return _log_sum(best) - math.log(2 * math.pi) / 2
+
+
+def _log_sum(logs: Reals) -> float:
+    """Log of the sum of exponentials."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))
+
+
+def _share(z: Reals, rate: float) -> Reals:
+    """q exp(z) / R."""
     with np.errstate(over="ignore"):
-        back = (1 - rate) / rate * np.exp(-z)
-    found: Reals = np.arctan2(math.sin(turn), back + math.cos(turn))
+        found: Reals = 1 / (1 + (1 - rate) / rate * np.exp(-z))
     return found
 
 
-def _off(
-    factor: SampledNormal,
-    power: float,
-    fastest: float,
-    place: tuple[float, float],
-    nodes: tuple[Reals, Reals, Reals],
-    log_moment: float,
-) -> float:
-    """2 N / (exp(2 pi d / h) - 1) / M, what is cut off, and what all weights lack of 1."""
-    (strip, step), (x, z, raised) = place, nodes
-    mu = factor.mu
+def _raised(power: float, share: Reals, turn: Reals) -> Reals:
+    """Log of (1 - r b)^min(c, 0)."""
+    found: Reals = min(power, 0.0) * np.log1p(-share * (1 - np.cos(turn)))
+    return found
+
+
+def _angle(z: Reals, rate: float, turn: Reals) -> Reals:
+    """arg(1 - q + q exp(z + i turn)) for 0 <= turn <= pi / 2."""
     with np.errstate(over="ignore"):
-        share = 1 / (1 + (1 - factor.rate) / factor.rate * np.exp(-z - mu * step))
-    growth = np.abs(x) + step + abs(power) * mu * share
-    growth += fastest * 2 * mu * math.tan(mu * strip / 2) * share
-    grown = raised + fastest * _angle(z, factor.rate, mu * strip) + step * growth
-    cut = _cut(factor, power, (float(x[0]) + step, float(x[-1]) - step))
-    log_cut = math.log(cut) + fastest * mu * strip if 0 < cut < math.inf else math.inf
-    log_n = float(np.logaddexp(special.logsumexp(grown), log_cut)) + strip * strip / 2
-    log_n += min(power, 0.0) * math.log(math.cos(mu * strip / 2))
-    exponent = log_n - log_moment - 2 * math.pi * strip / step
-    own = 4 * math.exp(-2 * (math.pi / step) ** 2)
-    beyond = math.exp(min(log_cut - fastest * mu * strip - log_moment, 700.0))
-    return 2.1 * math.exp(min(exponent, 700.0)) + beyond + own
+        back = (1 - rate) / rate * np.exp(-z)
+    found: Reals = np.arctan2(np.sin(turn), back + np.cos(turn))
+    return found
 
 
-def _cut(factor: SampledNormal, power: float, ends: tuple[float, float]) -> float:
-    """At most what nodes beyond the ends, and the integrand there, add up to."""
+def _cut(factor: SampledNormal, power: float, edges: Reals) -> float:
+    """Log of the integral of R^c phi beyond the ends, at most.
+
+    Its log has slope c mu r - x, r rising from 0 to 1: left of the ends it falls at least as fast
+    as there, and right of them from where x is above c mu; up to there, cell by cell.
+    """
     mu, rate = factor.mu, factor.rate
-    low, high = -ends[0], ends[1]
+    low, high = float(edges[0]), float(edges[-1])
 
-    def exp(log_mass: float) -> float:
-        return math.exp(log_mass) if log_mass < 700 else math.inf
+    def log_at(x: Reals) -> Reals:
+        found: Reals = power * mixed_losses(mu * x - mu * mu / 2, rate)
+        return found
 
-    def raised(power: float) -> float:
-        """The integral of exp(power z) phi beyond the ends."""
-        beyond = special.logsumexp(
-            [special.log_ndtr(power * mu - high), special.log_ndtr(-low - power * mu)]
-        )
-        return exp(power * (power - 1) * mu * mu / 2 + float(beyond))
-
-    if power < 0:
-        # R >= 1 - q below, R >= 1 for z >= 0.
-        below = float(special.log_ndtr(-low)) + power * math.log1p(-rate)
-        return exp(below) + exp(float(special.log_ndtr(-high)))
-    if power <= 1:
-        return 2 * raised(0.0) + rate * raised(1.0)
-    return raised(0.0) + rate * raised(power)
+    between, far = -math.inf, max(power, 0.0) * mu + 1
+    if high < far:
+        if far - high > CELL * MOST_NODES:
+            return math.inf
+        points = np.arange(high, far + 2 * CELL, CELL)
+        between = _log_sum(log_at(points[1:]) - points[:-1] ** 2 / 2) + math.log(CELL)
+        high = float(points[-1])
+    share = float(_share(np.array([mu * low - mu * mu / 2]), rate)[0])
+    slopes = -low - max(-power, 0.0) * mu * share, high - max(power, 0.0) * mu
+    if not min(slopes) > 0:
+        return math.inf
+    ends = log_at(np.array([low, high])) - np.array([low, high]) ** 2 / 2 - np.log(slopes)
+    return float(np.logaddexp.reduce([*ends, between])) - 0.9
 
 
 # --- frequencies that are left out ----------------------------------------------------------------
@@ -364,7 +435,7 @@ def decay_of(factor: SampledNormal, tilt: float) -> Decay:
     known = rule(factor, tilt, 0.0, ROOM)
     mu, rate, power = factor.mu, factor.rate, factor.power(tilt)
     low, high = -9.0, 9.0 + max(power, 1.0) * mu
-    if (high - low) / CLOSE > MOST_NODES:
+    if (high - low) / CLOSE > MOST_POINTS:
         raise OutOfReach
     x = np.arange(low, high, CLOSE)
     loss, own, density, slope = _density(factor, power, known.log_moment, x)

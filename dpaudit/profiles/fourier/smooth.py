@@ -9,6 +9,17 @@ Y = A + W - epsilon, and v a complex rate,
 the Fourier series of the tilted density of L, folded with period W, against 1 - exp(epsilon - L).
 A normal factor makes the series converge, |Phi_j| <= exp(-mu^2 w_j^2 / 2), or sampled ones do.
 
+Smoothing, where neither does: with N the loss of Normal(sigma), delta_sigma that of the product
+with it, and f_sigma the density under P of L + N,
+    delta_sigma(epsilon) - sigma^2 exp(sigma^2 / 8) f_sigma(epsilon)
+        <= delta(epsilon) <= delta_sigma(epsilon).
+Proof: the product with another pair dominates.  At y = L - epsilon, what Normal(v) adds to the
+payoff (1 - exp(-y))_+ grows with v by phi(y / v + v / 2) (the vega of a call), and
+    phi(y / v + v / 2) <= exp(-y^2 / (2 v^2) - y / 2) / sqrt(2 pi)
+                       <= exp(-y^2 / (2 sigma^2) - y / 2) / sqrt(2 pi)  for v <= sigma,
+so that Normal(sigma) adds at most sigma times that, which is sigma^2 exp(sigma^2 / 8) times the
+density of N at -y.  f_sigma folded is a series of the same Phi_j, and at least f_sigma.
+
     Normal(mu):       log M(s) = mu^2 s (s + 1) / 2
     LaplaceShift(e):  M(s) = exp(-e/2) (cosh z + (e/2) sinh(z) / z),  z = (s + 1/2) e
     Atoms:            M(s) = sum of p exp(s log(p / q)) over outcomes with p, q > 0
@@ -24,8 +35,9 @@ each factor's ratio within u (32 + 8 |s| l) for its largest loss l, u = 2^-53.  
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +45,7 @@ from numpy.typing import NDArray
 
 from dpaudit.exact import lower_fraction, upper_fraction, working_precision
 from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
+from dpaudit.profiles.fourier.plan import Plan
 from dpaudit.profiles.fourier.sampled import ROOM, OutOfReach, SampledNormal, decay_of, rule
 from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.grid.cells import UNIT
@@ -41,22 +54,17 @@ from dpaudit.profiles.grid.families import atom_loss
 from dpaudit.profiles.grid.masses import as_float
 
 Complexes = NDArray[np.complexfloating[Any, Any]]
-OUTSIDE = 37.0
-CAPPED_SHIFTS = tuple(0.004 * 1.8**k for k in range(12))
-SHIFTS = tuple(0.0005 * 1.7**k for k in range(17))
-DROPPED = 46.0
-MOST_FREQUENCIES = 20_000
-MOST_FACTORS = 10**9
+# Laplace factors of as many kinds make a smooth law, and grids slow.
+MANY, BLOCK = 8, 64
+MOST_FREQUENCIES, LEAST_FREQUENCIES = 60_000, 400
+MOST_FACTORS = 10**10
 CHUNK = 2**21
 LARGEST_REACH = 300.0
 # A checker integrates at twice as many.
 MOST_SAMPLED = 8000
 # The transform of fewer falls slowly, and a grid is as good.
 FEWEST_ROUNDS = 300
-LEFT_OUT = 34.0
 EDGES, MOST_EDGES = 1.03, 1500
-SHARES, NEAR = (1.0, 0.75, 0.5, 0.3), 1.5
-TOLERANCE = 1e-11
 
 
 @dataclass(frozen=True)
@@ -78,27 +86,58 @@ class Product:
         return np.concatenate((self.epsilons, ends))
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """No loss but that of the normal factor is below the first or above the second, in sum."""
+        most = float(self.times @ self.largest) * (1 + 1e-9)
+        least = -most
+        for factor in self.sampled:
+            low, high = factor.bounds
+            least, most = least + low, most + high
+        return least, most
+
+    @property
+    def rounds(self) -> float:
+        """How many factors, repeats counted."""
+        return 1 + float(self.times.sum()) + sum(factor.times for factor in self.sampled)
+
+    @property
     def times(self) -> Reals:
         return np.concatenate((self.epsilon_times, [times for _, _, times in self.atoms]))
 
     def logs(self, s: Complexes) -> Complexes:
-        """log M at complex arguments, without the normal factor."""
+        """log M at complex arguments, without the normal and the sampled factors."""
         result = np.zeros(len(s), dtype=np.complex128)
         step = max(CHUNK // max(len(s), 1), 1)
         for k in range(0, len(self.epsilons), step):
-            e = self.epsilons[k : k + step, None]
-            z = (s[None, :] + 0.5) * e
-            # The sum is even in z; its growth is taken out.
-            z = np.where(z.real < 0, -z, z)
-            safe = np.where(z == 0, 1.0, 2 * z)
-            sinhc = np.where(z == 0, 1.0, -np.expm1(-2 * z) / safe)
-            inner = (1 + np.exp(-2 * z)) / 2 + e / 2 * sinhc
-            result += self.epsilon_times[k : k + step] @ (np.log(inner) + z - e / 2)
+            inner, moved = _laplace(self.epsilons[k : k + step, None], s[None, :])
+            result += self.epsilon_times[k : k + step] @ (np.log(inner) + moved)
         for p, losses, times in self.atoms:
             exponents = losses[:, None] * s[None, :]
             largest = np.max(exponents.real, axis=0)
             result += times * (largest + np.log(p @ np.exp(exponents - largest)))
         return result
+
+    def ratios(self, tilt: float, w: Reals) -> tuple[Complexes, Reals]:
+        """log M(tilt - i w) / M(tilt) of the same factors, and its absolute error.
+
+        Laplace factors that occur once are multiplied before a logarithm is taken.
+        """
+        once = self.epsilon_times == 1
+        rest = replace(self, epsilons=self.epsilons[~once], epsilon_times=self.epsilon_times[~once])
+        s = np.append(tilt - 1j * w, tilt)
+        found = rest.logs(s)
+        result: Complexes = found[:-1] - found[-1]
+        step = max(min(BLOCK, CHUNK // len(s)), 1)
+        epsilons = self.epsilons[once]
+        for k in range(0, len(epsilons), step):
+            inner, moved = _laplace(epsilons[k : k + step, None], s[None, :])
+            ratio = np.prod(inner[:, :-1] / inner[:, -1:], axis=0)
+            with np.errstate(divide="ignore"):
+                result += np.log(ratio) + (moved[:, :-1] - moved[:, -1:]).sum(axis=0)
+        # Too small for a float is as good as 0.
+        result = np.where(result.real > -700, result, -700.0)
+        constant, slope = 32 * float(self.times.sum()), 8 * float(self.times @ self.largest)
+        return result, UNIT * (constant + slope * (tilt + 1 + w))
 
     def cumulant(self, t: float) -> float:
         """K at a real argument."""
@@ -106,11 +145,59 @@ class Product:
         own += sum(factor.cumulant(t) for factor in self.sampled)
         return own + self.mu * self.mu * t * (t + 1) / 2
 
-    def variance(self, t: float) -> float:
-        """Variance of the loss tilted by t, about."""
-        d = 1e-4 * (1 + t)
-        low, middle, high = (self.cumulant(t + k * d) for k in (-1, 0, 1))
-        return max((high - 2 * middle + low) / (d * d), self.mu * self.mu)
+    def outline(self, tilts: Reals) -> Reals:
+        """About K at many tilts: sampled factors by a coarse rule."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            own = self.logs(tilts + 0j).real if len(self.times) else np.zeros(len(tilts))
+            own = own + self.mu * self.mu * tilts * (tilts + 1) / 2
+            for factor in self.sampled:
+                own = own + factor.outline(tilts)
+        return own
+
+    def capped_outline(
+        self, tilt: float, shifts: Reals, log_mass: float
+    ) -> tuple[Reals, tuple[float, ...]]:
+        """About K(tilt + shift) - K(tilt) of losses that are capped where they are rare; the caps.
+
+        Infinite without a sampled factor.
+        """
+        tilts = np.append(tilt + shifts, tilt)
+        own = replace(self, sampled=()).outline(tilts)
+        total = own[:-1] - own[-1]
+        caps: list[float] = []
+        for factor in self.sampled:
+            grown, cap = factor.capped_outline(tilt, shifts, log_mass - math.log(len(self.sampled)))
+            if not math.isfinite(cap):
+                own = factor.outline(tilts)
+                grown = own[:-1] - own[-1]
+            total = total + grown
+            caps.append(cap)
+        return (total if self.sampled else np.full(len(shifts), np.inf)), tuple(caps)
+
+    def capped(self, tilt: float, shift: float, caps: tuple[float, ...]) -> tuple[float, float]:
+        """Upper bounds of the same and of the mass of losses beyond their caps."""
+        own = replace(self, sampled=())
+        total, rare = own.cumulant(tilt + shift) - own.cumulant(tilt), 0.0
+        for factor, cap in zip(self.sampled, caps, strict=True):
+            if math.isfinite(cap):
+                grown, beyond = factor.capped(tilt, shift, cap)
+            else:
+                grown, beyond = factor.cumulant(tilt + shift) - factor.cumulant(tilt), 0.0
+            total, rare = total + grown, rare + beyond
+        return total, rare
+
+
+def _laplace(e: Reals, s: Complexes) -> tuple[Complexes, Complexes]:
+    """M(s) as inner exp(moved), its growth being in ``moved``."""
+    z = (s + 0.5) * e
+    # The sum is even in z.
+    z = np.where(z.real < 0, -z, z)
+    falling = np.exp(-2 * z)
+    small = np.abs(z) < 1e-2
+    safe = np.where(small, 1.0, 2 * z)
+    series = 1 - z * (1 - z * (2 / 3 - z * (1 / 3 - z * (2 / 15 - z * (2 / 45 - z * 4 / 315)))))
+    sinhc = np.where(small, series, (1 - falling) / safe)
+    return (1 + falling) / 2 + e / 2 * sinhc, z - e / 2
 
 
 def smooth_product(parts: Parts) -> Product | None:
@@ -120,11 +207,10 @@ def smooth_product(parts: Parts) -> Product | None:
     atoms = [(pair, times) for pair, times in parts if isinstance(pair, Atoms)]
     sampled = [found for pair, times in parts if (found := _sampled(pair, times)) is not None]
     known = len(normals) + len(laplaces) + len(atoms) + len(sampled) == len(parts)
-    if not known or len(normals) + len(sampled) == 0 or len(normals) > 1:
+    smooth = len(normals) + len(sampled) or len(laplaces) >= MANY
+    if not known or not smooth or len(normals) > 1:
         return None
     if sum(times for _, times in parts) > MOST_FACTORS:
-        return None
-    if sampled and min(factor.times for factor in sampled) < FEWEST_ROUNDS:
         return None
     finite = [_finite(pair, times) for pair, times in atoms]
     if any(mass >= 1 or not len(rest[0]) for mass, rest in finite):
@@ -163,50 +249,125 @@ def _finite(pair: Atoms, times: int) -> tuple[float, tuple[Reals, Reals, float]]
 
 @dataclass(frozen=True)
 class Series:
-    """The Fourier series at one tilt."""
+    """The Fourier series at one tilt, of a product that holds the smoothing ``sigma`` (0: none).
+
+    ``outside``: tilted mass outside the window; ``left_out``: what the frequencies beyond come to,
+    in delta and in the density.
+    """
 
     product: Product
-    tilt: float
+    plan: Plan
+    sigma: float
     cumulant: float
-    first: float
-    period: float
     outside: float
     transform: Complexes
     rounding: Reals
-    left_out: float
+    left_out: tuple[float, float]
     relative: float
+
+    @property
+    def tilt(self) -> float:
+        return self.plan.tilt
+
+    @property
+    def first(self) -> float:
+        return self.plan.first
+
+    @property
+    def period(self) -> float:
+        return self.plan.period
+
+    @cached_property
+    def sums(self) -> Sums:
+        """What every epsilon shares."""
+        return _sums(self)
 
     def at(self, epsilon: float) -> Ends:
         """delta at an epsilon in the window, between its ends."""
-        j = np.arange(len(self.transform))
-        w = 2 * math.pi * j / self.period
+        sums = self.sums
         reach = self.first + self.period - epsilon
-        weights = _integral(self.tilt - 1j * w, reach) - _integral(self.tilt + 1 - 1j * w, reach)
-        scale = np.where(j == 0, 1.0, 2.0) / self.period
-        turned = self.transform * np.exp(1j * w * epsilon)
-        value = float(scale @ (turned * weights).real)
-        phase = UNIT * 8 * (8 + abs(epsilon) * w)
-        own = np.abs(turned) * 64 * UNIT * (np.abs(weights) + 4 / (self.tilt + w))
-        error = float(scale @ (np.abs(weights) * (self.rounding + np.abs(turned) * phase) + own))
-        error += self.left_out + self.outside
+        turn = np.exp(1j * sums.angles * epsilon)
+        far = math.exp(-self.tilt * reach), math.exp(-(self.tilt + 1) * reach)
+        value = float((sums.terms @ turn).real) - far[0] * sums.ends[0] + far[1] * sums.ends[1]
+        error = sums.error + abs(epsilon) * sums.slope + far[0] * sums.end_error
+        error += self.left_out[0] + self.outside
         exponent = self.cumulant - self.tilt * epsilon
         relative = self.relative + 16 * UNIT * (abs(self.cumulant) + abs(exponent) + 8)
         error += relative * abs(value)
-        return Ends(exponent, value, error, self.product.infinite)
+        gap = 0.0
+        if self.sigma:
+            density = float((sums.scaled @ turn).real) + sums.density_error
+            density += abs(epsilon) * sums.density_slope + self.left_out[1]
+            gap = self.sigma**2 * math.exp(self.sigma**2 / 8) * max(density, 0.0)
+            gap *= 1 + relative + 1e-12
+        return Ends(exponent, value, error, self.product.infinite, gap)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Parts of the sums at w_j = ``angles``.
+
+    With s_j = 2 / W (1 / W at 0) and v, v' the rates t - i w_j, t + 1 - i w_j: ``scaled`` is
+    s_j Phi_j, ``terms`` s_j Phi_j (1 / v - 1 / v'), ``ends`` the real sums of
+    s_j Phi_j exp(i w_j (A + W)) over v and over v'.  Errors at epsilon 0 and per unit of epsilon,
+    from phases and from the transform.
+    """
+
+    angles: Reals
+    scaled: Complexes
+    terms: Complexes
+    ends: tuple[float, float]
+    error: float
+    slope: float
+    end_error: float
+    density_error: float
+    density_slope: float
+
+
+def _sums(found: Series) -> Sums:
+    j = np.arange(len(found.transform))
+    w = 2 * math.pi * j / found.period
+    scale = np.where(j == 0, 1.0, 2.0) / found.period
+    scaled = scale * found.transform
+    rates = found.tilt - 1j * w, found.tilt + 1 - 1j * w
+    weights = 1 / (rates[0] * rates[1])
+    top = found.first + found.period
+    turned = scaled * np.exp(1j * w * top)
+    size, own = np.abs(scaled), scale * found.rounding
+    phase = 64 * UNIT + 16 * UNIT * w * abs(top)
+    grown = size * phase + own
+    return Sums(
+        w,
+        scaled,
+        scaled * weights,
+        (float((turned / rates[0]).real.sum()), float((turned / rates[1]).real.sum())),
+        float((size * 128 * UNIT + own) @ np.abs(weights)),
+        float(size * 8 * UNIT * w @ np.abs(weights)),
+        float(grown @ (1 / np.abs(rates[0]) + 1 / np.abs(rates[1]))),
+        float((size * 128 * UNIT + own).sum()),
+        float((size * 8 * UNIT * w).sum()),
+    )
 
 
 @dataclass(frozen=True)
 class Ends:
-    """exp(exponent) (value -+ error) + infinite: no float need hold a delta that is tiny."""
+    """From exp(exponent) (value - error - gap) to exp(exponent) (value + error), both + infinite.
+
+    No float need hold a delta that is tiny.
+    """
 
     exponent: float
     value: float
     error: float
     infinite: float
+    gap: float = 0.0
+
+    def _whole(self, sign: int) -> float:
+        return self.value + self.error if sign > 0 else self.value - self.error - self.gap
 
     def log(self, sign: int) -> float:
         """log of the upper (1) or lower (-1) end, about; minus infinity at 0."""
-        whole = self.value + sign * self.error
+        whole = self._whole(sign)
         finite = self.exponent + math.log(whole) if whole > 0 else -math.inf
         return (
             finite if self.infinite == 0 else float(np.logaddexp(finite, math.log(self.infinite)))
@@ -216,7 +377,7 @@ class Ends:
         """The upper (1) or lower (-1) end, rounded outward, within [0, 1]."""
         import flint
 
-        whole = max(self.value + sign * self.error, 0.0)
+        whole = max(self._whole(sign), 0.0)
         with working_precision():
             finite = flint.arb(self.exponent).exp() * flint.arb(whole)
             ball = finite + flint.arb(self.infinite) * (1 + sign * flint.arb(1e-13))
@@ -224,53 +385,60 @@ class Ends:
         return Fraction(1) if end is None else min(max(end, Fraction(0)), Fraction(1))
 
 
-def _integral(v: Complexes, reach: float) -> Complexes:
-    """Integral of exp(-v y) over 0 <= y <= reach."""
-    result: Complexes = -np.expm1(-v * reach) / v
-    return result
+def series(product: Product, plan: Plan) -> Series | None:
+    """The series of a plan; None where it would need too much.
 
-
-def series(product: Product, tilt: float) -> Series | None:
-    """The series at a tilt or a smaller one; None where it would need too many frequencies.
-
-    A sampled loss is rarely very large, so that moments grow suddenly: at a smaller tilt the window
-    is much shorter, and little is lost.
+    Where the product's own transform falls so fast that no more frequencies are needed than with
+    smoothing, it is not smoothed.
     """
     try:
-        if product.sampled:
-            tilts = [tilt * share for share in SHARES]
-            periods = [_period(product, t) for t in tilts]
-            tilt = next(t for t, w in zip(tilts, periods, strict=True) if w <= NEAR * min(periods))
-        return _series(product, tilt)
+        found = _own(product, plan)
+        if found is None:
+            mu = math.hypot(product.mu, plan.sigma) * (1 + 4 * UNIT)
+            # Of the difference, rounded up.
+            sigma = math.sqrt((mu - product.mu) * (mu + product.mu)) * (1 + 8 * UNIT)
+            smoothed = replace(product, mu=mu)
+            found = _series(smoothed, plan, sigma, _by_normal(mu, plan))
+        return found
     except OutOfReach:
         return None
 
 
-def _period(product: Product, tilt: float) -> float:
-    low, high = _window(product, tilt, product.cumulant(tilt), product.variance(tilt))
-    return high - low
+def _own(product: Product, plan: Plan) -> Series | None:
+    """Without smoothing, where that needs no more frequencies."""
+    most = max(plan.frequencies, LEAST_FREQUENCIES)
+    try:
+        kept = _by_normal(product.mu, plan) if product.mu else None
+    except OutOfReach:
+        kept = None
+    if kept is not None and kept[0] <= most:
+        return _series(product, plan, 0.0, kept)
+    if product.sampled and min(factor.times for factor in product.sampled) >= FEWEST_ROUNDS:
+        try:
+            kept = _by_pairs(product, plan)
+            return _series(product, plan, 0.0, kept) if kept[0] <= most else None
+        except OutOfReach:
+            return None
+    return None
 
 
-def _series(product: Product, tilt: float) -> Series:
+def _series(product: Product, plan: Plan, sigma: float, kept: Kept) -> Series:
+    tilt = plan.tilt
     cumulant = product.cumulant(tilt)
-    variance = product.variance(tilt)
-    if not math.isfinite(cumulant + variance):
+    if not math.isfinite(cumulant):
         raise OutOfReach
-    first, last = _window(product, tilt, cumulant, variance)
-    if not math.isfinite(last - first):
-        raise OutOfReach
-    period = last - first
-    count, left_out = _frequencies(product, tilt, period, variance)
+    count, *left_out = kept
     reach = float(np.max(product.largest * (tilt + 2), initial=0.0))
     if count > MOST_FREQUENCIES or reach > LARGEST_REACH:
         raise OutOfReach
-    w = 2 * math.pi * np.arange(count) / period
-    own = np.zeros(count, dtype=np.complex128)
+    w = 2 * math.pi * np.arange(count) / plan.period
+    own: Complexes = np.zeros(count, dtype=np.complex128)
+    error: Reals = np.full(count, 16 * UNIT)
     if len(product.times):
-        own += product.logs(tilt - 1j * w) - product.logs(np.array([tilt + 0j]))[0]
+        own, grown = product.ratios(tilt, w)
+        error += grown
     exponents = product.mu**2 * (-1j * w * (tilt + 0.5) - w * w / 2)
-    size = product.times @ (32 + 8 * product.largest[:, None] * (tilt + 1 + w[None, :]))
-    error = UNIT * (size + 16 + 16 * (np.abs(own) + np.abs(exponents)))
+    error += UNIT * 16 * (np.abs(own) + np.abs(exponents))
     transform = np.exp(own + exponents)
     rounding = _errors(own, exponents, error, transform)
     relative = math.expm1(float(error[0]))
@@ -281,86 +449,85 @@ def _series(product: Product, tilt: float) -> Series:
         rounding = (np.abs(transform) + rounding) * off + rounding * np.abs(powers)
         transform = transform * powers
         relative += 1.01 * factor.times * known.log_error
-    outside = 2 * math.exp(-OUTSIDE)
+    outside = _outside(product, plan, cumulant)
     return Series(
-        product, tilt, cumulant, first, period, outside, transform, rounding, left_out, relative
+        product,
+        plan,
+        sigma,
+        cumulant,
+        outside,
+        transform,
+        rounding,
+        (left_out[0], left_out[1]),
+        relative,
     )
 
 
-def _frequencies(
-    product: Product, tilt: float, period: float, variance: float
-) -> tuple[int, float]:
-    """How many frequencies to sum, and what the others come to at most.
+def _outside(product: Product, plan: Plan, cumulant: float) -> float:
+    """Tilted mass outside the window, at most.
 
-    The others: (2 / W) sum of |Phi_j| times at most 4 / w_j, that is (4 / pi) sum of |Phi_j| / j.
+    Chernoff's bound at the plan's shifts, roundings included; or, where all losses but the normal
+    one are within the window by a distance x, that one's mass beyond it, exp(-x^2 / (2 mu^2)).
     """
-    if not product.sampled:
-        count = math.ceil(math.sqrt(2 * DROPPED) / product.mu * period / (2 * math.pi)) + 2
-        decay = product.mu**2 * (2 * math.pi / period) ** 2 / 2
-        j = count - 1
-        return count, 4 / (math.pi * j) * math.exp(-decay * j * j) / (2 * decay * j)
-    unit = 2 * math.pi / period
-    w = max(unit, 1 / math.sqrt(variance)) * EDGES ** np.arange(MOST_EDGES)
+    return sum(_beyond(product, plan, cumulant, side) for side in (-1, 1))
+
+
+def _beyond(product: Product, plan: Plan, cumulant: float, side: int) -> float:
+    end = plan.first + (plan.period if side > 0 else 0.0)
+    distance = side * (end - product.bounds[(side + 1) // 2]) - 1e-12 * abs(end)
+    distance -= max(side * product.mu**2 * (plan.tilt + 0.5), 0.0)
+    if distance > 0:
+        exponent = -distance * distance / (2 * product.mu**2) if product.mu else -math.inf
+        if exponent <= -plan.dropped:
+            return math.exp(exponent)
+    shift = plan.shifts[(1 - side) // 2]
+    if side > 0 and plan.caps:
+        rise, rare = product.capped(plan.tilt, shift, plan.caps)
+        exponent = rise - shift * end + 1e-9 * (1 + abs(rise) + abs(shift * end))
+        return (math.exp(min(exponent, 0.0)) if math.isfinite(exponent) else 1.0) + rare
+    moved = product.cumulant(plan.tilt + shift)
+    exponent = moved - cumulant - shift * end
+    exponent += 1e-9 * (1 + abs(moved) + abs(cumulant) + abs(shift * end))
+    return math.exp(min(exponent, 0.0)) if math.isfinite(exponent) else 1.0
+
+
+# Frequencies kept; what the others come to at most, in delta and in the density.
+Kept = tuple[int, float, float]
+
+
+def _by_normal(mu: float, plan: Plan) -> Kept:
+    """As |Phi_j| <= exp(-c j^2), c = (mu 2 pi / W)^2 / 2."""
+    needed = math.sqrt(2 * plan.dropped) / mu * plan.period / (2 * math.pi)
+    if not needed < 1e9:
+        raise OutOfReach
+    count = math.ceil(needed) + 2
+    decay = mu**2 * (2 * math.pi / plan.period) ** 2 / 2
+    j = count - 1
+    rest = 2 / plan.period * math.exp(-decay * j * j) / (2 * decay * j)
+    return count, rest * 4 * plan.period / (2 * math.pi * j), rest
+
+
+def _by_pairs(product: Product, plan: Plan) -> Kept:
+    """The others: (2 / W) sum of |Phi_j| 4 / w_j at most, that is (4 / pi) sum of |Phi_j| / j."""
+    unit = 2 * math.pi / plan.period
+    w = max(unit, 1 / plan.spread) * EDGES ** np.arange(MOST_EDGES)
     bounds = -(product.mu**2) * w * w / 2
     for factor in product.sampled:
-        bounds = bounds + decay_of(factor, tilt).bounds(w)
-    large = np.flatnonzero(bounds > -LEFT_OUT)
+        bounds = bounds + decay_of(factor, plan.tilt).bounds(w)
+    large = np.flatnonzero(bounds > -plan.dropped)
     start = int(large[-1]) + 1 if len(large) else 0
     if start >= MOST_EDGES - 1 or not float(w[start]) < MOST_SAMPLED * unit:
         raise OutOfReach
     # Beyond the last edge |Phi| falls at least like 1 / w.
     spans = np.append(np.log(w[start + 1 :] / w[start:-1]), 1.0) + unit / w[start:]
-    return math.ceil(float(w[start]) / unit) + 1, 4 / math.pi * float(
-        np.exp(bounds[start:]) @ spans
-    )
+    rest = 4 / math.pi * float(np.exp(bounds[start:]) @ spans)
+    return math.ceil(float(w[start]) / unit) + 1, rest, math.inf
 
 
 def _errors(own: Complexes, exponents: Complexes, error: Reals, transform: Complexes) -> Reals:
     """Error of Phi: each ratio is off by its roundings in absolute terms, at most."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         inner = np.expm1(error * np.exp(np.maximum(-own.real, 0.0)))
         grown = np.abs(transform) * inner
     bound = np.minimum(2.0, error * np.exp(np.minimum(exponents.real, 0.0)) * 3)
     return np.where(np.isfinite(grown), np.minimum(grown, np.maximum(bound, 0.0)), bound)
-
-
-def _window(product: Product, tilt: float, cumulant: float, variance: float) -> tuple[float, float]:
-    """A window outside of which either tail of the tilted loss has mass exp(-OUTSIDE) at most."""
-    if not 0 < variance < math.inf:  # underflow, where a tilt is far off
-        raise OutOfReach
-    unit = math.sqrt(2 * OUTSIDE / variance)
-    budget = OUTSIDE + 1
-
-    def reach(side: int) -> float:
-        """The least over shifts, which is one valley."""
-        best = math.inf
-        for factor in SHIFTS:
-            s = side * unit * factor
-            found = (product.cumulant(tilt + s) - cumulant + budget) / s * side
-            if found > best:
-                break
-            best = min(best, found)
-        return best
-
-    return -reach(-1), min(reach(1), _capped_reach(product, tilt, unit))
-
-
-def _capped_reach(product: Product, tilt: float, unit: float) -> float:
-    """As the upper end, from losses capped where larger ones are too rare; infinity elsewhere.
-
-    For one sampled factor, in the direction in which its losses may be large.
-    """
-    if len(product.sampled) != 1 or len(product.times) or product.mu:
-        return math.inf
-    (factor,) = product.sampled
-    cap, best = factor.rarest(tilt), math.inf
-    for share in CAPPED_SHIFTS:
-        s = unit * share
-        grown, beyond = factor.capped(tilt, s, cap)
-        if not beyond < math.exp(-OUTSIDE) / 2:
-            break
-        found = (grown + OUTSIDE + 1) / s
-        if found > best:
-            break
-        best = found
-    return best

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -11,41 +10,63 @@ from functools import lru_cache
 from scipy import optimize
 
 from dpaudit.exact import enclose, working_precision
-from dpaudit.profiles.fourier.search import Parts, gain
+from dpaudit.profiles.fourier.plan import Plan, Table
+from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.fourier.smooth import Product, Series, series, smooth_product
 from dpaudit.profiles.fourier.steps import first_step
 from dpaudit.profiles.grid.hull import UNIT
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
-TOLERANCE = 1e-11
-WIDTH = 1e-4
-TILTS = (-7.0, 14.0)
-FAR = 1e300
-TILT_RATIO = 0.2
+TOLERANCE, WIDTH = 1e-8, 1e-4
+# Relative to delta: of few frequencies and of many.
+CHECKER_ROOM, FEW = (1e-9, 1e-6), 200
+REFINEMENTS, FINEST = 5, 1 / 64
+GROWTH = 1.5
 
 
-def epsilon_smooth(parts: Parts, delta: Fraction) -> Interval | None:
-    """Epsilon of a smooth product at delta; None where this route does not apply."""
-    product = smooth_product(parts)
-    if product is None or Fraction(product.infinite) >= delta:
+def epsilon_smooth(parts: Parts, delta: Fraction, width: float = 1e-4) -> Interval | None:
+    """Epsilon of a smooth product at delta; None where this route does not apply.
+
+    ``width``: how far apart the ends may be, times the larger one where that is below 1.
+    """
+    known = _table(parts)
+    if known is None or Fraction(known[0].infinite) >= delta:
         return None
+    product, table = known
     goal = _log(delta - Fraction(product.infinite))
-    tilt = _tilt(lambda t: (product.cumulant(t) + gain(t) - goal) / t)
-    found = _series_near(parts, product, tilt)
-    return None if found is None else _solved(found, _log(delta))
+    best, near, finer = None, math.inf, 1.0
+    for _ in range(REFINEMENTS):
+        plan = table.for_delta(goal, width, near, finer)
+        found = None if plan is None else _series_at(parts, plan)
+        solved = None if found is None else _solved(found, _log(delta))
+        if plan is None or found is None or solved is None:
+            break
+        best = solved if best is None else _narrower(best, solved)
+        gap, upper = float(solved.upper - solved.lower), float(best.upper)
+        if float(best.upper - best.lower) <= width * min(upper, 1.0):
+            break
+        # The gap grows with sigma squared, of which a plan takes as much as it hopes to afford.
+        if found.sigma:
+            finer *= min(max(0.7 * min(plan.near, 1.0) * width / gap, FINEST), 1.0)
+        near = min(near, upper * (1 + 1e-6) + 1e-300)
+    return best
 
 
-def _series_near(parts: Parts, product: Product, tilt: float) -> Series | None:
-    """The series at the tilt; of sampled factors, which take longer, at one near and kept."""
-    if not product.sampled:
-        return series(product, tilt)
-    return _kept(parts, round(math.log(tilt) / TILT_RATIO))
+def _narrower(one: Interval, other: Interval) -> Interval:
+    return min(one, other, key=lambda found: found.upper - found.lower)
 
 
 @lru_cache(maxsize=64)
-def _kept(parts: Parts, key: int) -> Series | None:
+def _table(parts: Parts) -> tuple[Product, Table] | None:
+    """The product's numbers and its cumulants; None for one without closed transforms."""
     product = smooth_product(parts)
-    return None if product is None else series(product, math.exp(key * TILT_RATIO))
+    return None if product is None else (product, Table.of(product))
+
+
+@lru_cache(maxsize=64)
+def _series_at(parts: Parts, plan: Plan) -> Series | None:
+    known = _table(parts)
+    return None if known is None else series(known[0], plan)
 
 
 def _log(delta: Fraction) -> float:
@@ -54,30 +75,11 @@ def _log(delta: Fraction) -> float:
         return float(enclose(delta).log().mid())
 
 
-def _tilt(objective: Callable[[float], float]) -> float:
-    """About where the objective is least; it may be infinite far from there."""
-
-    def at(x: float) -> float:
-        value = objective(math.exp(x))
-        return value if math.isfinite(value) else FAR
-
-    low, high = TILTS
-    start = min((low + (high - low) * k / 21 for k in range(22)), key=at)
-    best = optimize.minimize_scalar(
-        at, bounds=(start - 1, start + 1), method="bounded", options={"xatol": 0.01}
-    )
-    return math.exp(float(best.x))
-
-
 def _solved(found: Series, log_delta: float) -> Interval | None:
-    low, high = max(found.first, 0.0), found.first + found.period
-    ends = []
-    for sign in (-1, 1):
-        end = _end(found, log_delta, sign, low, high)
-        if end is None:
-            return None
-        ends.append(end)
+    ends = [_end(found, log_delta, sign) for sign in (-1, 1)]
     lower, upper = ends
+    if lower is None or upper is None:
+        return None
     return Interval(
         rounded_down(lower),
         rounded_up(max(upper, 0.0)),
@@ -87,24 +89,33 @@ def _solved(found: Series, log_delta: float) -> Interval | None:
     )
 
 
-def _end(found: Series, log_delta: float, sign: int, low: float, high: float) -> float | None:
+def _end(found: Series, log_delta: float, sign: int) -> float | None:
     """Where delta plus (1) or minus (-1) its error meets the given one, on the safe side of it."""
-    # Logs are off by a few roundings of their size.
+    # Logs are off by a few roundings of their size; and room for a checker with errors of its own.
     log_delta -= sign * 16 * UNIT * (abs(log_delta) + 8)
+    log_delta -= sign * CHECKER_ROOM[found.sigma > 0 or len(found.transform) > FEW]
+    low, high = max(found.first, 0.0), found.first + found.period
 
     def excess(epsilon: float) -> float:
         log_end = found.at(epsilon).log(sign)
         return max(log_end - log_delta, -800.0)
 
-    grid = [low + (high - low) * k / 64 for k in range(64)]
-    signs = [excess(e) > 0 for e in grid]
-    if not any(signs):
-        return 0.0
-    last = max(k for k, above in enumerate(signs) if above)
-    if last == 63:
-        return None
-    root = float(optimize.brentq(excess, grid[last], grid[last + 1], xtol=TOLERANCE))
-    step = TOLERANCE
+    right = min(found.plan.near, high)
+    step = max(right - low, high - right, 1e-300) / 64
+    if not right > low:
+        right = low
+    while excess(right) > 0:
+        if right >= high:
+            return None
+        right, step = min(right + step, high), GROWTH * step
+    left, step = right, max((right - low) / 64, 1e-300)
+    while excess(left) <= 0:
+        if left <= low:
+            return low if low == 0 or sign > 0 else None
+        right, left, step = left, max(left - step, low), GROWTH * step
+    tolerance = TOLERANCE * min(found.plan.sigma**2 * (1 + found.tilt), right, 1.0)
+    root = float(optimize.brentq(excess, left, right, xtol=max(tolerance, 1e-300)))
+    step = max(tolerance, 4e-16 * root)
     for _ in range(60):
         beyond = excess(root + sign * step)
         if sign * beyond <= 0:
@@ -118,6 +129,7 @@ def _shown(found: Series, epsilon: float, sign: int) -> dict[str, str]:
     return {
         "form": "closed transforms",
         "step": str(Fraction(first_step(found.product.parts, WIDTH))),
+        "smoothing": repr(found.sigma),
         "side": "upper" if sign > 0 else "lower",
         "epsilon": repr(float(epsilon)),
         "delta": repr(float(ends.end(sign))),
@@ -127,23 +139,39 @@ def _shown(found: Series, epsilon: float, sign: int) -> dict[str, str]:
         "period": repr(found.period),
         "frequencies": str(len(found.transform)),
         "aliasing": repr(found.outside),
-        "truncation": repr(found.left_out),
+        "truncation": repr(found.left_out[0]),
     }
 
 
-def delta_smooth(parts: Parts, epsilon: Fraction) -> Interval | None:
-    """Delta of a smooth product at epsilon; None where this route does not apply."""
-    product = smooth_product(parts)
-    if product is None:
+def delta_smooth(parts: Parts, epsilon: Fraction, width: float = 1e-3) -> Interval | None:
+    """Delta of a smooth product at epsilon; None where this route does not apply.
+
+    ``width`` is relative to delta.
+    """
+    known = _table(parts)
+    if known is None:
         return None
-    at = float(epsilon)
-    tilt = _tilt(lambda t: product.cumulant(t) + gain(t) - t * at)
-    found = _series_near(parts, product, tilt)
-    if found is None or not found.first < at < found.first + found.period:
-        return None
+    table = known[1]
+    at, best, asked = float(epsilon), None, width
+    for _ in range(REFINEMENTS):
+        plan = table.for_epsilon(at, asked)
+        found = None if plan is None else _series_at(parts, plan)
+        if found is None or not found.first < at < found.first + found.period:
+            break
+        solved = _delta(found, at)
+        best = solved if best is None else _narrower(best, solved)
+        gap, allowed = best.upper - best.lower, Fraction(width) * best.upper
+        if gap <= allowed:
+            break
+        asked *= max(float(allowed / gap), FINEST) * 0.8
+    return best
+
+
+def _delta(found: Series, at: float) -> Interval:
     ends = found.at(at)
     # The float is within one rounding of the exact epsilon.
-    ends = replace(ends, error=ends.error + ends.value * 4 * UNIT * (1 + at) * (2 + found.tilt))
+    moved = 4 * UNIT * (1 + at) * (2 + found.tilt)
+    ends = replace(ends, error=ends.error + ends.value * moved, gap=ends.gap * (1 + moved))
     return Interval(
         rounded_down(ends.end(-1)),
         min(rounded_up(ends.end(1)), Fraction(1)),

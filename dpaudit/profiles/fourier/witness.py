@@ -22,9 +22,10 @@ k h) F, moved by the error terms. Frequencies beyond J need a bound of |Phi| onl
 derivative and second moment, or the variation of the masses, bound it. Any step, tilt and window
 give true bounds, so a checker may also take its own.
 
-form "closed transforms": the series of :mod:`dpaudit.profiles.fourier.smooth`, with ``tilt`` t, the
-window [window_first, window_first + period], and ``frequencies`` J + 1; ``error`` is the sum of
-all. form "closed": the closed form of :mod:`dpaudit.profiles.closed.single` at ``epsilon``.
+form "closed transforms": the series of :mod:`dpaudit.profiles.fourier.smooth`, with ``tilt`` t,
+``smoothing`` sigma (0: none), the window [window_first, window_first + period], and ``frequencies``
+J + 1; ``error`` is the sum of all errors but the smoothing's gap.
+form "closed": the closed form of :mod:`dpaudit.profiles.closed.single` at ``epsilon``.
 form "largest loss": the sum of the factors' largest losses.  form "chernoff": P(L > epsilon) <=
 exp(K(t) - t epsilon).  form "conjugate": :mod:`dpaudit.profiles.closed.tradeoff`.
 """

@@ -61,6 +61,36 @@ def diff2_noise_tight(
     return Noise(sqrt(unit * share * restarts), sqrt(unit * _rest(share) * differences))
 
 
+def client_share(noise: Noise, clients: int) -> Noise:
+    """What each of P clients adds to its own mean, over the radius: N(0, P sigma^2 C^2).
+
+    The mean of P such shares is N(0, sigma^2 C^2): under secure aggregation no server draws any.
+    Source: Murata and Suzuki 2023, Section 2.1, worked out.
+    """
+    _clients(clients, 0)
+    return Noise(sqrt(clients * noise.sigma_1**2), sqrt(clients * noise.sigma_2**2))
+
+
+def noise_against(noise: Noise, clients: int, colluding: int) -> Noise:
+    """What is left of noise made of shares where ``colluding`` clients tell theirs.
+
+    sigma^2 (P - t) / P.  A program with this noise declares what the run tells the colluders.
+    Errors: InvalidParameter unless 0 <= t < P.
+    Source: dpaudit 2026; Murata and Suzuki 2023, Section 2.1, for the shares.
+    """
+    _clients(clients, colluding)
+    left = Fraction(clients - colluding, clients)
+    return Noise(sqrt(left * noise.sigma_1**2), sqrt(left * noise.sigma_2**2))
+
+
+def _clients(clients: int, colluding: int) -> None:
+    whole = hasattr(clients, "__index__") and hasattr(colluding, "__index__")
+    if not (whole and 0 <= colluding < clients):
+        raise InvalidParameter(
+            f"{colluding} of {clients} clients collude: expected counts, and one that does not"
+        )
+
+
 Calibration: TypeAlias = Callable[[object, object, int, int, int, object], Noise]
 CALIBRATIONS: Mapping[str, Calibration] = {"paper": diff2_noise_paper, "tight": diff2_noise_tight}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpaudit.accountant.claim import Claim
+from dpaudit.exact import sqrt
 from dpaudit.families.correlated.node import Factorisation
 from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.measures.convert import gaussian_mu
@@ -51,28 +52,49 @@ CALIBRATED = (
 )
 
 
-def _preset(strategy: Factorisation) -> Constants:
-    return preset_unconstrained(SIZE, LIPSCHITZ, SMOOTHNESS, EPSILON, DELTA, strategy=strategy)
+def _preset(strategy: Factorisation, size: int = SIZE, features: int = FEATURES) -> Constants:
+    """T, B, beta and the least noise; logistic loss of features in [-1, 1]."""
+    constants = sqrt(Fraction(features)), Fraction(features, 4)
+    return preset_unconstrained(size, *constants, EPSILON, DELTA, strategy=strategy)
+
+
+def _tree(size: int = SIZE, features: int = FEATURES) -> AcceleratedDPSRGD:
+    estimator = gradient(_preset(Factorisation.TREE, size, features), size, features)
+    return AcceleratedDPSRGD(estimator, radius=float(RADIUS))
+
+
+def _root(size: int = SIZE, features: int = FEATURES) -> AcceleratedDPSRGD:
+    strategy = Factorisation.SQRT_TOEPLITZ
+    made = gradient(_preset(strategy, size, features), size, features, strategy=strategy)
+    return AcceleratedDPSRGD(made, radius=float(RADIUS))
+
+
+def _plain(size: int = SIZE, features: int = FEATURES) -> DPSRGD:
+    estimator = gradient(_preset(Factorisation.TREE, size, features), size, features)
+    return DPSRGD(estimator, radius=float(RADIUS))
 
 
 accelerated_dp_srgd = entry(
     "accelerated_dp_srgd",
     "Accelerated-DP-SRGD, logistic regression, tree, least noise",
-    accelerated(_preset(Factorisation.TREE)),
+    _tree(),
     CALIBRATED,
+    build=_tree,
 )
 accelerated_dp_srgd_sqrt_toeplitz = entry(
     "accelerated_dp_srgd_sqrt_toeplitz",
     "Accelerated-DP-SRGD, logistic regression, square-root factorisation, least noise",
-    accelerated(_preset(Factorisation.SQRT_TOEPLITZ), strategy=Factorisation.SQRT_TOEPLITZ),
+    _root(),
     CALIBRATED,
+    build=_root,
 )
 dp_srgd = entry(
     "dp_srgd",
     "DP-SRGD (not accelerated), logistic regression, tree, least noise",
-    DPSRGD(gradient(_preset(Factorisation.TREE)), radius=float(RADIUS)),
+    _plain(),
     CALIBRATED,
     "Section 4.3",
+    build=_plain,
 )
 
 # --- without clipping -----------------------------------------------------------------------------

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dpaudit.accountant.claim import Claim
 from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism, Metric, Setting
+from dpaudit.errors import InvalidParameter
 from dpaudit.exact import sqrt
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.scope import central
@@ -28,13 +32,23 @@ RADIUS = 2
 LIPSCHITZ, SMOOTHNESS = sqrt(Fraction(FEATURES)), Fraction(FEATURES, 4)
 ZERO_OUT = central("zero_out")
 # Below sqrt(10), so that no rounding leads above it.
-LOSS = BoundedLogistic(norm=3.1622776)
+LOSS = BoundedLogistic(norm=3.1622776)  # as bounded_loss(10) makes it
 REGULAR = "the loss scales every row to norm sqrt(10) at most and cuts targets to [0, 1]"
 
 
-def gradient(constants: Constants, **options: Any) -> StochasticRecursiveGradient:
-    """The estimator on the training rows."""
-    return of_constants(constants, LOSS, FEATURES, SIZE, **options)
+Build: TypeAlias = Callable[[int, int], AcceleratedDPSRGD | DPSRGD]
+
+
+def bounded_loss(features: int) -> BoundedLogistic:
+    """Logistic loss of features in [-1, 1]: sqrt(features)-Lipschitz, features / 4 smooth."""
+    return BoundedLogistic(norm=math.floor(math.sqrt(features) * 10**7) / 10**7)
+
+
+def gradient(
+    constants: Constants, size: int = SIZE, features: int = FEATURES, **options: Any
+) -> StochasticRecursiveGradient:
+    """The estimator on the training rows, or on ``size`` others."""
+    return of_constants(constants, bounded_loss(features), features, size, **options)
 
 
 def accelerated(constants: Constants, **options: Any) -> AcceleratedDPSRGD:
@@ -69,8 +83,9 @@ def entry(
     source: str = "Algorithm 1",
     expected: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
+    build: Build | None = None,
 ) -> Mechanism:
-    """One entry that runs on the RAND data."""
+    """One entry that runs on the RAND data; ``build`` makes its program for other records."""
     return Mechanism(
         name=name,
         title=title,
@@ -82,7 +97,38 @@ def entry(
         records=records,
         evaluate=_evaluate,
         expected=expected,
+        for_shape=None if build is None else partial(on_rows, build, name, title, claims, source),
     )
+
+
+def on_rows(
+    build: Build,
+    name: str,
+    title: str,
+    claims: tuple[Claim, ...],
+    source: str,
+    count: int | None,
+    row: tuple[int, ...],
+) -> Mechanism:
+    """The mechanism for ``count`` rows of somebody's data: features in [-1, 1], a target of 0 or 1.
+
+    What lies outside is scaled back or cut by the loss.
+    Errors: InvalidParameter for records that are no rows of two numbers or more.
+    """
+    if count is None or len(row) != 1 or row[0] < 2:
+        raise InvalidParameter(
+            f"{name}: records of shape {row}; expected rows of features, then a target"
+        )
+    program = build(count, row[0] - 1)
+    estimator = program.gradient
+    setting = Setting(
+        unit_entity="row of the data",
+        unit_bound="one row",
+        covered=(_covered(estimator),),
+        invariants=("the number of records and the order of the batches",),
+        notes=_chosen(estimator),
+    )
+    return Mechanism(name, title, f"{PAPER}, {source}", program, ZERO_OUT, claims, setting)
 
 
 def declared_only(
@@ -115,11 +161,18 @@ def _evaluate(found: Solution) -> tuple[Metric, ...]:
 
 
 def _setting(estimator: StochasticRecursiveGradient, *notes: str) -> Setting:
+    invariants = ("the number of records and the order of the batches",)
+    return rand_setting(_covered(estimator), invariants, *_chosen(estimator), *notes)
+
+
+def _covered(estimator: StochasticRecursiveGradient) -> str:
     batch, rounds = estimator.batch, estimator.rounds
-    return rand_setting(
-        f"{rounds} noisy prefix sums over batches of {batch} rows, each row in one",
-        ("the number of records and the order of the batches",),
-        f"{estimator.size - batch * rounds} of {estimator.size} rows are never read",
+    return f"{rounds} noisy prefix sums over batches of {batch} rows, each row in one"
+
+
+def _chosen(estimator: StochasticRecursiveGradient) -> tuple[str, ...]:
+    unread = estimator.size - estimator.batch * estimator.rounds
+    return (
+        f"{unread} of {estimator.size} rows are never read",
         "radius, rounds, batches, norms and beta were chosen without the data",
-        *notes,
     )

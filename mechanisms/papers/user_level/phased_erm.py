@@ -31,7 +31,7 @@ from mechanisms.papers.user_level.batches import (
 )
 from mechanisms.papers.user_level.constants import HALT, budget
 from mechanisms.papers.user_level.phased_sgd import Solution, printed_sizes, with_rest
-from mechanisms.papers.user_level.problem import Problem, check_scope, positive
+from mechanisms.papers.user_level.problem import Problem, check_scope, positive, within
 
 Flags = NDArray[np.bool_]
 
@@ -102,7 +102,8 @@ class ErmPhase:
 class UserLevelPhasedERM:
     """Phases of AC-SA on disjoint users; the first failed test ends a run, whose output is x_0.
 
-    ``radius``: tau, public, the same in all phases; ``prefix`` names the releases.
+    ``radius``: tau, public, the same in all phases; ``prefix`` names the releases; ``reach``: how
+    far from where it starts a run searches.
     Errors: InvalidParameter for no phase, or more users than there are, or than a batch.
     Source: Lowy, Liu, Asi 2024, Algorithm 3, K_i capped at n_i.
     """
@@ -111,9 +112,12 @@ class UserLevelPhasedERM:
     phases: tuple[Phase, ...]
     radius: float
     prefix: str = ""
+    reach: float = math.inf
 
     def __post_init__(self) -> None:
         positive(self.radius, "radius")
+        if not self.reach > 0:
+            raise InvalidParameter(f"reach = {self.reach}: expected a positive number")
         used = sum(phase.users for phase in self.phases)
         if not self.phases or used > self.problem.users:
             raise InvalidParameter(
@@ -157,16 +161,16 @@ class UserLevelPhasedERM:
         self, curator: Curator, start: Array, on: Flags, rows: Callable[[int], Part]
     ) -> Solution:
         """The phases on given parts, from a released start, in the trials that are on."""
-        point = start
+        point, searched = start, within(self.problem, start, self.reach)
         for i, phase in enumerate(self.phases):
             if not on.any():
                 break
-            solver = phase.solver(self.problem, self.radius)
+            solver = phase.solver(searched, self.radius)
             found = solver.solve(
                 curator, point, phase.weight, phase.stages, on, self.labels(i), rows(i)
             )
             on, point = ~found.halted, found.output
-        return Solution(np.where(on[:, None], self.problem.project(point), start), ~on)
+        return Solution(np.where(on[:, None], searched.project(point), start), ~on)
 
 
 def concentration_radius(problem: Problem, rounds: int, chance: float = HALT) -> float:
@@ -363,9 +367,9 @@ def strongly_convex_phases(
 ) -> StronglyConvexReduction:
     """k = ceil(log2 log2 n) restarts of 2^(i-2) n / log2 n users, rescaled to all users.
 
-    Restart i searches within R_i of the last point: R_0 = min(R, 2 L / mu), R_i^2 = 2 ``excess(
-    users, R_(i-1))`` / mu.  ``base`` makes a program for a problem of those users and that radius;
-    it minimises the loss as a function of all of the set, so that R_i sets steps and weights only.
+    Restart i searches the part of the set within R_i of the last point: R_0 = min(R, 2 L / mu),
+    R_i^2 = 2 ``excess(users, R_(i-1))`` / mu.  ``base`` makes a program for a problem of those
+    users and that radius, which sets its steps and weights.
     """
     positive(convexity, "convexity")
     count = max(1, math.ceil(math.log2(max(2.0, math.log2(problem.users)))))
@@ -373,10 +377,8 @@ def strongly_convex_phases(
     sizes = [int(problem.users * share / sum(shares)) for share in shares]
     width, bases = min(problem.diameter, 2 * problem.lipschitz / convexity), []
     for size in sizes:
-        bases.append(_in_set(base(replace(problem, users=size, radius=width / 2)), problem))
+        made = base(replace(problem, users=size, radius=width / 2))
+        on = replace(made.problem, radius=problem.radius)
+        bases.append(replace(made, problem=on, reach=width))
         width = min(width, math.sqrt(2 * excess(size, width) / convexity))
     return StronglyConvexReduction(problem, tuple(bases))
-
-
-def _in_set(base: UserLevelPhasedERM, problem: Problem) -> UserLevelPhasedERM:
-    return replace(base, problem=replace(base.problem, radius=problem.radius))

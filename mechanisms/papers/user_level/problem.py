@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,56 @@ class Problem:
         found = found[:1] if found.strides[0] == 0 else found
         clipped = clip_rows(found, np.full(len(found), self.lipschitz))
         return np.asarray(clipped.reshape(len(found), count, items, -1).mean(axis=2))
+
+
+@dataclass(frozen=True)
+class SearchSet(Problem):
+    """The same problem in the part of its ball that lies within ``reach`` of released points.
+
+    ``centres``: (trials, d), in the ball of the problem; they are compared by identity alone.
+    """
+
+    centres: Array = field(default_factory=lambda: np.zeros((1, 1)), compare=False)
+    reach: float = math.inf
+
+    def project(self, points: Array) -> Array:
+        """The nearest points of both balls."""
+        return project_two_balls(points, self.radius, self.centres, self.reach)
+
+
+def within(problem: Problem, centres: Array, reach: float) -> Problem:
+    """The problem on its search set; the problem itself where ``reach`` leaves nothing out."""
+    if reach >= 2 * problem.radius:
+        return problem
+    fields = (problem.loss, problem.users, problem.items, problem.features)
+    return SearchSet(*fields, problem.radius, problem.lipschitz, centres, reach)
+
+
+def project_two_balls(points: Array, radius: float, centres: Array, reach: float) -> Array:
+    """The nearest points in the ball of ``radius`` around 0 and that of ``reach`` around a centre.
+
+    points, centres: (trials, d), every centre in the first ball, so that the balls meet.  Where
+    neither ball's nearest point lies in the other, it is on the sphere in which they cross.
+    """
+    first = project_l2_ball(points, radius)
+    second = centres + project_l2_ball(points - centres, reach)
+    crossing = _on_both_spheres(points, radius, centres, reach)
+    room = 1 + 1e-12
+    in_second = np.linalg.norm(first - centres, axis=1, keepdims=True) <= reach * room
+    in_first = np.linalg.norm(second, axis=1, keepdims=True) <= radius * room
+    found = np.where(in_second, first, np.where(in_first, second, crossing))
+    return np.asarray(project_l2_ball(found, radius))
+
+
+def _on_both_spheres(points: Array, radius: float, centres: Array, reach: float) -> Array:
+    """The nearest points at distance ``radius`` from 0 and ``reach`` from the centre."""
+    lengths = np.linalg.norm(centres, axis=1, keepdims=True)
+    axes = centres / np.where(lengths > 0, lengths, 1.0)
+    along = (radius**2 - reach**2 + lengths**2) / np.where(lengths > 0, 2 * lengths, 1.0)
+    across = np.sqrt(np.maximum(radius**2 - along**2, 0.0))
+    rest = points - np.einsum("td,td->t", points, axes)[:, None] * axes
+    norms = np.linalg.norm(rest, axis=1, keepdims=True)
+    return np.asarray(along * axes + across * rest / np.where(norms > 0, norms, 1.0))
 
 
 @dataclass(frozen=True)

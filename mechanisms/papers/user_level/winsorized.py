@@ -25,6 +25,7 @@ from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Norm, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, Trust
 from mechanisms.papers.user_level.accelerated import check_batch
+from mechanisms.papers.user_level.constants import budget
 from mechanisms.papers.user_level.phased_sgd import Solution
 from mechanisms.papers.user_level.problem import Problem, check_scope, positive, users_of, whole
 
@@ -279,3 +280,27 @@ class VoteQuery:
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         return np.array(1.0)
+
+
+def own_rounds(
+    problem: Problem, epsilon: object, delta: object, radius: float, step: float
+) -> WinsorizedMeanDPSGD:
+    """T = n rounds on batches of B = sqrt(n) users, as Figure 1 counts them: n^(3/2) m gradients.
+
+    A round gets e' = epsilon / sqrt(8 T log(1/delta)): then e' sqrt(2 T log(1/delta)) and T e'
+    (exp(e') - 1) are half of epsilon each at most (Dwork, Rothblum and Vadhan 2010).  Before
+    amplification by B / n that is log(1 + (exp(e') - 1) n / B), for p ranges and p means.
+    Errors: InvalidParameter for an epsilon outside (0, 1].
+    Source: Bassily, Sun 2023, by their gradient complexity; constants ours.
+    """
+    budgeted, chance = budget(epsilon, delta)
+    if budgeted > 1:
+        raise InvalidParameter(f"epsilon = {float(budgeted):g}: expected at most 1")
+    users = problem.users
+    batch = max(1, math.isqrt(users))
+    logarithm = math.log(1 / float(chance))
+    each = float(budgeted) / math.sqrt(8 * users * logarithm)
+    share = math.log1p(math.expm1(each) * users / batch)
+    coordinates = len(rotation(problem.dimension))
+    spent = Fraction(f"{share / (2 * coordinates) * (1 - 1e-9):.12e}")
+    return WinsorizedMeanDPSGD(problem, batch, users, spent, radius, step)

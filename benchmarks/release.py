@@ -1,0 +1,293 @@
+"""The same releases by dpaudit, OpenDP's context interface and Tumult Analytics; scale beside SQL.
+
+``python -m benchmarks.release --opendp PYTHON --tumult PYTHON --page docs/releases_compared.md``:
+the doctor's visits of the RAND experiment (20,190 rows, from statsmodels), and a generated
+population of a million people in households.  Each tool gets (epsilon = 1, delta = 1e-6) for a
+count, counts by key and a sum: the others as the largest rho that their own conversion of
+zero-concentrated privacy turns into that, which is better than adding epsilons up.  A tool that is
+not given is named as not run.  ``--rows N`` also times a plan on N rows against its queries in
+plain SQL, in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from inspect import getsource
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpaudit.accountant.account import Account
+from dpaudit.errors import DpauditError
+from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
+from dpaudit.ledger import open_ledger, terms_of
+from dpaudit.releases.plan import Release
+from dpaudit.releases.program import exact_values
+from dpaudit.releases.publish import publish
+from dpaudit.releases.queries import Count, Groups, Quantiles, Sum
+from dpaudit.scope import central
+from dpaudit.tabular import Category, Number, Schema, Table, Text
+
+HERE = Path(__file__).parent
+BUDGET = ApproxDP(1, "1e-6")
+WHAT = ("count", "counts by key", "sum")
+TOOLS = {"opendp": "OpenDP (context)", "tumult": "Tumult Analytics"}
+FAIL = "not run"
+
+
+def doctors() -> Release:
+    """Visits by insurance plan; the source lines of this function are counted."""
+    columns = {"plan": Category(("free", "coinsurance")), "visits": Number(0, 77)}
+    schema = Schema("doctors", columns)
+    items = (
+        Count(name="count"),
+        Count(name="by plan", by="plan"),
+        Sum(name="visits", column="visits"),
+    )
+    return Release("Visits", schema, "add_remove", BUDGET, items)
+
+
+def people() -> Release:
+    """Incomes by region, of households."""
+    regions = Category(tuple(f"r{i}" for i in range(10)))
+    columns = {"region": regions, "income": Number(0, 100_000)}
+    schema = Schema("people", columns, unit="home", entity="household", rows=4)
+    items = (
+        Count(name="count"),
+        Count(name="by region", by="region"),
+        Sum(name="income", column="income"),
+    )
+    return Release("Incomes", schema, "add_remove", BUDGET, items)
+
+
+def visits() -> Any:
+    """Person-years of the RAND Health Insurance Experiment, as statsmodels has them."""
+    from statsmodels.datasets import randhie
+
+    data = randhie.load_pandas().data
+    plans = np.where(data["lncoins"] == 0, "free", "coinsurance")
+    return pa.table({"plan": plans, "visits": data["mdvis"].to_numpy().astype(np.int64)})
+
+
+def population(size: int, seed: int = 1) -> Any:
+    """People in households of one to six; a household lives in one region."""
+    rng = np.random.default_rng(seed)
+    homes = np.repeat(np.arange(size), rng.integers(1, 7, size))[:size]
+    regions = np.array([f"r{i}" for i in range(10)])
+    income = np.minimum(rng.lognormal(10, 0.8, size), 10**6).astype(np.int64)
+    where = regions[rng.integers(0, 10, size)[homes]]
+    return pa.table({"home": homes, "region": where, "income": income})
+
+
+def largest_rho() -> float:
+    """The rho that, by the usual conversion, is the budget: what other tools are given."""
+    scope, low, high = central("add_remove"), 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        found = Account(ZCDP(Fraction(middle)), scope).converted("zcdp", BUDGET.delta).value[0]
+        low, high = (middle, high) if found <= BUDGET.epsilon else (low, middle)
+    return low
+
+
+@dataclass(frozen=True)
+class Result:
+    """One tool on one table: standard deviations of its noise, lines of its program."""
+
+    deviations: tuple[float, ...]
+    lines: int
+    version: str
+    seconds: float
+    refused: Mapping[str, bool]
+
+
+def own(release: Callable[[], Release], path: Path) -> Result:
+    """The plan's noise, after its exact sums were taken."""
+    started = time.monotonic()
+    asked = release()
+    plan = asked.plan()
+    exact_values(asked, Table(asked.schema, path).opened(asked.digest))
+    steps = [getattr(part, "step", Fraction(1)) for part in plan.parts.values()]
+    names = [plan.margins.deviation(label) for label in plan.parts]
+    found = tuple(d * float(step) for d, step in zip(names, steps, strict=True))
+    # Without its first line and its docstring.
+    lines = len(getsource(release).splitlines()) - 2
+    return Result(found, lines, "this tree", time.monotonic() - started, refusals(asked, path))
+
+
+def refusals(asked: Release, path: Path) -> dict[str, bool]:
+    """Whether what should not be done is refused."""
+    schema = replace(asked.schema, columns={**asked.schema.columns, "other": Text()})
+    unknown = Release("Keys", schema, "add_remove", PureDP(1), (Groups(name="k", column="other"),))
+    column = list(asked.schema.columns)[-1]
+    with tempfile.TemporaryDirectory() as made:
+        ledger = open_ledger(Path(made) / "ledger.sqlite")
+        cap = ApproxDP(Fraction(3, 2), "1e-5")
+        ledger.create(asked.schema.name, terms_of(asked.schema.entity, asked.scope, cap))
+
+        def run(title: str, folder: str) -> None:
+            plan = replace(asked, title=title).plan()
+            publish(plan, path, Path(made) / folder, ledger=ledger, trials=0)
+
+        run("first", "a")
+        return {
+            "unknown keys without delta": refused(unknown.plan),
+            "a sum without bounds": refused(lambda: Schema("t", {column: Number()})),  # type: ignore[call-arg]
+            "more than the budget": refused(lambda: run("second", "b")),
+            "the same release drawn again": refused(lambda: run("first", "c")),
+        }
+
+
+def refused(act: Callable[[], Any]) -> bool:
+    """Whether it raises."""
+    try:
+        act()
+    except (DpauditError, TypeError):
+        return True
+    return False
+
+
+def other(tool: str, python: str, path: Path, name: str, rho: float) -> Result | str:
+    """Another tool's, by its own interpreter; why not, in a line, where it fails."""
+    script = HERE / f"release_{tool}.py"
+    started = time.monotonic()
+    run = subprocess.run(
+        [python, str(script), str(path), name, repr(rho)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    if run.returncode:
+        return (run.stderr.strip().splitlines() or ["failed"])[-1][:200]
+    found = json.loads(run.stdout.strip().splitlines()[-1])
+    deviations = tuple(
+        float(row["deviation"] if "deviation" in row else row["parameter"] ** 0.5)
+        for row in found["rows"]
+    )
+    seconds = time.monotonic() - started
+    return Result(deviations, found["lines"], found["version"], seconds, found["refused"])
+
+
+def compared(given: argparse.Namespace, folder: Path) -> dict[str, dict[str, Any]]:
+    """Every tool on every table."""
+    tables = {"doctors": (doctors, visits()), "people": (people, population(given.people))}
+    rho, found = largest_rho(), dict[str, dict[str, Any]]()
+    for name, (release, table) in tables.items():
+        path = folder / f"{name}.parquet"
+        pq.write_table(table, path)
+        found[name] = {"dpaudit": own(release, path)}
+        for tool in TOOLS:
+            python = getattr(given, tool)
+            found[name][tool] = FAIL if python is None else other(tool, python, path, name, rho)
+    return found
+
+
+def page(found: dict[str, dict[str, Any]], size: int) -> str:
+    """The comparison as a page; every number is of this run."""
+    titles = {"doctors": "20,190 rows, a row is a unit", "people": f"{size:,} people in households"}
+    lines = [
+        "# Releases beside OpenDP and Tumult Analytics",
+        "",
+        "Made by `python -m benchmarks.release`: a count, counts by key and a sum, at epsilon = 1 "
+        "and delta = 1e-6 together, equal weights. The others get the largest rho that the usual "
+        "conversion turns into that. Standard deviations of the noise; of a household at most four "
+        "people count.",
+    ]
+    for name, tools in found.items():
+        rows = [["tool", *WHAT, "lines"]]
+        for tool, result in tools.items():
+            title = {"dpaudit": "dpaudit", **TOOLS}[tool]
+            if isinstance(result, str):
+                rows.append([title, result, "", "", ""])
+                continue
+            numbers = [f"{d:.4g}" for d in result.deviations]
+            rows.append([f"{title} {result.version}", *numbers, str(result.lines)])
+        lines += ["", f"## {titles[name]}", "", *_table(rows)]
+    lines += ["", "## What each refuses", "", *_table(_refusals(found["doctors"]))]
+    return "\n".join([*lines, ""])
+
+
+def _refusals(tools: dict[str, Any]) -> list[list[str]]:
+    """Rows by case; a tool without it has no such thing as a release that is drawn once."""
+    known = {tool: r.refused for tool, r in tools.items() if isinstance(r, Result)}
+    cases = list(known["dpaudit"])
+    words = {True: "refused", False: "allowed", None: "a new draw, of new budget"}
+    rows = [["", *({"dpaudit": "dpaudit", **TOOLS}[tool] for tool in known)]]
+    return rows + [[case, *(words[r.get(case)] for r in known.values())] for case in cases]
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    head, *rest = ["| " + " | ".join(row) + " |" for row in rows]
+    return [head, "|---" * len(rows[0]) + "|", *rest]
+
+
+# --- scale ----------------------------------------------------------------------------------------
+
+SQL = (
+    *(f"SELECT count(*) FROM t WHERE income > {1000 * i}" for i in range(10)),  # noqa: S608
+    "SELECT region, income // 20000, count(*) FROM t GROUP BY 1, 2",
+    "SELECT quantile_disc(income, [0.25, 0.5, 0.75]) FROM t",
+)
+
+
+def scaled(rows: int, folder: Path) -> tuple[float, float]:
+    """Seconds of ten counts, a cross-tabulation and three quantiles: privately, in plain SQL."""
+    path = folder / "large.parquet"
+    pq.write_table(population(rows), path)
+    regions = Category(tuple(f"r{i}" for i in range(10)))
+    columns = {"region": regions, "income": Number(0, 1_000_000, 1000)}
+    schema = Schema("people", columns, unit="home", entity="household", rows=4)
+    edges = {"income": tuple(range(20_000, 1_000_000, 20_000))}
+    items = [
+        Count(name=f"c{i}", where={"income": {"from": 1000 * i, "to": 1_000_000}})
+        for i in range(10)
+    ]
+    items.append(Count(name="table", by=("region", "income"), edges=edges))
+    items.append(Quantiles(name="q", column="income", at=("1/4", "1/2", "3/4")))
+    release = Release("Large", schema, "add_remove", BUDGET, tuple(items))
+    started = time.monotonic()
+    exact_values(release, Table(schema, path).opened(release.digest))
+    private, started = time.monotonic() - started, time.monotonic()
+    with duckdb.connect() as plain:
+        plain.execute(f"CREATE VIEW t AS SELECT * FROM read_parquet('{path}')")  # noqa: S608
+        for query in SQL:
+            plain.execute(query).fetchall()
+    return private, time.monotonic() - started
+
+
+def main() -> None:
+    """Compare, write the page where it is asked for, and time the scale."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--opendp", help="an interpreter that has opendp[polars]")
+    parser.add_argument("--tumult", help="an interpreter that has tmlt.analytics")
+    parser.add_argument("--people", type=int, default=1_000_000)
+    parser.add_argument("--rows", type=int, help="also time this many rows against plain SQL")
+    parser.add_argument("--page", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        text = page(compared(given, folder), given.people)
+        print(text)
+        if given.page is not None:
+            given.page.write_text(text, "utf-8")
+        if given.rows is not None:
+            private, plain = scaled(given.rows, folder)
+            print(
+                f"{given.rows:,} rows: {private:.1f} s with privacy, {plain:.1f} s of plain SQL, "
+                f"a ratio of {private / plain:.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

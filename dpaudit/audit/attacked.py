@@ -1,0 +1,76 @@
+"""What an attack on a suite gives, and how its trials are numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
+from dpaudit.audit.engine import Batch, plan
+from dpaudit.audit.residuals import Finding
+from dpaudit.audit.suite import Suite
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.errors import InvalidParameter
+from dpaudit.kernels.query import Array
+from dpaudit.nodes import Node
+
+TRAINING, TEST = 0, 1
+FIRST, SECOND = 0, 1
+BATCH_TRIALS = 2_000
+SCORE_DECIMALS = 9
+LARGEST_SCORE = 1e100
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """What one audit saw, before any bound is made of it; ``stored``: the folder of its batches."""
+
+    suite: Suite
+    trials: int
+    training_trials: int
+    seed: int
+    attack: str
+    training: TrainingScores | None
+    test: TestScores | None
+    findings: tuple[Finding, ...]
+    stored: Path | None = None
+
+
+def checked_declaration(mechanism: Mechanism, suite: Suite) -> Node:
+    """The declaration that a suite's program and its mechanism share.
+
+    Errors: as :func:`attack`.
+    """
+    adjacency, tried = mechanism.scope.adjacency, suite.neighbours.adjacency
+    if adjacency is not tried:
+        raise InvalidParameter(
+            f"suite of {mechanism.name!r}: its data sets are neighbours under {tried}; the "
+            f"mechanism's scope says {adjacency}"
+        )
+    declaration = suite.program.declaration(mechanism.scope)
+    if declaration != mechanism.declaration:
+        raise InvalidParameter(
+            f"suite of {mechanism.name!r}: its program declares other noise than the mechanism"
+        )
+    return declaration
+
+
+def batches_of(index: int, training: int, certified: int) -> list[Batch]:
+    """The batches of one audit: training and test trials of either side."""
+    sizes = ((TRAINING, training), (TEST, certified))
+    return [
+        batch
+        for part, trials in sizes
+        for side in (FIRST, SECOND)
+        for batch in plan(index, side, part, trials, BATCH_TRIALS)
+    ]
+
+
+def tidy(scores: list[Array]) -> Array:
+    """Scores of several batches as one array, finite and rounded (see :func:`_scores`)."""
+    finite: Array = np.clip(np.concatenate(scores), -LARGEST_SCORE, LARGEST_SCORE)
+    return finite.round(SCORE_DECIMALS)

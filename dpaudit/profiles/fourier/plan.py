@@ -1,0 +1,215 @@
+"""Where a series of closed transforms is evaluated: tilt, window, smoothing.  Only a choice.
+
+Everything here is approximate, and whatever comes out, the bounds of
+:mod:`dpaudit.profiles.fourier.smooth` are sound: they take the numbers of a plan and bound what
+those leave out.  The cumulant K is tabulated at fixed tilts, once for a product.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from dpaudit.profiles.fourier.search import gain
+from dpaudit.profiles.grid.discrete import Reals
+
+LARGEST_LOG_TILT, SMALLEST_LOG_TILT, RATIO = 16.0, -9.0, 0.2
+# exp(-ROOM) of delta may be lost to aliasing and to frequencies that are left out.
+ROOM = 30.0
+# A tilt far below the best costs digits: delta's sum should stay above exp(-LEAST) of its terms.
+# Of very many rounds roundings are more.
+LEAST, SHARES, MANY = 18.5, 14, 1e5
+# A window shorter by e is worth so much of delta's size.
+DIGITS = 7.0
+# Part of the width that smoothing may take.
+SMOOTHING = 0.7
+SHIFTS, WORTHWHILE = np.geomspace(0.05, 200.0, 30), 0.9
+
+
+CHEAP, FINEST = 2500, 0.2
+# First loss, length, shifts.
+Window = tuple[float, float, tuple[float, float]]
+
+
+class Tabulated(Protocol):
+    """What a plan asks of a product."""
+
+    def outline(self, tilts: Reals) -> Reals:
+        """About K at many tilts."""
+        ...
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """What no loss but a normal one is below, and above."""
+        ...
+
+    def capped_outline(
+        self, tilt: float, shifts: Reals, log_mass: float
+    ) -> tuple[Reals, tuple[float, ...]]:
+        """About K(tilt + shift) - K(tilt) of capped losses, and the caps."""
+        ...
+
+    @property
+    def rounds(self) -> float:
+        """How many factors, repeats counted."""
+        ...
+
+    @property
+    def mu(self) -> float:
+        """Of the normal factor, 0 without one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A tilt, a window [first, first + period], shifts for Chernoff's bound beyond its ends.
+
+    ``sigma``: of the smoothing that the width allows; ``frequencies``: about how many that needs;
+    ``dropped``: minus the log of what may be left out; ``spread`` of the tilted loss, about;
+    ``near``: about the epsilon that is looked for, from above.  ``caps``: where sampled factors'
+    points are capped for the bound above, empty where they are not.
+    """
+
+    tilt: float
+    first: float
+    period: float
+    shifts: tuple[float, float]
+    sigma: float
+    frequencies: int
+    dropped: float
+    spread: float
+    near: float
+    caps: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """K at tilts below and above 0."""
+
+    tilts: Reals
+    cumulants: Reals
+    product: Tabulated
+
+    @staticmethod
+    def of(product: Tabulated) -> Table:
+        """The table of a product."""
+        up = np.exp(np.arange(SMALLEST_LOG_TILT, LARGEST_LOG_TILT + RATIO / 2, RATIO))
+        tilts = np.concatenate((-1 - up[::-1], np.linspace(-1, 0, 9), up))
+        found = product.outline(tilts)
+        known = np.where(np.isnan(found), np.inf, found)
+        return Table(tilts, known, product)
+
+    def for_delta(
+        self, log_delta: float, width: float, near: float = math.inf, finer: float = 1.0
+    ) -> Plan | None:
+        """A plan for the epsilon at which delta is exp(log_delta), which ``near`` is not below.
+
+        ``finer``: part of the smoothing, sigma squared, that the best tilt suggests.
+        """
+        t = self.tilts[self._positive]
+        chernoff = (self._upper - log_delta) / t
+        best = int(np.argmin(chernoff))
+        first = min(float(max(chernoff[best], 0.0)), near)
+        return self._plan(best, first, log_delta, width * finer)
+
+    def for_epsilon(self, epsilon: float, width: float) -> Plan | None:
+        """A plan for delta at epsilon, ``width`` relative to delta."""
+        exponents = self._upper - self.tilts[self._positive] * epsilon
+        best = int(np.argmin(exponents))
+        log_delta = float(exponents[best])
+        tilt = float(self.tilts[self._positive][best])
+        return self._plan(best, epsilon, log_delta, width / (1 + tilt) / max(epsilon, 1e-300))
+
+    @property
+    def _positive(self) -> slice:
+        return slice(int(np.searchsorted(self.tilts, 0.0, side="right")), None)
+
+    @property
+    def _upper(self) -> Reals:
+        gains = np.array([gain(t) for t in self.tilts[self._positive]])
+        found: Reals = self.cumulants[self._positive] + gains
+        return found
+
+    def _plan(self, steep: int, near: float, log_delta: float, width: float) -> Plan | None:
+        """The cheapest window over tilts at and below the best one."""
+        start = self._positive.start
+        steepest = float(self.tilts[start + steep])
+        allowed = width * min(max(near, 1e-2 / (1 + steepest)), 1.0)
+        sigma = math.sqrt(SMOOTHING * allowed / (1 + steepest))
+        best: tuple[float, Plan] | None = None
+        for k in range(start + steep, max(start + steep - SHARES, start) - 1, -1):
+            tilt, cumulant = float(self.tilts[k]), float(self.cumulants[k])
+            # Log of the mean of the payoff under the tilted law.
+            size = min(log_delta + tilt * near - cumulant, 0.0)
+            if not math.isfinite(cumulant):
+                continue
+            window = self._window(k, size - ROOM, near, math.hypot(self.product.mu, sigma))
+            if window is None:
+                continue
+            first, period, shifts, caps = self._capped(k, size - ROOM, near, window)
+            dropped = ROOM - size
+            count = math.sqrt(2 * dropped) / sigma * period / (2 * math.pi)
+            # More frequencies than needed, where they are cheap.
+            less = min(max(count / CHEAP, FINEST), 1.0)
+            least = LEAST - max(math.log(self.product.rounds / MANY), 0.0)
+            cost = period * math.exp(min(-size / DIGITS + max(-size - least, 0.0) / 2, 600.0))
+            plan = Plan(
+                tilt,
+                first,
+                period,
+                shifts,
+                sigma * less,
+                math.ceil(min(count / less, 1e12)) + 2,
+                dropped,
+                period / (2 * math.sqrt(2 * dropped)),
+                near,
+                caps,
+            )
+            if best is None or cost < best[0]:
+                best = cost, plan
+        return None if best is None else best[1]
+
+    def _capped(
+        self, k: int, log_mass: float, near: float, window: Window
+    ) -> tuple[float, float, tuple[float, float], tuple[float, ...]]:
+        """The window, with a nearer upper end where that is one of capped losses; and the caps."""
+        first, period, shifts = window
+        tilt = float(self.tilts[k])
+        span = math.sqrt(-2 * log_mass) / max(near - first, 1e-300)
+        tried = span * SHIFTS
+        rise, caps = self.product.capped_outline(tilt, tried, log_mass)
+        with np.errstate(invalid="ignore"):
+            ends = np.where(np.isfinite(rise), (rise - log_mass + 1) / tried, np.inf)
+        best = int(np.argmin(ends))
+        last = max(float(ends[best]) * (1 + 1e-6), near * (1 + 1e-6))
+        if not last - first < WORTHWHILE * period:
+            return *window, ()
+        return first, last - first, (float(tried[best]), shifts[1]), caps
+
+    def _window(self, k: int, log_mass: float, near: float, mu: float) -> Window | None:
+        """First loss, length, and shifts: tilted mass exp(log_mass) beyond either end."""
+        # Smoothing as well.
+        cumulants = (
+            self.cumulants + (mu**2 - self.product.mu**2) * self.tilts * (self.tilts + 1) / 2
+        )
+        rise = cumulants - cumulants[k] - log_mass
+        shift = self.tilts - self.tilts[k]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = rise / shift
+        if k + 1 >= len(ends) or not np.isfinite(ends[k + 1 :]).any():
+            return None
+        above = k + 1 + int(np.nanargmin(ends[k + 1 :]))
+        below = int(np.nanargmax(np.where(np.isfinite(ends[:k]), ends[:k], -np.inf)))
+        room = 1e-9 * (abs(float(ends[above])) + abs(float(ends[below])))
+        # Where all losses but a normal one are bounded, that one's own tail.
+        reach = 1.01 * mu * math.sqrt(2 * -log_mass) + room
+        centre = mu * mu * (float(self.tilts[k]) + 0.5)
+        first = max(float(ends[below]) - room, self.product.bounds[0] - reach)
+        last = min(float(ends[above]) + room, self.product.bounds[1] + centre + reach)
+        first, last = min(first, 0.0), max(last, near * (1 + 1e-6))
+        if not math.isfinite(last - first):
+            return None
+        return first, last - first, (float(shift[above]), float(shift[below]))

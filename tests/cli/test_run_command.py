@@ -1,0 +1,58 @@
+"""`dpaudit run`: a user's data once, its output saved; refusals, and what a ledger remembers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from tests.cli.conftest import Invoke
+
+
+def data(folder: Path) -> Path:
+    path = folder / "rows.csv"
+    path.write_text("label,a\n" + "".join(f"{i % 2},{i / 10}\n" for i in range(8)))
+    return path
+
+
+def test_a_mechanism_is_run_once_on_data_and_its_ledger_knows(
+    dpaudit: Invoke, project: Path
+) -> None:
+    ledger = ("--ledger", "ledger.sqlite")
+    dpaudit("ledger", "init", "rows", "--entity", "row", "--unit", "record",
+            "--adjacency", "replace_one", "--mu", "0.6", *ledger)  # fmt: skip
+    given = ("run", "held", "--data", data(project), "--label", "label", "--trials", 200)
+    charged = (*ledger, "--dataset", "rows", "--entity", "row")
+    made = json.loads(dpaudit(*given, "--out", "out/model.npz", *charged, "--json").stdout)
+    assert [Path(name).name for name in made["files"]] == ["model.npz", "model.json", "model.html"]
+    with np.load(project / "out" / "model.npz") as arrays:
+        assert arrays["output"].shape == (1, 2)
+    (row,) = json.loads(dpaudit("ledger", "show", *ledger, "--json").stdout)
+    assert (row["charges"], row["unfinished"], row["head"]) == (1, [], made["head"])
+    said = dpaudit(*given, "--out", "out/model.npz", code=2).stderr
+    assert "a run was made there" in said
+    assert "does not fit" in dpaudit(*given, "--out", "out/two.npz", *charged, code=2).stderr
+    assert sorted(path.name for path in (project / "out").iterdir()) == [
+        "model.html",
+        "model.json",
+        "model.npz",
+    ]
+
+
+def test_what_is_refused_before_anything_is_read(dpaudit: Invoke, project: Path) -> None:
+    path = data(project)
+    given = ("run", "held", "--data", path)
+    assert "expected a file .npz" in dpaudit(*given, "--out", "model.json", code=2).stderr
+    half = dpaudit(*given, "--out", "m.npz", "--ledger", "x", code=2).stderr
+    assert "give all of --ledger" in half
+    assert "no such column" in dpaudit(*given, "--out", "m.npz", "--label", "b", code=2).stderr
+    wrong = dpaudit("run", "refuted", "--data", path, "--out", "m.npz", "--trials", 200, code=1)
+    assert "no data were touched" in wrong.stderr
+    assert not list(project.glob("*m.npz")) + list(project.glob(".m.*"))
+
+
+def test_a_shape_is_for_mechanisms_that_have_one(dpaudit: Invoke, project: Path) -> None:
+    said = dpaudit("certify", "held", "--shape", "5,2", code=2).stderr
+    assert "no for_shape" in said
+    assert "expected counts" in dpaudit("certify", "held", "--shape", "x", code=2).stderr

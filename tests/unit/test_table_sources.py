@@ -1,0 +1,139 @@
+"""The same exact sums from memory, from files in parts, from Dask and from PySpark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpaudit.families.opaque import ApproxDP
+from dpaudit.releases.plan import Release
+from dpaudit.releases.program import exact_values
+from dpaudit.releases.queries import Count, Groups, Quantiles, Sum
+from dpaudit.tabular import Category, DataRefused, Number, Schema, Table, Text, source
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("duckdb")
+
+SCHEMA = Schema(
+    "people",
+    {
+        "age": Number(0, 100, missing="drop"),
+        "sex": Category(("f", "m")),
+        "town": Text("drop"),
+    },
+    unit="person",
+    entity="person",
+    rows=2,
+)
+RELEASE = Release(
+    "t",
+    SCHEMA,
+    "add_remove",
+    ApproxDP(1, "1e-6"),
+    (
+        Count(name="n", by="sex", groups=1),
+        Sum(name="sum", column="age", by="sex"),
+        Groups(name="towns", column="town", delta="1e-8", groups=1),
+        Quantiles(name="median", column="age"),
+    ),
+)
+
+
+def people(size: int = 4000) -> Any:
+    """Three rows a person, where two count."""
+    rng = np.random.default_rng(1)
+    return pd.DataFrame(
+        {
+            "person": rng.integers(0, size // 3, size),
+            "age": rng.integers(0, 120, size),
+            "sex": rng.choice(["f", "m"], size),
+            "town": rng.choice(list("abcdefg"), size),
+        }
+    )
+
+
+def sums(data: Any) -> dict[str, Any]:
+    table = Table(SCHEMA, data).opened("key")
+    table.check()
+    return exact_values(RELEASE, table)
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, Any]:
+    return sums(people())
+
+
+def test_files_that_are_read_in_parts_give_the_same_sums(
+    tmp_path: Path, known: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people().to_csv(tmp_path / "p.csv", index=False)
+    people().to_parquet(tmp_path / "p.parquet")
+    opened: list[str] = []
+    real = source.connection
+    monkeypatch.setattr(source, "connection", lambda: (opened.append("part"), real())[1])
+    for name in ("p.csv", "p.parquet"):
+        whole = sums(tmp_path / name)
+        opened.clear()
+        with monkeypatch.context() as small:
+            size = (tmp_path / name).stat().st_size
+            small.setattr(source, "AT_ONCE", dict.fromkeys(source.AT_ONCE, size // 3))
+            assert sums(tmp_path / name) == whole == known
+        assert len(opened) >= 1 + 2 * 3, "each of the two passes in three parts"
+
+
+def test_parts_that_split_a_unit_would_show(known: dict[str, Any]) -> None:
+    """A unit whose rows lie in two parts counts twice: what the shuffle by unit is for."""
+    halves = people().iloc[::2], people().iloc[1::2]
+    apart = [sums(half)["n"] for half in halves]
+    assert tuple(map(sum, zip(*apart, strict=True))) != known["n"]
+
+
+def test_dask_gives_the_same_sums(known: dict[str, Any]) -> None:
+    frames = pytest.importorskip("dask.dataframe", reason="Dask is not installed")
+    assert sums(frames.from_pandas(people(), npartitions=3)) == known
+
+
+def test_dask_tells_what_does_not_fit_from_every_partition() -> None:
+    frames = pytest.importorskip("dask.dataframe", reason="Dask is not installed")
+    data = people(300)
+    data.loc[[0, 150, 299], "sex"] = "x"
+    with pytest.raises(DataRefused, match="not in the schema in 3 rows"):
+        sums(frames.from_pandas(data, npartitions=3))
+
+
+@pytest.mark.quality
+def test_a_dask_cluster_of_processes_gives_the_same_sums(known: dict[str, Any]) -> None:
+    frames = pytest.importorskip("dask.dataframe", reason="Dask is not installed")
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as two,
+        distributed.Client(two),
+    ):
+        assert sums(frames.from_pandas(people(), npartitions=5)) == known
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    sql = pytest.importorskip("pyspark.sql", reason="PySpark is not installed")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    builder = sql.SparkSession.builder.master("local[2]")
+    for key, value in (("spark.ui.enabled", "false"), ("spark.sql.shuffle.partitions", "3")):
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.mark.quality
+def test_pyspark_gives_the_same_sums(spark: Any, known: dict[str, Any]) -> None:
+    """Executors bound and sum; the driver never sees a row."""
+    frame = spark.createDataFrame(people())
+    assert sums(frame) == known
