@@ -408,7 +408,7 @@ def _alone(tree: Path, name: str, baseline: dict[str, Any]) -> float | None:
         code, spent, text = tested(tree, [name], 120)
         baseline[name] = [round(spent, 2) if code == 0 else None, digest]
         if code:
-            print(f"{name}: fails on the sources as they are: {text[-400:]}")
+            sys.stderr.write(f"{name}: fails on the sources as they are: {text[-400:]}\n")
     seconds: float | None = baseline[name][0]
     return seconds
 
