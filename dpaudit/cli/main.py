@@ -71,6 +71,9 @@ def list_command(words: tuple[str, ...], *, as_json: bool) -> None:
     """Mechanisms of the project at or above this folder, then those of the shipped catalogue.
 
     With WORDS those whose name, title, source or claims hold each of them, with their claims.
+
+    This imports every module of the project, as do all commands that take a name: what stands at
+    the top of a file is run.  Do not list a project that you would not run.
     """
     from dpaudit.cli import terminal
     from dpaudit.project.project import catalogue_root, find_root, foreign_catalogue, load, rows

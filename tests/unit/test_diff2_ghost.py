@@ -12,6 +12,7 @@ from dpaudit.audit.graybox import inspect_program
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.linear import LinearClippedMean
 from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
 from dpaudit.scope import Adjacency, central
 from mechanisms.papers.common.factors import Factors, clipped_sums, ghost_norms
@@ -20,7 +21,6 @@ from mechanisms.papers.diff2.catalogue import diff2_gd_network
 from mechanisms.papers.diff2.framework import Diff2
 from mechanisms.papers.diff2.ghost import (
     GhostClippedMean,
-    LinearClippedMean,
     is_ghost,
     is_linear,
 )
@@ -299,3 +299,13 @@ def test_ridge_terms_and_subclasses_are_not_taken_for_linear_models() -> None:
 
     assert is_linear(Logistic())
     assert not any(map(is_linear, (Logistic(l2=0.1), Scaled(), NETWORK)))
+
+
+def test_slopes_that_look_at_other_rows_are_seen() -> None:
+    records = Records(rows(6))
+    honest = LinearClippedMean(
+        lambda v: v[None, :, :-1], 1.0, slopes=lambda v: np.ones((1, len(v)))
+    )
+    assert not honest.mixes_records(records)
+    mixing = replace(honest, slopes=lambda v: np.full((1, len(v)), v[:, 0].mean()))
+    assert mixing.mixes_records(records)

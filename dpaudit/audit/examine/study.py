@@ -178,7 +178,8 @@ class Studied(Watched):
         starts = [(rows[a], rows.get(b, rows[a])) for a, b in [best] if a in rows]
         starts += [(asked, -asked) for asked in list(rows.values())[3:5]]
         if moved.factor <= 1:
-            budget = min(SEARCHED, allowed if number <= 2 else allowed // 2)
+            most = SEARCHED // 10 if bounded_by_library(asking.query) else SEARCHED
+            budget = min(most, allowed if number <= 2 else allowed // 2)
             maximise(
                 asking,
                 moved,

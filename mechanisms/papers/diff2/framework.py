@@ -17,13 +17,13 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.opaque import NonPrivate
+from dpaudit.kernels.linear import LinearClippedMean
 from dpaudit.kernels.query import Array, ClippedMean, client_weights, clipped_difference_mean
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from mechanisms.papers.common.losses import Loss
 from mechanisms.papers.diff2.ghost import (
     GhostClippedMean,
-    LinearClippedMean,
     is_ghost,
     is_linear,
 )
