@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.kernels.query import BOUNDED, Array, ClippedMean, Records
+from dpaudit.kernels.query import Array, ClippedMean, Records
 
 # Sums of squares in between are exact to rounding, whatever their entries.
 SMALLEST_SQUARE, LARGEST_SQUARE = 1e-280, 1e280
@@ -23,6 +23,11 @@ class SlopedRows:
     """Vectors of a linear model: ``slopes(values)``, (trials, n), times x.
 
     x is a row of ``values`` without its last column; slope i is a function of row i alone.
+
+    >>> import numpy as np
+    >>> residuals = SlopedRows(lambda values: values[None, :, -1])
+    >>> residuals(np.array([[3.0, 4.0, 2.0]]))
+    array([[[6., 8.]]])
     """
 
     slopes: Callable[[Array], Array]
@@ -40,10 +45,10 @@ class LinearClippedMean(ClippedMean):
     directions and lengths are kept apart, so that no row is longer than the radius by more than
     rounding, whatever the slopes are.
 
-    >>> import numpy as np
-    >>> from dpaudit.kernels.query import Records
+    >>> import dpaudit as dp, numpy as np
     >>> rows = SlopedRows(lambda values: np.full((1, len(values)), 2.0))
-    >>> float(LinearClippedMean(rows, radius=1).value(Records([[3.0, 0.0], [0.25, 0.0]]))[0, 0])
+    >>> records = dp.Records([[3.0, 0.0], [0.25, 0.0]])
+    >>> float(LinearClippedMean(rows, radius=1).value(records)[0, 0])
     0.75
     """
 
@@ -62,9 +67,6 @@ class LinearClippedMean(ClippedMean):
                 # A trial whose radius is no number has no value.
                 lengths = np.where(np.isfinite(longest), lengths, np.nan)
             return np.asarray((lengths * self._totals(records)) @ units) + self.plus
-
-
-BOUNDED.add(LinearClippedMean)
 
 
 def _directions(records: Records) -> tuple[Array, Array]:
