@@ -33,12 +33,12 @@ $(READY): pyproject.toml $(LOCK)
 # Seeded and dated, so that the committed reports come out again byte for byte; a release has no seed.
 certify: export SOURCE_DATE_EPOCH ?= 1795219200
 certify: $(READY)  ## certify TARGETS into OUT (reports)
-	$(BIN)/dpaudit certify $(TARGETS) --seed 1 --jobs $(WORKERS) --out $(OUT) $(ARGS)
+	$(BIN)/dpaudit certify $(TARGETS) --seed 1 --uncovered --jobs $(WORKERS) --out $(OUT) $(ARGS)
 
 certify-all: export SOURCE_DATE_EPOCH ?= 1795219200
 certify-all: OUT := reports/catalogue
 certify-all: $(READY)  ## certify every mechanism of the catalogue into OUT (reports/catalogue); resumes
-	$(BIN)/dpaudit certify --all --seed 1 --jobs $(WORKERS) --out $(OUT) $(ARGS)
+	$(BIN)/dpaudit certify --all --seed 1 --uncovered --jobs $(WORKERS) --out $(OUT) $(ARGS)
 
 experiments: $(READY)  ## the utility experiments, tables, plots and papers' pages into docs/utility (an hour of two cores; resumes)
 	$(BIN)/python -m lab run --all --jobs $(WORKERS) --out docs/utility $(ARGS)
@@ -77,6 +77,7 @@ PRV := build/prv
 bench-account: $(READY)  ## the accountant beside dp-accounting and prv_accountant
 	test -x $(PRV)/bin/python || { $(PYTHON) -m venv $(PRV) && $(PRV)/bin/python -m pip install --quiet prv_accountant==0.2.0; }
 	$(BIN)/python -m benchmarks.account --prv $(PRV)/bin/python $(ARGS)
+	$(BIN)/python -m benchmarks.account_grid
 
 bench-audit: $(READY)  ## bounds and detection beside jax-privacy and privacy-estimates
 	$(BIN)/python -m benchmarks.bounds $(ARGS)

@@ -166,7 +166,7 @@ def other(tool: str, python: str, path: Path, name: str, rho: float) -> Result |
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=900,
     )
     if run.returncode:
         return (run.stderr.strip().splitlines() or ["failed"])[-1][:200]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dpaudit.accountant.account import Account, Bound, account
     from dpaudit.accountant.calibrate import calibrate
     from dpaudit.accountant.claim import Claim
+    from dpaudit.accountant.recipes import dp_ftrl, dp_sgd, noise_for
     from dpaudit.audit.blackbox.entry import audit_function
     from dpaudit.audit.blackbox.search import audit_domain
     from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
@@ -103,6 +104,9 @@ __all__ = [
     "central",
     "certify",
     "clipped_sum",
+    "dp_ftrl",
+    "dp_sgd",
+    "noise_for",
     "verify",
 ]
 
@@ -110,6 +114,7 @@ _NAMES = {
     "accountant.account": "Account Bound account",
     "accountant.calibrate": "calibrate",
     "accountant.claim": "Claim",
+    "accountant.recipes": "dp_ftrl dp_sgd noise_for",
     "audit.blackbox.entry": "audit_function",
     "audit.blackbox.search": "audit_domain",
     "audit.canaries.scores": "audit_one_run audit_scores",

@@ -63,7 +63,7 @@ def run(
         missing.sort(key=lambda cell: cell.cost, reverse=jobs > 1)
         return finished(partial(run_cell, order), missing, jobs)
 
-    done = resumed(named_cells, run_missing, kept=kept, report=report)
+    done: dict[str, Values] = resumed(named_cells, run_missing, kept=kept, report=report)
     if kept is not None:
         kept.remove()
     return Results(tuple(Result(cell, done[cell.name]) for cell in cells))

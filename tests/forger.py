@@ -8,17 +8,25 @@ be true, or nothing but the signer's word.
 from __future__ import annotations
 
 import copy
+import json
+import marshal
+import math
 import random
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import pytest
+
+import dpaudit.check as check_module
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim, Outcome
-from dpaudit.check import check, declared_digest
+from dpaudit.check import bounds, check, conformance, curves, declared_digest
 from dpaudit.check.file import schema, validate
+from dpaudit.check.measures import MEASURES
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.wire import decode_number, digest
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
@@ -31,6 +39,8 @@ DECIMAL = re.compile(r"^(0|[1-9][0-9]*)(\.[0-9]+)?(e-?[0-9]+)?$")
 FRACTION = re.compile(r"^-?[0-9]+/[0-9]+$")
 EXTREMES = ("1e-6", "0.0000010000001", "0.0000018", "0.000004", "1", "1e3", "9999999", "1e9", "0")
 STEPS = ("1/1000000000", "1/1000000", "1/7", "1/1", "9/1", "19/1", "1/1048576")
+# What reading nonsense raises before a checker is asked.
+NONSENSE = (DpauditError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError)
 KINDS = {"PureDP": PureDP, "ApproxDP": ApproxDP, "ZCDP": ZCDP, "GDP": GDP}
 
 # What nobody can derive again: the signer answers for it, and `dpaudit verify` says so.  Fields are
@@ -39,7 +49,13 @@ SIGNERS_WORD = (
     "issued",
     "fields",
     "scope",
-    "mechanism",
+    "mechanism name",
+    "mechanism title",
+    "mechanism source",
+    "mechanism program",
+    "mechanism root",
+    "mechanism place",
+    "mechanism implementation",
     "claims by",
     "claims source",
     "claims reading",
@@ -47,29 +63,99 @@ SIGNERS_WORD = (
     "claims id",
     "derivation accountant",
     "derivation steps cite",
-    "audits",
-    "claims lower",
-    "claims lower_conditional",
-    "conformance",
+    "audits threat_model",
+    "audits attack",
+    "audits neighbours",
+    "audits neighbours_text",
+    "audits training_trials",
+    "audits threshold",
+    "audits estimator",
+    "audits program",
+    "conformance detail",
+    "conformance tried",
     "examination",
     "run",
     "caveats",
     "environment",
-    "reproduce",
+    "reproduce command",
     "verdict reasons",
-    # The checker has its own windows and error terms, and says so.
-    "derivation steps witness",
 )
+# Another value is as good: any order, step and tilt at which the theorem gives the stated number,
+# what the accountant notes of its own sums, a statistic whose p-value stays 1, the share of a run
+# of more audits, or a declaration of which the claims hold as well.
+AS_GOOD = (
+    "derivation steps witness",
+    "conformance statistic",
+    "conformance size",
+    "conformance among",
+    "conformance parameter",
+    "conformance check",
+    "conformance error_rate",
+    "assumptions order",
+    "audits order",
+    "mechanism declaration",
+    "mechanism declaration_text",
+    "mechanism digest",
+)
+SEALED, MISSING = "0" * 64, object()
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One forgery: what was changed, and whether it was accepted, and is true."""
+    """One forgery: what was changed, and whether it was accepted, and is true.
+
+    ``moved``: by which part of itself the number that changed most did.
+    """
 
     fields: tuple[str, ...]
     accepted: bool
     reason: str
     claims_hold: bool = True
+    moved: float = 0.0
+
+
+@contextmanager
+def remembered(*, sealed: bool = False) -> Iterator[None]:
+    """Special functions are computed once: a forgery changes one number, and the rest repeats.
+
+    ``sealed``: the digest of a predicate is taken to have been made again, as a forger would.
+    """
+    slow = [(bounds, "_tail"), (curves, "_mean_posterior"), (curves, "gaussian_delta")]
+    slow += [(conformance, name) for name in ("_variance", "_binomial", "_log_normal_tail")]
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in slow:
+            patch.setattr(module, name, remembering(getattr(module, name)))
+        if sealed:
+            patch.setattr(check_module, "digest", lambda v: SEALED if "claims" in v else digest(v))
+        for law in ("variance", "binomial"):
+            for table in (conformance.LAWS, conformance.BY_PARAMETER):
+                if law in table:
+                    patch.setitem(table, law, remembering(table[law]))
+        for name, measure in MEASURES.items():
+            if measure.from_rates is not None:
+                known = replace(measure, from_rates=remembering(measure.from_rates))
+                patch.setitem(MEASURES, name, known)
+        for name, confirm in curves.CURVES.items():
+            patch.setitem(curves.CURVES, name, row_by_row(remembering(confirm)))
+        yield
+
+
+def row_by_row(confirm: Any) -> Any:
+    """A check of every row of a curve alone; a row that was confirmed once is remembered."""
+    return lambda curve, mu: [confirm([row], mu) for row in curve]
+
+
+def remembering(function: Any) -> Any:
+    """The function, with what it gave for the same arguments, to the last digit."""
+    known: dict[tuple[str, ...], Any] = {}
+
+    def call(*arguments: Any) -> Any:
+        key = tuple(a.str(60, more=True) if hasattr(a, "mid") else str(a) for a in arguments)
+        if key not in known:
+            known[key] = function(*arguments)
+        return known[key]
+
+    return call
 
 
 def field(path: Path) -> str:
@@ -276,20 +362,24 @@ class Forger:
         return predicate
 
 
-def sealed(predicate: Json) -> Json:
-    """The statement of a predicate, its digests made again, as a forger would."""
+def sealed(predicate: Json, *, whole: bool = False) -> Json:
+    """The statement of a predicate, its digests made again, as a forger would.
+
+    ``whole``: the digest of the predicate too, which :func:`remembered` does without.
+    """
     mechanism = predicate["mechanism"]
     try:
         root = from_table(mechanism["declaration"])
         mechanism.update(digest=declared_digest(root, predicate["scope"]))
         mechanism.update(declaration_text=repr(root))
-    except (DpauditError, ArithmeticError, TypeError, ValueError, KeyError, AttributeError):
+    except NONSENSE:
         pass
     implementation = mechanism.get("implementation")
     files = implementation if isinstance(implementation, list) else []
+    own = digest(predicate) if whole else SEALED
     return {
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": "predicate", "digest": {"sha256": digest(predicate)}}, *files],
+        "subject": [{"name": "predicate", "digest": {"sha256": own}}, *files],
         "predicateType": schema()["properties"]["predicateType"]["const"],
         "predicate": predicate,
     }
@@ -299,12 +389,20 @@ def differing(honest: Any, forged: Any, path: Path = ()) -> Iterator[str]:
     """The fields that differ."""
     if isinstance(honest, dict) and isinstance(forged, dict):
         for key in {**honest, **forged}:
-            yield from differing(honest.get(key), forged.get(key), (*path, key))
+            one, other = honest.get(key, MISSING), forged.get(key, MISSING)
+            yield from differing(one, other, (*path, key))
     elif isinstance(honest, list) and isinstance(forged, list) and len(honest) == len(forged):
+        if honest != forged and path in UNORDERED and _sorted(honest) == _sorted(forged):
+            yield f"{path[0]} order"
+            return
         for index, (one, other) in enumerate(zip(honest, forged, strict=True)):
             yield from differing(one, other, (*path, index))
     elif honest != forged or type(honest) is not type(forged):
         yield field(path)
+
+
+def _sorted(rows: list[Any]) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
 def attempt(honest: Json, forged: Json) -> Tried:
@@ -312,17 +410,52 @@ def attempt(honest: Json, forged: Json) -> Tried:
     fields = tuple(sorted(set(differing(honest, forged))))
     try:
         statement = sealed(forged)
-        validate(statement)
         check(statement)
+        validate(statement)
     except CertificateRejected as error:
         return Tried(fields, accepted=False, reason=str(error))
-    except DpauditError as error:
+    except NONSENSE as error:
         return Tried(fields, accepted=False, reason=f"not written: {error}")
-    return Tried(fields, accepted=True, reason="", claims_hold=holds(forged))
+    moved = max(map(_moved, values(honest, forged)), default=0.0)
+    return Tried(fields, accepted=True, reason="", claims_hold=holds(forged), moved=moved)
+
+
+def values(honest: Any, forged: Any) -> Iterator[tuple[Any, Any]]:
+    """The values that differ, of fields that both have."""
+    if isinstance(honest, dict) and isinstance(forged, dict):
+        for key in honest.keys() & forged.keys():
+            yield from values(honest[key], forged[key])
+    elif isinstance(honest, list) and isinstance(forged, list) and len(honest) == len(forged):
+        for one, other in zip(honest, forged, strict=True):
+            yield from values(one, other)
+    elif honest != forged:
+        yield honest, forged
+
+
+def _moved(pair: tuple[Any, Any]) -> float:
+    if all(isinstance(one, str) and not DECIMAL.match(one) for one in pair):
+        return 0.0
+    try:
+        one, other = map(float, pair)
+        return abs(one - other) / max(abs(one), abs(other))
+    except (TypeError, ValueError, ArithmeticError):
+        return math.inf
+
+
+_known: dict[str, bool] = {}
 
 
 def holds(predicate: Json) -> bool:
     """Whether every claim that is said to be proved is, by the accountant's own account of it."""
+    claims = [[row[k] for k in ("stated_text", "exact", "verdict", "check")]
+              for row in predicate["claims"]]  # fmt: skip
+    said = json.dumps([predicate["mechanism"]["declaration"], predicate["scope"], claims])
+    if said not in _known:
+        _known[said] = _holds(predicate)
+    return _known[said]
+
+
+def _holds(predicate: Json) -> bool:
     root = from_table(predicate["mechanism"]["declaration"])
     scope = Scope(predicate["scope"]["adjacency"], "record", "central", "transcript")
     account = Account(root, scope)
@@ -341,9 +474,208 @@ def holds(predicate: Json) -> bool:
     return True
 
 
-def is_signers_word(name: str) -> bool:
-    """Whether a field is one that only the signer answers for."""
-    return any(name == word or name.startswith(f"{word} ") for word in SIGNERS_WORD)
+def kind_of(tried: Tried) -> str:
+    """How a forgery came out: refused, or accepted and why that is no falsehood."""
+    if not tried.accepted:
+        return "refused"
+    if not tried.claims_hold:
+        return "FALSE"
+    others = [name for name in tried.fields if not _within(name, SIGNERS_WORD)]
+    if not others:
+        return "the signer's word"
+    known = (*AS_GOOD, *TRUE, *(ROUNDED if tried.moved <= ROUNDING else ()))
+    if all(_within(name, known) for name in others):
+        return "true"
+    return "NOT LISTED: " + ", ".join(others)
 
 
-Judge = Callable[[Json, Json], Tried]
+# Every curve, each of its points and every prior's posterior is confirmed by itself, so that one
+# may be left out, or a point stand there twice.
+TRUE = (
+    "derivation upper_bounds",
+    "in_plain_words posterior",
+    "audits roc",
+)
+
+
+# Numbers that are rounded outward when they are written may be so a little more.
+ROUNDED = (
+    "audits witness",
+    "audits strongest",
+    "audits lower_bounds",
+    "claims lower",
+    "claims lower_conditional",
+    "claims upper",
+    "derivation steps conclusion",
+    "derivation steps expression",
+    "conformance p_value",
+    "in_plain_words membership_guess_upper",
+    "in_plain_words true_positive_rate_at_0.001_upper",
+)
+ROUNDING = 1.2e-5
+
+
+def _within(name: str, fields: tuple[str, ...]) -> bool:
+    return any(name == word or name.startswith(f"{word} ") for word in fields)
+
+
+# --- every change of every field ------------------------------------------------------------------
+
+UNORDERED: tuple[Path, ...] = (("assumptions",), ("audits",))
+NUMBERS = ("0", "inf", "1e-300", "1", "1e999999")
+EXACT: tuple[Any, ...] = ("0/1", "1/0", "1", ["Infinity"], ["Symbol", "x", {}], None)
+WHOLE = (0, 1, -1, 2, 10**9, 10**30)
+
+
+def every(honest: Json, words: list[list[str]], rules: list[str]) -> Iterator[tuple[str, Json]]:
+    """Each field of a predicate, by its first and its last place, changed in each way; what it is.
+
+    A forger's ways: smaller and larger numbers, at their last digit, at the ends of their range and
+    beyond, alone and with every other place of the same number; other words of the same list; other
+    rules, measures and nodes; extremes of what a prover chooses; rows left out, twice there,
+    exchanged; fields left out, and of another kind.
+    """
+    shapes: dict[tuple[str, str], list[Path]] = {}
+    for path, value in places(honest):
+        shapes.setdefault((field(path), type(value).__name__), []).append(path)
+    for (name, _), paths in shapes.items():
+        for path in dict.fromkeys((paths[0], paths[-1])):
+            value = reached(honest, path)
+            for way, other in changes(name, value, words, rules, honest):
+                if way == "everywhere":
+                    yield way, everywhere(copied(honest), value, other)
+                elif way == "field left out":
+                    forged = copied(honest)
+                    del reached(forged, path)[other]
+                    yield way, forged
+                else:
+                    forged = copied(honest)
+                    put(forged, path, other)
+                    yield way, forged
+
+
+def places(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every value with its path; the objects and lists that hold them too."""
+    if path:
+        yield path, value
+    items: Any = value.items() if isinstance(value, dict) else ()
+    for key, inside in enumerate(value) if isinstance(value, list) else items:
+        yield from places(inside, (*path, key))
+
+
+def reached(value: Any, path: Path) -> Any:
+    """What is at a path."""
+    for part in path:
+        value = value[part]
+    return value
+
+
+def copied(value: Json) -> Json:
+    """A copy that shares nothing."""
+    found: Json = marshal.loads(marshal.dumps(value))  # noqa: S302  (its own)
+    return found
+
+
+def changes(
+    name: str, value: Any, words: list[list[str]], rules: list[str], honest: Json
+) -> Iterator[tuple[str, Any]]:
+    """What a forger would write in the place of a value."""
+    last = name.rpartition(" ")[2]
+    if isinstance(value, dict):
+        yield from (("field left out", key) for key in list(value)[:3])
+        yield "another kind", {**value, "more": "0"}
+    elif isinstance(value, list):
+        yield from (("rows", rows) for rows in rows_of(value))
+    elif isinstance(value, bool):
+        yield "another word", not value
+    elif isinstance(value, int):
+        yield from (("a number", n) for n in (*WHOLE, value + 1, value - 1, 10 * value))
+    elif value is None:
+        yield from (("another kind", other) for other in ("0", 0, "certified", {}, []))
+    elif last in ("rule", "calculus", "node", "tilt", "step"):
+        steps = honest["derivation"]["steps"]
+        known = {
+            "rule": rules,
+            "calculus": sorted({rule.partition(".")[0] for rule in rules}),
+            "node": sorted({row["node"] for row in steps}),
+            "tilt": EXTREMES,
+            "step": STEPS,
+        }[last]
+        yield from (("what a prover chooses", other) for other in known if other != value)
+    elif DECIMAL.match(value):
+        yield from numbers_near(value)
+    elif FRACTION.match(value):
+        exact = Fraction(value)
+        for factor in ("1/2", "9/10", "999999999/1000000000", "11/10", "2", "-1"):
+            changed = exact * Fraction(factor)
+            yield "a number", f"{changed.numerator}/{changed.denominator}"
+        yield from (("a number", other) for other in EXACT)
+    else:
+        alike = next((group for group in words if value in group), [])
+        yield from (("another word", other) for other in alike if other != value)
+        yield from (("a text", other) for other in ("", value + "x", "0.01", "x\x1b[2K", 1, None))
+
+
+def rows_of(rows: list[Any]) -> Iterator[list[Any]]:
+    """A list with rows left out, twice there, or in another order."""
+    yield []
+    if rows:
+        yield rows[1:]
+        yield rows[:-1]
+        yield [*rows, rows[-1]]
+        yield rows[::-1]
+
+
+def numbers_near(value: str) -> Iterator[tuple[str, str]]:
+    """Other decimals, alone and wherever this one stands."""
+    for factor in ("0.5", "0.999", "0.999999", "1.000001", "2"):
+        changed = Fraction(value) * Fraction(factor)
+        shown = f"{float(changed):.12g}" if changed < 10**15 else str(int(changed))
+        shown = shown if DECIMAL.match(shown) else f"{float(changed):.30f}".rstrip("0").rstrip(".")
+        if shown != value:
+            yield "a number", shown
+            if float(value) not in (0, 1):
+                yield "everywhere", shown
+    for digit in range(10) if value[-1] in "123456789" and "e" not in value else ():
+        if abs(digit - int(value[-1])) == 1:
+            yield "a number", value[:-1] + str(digit)
+    yield from (("a number", other) for other in NUMBERS if other != value)
+
+
+def alternatives(form: Any, found: list[list[str]] | None = None) -> list[list[str]]:
+    """The lists of words that fields of the schema take."""
+    found = [] if found is None else found
+    if isinstance(form, dict):
+        if all(isinstance(word, str) for word in form.get("enum", (0,))):
+            found.append(form["enum"])
+        for inside in form.values():
+            alternatives(inside, found)
+    elif isinstance(form, list):
+        for inside in form:
+            alternatives(inside, found)
+    return found
+
+
+def all_of(
+    certificates: dict[str, Json], most: int, only: str = ""
+) -> Iterator[tuple[str, str, Tried]]:
+    """The first part of the path, the way, and how it came out: ``most`` of them, spread evenly.
+
+    ``only``: those that change this part.
+    """
+    words = [[str(word) for word in group] for group in alternatives(schema())]
+    steps = [row for c in certificates.values() for row in c["predicate"]["derivation"]["steps"]]
+    rules = sorted({row["rule"] for row in steps})
+    known: list[tuple[Json, str, Json]] = []
+    for certificate in certificates.values():
+        honest = certificate["predicate"]
+        for way, forged in every(honest, words, rules):
+            if forged != honest and (not only or forged[only] != honest[only]):
+                known.append((honest, way, forged))
+    count = len(known)
+    chosen = known if count <= most else [known[k * count // most] for k in range(most)]
+    with remembered(sealed=True):
+        for honest, way, forged in chosen:
+            part = next(differing(honest, forged), "").split(" ")
+            name = " ".join(part[:2] if part[0] in ("derivation", "mechanism") else part[:1])
+            yield name, way, attempt(honest, forged)

@@ -17,7 +17,7 @@ from dpaudit.accountant.claim import Checked, Claim, Outcome
 from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import (
     Counts,
-    choose_threshold,
+    choose_test,
     count_errors,
     epsilon_lower,
     epsilon_of_gaussian,
@@ -157,16 +157,16 @@ def lens(attacked: Attacked, budget: DecisionBudget) -> Lower | None:
 
 
 def raw(attacked: Attacked, budget: DecisionBudget, delta: Fraction) -> Lower | None:
-    """The (epsilon, delta) bound at a threshold chosen on the training trials."""
+    """The (epsilon, delta) bound at a threshold, of an estimator, chosen on the training trials."""
     if attacked.test is None or attacked.training is None:
         return None
     # At the printed delta, which is rounded up: the bound then holds at the exact one too.
     printed = decimal_upper(delta)
     at = float(printed)
-    threshold = choose_threshold(attacked.training, at, attacked.trials, SHOWN_ERROR)
+    threshold, pooled = choose_test(attacked.training, at, attacked.trials, SHOWN_ERROR)
     counts = count_errors(attacked.test, threshold)
-    shown = epsilon_lower(counts, at, SHOWN_ERROR)
-    decisive = epsilon_lower(counts, at, budget.bound)
+    shown = epsilon_lower(counts, at, SHOWN_ERROR, pooled=pooled)
+    decisive = epsilon_lower(counts, at, budget.bound, pooled=pooled)
     return Lower(
         measure="approx_dp",
         shown=shown.epsilon_lower,
@@ -176,6 +176,7 @@ def raw(attacked: Attacked, budget: DecisionBudget, delta: Fraction) -> Lower | 
         rates_upper=shown.rates_upper,
         decisive_rates_upper=decisive.rates_upper,
         delta=printed,
+        pooled=pooled,
     )
 
 

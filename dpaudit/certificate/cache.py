@@ -61,6 +61,7 @@ def identity(run: Run, index: int) -> str:
             "environment": environment(),
             "epoch": os.environ.get("SOURCE_DATE_EPOCH", ""),
             "run": [f"{run.seed:032x}", run.command, index, run.budget.bounds, run.budget.audits],
+            "uncovered": run.options.uncovered,
         }
     )
 

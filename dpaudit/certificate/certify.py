@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import secrets
@@ -59,6 +60,7 @@ from dpaudit.certificate.certificate import (
     step_rows,
     steps_of,
 )
+from dpaudit.certificate.covered import ANOTHER, BY_AUTHOR, Again, Before
 from dpaudit.certificate.evidence import (
     Attempt,
     audit_rows,
@@ -80,7 +82,8 @@ from dpaudit.check import (
 from dpaudit.check.assumptions import SYSTEM, draws_bits
 from dpaudit.check.file import fits, validate
 from dpaudit.check.measures import MEASURES
-from dpaudit.curator.curator import Sampler, system_generator
+from dpaudit.curator.curator import Event, system_generator
+from dpaudit.curator.guarded import Guarded
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
@@ -130,9 +133,10 @@ class Options:
 
     ``audit_seed``: of the audits alone; a run then still has the operating system's entropy.
     ``targets``: what the command line was given, to say how to run it again.  ``run_unproved``: run
-    on the data although a claim is refuted or unproved.  ``keep(name, draw)`` has the output of
-    an unseeded run drawn and writes it at once, for its privacy is spent, whatever fails later; it
-    gives the output (None where it was drawn before) and says where it is.
+    on the data although a claim is refuted or unproved.  ``uncovered``: print metrics that the
+    guarantee does not cover.  ``keep(name, draw)`` has the output of an unseeded run drawn and
+    writes it at once, for its privacy is spent, whatever fails later; it gives the output (None
+    where it was drawn before) and says where it is.
     """
 
     seed: int | None = None
@@ -142,6 +146,7 @@ class Options:
     targets: tuple[str, ...] = ()
     progress: Callable[[str, int, int], None] | None = None
     run_unproved: bool = False
+    uncovered: bool = False
     keep: Callable[[str, Callable[[], Any]], tuple[Any, Json]] | None = None
     audit_seed: int | None = None
 
@@ -277,12 +282,12 @@ def _certify(run: Run, index: int) -> Certified:
     certificate = _validated(predicate)
     if mechanism.records is not None and not refused:
         # What could still be refused has been, so that an output is never drawn in vain.
-        check(certificate)
+        check(certificate, math.inf)
         examination = _shaped_as_data(run, mechanism, examination)
         judged, refused, predicate = form(examination)
         certificate = _validated(predicate)
     if order.draw is not None and not refused:
-        check(certificate)
+        check(certificate, math.inf)
         judged, _, predicate = form(examination, SYSTEM)
         certificate = _validated({**predicate, "run": order.draw()})
     elif mechanism.records is not None and not refused:
@@ -593,29 +598,22 @@ class SystemBits:
 
 
 def _run_once(mechanism: Mechanism, options: Options) -> Json:
-    """Run the program once on its own data; only released values and declared metrics leave."""
-    assert mechanism.records is not None  # noqa: S101  (the caller checked)
-    records = mechanism.records()
-    generator: Any = SystemBits() if draws_bits(mechanism.declaration) else system_generator()
-    if options.seed is not None:
-        generator = np.random.default_rng([options.seed, 1])
-
-    def draw() -> Any:
-        sampler = Sampler(mechanism.declaration, mechanism.scope, records, rng=generator)
-        return mechanism.program.run(sampler)
-
+    """Run the program once on its own data; only released values and covered metrics leave."""
+    before, run = Before(mechanism), _OnData(mechanism, options)
     if options.keep is not None and options.seed is None:
-        output, kept = options.keep(mechanism.name, draw)
+        output, kept = options.keep(mechanism.name, run.draw)
     else:
-        output, kept = draw(), None
-    metrics, notes = _metrics(mechanism, output)
+        output, kept = run.draw(), None
+    again = None if run.transcript is None else Again(mechanism, before, run.shape, run.transcript)
+    metrics, notes = _metrics(mechanism, output, again, options)
+    notes += [] if again is None else again.of_output(output)
     if options.seed is not None:
         notes.append(
             "a seeded demonstration: who knows the seed can subtract its noise; do not release it"
         )
     return {
         # Under add_remove the number of records is itself private.
-        "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records),
+        "records": None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else run.shape[0],
         "entropy": _entropy(options),
         "metrics": metrics,
         "notes": notes,
@@ -623,34 +621,76 @@ def _run_once(mechanism: Mechanism, options: Options) -> Json:
     }
 
 
-def _metrics(mechanism: Mechanism, output: Any) -> tuple[list[Json], list[str]]:
-    """Rows of a run's metrics, and what went wrong with them: the output is drawn by now."""
-    if mechanism.evaluate is None:
+class _OnData:
+    """A run on the data: its transcript once it is drawn, and the records' shape.
+
+    No frame that outlives :meth:`draw`, and no field, holds the records.
+    """
+
+    def __init__(self, mechanism: Mechanism, options: Options) -> None:
+        assert mechanism.records is not None  # noqa: S101  (the caller checked)
+        self._mechanism, self._load, self._seed = mechanism, mechanism.records, options.seed
+        self.transcript: Sequence[Event] | None = None
+        self.shape: tuple[int, ...] = self._load().values.shape
+
+    def draw(self) -> Any:
+        declaration, scope = self._mechanism.declaration, self._mechanism.scope
+        rng: Any = SystemBits() if draws_bits(declaration) else system_generator()
+        if self._seed is not None:
+            rng = np.random.default_rng([self._seed, 1])
+        sampler = Guarded(declaration, scope, self._load(), rng=rng)
+        output = self._mechanism.program.run(sampler)
+        self.transcript = sampler.transcript
+        return output
+
+
+def _metrics(
+    mechanism: Mechanism,
+    output: Any,
+    again: Again | None,
+    options: Options,
+) -> tuple[list[Json], list[str]]:
+    """Rows of a run's metrics, and what went wrong with them: the output is drawn by now.
+
+    Those that are not covered are left out, unless they are asked for.
+    """
+    if mechanism.evaluate is None or again is None:
         return [], []
     rows: list[Json] = []
+    notes: list[str] = []
     try:
-        for metric in mechanism.evaluate(output):
+        for number, metric in enumerate(mechanism.evaluate(output)):
+            why = again.uncovered(number, metric)
+            if why and not options.uncovered:
+                named = why in (BY_AUTHOR, ANOTHER)
+                name = repr(metric.name) if named else f"number {number + 1}"
+                notes.append(
+                    f"metric {name} is left out, for the guarantee does not cover it: {why}; "
+                    "`dpaudit certify --uncovered` prints it"
+                )
+                continue
+            note = f"not covered: {why}" if why and metric.covered else ""
             row = {
                 "name": metric.name,
                 "value": written(metric.value),
-                "covered": metric.covered,
-                "note": metric.note,
+                "covered": False if why else metric.covered,
+                "note": "; ".join(filter(None, (metric.note, note))),
             }
-            fits(
-                "run",
-                {
-                    "records": None,
-                    "entropy": "seed 0",
-                    "metrics": [row],
-                    "notes": [],
-                    "output": None,
-                },
-            )
+            fits("run", {**_NO_METRICS, "metrics": [row]})
             rows.append(row)
     except Exception as error:  # noqa: BLE001  (its text may hold anything; the run has happened)
         what = f"{type(error).__name__} while metrics of the output were computed or written"
-        return rows, [f"{what}: those from number {len(rows) + 1} on are missing"]
-    return rows, []
+        return rows, [*notes, f"{what}: those from number {len(rows) + 1} on are missing"]
+    return rows, notes
+
+
+_NO_METRICS: Json = {
+    "records": None,
+    "entropy": "seed 0",
+    "metrics": [],
+    "notes": [],
+    "output": None,
+}
 
 
 def _verdict(verdict: Verdict, judged: Sequence[Judged], examination: Examination) -> Json:

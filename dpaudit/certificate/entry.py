@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dpaudit.audit.suite import Suite
-from dpaudit.certificate.certificate import Json, save
+from dpaudit.certificate.certificate import Json, file_bytes
 from dpaudit.certificate.certify import Options, Order, plan
 from dpaudit.certificate.publish import writable
 from dpaudit.check import check
 from dpaudit.check.file import load, validate
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.report import SummaryRow, render_html, summary_rows
-from dpaudit.storage.files import write_atomically
+from dpaudit.storage.files import write_together
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,9 +68,9 @@ class Certificate:
         """
         out = Path(folder)
         writable(out)
-        save(self.content, out / f"{self.name}.json")
-        write_atomically(out / f"{self.name}.html", self.page().encode())
-        return out / f"{self.name}.json"
+        page, path = out / f"{self.name}.html", out / f"{self.name}.json"
+        write_together({page: self.page().encode(), path: file_bytes(self.content)})
+        return path
 
     def __str__(self) -> str:
         each = "; ".join(f"{row.claim} {row.verdict}" for row in self.claims)
@@ -117,11 +118,13 @@ def certify(
     seed: int | None = None,
     trials: int | None = None,
     jobs: int = 1,
+    uncovered: bool = False,
 ) -> Certificate:
     """Account, attack, run and judge one mechanism.
 
     ``suite``: how it is attacked; nothing is attacked without one.  ``seed``: of every draw, None
     for fresh ones.  ``trials``: of the test a side, the suite's own number by default.
+    ``uncovered``: print metrics that are not computed from what was released, marked so.
     Errors: as `dpaudit certify`; CertificateRejected where the certificate does not verify.
 
     >>> import dpaudit as dp
@@ -138,11 +141,13 @@ def certify(
     'certified under assumptions'
     """
     called = f"dpaudit.certify({mechanism.name}, seed={seed!r}, trials={trials!r})"
-    options = Options(seed=seed, trials=trials, jobs=jobs, targets=(mechanism.name,))
+    options = Options(
+        seed=seed, trials=trials, jobs=jobs, targets=(mechanism.name,), uncovered=uncovered
+    )
     order = Order(mechanism, suite, "project", _implementation(mechanism, suite))
     run = replace(plan([order], options), command=called)
     found = Certificate(run.certify(0).certificate)
-    check(found.content)
+    check(found.content, math.inf)
     return found
 
 

@@ -212,7 +212,9 @@ def _strongest(attacked: Attacked, bound: Lower) -> Json:
     if bound.measure == "gdp":
         most = strongest_mu(attacked.trials, SHOWN_ERROR, pooled=bound.pooled)
         return guarantee("gdp", most)
-    strongest = strongest_epsilon(attacked.trials, float(Fraction(bound.delta)), SHOWN_ERROR)
+    strongest = strongest_epsilon(
+        attacked.trials, float(Fraction(bound.delta)), SHOWN_ERROR, pooled=bound.pooled
+    )
     return guarantee("approx_dp", strongest, bound.delta)
 
 

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import hashlib
 import io
+import math
 import os
 import shutil
 import sys
@@ -175,7 +176,7 @@ def write(results: Sequence[Certified], out: Path) -> list[Files]:
     Errors: CertificateRejected, before anything is written, where one does not verify.
     """
     for result in results:
-        check(result.certificate)
+        check(result.certificate, math.inf)
     written = [write_one(result, out) for result in results]
     write_atomically(out / "index.html", _index(out).encode())
     return written
@@ -257,7 +258,7 @@ def _find(run: Run, index: int, out: Path) -> Finished | None:
 def _make(run: Run, index: int, out: Path) -> Finished:
     made_from = identity(run, index)
     result = run.certify(index)
-    check(result.certificate)
+    check(result.certificate, math.inf)
     files = write_one(result, out)
     remember(files, made_from)
     if run.options.store is not None:

@@ -17,11 +17,12 @@ from dpaudit.check.conformance import check_conformance
 from dpaudit.check.curves import check_curves
 from dpaudit.check.derivation import rederive, require_numbers
 from dpaudit.check.empirical import check_empirical
-from dpaudit.check.file import NotACertificate, is_empirical
+from dpaudit.check.file import NotACertificate, NotDone, is_empirical
 from dpaudit.check.profile.coarse import is_computed
 from dpaudit.check.profile.conversions import OWN_PARAMETERS
 from dpaudit.check.reading import Json, require
 from dpaudit.errors import CertificateRejected, DpauditError
+from dpaudit.exact.effort import TooMuch, limited
 from dpaudit.exact.wire import digest
 from dpaudit.nodes import Node, postorder
 from dpaudit.nodes.tables import Stranger, from_table
@@ -45,6 +46,7 @@ _MALFORMED = (
     TypeError,
     ValueError,
 )
+SECONDS, MEMORY = 20.0, 500 * 2**20
 ON_TRUST = (
     "counts, thresholds, conformance checks and the run: replay them from the seed",
     "the scope, the program and its files, and all words: read them",
@@ -56,26 +58,30 @@ class Confirmed:
     """What was re-derived, and what was taken on trust; one line each.
 
     ``unconfirmed``: bounds among the latter that only the accountant computed.  ``epsilons``: the
-    accounted epsilon of each claim of one, by its text.  ``powerless``: claims that no audit here
-    could have refuted, with the reason.
+    accounted epsilon of each claim of one, and its delta, by its text.  ``powerless``: claims that
+    no audit here could have refuted, with the reason.
     """
 
     confirmed: tuple[str, ...]
     on_trust: tuple[str, ...]
     unconfirmed: tuple[str, ...] = ()
-    epsilons: tuple[tuple[str, str], ...] = ()
+    epsilons: tuple[tuple[str, str, str], ...] = ()
     powerless: tuple[str, ...] = ()
 
 
-def check(certificate: Json) -> Confirmed:
-    """Confirm a certificate that already fits the schema.
+def check(certificate: Json, seconds: float = SECONDS) -> Confirmed:
+    """Confirm a certificate that already fits the schema, by ``seconds`` of work at most.
 
-    Errors: CertificateRejected naming the first part that was changed or does not follow.
+    Errors: CertificateRejected naming the first part that was changed or does not follow; NotDone
+    where it takes more work, or more than 500 MB.
     """
     try:
-        return _check(certificate)
+        with limited(seconds, MEMORY):
+            return _check(certificate)
     except CertificateRejected:
         raise
+    except TooMuch as error:
+        raise NotDone(f"not verified: {error}") from None
     except DpauditError as error:
         raise CertificateRejected(f"the certificate does not follow: {error}") from None
     except _MALFORMED as error:
@@ -142,7 +148,11 @@ def _check(certificate: Json) -> Confirmed:
         on_trust=(*(f"{name} ({status})" for name, status in known.items()), *trusted, *ON_TRUST),
         unconfirmed=tuple(doubted),
         epsilons=tuple(
-            (row["stated_text"], row["upper"]["epsilon"] if row["upper"] else "inf")
+            (
+                row["stated_text"],
+                row["upper"]["epsilon"] if row["upper"] else "inf",
+                row["stated"].get("delta", "0"),
+            )
             for row in predicate["claims"]
             if "epsilon" in row["stated"]
         ),

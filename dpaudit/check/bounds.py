@@ -24,6 +24,14 @@ POOLED = "pooled "
 MILLIONTH = Fraction(1, 10**6)
 # A curve that refutes by so much contradicts a verdict that says otherwise.
 CURVE_ERROR = Fraction(1, 10**9)
+WITNESS = {
+    "false_positive_rate_upper",
+    "false_negative_rate_upper",
+    "decisive_false_positive_rate_upper",
+    "decisive_false_negative_rate_upper",
+    "decisive_error",
+    "decisive_lower",
+}
 # The estimator leaves a relative 1e-12 between a tail and its error rate.
 HELD_BITS, TIGHT_BITS = 96, 53
 Rates = tuple[Any, Any]
@@ -93,6 +101,7 @@ def named(bounds: Mapping[str, Bound], name: str) -> list[Bound]:
 
 def _bound(row: Json, audits: int) -> Bound:
     place, witness = f"audit {row['id'][:40]}", row["witness"]
+    require(set(witness) == WITNESS, f"{place}: its witness holds something else")
     error = _share(row, audits, place)
     result = Bound(
         row=row,
@@ -191,7 +200,6 @@ def _pooled_rates(row: Json, prefix: str, error: Fraction, place: str) -> Rates:
     claims are convex and the same with the rates exchanged: no allowed mean is below the rate at
     which both are equal.
     """
-    require(row["id"].rpartition(":")[2] == LENS, f"{place}: its errors are not pooled")
     errors, trials = sum(_errors(row)), 2 * row["trials"]
     names = [f"{prefix}false_{kind}_rate_upper" for kind in ("positive", "negative")]
     stated, other = (decimal(row["witness"][name]) for name in names)

@@ -22,9 +22,11 @@ from dpaudit.check.bounds import HELD_BITS, _tail, implied
 from dpaudit.check.normal import normal_cdf, quantile
 from dpaudit.check.reading import Json, decimal, require
 from dpaudit.exact import enclose, working_precision
+from dpaudit.exact.effort import poll
 from dpaudit.exact.wire import digest
 
 MOST_GUESSES = 200_000
+LARGEST_ERROR = Fraction(1, 20)
 ON_TRUST = (
     "that the coins were drawn and committed to before training: compare the commitment",
     "counts, estimates, intervals, exposure and findings: run the study again",
@@ -47,6 +49,8 @@ def check_empirical(certificate: Json) -> tuple[tuple[str, ...], tuple[str, ...]
         _follows(row, place)
     _verdict(predicate)
     _epochs(predicate)
+    refute_at = decimal(predicate["confidence"]["refute_at"])
+    require(refute_at <= LARGEST_ERROR, f"it refutes at an error above {LARGEST_ERROR}")
     confirmed = ("digest of the predicate", f"{len(bounds)} lower bounds, from their counts")
     return (*confirmed, "the verdict"), ON_TRUST
 
@@ -104,6 +108,7 @@ def _priced(
         tail = flint.arb(0)
         beta, worst = flint.arb(0), flint.arb(0)
         for j in range(guesses, -1, -1):
+            poll()
             tail = tail + mass
             if j == correct:
                 beta = tail
@@ -127,6 +132,7 @@ def _recursion(correct: int, guesses: int, canaries: int, mu: Fraction, error: F
         reached = enclose(error)
         total, shift = reached, enclose(mu)
         for j in range(correct, 0, -1):
+            poll()
             y = ((j - 1) * reached + total) / canaries
             needed = canaries * (normal_cdf(quantile(y) - shift) if y < 1 else 1)
             reached = reached.max((needed + total) / (guesses - j + 1))
@@ -174,4 +180,6 @@ def _verdict(predicate: Json) -> None:
 def _epochs(predicate: Json) -> None:
     """Bounds along training follow from their counts as all do."""
     for row in predicate["epochs"]:
-        _follows(row["bound"], f"epoch {row['epoch']}")
+        place = f"epoch {row['epoch']}"
+        _in_study(row["bound"], predicate["study"], place)
+        _follows(row["bound"], place)

@@ -19,6 +19,10 @@ class NotACertificate(CertificateRejected):
     """Bytes that are no certificate, before anything in them was derived again."""
 
 
+class NotDone(CertificateRejected):
+    """A certificate that takes more work or memory to verify than it may."""
+
+
 @cache
 def schema() -> dict[str, Any]:
     """The certificate's JSON schema."""

@@ -18,11 +18,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpaudit.check import check
-from dpaudit.check.file import NotACertificate, load, validate
+from dpaudit.check import MEMORY, SECONDS, check
+from dpaudit.check.file import NotACertificate, NotDone, load, validate
 from dpaudit.errors import CertificateRejected
 
-SECONDS, MEMORY = 20.0, 500 * 2**20
 BYTES, DERIVATION, LIMITS = "bytes", "derivation", "limits"
 Row = dict[str, Any]
 # Modules that have no place where a certificate is verified: what made it, and what ran it.
@@ -57,14 +56,14 @@ def _child(paths: Sequence[Path], seconds: float) -> Iterator[Row]:
     ) as child:
         assert child.stdout is not None  # noqa: S101  (it is a pipe)
         try:
-            # Starting may take as long again: the limit is on the work.
-            yield from _rows(child.stdout.fileno(), 2 * seconds, seconds)
+            yield from _rows(child.stdout.fileno(), seconds)
         finally:
             child.kill()
 
 
-def _rows(stream: int, first: float, each: float) -> Iterator[Row]:
-    pending, deadline = b"", time.monotonic() + first
+def _rows(stream: int, each: float) -> Iterator[Row]:
+    """The first has to start the process in the same time."""
+    pending, deadline = b"", time.monotonic() + each
     while True:
         wait = deadline - time.monotonic()
         if wait <= 0 or not select.select([stream], [], [], wait)[0]:
@@ -87,17 +86,20 @@ def main(arguments: Sequence[str]) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         spent = int(used.ru_utime + used.ru_stime + float(seconds)) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (spent, resource.RLIM_INFINITY))
-        print(json.dumps(verify_file(Path(path))), flush=True)  # noqa: T201  (its protocol)
+        row = verify_file(Path(path), float(seconds))
+        print(json.dumps(row), flush=True)  # noqa: T201  (its protocol)
 
 
-def verify_file(path: Path) -> Row:
+def verify_file(path: Path, seconds: float = SECONDS) -> Row:
     """One row, made in this process."""
     try:
         certificate = load(path)
         validate(certificate)
-        report = check(certificate)
+        report = check(certificate, seconds)
     except NotACertificate as error:
         return _failed(path, BYTES, str(error))
+    except NotDone as error:
+        return _failed(path, LIMITS, f"{error}; allow more time with --seconds")
     except CertificateRejected as error:
         return _failed(path, DERIVATION, str(error))
     except MemoryError:

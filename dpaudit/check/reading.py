@@ -15,6 +15,7 @@ from dpaudit.exact import (
     readable,
     working_precision,
 )
+from dpaudit.exact.effort import poll
 from dpaudit.nodes.pairs import Losses
 
 SLACK = Fraction(1, 10**9)
@@ -25,7 +26,8 @@ Json = Mapping[str, Any]
 
 
 def require(held: object, message: str) -> None:
-    """Errors: CertificateRejected with the message unless ``held``."""
+    """Errors: CertificateRejected with the message unless ``held``; TooMuch."""
+    poll()
     if not held:
         raise CertificateRejected(message)
 

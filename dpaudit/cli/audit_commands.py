@@ -86,6 +86,9 @@ def audit(targets: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
 @click.option(
     "--run-unproved", is_flag=True, help="Run on the data although a claim is refuted or unproved."
 )
+@click.option(
+    "--uncovered", is_flag=True, help="Print metrics that the guarantee does not cover, marked so."
+)
 @click.option("--shape", help="Of other records, such as 500,11: TARGETS made for these, no data.")
 @as_json_option
 def certify(
@@ -100,7 +103,8 @@ def certify(
     """Account, attack, certify and run TARGETS; writes NAME.json and NAME.html.
 
     A mechanism runs on its data once all its claims are proved.  Without --seed that is a release:
-    its output is written to NAME.npz, and its files are never overwritten.
+    its output is written to NAME.npz, and its files are never overwritten.  Metrics are covered by
+    the guarantee if they come out the same with the records withheld; others are left out.
 
     With --all every mechanism of the project at or above this folder: each is written as soon as
     it is finished, and with --seed those that an earlier run has made of the same sources are kept.

@@ -71,6 +71,9 @@ def list_command(words: tuple[str, ...], *, as_json: bool) -> None:
     """Mechanisms of the project at or above this folder, then those of the shipped catalogue.
 
     With WORDS those whose name, title, source or claims hold each of them, with their claims.
+
+    This imports every module of the project, as do all commands that take a name: what stands at
+    the top of a file is run.  Do not list a project that you would not run.
     """
     from dpaudit.cli import terminal
     from dpaudit.project.project import catalogue_root, find_root, foreign_catalogue, load, rows
@@ -132,17 +135,31 @@ def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> No
 
 
 @main.command()
-@click.argument("target")
+@click.argument("target", required=False)
 @click.option("--delta", type=str, help="Also epsilon at this delta.")
+@click.option(
+    "--dp-sgd",
+    type=str,
+    metavar="SETTINGS",
+    help='A training run instead of a target: "n=60000 batch=256 epochs=10 sigma=1.1", '
+    "and sampling=poisson, fixed, allocation or shuffled.",
+)
 @as_json_option
-def account(target: str, *, delta: str | None, as_json: bool) -> None:
+def account(target: str | None, *, delta: str | None, dp_sgd: str | None, as_json: bool) -> None:
     """What the declaration of TARGET guarantees, as numbers rounded outward."""
     from dpaudit.accountant.account import account_table
     from dpaudit.cli import terminal
 
-    mechanism = resolve_target(target).mechanism
-    numbers = account_table(mechanism.declaration, mechanism.scope, delta)
-    table = {"name": mechanism.name, **numbers}
+    if (target is None) == (dp_sgd is None):
+        raise click.UsageError("expected a TARGET, or --dp-sgd with the settings of a run")
+    if dp_sgd is not None:
+        from dpaudit.accountant.recipes import from_settings
+
+        name, declaration, scope = "dp-sgd", *from_settings(dp_sgd)
+    else:
+        mechanism = resolve_target(str(target)).mechanism
+        name, declaration, scope = mechanism.name, mechanism.declaration, mechanism.scope
+    table = {"name": name, **account_table(declaration, scope, delta)}
     echo_json(table) if as_json else terminal.account(table)
 
 

@@ -83,7 +83,7 @@ def _parts(planned: Plan) -> list[dict[str, str]]:
         if isinstance(part, Declared):
             row |= {"scale": f"its own: {part.program.mechanism.name}", "cells": "a program"}
         elif isinstance(part, Choice):
-            row["scale"] = f"epsilon {leaf.parameters['epsilon']}"
+            row["scale"] = f"epsilon {float(leaf.parameters['epsilon']):.6g}"
             row["cells"] = f"{part.times} of {part.candidates}"
         else:
             step = getattr(part, "step", Fraction(1))

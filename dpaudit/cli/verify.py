@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -65,6 +66,13 @@ EXIT_CODES = {
     help="The largest accounted epsilon that passes; without a claim of one nothing does.",
 )
 @click.option(
+    "--max-delta",
+    metavar="NUMBER",
+    default="0.001",
+    show_default=True,
+    help="The largest delta at which --max-epsilon takes an epsilon for one.",
+)
+@click.option(
     "--no-unconfirmed",
     is_flag=True,
     help="No step may rest on a bound that only the accountant computed.",
@@ -79,6 +87,12 @@ EXIT_CODES = {
     is_flag=True,
     help="Make the audits again from their seed, by the mechanism of that name in this project, "
     "and compare every count. This runs the program, in this process, on no data.",
+)
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Make the audits again from a seed drawn now, after the certificate has committed to its "
+    "files: a seed that was tried out beforehand hides nothing. Runs the program, as --replay.",
 )
 @click.option(
     "--seconds",
@@ -96,9 +110,11 @@ def verify(
     require: str,
     require_audit: bool,
     max_epsilon: str | None,
+    max_delta: str,
     no_unconfirmed: bool,
     implementation: Path | None,
     replay: bool,
+    fresh: bool,
     seconds: float,
     threshold: int | None,
     as_json: bool,
@@ -111,31 +127,39 @@ def verify(
     from dpaudit.check.process import verify_files
     from dpaudit.cli import terminal
 
-    most = _number(max_epsilon)
+    most = _number(max_epsilon, "--max-epsilon")
+    largest = _number(max_delta, "--max-delta")
     known = known_signers(**given)
     rows = []
     for path, row in zip(files, verify_files(files, seconds), strict=True):
         row = signed_row(row, path, known, threshold)
         if not row["verified"]:
             row = {**row, "failure": row["failure"] or "signature"}
-        missing = _missing(row, require, most, audit=require_audit, confirmed=no_unconfirmed)
+        limits = (most, largest)
+        missing = _missing(row, require, limits, audit=require_audit, confirmed=no_unconfirmed)
         if row["verified"]:
-            missing += [("required", text) for text in _otherwise(path, implementation, replay)]
+            other = _otherwise(path, implementation, replay, fresh)
+            missing += [("required", text) for text in other]
         rows.append({**row, "missing": [text for _, text in missing], "passed": not missing})
         rows[-1]["failure"] = row["failure"] or next((kind for kind, _ in missing), "")
     echo_json(rows) if as_json else terminal.verified(rows)
     sys.exit(_status(rows))
 
 
-def _number(text: str | None) -> Fraction | None:
+def _number(text: str | None, name: str) -> Fraction | None:
     try:
         return None if text is None else Fraction(text)
     except (ValueError, ZeroDivisionError):
-        raise click.BadParameter(f"--max-epsilon {text!r}: expected a number, such as 3") from None
+        raise click.BadParameter(f"{name} {text!r}: expected a number, such as 3") from None
 
 
 def _missing(
-    row: Mapping[str, Any], require: str, most: Fraction | None, *, audit: bool, confirmed: bool
+    row: Mapping[str, Any],
+    require: str,
+    limits: tuple[Fraction | None, Fraction | None],
+    *,
+    audit: bool,
+    confirmed: bool,
 ) -> list[tuple[str, str]]:
     """What a row lacks, by kind of failure, the gravest first."""
     if not row["verified"]:
@@ -149,16 +173,27 @@ def _missing(
         found += [("unconfirmed", text) for text in row["unconfirmed"]]
     if audit:
         found += [("required", text) for text in row["powerless"]]
+    most, largest = limits
     if most is not None:
-        found += _above(row["epsilons"], most)
+        found += _above(row["epsilons"], most, largest or Fraction(0))
     return sorted(found, key=lambda one: list(EXIT_CODES).index(one[0]))
 
 
-def _otherwise(path: Path, folder: Path | None, replay: bool) -> list[str]:  # noqa: FBT001
+def _otherwise(
+    path: Path,
+    folder: Path | None,
+    replay: bool,  # noqa: FBT001
+    fresh: bool,  # noqa: FBT001
+) -> list[str]:
     """What is not as the certificate says: files of a folder, counts of a replay."""
-    if folder is None and not replay:
+    if folder is None and not (replay or fresh):
         return []
-    from dpaudit.certificate.replay import command_of, differences, implementation_in
+    from dpaudit.certificate.replay import (
+        command_of,
+        differences,
+        implementation_in,
+        refuted_afresh,
+    )
     from dpaudit.certificate.training import of_shape, read_shape
     from dpaudit.check.file import load
     from dpaudit.cli.audit_commands import orders_of
@@ -166,26 +201,31 @@ def _otherwise(path: Path, folder: Path | None, replay: bool) -> list[str]:  # n
 
     certificate = load(path)
     found = [] if folder is None else implementation_in(certificate, folder)
-    if replay:
+    if replay or fresh:
         try:
             command = command_of(certificate)
             with quiet():
                 orders = orders_of(command.targets)
                 if command.shape is not None:
                     orders = [of_shape(order, *read_shape(command.shape)) for order in orders]
-                found += differences(certificate, orders, command)
+                if replay:
+                    found += differences(certificate, orders, command)
+                if fresh:
+                    found += refuted_afresh(certificate, orders, command, secrets.randbits(128))
         except (CertificateRejected, InvalidParameter, UnknownTarget) as error:
             found.append(f"not replayed: {error}")
     return found
 
 
-def _above(epsilons: Sequence[Sequence[str]], most: Fraction) -> list[tuple[str, str]]:
+def _above(
+    epsilons: Sequence[Sequence[str]], most: Fraction, largest: Fraction
+) -> list[tuple[str, str]]:
     if not epsilons:
         return [("required", "no claim of an epsilon, which --max-epsilon asks for")]
     return [
-        ("required", f"{claim}: epsilon <= {epsilon} is all that is shown")
-        for claim, epsilon in epsilons
-        if epsilon == "inf" or Fraction(epsilon) > most
+        ("required", f"{claim}: epsilon <= {epsilon} at delta {delta} is all that is shown")
+        for claim, epsilon, delta in epsilons
+        if "inf" in (epsilon, delta) or Fraction(epsilon) > most or Fraction(delta) > largest
     ]
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.effort import poll
 from dpaudit.exact.forms import Number, head, is_arb, is_rational
 from dpaudit.exact.operations import CONSTANTS, ENCLOSURES, ball
 
@@ -162,6 +163,7 @@ def _sum_over(summand: Any, limits: Any, rounds: range, symbols: Mapping[Any, An
     else:
         term = _as_function(summand, index, symbols)
     for k in rounds:
+        poll()
         result = result + term(zero + k)
     return result
 

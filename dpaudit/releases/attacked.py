@@ -44,7 +44,7 @@ def mechanism_of(plan: Plan) -> Mechanism:
             unit_bound=f"{rows} of {schema.name!r} count, the others are left out",
             covered=tuple(f"{item.name}: {item.query}" for item in release.items),
             uncovered=tuple(f"{name}: read off the data" for name in schema.read_off_data),
-            notes=(f"schema {schema.digest}",),
+            notes=(f"schema {schema.digest}", *(step.text for step in release.post)),
             data=schema.name,
         ),
         records_like=partial(records_like, plan),

@@ -46,6 +46,13 @@ class Step:
         """Everything as JSON."""
         return {"step": self.kind, "items": list(self.items), "to": str(self.to)}
 
+    @property
+    def text(self) -> str:
+        """What was done to released numbers, for the certificate."""
+        to = f" to {self.to}" if self.kind == ROUND else ""
+        what = f"{self.kind.replace('_', '-')}{to}: {', '.join(self.items)}"
+        return f"post-processing, of released numbers only: {what}"
+
     def check(self, schema: Schema, items: Mapping[str, Item]) -> None:
         """Errors: InvalidParameter for items it cannot work on."""
         for name in self.items:

@@ -1029,7 +1029,7 @@ def item_of(table: Mapping[str, Any], place: str) -> Item:
         query = "quantiles"
     kind = QUERIES.get(query)
     if kind is None:
-        names = ", ".join((*QUERIES, "minimum", "maximum"))
+        names = ", ".join((*QUERIES, "quantile", "minimum", "maximum"))
         raise InvalidParameter(f"{place}.query = {query!r}: expected one of {names}")
     refuse_unknown(given, {f.name for f in fields(kind)}, place)
     try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import io
 import json
 import os
 import re
+import secrets
 import struct
 import tempfile
 import time
@@ -16,6 +18,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,6 +32,7 @@ Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
 _FILE_NAME = re.compile(r"[0-9]+(-[0-9]+)*\.npz")
 _TEMPORARY = ".tmp"
+_TAG = 32  # bytes of a key, and of a digest under it
 _ABANDONED_SECONDS = 86_400.0
 # What zipfile, the .npy reader and json raise on bytes that are not what was written.
 _DAMAGE = (
@@ -45,7 +49,8 @@ class AuditStore:
     ``identity`` is any text that holds everything the arrays depend on (audit, data, seed, batch
     plan, version): another text is another folder.  A file is written whole or not at all, names
     its identity, key and trials, and is read without pickle; one that is truncated, damaged or
-    misplaced is discarded, so that its batch is run again.
+    misplaced is discarded, so that its batch is run again.  So is one that somebody else put there:
+    each ends in a digest under a key of this user's own, which is kept elsewhere (:func:`own_key`).
 
     Errors: OutputNotWritable if the folder cannot be made or written.
     """
@@ -96,7 +101,7 @@ class AuditStore:
         members = {str(index): array for index, array in enumerate(arrays.values())}
         buffer = io.BytesIO()
         np.savez(buffer, record=_as_bytes(record), **members)  # type: ignore[arg-type]
-        _write(self._path(key), buffer.getvalue())
+        _write(self._path(key), buffer.getvalue() + _tag(buffer.getvalue()))
 
     def keys(self) -> tuple[Key, ...]:
         """Keys of the files present, in order; :meth:`get` decides whether a file is intact."""
@@ -110,6 +115,36 @@ class AuditStore:
 
     def _record(self, key: Key) -> dict[str, Any]:
         return {"identity": self.digest, "key": list(key)}
+
+
+def _tag(content: bytes) -> bytes:
+    return hmac.digest(own_key(), content, "sha256")
+
+
+@cache
+def own_key() -> bytes:
+    """The key of this user's batches, made at its first use; of this process where no home is.
+
+    It lies in ``$XDG_STATE_HOME/dpaudit`` (``~/.local/state``), readable by the user alone.
+    """
+    try:
+        home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        path = Path(home) / "dpaudit" / "batches.key"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            handle, made = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
+            with os.fdopen(handle, "wb") as file:
+                file.write(secrets.token_bytes(_TAG))
+            with suppress(FileExistsError):  # whoever was first, it is there whole
+                os.link(made, path)
+            Path(made).unlink()
+        key = path.read_bytes()
+        own = path.stat().st_uid == os.getuid() and not path.stat().st_mode & 0o077
+        if own and len(key) == _TAG:
+            return key
+    except (OSError, RuntimeError):
+        pass
+    return secrets.token_bytes(_TAG)
 
 
 def leading(arrays: Mapping[str, npt.NDArray[Any]]) -> int:
@@ -132,7 +167,10 @@ def _is_plain(array: object) -> bool:
 
 def _read(path: Path, expected: dict[str, Any]) -> Arrays:
     """The arrays of an intact file; anything else raises one of ``_DAMAGE``."""
-    content = path.read_bytes()
+    whole = path.read_bytes()
+    content, tag = whole[:-_TAG], whole[-_TAG:]
+    if not hmac.compare_digest(tag, _tag(content)):
+        raise ValueError("written by somebody else")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         if archive.testzip() is not None:
             raise ValueError("a checksum differs")

@@ -28,7 +28,8 @@ class Layout:
     """How a data set's file is laid out: columns by place, of a file without its line of names.
 
     ``target``: the column of the target; ``dropped``: columns that are not used; ``classes``: how
-    many the target has, 0 of a regression; ``first``: the number of its first class.
+    many the target has, 0 of a regression; ``first``: the number of its first class.  ``numeric``:
+    how many features, the first, are standardised, 0 for all; the others are indicators.
     ``rows`` and ``features``: as the paper counts them.
     """
 
@@ -38,6 +39,7 @@ class Layout:
     dropped: tuple[int, ...] = ()
     classes: int = 0
     first: int = 0
+    numeric: int = 0
 
 
 # KDD Cup 1999 has words in three of its 41 columns: encode them as numbers beforehand.
@@ -45,7 +47,7 @@ LAYOUTS: Mapping[str, Layout] = {
     "california": Layout(20_640, 8, 8),
     "gas_turbine": Layout(36_733, 9, 9, dropped=(10,)),
     "blog_feedback": Layout(60_021, 280, 280),
-    "cover_type": Layout(581_012, 54, 54, classes=7, first=1),
+    "cover_type": Layout(581_012, 54, 54, classes=7, first=1, numeric=10),
     "kdd_cup": Layout(4_898_431, 41, 41, classes=23),
 }
 
@@ -88,7 +90,10 @@ def prepared(table: Array, layout: Layout, seed: int) -> Prepared:
         raise InvalidParameter(f"{len(table)} rows: too few for {WORKERS} workers")
     train, test = order[:count], order[int(TRAINED * len(table)) :]
     spread = features[train].std(axis=0)
-    features = (features - features[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    centre = features[train].mean(axis=0)
+    if layout.numeric:
+        centre[layout.numeric :], spread[layout.numeric :] = 0.0, 1.0
+    features = (features - centre) / np.where(spread > 0, spread, 1.0)
     if layout.classes:
         target = target - layout.first
         if not np.isin(target, np.arange(layout.classes)).all():

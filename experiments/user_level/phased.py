@@ -43,6 +43,7 @@ SMOOTH, SHARP = "half the squared distance", "the distance, smoothed"
 ALL, SECRET = "all users a round", "secret batches"
 BALL = 0.1  # the radius that smooths the distance: at most .1 of bias
 ROUNDS = {SMOOTH: 30, SHARP: 60}
+MOST = 16384  # users that a round can read: the test compares them in pairs
 ENOUGH = {SMOOTH: 8192, SHARP: 32768}  # users, for the test of every secret batch
 SIZES = {Size.QUICK: (4096,), Size.FULL: (4096, 8192, 16384, 32768)}
 ITEMS = {Size.QUICK: (16,), Size.FULL: (16, 64)}
@@ -66,12 +67,12 @@ class Distance(SquaredDistance):
 def cells(size: Size) -> list[Cell]:
     """Both losses and both ways to read users, at every n and m that the users suffice for."""
     return [
-        Cell.of(n * m, loss=loss, reads=reads, users=n, items=m, draws=DRAWS[size])
+        Cell.of(n * n * ROUNDS[loss], loss=loss, reads=reads, users=n, items=m, draws=DRAWS[size])
         for loss in ROUNDS
         for reads in (ALL, SECRET)
         for n in SIZES[size]
         for m in ITEMS[size]
-        if reads == ALL or n >= ENOUGH[loss]
+        if (n <= MOST if reads == ALL else n >= ENOUGH[loss])
     ]
 
 

@@ -16,7 +16,7 @@ from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Assuming
-from dpaudit.families.opaque import GDP
+from dpaudit.families.opaque import GDP, ApproxDP
 from dpaudit.nodes import Assumption
 from tests.cli.bench import Json, caught, certified, forged, held, mechanism, pure, refuted
 from tests.unit.test_check_adversary import allocated, with_epsilon
@@ -68,6 +68,11 @@ def test_requirements(file: Callable[[Json], Path], dpaudit: Invoke) -> None:
     dpaudit("verify", path, "--max-epsilon", "3.6")
     assert "epsilon <= " in dpaudit("verify", path, "--max-epsilon", "3", code=REQUIRED).stdout
     dpaudit("verify", path, "--max-epsilon", "three", code=2)
+    # A small epsilon at a delta near 1 is no guarantee.
+    shown = dpaudit("verify", path, "--max-epsilon", "4", "--max-delta", "1e-6", code=REQUIRED)
+    assert "at delta 0.00001 is all that is shown" in shown.stdout
+    careless = certified(mechanism("case", Gaussian("a", "0.1"), ApproxDP("0.1", "0.9999999")))
+    dpaudit("verify", file(careless.certificate), "--max-epsilon", "4", code=REQUIRED)
     dpaudit("verify", path, "--no-unconfirmed")
     assert "could not have refuted it" in dpaudit(
         "verify", path, "--require-audit", code=REQUIRED
@@ -171,6 +176,16 @@ def test_a_replay_gives_the_same_counts_or_says_where_not(dpaudit: Invoke, proje
     assert "audit lens: counts" in shown
     (project / "mechanisms" / "cases.py").open("a").write("\n")
     assert "another file" in dpaudit("verify", path, "--replay", code=REQUIRED).stdout
+
+
+@pytest.mark.quality
+def test_a_seed_that_was_tried_out_hides_nothing(dpaudit: Invoke, project: Path) -> None:
+    """Audits under a seed drawn after the certificate, on the same files: they hold, or refute."""
+    dpaudit("certify", "held", "--seed", "2", "--trials", "400")
+    path = project / "reports" / "held.json"
+    dpaudit("verify", path, "--fresh")
+    (project / "mechanisms" / "cases.py").open("a").write("\n")
+    assert "another file" in dpaudit("verify", path, "--fresh", code=REQUIRED).stdout
 
 
 def test_a_replay_runs_no_file_that_a_certificate_names() -> None:

@@ -11,42 +11,21 @@ from typing import Any
 import pytest
 
 from dpaudit.certificate.certificate import save
-from dpaudit.check import bounds, check, curves
+from dpaudit.check import check
 from dpaudit.check.file import load, validate
 from dpaudit.check.process import verify_file
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact.wire import digest
 from tests.cli import bench
 from tests.cli.bench import Json, held
+from tests.forger import remembered
 
 
 @pytest.fixture(scope="module", autouse=True)
-def remembered() -> Iterator[None]:
+def kept() -> Iterator[None]:
     """Special functions are computed once: a forgery changes one number, and the rest repeats."""
-    slow = [(bounds, "_tail"), (curves, "_mean_posterior"), (curves, "gaussian_delta")]
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name in slow:
-            patch.setattr(module, name, remembering(getattr(module, name)))
-        for name, confirm in curves.CURVES.items():
-            patch.setitem(curves.CURVES, name, row_by_row(remembering(confirm)))
+    with remembered():
         yield
-
-
-def row_by_row(confirm: Any) -> Any:
-    """A check of every row of a curve alone; a row that was confirmed once is remembered."""
-    return lambda curve, mu: [confirm([row], mu) for row in curve]
-
-
-def remembering(function: Any) -> Any:
-    known: dict[tuple[str, ...], Any] = {}
-
-    def call(*arguments: Any) -> Any:
-        key = tuple(map(str, arguments))
-        if key not in known:
-            known[key] = function(*arguments)
-        return known[key]
-
-    return call
 
 
 # --- every value, changed ------------------------------------------------------------------------

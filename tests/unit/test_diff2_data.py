@@ -36,6 +36,10 @@ def test_classes_count_from_nothing_and_columns_are_dropped() -> None:
     found = prepared(table, layout, 1)
     assert found.train.shape == (40, 3)
     assert set(found.train[:, -1]) == {0.0, 1.0, 2.0}
+    np.testing.assert_allclose(found.train[:, :2].std(axis=0), 1)
+    indicators = prepared(table, Layout(100, 2, 2, (3,), 3, 1, numeric=1), 1)
+    assert set(indicators.train[:, 1]) <= set(table[:, 1])
+    assert indicators.train[:, 0].std() == pytest.approx(1)
     table[3, 2] = 4
     with pytest.raises(InvalidParameter, match="expected 3 classes"):
         prepared(table, layout, 1)

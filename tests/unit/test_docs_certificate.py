@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dpaudit.check import assumptions, conformance
 from dpaudit.check.file import schema
 from dpaudit.check.process import verify_file
 from dpaudit.check.theorem import THEOREMS
@@ -100,3 +101,22 @@ def test_format_1_is_refused_with_the_way_out(tmp_path: Path) -> None:
     earlier = written("predicate") | {"predicateType": "https://dpaudit.dev/certificate/v1"}
     path.write_text(json.dumps(earlier))
     assert "certify again" in verify_file(path)["reason"]
+
+
+def test_the_page_has_the_words_of_the_standing_assumptions() -> None:
+    words = {assumptions.BOUNDED, assumptions.IMPLEMENTED, assumptions.UNPREDICTED}
+    for texts in (
+        assumptions.BOUNDED_EVIDENCE,
+        assumptions.NOISE_EVIDENCE,
+        assumptions.BITS_EVIDENCE,
+    ):
+        words |= set(texts.values())
+    for one in (assumptions.REAL_NUMBERS, assumptions.WHOLE_NUMBERS):
+        words |= {one.statement, one.evidence}
+    assert [text for text in words if text not in PAGE] == []
+
+
+def test_the_page_has_every_law_and_every_check() -> None:
+    names = [*conformance.LAWS, *conformance.BY_PARAMETER, *conformance.EXAMINED]
+    names += [conformance.EXECUTED, conformance.SENSITIVITIES, *conformance.KINDS]
+    assert [name for name in names if name not in " ".join(PAGE.split())] == []

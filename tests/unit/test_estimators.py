@@ -18,6 +18,7 @@ from dpaudit.audit.bounds.estimators import (
     Counts,
     TestScores,
     TrainingScores,
+    choose_test,
     choose_threshold,
     count_errors,
     epsilon_lower,
@@ -449,3 +450,38 @@ def test_which_estimator_is_settled_on_training_trials() -> None:
     assert not pools(near, 3.0, 10_000, 1e-4)
     with pytest.raises(InvalidParameter, match="expected as many trials"):
         pooled_upper(Counts(1, 10, 1, 20), 0.05)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 0.05)])
+def test_pooled_errors_bound_epsilon_whatever_the_rates_are(epsilon: float, delta: float) -> None:
+    """Exactly: at every pair of rates on the edge of what the claim allows, in 40 trials a side."""
+    trials, error = 40, 0.1
+    bounds = [
+        epsilon_lower(
+            Counts(min(s, trials), trials, max(s - trials, 0), trials), delta, error, pooled=True
+        )
+        for s in range(2 * trials + 1)
+    ]
+    shows = np.array([bound.epsilon_lower > epsilon for bound in bounds])
+    assert shows.any()
+    for positive in np.linspace(0, 1, 81):
+        likely = 1 - delta - math.exp(epsilon) * positive
+        negative = max(0.0, likely, math.exp(-epsilon) * (1 - delta - positive))
+        laws = [binom.pmf(np.arange(trials + 1), trials, rate) for rate in (positive, negative)]
+        assert float(np.convolve(*laws)[shows].sum()) <= error + 1e-12
+
+
+def test_a_test_is_chosen_with_its_estimator() -> None:
+    """Of random answers pooled errors promise more; of normal tails each rate by itself."""
+    draw = np.random.default_rng(7)
+    answers = [np.where(draw.random(2_000) < rate, 1.0, -1.0) for rate in (0.73, 0.27)]
+    threshold, pooled = choose_test(TrainingScores(*answers), 1e-5, 2_000, 0.05)
+    assert pooled
+    assert -1 <= threshold < 1
+    tails = TrainingScores(draw.normal(0.3, 1, 2_000), draw.normal(-0.3, 1, 2_000))
+    assert choose_test(tails, 1e-5, 2_000, 0.05)[1] is False
+    uneven = TrainingScores(answers[0], answers[1][:500])
+    assert choose_test(uneven, 1e-5, 2_000, 0.05)[1] is False
+    counts = Counts(540, 2_000, 540, 2_000)
+    split, together = (epsilon_lower(counts, 1e-5, 1e-4, pooled=p) for p in (False, True))
+    assert 0.75 < split.epsilon_lower < together.epsilon_lower - 0.05 < 1

@@ -220,7 +220,7 @@ def test_nothing_private_is_touched_before_the_certificate_is_valid(
         read.append(1)
         return Records(np.zeros((3, 1)))
 
-    def refuse(certificate: Any) -> None:
+    def refuse(certificate: Any, *_: Any) -> None:
         raise CertificateRejected("no")
 
     case = replace(CASE, records=records)

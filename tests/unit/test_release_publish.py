@@ -20,6 +20,7 @@ from dpaudit.errors import BudgetExceeded, InvalidParameter, OutputNotWritable, 
 from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.ledger import LedgerRefused, open_ledger, terms_of
 from dpaudit.releases import publish as publishing
+from dpaudit.releases.attacked import mechanism_of
 from dpaudit.releases.plan import Plan, Release, load_plan, release_of
 from dpaudit.releases.post import Step
 from dpaudit.releases.publish import (
@@ -497,6 +498,29 @@ def test_post_processing_makes_margins_consistent_and_counts_whole() -> None:
         cells = [v for (item, keys), v in found.items() if item == "cells" and ("sex", sex) in keys]
         assert sum(cells) == found["by sex", (("sex", sex),)]
     assert found["all", ()] == sum(v for (item, _), v in found.items() if item == "by sex")
+
+
+def test_what_is_post_processed_is_declared_and_uses_released_numbers_only(counted: Plan) -> None:
+    plan = release(
+        Count(name="n"),
+        Sum(name="sum", column="age"),
+        post=(Step("round", ("n",), Fraction(5)), Step("non_negative", ("n", "sum"))),
+    ).plan()
+    drawn = {"n": [-7], "sum": [-3]}
+    rows = {row.item: row for row in published_rows(plan, drawn)}
+    assert (rows["n"].value, rows["sum"].value) == (0, 0)
+    assert rows["n"].note == "post-processed"
+    rows = {row.item: row for row in published_rows(plan, {"n": [103], "sum": [12]})}
+    assert (rows["n"].value, rows["sum"].value) == (105, 12)
+    notes = mechanism_of(plan).setting.notes
+    assert notes[1:] == (
+        "post-processing, of released numbers only: round to 5: n",
+        "post-processing, of released numbers only: non-negative: n, sum",
+    )
+    assert drawn == {"n": [-7], "sum": [-3]}
+    for wrong in (Step("consistent", ("n", "sum")), Step("round", ("who",))):
+        with pytest.raises(InvalidParameter, match="post"):
+            release(Count(name="n"), Sum(name="sum", column="age"), post=(wrong,))
 
 
 @pytest.mark.quality

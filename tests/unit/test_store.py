@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter, OutputNotWritable
+from dpaudit.storage import batches
 from dpaudit.storage.batches import Arrays, AuditStore, leading
 
 KEY = (0, 1, 2)
@@ -201,3 +202,34 @@ def test_old_temporary_files_are_swept(tmp_path: Path) -> None:
     AuditStore(tmp_path, "audit")
     assert not old.exists()
     assert young.exists()
+
+
+# --- batches that somebody else put there ---------------------------------------------------------
+
+
+def test_a_planted_batch_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, of the right identity and key, and written by a process that has another key."""
+    arrays = {"scores": np.arange(3.0)}
+    store = AuditStore(tmp_path / "store", "audit")
+    store.put((0, 1), arrays)
+    with monkeypatch.context() as patch:
+        patch.setattr(batches, "own_key", lambda: b"x" * 32)
+        store.put((0, 2), arrays)
+        assert store.get((0, 2)) is not None
+        assert store.get((0, 1)) is None  # and it is discarded
+    store.put((0, 1), arrays)
+    assert store.get((0, 1)) is not None
+    assert store.get((0, 2)) is None
+    assert store.keys() == ((0, 1),)
+
+
+def test_the_key_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    key = batches.own_key.__wrapped__()
+    path = tmp_path / "dpaudit" / "batches.key"
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (key, 0o600)
+    assert batches.own_key.__wrapped__() == key
+    path.chmod(0o644)  # somebody may have read it
+    assert batches.own_key.__wrapped__() != key
+    monkeypatch.setenv("XDG_STATE_HOME", str(path))  # a file: no folder can be made
+    assert len(batches.own_key.__wrapped__()) == 32

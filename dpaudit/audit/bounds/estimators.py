@@ -157,19 +157,22 @@ def proportion_upper(count: int, trials: int, error: float) -> float:
     return min(upper, 1.0)
 
 
-def epsilon_lower(counts: Counts, delta: float, error: float) -> EpsilonLower:
+def epsilon_lower(
+    counts: Counts, delta: float, error: float, *, pooled: bool = False
+) -> EpsilonLower:
     """Lower bound on epsilon at ``delta``, wrong with probability at most ``error``.
 
     (epsilon, delta)-DP gives 1 - FNR <= exp(epsilon) FPR + delta and the same with the two rates
     exchanged; each rate is replaced by its Clopper-Pearson upper bound at ``error`` / 2, so both
-    directions hold at once.  Valid at any threshold fixed before the test trials were drawn.
+    directions hold at once; or both by :func:`pooled_upper`.  Valid at any threshold, and for
+    either estimator, fixed before the test trials were drawn.
     Rounded down; at least 0.
 
     Errors: InvalidParameter for a delta outside [0, 1) or an error rate outside (0, 1).
     Source: Kairouz, Oh and Viswanath (2015), Theorem 2.1, for the pair of neighbours tested.
     """
     slack = _delta(delta)
-    rates = _rates_upper(counts, error)
+    rates = (pooled_upper(counts, error),) * 2 if pooled else _rates_upper(counts, error)
     bound = max(_log_ratio_lower(*rates, slack), _log_ratio_lower(*rates[::-1], slack))
     return EpsilonLower(float(error), *rates, bound, float(delta))
 
@@ -266,6 +269,13 @@ def choose_threshold(training: TrainingScores, delta: float, trials: int, error:
 
     Errors: InvalidParameter for bad arguments or scores that are not :class:`TrainingScores`.
     """
+    return _most_promising(training, delta, trials, error)[0]
+
+
+def _most_promising(
+    training: TrainingScores, delta: float, trials: int, error: float
+) -> tuple[float, float]:
+    """The threshold of :func:`choose_threshold`, and the ratio exp(epsilon) that it promises."""
     _of_type(training, TrainingScores)
     slack, rate = float(_delta(delta)), _error_rate(error)
     _, total = _count(0, trials, "trials")
@@ -274,12 +284,37 @@ def choose_threshold(training: TrainingScores, delta: float, trials: int, error:
     positive = _predicted(null.size - at_most(null, thresholds), null.size, total, rate)
     negative = _predicted(at_most(alternative, thresholds), alternative.size, total, rate)
     ratios = np.maximum((1 - slack - negative) / positive, (1 - slack - positive) / negative)
-    return float(thresholds[np.argmax(ratios)])
+    best = int(np.argmax(ratios))
+    return float(thresholds[best]), float(ratios[best])
 
 
-def strongest_epsilon(trials: int, delta: float, error: float) -> float:
+def choose_test(
+    training: TrainingScores, delta: float, trials: int, error: float
+) -> tuple[float, bool]:
+    """The threshold, and whether to pool errors there, that promise the largest epsilon bound.
+
+    As :func:`choose_threshold`, with the pooled estimator at the threshold of the fewest errors
+    besides.  Errors: as there.
+    """
+    threshold, promised = _most_promising(training, delta, trials, error)
+    if training.null.size != training.alternative.size:
+        return threshold, False
+    null, alternative = np.sort(training.null), np.sort(training.alternative)
+    thresholds, size = candidates(alternative, null), null.size
+    errors = size - at_most(null, thresholds) + at_most(alternative, thresholds)
+    fewest = int(np.argmin(errors))
+    rate = _upper_estimate(np.asarray(errors[fewest], dtype=np.float64), 2 * size, TRAINING_ERROR)
+    expected = min(2 * trials, round(float(rate) * 2 * trials))
+    both = Counts(expected // 2, trials, expected - expected // 2, trials)
+    pooled = epsilon_lower(both, delta, error, pooled=True).epsilon_lower
+    if pooled > math.log(max(1.0, promised)):
+        return float(thresholds[fewest]), True
+    return threshold, False
+
+
+def strongest_epsilon(trials: int, delta: float, error: float, *, pooled: bool = False) -> float:
     """The largest bound :func:`epsilon_lower` could give: no error in ``trials`` trials a side."""
-    return epsilon_lower(Counts(0, trials, 0, trials), delta, error).epsilon_lower
+    return epsilon_lower(Counts(0, trials, 0, trials), delta, error, pooled=pooled).epsilon_lower
 
 
 def strongest_mu(trials: int, error: float, *, pooled: bool = False) -> float:

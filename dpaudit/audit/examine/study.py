@@ -23,6 +23,7 @@ from dpaudit.audit.graybox.watch import Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.entitlement import Mask
 from dpaudit.curator.replayer import ROUNDING
+from dpaudit.kernels.linear import LinearClippedMean
 from dpaudit.kernels.query import BOUNDED, Array, ClippedMean, Query, Records, clip_rows
 from dpaudit.scope import Adjacency
 
@@ -38,13 +39,13 @@ SOME = slice(2, None, 3)  # of the rows made up, to be without the others
 
 def clips_itself(query: Query) -> bool:
     """Whether the library's own code clips every row of a query, with nothing overridden."""
-    return type(query) is ClippedMean
+    return type(query) in (ClippedMean, LinearClippedMean)
 
 
 def bounded_by_library(query: Query) -> bool:
     """Whether the library's own code bounds a query, whatever the program is."""
     kind = type(query)
-    return kind is ClippedMean or (kind in BOUNDED and kind.__module__.startswith("dpaudit."))
+    return clips_itself(query) or (kind in BOUNDED and kind.__module__.startswith("dpaudit."))
 
 
 class Studied(Watched):
@@ -188,7 +189,8 @@ class Studied(Watched):
         starts = [(rows[a], rows.get(b, rows[a])) for a, b in [best] if a in rows]
         starts += [(asked, -asked) for asked in list(rows.values())[3:5]]
         if moved.factor <= 1:
-            budget = min(SEARCHED, allowed if number <= 2 else allowed // 2)
+            most = SEARCHED // 10 if bounded_by_library(asking.query) else SEARCHED
+            budget = min(most, allowed if number <= 2 else allowed // 2)
             maximise(
                 asking,
                 moved,

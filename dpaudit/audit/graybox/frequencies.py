@@ -23,13 +23,13 @@ Counts = NDArray[np.int64]
 
 
 class Counted(NamedTuple):
-    """A count of ``of`` draws at a ``rate``, the worst ``among`` so many, and log of its p-value.
+    """``seen`` of ``of`` draws at a ``rate``, the worst ``among`` so many, and log of its p-value.
 
     The p-value is of this one count.
     """
 
     log_p: float
-    count: int
+    seen: int
     of: int
     rate: float
     among: int
@@ -136,7 +136,7 @@ def judged(worst: Counted, among: int, error: float) -> Finding:
     return Finding(
         CHECK,
         "broken" if p <= error else "held",
-        float(worst.count),
+        float(worst.seen),
         error,
         text,
         p_value=p,

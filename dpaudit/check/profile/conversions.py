@@ -46,7 +46,7 @@ Row = Mapping[str, Any]
 LEFT_OUT, SMALLEST = 1e-9, 1e-290
 SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
 MOST_FACTORS = 10**10
-LONGEST, SHOWN = 400, 80
+LONGEST, LONGEST_EXPONENT, SHOWN = 400, 4, 80
 # The fields of a row besides its pair and value, by form; "" is an end that says nothing.
 SUMS = ("fourier", "closed transforms")
 COMMON = {"step", "side", "epsilon", "delta", "tilt", "window_first", "period", "frequencies"}
@@ -138,7 +138,7 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
         own = _number(row["epsilon"])
         return own == value or (slack != 0 and own <= value)
     if form in SUMS:
-        beyond = (value - Fraction(row["epsilon"])) * (1 if side == "upper" else -1)
+        beyond = (value - _number(row["epsilon"])) * (1 if side == "upper" else -1)
         return row["side"] == side and beyond >= -ROUNDED * (1 + value)
     return form == "largest loss" or value == 0
 
@@ -259,7 +259,9 @@ def _nodes(factor: Pair, grid: Grid, sign: int) -> Nodes:
 
 
 def _number(text: str) -> Fraction:
-    require(len(text) <= LONGEST, "a number of the witness is too long")
+    exponent = text.lower().partition("e")[2].lstrip("+-")
+    short = len(text) <= LONGEST and len(exponent) <= LONGEST_EXPONENT and text.isascii()
+    require(short, "a number of the witness is too long")
     return Fraction(text)
 
 

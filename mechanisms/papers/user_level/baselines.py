@@ -5,6 +5,7 @@ Bodies that the paper only cites are reconstructions, and say so.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import singledispatch
@@ -22,7 +23,13 @@ from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.scope import Adjacency, Scope
 from mechanisms.papers.srgd.problem import BoundedLogistic
 from mechanisms.papers.user_level.accelerated import BatchSolver, check_batch
-from mechanisms.papers.user_level.batches import BatchConstants
+from mechanisms.papers.user_level.batches import (
+    BatchConstants,
+    calibrate_batches,
+    users_needed,
+)
+from mechanisms.papers.user_level.constants import budget
+from mechanisms.papers.user_level.phased_erm import concentration_radius
 from mechanisms.papers.user_level.phased_sgd import Solution, with_rest
 from mechanisms.papers.user_level.problem import (
     LinearLoss,
@@ -222,6 +229,11 @@ class FullBatchOutlierRemovedDPSGD:
         halves = [self.problem.users >> i for i in range(1, len(self.constants) + 1)]
         return with_rest(halves, self.problem.users)
 
+    @property
+    def gradients(self) -> int:
+        """Gradients of one item that a run takes: the sum of T_i K_i m."""
+        return sum(c.rounds * c.batch for c in self.constants) * self.problem.items
+
     def declaration(self, scope: Scope) -> Node:
         check_scope(scope, type(self).__name__)
         return Parallel(
@@ -243,3 +255,29 @@ class FullBatchOutlierRemovedDPSGD:
                 total = total + point
             point = total / constants.rounds
         return Solution(np.where(on[:, None], point, start), ~on)
+
+
+def own_schedule(
+    problem: Problem, epsilon: object, delta: object, smoothness: float
+) -> FullBatchOutlierRemovedDPSGD:
+    """T = ceil(beta (R / L) sqrt(n m)) rounds in every phase that the users suffice for.
+
+    So beta (n m)^(3/2) gradients, as Figure 1 counts them; steps of 1 / beta in the first phase.
+    Errors: InvalidParameter for too few users, with how many are needed.
+    Source: Asi, Liu 2024, by their gradient complexity; phases n/2, n/4, ...: a reconstruction.
+    """
+    positive(smoothness, "smoothness")
+    budgeted = budget(epsilon, delta)
+    spread = smoothness * problem.diameter / problem.lipschitz
+    rounds = math.ceil(spread * math.sqrt(problem.users * problem.items))
+    needed = users_needed(*budgeted, rounds)
+    sizes = [problem.users >> i for i in range(1, 1 + int(math.log2(problem.users)))]
+    enough = [size for size in sizes if size - size % 2 >= needed]
+    if not enough:
+        raise InvalidParameter(
+            f"{problem.users} users are too few for {rounds} rounds: half of them go to phase 1, "
+            f"which needs at least {needed}"
+        )
+    constants = tuple(calibrate_batches(*budgeted, size, rounds) for size in enough)
+    tau = concentration_radius(problem, rounds * len(enough))
+    return FullBatchOutlierRemovedDPSGD(problem, constants, tau, 4 / smoothness)

@@ -1,0 +1,242 @@
+"""Which metrics of a run are covered: those that are computed from what was released.
+
+The program and its metrics are run once more, on the run's transcript, with the records withheld,
+and with no file, process or connection to be opened.  A metric is covered if it comes out the same,
+to the last bit; if the program kept nothing of its first run; and if what computes it reaches no
+array and no data beside the output.  What its author says of it can only make it uncovered.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import sha256
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.examine.walks import own_copy
+from dpaudit.curator.curator import Event
+from dpaudit.curator.guarded import Withheld
+from dpaudit.curator.locations import LIBRARIES
+from dpaudit.curator.mechanism import Mechanism, Metric
+from dpaudit.kernels.query import Records
+
+# Source and compiled code may be read: a function may import.
+CODE = (".py", ".pyc", ".so")
+BARRED = (
+    "mmap.", "socket.", "sqlite3.", "subprocess.", "ctypes.", "urllib.", "ftplib.", "http.",
+    "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.startfile", "pty.spawn",
+    "shutil.copyfile", "winreg.", "gc.get_objects", "gc.get_referrers", "gc.get_referents",
+)  # fmt: skip
+MOST_OBJECTS, MOST_ITEMS = 20_000, 500
+BY_AUTHOR, ANOTHER = "its author says so", "it is another number without the records"
+_shut: ContextVar[bool] = ContextVar("shut", default=False)
+
+
+class Shut(Exception):
+    """A file, a process or a connection was asked for where none may be opened."""
+
+
+@functools.cache
+def _install() -> None:
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if not _shut.get():
+            return
+        if event == "open" and not str(arguments[0]).endswith(CODE):
+            raise Shut(f"{str(arguments[0])[:80]!r} is opened")
+        if event.startswith(BARRED):
+            raise Shut(f"{event} is called")
+
+    sys.addaudithook(hook)
+
+
+@contextmanager
+def shut() -> Iterator[None]:
+    """Nothing but code can be opened: as far as Python's audit events go.  Errors: Shut."""
+    _install()
+    token = _shut.set(True)
+    try:
+        yield
+    finally:
+        _shut.reset(token)
+
+
+class Before:
+    """A program as it was before it saw the data: a copy, and what it shares with the original."""
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.program = own_copy(mechanism.program)
+        self._state = _state(self.program)
+
+    def kept_by_run(self) -> bool:
+        """Whether something that copy and original share is another by now."""
+        return _state(self.program) != self._state
+
+
+def _state(owner: Any) -> list[str]:
+    """Every number and text that a program, its classes and its functions refer to."""
+    found = []
+    for value in _reached(owner):
+        if isinstance(value, np.ndarray):
+            found.append(sha256(np.ascontiguousarray(value).tobytes()).hexdigest())
+        elif isinstance(value, int | float | complex | str | bytes | np.generic):
+            found.append(repr(value))
+    return sorted(found)
+
+
+class Again:
+    """A run's program and metrics once more, on its transcript and without its records.
+
+    ``shape``: of the records.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        before: Before,
+        shape: Sequence[int],
+        transcript: Sequence[Event],
+    ) -> None:
+        self._output: Any = None
+        self._metrics: Sequence[Metric] = ()
+        self._of_output = self._of_metrics = ""
+        if before.kept_by_run():
+            self._of_output = "the program kept something of its run on the data"
+            return
+        evaluate = mechanism.evaluate
+        for one in (*_reached(evaluate), *_reached(before.program)):
+            if isinstance(one, functools._lru_cache_wrapper):  # it would answer from what it read
+                one.cache_clear()
+        try:
+            with shut():
+                curator = Withheld(mechanism.declaration, mechanism.scope, shape, transcript)
+                self._output = before.program.run(curator)
+        except Exception as error:  # noqa: BLE001  (without the records anything may fail)
+            self._of_output = _failed(error)
+            return
+        if evaluate is None:
+            return
+        try:
+            with shut():
+                self._metrics = list(evaluate(self._output))
+        except Exception as error:  # noqa: BLE001
+            self._of_metrics = _failed(error)
+        self._of_metrics = self._of_metrics or next(_beside(evaluate), "")
+
+    def of_output(self, output: Any) -> list[str]:
+        """A note where the output is not what the releases alone give."""
+        if self._output is not None and _state(output) == _state(self._output):
+            return []
+        return [
+            "the output is not known to be computed from what was released alone: "
+            f"{self._of_output or 'it is another without the records'}"
+        ]
+
+    def uncovered(self, number: int, metric: Metric) -> str:
+        """Why a metric of the run, by its place, is not covered; empty where it is."""
+        if not metric.covered:
+            return BY_AUTHOR
+        why = self._of_output or self._of_metrics
+        return why or _compared(metric, self._metrics, number)
+
+
+def _failed(error: Exception) -> str:
+    return f"without the records: {type(error).__name__}: {str(error)[:120]}"
+
+
+def _compared(one: Metric, again: Sequence[Metric], number: int) -> str:
+    other = again[number] if number < len(again) else None
+    if other is None or (one.name, one.note) != (other.name, other.note):
+        return "it has other words without the records"
+    return "" if repr(one.value) == repr(other.value) else ANOTHER
+
+
+# --- what a function reaches ----------------------------------------------------------------------
+
+
+def _beside(function: Any) -> Iterator[str]:
+    """Data that a function reaches beside its argument, in words."""
+    for value in _reached(function):
+        if isinstance(value, Records):
+            yield "what computes it reaches records"
+        elif isinstance(value, np.ndarray | bytes | bytearray) and np.size(value) > 1:
+            yield "what computes it reaches an array beside the output"
+        elif isinstance(value, list | dict | set) and len(value) and _holds_numbers(value):
+            yield "what computes it reaches a list of numbers beside the output"
+        elif hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic | type):
+            yield f"what computes it reaches a {type(value).__name__} beside the output"
+
+
+def _holds_numbers(value: Any) -> bool:
+    inside = value.values() if isinstance(value, dict) else value
+    return any(isinstance(one, int | float | np.number) for one in inside)
+
+
+def _reached(value: Any) -> Iterator[Any]:
+    """What code and objects of a project refer to, by name, field, closure or default."""
+    seen: dict[int, Any] = {}
+    waiting = [value]
+    while waiting and len(seen) < MOST_OBJECTS:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen[id(one)] = one  # kept, so that no other object gets its id
+        yield one
+        waiting += _inside(one)
+
+
+def _inside(value: Any) -> list[Any]:
+    for kinds, inside in _INSIDE:
+        if isinstance(value, kinds):
+            return list(inside(value))[:MOST_ITEMS]
+    if isinstance(value, functools._lru_cache_wrapper):
+        return [value.__wrapped__]
+    if isinstance(value, ModuleType) or not _is_own(type(value)):
+        return []
+    return [*getattr(value, "__dict__", {}).values(), type(value)]
+
+
+_INSIDE: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
+    (FunctionType, lambda f: _of_function(f) if _is_own(f) else ()),
+    (MethodType, lambda m: (m.__self__, m.__func__)),
+    (functools.partial, lambda p: (p.func, *p.args, *p.keywords.values())),
+    ((list, tuple, set, frozenset), iter),
+    (dict, lambda d: d.values()),
+    (type, lambda t: vars(t).values() if _is_own(t) else ()),
+    (property, lambda p: (p.fget,)),
+    ((classmethod, staticmethod), lambda m: (m.__func__,)),
+)
+
+
+def _of_function(function: FunctionType) -> list[Any]:
+    names = _names(function.__code__)
+    named = [function.__globals__[name] for name in names if name in function.__globals__]
+    modules = [one for one in named if isinstance(one, ModuleType) and _is_own(one)]
+    inside = [getattr(m, name) for m in modules for name in names if hasattr(m, name)]
+    cells = [c.cell_contents for c in function.__closure__ or () if _filled(c)]
+    given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return [*named, *inside, *cells, *given, *vars(function).values()]
+
+
+def _names(code: Any) -> list[str]:
+    inner = [name for one in code.co_consts if hasattr(one, "co_names") for name in _names(one)]
+    return [*code.co_names, *inner]
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def _is_own(value: Any) -> bool:
+    """Whether it is of a project, and no library's."""
+    name = value.__name__ if isinstance(value, ModuleType) else value.__module__ or ""
+    return name.partition(".")[0] not in LIBRARIES | sys.stdlib_module_names

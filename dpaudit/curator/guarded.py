@@ -1,0 +1,96 @@
+"""The curator of a run on the data: what it holds is out of the program's reach by name.
+
+Python hides nothing from code in the same process that looks for it (frames, the garbage collector,
+the queries themselves, which see every row): ``docs/sharp_edges.md`` says what is left.
+:class:`Withheld` answers from a transcript and holds no record at all: what a program and its
+metrics give on it, they give of what was released.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from dpaudit.curator.coins import draw_batch
+from dpaudit.curator.curator import Curator, Event, Request, Sampler
+from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
+from dpaudit.curator.locations import at, is_program, program_line
+from dpaudit.errors import Diverged, Undeclared
+from dpaudit.kernels.query import Array, Records
+from dpaudit.nodes import Node
+from dpaudit.scope import Adjacency, Scope
+
+Generator = np.random.Generator
+
+
+class _Hidden:
+    """An attribute that is in no instance's ``__dict__``, and that a program's code cannot read."""
+
+    def __init__(self) -> None:
+        held: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._read, self._write = held.__getitem__, held.__setitem__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, curator: Any, owner: type | None = None) -> Any:
+        if curator is None:
+            return self
+        if is_program(sys._getframe(1)):
+            raise Undeclared(
+                f"the program reads the curator's private {self._name!r}{at(program_line())}: "
+                "records are for its queries alone; ask for a release"
+            )
+        return self._read(curator)
+
+    def __set__(self, curator: Any, value: Any) -> None:
+        self._write(curator, value)
+
+
+class Guarded(Sampler):
+    """The sampler of a run on the data: records, batches and generators are hidden.
+
+    Errors: Undeclared, naming the line, where the program's own code reads one of them.
+    """
+
+    _records = _Hidden()
+    _parts = _Hidden()
+    _latent = _Hidden()
+    _rng = _Hidden()
+    _sessions = _Hidden()
+
+
+class Withheld(Curator):
+    """Answers every release with what a transcript holds; there is no record behind it.
+
+    Rows are zeros, and under add_remove another number of them: it is private.  Queries are never
+    evaluated.  Errors: Diverged where the program asks for something else than was recorded.
+    """
+
+    def __init__(
+        self, declaration: Node, scope: Scope, shape: Sequence[int], transcript: Sequence[Event]
+    ) -> None:
+        count, *row = shape
+        more = scope.adjacency is Adjacency.ADD_REMOVE
+        super().__init__(declaration, scope, Records(np.zeros((count + more, *row))), 1)
+        self._transcript = list(transcript)[::-1]
+        self._coins = np.random.default_rng(0)
+
+    def coin(self, draw: Callable[[Generator], Any]) -> Array:
+        return self._next(PUBLIC_COIN, self._mask(None))
+
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        return [draw_batch(sampling, 1, size, self._coins)]
+
+    def _answer(self, request: Request) -> Array:
+        return self._next(request.label, request.mask)
+
+    def _next(self, label: str, mask: Mask) -> Array:
+        event = self._transcript.pop() if self._transcript else None
+        if event is None or event.label != label or (event.on != mask).any():
+            raise Diverged(f"release {label!r}: another than was made on the data")
+        return event.released

@@ -1,0 +1,100 @@
+"""Training runs in one line, against declarations written out and known numbers."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+
+import dpaudit as dp
+from dpaudit.accountant.recipes import from_settings, sampling_warning, scope_of
+from dpaudit.cli.main import main
+
+
+def test_poisson_batches_have_the_known_epsilon() -> None:
+    run = dp.dp_sgd(n=60_000, batch=600, epochs=100, sigma=1)
+    bound = dp.account(run, scope_of("poisson")).epsilon("1e-5")
+    assert 6.1876 < bound.lower <= bound.upper < 6.1878  # shared recipe, 40-digit masses
+
+
+def test_sigma_is_over_the_clipping_norm() -> None:
+    """Replacing a record moves a clipped sum by twice the norm: half the noise multiplier."""
+    run = dp.dp_sgd(n=1000, batch=10, epochs=1, sigma=2, sampling="fixed")
+    inner = dp.SampledWithoutReplacement(dp.Gaussian("gradient", 1), 10, 1000)
+    assert run == dp.Repeat(inner, 100)
+    assert scope_of("fixed") == dp.central("replace_one")
+
+
+def test_the_other_samplings() -> None:
+    allocated = dp.dp_sgd(n=1000, batch=10, epochs=3, sigma=2, sampling="allocation")
+    assert allocated == dp.Repeat(dp.RandomAllocation(dp.Gaussian("gradient", 2), 100), 3)
+    shuffled = dp.dp_sgd(n=1000, batch=10, epochs=3, sigma=2, sampling="shuffled")
+    assert shuffled == dp.Repeat(dp.Gaussian("gradient", 2), 3)
+    assert dp.dp_sgd(n=1000, batch=300, epochs="0.5", sigma=2).times == 2
+
+
+def test_prefix_sums_of_several_passes() -> None:
+    run = dp.dp_ftrl(steps=64, sigma=4, epochs=4)
+    assert (run.participation.at_most, run.participation.separation) == (4, 16)
+    assert run.strategy == "tree"
+
+
+def test_noise_for_meets_its_target_and_a_little_less_does_not() -> None:
+    settings = {"n": 10_000, "batch": 100, "epochs": 2}
+    sigma = dp.noise_for(epsilon=1, delta="1e-5", **settings)
+    scope = scope_of("poisson")
+    held, shaved = (
+        dp.account(dp.dp_sgd(sigma=s, **settings), scope).epsilon("1e-5")
+        for s in (sigma, sigma * Fraction(999, 1000))
+    )
+    assert held.upper <= 1 < shaved.lower
+
+
+def test_a_warning_names_both_numbers() -> None:
+    settings = {"n": 10_000, "batch": 100, "epochs": 1, "sigma": "0.6", "delta": "1e-5"}
+    assert sampling_warning(used="poisson", accounted="poisson", **settings) is None
+    text = sampling_warning(used="shuffled", accounted="poisson", **settings)
+    assert text is not None
+    run = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6")
+    assert repr(dp.account(run, scope_of("poisson")).epsilon("1e-5")) in text
+    alone = dp.account(dp.Gaussian("gradient", "0.6"), dp.central("add_remove"))
+    assert repr(alone.epsilon("1e-5")) in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"n": 10, "batch": 11, "epochs": 1, "sigma": 1}, "batch = 11"),
+        ({"n": 10, "batch": 5, "epochs": 0, "sigma": 1}, "epochs = 0"),
+        ({"n": 10.5, "batch": 5, "epochs": 1, "sigma": 1}, "n = 10.5"),
+        ({"n": 10, "batch": 5, "epochs": 1, "sigma": 0}, "noise_multiplier"),
+        ({"n": 10, "batch": 5, "epochs": 1, "sigma": 1, "sampling": "none"}, "sampling"),
+        ({"n": 9, "batch": 3, "epochs": 1.5, "sigma": 1, "sampling": "shuffled"}, "epochs = 3/2"),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, object], named: str) -> None:
+    with pytest.raises(dp.InvalidParameter, match=named):
+        dp.dp_sgd(**settings)  # type: ignore[arg-type]
+
+
+def test_steps_are_whole_passes() -> None:
+    with pytest.raises(dp.InvalidParameter, match="multiple of epochs = 3"):
+        dp.dp_ftrl(steps=64, sigma=4, epochs=3)
+
+
+def test_the_command() -> None:
+    asked = "n=10000, batch=100, epochs=1, sigma=2"
+    shown = CliRunner().invoke(main, ["account", "--dp-sgd", asked, "--delta", "1e-5", "--json"])
+    assert shown.exit_code == 0, shown.output
+    declaration, scope = from_settings(asked)
+    expected = dp.account(declaration, scope).epsilon("1e-5")
+    (row,) = json.loads(shown.output)["epsilon"]
+    assert Fraction(row["epsilon_upper"]) == expected.upper
+
+
+@pytest.mark.parametrize("words", [["--dp-sgd", "n=10"], ["--dp-sgd", "n=1 m=2"], []])
+def test_a_command_that_cannot_be_answered(words: list[str]) -> None:
+    shown = CliRunner().invoke(main, ["account", *words])
+    assert shown.exit_code != 0
