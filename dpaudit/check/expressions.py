@@ -6,14 +6,17 @@ An expression may have any form: it is compared by its value, at more digits tha
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from dpaudit.check.reading import decimal
 from dpaudit.exact import enclose, is_infinite
 
 BITS, DIGITS = 512, 10**30
 LONGEST = 1_000
+_DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?(e-?[0-9]+)?")
 _FUNCTIONS = ("sqrt", "exp", "log", "erf", "erfinv", "tanh", "sinh", "cosh")
 
 
@@ -58,7 +61,7 @@ def _ball(node: Any, text: str, names: Mapping[str, Fraction]) -> Any:
     """The value of a part of an expression; None for anything that is no arithmetic."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         source = ast.get_source_segment(text, node) or ""
-        return enclose(Fraction(source)) if source[:1].isdigit() else None
+        return enclose(decimal(source)) if _DECIMAL.fullmatch(source) else None
     if isinstance(node, ast.Name):
         return enclose(names[node.id]) if node.id in names else None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
