@@ -209,6 +209,8 @@ def test_what_a_witness_may_ask_for_is_limited() -> None:
         ("0.5", "0.4999999999999999999999999", False),
         ("0.5", "sqrt(2)/3", False),
         ("0.5", "0.5 <= 0.4", False),
+        ("0.5", "0.51", False),  # another number than is concluded
+        ("0.7", "0.7 <= 0.8", False),
         ("0.5", "os.system(1)", False),
         ("0.5", "0.5 if 1 else 2", False),
         ("0.5", "(0.5, 0.5)", False),
