@@ -22,6 +22,7 @@ from dpaudit.audit.examine.noise import Release
 from dpaudit.audit.graybox.watch import Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.replayer import ROUNDING
+from dpaudit.kernels.linear import LinearClippedMean
 from dpaudit.kernels.query import BOUNDED, Array, ClippedMean, Query, Records, clip_rows
 from dpaudit.scope import Adjacency
 
@@ -36,13 +37,13 @@ SOME = slice(2, None, 3)  # of the rows made up, to be without the others
 
 def clips_itself(query: Query) -> bool:
     """Whether the library's own code clips every row of a query, with nothing overridden."""
-    return type(query) is ClippedMean
+    return type(query) in (ClippedMean, LinearClippedMean)
 
 
 def bounded_by_library(query: Query) -> bool:
     """Whether the library's own code bounds a query, whatever the program is."""
     kind = type(query)
-    return kind is ClippedMean or (kind in BOUNDED and kind.__module__.startswith("dpaudit."))
+    return clips_itself(query) or (kind in BOUNDED and kind.__module__.startswith("dpaudit."))
 
 
 class Studied(Watched):
