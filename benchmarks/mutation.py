@@ -40,6 +40,7 @@ def measure(limit: int, seed: int, jobs: int, minutes: float) -> None:
     found: dict[str, Any] = {"seed": seed, "limit": limit, "targets": known["targets"]}
     stop = time.monotonic() + 60 * minutes
     todo = names()
+    found["known"] = len(todo)
     todo = [todo[i] for i in np.random.default_rng(seed).permutation(len(todo))]
     for name in todo:
         if name in found["targets"] or time.monotonic() > stop:
@@ -109,7 +110,7 @@ def page() -> str:
     text = [
         HEAD,
         "\n".join(reasons),
-        f"\nSeed {found['seed']}, {len(right)} of {len(names())} mechanisms, at most "
+        f"\nSeed {found['seed']}, {len(right)} of {found['known']} mechanisms, at most "
         f"{found['limit']} mutants of each; {len(without)} had none.\n",
         _table(("operator", "what it does", "not certified", "certified", "do not count",
                 "not certified, of those that count", "right twins left alone"), rows),
@@ -161,7 +162,9 @@ def _of_tests(found: dict[str, Any]) -> list[str]:
     return [
         TESTED,
         f"{found['tool']}, seed {found['seed']}: {found['run']} of the {found['drawn']} drawn from "
-        f"{found['made']} were run; {share} of those that are not equivalent are killed.\n",
+        f"{found['made']} were run. At first {found['killed_at_first']} were killed, which is what "
+        f"a mutant that nobody has read can expect; now {share} of those that are not equivalent "
+        "are.\n",
         _table(("group, then operator", "killed", "survived", "equivalent", "killed, of those that "
                 "are not equivalent"), rows),
         _listed("Survivors", [

@@ -3,7 +3,8 @@
 ``python -m tests.mutants run`` makes mutants with cosmic-ray, draws some by a seed, and runs on
 each the tests that are about its module; it resumes where it was stopped.  ``survivors`` runs those
 again that no test had killed, with more tests.  Figures go to docs/mutation/tests.json.  A mutant
-is made in a copy of the sources, never in the checkout.
+is made in a copy of the sources, never in the checkout; a session keeps the sources that it began
+with, and tests that fail on these are left out: remove build/mutants to begin anew.
 
 Equivalent by reason, and not drawn: a change inside an annotation, which nothing evaluates, and one
 that compiles to the same byte code.  Equivalent after reading, each with its reason:
@@ -26,6 +27,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -52,7 +54,7 @@ REPLAYER = ("replayer", "latent")  # of the curator's modules, a group of their 
 # Folders of tests/ by their first letter: u(nit), p(roperty), r(eference).
 CHECKED = "u/check u/check_claims u/check_inequalities u/check_forgeries u/check_adversary p/check"
 PROFILED = (
-    "u/check_profile u/check_profile_witness u/check_values u/check_mixtures "
+    "r/sampled_transforms u/check_profile u/check_profile_witness u/check_values u/check_mixtures "
     "u/check_profile_certificates u/check_inequalities p/check_references u/check_adversary"
 )
 TESTS = {
@@ -94,7 +96,7 @@ TESTS = {
     "bounds/joint": "u/joint u/selection",
     "bounds/one_run": "u/one_run u/canaries u/one_run_curves",
     "bounds/one_run_curves": "u/one_run_curves u/one_run",
-    "bounds/paired_bets": "u/betting u/membership",
+    "bounds/paired_bets": "u/variational u/betting",
     "bounds/power": "u/power",
     "bounds/selection": "u/selection u/power u/binormal",
     "bounds/thresholds": "u/joint u/estimators u/one_run",
@@ -399,6 +401,18 @@ def run(build: Path, count: int, seed: int, minutes: float, *, survivors: bool) 
         sys.stdout.flush()
 
 
+def _alone(tree: Path, name: str, baseline: dict[str, Any]) -> float | None:
+    """Processor seconds of a test file on the right sources; None where it fails on them."""
+    digest = sha256((tree / name).read_bytes()).hexdigest()
+    if name not in baseline or baseline[name][1] != digest:
+        code, spent, text = tested(tree, [name], 120)
+        baseline[name] = [round(spent, 2) if code == 0 else None, digest]
+        if code:
+            sys.stderr.write(f"{name}: fails on the sources as they are: {text[-400:]}\n")
+    seconds: float | None = baseline[name][0]
+    return seconds
+
+
 def _judged(tree: Path, item: dict[str, Any], files: list[str], seconds: float) -> dict[str, Any]:
     path = tree / item["module"]
     right = path.read_text("utf-8")
@@ -410,7 +424,8 @@ def _judged(tree: Path, item: dict[str, Any], files: list[str], seconds: float) 
     said = next((row for row in text.splitlines() if row.startswith(("FAILED", "ERROR"))), "")
     status = "survived" if code == 0 else "killed"
     by = said[:160] or ("" if code == 0 else f"exit status {code}")
-    return {"status": status, "seconds": round(spent, 1), "by": by}
+    first = item.get("first", status)
+    return {"status": status, "first": first, "seconds": round(spent, 1), "by": by}
 
 
 # --- what is said of it -----------------------------------------------------------------------
@@ -418,7 +433,7 @@ def _judged(tree: Path, item: dict[str, Any], files: list[str], seconds: float) 
 
 def results(session: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
     """Figures and survivors of a session; ``named``: why a survivor is equivalent, by its name."""
-    rows = [m for m in session["mutants"] if m.get("status")]
+    rows = [m for m in session["mutants"] if m.get("status") in ("killed", "survived")]
     for row in rows:
         row["name"] = f"{row['module']}:{row['operator'].removeprefix('core/')}:{row['occurrence']}"
         if row["status"] == "survived" and row["name"] in named:
@@ -431,6 +446,7 @@ def results(session: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
         "same_code": session["same"],
         "drawn": len(session["mutants"]),
         "run": len(rows),
+        "killed_at_first": sum(r["first"] == "killed" for r in rows),
         "groups": {g: _counts(r for r in rows if group_of(r["module"]) == g) for g in MORE},
         "operators": {
             o: _counts(r for r in rows if _kind(r) == o) for o in sorted(set(map(_kind, rows)))

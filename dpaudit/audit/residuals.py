@@ -204,10 +204,11 @@ def _successive(array: FloatArray) -> _Test:
     before, after = array[:, :-1], array[:, 1:]
     both = ~np.isnan(before) & ~np.isnan(after)
     before, after = before[both], after[both]
-    if not before.any() or not after.any():
-        return _NOTHING
     product, squares = float(np.dot(before, after)), float(np.dot(before, before))
-    correlation = product / math.sqrt(squares * float(np.dot(after, after)))
+    both_squares = squares * float(np.dot(after, after))
+    if not both_squares > 0:  # no noise, or so little that its squares vanish
+        return _NOTHING
+    correlation = product / math.sqrt(both_squares)
     detail = f"correlation {correlation:.4g} with the release before, {before.size} pairs"
     log_p = float(_slope_log_p(product, squares))
     slope = product / squares

@@ -53,7 +53,7 @@ def test_sessions_are_red_no_more_often_than_they_say(monkeypatch: pytest.Monkey
     The bounds that a result also prints decide nothing and are left out, for speed.
     """
     monkeypatch.setattr(judge, "_lowers", lambda terms, examined: (0.0, 0.0))
-    monkeypatch.setattr(claims.Target, "smallest_showable", lambda self, trials, error: 1.0)
+    monkeypatch.setattr(claims.EventTest, "smallest_showable", lambda self, trials, error: 1.0)
     red = sum(map(session, range(SESSIONS)))
     target = os.environ.get("DPAUDIT_SESSIONS_OUT")
     if target:

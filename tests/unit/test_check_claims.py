@@ -8,9 +8,11 @@ from fractions import Fraction
 import pytest
 import sympy
 
+from dpaudit.check import claims
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP
+from dpaudit.nodes.pairs import Losses, Normal
 from tests.cli.bench import (
     TINY,
     Change,
@@ -181,3 +183,12 @@ def test_a_certificate_without_claims_certifies_nothing() -> None:
         predicate["derivation"]["upper_bounds"] = predicate["derivation"]["upper_bounds"][-2:]
 
     assert "no claims" in rejected(held(), change)
+
+
+def test_symbols_are_found_in_numbers_pairs_of_numbers_and_curves() -> None:
+    k = sympy.Symbol("k", positive=True)
+    assert claims._unknowns(Fraction(1, 2)) == set()
+    assert claims._unknowns((k, Fraction(1))) == {k}
+    half = (Normal(Fraction(1, 2)),)
+    assert claims._unknowns(Losses(half, half)) == set()
+    assert claims._unknowns(Losses((Normal(k),), half)) == {k}

@@ -22,7 +22,9 @@ from dpaudit.check.conformance import _row as check_row
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact import decimal_upper
 from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Repeat
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.families.selection import ExponentialMechanism
 from tests.cli.bench import Json, caught, follow, held, rejected, renumber
 
 NOISE = Gaussian("a", 1)
@@ -239,6 +241,25 @@ def test_an_examination_has_all_its_rows(name: str) -> None:
         follow(predicate)
 
     assert f"examined, but no row of: {name}" in rejected(held(), change)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_honest_rows_follow_at_all_extremes(seed: int) -> None:
+    """No noise, some whose squares vanish or overflow, trials that were off, uses that repeat."""
+    draw = np.random.default_rng(seed)
+    scale = (0, 1e-200, 1e-9, 0.9, 1, 1.1, 1e3, 1e300)[seed % 8]
+    noise = draw.normal((0, 0.01, 1e8)[seed % 3], 1, (300, 3, 2)) * scale
+    if seed % 2:
+        noise[draw.random((300, 3)) < 0.3] = np.nan
+    if seed % 5 == 0:
+        noise[:, 1] = noise[:, 0]
+    for finding in check_residuals({"a": noise}):
+        check_row(shown(finding), NOISE)
+
+
+def test_a_selection_has_no_residuals_though_it_was_made() -> None:
+    assert not conformance._is_additive(ExponentialMechanism("a", 1))
+    assert conformance._is_additive(Repeat(NOISE, 3))
 
 
 def test_lines_of_batches_give_the_worst() -> None:

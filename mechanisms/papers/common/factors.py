@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpaudit.kernels.linear import unit_rows
+
 Array = NDArray[np.float64]
-# Sums of squares in between are exact to rounding, whatever their entries.
-SMALLEST_SQUARE, LARGEST_SQUARE = 1e-280, 1e280
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,21 +75,3 @@ def clipped_sums(factors: Factors, weights: Array, radius: Any) -> tuple[Array, 
         outer, other = lengths
         sums = np.matmul((outer[..., None] * left).swapaxes(1, 2), right)
         return np.asarray(sums), np.asarray(np.matmul(other[:, None, :], rest)[:, 0, :])
-
-
-def unit_rows(rows: Array) -> tuple[Array, Array]:
-    """Directions and norms over the last axis; a row's own entries alone decide how it is done."""
-    squares = np.einsum("...i,...i->...", rows, rows)
-    unsafe = ~((squares > SMALLEST_SQUARE) & (squares < LARGEST_SQUARE))
-    norms = np.asarray(np.sqrt(squares))
-    units = np.asarray(rows / np.where(unsafe, 1.0, norms)[..., None])
-    if unsafe.any():
-        units[unsafe], norms[unsafe] = _scaled_units(rows[unsafe])
-    return units, norms
-
-
-def _scaled_units(rows: Array) -> tuple[Array, Array]:
-    largest = np.abs(rows).max(axis=-1, initial=0.0)
-    scaled = rows / np.where(largest > 0, largest, 1.0)[..., None]
-    norms = np.sqrt(np.square(scaled).sum(axis=-1))
-    return scaled / np.where(norms > 0, norms, 1.0)[..., None], largest * norms
