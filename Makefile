@@ -77,6 +77,7 @@ PRV := build/prv
 bench-account: $(READY)  ## the accountant beside dp-accounting and prv_accountant
 	test -x $(PRV)/bin/python || { $(PYTHON) -m venv $(PRV) && $(PRV)/bin/python -m pip install --quiet prv_accountant==0.2.0; }
 	$(BIN)/python -m benchmarks.account --prv $(PRV)/bin/python $(ARGS)
+	$(BIN)/python -m benchmarks.account_grid
 
 bench-audit: $(READY)  ## bounds and detection beside jax-privacy and privacy-estimates
 	$(BIN)/python -m benchmarks.bounds $(ARGS)

@@ -155,6 +155,35 @@ def distinct() -> str:
     return "folded"
 
 
+def laplaces(count: int) -> Node:
+    """Laplace noise of as many different scales."""
+    return Compose(*(Laplace(f"l{i}", 100 + i) for i in range(count)))
+
+
+def pld_laplaces(count: int) -> Callable[[], str]:
+    """dp-accounting's PLD bound of the same."""
+
+    def run() -> str:
+        from dp_accounting import dp_event
+        from dp_accounting.pld import PLDAccountant
+
+        accountant = PLDAccountant()
+        for i in range(count):
+            accountant.compose(dp_event.LaplaceDpEvent(100 + i))
+        return f"upper {accountant.get_epsilon(1e-5):.6f}"
+
+    return run
+
+
+def rare(sigma: str, rate: str, times: int, delta: str) -> Task:
+    """Large models: few records a batch, many steps."""
+    return Task(
+        f"DP-SGD sigma={sigma} q={rate} T={times:.0e} delta={delta}",
+        interval(sgd(sigma, rate, times), delta),
+        pld_sgd(float(sigma), float(rate), times, float(delta)),
+    )
+
+
 def prv_sgd(sigma: float, rate: float, times: int, delta: float, error: float) -> dict[str, Any]:
     """A question for benchmarks/prv.py."""
     return {"sigma": sigma, "rate": rate, "times": times, "delta": delta, "error": error}
@@ -183,6 +212,13 @@ TASKS = (
         interval(sgd("0.6", "0.001", 1_000_000), "1e-6", width=1e-3),
         pld_sgd(0.6, 0.001, 1_000_000, 1e-6),
     ),
+    rare("0.7", "1e-4", 100_000, "1e-8"),
+    rare("0.7", "1e-5", 100_000, "1e-5"),
+    rare("0.7", "1e-5", 1_000_000, "1e-7"),
+    rare("0.5", "1e-4", 100_000, "1e-9"),
+    rare("1", "1e-4", 1_000_000, "1e-8"),
+    Task("100 different Laplaces", interval(laplaces(100), "1e-5"), pld_laplaces(100)),
+    Task("1,000 different Laplaces", interval(laplaces(1000), "1e-5"), pld_laplaces(1000)),
     Task("calibrate sigma: eps=1 delta=1e-6 q=.004 T=1e4", calibrated, pld_calibrated),
     Task(
         "batches n=6e4 b=600 sigma=clip T=1e3 delta=1e-5",

@@ -33,7 +33,8 @@ class Bound:
     """A number known from both sides: ``lower <= truth <= upper``, and how either was found.
 
     ``lower`` is what some data and queries of the declared kinds reach; 0 where nothing is known.
-    ``step`` is the derivation of ``upper``.
+    ``step`` is the derivation of ``upper``; ``asked`` how far apart the ends were to be, None where
+    no width was asked for.
 
     >>> import dpaudit as dp
     >>> dp.account(dp.Gaussian("mean", 5), dp.central("add_remove")).delta("0.5")
@@ -45,9 +46,28 @@ class Bound:
     lower_method: str
     upper_method: str
     step: Step | None = None
+    asked: float | None = None
 
     def __str__(self) -> str:
-        return f"{self._ends} (from below: {self.lower_method}; from above: {self.upper_method})"
+        methods = f"from below: {self.lower_method}; from above: {self.upper_method}"
+        return "; ".join(filter(None, (f"{self._ends} ({methods})", self.shortfall)))
+
+    @property
+    def shortfall(self) -> str:
+        """Where the ends are further apart than asked: what was reached, and what more would cost.
+
+        Widths shrink with the square of a grid's step and of a series' smoothing, so that a width
+        smaller by k takes about sqrt(k) times the time.
+        """
+        if self.asked is None or self.width <= self.asked:
+            return ""
+        said = f"asked for a width of {self.asked:g}, reached {self.width:.2g}"
+        if self.lower_method == "none":
+            return f"{said}: nothing is known to be reached, which no width changes"
+        if is_infinite(self.upper):
+            return f"{said}: no finite guarantee was found"
+        times = (self.width / self.asked) ** 0.5
+        return f"{said}: what was asked would take about {times:.2g} times the time"
 
     def __repr__(self) -> str:
         return f"Bound({self._ends})"
@@ -217,7 +237,7 @@ class Account:
         known = [s for (_, d), s in self._converted.items() if d == at and s.lower is not None]
         lowest = max(known, key=lambda step: step.lower, default=None)
         lower, method = (lowest.lower, lowest.rule) if lowest else (Fraction(0), "none")
-        return Bound(lower, best.value[0], method, best.rule, best)
+        return Bound(lower, best.value[0], method, best.rule, best, self.width)
 
     def delta(self, epsilon: object) -> Bound:
         """The smallest delta at ``epsilon`` >= 0.

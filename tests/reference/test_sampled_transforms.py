@@ -71,6 +71,35 @@ def test_the_rule_is_as_near_as_it_says(
         assert 1000 * np.log(size) <= bounds[k] + 1e-9
 
 
+@pytest.mark.parametrize(
+    ("noise", "rate", "tilt", "added"),
+    [
+        (1.0, 1e-3, 8103.0, True),
+        (0.5, 0.5, 60.0, True),
+        (0.7, 1e-4, 5.0, False),
+        (5.0, 0.1, -30.0, False),
+    ],
+)
+def test_the_moment_itself_is_as_near_as_it_says(
+    noise: float, rate: float, tilt: float, added: bool
+) -> None:
+    """At large tilts the panels end where R^p phi does, and phi goes on."""
+    factor = SampledNormal(1 / noise, rate, added, 1.0)
+    known = rule(factor, tilt, 0.0, ROOM)
+    power = factor.power(tilt)
+    with flint.ctx.workprec(160):
+
+        def at(x: flint.acb, analytic: bool) -> flint.acb:
+            ratio = (
+                1 - flint.arb(factor.rate) + factor.rate * (factor.mu * x - factor.mu**2 / 2).exp()
+            )
+            return (power * ratio.log(analytic=analytic) - x * x / 2).exp()
+
+        whole = flint.acb.integral(at, -30, 30 + max(power, 1) * factor.mu)
+        truth = float((whole.real / (2 * flint.arb.pi()).sqrt()).log().mid())
+    assert abs(known.log_moment - truth) <= known.log_error + 1e-16 * abs(truth)
+
+
 def test_a_coarser_rule_is_refused_by_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     """The panels are needed: with longer ones the error stated would be wrong."""
     factor = SampledNormal(1.0, 0.01, False, 1.0)

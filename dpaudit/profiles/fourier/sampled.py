@@ -250,7 +250,9 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
         scaled = np.exp(raised - top)
         whole = float(scaled.sum())
         weights, log_moment = scaled / whole, top + math.log(whole)
-        log_off = np.logaddexp(_off(factor, power, fastest, edges), _cut(factor, power, edges))
+        # Also of phi alone, against which the moment is taken below.
+        parts = _off(factor, power, fastest, edges), _off(factor, 0.0, 0.0, edges)
+        log_off = np.logaddexp.reduce([*parts, _cut(factor, power, edges)])
         off = math.exp(min(float(log_off) - log_moment, 700.0)) * OUTWARD
         if off < math.exp(-room / 2 - 8):
             break
@@ -265,9 +267,11 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
         small = np.abs(power * log_ratio) < 300
         changed = np.expm1(np.where(small, power * log_ratio, 0.0)) * np.exp(log_weights)
         excess = np.where(small, changed, np.exp(raised) - np.exp(log_weights))
-        log_moment = math.log1p(float(np.sum(excess)))
+        # M - 1 is the integral of (R^p - 1) phi; beyond the ends -phi is known.
+        tails = float(special.ndtr(edges[0]) + special.ndtr(-edges[-1]))
+        log_moment = math.log1p(float(np.sum(excess)) - tails)
         log_error = float(np.sum(np.abs(excess) * weight_error)) * math.exp(-log_moment)
-        log_error += abs(power) * float(weights @ bend)
+        log_error += abs(power) * float(weights @ bend) + 64 * tails * math.exp(-log_moment)
     else:
         log_error = 2 * float(weights @ weight_error) + 8 * abs(log_moment) + 8
     centre = float(weights @ log_ratio)
@@ -390,7 +394,10 @@ def _cut(factor: SampledNormal, power: float, edges: Reals) -> float:
         if far - high > CELL * MOST_NODES:
             return math.inf
         points = np.arange(high, far + 2 * CELL, CELL)
-        between = _log_sum(log_at(points[1:]) - points[:-1] ** 2 / 2) + math.log(CELL)
+        left, right = points[:-1], points[1:]
+        nearest = np.where(left * right <= 0, 0.0, np.minimum(np.abs(left), np.abs(right)))
+        cells = np.maximum(log_at(left), log_at(right)) - nearest**2 / 2
+        between = _log_sum(cells) + math.log(CELL)
         high = float(points[-1])
     share = float(_share(np.array([mu * low - mu * mu / 2]), rate)[0])
     slopes = -low - max(-power, 0.0) * mu * share, high - max(power, 0.0) * mu

@@ -469,7 +469,7 @@ def _outside(product: Product, plan: Plan, cumulant: float) -> float:
     Chernoff's bound at the plan's shifts, roundings included; or, where all losses but the normal
     one are within the window by a distance x, that one's mass beyond it, exp(-x^2 / (2 mu^2)).
     """
-    return sum(_beyond(product, plan, cumulant, side) for side in (-1, 1))
+    return 1.01 * sum(_beyond(product, plan, cumulant, side) for side in (-1, 1))
 
 
 def _beyond(product: Product, plan: Plan, cumulant: float, side: int) -> float:

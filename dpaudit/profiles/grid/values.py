@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpaudit.errors import Unsupported
 from dpaudit.nodes.pairs import Concentrated, Largest, Renyi
 from dpaudit.profiles.grid.cells import trivial
 from dpaudit.profiles.grid.discrete import (
@@ -33,12 +34,28 @@ from dpaudit.profiles.grid.masses import as_float
 # The exponent, up to 1e4 in size, is off by a few roundings of its parts.
 MARGIN = 1e-11
 
+# Extended precision, which Windows and some ARM systems do not have.
+LEAST_MANTISSA, MANTISSA = 63, int(np.finfo(np.longdouble).nmant)
 Long = Reals
 SLACK = 2.0**-44
 
 
+def require_extended() -> None:
+    """Refuse where ``longdouble`` has fewer bits than the error bounds of this module assume.
+
+    Errors: Unsupported naming the platform's precision; other routes answer instead.
+    """
+    if MANTISSA < LEAST_MANTISSA:
+        raise Unsupported(
+            f"maxima and splices of profiles need extended precision: numpy.longdouble has "
+            f"{MANTISSA} bits of mantissa here, expected at least {LEAST_MANTISSA}; Renyi and "
+            "(epsilon, delta) routes need none"
+        )
+
+
 def node_values(discrete: Discrete, low: int, high: int) -> Long:
     """D at the nodes low..high, which hold all of the discrete's nodes."""
+    require_extended()
     h = np.longdouble(float(discrete.step))
     masses = np.zeros(high - low + 1, dtype=np.longdouble)
     lead = discrete.first - low
@@ -55,6 +72,7 @@ def from_values(values: Long, low: int, total: float, step: Fraction, side: Side
     ``total``: the value at x = 0.  The last value stays from the last node on (UPPER), and must
     be 0 for LOWER.
     """
+    require_extended()
     h = np.longdouble(float(step))
     falls = -np.diff(values)
     signed = np.zeros(len(values), dtype=np.longdouble)
