@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
+from dpaudit.check.reading import decimal
 from dpaudit.exact import enclose, is_infinite
 
 BITS, DIGITS = 512, 10**30
@@ -37,8 +39,10 @@ def says_at_least(text: str, bounds: Sequence[Any], names: Mapping[str, Fraction
         return False
     with flint.ctx.workprec(BITS):
         balls = [[_ball(one, text, names) for one in _sides(part)] for part in parts]
-        return all(
-            value is not None and _is_sharp(value) and not value < enclose(bound)
+        known = all(value is not None and _is_sharp(value) for values in balls for value in values)
+        return known and all(
+            not value < enclose(bound)
+            and not any(one > other for one, other in pairwise(values))  # a <= b is true
             for values, bound in zip(balls, bounds, strict=True)
             for value in values
         )
@@ -58,7 +62,7 @@ def _ball(node: Any, text: str, names: Mapping[str, Fraction]) -> Any:
     """The value of a part of an expression; None for anything that is no arithmetic."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         source = ast.get_source_segment(text, node) or ""
-        return enclose(Fraction(source)) if source[:1].isdigit() else None
+        return enclose(decimal(source)) if source[:1].isdigit() else None
     if isinstance(node, ast.Name):
         return enclose(names[node.id]) if node.id in names else None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
