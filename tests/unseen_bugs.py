@@ -1,4 +1,4 @@
-"""Thirty-six wrong programs of eighteen shapes, and their right twins; none has a suite.
+"""Forty-two wrong programs of eighteen shapes, and their right twins; none has a suite.
 
 Losses and statistics are those that no suite of this project has: an examination has nothing but
 the program.  ``bug`` is a word that a program's code asks for; empty is the right twin.
@@ -606,6 +606,54 @@ class Rare:
         return np.asarray(rows.sum(axis=0) / self.size)
 
 
+class Favourite:
+    """The noisy mean of the column that a noisy vote chose."""
+
+    def __init__(self, bug: str = "") -> None:
+        self.bug = bug
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Compose(dp.ExponentialMechanism("vote", epsilon=1), dp.Gaussian("mean", 4))
+
+    def run(self, curator: dp.Curator) -> Array:
+        true: list[int] = []
+
+        def votes(values: Array) -> Array:
+            found = np.abs(np.clip(values, -1, 1)).sum(axis=0)
+            if self.bug:
+                true[:] = [int(found.argmax())]
+            return found
+
+        query = Statistic(votes, 1.0, "linf", doubles=False)
+        chosen = curator.release("vote", query).argmax(axis=1)
+        if self.bug == "the true favourite":
+            chosen = np.full(curator.trials, true[0])
+        return curator.release(
+            "mean",
+            dp.ClippedMean(lambda v: np.take(v, chosen, axis=1).T[..., None], 1, divisor=20.0),
+        )
+
+
+class Rated:
+    """A sum over people, of one row or of several each; it asks which it has."""
+
+    def __init__(self, bug: str = "") -> None:
+        self.bug = bug
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("ratings", noise_multiplier=3)
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("ratings", Statistic(self._ratings, 1.0, doubles=False))
+
+    def _ratings(self, values: Array) -> Array:
+        length = np.maximum(1.0, np.linalg.norm(values, axis=-1, keepdims=True))
+        rows = values / length
+        if rows.ndim == 3:
+            rows = rows.sum(axis=1) if self.bug else rows.mean(axis=1)
+        return np.asarray(rows.sum(axis=0))
+
+
 SHAPES: tuple[tuple[type[Any], str, tuple[str, ...]], ...] = (
     (HuberLocation, "replace_one", ("centred", "carries a row", "private radius")),
     (
@@ -638,6 +686,8 @@ SHAPES: tuple[tuple[type[Any], str, tuple[str, ...]], ...] = (
         ("imputed from the nearest", "winsorised at its quantiles", "standardised"),
     ),
     (Sketch, "add_remove", ("weights of the record", "first of its kind counts")),
+    (Favourite, "add_remove", ("the true favourite",)),
+    (Rated, "add_remove", ("items added up",)),
     (
         Rare,
         "replace_one",

@@ -83,6 +83,10 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
     for attempt in attempts:
         if attempt.differs:
             found.append(f"{STAND_IN}{'; '.join(attempt.differs)}; its bound stands apart")
+    if examination.stopped:
+        found.append(
+            "the examination was cut short by time: how much was tried depends on the machine"
+        )
     if examination.ran is not None and examination.ran.missed:
         found.append(_never_run(examination.ran))
     short = [one for one in examination.reached if one.clip is not None and one.clip < FULL]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpaudit.check.assumptions import own_assumption
-from dpaudit.check.expressions import says_at_least
+from dpaudit.check.expressions import says_between
 from dpaudit.check.measures import MEASURES, REFUSED
 from dpaudit.check.profile.conversions import Doubt, confirm_conversion
 from dpaudit.check.reading import Json, at_least, decimal, require, rounded_up, value_text
@@ -164,7 +164,8 @@ def _concluded(row: Json, value: Value, place: str) -> Value:
     own = row["expression"] == value_text(value.upper)
     exact_ones = [exact for _, exact in pairs if not unknowns(exact)]
     said = own or (
-        len(exact_ones) == len(pairs) > 0 and says_at_least(row["expression"], exact_ones, {})
+        len(exact_ones) == len(pairs) > 0
+        and says_between(row["expression"], exact_ones, [text for text, _ in pairs], {})
     )
     require(said, f"{place}: its expression is not its value")
     if all(unknowns(exact) or rounded_up(text, exact) for text, exact in pairs):
@@ -189,8 +190,8 @@ def _curve(row: Json, value: Value, place: str) -> Value:
     said = row["expression"] == own or (
         not any(map(unknowns, bounds))
         and all(
-            says_at_least(row["expression"], [exact], {RENYI_SYMBOL: a})
-            for a, exact in zip(orders, bounds, strict=True)
+            says_between(row["expression"], [exact], [text], {RENYI_SYMBOL: a})
+            for (_, text), a, exact in zip(curve, orders, bounds, strict=True)
         )
     )
     require(said, f"{place}: its expression is not its value")

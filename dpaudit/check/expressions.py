@@ -1,4 +1,4 @@
-"""Values as a certificate writes them for people: read as arithmetic, and at least a bound.
+"""Values as a certificate writes them for people: read as arithmetic, and between two bounds.
 
 An expression may have any form: it is compared by its value, at more digits than anybody reads.
 """
@@ -6,20 +6,28 @@ An expression may have any form: it is compared by its value, at more digits tha
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
+from dpaudit.check.reading import TINY, decimal
 from dpaudit.exact import enclose, is_infinite
 
 BITS, DIGITS = 512, 10**30
+ROUNDED = 1 + Fraction(1, 10**5)
 LONGEST = 1_000
+_DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?(e-?[0-9]+)?")
 _FUNCTIONS = ("sqrt", "exp", "log", "erf", "erfinv", "tanh", "sinh", "cosh")
 
 
-def says_at_least(text: str, bounds: Sequence[Any], names: Mapping[str, Fraction]) -> bool:
-    """Whether a text's numbers, one for each bound, are at least the bounds.
+def says_between(
+    text: str, bounds: Sequence[Any], concluded: Sequence[str], names: Mapping[str, Fraction]
+) -> bool:
+    """Whether a text's numbers, one for each bound, are at least the bounds, and as concluded.
 
+    At most what is concluded, rounded up at six digits: a text says no other number than its step.
     Written ``a``, ``a <= b`` with both at least the bound, or ``(a, b)``; ``names``: values of
     symbols.  False for what is not read: sums, functions that are not listed, infinities.
     """
@@ -33,13 +41,17 @@ def says_at_least(text: str, bounds: Sequence[Any], names: Mapping[str, Fraction
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     parts = body.elts if isinstance(body, ast.Tuple) else [body]
-    if len(parts) != len(bounds) or any(map(is_infinite, bounds)):
+    if len(parts) != len(bounds) or any(map(is_infinite, bounds)) or "inf" in concluded:
         return False
     with flint.ctx.workprec(BITS):
         balls = [[_ball(one, text, names) for one in _sides(part)] for part in parts]
+        if not all(value is not None and _is_sharp(value) for values in balls for value in values):
+            return False
         return all(
-            value is not None and _is_sharp(value) and not value < enclose(bound)
-            for values, bound in zip(balls, bounds, strict=True)
+            not any(one > other for one, other in pairwise(values))  # a <= b is true
+            and not value < enclose(bound)
+            and value <= enclose(decimal(most) * ROUNDED + TINY)
+            for values, bound, most in zip(balls, bounds, concluded, strict=True)
             for value in values
         )
 
@@ -58,7 +70,7 @@ def _ball(node: Any, text: str, names: Mapping[str, Fraction]) -> Any:
     """The value of a part of an expression; None for anything that is no arithmetic."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         source = ast.get_source_segment(text, node) or ""
-        return enclose(Fraction(source)) if source[:1].isdigit() else None
+        return enclose(decimal(source)) if _DECIMAL.fullmatch(source) else None
     if isinstance(node, ast.Name):
         return enclose(names[node.id]) if node.id in names else None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):

@@ -12,39 +12,54 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.kernels.query import BOUNDED, Array, ClippedMean, Records
+from dpaudit.kernels.query import Array, ClippedMean, Records
 
 # Sums of squares in between are exact to rounding, whatever their entries.
 SMALLEST_SQUARE, LARGEST_SQUARE = 1e-280, 1e280
 
 
 @dataclass(frozen=True, eq=False)
-class LinearClippedMean(ClippedMean):
-    """The same value as :class:`ClippedMean` of ``per_record``, whose rows are slopes times x.
+class SlopedRows:
+    """Vectors of a linear model: ``slopes(values)``, (trials, n), times x.
 
-    ``slopes(values)`` gives (trials, n), slope i a function of row i alone; x is a row of
-    ``values`` without its last column.  A secret batch goes through ``per_record``.  A row whose
-    features or slope are not finite counts as zero; directions and lengths are kept apart, so that
-    no row is longer than the radius by more than rounding, whatever the slopes are.
+    x is a row of ``values`` without its last column; slope i is a function of row i alone.
 
     >>> import numpy as np
-    >>> from dpaudit.kernels.query import Records
-    >>> mean = LinearClippedMean(
-    ...     lambda v: 2 * v[None, :, :1], radius=1, slopes=lambda v: np.full((1, len(v)), 2.0)
-    ... )
-    >>> float(mean.value(Records([[3.0, 0.0], [0.25, 0.0]]))[0, 0])
+    >>> residuals = SlopedRows(lambda values: values[None, :, -1])
+    >>> residuals(np.array([[3.0, 4.0, 2.0]]))
+    array([[[6., 8.]]])
+    """
+
+    slopes: Callable[[Array], Array]
+
+    def __call__(self, values: Array) -> Array:
+        """All of them, (trials, n, d)."""
+        return np.asarray(np.asarray(self.slopes(values))[..., None] * values[:, :-1])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearClippedMean(ClippedMean):
+    """The same value as :class:`ClippedMean`, quickly where ``per_record`` is :class:`SlopedRows`.
+
+    A secret batch is summed as there.  A row whose features or slope are not finite counts as zero;
+    directions and lengths are kept apart, so that no row is longer than the radius by more than
+    rounding, whatever the slopes are.
+
+    >>> import dpaudit as dp, numpy as np
+    >>> rows = SlopedRows(lambda values: np.full((1, len(values)), 2.0))
+    >>> records = dp.Records([[3.0, 0.0], [0.25, 0.0]])
+    >>> float(LinearClippedMean(rows, radius=1).value(records)[0, 0])
     0.75
     """
 
-    slopes: Callable[[Array], Array] | None = None
-
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """The weighted sum of clipped rows, shape (trials, d)."""
-        if chosen is not None or self.slopes is None:
+        rows = self.per_record
+        if chosen is not None or self.norm != "l2" or type(rows) is not SlopedRows:
             return super().value(records, chosen)
         units, norms = _directions(records)
         with np.errstate(all="ignore"):
-            slopes = np.asarray(self.slopes(records.distinct()[0]), dtype=np.float64)
+            slopes = np.asarray(rows.slopes(records.distinct()[0]), dtype=np.float64)
             longest = np.asarray(self.radius)[..., None]
             lengths = np.copysign(np.minimum(np.abs(slopes) * norms, longest), slopes)
             lengths[~(np.isfinite(slopes) & np.isfinite(norms))] = 0.0
@@ -52,22 +67,6 @@ class LinearClippedMean(ClippedMean):
                 # A trial whose radius is no number has no value.
                 lengths = np.where(np.isfinite(longest), lengths, np.nan)
             return np.asarray((lengths * self._totals(records)) @ units) + self.plus
-
-    def mixes_records(self, records: Records) -> bool:
-        """Whether ``per_record`` or ``slopes`` gives a row another value among other rows."""
-        if self.slopes is None or super().mixes_records(records):
-            return super().mixes_records(records)
-        values, _ = records.distinct()
-        with np.errstate(all="ignore"):
-            among = self.slopes(values)
-            apart = [self.slopes(values[k::2]) for k in range(min(2, len(values)))]
-        return not all(
-            np.allclose(among[:, k::2], rows, rtol=1e-6, equal_nan=True)
-            for k, rows in enumerate(apart)
-        )
-
-
-BOUNDED.add(LinearClippedMean)
 
 
 def _directions(records: Records) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from dpaudit.audit.graybox import inspect_program
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.curator import Sampler
-from dpaudit.kernels.linear import LinearClippedMean
+from dpaudit.kernels.linear import LinearClippedMean, SlopedRows
 from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
 from dpaudit.scope import Adjacency, central
 from mechanisms.papers.common.factors import Factors, clipped_sums, ghost_norms
@@ -269,12 +269,18 @@ def test_a_linear_models_clipped_mean_is_that_of_written_out_gradients(loss: Los
     records = Records(data, np.arange(40) != 13)
     x, y = parameters(1)[:, :FEATURES], parameters(2)[:, :FEATURES]
     program = Diff2(loss, FEATURES, (10, 30), 4, 2, 0.7, 0.5, 0.1, Noise(1.0, 1.0))
-    for query in (program.gradient_query(x), program.difference_query(x, y)):
+    explicit = (
+        lambda v: loss.gradients(x, v),
+        lambda v: loss.gradients(x, v) - loss.gradients(y, v),
+    )
+    queries = program.gradient_query(x), program.difference_query(x, y)
+    for query, written_out in zip(queries, explicit, strict=True):
         assert isinstance(query, LinearClippedMean)
-        written = ClippedMean(query.per_record, query.radius, query.weights)
+        written = ClippedMean(written_out, query.radius, query.weights)
         np.testing.assert_allclose(query.value(records), written.value(records), 1e-11, 1e-15)
         chosen = np.arange(40) % 3 == np.zeros((TRIALS, 1))
-        np.testing.assert_array_equal(query.value(records, chosen), written.value(records, chosen))
+        batch, same = query.value(records, chosen), written.value(records, chosen)
+        np.testing.assert_allclose(batch, same, 1e-11, 1e-15)
         assert (
             query.sensitivity("replace_one", 40) == written.sensitivity("replace_one", 40)
         ).all()
@@ -301,11 +307,12 @@ def test_ridge_terms_and_subclasses_are_not_taken_for_linear_models() -> None:
     assert not any(map(is_linear, (Logistic(l2=0.1), Scaled(), NETWORK)))
 
 
-def test_slopes_that_look_at_other_rows_are_seen() -> None:
+def test_slopes_that_look_at_other_rows_are_seen_and_other_rows_are_heeded() -> None:
     records = Records(rows(6))
-    honest = LinearClippedMean(
-        lambda v: v[None, :, :-1], 1.0, slopes=lambda v: np.ones((1, len(v)))
-    )
+    honest = LinearClippedMean(SlopedRows(lambda v: np.ones((1, len(v)))), 1.0)
     assert not honest.mixes_records(records)
-    mixing = replace(honest, slopes=lambda v: np.full((1, len(v)), v[:, 0].mean()))
-    assert mixing.mixes_records(records)
+    mixing = SlopedRows(lambda v: np.full((1, len(v)), v[:, 0].mean()))
+    assert replace(honest, per_record=mixing).mixes_records(records)
+    # A wrapped or planted per_record is what is summed.
+    other = replace(honest, per_record=lambda v: np.zeros((1, len(v), 2)))
+    assert (other.value(records) == 0).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpaudit.audit.examine.meter import Meter
 from dpaudit.curator.replayer import RELATIVE_TOLERANCE, ROUNDING
 from dpaudit.kernels.base import Session
 from dpaudit.kernels.query import Array, Query, Records
@@ -37,6 +37,7 @@ class Asking:
     adjacency: Adjacency
     batched: bool = False
     members: int = 0
+    meter: Meter = field(default_factory=lambda: Meter(np.inf))
 
     def value(self, records: Records, row: int, *, alone: bool = False) -> Array:
         """The noise-free value, (trials, d); on a batch that holds the row (``alone``: only it)."""
@@ -47,6 +48,7 @@ class Asking:
                 others = self.members - 1 if self.members else len(records)
                 held |= np.arange(len(records)) < others + (row < others and self.members > 0)
             chosen = np.broadcast_to(held, (trials, len(records)))
+        self.meter.add(self.query, records, trials)
         with np.errstate(all="ignore"):
             found = np.asarray(self.query.value(records, chosen), dtype=np.float64)
         return np.broadcast_to(found, (trials, found.shape[-1]))
@@ -135,17 +137,17 @@ def neighbours_at(
 
 
 def try_rows(
-    asking: Asking, moved: Moved, pairing: Pairing, name: str, until: float = np.inf
+    asking: Asking, moved: Moved, pairing: Pairing, name: str, most: float = np.inf
 ) -> tuple[str, str]:
     """Evaluate a query on every data set of a pairing; returns the two rows furthest apart.
 
-    Slow ones on as many as the time until ``until`` allows, the last (no record) among them.
+    Large ones on as many as ``most`` of the work allows, the last (no record) among them.
     """
     row, best = pairing.row, ("", "")
     for alone in (False, True) if asking.batched and not asking.members else (False,):
         values: dict[int, Array] = {}
         for number in (len(pairing.records) - 1, *range(len(pairing.records) - 1)):
-            if len(values) >= LEAST and time.process_time() > until:
+            if len(values) >= LEAST and asking.meter.beyond(most):
                 break
             records = pairing.records[number]
             gone = len(records) < len(pairing.records[0])
@@ -196,7 +198,7 @@ def maximise(
 ) -> None:
     """Move one record's two values, and the scale of all others, to push the query further.
 
-    ``most``: evaluations, and the time until which to try; ``alone``: the others stay.
+    ``most``: evaluations, and the work until which to try; ``alone``: the others stay.
     Random restarts and a (1 + 1) evolution strategy: no query need have a derivative.
     Source: Rechenberg 1973, the (1 + 1) strategy and its rule of one fifth; the moves are ours.
     """
@@ -208,7 +210,7 @@ def maximise(
         point = (world, *starts[start % len(starts)])
         best, size = score(point), 1.0
         for _ in range(evaluations // RESTARTS // 2):
-            if time.process_time() > until:
+            if asking.meter.beyond(until):
                 break
             other = _mutated(point, size, rng, alone=alone)
             found = score(other)

@@ -21,11 +21,12 @@ from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
 from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
-from dpaudit.audit.examine.lines import Lines, Ran, constants_of
+from dpaudit.audit.examine.lines import Lines, Ran, constants_of, names_of
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
+from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, shape_of
-from dpaudit.audit.examine.study import Studied, clips_itself
+from dpaudit.audit.examine.study import Studied
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.residuals import Finding
@@ -35,21 +36,23 @@ from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import Diverged, DpauditError, Undeclared
 from dpaudit.families.composition import Assuming
-from dpaudit.kernels.query import Array, Records
+from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency
 from dpaudit.storage.opened import at_import, opened
 
 STREAM = 0x657861
-SECONDS = 6.0  # of a processor, after which nothing more is begun
-# Shares of it after which a stage begins nothing more: queries, of which one world's, and walks.
+SECONDS = 15.0  # of a processor, after which nothing more is begun: the last resort
+# Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
 STUDY, WORLD, WALK = 0.5, 0.2, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
 CLIPPED_WORLDS = 2  # of them, where the library's own clip bounds every query
 FEWEST_WALKS = 3
+TIED = 8  # the world in which one record decides between columns
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000
 PARTS = 6
+ITEMS = 3  # of one row, where a program takes rows of several
 HOOKED = "records as the mechanism's hook makes them"
 BATCHED = 4
 
@@ -84,7 +87,7 @@ class Examination:
 
     ``pair``: of the made-up data sets tried, the two that a whole run tells apart best; ``work``:
     how many numbers a run of one trial reads; ``ran``: which lines ran, None where another tracer
-    is at work; ``opened``: files that were read meanwhile.
+    is at work; ``stopped``: by time, the last resort; ``opened``: files that were read meanwhile.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -142,8 +145,29 @@ def examine(
         except Unknown as unknown:
             return Examination(not_examined=f"{unknown}; give the mechanism a records_like hook")
         examiner.run()
+        more: tuple[Finding, ...] = ()
+        if likely is None and shape is None and mechanism.records_like is None:
+            more = _of_another_rank(mechanism, seed, examiner)
     found = examiner.examination(time.process_time() - started)
+    found = replace(found, findings=(*found.findings, *more))
     return replace(found, opened=frozenset(read))
+
+
+def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
+    """What is broken on rows of several items, or of one, of a program that asks which it has.
+
+    Only where nobody says what its records are: a program need not fit what it is not given.
+    """
+    row = first.shape.row
+    if "ndim" not in names_of(mechanism.program):
+        return ()
+    other = Shape(first.shape.rows, (ITEMS, *row) if len(row) == 1 else row[-1:])
+    if fits(mechanism.program, mechanism.declaration, mechanism.scope, other):
+        return ()
+    started, left = time.process_time(), max(0.0, first.meter.until - time.process_time())
+    examiner = _Examiner(mechanism, seed, (other, None), None, started, left)
+    examiner.run()
+    return examiner.examination(0.0).broken
 
 
 class _Examiner:
@@ -162,7 +186,7 @@ class _Examiner:
         self.declaration: Node = mechanism.declaration
         self.seed = seed
         self.data = data
-        self.started, self.seconds = started, seconds
+        self.meter = Meter(started + seconds)
         self.notes = _Notes()
         self.moved: dict[tuple[str, str], Moved] = {}
         self.studied: list[Studied] = []
@@ -216,14 +240,10 @@ class _Examiner:
             self._keeps()
             self._pair()
 
-    def after(self, share: float) -> bool:
-        """Whether this share of the time is over."""
-        return time.process_time() > self.started + share * self.seconds
-
     @property
     def late(self) -> bool:
-        """Whether the time is over."""
-        return self.after(1)
+        """Whether the work is done, or the time over."""
+        return self.meter.after(1)
 
     @property
     def batched(self) -> bool:
@@ -233,7 +253,7 @@ class _Examiner:
     # --- every query of a run -------------------------------------------------------------------
 
     def _study(self, number: int) -> None:
-        if self.after(STUDY) and number:
+        if self.meter.after(STUDY) and number:
             return
         if number >= CLIPPED_WORLDS and all(moved.clips for moved in self.moved.values()):
             return
@@ -246,7 +266,8 @@ class _Examiner:
             rows=self.rows,
             found=self.moved,
             seed=self.seed + number,
-            until=time.process_time() + WORLD * self.seconds,
+            meter=self.meter,
+            until=self.meter.spent + WORLD * self.meter.limit,
             assumed=self.assumed,
             world=world.name,
         )
@@ -283,13 +304,14 @@ class _Examiner:
             return
         neighbours = self._neighbours(world, parts, len(first[0].visits))
         for number, (records, row, name) in enumerate(neighbours):
-            if self.after(WALK) and number >= FEWEST_WALKS:
+            if self.meter.after(WALK) and number >= FEWEST_WALKS:
                 break
             other = self._walked(walker, records, transcript, name)
             self.notes.count(CONTROL)
             if other is not None:
                 self._compared(first, other, row, name)
         self._others(walker, first, transcript)
+        self._tied(walker)
         again = self._walked(walker, world.records(), transcript, "the same records again")
         self.notes.count(KEPT)
         if again is not None:
@@ -299,6 +321,37 @@ class _Examiner:
                     f"release {visit.label!r}: the same records give another value after a run on "
                     f"others{at(visit.place)}",
                 )
+
+    def _tied(self, walker: Walker) -> None:
+        """Neighbours of which the changed row decides what is largest."""
+        world = self.worlds[min(TIED, len(self.worlds) - 1)]
+        if self.late:
+            return
+        base, others = self._around(world)
+        transcript = self._sampled(World(world.name, base.values))
+        first = None if not transcript else self._walked(walker, base, transcript, world.name)
+        if not transcript or first is None:
+            return
+        for records, row, name in others:
+            if self.late:
+                return
+            other = self._walked(walker, records, transcript, name)
+            self.notes.count(CONTROL)
+            if other is not None:
+                self._compared(first, other, row, name)
+
+    def _around(self, world: World) -> tuple[Records, list[tuple[Records, int, str]]]:
+        """A world, without its last row unless rows are replaced, and with others in its place."""
+        size, adjacency = len(world.values), self.scope.adjacency
+        base = world.records()
+        if adjacency is Adjacency.ADD_REMOVE and size > 1:
+            base = Records(world.values[:-1])
+        if adjacency is Adjacency.ZERO_OUT:
+            base = Records(world.values, np.arange(size) < size - 1)
+        kinds = [kind for kind, row in self.rows.items() if np.isfinite(row).all()][::2][:WALKS]
+        name = f"row {size - 1} as {{!r}}, {world.name}"
+        made = [(world.with_row(size - 1, self.rows[k]), size - 1, name.format(k)) for k in kinds]
+        return base, made
 
     def _others(
         self, walker: Walker, first: tuple[PartWalk, Any], transcript: Sequence[Event]
@@ -385,7 +438,7 @@ class _Examiner:
         return None
 
     def _walker(self) -> Walker:
-        return Walker(self.program, self.declaration, self.scope, self.seed)
+        return Walker(self.program, self.declaration, self.scope, self.seed, self.meter)
 
     def _sampled(self, world: World) -> list[Event] | None:
         sampler = Sampler(
@@ -437,7 +490,7 @@ class _Examiner:
         states = []
         for records in (world.records(), self.worlds[3].records()):
             program = walks.own_copy(self.program)
-            walker = Walker(program, self.declaration, self.scope, self.seed)
+            walker = Walker(program, self.declaration, self.scope, self.seed, self.meter)
             if self._walked(walker, records, self.sampled[0][0], "other records") is None:
                 return
             states.append(walks.state(program))
@@ -465,7 +518,7 @@ class _Examiner:
             numbers = one.records.values.size
             # A secret batch is drawn, and walked, record by record.
             numbers = BATCHED * len(one.records) if one.batched else numbers
-            few = clips_itself(one.query) and not one.batched
+            few = isinstance(one.query, ClippedMean) and not one.batched
             self.work += kinds * one.records.values[0].size if few else numbers
 
     def _candidates(self) -> Iterator[tuple[tuple[Records, Records], str]]:
@@ -552,7 +605,7 @@ class _Examiner:
             pair=self.pair,
             work=self.work,
             seconds=seconds,
-            stopped=self.late,
+            stopped=self.meter.timed,
             ran=self.lines.found,
         )
 

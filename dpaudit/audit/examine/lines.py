@@ -163,6 +163,11 @@ def _reachable(program: Any) -> Iterator[tuple[CodeType, str]]:
                 queue.append((known.__code__, known.__globals__))
 
 
+def names_of(program: Any) -> frozenset[str]:
+    """The names that the functions which a run can reach use."""
+    return frozenset(name for code, _ in _reachable(program) for name in code.co_names)
+
+
 def constants_of(program: Any) -> list[float]:
     """Numbers that the functions which a run can reach name, and their modules by name; a few."""
     found: dict[float, None] = {}

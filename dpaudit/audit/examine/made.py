@@ -112,4 +112,5 @@ def worlds_of(shape: Shape, rng: np.random.Generator) -> tuple[World, ...]:
         World("others a million times random", HUGE * kinds[order]),
         World("others in two clusters", 0.05 * one + minority),
         World("others small", 1e-3 * kinds[order]),
+        World("others one row of signs, all columns tied", np.where(one > 0, 1.0, -1.0)),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -18,10 +17,13 @@ from dpaudit.audit.examine.displacement import (
     try_rows,
 )
 from dpaudit.audit.examine.made import FEW
+from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import Release
 from dpaudit.audit.graybox.watch import Watched
 from dpaudit.curator.curator import Request
+from dpaudit.curator.entitlement import Mask
 from dpaudit.curator.replayer import ROUNDING
+from dpaudit.kernels.linear import LinearClippedMean
 from dpaudit.kernels.query import BOUNDED, Array, ClippedMean, Query, Records, clip_rows
 from dpaudit.scope import Adjacency
 
@@ -31,24 +33,25 @@ WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
 NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
 SEARCHED = 200
 KEPT = 8  # pairings at a time
+PAIRS = 4
 SOME = slice(2, None, 3)  # of the rows made up, to be without the others
 
 
 def clips_itself(query: Query) -> bool:
     """Whether the library's own code clips every row of a query, with nothing overridden."""
-    return type(query) is ClippedMean
+    return type(query) in (ClippedMean, LinearClippedMean)
 
 
 def bounded_by_library(query: Query) -> bool:
     """Whether the library's own code bounds a query, whatever the program is."""
     kind = type(query)
-    return kind is ClippedMean or (kind in BOUNDED and kind.__module__.startswith("dpaudit."))
+    return clips_itself(query) or (kind in BOUNDED and kind.__module__.startswith("dpaudit."))
 
 
 class Studied(Watched):
     """A sampler that examines every query it is asked, and keeps what it found, by label and line.
 
-    ``rows``: what one record becomes; ``until``: when to stop (seconds of ``time.process_time``).
+    ``rows``: what one record becomes; ``meter``: of all work; ``until``: how much of it to do.
     ``assumed``: whether only the row that is changed may be anything.
     ``movement``: squared distance of a clipped mean's pairs of rows over the noise scale, added
     over releases, per part.
@@ -60,6 +63,7 @@ class Studied(Watched):
         rows: Mapping[str, Array],
         found: dict[tuple[str, str], Moved],
         seed: int,
+        meter: Meter,
         until: float,
         world: str,
         assumed: bool = False,
@@ -67,7 +71,7 @@ class Studied(Watched):
     ) -> None:
         self.made = rows
         self.moved = found
-        self.until = until
+        self.meter, self.until = meter, until
         self.world = world
         self.assumed = assumed
         self.untried = 0
@@ -111,6 +115,7 @@ class Studied(Watched):
             adjacency=self.scope.adjacency,
             batched=asked.batched,
             members=asked.members,
+            meter=self.meter,
         )
         self._note(request, before)
         known = moved.pair
@@ -122,6 +127,12 @@ class Studied(Watched):
         except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
             moved.problems[f"made-up records make the query fail ({type(error).__name__})"] = None
         return released
+
+    def _value(
+        self, request: Request, chosen: Mask | None = None, records: Records | None = None
+    ) -> Array:
+        self.meter.add(request.query, records or request.records)
+        return super()._value(request, chosen, records)
 
     def _note(self, request: Request, value: Array) -> None:
         """What is released, for its noise to be drawn alone."""
@@ -151,7 +162,7 @@ class Studied(Watched):
         check = getattr(asking.query, "mixes_records", None)
         if check is not None and number in WHOLE and self._mixes(asking.query):
             moved.problems["a record changes another record's vector"] = None
-        if time.process_time() > self.until:
+        if self.meter.beyond(self.until):
             self.untried += 1
             return
         world = request.records.values
@@ -173,7 +184,7 @@ class Studied(Watched):
             pairing = self._pairing(world, part, row, some)
             found = try_rows(asking, moved, pairing, self.world, self.until)
             best = found if k == 0 else best
-            if time.process_time() > self.until:
+            if self.meter.beyond(self.until):
                 break
         starts = [(rows[a], rows.get(b, rows[a])) for a, b in [best] if a in rows]
         starts += [(asked, -asked) for asked in list(rows.values())[3:5]]
@@ -228,7 +239,12 @@ class Studied(Watched):
         """All rows, those that are numbers, and small ones."""
         pool = self._pool
         size = np.nan_to_num(np.abs(pool), nan=np.inf).reshape(len(pool), -1).max(axis=1)
-        return Records(pool), Records(pool[np.isfinite(size)]), Records(pool[size < 10])
+        # Of a few, each decides more: what is chosen by a sum or a vote changes without one.
+        rng = np.random.default_rng(len(pool))
+        few = rng.choice([-1.0, 1.0], (PAIRS, 3, *pool.shape[1:]))
+        small = (Records(rows) for rows in few)
+        found = Records(pool), Records(pool[np.isfinite(size)]), Records(pool[size < 10])
+        return (*found, *small)
 
     def _clipped(
         self, asking: Asking, moved: Moved, request: Request, number: int, part: int | None

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit.examine.meter import Meter
 from dpaudit.curator.coins import draw_batch
 from dpaudit.curator.curator import Event, Program, Request
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
@@ -35,8 +36,9 @@ MOST_OBJECTS = 20_000
 class PartWalk(Walk):
     """A walk that notes the rows of every release, and refuses to be told less than it asks."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, meter: Meter, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.meter = meter
         self.rows: list[tuple[int, int] | None] = []
         self._asked: tuple[int, int] | None = None
 
@@ -49,6 +51,12 @@ class PartWalk(Walk):
     def _visit(self, request: Request, value: Array, released: Array) -> None:
         super()._visit(request, value, released)
         self.rows.append(self._asked)
+
+    def _value(
+        self, request: Request, chosen: Mask | None = None, records: Records | None = None
+    ) -> Array:
+        self.meter.add(request.query, records or request.records, self.trials)
+        return super()._value(request, chosen, records)
 
     def _close(self) -> None:
         """No likelihood is asked for."""
@@ -100,12 +108,14 @@ class Walker:
     declaration: Node
     scope: Scope
     coins: int
+    meter: Meter
 
     def walk(
         self, records: Records, transcript: Sequence[Event], kind: type[PartWalk] = PartWalk
     ) -> tuple[PartWalk, Any]:
         """A walk that ends where the transcript does.  Errors: Diverged."""
-        walk = kind(self.declaration, self.scope, records, transcript, coins=self.coins, draws=1)
+        given = (self.declaration, self.scope, records, transcript)
+        walk = kind(*given, coins=self.coins, draws=1, meter=self.meter)
         output = self.program.run(walk)
         walk.finish()
         return walk, output

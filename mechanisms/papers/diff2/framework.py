@@ -17,7 +17,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.opaque import NonPrivate
-from dpaudit.kernels.linear import LinearClippedMean
+from dpaudit.kernels.linear import LinearClippedMean, SlopedRows
 from dpaudit.kernels.query import Array, ClippedMean, client_weights, clipped_difference_mean
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
@@ -186,8 +186,8 @@ class Diff2:
                 pack=self.loss.pack,
             )
         if is_linear(self.loss):
-            slopes = partial(self.loss.slopes, x)
-            return LinearClippedMean(rows, self.gradient_radius, weights, slopes=slopes)
+            sloped = SlopedRows(partial(self.loss.slopes, x))
+            return LinearClippedMean(sloped, self.gradient_radius, weights)
         return ClippedMean(rows, self.gradient_radius, weights)
 
     def difference_query(self, x: Array, previous: Array) -> ClippedMean:
@@ -201,12 +201,8 @@ class Diff2:
         )
         if is_linear(self.loss):
             slope, earlier = partial(self.loss.slopes, x), partial(self.loss.slopes, previous)
-            return LinearClippedMean(
-                plain.per_record,
-                radius,
-                plain.weights,
-                slopes=lambda rows: slope(rows) - earlier(rows),
-            )
+            sloped = SlopedRows(lambda rows: slope(rows) - earlier(rows))
+            return LinearClippedMean(sloped, radius, plain.weights)
         if not is_ghost(self.loss):
             return plain
         now, before = partial(self.loss.factors, x), partial(self.loss.factors, previous)
