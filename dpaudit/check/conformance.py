@@ -58,6 +58,7 @@ KINDS = {
     DRAWN: ("evidence",),
 }
 DECISION_ERROR = Fraction(1, 10**4)
+DRAWN_ERROR = "1.00001e-10"  # 1e-10, rounded up from a float
 SLOPE_VARIANCE, EXACT_DEGREES = 0.01, 200_000
 CELL_CHANCE, WINDOW = 0.4e-5, 4
 # A p-value of twelve digits tells its logarithm by so much, as far as floats reach.
@@ -99,6 +100,10 @@ def _parted(rows: Sequence[Json]) -> tuple[list[Json], list[list[Json]]]:
             found.append([])
         (found[-1] if found else alone).append(row)
     for row in alone:
+        if row["check"] == DRAWN and row["error_rate"] != "0":
+            require(
+                row["error_rate"] == DRAWN_ERROR, f"conformance {row['id']}: another error rate"
+            )
         audited = _kind(row) in KINDS and row["check"] != DRAWN
         require(not audited, f"conformance {row['id']}: statistics of no audit")
     return alone, found
