@@ -104,7 +104,8 @@ SEALED, MISSING = "0" * 64, object()
 class Tried:
     """One forgery: what was changed, and whether it was accepted, and is true.
 
-    ``moved``: by which part of itself the number that changed most did.
+    ``moved``: by which part of itself the number that changed most did; ``lowered``: the same of
+    numbers that became smaller, in words too.
     """
 
     fields: tuple[str, ...]
@@ -112,6 +113,7 @@ class Tried:
     reason: str
     claims_hold: bool = True
     moved: float = 0.0
+    lowered: float = 0.0
 
 
 @contextmanager
@@ -416,8 +418,11 @@ def attempt(honest: Json, forged: Json) -> Tried:
         return Tried(fields, accepted=False, reason=str(error))
     except NONSENSE as error:
         return Tried(fields, accepted=False, reason=f"not written: {error}")
-    moved = max(map(_moved, values(honest, forged)), default=0.0)
-    return Tried(fields, accepted=True, reason="", claims_hold=holds(forged), moved=moved)
+    pairs = list(values(honest, forged))
+    moved, lowered = (max(map(how, pairs), default=0.0) for how in (_moved, _lowered))
+    return Tried(
+        fields, accepted=True, reason="", claims_hold=holds(forged), moved=moved, lowered=lowered
+    )
 
 
 def values(honest: Any, forged: Any) -> Iterator[tuple[Any, Any]]:
@@ -443,6 +448,14 @@ def _moved(pair: tuple[Any, Any]) -> float:
 
 
 _known: dict[str, bool] = {}
+
+
+def _lowered(pair: tuple[Any, Any]) -> float:
+    before, after = (re.findall(r"[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?", str(one)) for one in pair)
+    if len(before) != len(after):
+        return math.inf
+    both = [(float(a), float(b)) for a, b in zip(before, after, strict=True)]
+    return max(((a - b) / a for a, b in both if a > 0), default=0.0)
 
 
 def holds(predicate: Json) -> bool:
@@ -484,6 +497,7 @@ def kind_of(tried: Tried) -> str:
     if not others:
         return "the signer's word"
     known = (*AS_GOOD, *TRUE, *(ROUNDED if tried.moved <= ROUNDING else ()))
+    known = (*known, *(WEAKER if tried.lowered <= ROUNDING else ()))
     if all(_within(name, known) for name in others):
         return "true"
     return "NOT LISTED: " + ", ".join(others)
@@ -505,14 +519,19 @@ ROUNDED = (
     "audits lower_bounds",
     "claims lower",
     "claims lower_conditional",
-    "claims upper",
-    "derivation steps conclusion",
-    "derivation steps expression",
     "conformance p_value",
     "in_plain_words membership_guess_upper",
     "in_plain_words true_positive_rate_at_0.001_upper",
 )
 ROUNDING = 1.2e-5
+# A larger upper bound is a weaker one.
+WEAKER = (
+    "claims upper",
+    "derivation steps conclusion",
+    "derivation steps expression",
+    "derivation upper_bounds",
+    "verdict margin",
+)
 
 
 def _within(name: str, fields: tuple[str, ...]) -> bool:

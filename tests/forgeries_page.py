@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.cli.bench import pure, refuted
-from tests.forger import AS_GOOD, ROUNDED, SIGNERS_WORD, TRUE, Tried, all_of, kind_of
+from tests.forger import AS_GOOD, ROUNDED, SIGNERS_WORD, TRUE, WEAKER, Tried, all_of, kind_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "forgeries.md"
 MOST = 500
@@ -62,6 +62,7 @@ def words() -> str:
         ("the signer's word", "nobody can derive them from the file", SIGNERS_WORD),
         ("true", "another value is as good, or the claims hold of it as well", AS_GOOD),
         ("true", "every point and row is confirmed by itself", TRUE),
+        ("true", "a larger upper bound is a weaker one", WEAKER),
         ("true", "rounded outward by 1.2e-5 at most", ROUNDED),
     ]
     lines = ["| accepted as | because | fields |", "|---|---|---|"]

@@ -44,6 +44,7 @@ EXAMINED = (
 )
 # Who ran a program knows these.
 NEVER_LEFT = (EXECUTED, SENSITIVITIES, EXAMINED[6])
+BOUNDING = (SENSITIVITIES, EXAMINED[2], CLIPPED)  # of queries; all others named here are of noise
 # What each statistical check may be judged by, by the name before " of ".
 KINDS = {
     "range": ("range",),
@@ -58,6 +59,7 @@ KINDS = {
     DRAWN: ("evidence",),
 }
 DECISION_ERROR = Fraction(1, 10**4)
+DRAWN_ERROR = "1.00001e-10"  # 1e-10, rounded up from a float
 SLOPE_VARIANCE, EXACT_DEGREES = 0.01, 200_000
 CELL_CHANCE, WINDOW = 0.4e-5, 4
 # A p-value of twelve digits tells its logarithm by so much, as far as floats reach.
@@ -99,6 +101,10 @@ def _parted(rows: Sequence[Json]) -> tuple[list[Json], list[list[Json]]]:
             found.append([])
         (found[-1] if found else alone).append(row)
     for row in alone:
+        if row["check"] == DRAWN and row["error_rate"] != "0":
+            require(
+                row["error_rate"] == DRAWN_ERROR, f"conformance {row['id']}: another error rate"
+            )
         audited = _kind(row) in KINDS and row["check"] != DRAWN
         require(not audited, f"conformance {row['id']}: statistics of no audit")
     return alone, found
@@ -181,6 +187,9 @@ def _kind(row: Json) -> str:
 
 def _row(row: Json, root: Node) -> None:
     place, kind = f"conformance {row['id'][:40]}", _kind(row)
+    if kind in (*KINDS, *EXAMINED, EXECUTED, SENSITIVITIES):
+        about = "bounded_queries" if kind in BOUNDING else "declared_noise"
+        require(row["assumption"] == about, f"{place}: it tests another assumption")
     if row["law"] == "":
         alone = row["size"] == 0 and row["among"] == 1
         require(alone, f"{place}: sizes of no statistic")

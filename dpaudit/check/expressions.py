@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from dpaudit.check.reading import TINY, decimal
@@ -44,9 +45,10 @@ def says_between(
         return False
     with flint.ctx.workprec(BITS):
         balls = [[_ball(one, text, names) for one in _sides(part)] for part in parts]
+        if not all(value is not None and _is_sharp(value) for values in balls for value in values):
+            return False
         return all(
-            value is not None
-            and _is_sharp(value)
+            not any(one > other for one, other in pairwise(values))  # a <= b is true
             and not value < enclose(bound)
             and value <= enclose(decimal(most) * ROUNDED + TINY)
             for values, bound, most in zip(balls, bounds, concluded, strict=True)

@@ -145,11 +145,16 @@ def run(order: Order, *, jobs: int = 1, progress: Progress | None = None) -> Ran
 
 def mutants(found: Survey, root: Path, operators: Sequence[str] = OPERATORS) -> list[Planted]:
     """Every mutant of a target, in order of place and operator."""
-    modules = {one.module for one in (*found.sites, *found.reached)}
+    modules = _modules(found)
     trees = {m: ast.parse(file_of(root, m).read_bytes()) for m in modules}
     made = planted_in(trees, list(found.sites), list(found.reached), found.lines)
     unique = {_name(p): p for p in made if p.operator in operators}
     return list(unique.values())
+
+
+def _modules(found: Survey) -> set[str]:
+    """The modules that a run executes."""
+    return {site.module for site in found.sites} | {one.module for one in found.reached}
 
 
 def chosen(made: Sequence[Planted], limit: int | None, seed: int, name: str = "") -> list[Planted]:
@@ -209,7 +214,9 @@ def _opened(order: Order) -> tuple[Survey, Judgement, Path, str] | Ran:
 
 def _judgement(found: Mapping[str, Any]) -> Judgement:
     known = {f.name for f in fields(Judgement)}
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items() if k in known}
+    given: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in found.items() if k in known
+    }
     return Judgement(**given)
 
 
@@ -353,7 +360,7 @@ def _rehearsed(mechanism: Mechanism, shape: Shape) -> dict[str, Any] | None:
 
 def _identity(order: Order, found: Survey, root: Path) -> str:
     """Everything a result depends on."""
-    modules = sorted({one.module for one in (*found.sites, *found.reached)} | {found.home})
+    modules = sorted(_modules(found) | {found.home})
     content = [
         order.target,
         str(order.seed),

@@ -104,9 +104,8 @@ def _clip_halves(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Array
     """A batch in two, the mean of each half clipped."""
     first = np.arange(len(origin)) < len(origin) // 2
     halves = (members * first, members * ~first)
-    return np.sum(
-        [own.clipped_means(rows, _totals(h, origin, rows.shape[1])) for h in halves], axis=0
-    )
+    means = [own.clipped_means(rows, _totals(h, origin, rows.shape[1])) for h in halves]
+    return means[0] + means[1]
 
 
 def _part_of_norm(own: OwnMean, rows: Rows, members: Array, origin: Any) -> Array:

@@ -253,9 +253,10 @@ def test_an_output_survives_metrics_that_fail(metrics: Any) -> None:
     """What is wrong with a metric is found after the draw: the rest of the certificate stands."""
     kept: list[Any] = []
 
-    def keep(name: str, output: Any) -> Any:
+    def keep(name: str, draw: Any) -> Any:
+        output = draw()
         kept.append((name, output))
-        return {"name": "case.npz", "digest": {"sha256": "0" * 64}}
+        return output, {"name": "case.npz", "digest": {"sha256": "0" * 64}}
 
     evaluate = lambda _: (Metric("good", 2.5, True), *metrics)  # noqa: E731
     case = replace(CASE, records=private, evaluate=evaluate)

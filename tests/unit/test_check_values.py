@@ -18,6 +18,7 @@ from dpaudit.errors import CertificateRejected
 from dpaudit.exact.wire import digest
 from tests.cli import bench
 from tests.cli.bench import Json, held
+from tests.forger import _lowered as lowered
 from tests.forger import remembered
 
 
@@ -136,11 +137,16 @@ def test_no_value_can_be_changed(name: str) -> None:
             inside[path[-1]] = other
             own["sha256"] = digest(predicate)
             tried += 1
-            if not is_rejected(certificate):
+            if not is_rejected(certificate) and not weaker(path, value, other):
                 accepted.append((*path, value, other))
         inside[path[-1]] = value
     assert accepted == [], accepted
     assert tried > 200
+
+
+def weaker(path: Path_, value: Any, other: Any) -> bool:
+    """Whether an expression's numbers only became larger: an upper bound all the same."""
+    return pattern(path) == "derivation/steps/*/expression" and lowered((value, other)) <= 0
 
 
 def is_rejected(certificate: Json) -> bool:

@@ -179,7 +179,7 @@ def test_a_name_that_another_process_takes_is_left_to_it(
         write_new(path, content)
 
     monkeypatch.setattr("dpaudit.certificate.publish.write_new", first)
-    keeper(tmp_path)("case", 1.5)
+    keeper(tmp_path)("case", lambda: 1.5)
     assert taken[0].read_bytes() == b"theirs"
     assert names(tmp_path) == ["case-2.npz", "case.npz"]
 
@@ -199,7 +199,7 @@ def test_released_values_are_kept_exactly(
 ) -> None:
     output = {"a": 0.1, "big": 2**90, "share": [Fraction(1, 3), Decimal("0.1")], "name": "x"}
     output["all"] = np.array([2**70, 1], dtype=object)
-    keeper(tmp_path)("case", output | {"model": object()})
+    keeper(tmp_path)("case", lambda: output | {"model": object()})
     kept = np.load(tmp_path / "case.npz")
     assert float(kept["output.a"]) == 0.1
     assert int(str(kept["output.big"])) == 2**90

@@ -23,7 +23,8 @@ ROOM = 30.0
 # Of very many rounds roundings are more.
 LEAST, SHARES, MANY = 18.5, 14, 1e5
 # A window shorter by e is worth so much of delta's size.
-DIGITS = 7.0
+# Few rounds lose fewer digits.
+DIGITS, SHORT, LONGER = 7.0, 300, 3
 # Part of the width that smoothing may take.
 SMOOTHING = 0.7
 SHIFTS, WORTHWHILE = np.geomspace(0.05, 200.0, 30), 0.9
@@ -103,17 +104,17 @@ class Table:
         return Table(tilts, known, product)
 
     def for_delta(
-        self, log_delta: float, width: float, near: float = math.inf, finer: float = 1.0
+        self, log_delta: float, width: float, near: float = math.inf, sigma: float = math.inf
     ) -> Plan | None:
         """A plan for the epsilon at which delta is exp(log_delta), which ``near`` is not below.
 
-        ``finer``: part of the smoothing, sigma squared, that the best tilt suggests.
+        ``sigma``: at most so much smoothing.
         """
         t = self.tilts[self._positive]
         chernoff = (self._upper - log_delta) / t
         best = int(np.argmin(chernoff))
         first = min(float(max(chernoff[best], 0.0)), near)
-        return self._plan(best, first, log_delta, width * finer)
+        return self._plan(best, first, log_delta, width, sigma)
 
     def for_epsilon(self, epsilon: float, width: float) -> Plan | None:
         """A plan for delta at epsilon, ``width`` relative to delta."""
@@ -133,12 +134,15 @@ class Table:
         found: Reals = self.cumulants[self._positive] + gains
         return found
 
-    def _plan(self, steep: int, near: float, log_delta: float, width: float) -> Plan | None:
+    def _plan(
+        self, steep: int, near: float, log_delta: float, width: float, most: float = math.inf
+    ) -> Plan | None:
         """The cheapest window over tilts at and below the best one."""
         start = self._positive.start
         steepest = float(self.tilts[start + steep])
         allowed = width * min(max(near, 1e-2 / (1 + steepest)), 1.0)
-        sigma = math.sqrt(SMOOTHING * allowed / (1 + steepest))
+        sigma = min(math.sqrt(SMOOTHING * allowed / (1 + steepest)), most)
+        digits = DIGITS if self.product.rounds > SHORT else LONGER * DIGITS
         best: tuple[float, Plan] | None = None
         for k in range(start + steep, max(start + steep - SHARES, start) - 1, -1):
             tilt, cumulant = float(self.tilts[k]), float(self.cumulants[k])
@@ -153,9 +157,9 @@ class Table:
             dropped = ROOM - size
             count = math.sqrt(2 * dropped) / sigma * period / (2 * math.pi)
             # More frequencies than needed, where they are cheap.
-            less = min(max(count / CHEAP, FINEST), 1.0)
+            less = min(max(count / CHEAP, FINEST), 1.0) if math.isinf(most) else 1.0
             least = LEAST - max(math.log(self.product.rounds / MANY), 0.0)
-            cost = period * math.exp(min(-size / DIGITS + max(-size - least, 0.0) / 2, 600.0))
+            cost = period * math.exp(min(-size / digits + max(-size - least, 0.0) / 2, 600.0))
             plan = Plan(
                 tilt,
                 first,

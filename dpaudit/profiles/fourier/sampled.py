@@ -18,7 +18,9 @@ tilted density of L, pairing l in [2k D, (2k + 1) D) with l + D gives
 At x, p = phi R^(c + 1) exp(-z) / (mu q M); its log has slope at most |x| + mu + |c + 1| mu r and at
 most three critical points, so that p varies by at most 4 times its largest value V / 4, and
 |E exp(-i w L)| <= V / w.
-Source: Trefethen 2013, Theorem 19.3 (Gauss quadrature of analytic functions).
+Source: Trefethen 2013, Theorem 19.3 (Gauss quadrature of analytic functions).  Of its proof: the
+rule is exact up to degree 2 n - 1, errs by at most 32 / 15 on an even Chebyshev polynomial beyond,
+by 0 on an odd one, and f's coefficients are at most 2 M rho^(-k).
 """
 
 from __future__ import annotations

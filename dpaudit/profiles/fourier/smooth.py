@@ -56,6 +56,8 @@ from dpaudit.profiles.grid.masses import as_float
 Complexes = NDArray[np.complexfloating[Any, Any]]
 # Laplace factors of as many kinds make a smooth law, and grids slow.
 MANY, BLOCK = 8, 64
+# A grid is faster for more kinds of sampled factors: each has a rule of its own here.
+MOST_KINDS = 8
 MOST_FREQUENCIES, LEAST_FREQUENCIES = 60_000, 400
 MOST_FACTORS = 10**10
 CHUNK = 2**21
@@ -208,7 +210,7 @@ def smooth_product(parts: Parts) -> Product | None:
     sampled = [found for pair, times in parts if (found := _sampled(pair, times)) is not None]
     known = len(normals) + len(laplaces) + len(atoms) + len(sampled) == len(parts)
     smooth = len(normals) + len(sampled) or len(laplaces) >= MANY
-    if not known or not smooth or len(normals) > 1:
+    if not known or not smooth or len(normals) > 1 or len(sampled) > MOST_KINDS:
         return None
     if sum(times for _, times in parts) > MOST_FACTORS:
         return None

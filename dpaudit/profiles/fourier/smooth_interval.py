@@ -34,9 +34,9 @@ def epsilon_smooth(parts: Parts, delta: Fraction, width: float = 1e-4) -> Interv
         return None
     product, table = known
     goal = _log(delta - Fraction(product.infinite))
-    best, near, finer = None, math.inf, 1.0
+    best, near, sigma = None, math.inf, math.inf
     for _ in range(REFINEMENTS):
-        plan = table.for_delta(goal, width, near, finer)
+        plan = table.for_delta(goal, width, near, sigma)
         found = None if plan is None else _series_at(parts, plan)
         solved = None if found is None else _solved(found, _log(delta))
         if plan is None or found is None or solved is None:
@@ -45,9 +45,9 @@ def epsilon_smooth(parts: Parts, delta: Fraction, width: float = 1e-4) -> Interv
         gap, upper = float(solved.upper - solved.lower), float(best.upper)
         if float(best.upper - best.lower) <= width * min(upper, 1.0):
             break
-        # The gap grows with sigma squared, of which a plan takes as much as it hopes to afford.
+        # The gap grows with sigma squared.
         if found.sigma:
-            finer *= min(max(0.7 * min(plan.near, 1.0) * width / gap, FINEST), 1.0)
+            sigma = plan.sigma * math.sqrt(max(0.7 * min(upper, 1.0) * width / gap, FINEST))
         near = min(near, upper * (1 + 1e-6) + 1e-300)
     return best
 
