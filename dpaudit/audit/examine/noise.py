@@ -121,7 +121,7 @@ def _so_many(uses: Sequence[Release]) -> Sequence[Release]:
 
 def _drawn(uses: Sequence[Release], seed: int, number: int, *, alone: bool, key: int = 0) -> Array:
     """What a new session releases, (trials, uses, d); ``alone``: one session a trial, around 0."""
-    size = len(uses) * min(uses[0].value.size, WIDEST)
+    size = len(uses) * uses[0].value.size
     if not alone:
         trials = int(np.clip(NUMBERS // size, *TRIALS))
         rng = generator(seed, (STREAM, number, key))
@@ -144,8 +144,10 @@ def _session(uses: Sequence[Release], trials: int, rng: Any, *, zero: bool) -> A
 
 
 def _asked(uses: Sequence[Release], trials: int, *, zero: bool) -> Iterator[tuple[Array, Array]]:
+    # A value may be packed of several things: only where noise is added to it may it be another.
+    added = _restated(uses[0]) is not None
     for use in uses:
-        value = use.value[:WIDEST] * (0.0 if zero else 1.0)
+        value = use.value[:WIDEST] * (0.0 if zero else 1.0) if added else use.value
         yield np.broadcast_to(value, (trials, value.size)), np.full(trials, use.scale)
 
 
@@ -175,6 +177,10 @@ def _statistics(uses: Sequence[Release], label: str, drawn: Array, *, alone: boo
     return [f for f in check_residuals(named, ERROR) if not math.isnan(f.p_value)]
 
 
+def _restated(use: Release) -> Callable[[Any, Any, Array, Array], Array] | None:
+    return _LAWS.get(type(use.leaf).__name__) if use.leaf.is_shipped else None
+
+
 def _scores(uses: Sequence[Release], drawn: Array, *, alone: bool) -> list[Array]:
     """Independent N(0, 1) numbers under the declaration, (trials, uses, d), once or several times.
 
@@ -182,7 +188,7 @@ def _scores(uses: Sequence[Release], drawn: Array, *, alone: bool) -> list[Array
     library's own residual.
     """
     asked = list(_asked(uses, len(drawn), zero=alone))
-    restated = _LAWS.get(type(uses[0].leaf).__name__) if uses[0].leaf.is_shipped else None
+    restated = _restated(uses[0])
     if restated is not None:
         noise = np.stack([drawn[:, t] - values for t, (values, _) in enumerate(asked)], axis=1)
         scale = np.array([use.scale for use in uses])
