@@ -44,6 +44,7 @@ EXAMINED = (
 )
 # Who ran a program knows these.
 NEVER_LEFT = (EXECUTED, SENSITIVITIES, EXAMINED[6])
+BOUNDING = (SENSITIVITIES, EXAMINED[2], CLIPPED)  # of queries; all others named here are of noise
 # What each statistical check may be judged by, by the name before " of ".
 KINDS = {
     "range": ("range",),
@@ -186,6 +187,9 @@ def _kind(row: Json) -> str:
 
 def _row(row: Json, root: Node) -> None:
     place, kind = f"conformance {row['id'][:40]}", _kind(row)
+    if kind in (*KINDS, *EXAMINED, EXECUTED, SENSITIVITIES):
+        about = "bounded_queries" if kind in BOUNDING else "declared_noise"
+        require(row["assumption"] == about, f"{place}: it tests another assumption")
     if row["law"] == "":
         alone = row["size"] == 0 and row["among"] == 1
         require(alone, f"{place}: sizes of no statistic")

@@ -163,7 +163,7 @@ def test_a_broken_statistic_cannot_be_left_out_of_statistics() -> None:
 def test_shares_sizes_and_laws_are_those_of_the_audit() -> None:
     def less(predicate: Json) -> None:
         for row in predicate["conformance"]:
-            if row["error_rate"] != "0":
+            if row["error_rate"] != "0" and row["check"] != assumptions.DRAWN:
                 row.update(error_rate="0.000000000001")
 
     assert "below its share" in rejected(held(), less)
@@ -172,6 +172,16 @@ def test_shares_sizes_and_laws_are_those_of_the_audit() -> None:
         row_of(predicate, "variance of first").update(error_rate="0.000000000001")
 
     assert "error rates differ" in rejected(held(), one_less)
+
+    def drawn(predicate: Json) -> None:
+        row_of(predicate, assumptions.DRAWN).update(error_rate="0.000000000001")
+
+    assert "another error rate" in rejected(held(), drawn)
+
+    def about(predicate: Json) -> None:
+        row_of(predicate, "mean of first").update(assumption="bounded_queries")
+
+    assert "it tests another assumption" in rejected(held(), about)
 
     def fewer(predicate: Json) -> None:
         row = row_of(predicate, "mean of first")
