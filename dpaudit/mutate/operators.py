@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-WRONG = "dpaudit.mutate.wrong"
+from dpaudit.mutate import wrong
+
+WRONG = wrong.__name__  # what the planted code imports
 ALIAS = "_mutant"
 
 
