@@ -23,6 +23,7 @@ from dpaudit.families.discrete import DiscreteLaplace
 from dpaudit.kernels.base import KERNELS, kernel_of
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
+from mechanisms.papers.user_level import catalogue
 from tests import own_leaves
 from tests.examined_for_tests import mechanism
 
@@ -255,3 +256,10 @@ def test_whose_bits_a_run_drew_is_what_its_certificate_says(seed: int | None, st
             row["status"] = wrong
     with pytest.raises(CertificateRejected, match=r"random_bits|digest"):
         dp.verify(forged)
+
+
+def test_a_value_that_is_packed_is_drawn_around_as_it_is() -> None:
+    """The mean of random inliers: their number, chances and points in one vector."""
+    found = examine(catalogue.outlier_removed_mean_random, seed=5)
+    (row,) = (f for f in found.findings if f.check == DRAWN)
+    assert row.status == "held"
