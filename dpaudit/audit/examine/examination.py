@@ -240,7 +240,6 @@ class _Examiner:
             self._keeps()
             self._pair()
 
-    @property
     def late(self) -> bool:
         """Whether the work is done, or the time over."""
         return self.meter.after(1)
@@ -325,7 +324,7 @@ class _Examiner:
     def _tied(self, walker: Walker) -> None:
         """Neighbours of which the changed row decides what is largest."""
         world = self.worlds[min(TIED, len(self.worlds) - 1)]
-        if self.late:
+        if self.late():
             return
         base, others = self._around(world)
         transcript = self._sampled(World(world.name, base.values))
@@ -333,7 +332,7 @@ class _Examiner:
         if not transcript or first is None:
             return
         for records, row, name in others:
-            if self.late:
+            if self.late():
                 return
             other = self._walked(walker, records, transcript, name)
             self.notes.count(CONTROL)
@@ -358,7 +357,7 @@ class _Examiner:
     ) -> None:
         """Other records altogether may decide nothing that is asked for, or that is given."""
         for number in (3, 1):
-            if self.late:
+            if self.late():
                 return
             other = self._walked(
                 walker, self.worlds[number].records(), transcript, self.worlds[number].name
@@ -454,7 +453,7 @@ class _Examiner:
     def _trials(self) -> None:
         """Equal trials side by side are asked, and answered, as one alone."""
         for number in (0, 5):
-            if self.late:
+            if self.late():
                 return
             world = self.worlds[number]
             known = self.sampled.get(number)
@@ -482,7 +481,7 @@ class _Examiner:
         for finding in held_by(self.mechanism, self.data):
             self.notes.wrong(KEPT, finding.detail)
         self.notes.count(KEPT)
-        if self.late:
+        if self.late():
             return
         world = self.worlds[0]
         if 0 not in self.sampled:
@@ -506,7 +505,7 @@ class _Examiner:
         """The candidate whose two data sets a run tells apart best, by what its queries move."""
         best, sampler = -1.0, self.studied[0] if self.studied else None
         for records, text in self._candidates():
-            if self.late and self.pair is not None:
+            if self.late() and self.pair is not None:
                 break
             told = self._told(records)
             if told > best:
