@@ -354,6 +354,7 @@ def test_p_values_follow_from_their_statistics(scale: float, off: float) -> None
                 "statistic": written(finding.statistic),
                 "error_rate": f"{finding.error_rate:.6g}".replace("e-0", "e-"),
                 "p_value": decimal_upper(Fraction(finding.p_value)),
+                "assumption": finding.assumption,
                 "law": finding.law,
                 "size": finding.size,
                 "among": finding.among,

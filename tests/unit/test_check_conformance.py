@@ -40,6 +40,7 @@ def shown(finding: Finding) -> Json:
         "statistic": written(finding.statistic),
         "error_rate": decimal_upper(finding.error_rate, 6),
         "p_value": None if none else decimal_upper(Fraction(finding.p_value)),
+        "assumption": finding.assumption,
         "law": finding.law,
         "size": finding.size,
         "among": finding.among,

@@ -20,7 +20,7 @@ import pytest
 from dpaudit.accountant.account import Account
 from dpaudit.check.profile import noise as profile_noise
 from dpaudit.check.profile.cells import BITS, Grid, NotConfirmed, ball
-from dpaudit.check.profile.closed import _delta
+from dpaudit.check.profile.closed import delta_by
 from dpaudit.check.profile.conversions import confirm_conversion, confirm_upper
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.mixtures import has_cases
@@ -105,7 +105,7 @@ def value(nodes: Nodes, h: float, epsilon: float) -> float:
 
 def exact(pair: Pair, epsilon: float) -> float:
     with flint.ctx.workprec(200):
-        return float(_delta(pair, ball(epsilon).exp()).mid())
+        return float(delta_by(pair, ball(epsilon).exp(), {}).mid())
 
 
 @pytest.mark.parametrize("step", [F(1, 2048), F(1, 12)])
@@ -269,7 +269,9 @@ def test_products_with_branches_are_sums_of_integrals(name: str) -> None:
         with mpmath.workdps(30):
             true = by_quadrature(pair, epsilon)
             with flint.ctx.workprec(300):
-                found = mpmath.mpf(_delta(pair, ball(epsilon).exp()).mid().str(40, radius=False))
+                found = mpmath.mpf(
+                    delta_by(pair, ball(epsilon).exp(), {}).mid().str(40, radius=False)
+                )
             assert abs(found - true) <= mpmath.mpf(10) ** -25
             held = delta_interval(pair, epsilon)
             slack = mpmath.mpf(10) ** -25
@@ -352,7 +354,7 @@ def test_small_losses_of_opaque_steps_are_confirmed() -> None:
 )
 def test_the_checkers_tails_are_the_accountants(trials: int, rate: Fraction) -> None:
     weights = binomial(trials, rate)
-    tails = itertools.islice(_rounded_tails(trials, rate), len(weights) - 1)
+    tails = itertools.islice(_rounded_tails(trials, rate, 10**40), len(weights) - 1)
     assert (
         list(tails) == [sum(weights[k + 1 :], F(0)) for k in range(len(weights) - 1)][: trials + 1]
     )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpaudit.audit.arithmetic import summation
-from dpaudit.audit.arithmetic.floating import Target, audit_arithmetic, describe
+from dpaudit.audit.arithmetic.floating import Noisy, audit_arithmetic, describe
 from dpaudit.audit.arithmetic.summation import check_total
 from dpaudit.audit.arithmetic.timing import check_timing
 from dpaudit.audit.residuals import Finding
@@ -157,7 +157,7 @@ def test_samplers_are_named_as_what_they_are() -> None:
 
 
 def test_a_target_draws_for_one_value() -> None:
-    target = Target(textbook, 1.0, 1.0)
+    target = Noisy(textbook, 1.0, 1.0)
     assert target.draw(3.0, 5, np.random.default_rng(0)).shape == (5,)
 
 
