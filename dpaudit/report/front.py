@@ -66,7 +66,12 @@ def glance(predicate: Json, signed: Sequence[Signed]) -> Glance:
     scope, fields = predicate["scope"], predicate.get("fields", {})
     unknown = say("not stated")
     # That an attack was on a stand-in is said where it is told how hard it was.
-    caveats = [text for text in predicate["caveats"] if not text.startswith(words.STAND_IN)]
+    caveats = [
+        # Which lines they are stands with the others, farther down.
+        text.partition(": ")[0] if words.NEVER_RAN in text else text
+        for text in predicate["caveats"]
+        if not text.startswith(words.STAND_IN)
+    ]
     by = "; ".join(filter(None, (scope["controller"] or unknown, *_processor(fields))))
     lines = (
         Line(say("What was released"), _released(predicate), "protected"),
