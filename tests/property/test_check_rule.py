@@ -40,13 +40,24 @@ def drawn_pair(draw: random.Random) -> Pair:
     return pair.swapped if draw.random() < 0.5 else pair
 
 
+def likely_epsilon(pair: Pair, draw: random.Random) -> Fraction:
+    """About a loss that occurs."""
+    base = pair.base if isinstance(pair, Swapped) else pair
+    assert isinstance(base, Mixed)
+    assert isinstance(base.base, Normal)
+    mu, rate, x = float(base.base.mu), float(base.rate), draw.uniform(0, 4)
+    x = -x if isinstance(pair, Swapped) else x + mu
+    loss = abs(math.log1p(rate * math.expm1(mu * x - mu * mu / 2)))
+    return F(f"{max(loss, 1e-9) * draw.uniform(0.2, 1.5):.4g}")
+
+
 def likely_tilt(factors: Factors, epsilon: Fraction, draw: random.Random) -> float:
     """Near the saddle, so that most witnesses say something; now and then at an end."""
     if draw.random() < 0.15:
         return draw.choice([1.1e-6, 1e-3, 1.0, 30.0, 1e3, 9e6])
     best, found = math.inf, 1.0
     with flint.ctx.workprec(64):
-        for k in range(14):
+        for k in range(18):
             tilt = 2.0 ** (k - 2)
             try:
                 size = float(
@@ -119,7 +130,8 @@ def exact(value: Fraction) -> Any:
 
 def is_held(factors: Factors, draw: random.Random, truth: Any, epsilon: Fraction) -> int:
     """Asserts that a witness at random encloses the truth; how many ends say something."""
-    sigma = draw.choice([F(0), F("1e-9"), F(f"{10 ** draw.uniform(-4, 0):.4g}"), F("0.999999")])
+    some = F(f"{min(float(epsilon) * 10 ** draw.uniform(-1.5, 0.5), 0.99):.4g}")
+    sigma = draw.choice([F(0), F("1e-9"), some, some, some, some, F("0.999999")])
     tilt = likely_tilt(factors, epsilon, draw)
     low, high = map(exact, bounds(factors, tilt, epsilon, sigma))
     assert low <= truth * (1 + NEAR) + 1e-25, (factors, tilt, epsilon, sigma)
@@ -128,7 +140,8 @@ def is_held(factors: Factors, draw: random.Random, truth: Any, epsilon: Fraction
 
 
 def rounds_of(kind: str, draw: random.Random) -> int:
-    pair, epsilon = drawn_pair(draw), F(f"{10 ** draw.uniform(-3, 1):.4g}")
+    pair = drawn_pair(draw)
+    epsilon = likely_epsilon(pair, draw)
     if kind == "one":
         with mpmath.workdps(60):
             truth = one_round(pair, exact(epsilon))
@@ -151,7 +164,7 @@ def test_no_witness_leaves_the_reference_outside(kind: str, cases: int) -> None:
 @pytest.mark.parametrize(("kind", "cases"), [("one", 150), ("laplace", 40), ("two", 40)])
 def test_no_witness_of_many_leaves_the_reference_outside(kind: str, cases: int) -> None:
     draw = random.Random(f"rule, many {kind}")
-    assert sum(rounds_of(kind, draw) for _ in range(cases)) > cases / 2
+    assert sum(rounds_of(kind, draw) for _ in range(cases)) > cases / 3
 
 
 @pytest.mark.quality
