@@ -8,6 +8,8 @@ m being the pair's mu, and the rule errs by at most 2 N / (exp(2 pi d / h) - 1),
 these bounds (Trefethen, Weideman 2014, Theorem 5.1).  N by rectangles: a, R and q exp(z) rise with
 x, phi falls from 0 on either side.  Beyond the ends: R <= 1 for z <= 0, R <= exp(z) for z >= 0,
 and R - b q exp(z) >= 1 - q.
+A loss in floats is off by its own rounding, by its share of the exponent's, and by q's times
+|1 - 1 / R|, which is large where R is near 0: rates next to 1 are refused.
 Sums in floats: w enters as exp(i w l) - 1 with l the loss from its mean, so that the error of a
 mean is at most w times the mean of |l| and of l's own error, times a number of roundings.
 """
@@ -26,6 +28,8 @@ from dpaudit.check.profile.cells import UNIT, Floats, NotConfirmed
 EXPONENT = 34.0
 BLOCK, MOST_POINTS, MOST_PRODUCTS = 256, 300_000, 2 * 10**9
 LARGEST_RISE = 200.0
+# In floats 1 - q, and a q that is tiny, have no relative precision beyond these.
+RATES = 1e-200, 1 - 1e-6
 # Covers the roundings of a bound itself.
 OUTWARD = 1 + 1e-6
 
@@ -45,6 +49,13 @@ def _loss(pair: Sampled, x: Floats) -> Floats:
     with np.errstate(over="ignore"):
         small = np.log1p(pair.rate * np.expm1(np.minimum(z, 600.0)))
     return np.where(z < 600, small, z + math.log(pair.rate))
+
+
+def bend(pair: Sampled, x: Floats, loss: Floats) -> Floats:
+    """The loss is within 2^-53 times this: z moves it by its share, q and log1p by |1 - 1 / R|."""
+    moved = 16 * _share(pair, x) * (1 + np.abs(pair.mu * x) + pair.mu**2)
+    found: Floats = moved + 8 * np.abs(loss) + 8 * np.expm1(np.maximum(-loss, 0.0))
+    return found
 
 
 def _share(pair: Sampled, x: Floats) -> Floats:
@@ -114,6 +125,8 @@ def moments(
 
     Errors: NotConfirmed where that takes too many points.
     """
+    if not (RATES[0] <= pair.rate <= RATES[1] and pair.mu >= RATES[0]):
+        raise NotConfirmed("a rate or a mu that floats do not hold")
     fastest = unit * count
     exponent = EXPONENT + math.log(times)
     d, step, x = _place(pair, fastest, exponent)
@@ -127,16 +140,16 @@ def moments(
     beyond = math.exp(min(_log_tails(pair, tails, 0.0, 0.0) + 1 - log_whole, 700.0))
     inside = _log_sum(_log_bound(pair, x, pair.mu * d, fastest)) + math.log(step)
     size = np.logaddexp(inside, _log_tails(pair, tails, pair.mu * d, fastest)) + d * d / 2
-    rule = float(size) - log_whole - math.log(np.expm1(2 * math.pi * d / step)) + math.log(2)
+    turns = 2 * math.pi * d / step
+    rule = float(size) - log_whole - turns - math.log(-math.expm1(-turns)) + math.log(2)
     off = (math.exp(min(rule, 700.0)) + beyond) * OUTWARD
     mean = float(weights @ loss)
     moved = (mean - loss) if pair.swapped else (loss - mean)
-    share = _share(pair, x)
-    bend = 8 * np.abs(loss) + 16 * share * (1 + np.abs(pair.mu * x) + pair.mu**2)
-    rounds = BLOCK + len(x) / BLOCK + 64 + 8 * x * x + abs(pair.power) * bend
-    slope = UNIT * 16 * float(weights @ (rounds * np.abs(moved) + bend + abs(mean)))
+    own = bend(pair, x, loss)
+    rounds = BLOCK + len(x) / BLOCK + 64 + 8 * x * x + abs(pair.power) * own
+    slope = UNIT * 16 * float(weights @ (rounds * np.abs(moved) + own + abs(mean)))
     w = unit * np.arange(count + 1)
-    most = UNIT * 16 * float(weights @ rounds) + w * UNIT * 16 * float(weights @ (bend + abs(mean)))
+    most = UNIT * 16 * float(weights @ rounds) + w * UNIT * 16 * float(weights @ (own + abs(mean)))
     errors = (2.1 * off + np.minimum(w * slope, most)) * OUTWARD
     return _means(moved, weights, unit, count), errors, (-mean if pair.swapped else mean)
 

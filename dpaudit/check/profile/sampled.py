@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.check.profile.cells import Ball, Floats, NotConfirmed, ball
-from dpaudit.check.profile.rule import Sampled
+from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
+from dpaudit.check.profile.rule import RATES, Sampled, bend
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped
 
 # Mass that is left beyond the ends of an integral, and how near to the integral Arb should come.
@@ -161,16 +161,25 @@ class Pairs:
         mu, rate, _ = _parameters(pair)
         self.mu, self.rate = float(mu.mid()), float(rate.mid())
         self.power = float(_power(pair, t).mid())
-        whole = float(moment(pair, t).mid())
+        held = moment(pair, t)
+        whole = float(held.mid())
+        if not (RATES[0] <= self.rate <= RATES[1] and self.mu >= RATES[0]):
+            raise NotConfirmed("a rate or a mu that floats do not hold")
+        if not (0 < whole < math.inf and float(held.rad()) < 1e-9 * whole):
+            raise NotConfirmed("a moment that floats do not hold")
         low, high = -9.0, 9.0 + max(self.power, 1.0) * self.mu
         self.x = np.linspace(low, high, CELLS + 1)
         # A relative error of 1e-6 covers the roundings of floats, and those of mu and the rate.
         self.scale = (1 - 1e-6) / (whole * math.sqrt(2 * math.pi))
         loss = self._loss(self.x)
+        if not np.isfinite(loss).all():
+            raise NotConfirmed("losses that floats do not hold")
+        self.off = self._off(loss)
         weights = self._least(self.x[:-1], self.x[1:]) * np.diff(self.x)
         mean = float(weights @ loss[:-1]) / float(weights.sum())
         spread = math.sqrt(float(weights @ (loss[:-1] - mean) ** 2) / float(weights.sum()))
-        start = float(loss[int(np.argmax(weights / np.diff(loss)))])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            start = float(loss[int(np.argmax(weights / np.diff(loss)))])
         distances: list[float] = []
         paired: list[float] = []
         distance = 6 * spread
@@ -199,8 +208,14 @@ class Pairs:
         return 4 * float(density.max()) * (1 + 1e-6) / (whole * math.sqrt(2 * math.pi))
 
     def _loss(self, x: Floats) -> Floats:
-        found: Floats = np.log1p(self.rate * np.expm1(self.mu * x - self.mu**2 / 2))
+        with np.errstate(over="ignore"):
+            found: Floats = np.log1p(self.rate * np.expm1(self.mu * x - self.mu**2 / 2))
         return found
+
+    def _off(self, loss: Floats) -> Floats:
+        """How far a loss may be off, several times: where R hardly moves, more than a cell."""
+        own = Sampled(self.mu, self.rate, self.power, False)
+        return 8 * UNIT * bend(own, self.x, loss)
 
     def _share(self, x: Floats) -> Floats:
         with np.errstate(over="ignore"):
@@ -214,21 +229,26 @@ class Pairs:
         tilted = [self.power * self._loss(x) for x in (low, high)]
         with np.errstate(invalid="ignore"):
             found: Floats = self.scale * np.exp(np.minimum(*tilted) - far * far / 2)
-        return np.nan_to_num(found)
+        return np.nan_to_num(found, nan=0.0, posinf=0.0)
 
     def _held(self, loss: Floats, distance: float, start: float) -> float:
         """2 sum over cells in even blocks of the least of both densities, by x."""
         low, high = self.x[:-1], self.x[1:]
+        off = self.off + 64 * UNIT * distance
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            beyond = np.expm1(loss + distance)
-            partner = np.log1p(beyond / self.rate) / self.mu + self.mu / 2
-        # Outward by more than their roundings.
-        room = 1e-9 * (1 + np.abs(partner)) + 1e-13 / self.rate
-        left, right = (partner - room)[:-1], (partner + room)[1:]
-        turn = self._share(low) / self._share(right)
-        least = np.minimum(self._least(low, high), self._least(left, right) * turn)
-        block = np.floor((loss - start) / distance)
-        held = np.append(False, (block[:-1] == block[1:]) & (block[1:] % 2 == 0))
+            # Outward by more than their roundings.
+            ends = [
+                np.log1p(np.expm1(loss + distance + side * off) / self.rate) / self.mu + self.mu / 2
+                for side in (-1, 1)
+            ]
+            room = 1e-9 * (1 + np.abs(ends[1]))
+            left, right = (ends[0] - room)[:-1], (ends[1] + room)[1:]
+            turn = self._share(low) / self._share(right)
+            least = np.minimum(self._least(low, high), self._least(left, right) * turn)
+        least = np.nan_to_num(least, nan=0.0, posinf=0.0)
+        block, last = (np.floor((loss + side * off - start) / distance) for side in (-1, 1))
+        even = (block == last) & (block % 2 == 0)
+        held = np.append(False, (block[:-1] == block[1:]) & even[:-1] & even[1:])
         inside = held[:-1] & held[1:]
         return min(2 * float(np.sum((least * (high - low))[inside])) * (1 - 1e-9), 1.0)
 
