@@ -17,7 +17,7 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import exact, is_infinite, unknowns
 from dpaudit.exact.domains import non_negative, probability
-from dpaudit.nodes.pairs import Pair, numbers_in
+from dpaudit.nodes.pairs import Mixed, Pair, Swapped, numbers_in
 from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
 from dpaudit.profiles.closed.tradeoff import tradeoff_from
@@ -45,6 +45,8 @@ RELATIVE_WIDTH = 1e-3
 FAR = 60
 NEGLIGIBLE = 1e-6
 _REGISTERED = (_onestep.__name__, _allocated.__name__, _scores.__name__)
+
+FEWEST_SAMPLED = 300
 
 
 def epsilon_interval(
@@ -74,7 +76,7 @@ def _epsilon(
         return _pure(pair)
     if has_form(pair):
         return epsilon_single(pair, wanted)
-    found = epsilon_smooth(parts_of(pair), wanted, width)
+    found = None if _few_sampled(pair) else epsilon_smooth(parts_of(pair), wanted, width)
     if found is None:
         return composed(pair, wanted, width)
     # Where rare large losses decide, a grid may be nearer.
@@ -102,7 +104,7 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
     _settled(pair, width)
     if has_form(pair):
         return delta_single(pair, at)
-    found = delta_smooth(parts_of(pair), at, width)
+    found = None if _few_sampled(pair) else delta_smooth(parts_of(pair), at, width)
     return delta_composed(pair, at, width) if found is None else found
 
 
@@ -180,3 +182,10 @@ def _settled(pair: Pair, width: float) -> None:
         raise InvalidParameter(f"{type(pair).__name__}: bind {names} first; a number was asked for")
     if not 0 < width < math.inf:
         raise InvalidParameter(f"width = {width!r}: expected a positive number")
+
+
+def _few_sampled(pair: Pair) -> bool:
+    """Whether few rounds of sampled noise: the checker's rule does not confirm all their ends."""
+    parts = parts_of(pair)
+    sampled = any(isinstance(factor, Mixed | Swapped) for factor, _ in parts)
+    return sampled and sum(times for _, times in parts) < FEWEST_SAMPLED
