@@ -29,7 +29,6 @@ CASES: list[tuple[Any, Any]] = [
     (poisson_sgd, sgd_audit.poisson_sgd),
 ]
 IDS = [mechanism.name for mechanism, _ in CASES]
-QUICK, SLOW = CASES[:-1], [pytest.param(*CASES[-1], marks=pytest.mark.quality)]
 
 
 def test_each_is_a_page(checkout: Path) -> None:
@@ -39,7 +38,7 @@ def test_each_is_a_page(checkout: Path) -> None:
         assert all(len(path.read_text("utf-8").splitlines()) <= LINES for path in files)
 
 
-@pytest.mark.parametrize(("mechanism", "suite"), [*QUICK, *SLOW], ids=IDS)
+@pytest.mark.parametrize(("mechanism", "suite"), CASES, ids=IDS)
 def test_each_is_certified_and_verified(mechanism: Any, suite: Any) -> None:
     """The audits alarm with probability at most 1e-4 each."""
     certificate = dp.audit_mechanism(mechanism, suite, seed=1, trials=400)
