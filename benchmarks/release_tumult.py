@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -85,7 +86,9 @@ def main() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.sql.shuffle.partitions", "4").getOrCreate()
+    builder = builder.config("spark.sql.shuffle.partitions", "4")
+    # Tumult materialises tables in the warehouse, which is the working directory otherwise.
+    spark = builder.config("spark.sql.warehouse.dir", tempfile.mkdtemp()).getOrCreate()
     session, queries = {"doctors": doctors, "people": people}[name](spark, path, float(rho))
     rows = []
     for query in queries:
