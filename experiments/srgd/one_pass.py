@@ -1,7 +1,8 @@
 """Excess risk against batch-gradient steps: every baseline in one figure, one grid of step sizes.
 
 Every method is (1, 1e-6)-DP with its least noise and gets the same five step sizes, two methods in
-phases the smaller ones of them; the best mean over seeds is shown, of each alike.  The minimiser is inside the ball, or on its boundary.
+phases the smaller ones of them; the best mean over seeds is shown, of each alike.  The minimiser is
+inside the ball, or on its boundary.
 """
 
 from __future__ import annotations
