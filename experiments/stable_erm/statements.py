@@ -53,7 +53,7 @@ STABLE = Paper(
         ),
         Statement(
             "Theorem 5.1, Table 1",
-            "Algorithm 4: excess risk R G (sqrt(d) / (n sqrt(m)) + 1 / sqrt(n m)), up to logarithms",
+            "Algorithm 4: excess R G (sqrt(d) / (n sqrt(m)) + 1 / sqrt(n m)), up to logarithms",
             "stable_rates",
             ("Algorithm 4, convex SCO: slope in",),
         ),
@@ -85,7 +85,7 @@ STABLE = Paper(
     ),
     setting=(
         "The paper has no experiments. Halved squared distance in one dimension, user means of "
-        "m standard normal items; rates of Algorithms 3 to 6 in d dimensions, on a distance that is "
-        "not smooth, counts of m items."
+        "m standard normal items; rates of Algorithms 3 to 6 in d dimensions, on a distance that "
+        "is not smooth, counts of m items."
     ),
 )
