@@ -68,7 +68,7 @@ def _words(size: Size) -> Words:
 
 def _halves(words: Words) -> tuple[Array, Array]:
     """A uniform number inside (0, 1), of 53 bits, and a sign of another."""
-    share = ((words >> np.uint64(11)) + 0.5) * 2.0**-53
+    share = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     return share, np.where(words & np.uint64(1), 1.0, -1.0)
 
 
