@@ -176,9 +176,9 @@ def _is_number(text: str) -> bool:
 def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
     from dpaudit.cli.terminal import progress
     from dpaudit.membership.certificate import save, statement
-    from dpaudit.membership.page import render
     from dpaudit.membership.study import Study
     from dpaudit.membership.targets import named_target
+    from dpaudit.report.membership import render
     from dpaudit.storage.files import write_atomically
 
     with quiet():

@@ -26,9 +26,10 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.membership.attacks import ATTACKS, View, applicable, chosen_attacks
 from dpaudit.membership.bounds import Known, bound_of, choose_guessing, coins_needed, strongest
+from dpaudit.membership.certificate import MembershipAudit
 from dpaudit.membership.data import Data, FloatArray, duplicates, joined, shared
 from dpaudit.membership.exposure import exposure
-from dpaudit.membership.results import Finding, MembershipAudit, attack_result
+from dpaudit.membership.results import Finding, attack_result
 from dpaudit.membership.signals import constant, scores_single_records, signals
 from dpaudit.membership.targets import Released, Target, as_target, source_digest
 from dpaudit.storage.batches import Arrays, AuditStore
