@@ -9,7 +9,7 @@ import secrets
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.accountant.account import Account
-from dpaudit.accountant.claim import Checked, Outcome
+from dpaudit.accountant.claim import Checked, Claim, Outcome
 from dpaudit.accountant.interpretation import Point, in_plain_words
 from dpaudit.audit.attack import attack, program_text
 from dpaudit.audit.attacked import Attacked
@@ -39,10 +39,11 @@ from dpaudit.audit.verdict import (
     DecisionBudget,
     Judged,
     Lower,
+    Ruling,
     Verdict,
     bounds_of,
     deltas,
-    judge,
+    judge_program,
     lens,
     overall,
     printed_delta,
@@ -225,22 +226,20 @@ def _certify(run: Run, index: int) -> Certified:
         rows = conformance_rows(mechanism.declaration, examination, attempts)
         findings = [*examination.findings, *(f for a in attempts for f in a.attacked.findings)]
         found = tuple(
-            _by_curves(
-                judge(
-                    one,
-                    account,
-                    None if shown is None else shown.lens,
-                    None if shown is None else shown.raws.get(printed_delta(one.claim)),
-                    findings,
-                    standing(rows, account.node, entropy),
-                    on_trust=on_trust,
-                    others=[
-                        Bounds(_named(a.prefix), a.lens, a.raws.get(printed_delta(one.claim)))
-                        for a in attempts
-                        if a.prefix
-                    ],
-                ),
-                attempts,
+            judge_program(
+                one,
+                account,
+                None if shown is None else shown.lens,
+                None if shown is None else shown.raws.get(printed_delta(one.claim)),
+                findings,
+                standing(rows, account.node, entropy),
+                on_trust=on_trust,
+                others=[
+                    Bounds(_named(a.prefix), a.lens, a.raws.get(printed_delta(one.claim)))
+                    for a in attempts
+                    if a.prefix
+                ],
+                more=_by_curves(one.claim, attempts),
             )
             for one, on_trust in zip(checks, trusted, strict=True)
         )
@@ -306,19 +305,17 @@ def _validated(predicate: Json) -> Json:
     return certificate
 
 
-def _by_curves(judged: Judged, attempts: Sequence[Attempt]) -> Judged:
+def _by_curves(claim: Claim, attempts: Sequence[Attempt]) -> Iterator[Ruling]:
     """Refuted where an attack's curve refutes by far what its bounds leave open."""
-    claim, refuted = judged.claim, judged.verdict is Verdict.REFUTED
-    if refuted or is_infinite(claim.value):
-        return judged
+    if is_infinite(claim.value):
+        return
     known = MEASURES.get(claim.guarantee.states_in)
     from_rates = known.from_rates if known else None
     for attacked in (attempt.attacked for attempt in attempts):
         row = {"roc": roc_rows(attacked), "trials": attacked.trials}
         if curve_exceeds(row, printed_delta(claim), claim.value, from_rates):
             reason = "a point of the attack's curve refutes it, but for one run in 10^9"
-            return replace(judged, verdict=Verdict.REFUTED, reason=reason)
-    return judged
+            yield Ruling(Verdict.REFUTED, reason)
 
 
 def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
