@@ -106,12 +106,13 @@ def program(kind: str, users: int, items: int, d: int) -> Any:
     loss = Shares(SHARP_LEVEL, MODULUS) if kind in STRONG else Shares(LEVEL)
     problem = Problem(loss, domain, users, items, d, 1.0)
     search = Certified(GradientCertificate("c1"), Never())
-    made: Any = {
+    makers: dict[str, Any] = {
         "erm": build.phased_erm,
         "sco": build.phased_sco,
         "strong_erm": build.strongly_convex_erm,
         "strong_sco": build.strongly_convex_sco,
-    }[kind](problem, EPSILON, DELTA, constants="paper", search=search)
+    }
+    made = makers[kind](problem, EPSILON, DELTA, constants="paper", search=search)
     beta = 1 / (users * items * erm_phases(users, items))
     rule = DeltaRule("c1", gamma=gradient_radius(1.0, Counts(users, items, beta)))
     if not isinstance(made, Localised):

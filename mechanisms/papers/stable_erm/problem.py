@@ -91,8 +91,8 @@ class DeltaRule:
     ) -> Array:
         """The unit of the minimiser of so many users, shaped like the modulus."""
         loss = problem.loss
-        size = problem.domain.diameter
-        solved = solver_slack(loss, np.asarray(modulus, dtype=np.float64), users, kappa, size)
+        weight, reach = np.asarray(modulus, dtype=np.float64), problem.domain.diameter
+        solved = solver_slack(loss, weight, users, kappa, reach)
         if self.gamma > 0:
             smooth = loss.smoothness
             found = unit_of_radius(self.rule, self.gamma, modulus, smooth, users, kappa)

@@ -128,7 +128,7 @@ class Shares:
         else:
             found = np.concatenate(
                 [
-                    within(domain.of(_one(trials, k)), _bound(solve, rows[t]), *_row(each, t))
+                    within(domain.of(_one(trials, int(k))), _bound(solve, rows[t]), *_row(each, t))
                     for t, k in enumerate(np.repeat(np.arange(trials), len(kept)))
                 ]
             )
@@ -155,7 +155,7 @@ def _bound(solve: Callable[[Array, Array, Array], Array], row: Array) -> Solve:
 
 
 def _one(trials: int, k: int) -> Flags:
-    return np.arange(trials) == k
+    return np.asarray(np.arange(trials) == k)
 
 
 def _row(each: tuple[Array, Array], t: int) -> tuple[Array, Array]:
@@ -251,7 +251,7 @@ class Hinge:
 
         def solve(w: Array, c: Array) -> Array:
             last[0] = interior_dual(rows, share, float(w[0]), c[0])
-            return c + (share * last[0]) @ rows / w[:, None]
+            return np.asarray(c + (share * last[0]) @ rows / w[:, None])
 
         within(own, solve, np.array([weight]), centre[None])
         dual, most = last[0], float(self.gap(weight, float(np.abs(centre).max())))
