@@ -60,7 +60,7 @@ KINDS = {
 }
 DECISION_ERROR = Fraction(1, 10**4)
 DRAWN_ERROR = "1.00001e-10"  # 1e-10, rounded up from a float
-SLOPE_VARIANCE, EXACT_DEGREES = 0.01, 200_000
+SLOPE_VARIANCE, EXACT_DEGREES, ACCURATE_BITS = 0.01, 200_000, 40
 CELL_CHANCE, WINDOW = 0.4e-5, 4
 # A p-value of twelve digits tells its logarithm by so much, as far as floats reach.
 NEAR, SHARE, UNDERFLOW = 1e-8, 1e-9, -690.0
@@ -310,11 +310,16 @@ def _variance(variance: float, size: int, among: int) -> float:
         spread = 2 / (9 * size)
         z = (math.cbrt(variance) - (1 - spread)) / math.sqrt(spread)
         return math.log(4) + _log_normal_tail(abs(z))
-    with working_precision():
-        half, at = flint.arb(size) / 2, flint.arb(variance) * size / 2
-        tails = (at.gamma_upper(half, regularized=1), at.gamma_lower(half, regularized=1))
-        tail: Any = tails[0].min(tails[1])
-        return math.log(4) + float(tail.log().mid()) if tail > 0 else -math.inf
+    for bits in (80, 160, 320, 640, 1280):
+        with flint.ctx.workprec(bits):
+            half, at = flint.arb(size) / 2, flint.arb(variance) * size / 2
+            above = at.gamma_upper(half, regularized=1)
+            # Of many degrees, the lower incomplete gamma function's series does not converge.
+            small = [above] if above < 0.5 else [1 - above, at.gamma_lower(half, regularized=1)]
+            for tail in small:
+                if tail > 0 and tail.rel_accuracy_bits() > ACCURATE_BITS:
+                    return math.log(4) + float(tail.log().mid())
+    return -math.inf
 
 
 def _variance_of_some(variance: float, size: int, among: int) -> float:

@@ -131,6 +131,18 @@ def test_drawn_batches_give_rows_that_follow(seed: int) -> None:
 # --- what a washer changes ------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("degrees", [1, 30, 5_000, 40_000, 199_999])
+@pytest.mark.parametrize("z", [-25.0, -2.0, -0.3, 0.0, 0.3, 2.0, 25.0])
+def test_tails_of_variances_are_scipys(degrees: int, z: float) -> None:
+    """Of 10,000 degrees and more, series of the lower incomplete gamma function fail."""
+    variance = 1 + z * (2 / degrees) ** 0.5
+    if variance > 0:
+        law = stats.chi2(degrees)
+        known = min(law.logsf(variance * degrees), law.logcdf(variance * degrees))
+        found = conformance.LAWS["variance"](variance, degrees, 1) - np.log(4)
+        assert found == pytest.approx(known, rel=1e-6)
+
+
 def row_of(predicate: Json, check: str) -> Json:
     found: Json = next(row for row in predicate["conformance"] if row["check"] == check)
     return found
