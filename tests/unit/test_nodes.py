@@ -50,6 +50,7 @@ from dpaudit.families.sampling import (
 from dpaudit.families.selection import (
     AboveThreshold,
     ExponentialMechanism,
+    IntegerExponentialMechanism,
     NoisyComparisons,
     ReportNoisyMax,
 )
@@ -97,6 +98,7 @@ EVERY_TYPE: list[Node] = [
     TruncatedDiscreteLaplace("threshold", 2, 31),
     RandomizedResponse("bit", 1, 4),
     ExponentialMechanism("iterate", 2 * x, "monotone"),
+    IntegerExponentialMechanism("median", 2, "monotone"),
     ReportNoisyMax("iterate", 0.1, "gumbel"),
     AboveThreshold("stop", 0.5, 0.25, 3),
     NoisyComparisons("answers", 4, 8, 5.5, 24),
