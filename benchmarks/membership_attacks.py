@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.membership_runs import images, network
 from dpaudit.membership import Data, Released, Study, SyntheticTarget, TorchTarget
-from dpaudit.membership.results import MembershipAudit
+from dpaudit.membership.certificate import MembershipAudit
 
 MODELS = 12
 HEADER = "| attack | source | area under the curve | true positive rate at 1% |"

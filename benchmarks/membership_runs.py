@@ -19,12 +19,11 @@ import numpy as np
 
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.membership import DPSGD, Data, Study, TorchTarget
-from dpaudit.membership.certificate import save, statement
+from dpaudit.membership.certificate import MembershipAudit, save, statement
 from dpaudit.membership.data import without_duplicates
-from dpaudit.membership.page import render
 from dpaudit.membership.program_target import ProgramTarget
-from dpaudit.membership.results import MembershipAudit
 from dpaudit.project.project import resolve
+from dpaudit.report.membership import render
 from dpaudit.storage.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]

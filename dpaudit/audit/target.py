@@ -11,9 +11,10 @@ from typing import Self
 import numpy as np
 
 from dpaudit.accountant.claim import Claim, stated
-from dpaudit.audit.bounds.estimators import Counts, proportion_upper
+from dpaudit.audit.bounds.estimators import Counts, epsilon_lower, mu_lower, proportion_upper
+from dpaudit.audit.bounds.joint import joint_epsilon_lower, joint_mu_lower, joint_rho_lower
 from dpaudit.families.opaque import ApproxDP, PureDP, RenyiDP
-from dpaudit.measures.calculus import measure_of
+from dpaudit.measures.calculus import measure_of, of_rates
 from dpaudit.measures.region import ApproxRegion, Region, RenyiRegion, region_of
 from dpaudit.nodes import Node
 
@@ -63,9 +64,27 @@ class Target:
         """Order of a Renyi claim."""
         return float(self.guarantee.parameters["order"])
 
-    def renyi_lower(self, counts: Counts, error: float) -> float:
-        """Lower bound on a Renyi claim's divergence, wrong with probability ``error`` at most."""
-        return renyi_of_rates(*rates_upper(counts, error), self.order)
+    def boxed_lower(self, counts: Counts, error: float) -> float:
+        """Lower bound in the claim's measure, wrong with probability at most ``error``.
+
+        From Clopper-Pearson bounds of both error rates, each at half of ``error``.
+        """
+        if self.measure == "epsilon":
+            return epsilon_lower(counts, self.delta, error).epsilon_lower
+        if self.measure == "mu":
+            return mu_lower(counts, error).mu_lower
+        rates = rates_upper(counts, error)
+        if self.measure == RENYI:
+            return renyi_of_rates(*rates, self.order)
+        return of_rates(self.guarantee)(*rates)
+
+    def joint_lower(self, counts: Counts, error: float) -> float | None:
+        """The same by the exact joint test, which splits no error; None where there is none."""
+        if self.measure == "epsilon":
+            return joint_epsilon_lower(counts, self.delta, error)
+        if self.measure == "mu":
+            return joint_mu_lower(counts, error)
+        return joint_rho_lower(counts, error) if self.measure == "rho" else None
 
 
 def _of_another_number(node: Node, parameter: str, delta: float, value: float) -> Region:

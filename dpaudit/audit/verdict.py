@@ -6,7 +6,7 @@ of it goes to the bounds of all audits in the run, half to their statistical con
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -27,7 +27,7 @@ from dpaudit.audit.bounds.estimators import (
 from dpaudit.audit.residuals import Finding
 from dpaudit.exact import decimal_lower, decimal_upper, enclose, is_infinite, unknowns
 from dpaudit.families.opaque import ApproxDP, PureDP
-from dpaudit.measures.calculus import Step, measure_of
+from dpaudit.measures.calculus import measure_of
 from dpaudit.nodes import Assumption, Status
 
 SHOWN_ERROR = 0.05
@@ -68,6 +68,22 @@ def overall(verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict of a whole: the gravest of its parts."""
     order = list(Verdict)
     return min(verdicts, key=order.index)
+
+
+class Ruling(NamedTuple):
+    """What one piece of evidence makes of a claim, and why."""
+
+    verdict: Verdict
+    reason: str
+
+
+def judge(rulings: Iterable[Ruling]) -> Ruling:
+    """The one judge of declared programs, functions, canaries and training: the gravest decides.
+
+    Of equally grave ones the first.
+    """
+    order = list(Verdict)
+    return min(rulings, key=lambda ruling: order.index(ruling.verdict))
 
 
 @dataclass(frozen=True)
@@ -245,7 +261,7 @@ class Judged:
     reason: str
 
 
-def judge(
+def judge_program(
     checked: Checked,
     account: Account,
     lens_bound: Lower | None,
@@ -255,17 +271,28 @@ def judge(
     *,
     on_trust: bool = False,
     others: Sequence[Bounds] = (),
+    more: Iterable[Ruling] = (),
 ) -> Judged:
     """The verdict on one claim; the gravest finding decides, and its reason is given.
 
     ``others``: bounds that are not shown as the program's, but decide: of other data sets, or of a
     stand-in with the same declaration.  ``findings``: of the conformance checks, of the program's
     and of an audit's.
+    ``more``: what else the runs said of it.
     ``on_trust``: the outcome rests on a number that the checker cannot confirm.
     """
     claim = checked.claim
     lower = lower_for(claim, lens_bound, raw_bound)
-    verdict, reason = _decide(checked, account, lower, lens_bound, findings, extra, others)
+    shown = [("", lower, lens_bound)]
+    shown += [(b.name, lower_for(claim, b.lens, b.raw), b.lens) for b in others]
+    verdict, reason = judge(
+        (
+            *_by_findings(findings),
+            *_by_bounds(checked, account, shown),
+            *more,
+            _by_account(checked, extra),
+        )
+    )
     by_account = checked.reason == reason
     certified = verdict in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
     if on_trust and (certified or (verdict is Verdict.REFUTED and by_account)):
@@ -273,74 +300,59 @@ def judge(
     return Judged(claim, checked, lower, conditional(claim, lens_bound), verdict, reason)
 
 
-def _decide(
-    checked: Checked,
-    account: Account,
-    lower: Lower | None,
-    lens_bound: Lower | None,
-    findings: Sequence[Finding],
-    extra: Sequence[Assumption],
-    others: Sequence[Bounds],
-) -> tuple[Verdict, str]:
-    shown = [("", lower, lens_bound)]
-    shown += [(b.name, lower_for(checked.claim, b.lens, b.raw), b.lens) for b in others]
-    for name, found, _ in shown:
-        if found is not None and exceeds(found, checked.claim.value):
-            return Verdict.REFUTED, (
-                f"the attack{name} shows at least {_down(found.decisive)} at error rate "
-                f"{DECISION_ERROR:g}, above the claim"
-            )
-    if checked.outcome is Outcome.REFUTED:
-        return Verdict.REFUTED, checked.reason
-    alarm = _alarm(checked, account, shown, findings)
-    if alarm:
-        return Verdict.ALARM, alarm
-    if checked.outcome is Outcome.UNSUPPORTED:
-        return Verdict.UNSUPPORTED, checked.reason
-    if checked.outcome is Outcome.UNPROVED:
-        return Verdict.INCONCLUSIVE, checked.reason
-    return _certified(checked, extra)
-
-
-def _certified(checked: Checked, extra: Sequence[Assumption]) -> tuple[Verdict, str]:
-    assumptions = [*extra, *(checked.step.assumptions() if checked.step else ())]
-    violated = [a.id for a in assumptions if a.status is Status.VIOLATED]
-    if violated:
-        return Verdict.INCONCLUSIVE, f"rests on violated assumptions: {', '.join(violated)}"
-    open_ones = [a.id for a in assumptions if a.status is not Status.ENFORCED]
-    if open_ones:
-        return Verdict.CERTIFIED_UNDER_ASSUMPTIONS, (
-            f"{checked.reason}, under: {', '.join(open_ones)}"
-        )
-    return Verdict.CERTIFIED, checked.reason
-
-
-def _alarm(
-    checked: Checked,
-    account: Account,
-    shown: Sequence[tuple[str, Lower | None, Lower | None]],
-    findings: Sequence[Finding],
-) -> str:
-    """Why the implementation or the accountant must be wrong; empty if nothing says so."""
-    broken = [f for f in findings if f.status == "broken"]
-    if broken:
-        return f"conformance broken: {broken[0].check}: {broken[0].detail}"
+def _by_bounds(
+    checked: Checked, account: Account, shown: Sequence[tuple[str, Lower | None, Lower | None]]
+) -> Iterator[Ruling]:
+    """A bound above the claim refutes it; one above the account says that something is wrong."""
     for name, lower, lens_bound in shown:
+        if lower is not None and exceeds(lower, checked.claim.value):
+            yield Ruling(
+                Verdict.REFUTED,
+                f"the attack{name} shows at least {_down(lower.decisive)} at error rate "
+                f"{DECISION_ERROR:g}, above the claim",
+            )
         if lower is not None and checked.step is not None:
-            upper = _upper(checked.step)
+            value = checked.step.value
+            upper = value[0] if isinstance(value, tuple) else value
             if exceeds(lower, upper):
-                return f"attacked{name} {_down(lower.decisive)} above accounted {_up(upper)}"
+                yield Ruling(
+                    Verdict.ALARM,
+                    f"attacked{name} {_down(lower.decisive)} above accounted {_up(upper)}",
+                )
         if lens_bound is not None and "gdp" in account.routes():
             upper = account.step("gdp").value
             if exceeds(lens_bound, upper):
-                return (
-                    f"attacked{name} mu {_down(lens_bound.decisive)} above accounted {_up(upper)}"
+                yield Ruling(
+                    Verdict.ALARM,
+                    f"attacked{name} mu {_down(lens_bound.decisive)} above accounted {_up(upper)}",
                 )
-    return ""
 
 
-def _upper(step: Step) -> object:
-    return step.value[0] if isinstance(step.value, tuple) else step.value
+def _by_findings(findings: Sequence[Finding]) -> Iterator[Ruling]:
+    for finding in findings:
+        if finding.status == "broken":
+            yield Ruling(Verdict.ALARM, f"conformance broken: {finding.check}: {finding.detail}")
+
+
+def _by_account(checked: Checked, extra: Sequence[Assumption]) -> Ruling:
+    """What the account says, where no run contradicts it."""
+    if checked.outcome is Outcome.REFUTED:
+        return Ruling(Verdict.REFUTED, checked.reason)
+    if checked.outcome is Outcome.UNSUPPORTED:
+        return Ruling(Verdict.UNSUPPORTED, checked.reason)
+    if checked.outcome is Outcome.UNPROVED:
+        return Ruling(Verdict.INCONCLUSIVE, checked.reason)
+    assumptions = [*extra, *(checked.step.assumptions() if checked.step else ())]
+    violated = [a.id for a in assumptions if a.status is Status.VIOLATED]
+    if violated:
+        return Ruling(Verdict.INCONCLUSIVE, f"rests on violated assumptions: {', '.join(violated)}")
+    open_ones = [a.id for a in assumptions if a.status is not Status.ENFORCED]
+    if open_ones:
+        return Ruling(
+            Verdict.CERTIFIED_UNDER_ASSUMPTIONS,
+            f"{checked.reason}, under: {', '.join(open_ones)}",
+        )
+    return Ruling(Verdict.CERTIFIED, checked.reason)
 
 
 def _down(lower: float) -> str:

@@ -9,7 +9,7 @@ import secrets
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.accountant.account import Account
-from dpaudit.accountant.claim import Checked, Outcome
+from dpaudit.accountant.claim import Checked, Claim, Outcome
 from dpaudit.accountant.interpretation import Point, in_plain_words
 from dpaudit.audit.attack import attack, program_text
 from dpaudit.audit.attacked import Attacked
@@ -39,10 +39,11 @@ from dpaudit.audit.verdict import (
     DecisionBudget,
     Judged,
     Lower,
+    Ruling,
     Verdict,
     bounds_of,
     deltas,
-    judge,
+    judge_program,
     lens,
     overall,
     printed_delta,
@@ -79,16 +80,17 @@ from dpaudit.check import (
     is_taken_on_trust,
     standing,
 )
-from dpaudit.check.assumptions import SYSTEM, draws_bits
+from dpaudit.check.assumptions import SYSTEM
 from dpaudit.check.file import fits, validate
 from dpaudit.check.measures import MEASURES
-from dpaudit.curator.curator import Event, system_generator
+from dpaudit.curator.curator import Event
 from dpaudit.curator.guarded import Guarded
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
 from dpaudit.families.opaque import RenyiDP
 from dpaudit.kernels.base import require_kernels
+from dpaudit.kernels.system import SystemGenerator
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption, free_unknowns, postorder
 from dpaudit.nodes.pairs import Losses
@@ -224,22 +226,20 @@ def _certify(run: Run, index: int) -> Certified:
         rows = conformance_rows(mechanism.declaration, examination, attempts)
         findings = [*examination.findings, *(f for a in attempts for f in a.attacked.findings)]
         found = tuple(
-            _by_curves(
-                judge(
-                    one,
-                    account,
-                    None if shown is None else shown.lens,
-                    None if shown is None else shown.raws.get(printed_delta(one.claim)),
-                    findings,
-                    standing(rows, account.node, entropy),
-                    on_trust=on_trust,
-                    others=[
-                        Bounds(_named(a.prefix), a.lens, a.raws.get(printed_delta(one.claim)))
-                        for a in attempts
-                        if a.prefix
-                    ],
-                ),
-                attempts,
+            judge_program(
+                one,
+                account,
+                None if shown is None else shown.lens,
+                None if shown is None else shown.raws.get(printed_delta(one.claim)),
+                findings,
+                standing(rows, account.node, entropy),
+                on_trust=on_trust,
+                others=[
+                    Bounds(_named(a.prefix), a.lens, a.raws.get(printed_delta(one.claim)))
+                    for a in attempts
+                    if a.prefix
+                ],
+                more=_by_curves(one.claim, attempts),
             )
             for one, on_trust in zip(checks, trusted, strict=True)
         )
@@ -305,19 +305,17 @@ def _validated(predicate: Json) -> Json:
     return certificate
 
 
-def _by_curves(judged: Judged, attempts: Sequence[Attempt]) -> Judged:
+def _by_curves(claim: Claim, attempts: Sequence[Attempt]) -> Iterator[Ruling]:
     """Refuted where an attack's curve refutes by far what its bounds leave open."""
-    claim, refuted = judged.claim, judged.verdict is Verdict.REFUTED
-    if refuted or is_infinite(claim.value):
-        return judged
+    if is_infinite(claim.value):
+        return
     known = MEASURES.get(claim.guarantee.states_in)
     from_rates = known.from_rates if known else None
     for attacked in (attempt.attacked for attempt in attempts):
         row = {"roc": roc_rows(attacked), "trials": attacked.trials}
         if curve_exceeds(row, printed_delta(claim), claim.value, from_rates):
             reason = "a point of the attack's curve refutes it, but for one run in 10^9"
-            return replace(judged, verdict=Verdict.REFUTED, reason=reason)
-    return judged
+            yield Ruling(Verdict.REFUTED, reason)
 
 
 def _on_trust(checked: Checked, mechanism: Mechanism) -> bool:
@@ -589,14 +587,6 @@ def _entropy(options: Options) -> str:
     return SYSTEM if options.seed is None else f"seed {options.seed}"
 
 
-class SystemBits:
-    """The operating system's entropy, for kernels that draw bits and nothing else."""
-
-    @staticmethod
-    def bytes(count: int) -> bytes:
-        return os.urandom(count)
-
-
 def _run_once(mechanism: Mechanism, options: Options) -> Json:
     """Run the program once on its own data; only released values and covered metrics leave."""
     before, run = Before(mechanism), _OnData(mechanism, options)
@@ -635,7 +625,7 @@ class _OnData:
 
     def draw(self) -> Any:
         declaration, scope = self._mechanism.declaration, self._mechanism.scope
-        rng: Any = SystemBits() if draws_bits(declaration) else system_generator()
+        rng: Any = SystemGenerator()
         if self._seed is not None:
             rng = np.random.default_rng([self._seed, 1])
         sampler = Guarded(declaration, scope, self._load(), rng=rng)

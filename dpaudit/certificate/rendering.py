@@ -198,7 +198,7 @@ def _render(path: Path, certificate: Json, signed: Sequence[Signed], job: _Job) 
 def _page(certificate: Json, signed: Sequence[Signed], spoken: str) -> str:
     """A certificate's page; a membership audit has one of its own kind, with its curves."""
     if is_empirical(certificate):
-        from dpaudit.membership.page import render
+        from dpaudit.report.membership import render
 
         return render(certificate, spoken=spoken)
     return render_html(certificate, signed, spoken=spoken)

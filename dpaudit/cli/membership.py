@@ -27,7 +27,7 @@ OWN = (
 def membership_options(command: Command) -> Command:
     """Options of `dpaudit audit` that make it an audit of training or of given scores."""
     options = (
-        click.option("--data", type=_PATH, help="Training: .npz or .csv of records."),
+        click.option("--data", type=_PATH, help="Training: .npz, .csv or .parquet."),
         click.option(
             "--scores",
             nargs=2,
@@ -50,8 +50,8 @@ def membership_options(command: Command) -> Command:
             show_default=True,
             help="Share of the records kept out of all training, for attacks that need it.",
         ),
-        click.option("--label", help="Column of a .csv that holds the label."),
-        click.option("--unit", help="Column of a .csv that holds the unit (user)."),
+        click.option("--label", help="Column of a table that holds the label."),
+        click.option("--unit", help="Column of a table that holds the unit (user)."),
         click.option(
             "--folder",
             type=click.Path(file_okay=False, path_type=Path),
@@ -91,10 +91,13 @@ def audit_membership(targets: tuple[str, ...], given: Mapping[str, Any], *, as_j
     _training(targets[0], given, as_json=as_json)
 
 
-def _exit(verdict: Any) -> None:
+def _exit(verdict: Any, *, asked: bool) -> None:
+    """By the verdict; without one, 0 only if none was ``asked`` for."""
     from dpaudit.audit.verdict import EXIT_CODES, Verdict
 
-    sys.exit(0 if verdict is None else EXIT_CODES[Verdict(verdict)])
+    if verdict is None and not asked:
+        sys.exit(0)
+    sys.exit(EXIT_CODES[Verdict(verdict or Verdict.INCONCLUSIVE)])
 
 
 def claim_of(text: str | None) -> Any:
@@ -143,7 +146,7 @@ def _scores(given: Mapping[str, Any], *, as_json: bool) -> None:
         seed=given["seed"] or 0,
     )
     echo_json(found.to_json()) if as_json else click.echo(found.details)
-    _exit(getattr(found, "verdict", None))
+    _exit(getattr(found, "verdict", None), asked=given["claim"] is not None)
 
 
 def _numbers(path: Path) -> Any:
@@ -173,9 +176,9 @@ def _is_number(text: str) -> bool:
 def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
     from dpaudit.cli.terminal import progress
     from dpaudit.membership.certificate import save, statement
-    from dpaudit.membership.page import render
     from dpaudit.membership.study import Study
     from dpaudit.membership.targets import named_target
+    from dpaudit.report.membership import render
     from dpaudit.storage.files import write_atomically
 
     with quiet():
@@ -204,45 +207,63 @@ def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
         save(certificate, given["out"] / "membership.json")
         write_atomically(given["out"] / "membership.html", render(certificate).encode())
     echo_json(certificate["predicate"]) if as_json else click.echo(str(found))
-    _exit(found.verdict)
+    _exit(found.verdict, asked=given["claim"] is not None or found.bound is None)
 
 
 def _read(given: Mapping[str, Any]) -> Data:
     """Errors: InvalidParameter for a file that holds no records."""
     import numpy as np
 
+    from dpaudit.curator.files import columns_of, numbers_of
     from dpaudit.membership.data import Data
 
     path: Path = given["data"]
+    label, unit = given["label"], given["unit"]
     if path.suffix == ".npz":
+        return _archive(path)
+    if path.suffix not in (".csv", ".parquet"):
+        raise InvalidParameter(f"{path}: expected .npz, or .csv or .parquet, a header and rows")
+    columns = columns_of(path, label=label, unit=unit)
+    kept = [name for name in columns if name not in (label, unit)]
+    features = np.column_stack([numbers_of(path, name, columns[name]) for name in kept])
+    labels = None if label is None else _labels(columns[label])
+    return Data(features, labels, None if unit is None else np.asarray(columns[unit], dtype=str))
+
+
+def _labels(column: Any) -> Any:
+    """Numbers where all are, whole ones where all are whole, as classes are; else as they stand."""
+    import numpy as np
+
+    try:
+        numbers = np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.asarray(column)
+    whole = bool(np.isfinite(numbers).all() and (numbers == np.round(numbers)).all())
+    return numbers.astype(np.int64) if whole else numbers
+
+
+def _archive(path: Path) -> Data:
+    """Arrays ``features`` (or ``X``), ``labels`` (or ``y``) and ``units`` of a .npz file."""
+    import zipfile
+
+    import numpy as np
+
+    from dpaudit.membership.data import Data
+
+    names = {"features": ("features", "X"), "labels": ("labels", "y"), "units": ("units",)}
+    try:
         with np.load(path, allow_pickle=False) as arrays:
-            names = {"features": ("features", "X"), "labels": ("labels", "y"), "units": ("units",)}
             found = {
                 part: next((arrays[name] for name in known if name in arrays), None)
                 for part, known in names.items()
             }
-        if found["features"] is None:
-            raise InvalidParameter(f"{path}: no array 'features' (or 'X'); found none to train on")
-        return Data(found["features"], found["labels"], found["units"])
-    unusable = InvalidParameter(f"{path}: expected a header and rows of columns, or a .npz file")
-    try:
-        table = np.genfromtxt(path, delimiter=",", names=True, dtype=None, encoding="utf-8")
-    except (ValueError, UnicodeDecodeError):
-        raise unusable from None
-    if table.dtype.names is None or table.ndim != 1:
-        raise unusable
-    columns = dict.fromkeys(table.dtype.names)
-    for option in ("label", "unit"):
-        if given[option] is not None and given[option] not in columns:
-            raise InvalidParameter(
-                f"--{option} {given[option]}: no such column; there are {', '.join(columns)}"
-            )
-    kept = [name for name in columns if name not in (given["label"], given["unit"])]
-    features = np.column_stack([table[name] for name in kept])
-    if features.dtype.kind not in "fiub":
-        raise InvalidParameter(f"{path}: columns that are no numbers; encode or leave them out")
-    labels, units = (None if given[o] is None else table[given[o]] for o in ("label", "unit"))
-    return Data(features.astype(np.float64), labels, units)
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
+        found = None
+    if found is None:
+        raise InvalidParameter(f"{path}: cannot be read as arrays of numbers, a .npz file")
+    if found["features"] is None:
+        raise InvalidParameter(f"{path}: no array 'features' (or 'X'); found none to train on")
+    return Data(found["features"], found["labels"], found["units"])
 
 
 def _split(data: Data, share: float, seed: int | None) -> tuple[Data, Data | None]:

@@ -31,21 +31,39 @@ def read_records(
         if label is not None or unit is not None or rows is not None:
             raise InvalidParameter(f"{path}: columns have no names there; use .csv or .parquet")
         return Records(_array(path))
-    if path.suffix not in (".csv", ".parquet"):
-        raise InvalidParameter(f"{path}: expected a file {KINDS}")
     if (unit is None) != (rows is None):
         raise InvalidParameter("give both, the column of the unit and how many rows of one count")
-    names, columns = _csv(path) if path.suffix == ".csv" else _parquet(path)
-    for option, name in (("label", label), ("unit", unit)):
-        if name is not None and name not in names:
-            raise InvalidParameter(
-                f"{option} {name!r}: no such column; there are {', '.join(names)}"
-            )
-    kept = [name for name in names if name not in (label, unit)] + ([label] if label else [])
-    table = np.column_stack([_numbers(path, name, columns[name]) for name in kept])
+    columns = columns_of(path, label=label, unit=unit)
+    kept = [name for name in columns if name not in (label, unit)] + ([label] if label else [])
+    table = np.column_stack([numbers_of(path, name, columns[name]) for name in kept])
     if unit is None or rows is None:
         return Records(table)
     return Records(_by_unit(table, columns[unit], rows))
+
+
+def columns_of(path: Path, *, label: str | None, unit: str | None) -> dict[str, Any]:
+    """The columns of a .csv or .parquet file by name, those of a .csv as text.
+
+    Errors: InvalidParameter for another file, or where ``label`` or ``unit`` is no column of it.
+    """
+    if path.suffix not in (".csv", ".parquet"):
+        raise InvalidParameter(f"{path}: expected a file {KINDS}")
+    columns = _csv(path) if path.suffix == ".csv" else _parquet(path)
+    for option, name in (("label", label), ("unit", unit)):
+        if name is not None and name not in columns:
+            raise InvalidParameter(
+                f"{option} {name!r}: no such column; there are {', '.join(columns)}"
+            )
+    return columns
+
+
+def numbers_of(path: Path, name: str, column: Any) -> Array:
+    """A column as numbers.  Errors: InvalidParameter, naming the column, where one is none."""
+    try:
+        return np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise InvalidParameter(f"{path}: column {name!r} holds what is no number; encode it beforehand")
 
 
 def _by_unit(table: Array, unit: Any, rows: int) -> Array:
@@ -75,18 +93,18 @@ def _array(path: Path) -> Array:
     raise InvalidParameter(f"{path}: expected one array of numbers, or features and labels")
 
 
-def _csv(path: Path) -> tuple[list[str], dict[str, list[str]]]:
+def _csv(path: Path) -> dict[str, Any]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             names, *body = [line for line in csv.reader(stream) if line]
         if len(set(names)) == len(names) and body and {len(line) for line in body} == {len(names)}:
-            return names, dict(zip(names, map(list, zip(*body, strict=True)), strict=True))
+            return dict(zip(names, map(list, zip(*body, strict=True)), strict=True))
     except (OSError, ValueError, csv.Error):
         pass
     raise InvalidParameter(f"{path}: expected a line of different names, and full rows below it")
 
 
-def _parquet(path: Path) -> tuple[list[str], dict[str, Any]]:
+def _parquet(path: Path) -> dict[str, Any]:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
@@ -95,14 +113,4 @@ def _parquet(path: Path) -> tuple[list[str], dict[str, Any]]:
         table = parquet.read_table(path)
     except (OSError, ValueError):
         raise InvalidParameter(f"{path}: not a Parquet file that can be read") from None
-    return list(table.column_names), {
-        name: table.column(name).to_numpy() for name in table.column_names
-    }
-
-
-def _numbers(path: Path, name: str, column: Any) -> Array:
-    try:
-        return np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError):
-        pass
-    raise InvalidParameter(f"{path}: column {name!r} holds what is no number; encode it beforehand")
+    return {name: table.column(name).to_numpy() for name in table.column_names}

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         mislabelled,
         users_of_mislabelled,
     )
+    from dpaudit.membership.certificate import MembershipAudit
     from dpaudit.membership.data import Data, blind_baseline
-    from dpaudit.membership.results import MembershipAudit
     from dpaudit.membership.study import Study, audit_training
     from dpaudit.membership.synthetic import SyntheticTarget
     from dpaudit.membership.targets import FunctionTarget, Released, SklearnTarget
@@ -39,7 +39,7 @@ _HOMES = {
     "users_of_mislabelled": "canaries",
     "Data": "data",
     "blind_baseline": "data",
-    "MembershipAudit": "results",
+    "MembershipAudit": "certificate",
     "Study": "study",
     "audit_training": "study",
     "SyntheticTarget": "synthetic",

@@ -144,10 +144,16 @@ class Data:
     def prints(self) -> list[bytes]:
         """A digest of each record's content, its label included."""
         features = np.ascontiguousarray(self.features)
+        if features.dtype.kind == "O":
+            rows = [repr(row.tolist()).encode() for row in features.reshape(len(self), -1)]
+        else:
+            # 0.0 and -0.0 are one content.
+            same = features + 0.0 if features.dtype.kind in "fc" else features
+            rows = [row.tobytes() for row in same]
         labels = [None] * len(self) if self.labels is None else self.labels.tolist()
         return [
-            hashlib.blake2b(row.tobytes() + repr(label).encode(), digest_size=16).digest()
-            for row, label in zip(features, labels, strict=True)
+            hashlib.blake2b(row + repr(label).encode(), digest_size=16).digest()
+            for row, label in zip(rows, labels, strict=True)
         ]
 
 

@@ -6,22 +6,15 @@ are estimates: intervals resample whole models, so that records which share a mo
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.canaries.results import judged
-from dpaudit.audit.canaries.terms import CanaryTerms
 from dpaudit.audit.roc import FALSE_POSITIVE_RATES, area
-from dpaudit.audit.verdict import Verdict
 from dpaudit.membership.attacks import Attack
-from dpaudit.membership.bounds import LowerBound
 from dpaudit.membership.data import Data, FloatArray
-from dpaudit.membership.exposure import Exposure
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -209,100 +202,3 @@ def _histogram(inside: FloatArray, outside: FloatArray) -> FloatArray:
         np.histogram(np.clip(side, low, high), edges)[0] / side.size for side in (inside, outside)
     ]
     return np.stack([edges[:-1], *shares], axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class MembershipAudit:
-    """The result of a study.
-
-    ``bounds``: of each attack, at ``terms.confidence``, each valid alone; ``best`` names the one
-    that the reference models promised the most of: ``bound`` and ``decisive`` (at
-    ``terms.refute_at``) are its own, and need no correction.  Without bounds ``findings`` say why.
-    ``verdict`` is None without a claim or without a bound.
-    """
-
-    target: str
-    released: str
-    terms: CanaryTerms
-    claimed: bool
-    attacks: Mapping[str, AttackResult]
-    bounds: Mapping[str, LowerBound]
-    best: str
-    decisive: LowerBound | None
-    achievable: float
-    findings: tuple[Finding, ...]
-    exposure: Exposure
-    models: int
-    references: int
-    records: int
-    units: int
-    commitment: str
-    seconds: float
-    data_digest: str
-    by_epoch: tuple[tuple[int, LowerBound, float], ...] = field(default=())
-
-    @property
-    def bound(self) -> LowerBound | None:
-        """The lower bound at ``terms.confidence``, or None where a finding voids it."""
-        return self.bounds.get(self.best)
-
-    @property
-    def judged(self) -> Mapping[str, Any]:
-        """verdict, reason and underpowered; verdict None where nothing is judged."""
-        if self.decisive is None:
-            voiding = [finding.name for finding in self.findings if finding.voids]
-            reason = f"no bound: {', '.join(voiding)}" if voiding else "no claim was given"
-            return {"verdict": None, "reason": reason, "underpowered": False}
-        claimed = self.terms.target.claimed
-        refuted = self.decisive.value > claimed * (1 + 1e-12)
-        more = f"; at most {self.achievable:.4g} could have been"
-        return judged(claimed, self.decisive.value, self.achievable, more, refuted=refuted)
-
-    @property
-    def verdict(self) -> Verdict | None:
-        found = self.judged["verdict"]
-        return None if found is None else Verdict(found)
-
-    @property
-    def reason(self) -> str:
-        return str(self.judged["reason"])
-
-    def to_json(self) -> dict[str, Any]:
-        """The certificate's predicate, as plain values."""
-        from dpaudit.membership.certificate import predicate
-
-        return predicate(self)
-
-    def __str__(self) -> str:
-        lines = [f"{self.verdict}: {self.reason}" if self.verdict else self.reason]
-        if self.bound is not None:
-            b = self.bound
-            at = f" at delta {b.delta:g}" if b.measure == "epsilon" and b.delta else ""
-            lines.append(
-                f"{b.measure} >= {b.value:.4g}{at}, at {self.terms.confidence:.0%} confidence, by "
-                f"{self.best} ({b.words})"
-            )
-        lines.append(
-            f"{self.models} models of {self.records:,} records, {self.references} of them "
-            f"references; attacker sees {self.released}"
-        )
-        for name, found in self.attacks.items():
-            rate = dict(found.true_positive_rates)[0.01]
-            lines.append(f"{name}: AUC {found.auc}, true positive rate at 1% {rate}")
-        exposed = int(self.exposure.exposed.sum())
-        lines.append(
-            f"{exposed:,} of {self.records:,} records exposed, at most "
-            f"{self.exposure.false_discoveries:.0%} of them expected to be listed wrongly"
-        )
-        lines += [f"{finding.name}: {finding.words}" for finding in self.findings]
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        from dpaudit.membership.page import summary_html
-
-        return summary_html(self)
-
-
-def finite(value: float) -> float | str:
-    """A number for JSON; infinities as text."""
-    return value if math.isfinite(value) else str(value)

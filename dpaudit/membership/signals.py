@@ -84,7 +84,8 @@ def scores_single_records(target: Target, model: Any, records: Data) -> bool:
     Errors: InvalidParameter naming the error of a model that cannot score a record alone.
     """
     together = checked_score(target, model, records.take(np.arange(min(_SINGLE, len(records)))))
-    spread = float(np.nanmax(together) - np.nanmin(together)) + 1e-12
+    known = together[np.isfinite(together)]
+    spread = float(np.ptp(known)) + 1e-12 if known.size else 1e-12
     for row in range(min(_SINGLE, len(records))):
         try:
             alone = checked_score(target, model, records.take(np.array([row])))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 import secrets
+import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +26,10 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.membership.attacks import ATTACKS, View, applicable, chosen_attacks
 from dpaudit.membership.bounds import Known, bound_of, choose_guessing, coins_needed, strongest
+from dpaudit.membership.certificate import MembershipAudit
 from dpaudit.membership.data import Data, FloatArray, duplicates, joined, shared
 from dpaudit.membership.exposure import exposure
-from dpaudit.membership.results import Finding, MembershipAudit, attack_result
+from dpaudit.membership.results import Finding, attack_result
 from dpaudit.membership.signals import constant, scores_single_records, signals
 from dpaudit.membership.targets import Released, Target, as_target, source_digest
 from dpaudit.storage.batches import Arrays, AuditStore
@@ -62,28 +65,34 @@ class Training:
             failed = ""
         except InvalidParameter:
             raise
-        except Exception as error:  # noqa: BLE001 (of the user's own training)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (of the user's own training)
             arrays, failed = {}, type(error).__name__
         arrays["failed"] = np.array([failed])
         arrays["seconds"] = np.array([time.perf_counter() - started])
         return arrays
 
     def _trained(self, rng: np.random.Generator, model: int, *, whole: bool) -> Arrays:
-        records = self._members(model)
-        with one_thread(), warnings.catch_warnings():
+        # What training or scoring writes into its records stays in this training.
+        audited, population = _copied(self.audited), _copied(self.population)
+        with (
+            one_thread(),
+            warnings.catch_warnings(),
+            np.errstate(all="ignore"),
+            contextlib.redirect_stdout(sys.stderr),
+        ):
             warnings.simplefilter("ignore")
-            fitted = self.target.fit(records, rng)
+            fitted = self.target.fit(self._members(model), rng)
             seed = self.root_seed % 2**32
-            found = signals(self.target, fitted, self.audited, seed)
+            found = signals(self.target, fitted, audited, seed)
             arrays = {name: values[None] for name, values in found.items()}
-            if self.population is not None:
-                others = signals(self.target, fitted, self.population, seed)
+            if population is not None:
+                others = signals(self.target, fitted, population, seed)
                 arrays |= {f"population.{name}": values[None] for name, values in others.items()}
             if whole:
                 # By all records at hand: what is said of one may be free of noise by itself.
-                seen = joined(self.audited, self.background)
+                seen = _copied(joined(self.audited, self.background))
                 score = np.asarray(self.target.score(fitted, seen), dtype=np.float64)
-                alone = scores_single_records(self.target, fitted, self.audited)
+                alone = scores_single_records(self.target, fitted, _copied(self.audited))
                 arrays |= {"raw": score[None], "alone": np.array([alone])}
         return arrays
 
@@ -93,7 +102,15 @@ class Training:
             return joined(self.audited.take(rows), self.background)
         if self.background is None:
             raise EmptyTraining("no coin came up: a model without records")
-        return self.background
+        return _copied(self.background)
+
+
+@overload
+def _copied(data: Data) -> Data: ...
+@overload
+def _copied(data: None) -> None: ...
+def _copied(data: Data | None) -> Data | None:
+    return None if data is None else data.take(np.arange(len(data)))
 
 
 class EmptyTraining(Exception):
@@ -104,8 +121,6 @@ class one_thread:
     """BLAS, OpenMP and torch on one thread: tasks are the unit of parallel work."""
 
     def __enter__(self) -> None:
-        import sys
-
         from threadpoolctl import threadpool_limits
 
         self._limits = threadpool_limits(limits=1)
@@ -180,28 +195,29 @@ class Study:
 
     # --- before training -------------------------------------------------------------------------
 
-    def check(self, tested: ScoreTest, refute_at: float) -> list[Finding]:
+    def check(self, tested: ScoreTest, error: float) -> list[Finding]:
         """What is wrong with the study before any training.
 
-        Errors: InvalidParameter, with the number needed, where no outcome could refute the claim.
+        Errors: InvalidParameter, with the number needed, where no outcome could refute the claim at
+        ``error``; of a claim of 0, which stands for none, where no outcome gives any bound.
         """
         found = []
         groups = duplicates(self.audited, self.background)
         if groups:
             found.append(Finding.duplicates(groups, self.audited))
         if tested.claimed < math.inf:
-            reach = strongest(tested, self.target_count, self.audited.unit_count, refute_at)
+            reach = strongest(tested, self.target_count, self.audited.unit_count, error)
             if not reach > tested.claimed:
-                raise InvalidParameter(self._too_few(tested, reach, refute_at))
+                raise InvalidParameter(self._too_few(tested, reach, error))
         return found
 
-    def _too_few(self, tested: ScoreTest, reach: float, refute_at: float) -> str:
+    def _too_few(self, tested: ScoreTest, reach: float, error: float) -> str:
         coins = self.target_count * self.audited.unit_count
-        needed = coins_needed(tested, refute_at)
+        needed = coins_needed(tested, error)
+        claim = f", and the claim is {tested.claimed:g}" if tested.claimed else ""
         said = (
             f"audited: {coins:,} coins in {self.target_count} target models could show "
-            f"{tested.measure} >= {reach:.4g} at most, at error {refute_at:g}, and the claim is "
-            f"{tested.claimed:g}; "
+            f"{tested.measure} >= {reach:.4g} at most, at error {error:g}{claim}; "
         )
         if needed is None:
             return said + "no number of guesses can: use many models with one record (runs)"
@@ -291,10 +307,7 @@ class Study:
             "population": 0 if self.population is None else len(self.population),
         }
         applicable(names, None, **allowed)
-        before = [] if claim is None else self.check(terms.target, terms.refute_at)
-        if claim is None:
-            groups_found = duplicates(self.audited, self.background)
-            before = [Finding.duplicates(groups_found, self.audited)] if groups_found else []
+        before = self.check(terms.target, terms.shown if claim is None else terms.refute_at)
         trained = self.train(jobs=jobs, progress=progress)
         findings = [*before, *trained.findings(claimed=claim is not None)]
         shown = {name for name in trained.signals if not name.startswith("population.")}
@@ -502,7 +515,8 @@ class Trained:
         first, again, other = self.raw
         if first is None or again is None or other is None:
             return []
-        scale = float(np.nanstd(first)) + 1e-300
+        known = first[np.isfinite(first)]
+        scale = float(np.std(known, dtype=np.longdouble)) + 1e-300 if known.size else 1.0
         if not np.allclose(first, again, rtol=0, atol=_CLOSE * scale, equal_nan=True):
             return [Finding.elsewhere()]
         if np.array_equal(first, other, equal_nan=True):

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from dpaudit.cli.main import main
 from dpaudit.report import render_html, render_index, render_project
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
@@ -228,6 +230,20 @@ def test_the_page_prints_on_a4(page: str, tmp_path: Path) -> None:
     assert 4 <= len(boxes) <= 11
     sizes = {(round(float(width)), round(float(height))) for width, height in boxes}
     assert sizes == {(595, 842)}
+
+
+def test_the_report_command_prints_a_membership_audit(checkout: Path, tmp_path: Path) -> None:
+    source = checkout / "reports" / "membership" / "digits_network.json"
+    found = CliRunner().invoke(
+        main, ["report", str(source), "--format", "pdf", "--out", str(tmp_path / "out")]
+    )
+    assert found.exit_code == 0, found.output
+    printed = (tmp_path / "out" / "digits_network.pdf").read_bytes()
+    assert printed.startswith(b"%PDF-")
+    assert b"/Title (No verdict: network: 40 epochs of batches of 32 at rate 0.5)" in printed
+    boxes = re.findall(rb"/MediaBox \[0 0 ([0-9.]+) ([0-9.]+)\]", printed)
+    assert 3 <= len(boxes) <= 8
+    assert {(round(float(width)), round(float(height))) for width, height in boxes} == {(595, 842)}
 
 
 @pytest.mark.parametrize("width", [480, 1100])

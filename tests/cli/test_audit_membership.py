@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from dpaudit.audit.canaries.commitment import commit
 from dpaudit.cli.main import main
-from dpaudit.cli.membership import _split
+from dpaudit.cli.membership import _labels, _read, _split
 from dpaudit.membership.data import Data, shared
 
 TRAIN = """
@@ -71,6 +71,54 @@ def test_a_population_holds_no_record_under_audit() -> None:
     assert _split(Data(np.zeros((8, 1))), 0.5, 1)[1] is None
 
 
+def test_whoever_asks_for_a_verdict_and_gets_none_does_not_exit_with_success(folder: Path) -> None:
+    with np.load("data.npz") as arrays:
+        features, labels = arrays["features"].copy(), arrays["labels"].copy()
+    features[5], labels[5] = features[3], labels[3]
+    np.savez("doubled.npz", features=features, labels=labels)
+    asked = ["audit", "trained_here:fit", "--data", "doubled.npz", "--models", "4", "--seed", "1"]
+    found = run(*asked, "--population", "0", "--attack", "loss", "--claim", "0.5")
+    assert found.exit_code == 3
+    assert found.stdout.startswith("no bound: duplicates")
+    estimate = run("audit", "--scores", "in.csv", "out.csv", "--claim", "0.5")
+    assert estimate.exit_code == 3
+    assert estimate.stdout.startswith("an estimate, no bound")
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "said"),
+    [
+        ("gap.csv", "a,b,y\n1,2,0\n,3,1\n4,5,1\n", "column 'a' holds what is no number"),
+        ("ragged.csv", "a,b,y\n1,2,0\n1,2\n", "full rows"),
+        ("empty.csv", "", "a line of different names"),
+        ("nan.csv", "a,y\n1,0\nnan,1\n", "not all finite"),
+        ("torn.npz", "PK\x03\x04 torn", "cannot be read as arrays"),
+        ("text.npz", "nothing", "cannot be read as arrays"),
+    ],
+)
+def test_files_with_holes_are_refused_and_never_filled_in(
+    folder: Path, name: str, written: str, said: str
+) -> None:
+    Path(name).write_text(written)
+    found = run("audit", "trained_here:fit", "--data", name, *(["--label", "y"] * ("csv" in name)))
+    assert found.exit_code == 2, found.output
+    assert said in found.output
+
+
+def test_labels_of_a_table_are_classes_numbers_or_words(folder: Path) -> None:
+    assert _labels(["0", "1.0", "2"]).tolist() == [0, 1, 2]
+    assert _labels(["0", "1.0", "2"]).dtype.kind == "i"
+    assert _labels(["0.5", "1"]).tolist() == [0.5, 1.0]
+    assert _labels(["a", "1"]).tolist() == ["a", "1"]
+    columns = "first column,y,who\n1,0,x\n2,1,x\n3,1,z\n"
+    Path("named.csv").write_text(columns)
+    read = _read({"data": Path("named.csv"), "label": "first column", "unit": "who"})
+    assert read.labels is not None
+    assert read.labels.tolist() == [1, 2, 3]
+    assert read.unit_of.tolist() == [0, 0, 1]
+    assert read.features.shape == (3, 1)
+
+
 def test_users_of_a_table_are_units(folder: Path) -> None:
     found = run(
         "audit", "trained_here:fit", "--data", "data.csv", "--unit", "who", "--models", "6",
@@ -116,7 +164,7 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
         (["audit", "trained_here:fit", "--data", "data.npz", "--attack", "x"], "expected one of"),
         (["audit", "trained_here:fit", "--data", "data.npz", "--claim", "x"], "expected"),
         (["audit", "trained_here:fit", "--data", "data.csv", "--label", "z"], "no such column"),
-        (["audit", "trained_here:fit", "--data", "trained_here.py"], "a header and rows|Error"),
+        (["audit", "trained_here:fit", "--data", "trained_here.py"], "a header and rows"),
         (["audit", "trained_here:fit", "--data", "data.npz", "--models", "4", "--claim", "20"],
          "are needed|no number of guesses"),
     ],

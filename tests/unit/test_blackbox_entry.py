@@ -317,7 +317,7 @@ def test_counts_of_calls_are_compared() -> None:
 
 
 def renyi(tally: Tally, order: float) -> float:
-    return EventTest.of(RenyiDP(order, 1)).renyi_lower(tally.counts, 0.05)
+    return EventTest.of(RenyiDP(order, 1)).boxed_lower(tally.counts, 0.05)
 
 
 def test_renyi_bound_is_below_the_divergence_of_the_true_rates() -> None:

@@ -34,6 +34,7 @@ from dpaudit.nodes.pairs import (
     largest,
     product,
 )
+from dpaudit.profiles import delta_interval
 
 F = Fraction
 SUBSAMPLED = Mixed(Normal(F(1)), F(1, 100))
@@ -266,3 +267,16 @@ def test_the_bound_of_a_transform_s_error_grows_with_its_logarithm(period: int) 
         (fourier.FFT_FACTOR * steps + 1) * fourier.UNIT * math.sqrt(period), rel=1e-12
     )
     assert error > steps * fourier.UNIT * math.sqrt(period)
+
+
+def test_what_tells_all_ends_a_profile_known_by_points() -> None:
+    """Its delta never falls below that mass: red where the end is looked for below any tail."""
+    lost, likely, unlikely = F(1, 10**6), F(2, 3), F(1, 3)
+    some = [(lost, F(0)), (F(0), lost)]
+    some += [(p * (1 - lost), q * (1 - lost)) for p, q in ((likely, unlikely), (unlikely, likely))]
+    alike = largest((Atoms(tuple(some)), Normal(F(1, 2))))
+    pair, grid = Mixed(alike, F(1, 10)), Grid(F(1, 256), 1e-14)
+    with flint.ctx.workprec(BITS):
+        bound = delta_bound([(value_nodes(pair, grid), 3)], grid.step, 20.0, F(1, 5), 1)
+    known = delta_interval(product([(pair, F(3))]), F(1, 5))
+    assert 3e-7 < known.lower <= bound <= known.upper * F(101, 100)

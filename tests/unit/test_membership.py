@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,15 @@ def test_too_few_coins_are_said_before_any_training() -> None:
         Study((never, looked_up), numbered(5), 8).run(claim=PureDP(6))
 
 
+def test_too_few_coins_for_any_bound_are_said_without_a_claim_too() -> None:
+    def never(records: Data, rng: Any) -> Any:
+        raise AssertionError("trained")
+
+    with pytest.raises(InvalidParameter, match=r"4 coins in 2 target models .* 5 are needed"):
+        Study((never, looked_up), numbered(2), 4).run(attacks="loss")
+    assert coins_needed(asked(PureDP(0)), ERROR) == 5  # 2^-5 < 5% < 2^-4
+
+
 def test_doubles_void_the_bound_and_are_named() -> None:
     data = numbered(60)
     features = data.features.copy()
@@ -327,6 +337,53 @@ def test_a_fit_that_draws_from_elsewhere_gets_no_bound() -> None:
     assert [f.name for f in found.findings] == ["randomness from elsewhere"]
 
 
+def test_equal_contents_are_doubles_however_they_are_stored() -> None:
+    table = np.array([["a", 1.5], ["b", 2.0], ["".join(["a"]), float("1.5")]], dtype=object)
+    table[0, 0], table[2, 0] = "long text " * 3, "".join(["long text "] * 3)
+    assert duplicates(Data(table)) == [(0, 2)]
+    assert duplicates(Data(np.array([[0.0], [1.0], [-0.0]]))) == [(0, 2)]
+
+
+def test_what_training_writes_into_records_or_prints_stays_there(capsys: Any) -> None:
+    """Scores of a later model, or the same one asked again, must not move by it."""
+
+    def printing(records: Data, rng: Any) -> Any:
+        sys.stdout.write("epoch 1\n")
+        model = remembering(records, rng)
+        records.features[:] = -1.0
+        return model
+
+    def spoiling(model: Any, records: Data) -> Any:
+        found = looked_up(model, records)
+        records.features[:, 0] = 0.0
+        return found
+
+    data = numbered(40)
+    clean = Study((remembering, looked_up), data, 6, seed=0).run(attacks="loss")
+    found = Study((printing, spoiling), data, 6, seed=0).run(attacks="loss")
+    assert found.bounds == clean.bounds
+    assert data.features[:, 0].tolist() == list(range(40))
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("epoch 1")) == ("", 8)
+
+
+def test_a_source_of_its_own_is_seen_behind_infinite_scores() -> None:
+    elsewhere = np.random.default_rng(5)
+
+    def infinite(records: Data, rng: Any) -> Any:
+        model = remembering(records, elsewhere)
+        model[:3] = np.inf
+        return model
+
+    found = study(infinite).run(attacks="loss")
+    assert found.bound is None
+    assert "randomness from elsewhere" in [f.name for f in found.findings]
+
+
+def exits(records: Data, rng: Any) -> Any:
+    raise SystemExit(0)
+
+
 BROKEN: dict[str, tuple[Any, Any, str]] = {
     "ignores its records": (
         lambda records, rng: np.arange(1_000.0), looked_up, "ignores its records",
@@ -339,6 +396,7 @@ BROKEN: dict[str, tuple[Any, Any, str]] = {
     ),
     "wrong shape": (remembering, lambda model, records: 1.0, "one number, or one a class"),
     "text": (remembering, lambda model, records: ["x"] * len(records), "one number, or one a"),
+    "exits": (exits, looked_up, "trainings failed"),
     "always fails": (lambda records, rng: 1 / 0, looked_up, "trainings failed"),
     "labels out of range": (
         remembering, lambda model, records: np.ones((len(records), 1)), "labels: expected",

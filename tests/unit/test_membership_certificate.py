@@ -17,9 +17,8 @@ from dpaudit.errors import CertificateRejected
 from dpaudit.exact.wire import digest
 from dpaudit.families.opaque import GDP, ApproxDP, PureDP
 from dpaudit.membership import Study
-from dpaudit.membership.certificate import statement
-from dpaudit.membership.page import render, summary_html
-from dpaudit.membership.results import MembershipAudit
+from dpaudit.membership.certificate import MembershipAudit, statement
+from dpaudit.report.membership import render
 from tests.membership_for_tests import blurting, looked_up, numbered, remembering
 
 CLAIMS = [PureDP(1), ApproxDP(1, 1e-4), GDP(0.5)]
@@ -164,4 +163,4 @@ def test_words_of_others_are_escaped() -> None:
     certificate = copy.deepcopy(made(1))
     certificate["predicate"]["target"]["training"] = "<script>alert(1)</script>"
     assert "<script" not in render(certificate)
-    assert "<svg" in summary_html(audit(1))
+    assert "<svg" in audit(1)._repr_html_()

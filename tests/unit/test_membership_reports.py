@@ -11,7 +11,7 @@ from benchmarks.membership_runs import COMPARED
 from dpaudit.check import check
 from dpaudit.check.file import load, validate
 from dpaudit.membership.certificate import statement
-from dpaudit.membership.page import render
+from dpaudit.report.membership import render
 
 NAMES = (
     "accelerated_dp_srgd",

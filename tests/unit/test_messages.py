@@ -12,9 +12,9 @@ import pytest
 
 from dpaudit.check import assumptions
 from dpaudit.errors import InvalidParameter
-from dpaudit.membership.page import render as render_measured
 from dpaudit.membership.targets import Released
 from dpaudit.report import render_html, render_index
+from dpaudit.report.membership import render as render_measured
 from dpaudit.report.say import LANGUAGES, language, rows, say, speaking
 
 ROOT = Path(__file__).parents[2]

@@ -140,3 +140,14 @@ def test_statements_of_a_grid_that_was_not_run_name_its_checks(checkout: Path) -
     own = [s for s in load_papers(checkout)["srgd"].statements if s.experiment == read.experiment]
     assert len(own) == 2
     assert all(agreement(statement, read)[1] for statement in own)
+
+
+def test_every_method_of_the_full_grid_can_be_made() -> None:
+    """A step size that a method refuses would end a run of an hour: each is made beforehand."""
+    for cell in one_pass.cells(Size.FULL):
+        if cell.text("method") in one_pass.OTHERS:
+            made = one_pass._programs()[cell.text("method")]
+            made(cell.count("n"), cell.count("steps"), cell.number("scale") / one_pass.SMOOTHNESS)
+    phased = one_pass._programs()[one_pass.PHASED]
+    with pytest.raises(InvalidParameter, match="at most 2 / smoothness"):
+        phased(one_pass.MIDDLE, 0, one_pass.SCALES[-1] / one_pass.SMOOTHNESS)

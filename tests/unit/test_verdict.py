@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,20 +15,25 @@ import sympy
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Claim
 from dpaudit.audit.attacked import Attacked
+from dpaudit.audit.blackbox.claims import EventTest
 from dpaudit.audit.bounds.estimators import Counts, TestScores, TrainingScores
+from dpaudit.audit.canaries.terms import ScoreTest
 from dpaudit.audit.residuals import Finding, check_residuals
+from dpaudit.audit.target import Target
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
     EXIT_CODES,
     DecisionBudget,
     Judged,
     Lower,
+    Ruling,
     Verdict,
     bounds_of,
     conditional,
     deltas,
     exceeds,
     judge,
+    judge_program,
     lens,
     lower_for,
     overall,
@@ -39,6 +46,7 @@ from dpaudit.families.composition import Assuming
 from dpaudit.families.discrete import DiscreteLaplace
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
 from dpaudit.families.sampling import PoissonSampled
+from dpaudit.measures.region import region_of
 from dpaudit.nodes import Assumption, Node, Status
 from tests.cli.bench import mechanism, scope, suite
 
@@ -92,7 +100,7 @@ def judged(
     raw_bound = None if raw_epsilon is None else lower("approx_dp", raw_epsilon, delta="0.00001")
     seen = () if finding is None else (finding,)
     checked = Claim(claim, by="a test").check_account(account)
-    return judge(checked, account, lens_bound, raw_bound, seen, extra)
+    return judge_program(checked, account, lens_bound, raw_bound, seen, extra)
 
 
 # --- a single claim ------------------------------------------------------------------------------
@@ -244,12 +252,12 @@ def test_what_every_guarantee_rests_on(rows: list[Any], bounded: str, noise: str
         (DiscreteLaplace("a", 2), "", "enforced", "declared"),
         (DiscreteLaplace("a", 2), SYSTEM, "enforced", "enforced"),
         (DiscreteLaplace("a", 2), "seed 7", "enforced", "declared"),
-        (Gaussian("a", 2), SYSTEM, "declared", "declared"),
+        (Gaussian("a", 2), SYSTEM, "declared", "enforced"),
         (
             PoissonSampled(DiscreteLaplace("a", 2), "0.5"),
             "operating system",
             "enforced",
-            "declared",
+            "enforced",
         ),
     ],
 )
@@ -261,6 +269,11 @@ def test_arithmetic_and_bits_follow_from_what_ran(
     assert found["real_arithmetic"].status == arithmetic
     assert found["random_bits"].status == bits
     assert ("whoever knows it" in found["random_bits"].evidence) == entropy.startswith("seed")
+    sampled = hasattr(node, "rate")  # a batch is drawn by floats
+    tested = [*drew, row()]
+    noise = {a.id: a.status for a in standing(tested, node, entropy)}["declared_noise"]
+    whole = {arithmetic, bits} == {"enforced"} and not sampled
+    assert noise == ("enforced" if whole else "tested")
     if arithmetic == "enforced":
         # Nobody drew it, or it was drawn wrong: then it is not enforced.
         undrawn, wrong = standing([], node), standing([row(check=DRAWN, status="broken")], node)
@@ -273,7 +286,7 @@ def test_a_bound_that_assumes_a_family_never_refutes_an_epsilon() -> None:
     account = Account(PureDP(1, source="x"), scope())
     checked = Claim(ApproxDP(1, TINY), by="a test").check_account(account)
     lens_bound = lower("gdp", 0.49)
-    found = judge(checked, account, lens_bound, lower("approx_dp", 0.5), (), ())
+    found = judge_program(checked, account, lens_bound, lower("approx_dp", 0.5), (), ())
     assert found.conditional is not None
     assert found.conditional.decisive > 1.9
     assert found.conditional.family == "the Gaussian family"
@@ -396,3 +409,38 @@ def test_no_bound_where_the_implementation_stopped() -> None:
     budget = DecisionBudget(2, 1)
     assert lens(stopped, budget) is None
     assert raw(stopped, budget, TINY) is None
+
+
+# --- one judge -----------------------------------------------------------------------------------
+
+
+def test_every_audit_asks_the_one_judge(checkout: Path) -> None:
+    """Programs, functions, canaries and training: no other place weighs rulings."""
+    asking = {
+        str(file.relative_to(checkout / "dpaudit"))
+        for file in checkout.glob("dpaudit/**/*.py")
+        if re.search(r"(?<!def )\bjudge\(", file.read_text())
+    }
+    assert asking == {"audit/verdict.py", "audit/blackbox/judge.py", "audit/canaries/results.py"}
+    text = (checkout / "dpaudit/membership/certificate.py").read_text()
+    assert "from dpaudit.audit.canaries.results import judged" in text
+
+
+def test_the_judge_takes_the_gravest_and_the_first_of_equals() -> None:
+    rulings = [Ruling(verdict, f"{verdict} {i}") for i in range(2) for verdict in Verdict]
+    for start in range(len(Verdict)):
+        gravest = list(Verdict)[start]
+        left = [ruling for ruling in rulings if ruling.verdict in list(Verdict)[start:]]
+        assert judge(left[::-1]) == Ruling(gravest, f"{gravest} 1")
+        assert judge(left) == Ruling(gravest, f"{gravest} 0")
+
+
+@pytest.mark.parametrize("claim", [GDP(1), PureDP(1), ApproxDP(1, TINY), ZCDP(1)])
+def test_outputs_and_scores_are_tested_with_one_set_of_bounds(claim: Node) -> None:
+    """And with the region of the claim's measure, whoever asks."""
+    counts = Counts(70, 1_000, 80, 1_000)
+    events, scores = EventTest.of(claim), ScoreTest.of(claim)
+    assert events.region == scores.region == region_of(claim)
+    assert events.boxed_lower(counts, 0.05) == scores.boxed_lower(counts, 0.05) > 1
+    assert EventTest.boxed_lower is ScoreTest.boxed_lower is Target.boxed_lower
+    assert EventTest.joint_lower is ScoreTest.joint_lower is Target.joint_lower

@@ -15,20 +15,11 @@ from dpaudit.audit.bounds.estimators import (
     MINIMUM_ERROR,
     Counts,
     epsilon_lower,
-    mu_lower,
     proportion_upper,
 )
-from dpaudit.audit.bounds.joint import (
-    joint_epsilon_lower,
-    joint_mu_lower,
-    joint_rho_lower,
-    region_p_value,
-)
-from dpaudit.audit.target import Target, rates_upper
-from dpaudit.measures.calculus import of_rates
-from dpaudit.measures.region import (
-    Region,
-)
+from dpaudit.audit.bounds.joint import region_p_value
+from dpaudit.audit.target import RENYI, Target
+from dpaudit.measures.region import Region
 
 LARGEST = 50.0
 QUICK_SHARE = 0.05
@@ -101,9 +92,9 @@ class EventTest(Target):
         the event that they show most for, has the rest, or is left out where they show enough.
         """
         pairs = list(zip(tallies, errors, strict=True))
-        found = [self.quick_lower(tally, error * QUICK_SHARE) for tally, error in pairs]
+        found = [self.boxed_lower(tally.counts, error * QUICK_SHARE) for tally, error in pairs]
         quick, best = max(found), pairs[int(np.argmax(found))]
-        return quick if quick > ROOM * self.claimed else max(quick, self._joint(*best))
+        return quick if quick > ROOM * self.claimed else max(quick, self._sharper(*best))
 
     def epsilon_lower(self, tallies: Sequence[Tally], errors: Sequence[float]) -> float:
         """Lower bound on epsilon at the claim's delta (0 if it has none), free of families."""
@@ -112,29 +103,12 @@ class EventTest(Target):
         pairs = zip(tallies, errors, strict=True)
         return max(epsilon_lower(t.counts, 0.0, error).epsilon_lower for t, error in pairs)
 
-    def quick_lower(self, tally: Tally, error: float) -> float:
-        """Lower bound from Clopper-Pearson bounds alone, wrong with probability ``error``."""
-        if self.measure == "mu":
-            return mu_lower(tally.counts, error).mu_lower
-        if self.measure == "epsilon":
-            return epsilon_lower(tally.counts, self.delta, error).epsilon_lower
-        if self.measure == "renyi_epsilon":
-            return self.renyi_lower(tally.counts, error)
-        return of_rates(self.guarantee)(*rates_upper(tally.counts, error))
-
-    def _joint(self, tally: Tally, error: float) -> float:
+    def _sharper(self, tally: Tally, error: float) -> float:
         rest = error * (1 - QUICK_SHARE)
-        if self.is_large:
-            return tail_lower(tally, self.family, rest, self.top)
-        if self.measure == "mu":
-            return joint_mu_lower(tally.counts, rest)
-        if self.measure == "epsilon":
-            return joint_epsilon_lower(tally.counts, self.delta, rest)
-        if self.measure == "renyi_epsilon":
-            return self.quick_lower(tally, rest)
-        if self.measure == "rho":
-            return joint_rho_lower(tally.counts, rest)
-        return tail_lower(tally, self.family, rest, self.top)
+        if self.measure == RENYI and not self.is_large:
+            return self.boxed_lower(tally.counts, rest)
+        joint = None if self.is_large else self.joint_lower(tally.counts, rest)
+        return tail_lower(tally, self.family, rest, self.top) if joint is None else joint
 
     def smallest_showable(self, trials: int, error: float) -> float:
         """The smallest true value that the best event would refute the claim with, half the time.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from dpaudit.audit.blackbox.reproduce import reproducer
 from dpaudit.audit.blackbox.result import FunctionAudit
 from dpaudit.audit.blackbox.sampler import Sampler
 from dpaudit.audit.blackbox.terms import Terms
-from dpaudit.audit.verdict import Verdict
+from dpaudit.audit.verdict import Ruling, Verdict, judge
 from dpaudit.exact import exact
 
 BOUNDED_EVENTS = 4
@@ -56,9 +56,13 @@ def report(sampler: Sampler, terms: Terms, examined: Examined, seconds: float) -
     of_mean = examined.mean.weighted_p(target.claimed) if examined.mean else 1.0
     p_value = min(1.0, of_mean, *weighted)
     refuting = [c for c, p in zip(best, sorted(weighted), strict=True) if p <= terms.refute_at]
-    shown = max(refuting, key=lambda c: target.quick_lower(c.tally, 1e-3)) if refuting else best[0]
+    shown = (
+        max(refuting, key=lambda c: target.boxed_lower(c.tally.counts, 1e-3))
+        if refuting
+        else best[0]
+    )
     lower, epsilon_lower = _lowers(terms, examined)
-    verdict, reason = _decide(terms, examined, p_value, by_mean=of_mean < min(weighted))
+    verdict, reason = judge(_rulings(terms, examined, p_value, by_mean=of_mean < min(weighted)))
     largest_share = max(c.question.share for c in examined.counted)
     return FunctionAudit(
         verdict=verdict,
@@ -137,22 +141,25 @@ def _lowers(terms: Terms, examined: Examined) -> tuple[float, float]:
     return max(found, *mirrored, 0.0), max(found, *mirrored, 0.0)
 
 
-def _decide(
+def _rulings(
     terms: Terms, examined: Examined, p_value: float, *, by_mean: bool
-) -> tuple[Verdict, str]:
+) -> Iterator[Ruling]:
     if Finding.EQUAL_DATA in examined.findings:
-        return Verdict.INCONCLUSIVE, EXPLANATIONS[Finding.EQUAL_DATA]
+        yield Ruling(Verdict.INCONCLUSIVE, EXPLANATIONS[Finding.EQUAL_DATA])
+        return
     if p_value <= terms.refute_at:
         shown = examined.mean.words if by_mean and examined.mean else "an event is likelier than"
-        return Verdict.REFUTED, (
+        yield Ruling(
+            Verdict.REFUTED,
             f"{shown} {terms.target.words} allows "
-            f"(p-value {p_value:.2g}, at most {terms.refute_at:g})"
+            f"(p-value {p_value:.2g}, at most {terms.refute_at:g})",
         )
-    broken = [finding for finding in examined.findings if finding in BROKEN]
-    if broken:
-        return Verdict.ALARM, EXPLANATIONS[broken[0]]
-    return Verdict.INCONCLUSIVE, (
-        f"no event found that {terms.target.words} forbids (p-value {p_value:.2g})"
+    for finding in examined.findings:
+        if finding in BROKEN:
+            yield Ruling(Verdict.ALARM, EXPLANATIONS[finding])
+    yield Ruling(
+        Verdict.INCONCLUSIVE,
+        f"no event found that {terms.target.words} forbids (p-value {p_value:.2g})",
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dpaudit.audit.verdict import Verdict
+from dpaudit.audit.verdict import Ruling, Verdict, judge
 
 
 @dataclass(frozen=True, repr=False)
@@ -193,17 +193,19 @@ def judged(
     claimed: float, decisive: float, achievable: float, more: str, *, refuted: bool
 ) -> dict[str, Any]:
     """The fields verdict, reason and underpowered; ``more`` ends the reason of a fair try."""
+    could = achievable > claimed
+    rulings = [Ruling(Verdict.INCONCLUSIVE, f"nothing above the claim was shown{more}")]
     if refuted:
-        reason = f"the trials contradict it; at least {decisive:.4g} was shown"
-        return {"verdict": Verdict.REFUTED, "reason": reason, "underpowered": False}
-    if not achievable > claimed:
-        reason = (
+        shown = f"the trials contradict it; at least {decisive:.4g} was shown"
+        rulings.append(Ruling(Verdict.REFUTED, shown))
+    if not could:
+        underpowered = (
             f"underpowered: even the clearest outcome would show {achievable:.4g} only, and the "
             f"claim is {claimed:.4g}; use more canaries"
         )
-        return {"verdict": Verdict.INCONCLUSIVE, "reason": reason, "underpowered": True}
-    reason = f"nothing above the claim was shown{more}"
-    return {"verdict": Verdict.INCONCLUSIVE, "reason": reason, "underpowered": False}
+        rulings.insert(0, Ruling(Verdict.INCONCLUSIVE, underpowered))
+    verdict, reason = judge(rulings)
+    return {"verdict": verdict, "reason": reason, "underpowered": not (refuted or could)}
 
 
 def _plain(value: Any) -> Any:

@@ -6,17 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpaudit.audit.bounds.estimators import (
-    MINIMUM_ERROR,
-    Counts,
-    epsilon_lower,
-    mu_lower,
-)
-from dpaudit.audit.bounds.joint import joint_epsilon_lower, joint_mu_lower, region_p_value
-from dpaudit.audit.target import RENYI, Target, rates_upper
+from dpaudit.audit.bounds.estimators import MINIMUM_ERROR, Counts
+from dpaudit.audit.bounds.joint import joint_epsilon_lower, region_p_value
+from dpaudit.audit.target import Target
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import real
-from dpaudit.measures.calculus import of_rates
 
 _TRIM_SHARE = 1e-3
 _PRECISION = 1e-3
@@ -42,22 +36,12 @@ class ScoreTest(Target):
 
     def lower(self, counts: Counts, error: float) -> float:
         """Lower bound in the claim's measure, wrong with probability at most ``error``."""
-        if self.measure == "epsilon":
-            return joint_epsilon_lower(counts, self.delta, error)
-        if self.measure == "mu":
-            return joint_mu_lower(counts, error)
-        if self.measure == RENYI:
-            return self.renyi_lower(counts, error)
-        return of_rates(self.guarantee)(*rates_upper(counts, error))
+        joint = self.joint_lower(counts, error) if self.measure in ("epsilon", "mu") else None
+        return self.boxed_lower(counts, error) if joint is None else joint
 
     def strongest(self, trials: int, other_trials: int, error: float) -> float:
         """The Clopper-Pearson bound in the claim's measure if no score were on the wrong side."""
-        counts = Counts(0, other_trials, 0, trials)
-        if self.measure == "epsilon":
-            return epsilon_lower(counts, self.delta, error).epsilon_lower
-        return (
-            mu_lower(counts, error).mu_lower if self.measure == "mu" else self.lower(counts, error)
-        )
+        return self.boxed_lower(Counts(0, other_trials, 0, trials), error)
 
     def epsilon_lower(self, counts: Counts, error: float) -> float:
         """Lower bound on epsilon at the claim's delta (0 if it has none), free of families."""

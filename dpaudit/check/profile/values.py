@@ -90,16 +90,22 @@ def _mirrored(pair: Pair, grid: Grid, last: int, every: int) -> tuple[Floats, fl
 
 
 def _end(pair: Pair, grid: Grid, side: int) -> int:
-    """The node from which delta (or its excess over 1 - x) is below the grid's tail."""
-    reach = min(4 * grid.h, 1.0)
+    """The node from which delta (or its excess over 1 - x) is below the grid's tail.
+
+    Where some outcome tells all, from which delta is that near to what it comes to far away.
+    """
+    reach, known = min(4 * grid.h, 1.0), list[tuple[float, Ball]]()
     while True:
         x = ball(Fraction(side) * Fraction(reach)).exp()
-        excess = delta_by(pair, x, _BOUNDS) - (ball(0) if side > 0 else 1 - x)
-        if excess <= ball(grid.tail):
+        known.append((reach, delta_by(pair, x, _BOUNDS) - (ball(0) if side > 0 else 1 - x)))
+        if known[-1][1] <= ball(grid.tail):
             break
         reach *= 1.15
         if reach > LARGEST:
-            raise NotConfirmed("no end")
+            reach = next(end for end, d in known if not d - known[-1][1] > ball(grid.tail))
+            if reach > LARGEST / 2:
+                raise NotConfirmed("no end")
+            break
     return side * math.ceil(reach / grid.h)
 
 

@@ -24,7 +24,7 @@ SECRET = 0.31415926
 
 @dataclass(frozen=True)
 class Mean:
-    """One noisy mean; every run waits."""
+    """One noisy mean; a run waits, for each trial."""
 
     node: Node = Gaussian("mean", 2)
     seconds: float = 0.0
@@ -33,7 +33,7 @@ class Mean:
         return self.node
 
     def run(self, curator: Curator) -> Array:
-        time.sleep(self.seconds)
+        time.sleep(self.seconds * curator.trials)
         return curator.release("mean", ClippedMean(rows, radius=1.0))
 
 
@@ -70,5 +70,5 @@ refuted = case("refuted", Mean(), GDP(0.4), expected=["refuted"])
 inconclusive = case("inconclusive", OPAQUE, ZCDP(0.1), expected=["unproved"])
 unsupported = case("unsupported", Mean(), PureDP(1), expected=["unsupported"])
 slack = case("slack", Mean(), ApproxDP(9, 1e-5))
-slow = case("slow", Mean(seconds=0.06), GDP(0.5))
+slow = case("slow", Mean(seconds=2e-4), GDP(0.5))
 failing = case("failing", Failing(), GDP(0.5), loads=records)
