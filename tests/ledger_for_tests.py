@@ -23,7 +23,8 @@ from dpaudit.ledger import LedgerRefused, Terms, open_ledger, terms_of
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "user", "central", "transcript")
-COST = (Fraction(1, 1000), Fraction(1, 10**9))
+# Both parts of the budget hold 10^5 charges.
+COST = (Fraction(1, 1000), Fraction(1, 10**10))
 POSTGRES = Path("/usr/lib/postgresql")
 
 

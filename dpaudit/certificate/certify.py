@@ -80,16 +80,17 @@ from dpaudit.check import (
     is_taken_on_trust,
     standing,
 )
-from dpaudit.check.assumptions import SYSTEM, draws_bits
+from dpaudit.check.assumptions import SYSTEM
 from dpaudit.check.file import fits, validate
 from dpaudit.check.measures import MEASURES
-from dpaudit.curator.curator import Event, system_generator
+from dpaudit.curator.curator import Event
 from dpaudit.curator.guarded import Guarded
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
 from dpaudit.families.opaque import RenyiDP
 from dpaudit.kernels.base import require_kernels
+from dpaudit.kernels.system import SystemGenerator
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption, free_unknowns, postorder
 from dpaudit.nodes.pairs import Losses
@@ -586,14 +587,6 @@ def _entropy(options: Options) -> str:
     return SYSTEM if options.seed is None else f"seed {options.seed}"
 
 
-class SystemBits:
-    """The operating system's entropy, for kernels that draw bits and nothing else."""
-
-    @staticmethod
-    def bytes(count: int) -> bytes:
-        return os.urandom(count)
-
-
 def _run_once(mechanism: Mechanism, options: Options) -> Json:
     """Run the program once on its own data; only released values and covered metrics leave."""
     before, run = Before(mechanism), _OnData(mechanism, options)
@@ -632,7 +625,7 @@ class _OnData:
 
     def draw(self) -> Any:
         declaration, scope = self._mechanism.declaration, self._mechanism.scope
-        rng: Any = SystemBits() if draws_bits(declaration) else system_generator()
+        rng: Any = SystemGenerator()
         if self._seed is not None:
             rng = np.random.default_rng([self._seed, 1])
         sampler = Guarded(declaration, scope, self._load(), rng=rng)

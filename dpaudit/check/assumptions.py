@@ -27,16 +27,16 @@ EXACT = frozenset(
         "DiscreteGaussian",
         "DiscreteGaussianVector",
         "DiscreteLaplace",
+        "IntegerExponentialMechanism",
         "ThresholdedDiscreteLaplace",
     }
 )
 UNPREDICTED = "An observer cannot predict the generator's output."
 SYSTEM = "operating system"  # the entropy of a run that nobody seeded
 BITS_EVIDENCE = {
-    "": "Nothing was drawn for publication; a run draws from PCG64-DXSM seeded with 256 bits of "
-    "the operating system's entropy, exact noise from that entropy itself.",
-    SYSTEM: "The run drew from PCG64-DXSM seeded with 256 bits of the operating system's entropy.",
-    "exact": "Every bit of the run's noise was read from the operating system.",
+    "": "Nothing was drawn for publication; a run reads every bit of its noise from the operating "
+    "system.",
+    SYSTEM: "Every bit of the run's noise was read from the operating system.",
     "seed": "The run's noise came from a stored seed: whoever knows it can predict the noise.",
 }
 BOUNDED = "No query moves by more than the sensitivity that its noise is scaled to."
@@ -76,8 +76,9 @@ def standing(
     """
     bounded, noise = _bounded(conformance), _tested(conformance, NOISE)
     real = REAL_NUMBERS if root is None or not _is_exact(root) else _whole(conformance)
-    bits = _bits(root, entropy)
-    if noise is Status.TESTED and {real.status, bits.status} == {Status.ENFORCED}:
+    bits = _bits(entropy)
+    exact = {real.status, bits.status} == {Status.ENFORCED} and not _draws_batches(root)
+    if noise is Status.TESTED and exact:
         noise = Status.ENFORCED
     return [
         Assumption("bounded_queries", BOUNDED, bounded, BOUNDED_EVIDENCE[bounded]),
@@ -95,18 +96,17 @@ def _whole(conformance: Sequence[Mapping[str, Any]]) -> Assumption:
     return replace(WHOLE_NUMBERS, status=found)
 
 
-def _bits(root: Node | None, entropy: str) -> Assumption:
+def _bits(entropy: str) -> Assumption:
     """Whose bits the run drew: enforced where the operating system gave every one of them."""
-    direct = entropy == SYSTEM and root is not None and draws_bits(root)
-    key = "exact" if direct else "seed" if entropy.startswith("seed") else entropy
-    status = Status.ENFORCED if direct else Status.DECLARED
+    key = "seed" if entropy.startswith("seed") else entropy
+    status = Status.ENFORCED if entropy == SYSTEM else Status.DECLARED
     return Assumption("random_bits", UNPREDICTED, status, BITS_EVIDENCE.get(key, ""))
 
 
-def draws_bits(root: Node) -> bool:
-    """Whether a run draws bits alone: exact noise, and no secret batch, which is of floats."""
-    sampled = any(hasattr(node, "rate") or hasattr(node, "population") for node in postorder(root))
-    return _is_exact(root) and not sampled
+def _draws_batches(root: Node | None) -> bool:
+    """Whether a run draws secret batches, which is done by floats."""
+    nodes = () if root is None else postorder(root)
+    return any(hasattr(node, "rate") or hasattr(node, "population") for node in nodes)
 
 
 def _is_exact(root: Node) -> bool:

@@ -409,10 +409,3 @@ class Tracer(Curator):
         released = request.session.centre(value)
         request.session.advance(value, request.scale)
         return released
-
-
-def system_generator() -> Generator:
-    """PCG64-DXSM seeded with 256 bits of the operating system's entropy."""
-    import secrets
-
-    return np.random.Generator(np.random.PCG64DXSM(secrets.randbits(256)))

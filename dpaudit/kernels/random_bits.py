@@ -22,6 +22,7 @@ Whole: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Exact: TypeAlias = Callable[[int], Fraction]
+Times: TypeAlias = tuple[Floats, Exact]
 
 FIRST_BITS = 53
 UNIT = 2.0**-FIRST_BITS
@@ -57,25 +58,28 @@ def fair(count: int, bits: Bits) -> Flags:
     return np.asarray(bits(count) >> np.uint64(63) == 1)
 
 
-def happens_exp(exponent: Floats, exact: Exact, bits: Bits) -> Flags:
+def happens_exp(exponent: Floats, exact: Exact, bits: Bits, times: Times | None = None) -> Flags:
     """Independent events of probability exp(-exponent), exponents >= 0, shape (n,).
 
     ``exponent``: within 2^-37 of the exponents; ``exact(i)`` gives the i-th as a fraction.
+    ``times``: factors of the probabilities, which stay at most 1, as floats right to 2^-38 of the
+    probability and as fractions.
     """
-    chance = np.exp(-exponent)
+    chance = np.exp(-exponent) if times is None else np.exp(-exponent) * times[0]
     words = bits(chance.size) >> np.uint64(64 - FIRST_BITS)
     uniform = words.astype(np.float64) * UNIT
     below = uniform + UNIT <= chance - WINDOW
     for i in np.flatnonzero(~below & (uniform < chance + WINDOW)):
-        below[i] = _below_exp(int(words[i]), exact(int(i)), bits)
+        factor = Fraction(1) if times is None else times[1](int(i))
+        below[i] = _below_exp(int(words[i]), exact(int(i)), factor, bits)
     return np.asarray(below)
 
 
-def _below_exp(word: int, exponent: Fraction, bits: Bits) -> bool:
-    """Whether the uniform variable that starts with these bits is below exp(-exponent)."""
+def _below_exp(word: int, exponent: Fraction, factor: Fraction, bits: Bits) -> bool:
+    """Whether the uniform variable that starts with these bits is below factor exp(-exponent)."""
     for lower, upper, precision in _refined(word, bits):
         with precision:
-            ball = (-_ball(exponent)).exp()
+            ball = (-_ball(exponent)).exp() * _ball(factor)
         if ball >= upper:
             return True
         if ball <= lower:

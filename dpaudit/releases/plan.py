@@ -19,7 +19,7 @@ from dpaudit.exact.wire import digest
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.discrete import DiscreteLaplace
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
-from dpaudit.families.selection import ExponentialMechanism, Scores
+from dpaudit.families.selection import IntegerExponentialMechanism, Scores
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.kernels.samplers import gaussian_tail, laplace_tail
 from dpaudit.nodes import Node
@@ -50,7 +50,10 @@ ROUGH, FINE, CLOSE, SLACK = 0.02, 4e-4, 1e-3, 2e-4
 DELTA_SHARE = Fraction(1, 10)  # of delta, for all thresholds without one of their own
 LARGEST_VARIANCE = 2**100
 Leaf: TypeAlias = (
-    DiscreteGaussianVector | DiscreteLaplace | ExponentialMechanism | ThresholdedDiscreteLaplace
+    DiscreteGaussianVector
+    | DiscreteLaplace
+    | IntegerExponentialMechanism
+    | ThresholdedDiscreteLaplace
 )
 Noise: TypeAlias = Leaf | Node  # a program's whole declaration
 
@@ -189,7 +192,7 @@ class PlannedMargins(Margins):
 
     def epsilon(self, label: str) -> float:
         leaf, part = self.leaves[label], self.parts[label]
-        assert isinstance(leaf, ExponentialMechanism)  # noqa: S101  (only choices have one)
+        assert isinstance(leaf, IntegerExponentialMechanism)  # noqa: S101  (only choices have one)
         assert isinstance(part, Choice)  # noqa: S101
         return float(leaf.epsilon) / part.by(self.adjacency)
 
@@ -453,7 +456,7 @@ def _leaf(
         width = amount / part.times if pure else math.sqrt(8 * amount / part.times)
         scores = part.scores(adjacency)
         epsilon = width * (2 if scores is Scores.MONOTONE else 1)
-        return ExponentialMechanism(part.label, rounded_down(epsilon), scores)
+        return IntegerExponentialMechanism(part.label, rounded_down(epsilon), scores)
     moves = part.moves(adjacency)
     if moves.largest == 0:
         raise InvalidParameter(f"{part.label}: no unit moves it; publish it without noise")

@@ -19,7 +19,7 @@ from dpaudit.audit.verdict import Verdict
 from dpaudit.certificate import publish as certificates
 from dpaudit.certificate.certify import Certified, Options, certify
 from dpaudit.check.assumptions import SYSTEM
-from dpaudit.curator.curator import Curator, Request, system_generator
+from dpaudit.curator.curator import Curator, Request
 from dpaudit.curator.entitlement import Grant
 from dpaudit.errors import (
     Disagreement,
@@ -30,6 +30,7 @@ from dpaudit.errors import (
 from dpaudit.kernels.base import Session, exact_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.kernels.random_bits import bits_of
+from dpaudit.kernels.system import SystemGenerator
 from dpaudit.ledger import Ledger, LedgerRefused
 from dpaudit.nodes import Node
 from dpaudit.releases.attacked import order_of
@@ -37,7 +38,7 @@ from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.program import PartQuery, ReleaseProgram, Values, exact_values
 from dpaudit.releases.programs import records_of
 from dpaudit.releases.queries import Choice, Declared, Row, Thresholded, text_of
-from dpaudit.storage.files import write_atomically
+from dpaudit.storage.files import write_together
 from dpaudit.tabular import OpenTable, Table
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -128,7 +129,7 @@ def draw(
         if rows is None:
             raise InvalidParameter(f"{label}: a program is run on rows")
         item, node = part.program, plan.leaves[label]
-        generator = system_generator()
+        generator: Any = SystemGenerator()
         publisher.drawn[label] = item.run(node, plan.release.scope, rows(item.columns), generator)
     return publisher.drawn
 
@@ -220,8 +221,7 @@ class _Once:
             drawn = draw(plan, values, partial(_rows, release, self.data))
             rows = published_rows(plan, drawn)
             contents = contents_of(plan, drawn, rows, self.targets)
-            for path, content in contents.items():
-                write_atomically(path, content)
+            write_together(contents)
             digests = {path.name: sha256(content).hexdigest() for path, content in contents.items()}
             head = None
             if ledger is not None:

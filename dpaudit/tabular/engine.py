@@ -23,7 +23,10 @@ from dpaudit.tabular.source import VIEW, Source, open_source
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 LARGEST_TERM = 2**62
 MOST_CELLS = 10_000_000
-CODED, KEPT, UNIT = "dpaudit_coded", "dpaudit_kept", "dpaudit_unit"
+MOST_PACKED = 2**40  # the other bits of 64 are of a hash
+MOST_COUNTED = 2**20
+KEPT, UNIT, CODE = "dpaudit_kept", "dpaudit_unit", "dpaudit_code"
+COUNTED, BEFORE = "dpaudit_counted", "dpaudit_before"
 Keys: TypeAlias = tuple[int, ...] | dict[str, int]
 
 
@@ -179,50 +182,98 @@ class _Work:
 
     def sums(self, part: Any, asked: Sequence[Total]) -> list[list[tuple[Any, ...]]]:
         """The rows (group, total of each term) of every total."""
-        self._bound(part)
-        return [part.execute(self._query(total)).fetchall() for total in asked]
+        limited = any(t.groups is not None or t.per_group is not None for t in asked)
+        cells = self._cells()
+        counted = not limited and cells is not None and prod(cells) <= MOST_COUNTED
+        weight = self._bound(part, cells, counted=counted)
+        return [part.execute(self._query(total, weight)).fetchall() for total in asked]
 
     def rows(self, part: Any, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """As :meth:`OpenTable.rows`."""
         places = [_place(list(self.schema.columns).index(name)) for name in columns]
         unit = "NULL" if self.schema.unit is None else UNIT
         known = " AND ".join(f"{place} IS NOT NULL" for place in places)
-        self._bound(part)
+        self._bound(part, self._cells(), counted=False)
         found = part.execute(f"SELECT {unit}, {', '.join(places)} FROM {KEPT} WHERE {known}")
         rows: list[tuple[Any, ...]] = found.fetchall()
         return rows
 
-    def _bound(self, part: Any) -> None:
-        """Rows with codes; of a unit with too many, those of the smallest keyed hashes."""
+    def _cells(self) -> list[int] | None:
+        """How many codes each column has, one of them for no value; None for too many."""
+        cells = []
+        for column in self.schema.columns.values():
+            if isinstance(column, Text):
+                return None
+            low, high = _ends(column)
+            cells.append(high - low + 2)
+        return cells if prod(cells) <= MOST_PACKED else None
+
+    def _bound(self, part: Any, cells: list[int] | None, *, counted: bool) -> str:
+        """Make the table of rows with codes; of a unit with too many, those of the smallest hashes.
+
+        In the order of units, and of keyed hashes within a unit, a row is kept where the row
+        ``schema.rows`` places before it is another unit's.  Where the codes of a row fit into one
+        number beside a part of their hash, that number alone is sorted.
+        ``counted``: rows of the same codes are one, without their unit; which column says how many
+        they are, or "".
+        """
         schema, types = self.schema, self.types or _types(part)
-        codes = [
-            f"{_code(column, _quoted(name), types[name])} AS {_place(place)}"
-            for place, (name, column) in enumerate(schema.columns.items())
-        ]
-        if schema.unit is None:
-            part.execute(f"CREATE OR REPLACE VIEW {KEPT} AS SELECT {', '.join(codes)} FROM {VIEW}")
-            return
-        unit = _quoted(schema.unit)
-        part.execute(
-            f"CREATE OR REPLACE TABLE {CODED} AS SELECT {unit} AS {UNIT}, {', '.join(codes)} "
-            f"FROM {VIEW} WHERE {unit} IS NOT NULL"
+        places = [_place(place) for place in range(len(schema.columns))]
+        codes = ", ".join(
+            f"{_code(column, _quoted(name), types[name])} AS {place}"
+            for place, (name, column) in zip(places, schema.columns.items(), strict=True)
         )
-        part.execute(f"CREATE OR REPLACE VIEW {KEPT} AS SELECT * FROM {CODED}")
-        many = f"SELECT {UNIT} FROM {CODED} GROUP BY {UNIT} HAVING count(*) > {schema.rows}"
-        if part.execute(f"SELECT 1 FROM ({many}) LIMIT 1").fetchone() is None:
-            return
-        order = self._order("rows", [_place(i) for i in range(len(schema.columns))])
-        part.execute(
-            f"DELETE FROM {CODED} WHERE rowid IN (SELECT r FROM (SELECT rowid AS r, row_number() "
-            f"OVER (PARTITION BY {UNIT} ORDER BY {order}) AS n FROM {CODED} "
-            f"WHERE {UNIT} IN ({many})) WHERE n > {schema.rows})"
-        )
+        unit = None if schema.unit is None else _quoted(schema.unit)
+        rows = f"SELECT {codes} FROM {VIEW}"
+        if unit is not None:
+            rows = f"SELECT {unit} AS {UNIT}, {codes} FROM {VIEW} WHERE {unit} IS NOT NULL"
+        if cells is None:
+            kept = places
+            if unit is not None:
+                rows = self._first(rows, places, self._order("rows", places))
+        else:
+            rows, kept = self._packed(rows, cells, counted=counted)
+        named = [*([] if unit is None or counted else [UNIT]), *kept, *([COUNTED] * counted)]
+        part.execute(f"CREATE OR REPLACE TABLE {KEPT} AS SELECT {', '.join(named)} FROM ({rows})")
+        return COUNTED if counted else ""
+
+    def _packed(self, rows: str, cells: list[int], *, counted: bool) -> tuple[str, list[str]]:
+        """Rows whose codes are one number, and the codes as they are read off it again."""
+        packed, reads = "0", []
+        stride = prod(cells)
+        for place, (column, size) in enumerate(
+            zip(self.schema.columns.values(), cells, strict=True)
+        ):
+            low, _ = _ends(column)
+            stride //= size
+            name = _place(place)
+            packed += f" + coalesce({name}::BIGINT - ({low}), {size - 1}) * {stride}"
+            read = f"{CODE} // {stride} % {size}"
+            reads.append(f"CAST(nullif({read}, {size - 1}) + ({low}) AS BIGINT) AS {name}")
+        unit = "" if self.schema.unit is None else f"{UNIT}, "
+        rows = f"SELECT {unit}{packed} AS {CODE} FROM ({rows})"
+        if self.schema.unit is not None:
+            bits = prod(cells).bit_length()
+            mixed = f"hash({_text(self.key)}, 'rows', {CODE}) >> {bits} << {bits}"
+            rows = f"SELECT {UNIT}, ({mixed}) | {CODE}::UBIGINT AS {CODE} FROM ({rows})"
+            rows = self._first(rows, [CODE], CODE)
+            rows = f"SELECT {UNIT}, ({CODE} & {2**bits - 1})::BIGINT AS {CODE} FROM ({rows})"
+        if counted:
+            rows = f"SELECT {CODE}, count(*) AS {COUNTED} FROM ({rows}) GROUP BY {CODE}"
+        return rows, reads
+
+    def _first(self, rows: str, columns: Sequence[str], order: str) -> str:
+        """Of each unit the first ``schema.rows`` rows in an order."""
+        before = f"lag({UNIT}, {self.schema.rows}) OVER (ORDER BY {UNIT}, {order})"
+        named = ", ".join([UNIT, *columns])
+        rows = f"SELECT {named}, {before} AS {BEFORE} FROM ({rows})"
+        return f"SELECT {named} FROM ({rows}) WHERE {BEFORE} IS DISTINCT FROM {UNIT}"
 
     def _order(self, purpose: str, columns: Sequence[str]) -> str:
         among = ", ".join(columns)
         return f"hash({_text(self.key)}, {_text(purpose)}, {among}), {among}"
 
-    def _query(self, total: Total) -> str:
+    def _query(self, total: Total, weight: str) -> str:
         places = {name: _place(i) for i, name in enumerate(self.schema.columns)}
         columns = self.schema.columns
         group = _group(self.schema, total, places)
@@ -242,8 +293,15 @@ class _Work:
                 f"SELECT * FROM ({rows}) QUALIFY dense_rank() OVER "
                 f"(PARTITION BY {UNIT} ORDER BY {order}) <= {total.groups}"
             )
-        sums = ", ".join(_sum(term, places) for term in total.terms)
+        sums = ", ".join(_sum(term, places, weight) for term in total.terms)
         return f"SELECT g, {sums} FROM ({rows}) GROUP BY g"
+
+
+def _ends(column: Number | Category) -> tuple[int, int]:
+    """The smallest and the largest code."""
+    if isinstance(column, Number):
+        return column.low, column.high
+    return 0, len(column.domain) - 1
 
 
 def sizes_of(schema: Schema, total: Total) -> tuple[int, ...] | None:
@@ -423,20 +481,22 @@ def _within(column: Column, place: str, codes: tuple[int, ...]) -> str:
     return f"{place} IN ({', '.join(map(str, codes))})"
 
 
-def _sum(term: Term, places: Mapping[str, str]) -> str:
+def _sum(term: Term, places: Mapping[str, str], weight: str) -> str:
+    """A term's total; ``weight``: the column that says for how many rows one stands."""
+    times = f"{weight}::HUGEINT * " if weight else ""
     if not term.factors:
-        return "count(*)"
+        return f"sum({weight})" if weight else "count(*)"
     factors = (
-        f"(CAST({places[column]} AS BIGINT) * {times} + ({offset}))"
-        for column, times, offset in term.factors
+        f"(CAST({places[column]} AS BIGINT) * {by} + ({offset}))"
+        for column, by, offset in term.factors
     )
     product = " * ".join(factors)
     if term.divisor == 1:
-        return f"sum({product})"
+        return f"sum({times}({product}))"
     # Floored division, whatever the sign: // rounds towards zero.
     shifted = f"({product} + {term.divisor // 2})"
     rest = f"((({shifted} % {term.divisor}) + {term.divisor}) % {term.divisor})"
-    return f"sum(({shifted} - {rest}) // {term.divisor})"
+    return f"sum({times}(({shifted} - {rest}) // {term.divisor}))"
 
 
 def rounded(value: int, divisor: int) -> int:

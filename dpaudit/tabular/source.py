@@ -193,7 +193,7 @@ def _reopened(table: Any) -> Iterator[Any]:
     try:
         yield opened
     finally:
-        opened.execute("DROP TABLE IF EXISTS dpaudit_coded")
+        opened.execute("DROP TABLE IF EXISTS dpaudit_kept")
         opened.unregister(VIEW)
         known["connection"] = opened
 

@@ -260,7 +260,7 @@ def test_an_entry_says_what_was_charged(ledger: Ledger) -> None:
     charge(ledger, "first", cost=COST)
     opened, charged = ledger.entries("people")
     assert opened.body["terms"] == json.loads(json.dumps(terms(1).to_json()))
-    assert charged.body["cost"] == ["1/1000", "1/1000000000"]
+    assert charged.body["cost"] == ["1/1000", "1/10000000000"]
 
 
 needs_postgres = pytest.mark.skipif(

@@ -31,6 +31,7 @@ from dpaudit.families.discrete import (
     TruncatedDiscreteLaplace,
 )
 from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
+from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import (
     GDP,
     ZCDP,
@@ -50,6 +51,7 @@ from dpaudit.families.sampling import (
 from dpaudit.families.selection import (
     AboveThreshold,
     ExponentialMechanism,
+    IntegerExponentialMechanism,
     NoisyComparisons,
     ReportNoisyMax,
 )
@@ -96,7 +98,10 @@ EVERY_TYPE: list[Node] = [
     DiscreteLaplace("count", 0.5, K),
     TruncatedDiscreteLaplace("threshold", 2, 31),
     RandomizedResponse("bit", 1, 4),
+    SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)),
+    Shuffled(RandomizedResponse("bit", 1, 4), K),
     ExponentialMechanism("iterate", 2 * x, "monotone"),
+    IntegerExponentialMechanism("median", 2, "monotone"),
     ReportNoisyMax("iterate", 0.1, "gumbel"),
     AboveThreshold("stop", 0.5, 0.25, 3),
     NoisyComparisons("answers", 4, 8, 5.5, 24),

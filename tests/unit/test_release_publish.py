@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +45,7 @@ from dpaudit.releases.queries import (
     Variance,
     text_of,
 )
+from dpaudit.storage import files
 from dpaudit.tabular import Category, DataRefused, Number, Schema, Table, Text
 
 pl = pytest.importorskip("polars")
@@ -403,6 +406,18 @@ def test_a_release_of_exact_noise_reads_certified_and_its_plan_alone_does_not(
     assert found["declared_noise"] != "enforced"
 
 
+def test_choices_by_ranks_and_counts_read_certified(tmp_path: Path) -> None:
+    """Exactly drawn where they are attacked too, and their law is tested."""
+    plan = release(
+        Quantiles(name="age", column="age", at=("1/4", "1/2")), Top(name="sex", column="sex")
+    ).plan()
+    done = publish(plan, frame(), tmp_path, ledger=None, trials=200)
+    assert done.verdict == "certified"
+    assert [row.statistic for row in done.rows][2:] == ["rank"]
+    written = json.loads((tmp_path / "certificate" / "release.json").read_text())
+    assert {row["status"] for row in written["predicate"]["assumptions"]} == {"enforced"}
+
+
 def test_running_again_refuses_with_and_without_a_ledger(tmp_path: Path, counted: Plan) -> None:
     ledger = ledger_at(tmp_path)
     unattacked(counted, frame(), tmp_path / "out", ledger=ledger)
@@ -435,7 +450,7 @@ def test_of_two_releases_at_once_one_is_drawn(tmp_path: Path, counted: Plan) -> 
     assert open_ledger(tmp_path / "ledger.sqlite").verify("people").count == 1
 
 
-@pytest.mark.parametrize("at", ["exact_values", "draw", "write_atomically"])
+@pytest.mark.parametrize("at", ["exact_values", "draw", "write_together"])
 def test_a_crash_after_the_charge_leaves_it_spent_and_says_so(
     tmp_path: Path, counted: Plan, monkeypatch, at: str
 ) -> None:
@@ -453,6 +468,27 @@ def test_a_crash_after_the_charge_leaves_it_spent_and_says_so(
     monkeypatch.undo()
     with pytest.raises(LedgerRefused, match="Its charge is spent"):
         unattacked(counted, frame(), tmp_path / "other", ledger=ledger)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_disk_that_fills_up_leaves_no_file_and_the_charge_spent(
+    tmp_path: Path, counted: Plan, monkeypatch, number: int
+) -> None:
+    """At whichever of the three files: delete their being staged together, and one is left."""
+    ledger, staged, real = ledger_at(tmp_path), list[Path](), files._staged
+
+    def full(path: Path, content: bytes) -> Path:
+        staged.append(path)
+        if len(staged) == number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, content)
+
+    monkeypatch.setattr(files, "_staged", full)
+    with pytest.raises(ReleaseInterrupted, match=r"No space left.*its charge is spent"):
+        unattacked(counted, frame(), tmp_path / "out", ledger=ledger)
+    assert list((tmp_path / "out").iterdir()) == []
+    state = ledger.verify("people")
+    assert (state.count, state.unfinished) == (1, ("t",))
 
 
 def test_a_private_value_stays_out_of_what_an_interrupted_release_says(

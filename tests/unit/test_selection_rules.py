@@ -23,6 +23,7 @@ from dpaudit.families.opaque import ApproxDP, PureDP
 from dpaudit.families.selection import (
     AboveThreshold,
     ExponentialMechanism,
+    IntegerExponentialMechanism,
     NoisyComparisons,
     ReportNoisyMax,
     Scores,
@@ -243,6 +244,7 @@ def test_the_corner_of_a_range_is_that_of_half_the_loss() -> None:
 
 BUILDERS: dict[str, Callable[[Any], Node]] = {
     "ExponentialMechanism": lambda v: ExponentialMechanism("a", v),
+    "IntegerExponentialMechanism": lambda v: IntegerExponentialMechanism("a", v),
     "ReportNoisyMax": lambda v: ReportNoisyMax("a", v),
     "epsilon_threshold": lambda v: AboveThreshold("a", v, 1),
     "epsilon_query": lambda v: AboveThreshold("a", 1, v),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,19 @@ from dpaudit.families.opaque import ApproxDP
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.queries import Count, Groups, Quantiles, Sum
-from dpaudit.tabular import Category, DataRefused, Number, Schema, Table, Text, source
+from dpaudit.tabular import (
+    ROWS,
+    Bins,
+    Category,
+    DataRefused,
+    Number,
+    Schema,
+    Table,
+    Term,
+    Text,
+    Total,
+    source,
+)
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
@@ -67,6 +81,56 @@ def sums(data: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def known() -> dict[str, Any]:
     return sums(people())
+
+
+def numbered(units: int, most: int) -> Any:
+    """Up to ``most`` rows a unit, each with a number of its own, in any order."""
+    rng = np.random.default_rng(2)
+    unit = np.repeat(np.arange(units), rng.integers(1, most + 1, units))
+    order = rng.permutation(len(unit))
+    return pd.DataFrame({"unit": unit[order], "number": np.arange(len(unit))})
+
+
+@pytest.mark.parametrize("kind", ["packed", "wide", "text"])
+def test_of_every_unit_as_many_rows_are_kept_as_may_count(kind: str) -> None:
+    """Few codes, packed beside their hash; too many, or texts, sorted as they are."""
+    data = numbered(300, 9)
+    most = 2**52 if kind == "wide" else len(data)
+    columns: dict[str, Any] = {"number": Number(0, most)}
+    if kind == "text":
+        columns["word"] = Text()
+        data["word"] = data["number"].astype(str)
+    schema = Schema("t", columns, unit="unit", rows=4)
+
+    def kept(key: str, frame: Any) -> set[tuple[int, int]]:
+        rows = Table(schema, frame).opened(key).rows(["number"])
+        found = [(int(u), int(n)) for u, n in rows]
+        assert len(set(found)) == len(found)
+        return set(found)
+
+    found = kept("key", data)
+    assert found <= set(zip(data["unit"], data["number"], strict=True))
+    counts = Counter(u for u, _ in found)
+    assert counts == {u: min(n, 4) for u, n in Counter(data["unit"]).items()}
+    assert kept("key", data.iloc[::-1]) == found
+    assert kept("another", data) != found
+    gone = kept("key", data[data["unit"] != 7])
+    assert gone == {(u, n) for u, n in found if u != 7}, "no other unit's rows change"
+    edges = tuple(range(1, len(data)))
+    total = Total("n", (ROWS,), (Bins("number", edges),))
+    ((counted,),) = Table(schema, data).opened("key").totals([total])
+    assert {n for n, count in enumerate(counted) if count} == {n for _, n in found}
+    assert sum(counted) == len(found)
+
+
+def test_rows_that_are_the_same_are_counted_as_many_as_they_are() -> None:
+    """Three rows of a unit that no hash tells apart, where two count."""
+    frame = pd.DataFrame({"unit": [1, 1, 1, 2], "number": [5, 5, 5, None]})
+    schema = Schema("t", {"number": Number(-3, 9, missing="drop")}, unit="unit", rows=2)
+    plain = Total("n", (ROWS, Term((("number", 3, -1),)), Term((("number", 1, 0),), 2)))
+    limited = replace(plain, per_group=1)
+    assert Table(schema, frame).opened("k").totals([plain]) == [[(2,), (28,), (6,)]]
+    assert Table(schema, frame).opened("k").totals([limited]) == [[(1,), (14,), (3,)]]
 
 
 def test_files_that_are_read_in_parts_give_the_same_sums(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +17,16 @@ from dpaudit.exact import enclose
 from dpaudit.families.composition import Repeat
 from dpaudit.families.discrete import DiscreteGaussian
 from dpaudit.families.opaque import GDP
-from dpaudit.families.selection import ExponentialMechanism
+from dpaudit.families.selection import ExponentialMechanism, IntegerExponentialMechanism
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.families.tabular.kernel import (
     DiscreteGaussianVectorKernel,
     ExactChoiceKernel,
     ThresholdedDiscreteLaplaceKernel,
 )
+from dpaudit.kernels import random_bits
 from dpaudit.kernels.random_bits import bits_of
+from dpaudit.kernels.samplers import chosen_places
 from dpaudit.ledger import terms_of
 from dpaudit.scope import central
 
@@ -159,22 +162,44 @@ def test_thresholded_counts_stay_within_their_epsilon_and_delta() -> None:
         assert delta_of(p, q, at) <= float(account.delta(Fraction(at)).upper) + 1e-9
 
 
-@pytest.mark.quality
 def test_an_exact_choice_has_the_law_of_the_exponential_mechanism() -> None:
-    """Chi-square of 4,000 draws at 1e-6; the law of another epsilon fails it."""
-    from scipy.stats import chisquare
+    """Chi-square of 20,000 draws at 1e-6, and their residuals; another epsilon's law fails both."""
+    from scipy.stats import chisquare, kstest
 
     scores, epsilon, moved = [0, -1, -3, 2, 2], Fraction(3, 2), 2
-    kernel = ExactChoiceKernel(ExponentialMechanism("q", epsilon), 1)
-    bits = bits_of(np.random.default_rng(5))
-    drawn = np.bincount([kernel.choose(scores, moved, bits) for _ in range(4000)], minlength=5)
+    kernel = ExactChoiceKernel(IntegerExponentialMechanism("q", epsilon), 20_000)
+    values = np.broadcast_to(np.array([scores], dtype=float), (20_000, 5))
+    scale = np.full(20_000, float(2 * moved / epsilon))
+    chosen = kernel.sample(values, scale, np.random.default_rng(5))
+    drawn = chosen.sum(axis=0)
 
     def law(rate: float) -> np.ndarray:
         weights = np.exp(rate * np.array(scores))
-        return 4000 * weights / weights.sum()
+        return 20_000 * weights / weights.sum()
 
     assert chisquare(drawn, law(float(epsilon) / (2 * moved))).pvalue > 1e-6
     assert chisquare(drawn, law(float(epsilon) / moved)).pvalue < 1e-6
+    assert kstest(kernel.residual(chosen, values, scale)[:, 0], "norm").pvalue > 1e-6
+    assert kstest(kernel.residual(chosen, values, scale / 2)[:, 0], "norm").pvalue < 1e-6
+
+
+def test_what_a_float_leaves_open_about_a_choice_is_decided_exactly(monkeypatch) -> None:
+    """With a window so wide that balls decide every coin, the same draws come out."""
+    gaps, rate = [0, 1, 3, 90, 10**7], Fraction(1, 7)
+    known = chosen_places(gaps, rate, 300, bits_of(np.random.default_rng(1)))
+    asked: list[Fraction] = []
+    real = random_bits._below_exp
+
+    def seen(word: int, exponent: Fraction, factor: Fraction, bits: Any) -> bool:
+        asked.append(factor)
+        return real(word, exponent, factor, bits)
+
+    monkeypatch.setattr(random_bits, "WINDOW", 0.01)
+    monkeypatch.setattr(random_bits, "_below_exp", seen)
+    again = chosen_places(gaps, rate, 300, bits_of(np.random.default_rng(1)))
+    assert (known == again).all()
+    assert len(set(asked)) > 1, "coins of several weights"
+    assert set(known) <= {0, 1, 2}
 
 
 def test_an_exact_choice_leaves_out_what_is_not_there_and_refuses_halves() -> None:

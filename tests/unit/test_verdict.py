@@ -252,12 +252,12 @@ def test_what_every_guarantee_rests_on(rows: list[Any], bounded: str, noise: str
         (DiscreteLaplace("a", 2), "", "enforced", "declared"),
         (DiscreteLaplace("a", 2), SYSTEM, "enforced", "enforced"),
         (DiscreteLaplace("a", 2), "seed 7", "enforced", "declared"),
-        (Gaussian("a", 2), SYSTEM, "declared", "declared"),
+        (Gaussian("a", 2), SYSTEM, "declared", "enforced"),
         (
             PoissonSampled(DiscreteLaplace("a", 2), "0.5"),
             "operating system",
             "enforced",
-            "declared",
+            "enforced",
         ),
     ],
 )
@@ -269,6 +269,11 @@ def test_arithmetic_and_bits_follow_from_what_ran(
     assert found["real_arithmetic"].status == arithmetic
     assert found["random_bits"].status == bits
     assert ("whoever knows it" in found["random_bits"].evidence) == entropy.startswith("seed")
+    sampled = hasattr(node, "rate")  # a batch is drawn by floats
+    tested = [*drew, row()]
+    noise = {a.id: a.status for a in standing(tested, node, entropy)}["declared_noise"]
+    whole = {arithmetic, bits} == {"enforced"} and not sampled
+    assert noise == ("enforced" if whole else "tested")
     if arithmetic == "enforced":
         # Nobody drew it, or it was drawn wrong: then it is not enforced.
         undrawn, wrong = standing([], node), standing([row(check=DRAWN, status="broken")], node)

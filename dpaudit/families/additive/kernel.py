@@ -131,7 +131,7 @@ class DiscreteKernel(Kernel):
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         moved = self._moved(released, values, scale)
         size = np.abs(np.where(np.isfinite(moved), moved, 0.0))
-        share = _shares(released)
+        share = shares_of(released)
         mass = np.exp(self.log_mass(size))
         outer = np.where(size > 0, self.tail(np.maximum(size, 1)) - share * mass, share * mass)
         outer = np.where(size > 0, outer, self.tail(np.ones_like(size)) + outer)
@@ -163,7 +163,7 @@ def _whole(values: Array) -> Array:
     return below + (known - below >= 0.5)
 
 
-def _shares(released: Array) -> Array:
+def shares_of(released: Array) -> Array:
     """Where in its step of the distribution function each draw is put: a hash of what was released.
 
     A residual has no generator, and must be uniform: SHA-256 of the whole batch is taken for one.

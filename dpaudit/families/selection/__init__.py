@@ -3,6 +3,7 @@
 from dpaudit.families.selection.node import (
     AboveThreshold,
     ExponentialMechanism,
+    IntegerExponentialMechanism,
     NoisyComparisons,
     ReportNoisyMax,
     Scores,
@@ -12,6 +13,7 @@ from dpaudit.families.selection.node import (
 __all__ = [
     "AboveThreshold",
     "ExponentialMechanism",
+    "IntegerExponentialMechanism",
     "NoisyComparisons",
     "ReportNoisyMax",
     "Scores",

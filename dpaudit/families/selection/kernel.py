@@ -34,10 +34,10 @@ class ExponentialMechanismKernel(Kernel):
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
         """The largest of values / scale plus Gumbel noise."""
         noise = rng.gumbel(size=values.shape)
-        return _chosen(np.where(scale[:, None] > 0, _logits(values, scale) + noise, values))
+        return _chosen(np.where(scale[:, None] > 0, logits_of(values, scale) + noise, values))
 
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
-        logits = log_softmax(_logits(values, scale), axis=-1)
+        logits = log_softmax(logits_of(values, scale), axis=-1)
         exact = np.where((released == _chosen(values)).all(axis=-1), 0.0, -np.inf)
         picked = np.where(released == 1, logits, 0.0).sum(axis=-1)
         return np.where(scale > 0, picked, exact)
@@ -57,7 +57,8 @@ class ExponentialMechanismKernel(Kernel):
             return np.asarray(np.where(same, 0.0, np.abs(values - others)).max(axis=-1))
 
 
-def _logits(values: Array, scale: Array) -> Array:
+def logits_of(values: Array, scale: Array) -> Array:
+    """Scores over their scale."""
     safe = np.where(scale > 0, scale, 1.0)
     return np.asarray(values / safe[:, None])
 

@@ -59,6 +59,15 @@ class ExponentialMechanism(Leaf):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class IntegerExponentialMechanism(ExponentialMechanism):
+    """The exponential mechanism on scores that are whole numbers, of ranks or counts, say.
+
+    Between neighbours they move by a whole number at most, by which they are divided.  Such a
+    choice is drawn exactly, from random bits alone.
+    """
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class ReportNoisyMax(Leaf):
     """Names the candidate whose score plus i.i.d. noise of scale 2 / epsilon is largest.
 

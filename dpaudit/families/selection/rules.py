@@ -24,6 +24,7 @@ from dpaudit.families.discrete.rules import both, faint, grown
 from dpaudit.families.selection import (
     AboveThreshold,
     ExponentialMechanism,
+    IntegerExponentialMechanism,
     NoisyComparisons,
     ReportNoisyMax,
     Scores,
@@ -228,12 +229,16 @@ def _not_faint(node: Node, premises: tuple[Step, ...]) -> bool:
 
 
 @PURE.rule(ExponentialMechanism, "exponential_mechanism", cite=MCSHERRY_TALWAR, attained=always)
+@PURE.rule(
+    IntegerExponentialMechanism, "exponential_mechanism", cite=MCSHERRY_TALWAR, attained=always
+)
 def exponential_mechanism(node: ExponentialMechanism) -> Number:
     """Its range; no smaller epsilon holds for all scores: t -> range as one of two grows likely."""
     return width_of(node)
 
 
 @APPROX.rule(ExponentialMechanism, "exponential_mechanism_at_zero", cite=MCSHERRY_TALWAR)
+@APPROX.rule(IntegerExponentialMechanism, "exponential_mechanism_at_zero", cite=MCSHERRY_TALWAR)
 def exponential_mechanism_at_zero(node: ExponentialMechanism) -> tuple[Number, Number]:
     """(range, 0)."""
     return width_of(node), Fraction(0)
@@ -241,6 +246,13 @@ def exponential_mechanism_at_zero(node: ExponentialMechanism) -> tuple[Number, N
 
 @CONCENTRATED.rule(
     ExponentialMechanism,
+    "exponential_mechanism_divergence",
+    cite=RANGE_ZCDP,
+    attained=_of_a_number,
+    witness=_plainer_range,
+)
+@CONCENTRATED.rule(
+    IntegerExponentialMechanism,
     "exponential_mechanism_divergence",
     cite=RANGE_ZCDP,
     attained=_of_a_number,
@@ -258,12 +270,20 @@ def exponential_mechanism_divergence(node: ExponentialMechanism) -> Number:
     attained=_not_faint,
     witness=_plainer_range,
 )
+@RENYI.rule(
+    IntegerExponentialMechanism,
+    "exponential_mechanism_curve",
+    cite=RANGE_CURVE,
+    attained=_not_faint,
+    witness=_plainer_range,
+)
 def exponential_mechanism_curve(node: ExponentialMechanism) -> Number:
     """Of its bounded range."""
     return range_curve(width_of(node))
 
 
 @GAUSSIAN.rule(ExponentialMechanism, "exponential_mechanism_corner", cite=RANGE_CURVE)
+@GAUSSIAN.rule(IntegerExponentialMechanism, "exponential_mechanism_corner", cite=RANGE_CURVE)
 def exponential_mechanism_corner(node: ExponentialMechanism) -> Number:
     """The corner rule of (range / 2)-DP, t = r / 2, which asks for the largest mu of all t.
 
@@ -277,6 +297,9 @@ def exponential_mechanism_corner(node: ExponentialMechanism) -> Number:
 
 
 @PROFILE.rule(ExponentialMechanism, "exponential_mechanism_pairs", cite=RANGE_CURVE, witness=_drawn)
+@PROFILE.rule(
+    IntegerExponentialMechanism, "exponential_mechanism_pairs", cite=RANGE_CURVE, witness=_drawn
+)
 def exponential_mechanism_pairs(node: ExponentialMechanism) -> Losses:
     """Of its bounded range."""
     return range_losses(width_of(node))

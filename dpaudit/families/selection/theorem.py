@@ -199,6 +199,7 @@ def _selecting(kind: str, prefix: str) -> Table:
 
 SELECTION: Table = {
     **_selecting("ExponentialMechanism", "exponential_mechanism"),
+    **_selecting("IntegerExponentialMechanism", "exponential_mechanism"),
     **_selecting("ReportNoisyMax", "noisy_max"),
     ("pure", "AboveThreshold"): Theorem("above_threshold", _largest_loss, attained=always),
     ("approx", "AboveThreshold"): Theorem(

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import ndtri, softmax
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
@@ -15,22 +16,22 @@ from dpaudit.families.additive.kernel import (
     DiscreteKernel,
     DiscreteLaplaceKernel,
     rounded_up,
+    shares_of,
 )
-from dpaudit.families.selection import ExponentialMechanism
-from dpaudit.families.selection.kernel import ExponentialMechanismKernel
+from dpaudit.families.selection import ExponentialMechanism, IntegerExponentialMechanism
+from dpaudit.families.selection.kernel import ExponentialMechanismKernel, logits_of
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
 from dpaudit.kernels.base import Generator, Kernel, exact_kernel, kernel
 from dpaudit.kernels.query import Array, Norm
-from dpaudit.kernels.random_bits import Bits, Whole, bits_of, happens_exp, uniform_below
+from dpaudit.kernels.random_bits import Bits, Whole, bits_of
 from dpaudit.kernels.samplers import (
     LARGEST,
+    chosen_places,
     gaussian_log_mass,
     gaussian_tail,
     gaussian_units,
     laplace_tail,
 )
-
-ATTEMPTS = 4096
 
 
 @exact_kernel(DiscreteGaussianVector)
@@ -137,14 +138,15 @@ class ThresholdedDiscreteLaplaceKernel(DiscreteLaplaceKernel):
         return np.asarray(np.where(far, np.inf, moved.sum(axis=-1)))
 
 
+@kernel(IntegerExponentialMechanism)
+@exact_kernel(IntegerExponentialMechanism)
 @exact_kernel(ExponentialMechanism)
 class ExactChoiceKernel(ExponentialMechanismKernel):
-    """Chooses exactly by rejection: a candidate at random, kept with exp(-epsilon gap / (2 moved)).
+    """Chooses i with probability proportional to exp(epsilon score_i / (2 moved)), exactly.
 
-    Scores are whole numbers, gap is the distance to the best, moved the whole number by which one
-    score moves.  No outcome depends on rounding; the time does on how the scores lie.
+    Scores are whole numbers, moved the whole number by which one of them moves.  No outcome depends
+    on rounding.
     Errors: InvalidParameter for an irrational epsilon, or a score that moves by no whole number.
-    Source: Canonne, Kamath and Steinke 2020, Algorithm 1, for the coin.
     """
 
     arithmetic: ClassVar[str] = "exact"
@@ -165,26 +167,39 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
         return [int(w) for w in whole]
 
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
-        bits = bits_of(rng)
-        chosen = [
-            self.choose([int(v) if math.isfinite(v) else None for v in row], moved, bits)
-            for row, moved in zip(values, self._moved(scale), strict=True)
-        ]
-        return np.asarray(np.eye(values.shape[-1])[chosen])
+        bits, moved = bits_of(rng), np.array(self._moved(scale))
+        found = np.zeros(len(values), dtype=np.int64)
+        for places in _alike(values, moved):
+            row = values[places[0]]
+            scores = [int(v) if math.isfinite(v) else None for v in row]
+            found[places] = self._choices(scores, int(moved[places[0]]), len(places), bits)
+        return np.asarray(np.eye(values.shape[-1])[found])
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        """The chance of an earlier place, and a share of the chosen one's own; (trials, 1)."""
+        chances = softmax(logits_of(values, scale), axis=-1)
+        place = np.argmax(released, axis=-1)[:, None]
+        own = np.take_along_axis(chances, place, axis=-1)
+        before = np.take_along_axis(np.cumsum(chances, axis=-1), place, axis=-1) - own
+        share = before + own * shares_of(released)[:, :1]
+        return np.asarray(ndtri(np.clip(share, 1e-15, 1 - 1e-15)))
 
     def choose(self, scores: list[int | None], moved: int, bits: Bits) -> int:
         """The place of the candidate; None is one that is not there."""
+        return int(self._choices(scores, moved, 1, bits)[0])
+
+    def _choices(self, scores: list[int | None], moved: int, count: int, bits: Bits) -> Whole:
         known = [(place, score) for place, score in enumerate(scores) if score is not None]
         best = max(score for _, score in known)
         gaps = [best - score for _, score in known]
-        rate = self.leaf.epsilon / (2 * moved)
-        exponents = np.array([float(gap * rate) for gap in gaps])
-        while True:
-            tried = uniform_below(np.full(ATTEMPTS, len(known), dtype=np.int64), bits)
-            kept = happens_exp(
-                np.minimum(exponents[tried], 700.0),
-                lambda i, tried=tried: gaps[int(tried[i])] * rate,  # type: ignore[misc]
-                bits,
-            )
-            if kept.any():
-                return known[int(tried[int(np.argmax(kept))])][0]
+        drawn = chosen_places(gaps, self.leaf.epsilon / (2 * moved), count, bits)
+        return np.array([place for place, _ in known], dtype=np.int64)[drawn]
+
+
+def _alike(values: Array, moved: Array) -> list[Array]:
+    """The places of rows that are the same."""
+    if (values == values[:1]).all() and (moved == moved[:1]).all():
+        return [np.arange(len(values))]
+    rows = np.column_stack([moved, values])
+    which = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+    return [np.flatnonzero(which == one) for one in range(int(which.max()) + 1)]
