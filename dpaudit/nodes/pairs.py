@@ -175,6 +175,21 @@ class Allocated(Pair):
 
 
 @dataclass(frozen=True)
+class Clones(Symmetric):
+    """One report hidden among ``others``: the shuffled counts (A + I, C - A + J), seen.
+
+    C is binomial(others, rate), A binomial(C, 1/2).  The report counts with probability ``told``:
+    then (I, J) is (1, 0) or (0, 1), the first e^epsilon times as likely under P, the second under
+    Q; else (0, 0).
+    """
+
+    epsilon: Number
+    told: Number
+    rate: Number
+    others: Number
+
+
+@dataclass(frozen=True)
 class Branched(Pair):
     """Branches (p, q, base): taken with mass p under P and q under Q, seen, then the base's pair.
 

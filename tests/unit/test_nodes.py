@@ -31,6 +31,7 @@ from dpaudit.families.discrete import (
     TruncatedDiscreteLaplace,
 )
 from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
+from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import (
     GDP,
     ZCDP,
@@ -97,6 +98,8 @@ EVERY_TYPE: list[Node] = [
     DiscreteLaplace("count", 0.5, K),
     TruncatedDiscreteLaplace("threshold", 2, 31),
     RandomizedResponse("bit", 1, 4),
+    SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)),
+    Shuffled(RandomizedResponse("bit", 1, 4), K),
     ExponentialMechanism("iterate", 2 * x, "monotone"),
     IntegerExponentialMechanism("median", 2, "monotone"),
     ReportNoisyMax("iterate", 0.1, "gumbel"),
