@@ -21,7 +21,7 @@ from mechanisms.papers.diff2.noise import diff2_noise_paper
 EPSILONS = {Size.QUICK: (3,), Size.FULL: (1, 3, 5)}
 SIZES = (100, 200, 400, 800, 1_600)
 ROUNDS, RESTART, SHARE = 20, 5, Fraction(5, 4)
-# Independently computed: the exact epsilon of the transcript at (3, 1e-5), whatever n_min, P, R, T and u are.
+# Independently computed: exact at (3, 1e-5), whatever n_min, P, R, T and u are.
 EXACT_AT_3 = 2.34143
 
 
