@@ -267,7 +267,9 @@ def conformance_rows(
             "status": finding.status,
             "statistic": written(finding.statistic),
             "error_rate": decimal_upper(finding.error_rate, 6),
-            "p_value": _p_value(finding),
+            "p_value": (
+                None if math.isnan(finding.p_value) else decimal_upper(Fraction(finding.p_value))
+            ),
             "law": finding.law,
             "size": finding.size,
             "among": finding.among,
@@ -277,10 +279,6 @@ def conformance_rows(
         }
         for i, (about, finding) in enumerate(rows)
     ]
-
-
-def _p_value(finding: Finding) -> str | None:
-    return None if math.isnan(finding.p_value) else decimal_upper(Fraction(finding.p_value))
 
 
 def _complete(attacked: Attacked, declaration: Node) -> list[Finding]:
