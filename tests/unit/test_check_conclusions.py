@@ -51,6 +51,7 @@ from dpaudit.families.sampling import (
 from dpaudit.families.selection import (
     AboveThreshold,
     ExponentialMechanism,
+    IntegerExponentialMechanism,
     NoisyComparisons,
     ReportNoisyMax,
 )
@@ -105,6 +106,7 @@ NODES: list[tuple[Node, str]] = [
     (SampledWithReplacement(L, 2, 10), "replace_one"),
     (RandomAllocation(G, 9), "add_remove"),
     (ExponentialMechanism("e", 1), "add_remove"),
+    (IntegerExponentialMechanism("e", 1), "add_remove"),
     (ReportNoisyMax("m", 1, "gumbel"), "add_remove"),
     (AboveThreshold("a", 1, 1), "add_remove"),
     (NoisyComparisons("n", 4, 8, 5, 3), "add_remove"),

@@ -21,7 +21,7 @@ from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
 from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
-from dpaudit.audit.examine.lines import Lines, Ran, constants_of, names_of
+from dpaudit.audit.examine.lines import Lines, Ran, constants_of, names_of, takes_apart
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import drawn_alone
@@ -46,7 +46,7 @@ SECONDS = 10.0  # of a processor, after which nothing more is begun: the last re
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
 STUDY, WORLD, WALK = 0.5, 0.2, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
-FAR = ((3, 1e3), (0, 30.0))  # worlds, and how many times its noise, where no clip is the library's
+FAR = ((3, 1e3), (9, 30.0))  # worlds, and how many times its noise, where no clip is the library's
 QUIET = 1e-3  # times its noise, so that a projection or a sign does not hide what differs
 TRANSCRIPTS, SHORT = 8, 0.02  # along which other records are walked, in this share of the work
 CLIPPED_WORLDS = 2  # of them, where the library's own clip bounds every query
@@ -159,12 +159,17 @@ def examine(
 def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
     """What is broken on rows of several items, or of one, of a program that asks which it has.
 
+    Or, of a program that takes a row apart into items, on rows several times as long.
+
     Only where nobody says what its records are: a program need not fit what it is not given.
     """
-    row = first.shape.row
-    if "ndim" not in names_of(mechanism.program):
+    row, names = first.shape.row, names_of(mechanism.program)
+    if "ndim" in names:
+        other = Shape(first.shape.rows, (ITEMS, *row) if len(row) == 1 else row[-1:])
+    elif "reshape" in names and len(row) == 1 and takes_apart(mechanism.program):
+        other = Shape(first.shape.rows, (ITEMS * row[0],))
+    else:
         return ()
-    other = Shape(first.shape.rows, (ITEMS, *row) if len(row) == 1 else row[-1:])
     if fits(mechanism.program, mechanism.declaration, mechanism.scope, other):
         return ()
     started = time.process_time()
