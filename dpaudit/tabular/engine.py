@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.tabular.schema import ERROR, Category, Column, Number, Schema, Text
-from dpaudit.tabular.source import VIEW, Source, open_source
+from dpaudit.tabular.source import VIEW, Source, open_source, readable
 
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 LARGEST_TERM = 2**62
@@ -125,8 +125,9 @@ class OpenTable:
         alone, and is published nowhere.
         """
         said = Counter[str]()
-        for counts in self._source.each(self._work.refused):
-            said.update(counts)
+        with readable(self._schema.name):
+            for counts in self._source.each(self._work.refused):
+                said.update(counts)
         if said:
             told = "; ".join(f"{text} in {count} rows" for text, count in said.items())
             raise DataRefused(
