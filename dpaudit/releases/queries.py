@@ -599,7 +599,9 @@ class Variance(Grouped):
 class Quantiles(Item):
     """Quantiles of a column, each a point of its public grid, by the exponential mechanism.
 
-    The score of a point t for the quantile a/b is -|(b - a) #{values < t} - a #{values > t}|.
+    The score of a point t for the quantile a/b of n values is minus b times the distance of a n / b
+    from the ranks #{values < t} to #{values <= t} that t has: 0 at the quantile itself, also where
+    many values are equal.  Another value moves either end by at most max(a, b - a).
     Source: McSherry, Talwar 2007; Smith 2011 (the utility of quantiles).
     """
 
@@ -675,11 +677,11 @@ class Quantiles(Item):
 
 
 def _rank_scores(counts: Sequence[int], q: Fraction) -> tuple[int, ...]:
-    total, below, scores = sum(counts), 0, []
-    a, b = q.numerator, q.denominator
+    below, scores = 0, []
+    wanted = q.numerator * sum(counts)
     for count in counts:
-        above = total - below - count
-        scores.append(-abs((b - a) * below - a * above))
+        first, last = q.denominator * below, q.denominator * (below + count)
+        scores.append(-max(first - wanted, wanted - last, 0))
         below += count
     return tuple(scores)
 

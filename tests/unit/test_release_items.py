@@ -14,11 +14,13 @@ from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.program import exact_values
 from dpaudit.releases.publish import draw, published_rows
 from dpaudit.releases.queries import Choice, Quantiles, Regression, Top, item_of
+from dpaudit.scope import central
 from dpaudit.tabular import Category, Number, Schema, Table
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
 
+SCOPE = central("add_remove")
 SCHEMA = Schema(
     "t", {"x": Number(0, 100), "y": Number(-500, 500), "key": Category(("a", "b", "c", "d"))}
 )
@@ -72,17 +74,14 @@ def test_a_regression_of_exact_sums_is_that_of_the_rows() -> None:
 
 
 def test_how_far_behind_a_choice_may_be_holds_19_times_in_20() -> None:
-    """The bound is of rows: the largest of 400 distances is more than a third of it."""
+    """By the exact law, on evenly spread rows; an eighth of the bound fails."""
     item = Quantiles(name="q", column="x", at=("1/4",))
     plan = planned(item)
-    (part,) = plan.parts.values()
+    (part,), (leaf,) = plan.parts.values(), plan.leaves.values()
     assert isinstance(part, Choice)
-    rows = part.within(plan.margins)
-    counts = tuple([30] * 101)
-    scores = item.values(SCHEMA, [[counts]])
-    (ranks,) = scores.values()
-    best = max(ranks)
-    behind = [(best - ranks[draw(plan, scores)["q/1of4"][0]]) / 4 for _ in range(400)]
-    # Binomial: over 60 of 400 at 5% have a probability below 1e-12.
-    assert sum(b > rows for b in behind) < 60
-    assert rows < 3 * max(behind)
+    (ranks,) = item.values(SCHEMA, [[(1,) * 101]]).values()
+    scores = np.array(ranks, dtype=float)
+    law = np.exp(float(leaf.parameters["epsilon"]) * scores / (2 * part.by(SCOPE.adjacency)))
+    behind, rows = (scores.max() - scores) / 4, part.within(plan.margins)
+    assert (law * (behind > rows)).sum() <= 0.05 * law.sum()
+    assert (law * (behind > rows / 8)).sum() > 0.05 * law.sum()
