@@ -250,4 +250,5 @@ def _connected() -> Any:
 
     opened = duckdb.connect(":memory:")
     opened.execute("SET preserve_insertion_order = false")
+    opened.execute("SET enable_progress_bar = false")  # it would be printed among our own lines
     return opened
