@@ -16,8 +16,8 @@ import numpy as np
 from dpaudit.audit.workers import finished, resumed
 from dpaudit.errors import InvalidParameter
 from dpaudit.storage import roots
+from dpaudit.storage.batches import RowStore
 from dpaudit.storage.imported import imported
-from dpaudit.storage.rows import RowStore
 from dpaudit.version import __version__
 from lab.found import load, named
 from lab.model import Cell, Experiment, Result, Results, Size, Values

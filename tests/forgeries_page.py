@@ -1,11 +1,12 @@
 """``python -m tests.forgeries_page``: docs/forgeries.md, what a standing forger tried.
 
-A test makes the table again and compares it.
+A test makes the first part again and compares it.  ``--long`` makes the second anew (half an hour).
 """
 
 from __future__ import annotations
 
 import copy
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.forger import AS_GOOD, ROUNDED, SIGNERS_WORD, TRUE, WEAKER, Tried, al
 
 PAGE = Path(__file__).parents[1] / "docs" / "forgeries.md"
 MOST = 500
+LONG = "## More of them\n"
 COLUMNS = ("refused", "the signer's word", "true")
 HEAD = """# Forgeries: tried, refused, accepted and why
 
@@ -80,10 +82,32 @@ def tried() -> list[tuple[str, str, Tried]]:
     return list(all_of(certificates, MOST))
 
 
-def page(found: list[tuple[str, str, Tried]]) -> str:
-    """The page's text."""
-    return HEAD + table(found) + "\n" + words() + "\n" + why(found)
+def page(found: list[tuple[str, str, Tried]], long: str = "") -> str:
+    """The page's text; without ``long``, its second part as it is."""
+    kept = PAGE.read_text("utf-8").partition(LONG)[2] if PAGE.exists() else ""
+    return HEAD + table(found) + "\n" + words() + "\n" + why(found) + "\n" + LONG + (long or kept)
+
+
+def long() -> str:
+    """The second part: every change of every field, and changes at random."""
+    from tests.property.test_forger import at_random, every_field
+
+    several = [("", "", one) for one in at_random()]
+    drawn = table([(first(one), "", one) for _, _, one in several])
+    return (
+        "\nMade by `python -m tests.forgeries_page --long`; `make quality` tries them again.\n"
+        "Every change of every field, of seven certificates:\n\n"
+        + table(every_field())
+        + f"\n{len(several):,} of one to three changes, drawn, by the first field that differs:\n\n"
+        + drawn
+    )
+
+
+def first(tried: Tried) -> str:
+    """The part of a certificate that differs first."""
+    part = tried.fields[0].split(" ") if tried.fields else [""]
+    return " ".join(part[:2] if part[0] in ("derivation", "mechanism") else part[:1])
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(tried()))
+    PAGE.write_text(page(tried(), long() if "--long" in sys.argv else ""))

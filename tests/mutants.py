@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import fcntl
+import gc
 import json
 import os
 import random
@@ -25,12 +25,17 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import _lru_cache_wrapper, partial
 from hashlib import sha256
+from inspect import CO_OPTIMIZED
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("dpaudit", "mechanisms", "audits", "tests", "docs", "reports", "experiments", "lab")
@@ -51,11 +56,13 @@ GROUPS = {
 REPLAYER = ("replayer", "latent")  # of the curator's modules, a group of their own
 
 # What is run on a mutant, in this order, until a test fails: about the module, then the group.
-# Folders of tests/ by their first letter: u(nit), p(roperty), r(eference).
+# Folders of tests/ by their first letter: u(nit), p(roperty), r(eference), c(li).
 CHECKED = "u/check u/check_claims u/check_inequalities u/check_forgeries u/check_adversary p/check"
+FOURIER = "r/fourier_enclosure r/check_profile_rows r/sampled_transforms u/check_profile"
 PROFILED = (
-    "r/sampled_transforms u/check_profile u/check_profile_witness u/check_values u/check_mixtures "
-    "u/check_profile_certificates u/check_inequalities p/check_references u/check_adversary"
+    "p/check_rule u/check_profile r/sampled_transforms u/check_profile_witness u/check_values "
+    "u/check_mixtures u/check_profile_certificates u/check_inequalities p/check_references "
+    "u/check_adversary"
 )
 TESTS = {
     "families/adaptive": "u/adaptive_rules u/filters u/filter_caps",
@@ -71,14 +78,22 @@ TESTS = {
     "families/tabular": "u/tabular_family",
     "measures/convert": "u/convert u/curves p/convert u/calculus",
     "check/profile": PROFILED,
+    "check/profile/cells": FOURIER,
+    "check/profile/coarse": f"r/stability {PROFILED}",
+    "check/profile/fourier": FOURIER,
+    "check/profile/nodes": FOURIER,
+    "check/profile/onestep": FOURIER,
     "check/empirical": "u/membership_certificate u/membership_reports",
-    "check/conformance": "u/check_adversary u/check",
-    "check/assumptions": "u/check_adversary u/check u/certify u/verdict",
+    "check/conformance": "u/check_conformance u/check_adversary u/check",
+    "check/assumptions": "u/check_conformance u/check_adversary u/check u/certify u/verdict",
     "check/file": "u/certificate u/certificate_schema u/check u/check_values",
     "check/process": "u/check_values u/check u/check_adversary",
     "check": CHECKED,
     "curator/replayer": "u/replayer u/latent u/srgd_rows u/audit_batches",
     "curator/latent": "u/latent u/audit_batches u/replayer",
+    "curator/coins": "u/batches u/graybox_batches u/curator",
+    "curator/files": "u/training u/curator",
+    "curator/guarded": "u/covered u/curator",
     "curator/entitlement": "u/entitlement u/curator u/latent u/batches",
     "curator/uses": "u/entitlement u/curator u/user_level_kernels",
     "curator/spending": "u/curator u/docs_filters u/filters u/kl_filter",
@@ -104,15 +119,18 @@ TESTS = {
     "bounds/variational_mu": "u/variational",
 }
 MORE = {
-    "rules": "u/account u/check u/claim u/consensus",
+    "rules": "u/account u/check u/claim u/consensus c/account_commands",
     "checker": "u/check u/certificate u/check_profile_certificates",
     "curator": "u/curator u/attack u/graybox u/observed",
     "replayer": "u/replayer u/attack u/graybox u/observed",
     "estimators": "u/estimators u/joint u/verdict u/blackbox_entry",
 }
-FOLDERS = {"u": "unit", "p": "property", "r": "reference"}
-MEMORY = 5 << 30
-QUICK, WHOLE = 12.0, 60.0  # processor seconds of tests on a mutant, and on one that survived these
+FOLDERS = {"u": "unit", "p": "property", "r": "reference", "c": "cli"}
+CACHED = ("dpaudit.", "mechanisms.", "audits.", "tests.")
+MEMORY = 8 << 30
+FILES_AT_FIRST, ENOUGH = 4, 12  # files of tests on a mutant, or fewer with so many that run it
+QUICK, WHOLE = 6.0, 30.0  # processor seconds of tests on a mutant, and on one that survived these
+TIMED = 15.0  # processor seconds at most to time a file of tests
 
 
 def group_of(module: str) -> str:
@@ -121,6 +139,11 @@ def group_of(module: str) -> str:
         if any(Path(module).match(pattern) for pattern in patterns):
             return "replayer" if name == "curator" and Path(module).stem in REPLAYER else name
     raise ValueError(f"module {module!r}: in no group of tests/mutants.py")
+
+
+def name_of(item: dict[str, Any]) -> str:
+    """A mutant's name."""
+    return f"{item['module']}:{item['operator'].removeprefix('core/')}:{item['occurrence']}"
 
 
 def tests_of(module: str) -> list[str]:
@@ -260,64 +283,307 @@ def shown(root: Path, item: dict[str, Any]) -> list[str]:
     ]
 
 
+# --- which tests ------------------------------------------------------------------------------
+
+
+def statement(tree: ast.Module, line: int, column: int) -> tuple[int, int]:
+    """First and last line of the innermost statement at a place; of a block, of its head."""
+    found = line, line  # a decorator is in no statement
+    for node in ast.walk(tree):  # the outer before the inner
+        if isinstance(node, ast.stmt) and (node.lineno, node.col_offset) <= (line, column):
+            body = getattr(node, "body", None)
+            last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or 0
+            if last >= line:
+                found = node.lineno, last
+    return found
+
+
+class Watch:
+    """Which of some lines a test runs, and which of their modules it enters at all."""
+
+    def __init__(self, lines: dict[str, set[int]]) -> None:
+        self.lines = lines  # by file name
+        self.ranges: dict[CodeType, set[int]] = {}
+        self.start()
+
+    def start(self) -> None:
+        """Forget what the last test ran."""
+        self.entered: set[str] = set()
+        self.seen: dict[str, set[int]] = {name: set() for name in self.lines}
+
+    def __call__(self, frame: FrameType, _event: str, _arg: Any) -> Any:
+        """The trace function of a process: follows only code with lines not seen yet."""
+        code = frame.f_code
+        name = code.co_filename
+        if name not in self.lines:
+            return None
+        self.entered.add(name)
+        if code not in self.ranges:
+            own = {line for _, _, line in code.co_lines() if line is not None}
+            self.ranges[code] = own & self.lines[name]
+        return None if self.ranges[code] <= self.seen[name] else self.line
+
+    def line(self, frame: FrameType, event: str, _arg: Any) -> Any:
+        """The trace function of a frame."""
+        if event == "line":
+            name = frame.f_code.co_filename
+            if frame.f_lineno in self.lines[name]:
+                self.seen[name].add(frame.f_lineno)
+        return self.line
+
+
+def watched(root: Path, mutants: list[dict[str, Any]]) -> dict[str, set[int]]:
+    """The lines of the statements that hold mutants, by file name."""
+    lines: dict[str, set[int]] = {}
+    trees: dict[str, ast.Module] = {}
+    for item in mutants:
+        module = item["module"]
+        if module not in trees:
+            trees[module] = ast.parse((root / module).read_text("utf-8"))
+        first, last = statement(trees[module], *item["place"])
+        item["lines"] = [first, last]
+        lines.setdefault(str(root / module), set()).update(range(first, last + 1))
+    return lines
+
+
+def runs(item: dict[str, Any], test: dict[str, Any]) -> bool:
+    """Whether a test runs a mutant's statement."""
+    first, last = item["lines"]
+    return any(first <= line <= last for line in test["ran"].get(item["module"], ()))
+
+
+def chosen(
+    item: dict[str, Any], known: dict[str, dict[str, Any]], budget: float
+) -> tuple[list[str], float]:
+    """Tests to run on a mutant, and their processor seconds.
+
+    First those that run its statement, the quickest first, then others of the same files, which
+    may look at what these have made; where no test runs it (it runs at import), those that enter
+    its module, with the files about it first.
+    """
+    module = item["module"]
+    files = tests_of(module)
+    rank = {name: i for i, name in enumerate(files)}
+    ordered = []
+    for name, test in known.items():
+        file = name.partition("::")[0]
+        if test["seconds"] is None or module not in test["ran"]:
+            continue
+        ordered.append((not runs(item, test), test["seconds"], name, file))
+    beside = {file for other, *_, file in ordered if not other}
+    if beside:
+        ordered = [row for row in ordered if row[3] in beside]
+        ordered.sort()
+    else:
+        ordered.sort(key=lambda row: (rank.get(row[3], len(rank)), row[1]))
+    names, spent = [], 0.0
+    for _, seconds, name, _ in ordered:
+        if spent + seconds <= budget:
+            names.append(name)
+            spent += seconds
+    return names, spent
+
+
 # --- running ----------------------------------------------------------------------------------
 
 
-def preload() -> None:
-    """Import what tests import, but nothing of this repository: a forked child begins with it."""
-    import dp_accounting  # noqa: F401
-    import flint  # noqa: F401
-    import hypothesis.strategies  # noqa: F401
-    import joblib  # noqa: F401
-    import jsonschema  # noqa: F401
-    import mpmath  # noqa: F401
-    import pytest  # noqa: F401
-    import rfc8785  # noqa: F401
-    import sympy  # noqa: F401
+class Runner:
+    """A plugin: where pytest would run its tests, it times them, and then runs them on mutants.
 
-    assert not any(n.partition(".")[0] == "dpaudit" for n in sys.modules)
+    Everything is imported and collected once; each run is a forked child.
+    """
+
+    def __init__(self, build: Path, session: dict[str, Any], stop: float, *, again: bool) -> None:
+        self.build, self.tree, self.session = build, build / "tree", session
+        self.stop, self.again = stop, again
+        self.items: dict[str, pytest.Item] = {}
+        path = build / "baseline.json"
+        self.baseline = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        self.digests: dict[str, str] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """All there is to run."""
+        gc.unfreeze()  # of tests/conftest.py: functions to be changed are found by it
+        self.items = {item.nodeid: item for item in session.items}
+        self.lines = watched(self.tree, self.session["mutants"])
+        for item in self.session["mutants"]:
+            survivor = self.again and item.get("status") == "survived"
+            if (not item.get("status") or survivor) and time.monotonic() < self.stop:
+                self._judge(item)
+                kept(self.build / "session.json", self.session)
+        session.testsfailed = 0
+        return True
+
+    def _timed(self, file: str) -> dict[str, dict[str, Any]]:
+        """Processor seconds and lines of a file's tests on the right sources; anew if it changed.
+
+        Without those that fail on these, and those that a long file does not come to.
+        """
+        if file not in self.digests:
+            self.digests[file] = sha256((self.tree / file).read_bytes()).hexdigest()
+        digest, was = self.digests[file], self.baseline.get(file)
+        if was is None or was["digest"] != digest:
+            names = [name for name in self.items if name.partition("::")[0] == file]
+            out = self.build / "timed.jsonl"
+            out.unlink(missing_ok=True)
+            spent = forked(self.build, TIMED, partial(self._time, names, self.lines, out))[1]
+            rows = out.read_text("utf-8").splitlines() if out.exists() else []
+            tests = dict(json.loads(row) for row in rows)
+            bad = [n for n, test in tests.items() if test["seconds"] is None]
+            told(f"{file}: {len(tests)} of {len(names)} tests in {spent:.1f} s; they fail: {bad}")
+            self.baseline[file] = {"digest": digest, "tests": tests}
+            kept(self.build / "baseline.json", self.baseline)
+        found: dict[str, dict[str, Any]] = self.baseline[file]["tests"]
+        return found
+
+    def _time(self, names: list[str], lines: dict[str, set[int]], out: Path) -> int:
+        watch = Watch(lines)
+        with out.open("w") as sink:
+            for name in names:
+                watch.start()
+                before = time.process_time()
+                sys.settrace(watch)
+                passed = self._passes(name, None)
+                sys.settrace(None)
+                seconds = round(time.process_time() - before, 3) if passed else None
+                ran = {
+                    str(Path(n).relative_to(self.tree)): sorted(watch.seen[n])
+                    for n in watch.entered
+                }
+                sink.write(json.dumps([name, {"seconds": seconds, "ran": ran}]) + "\n")
+                sink.flush()
+        return 0
+
+    def _passes(self, name: str, following: str | None) -> bool:
+        item = self.items[name]
+        item.session.testsfailed = 0
+        after = self.items[following] if following else None
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+        return not item.session.testsfailed
+
+    def _choose(self, item: dict[str, Any]) -> tuple[list[str], float]:
+        """Tests to run on a mutant, of as few files as will do, and their processor seconds."""
+        known: dict[str, dict[str, Any]] = {}
+        for file in tests_of(item["module"])[: None if self.again else FILES_AT_FIRST]:
+            known |= self._timed(file)
+            if not self.again and sum(runs(item, test) for test in known.values()) >= ENOUGH:
+                break
+        return chosen(item, known, WHOLE if self.again else QUICK)
+
+    def _judge(self, item: dict[str, Any]) -> None:
+        """Run a mutant, and note what became of it."""
+        path = self.tree / item["module"]
+        right = path.read_text("utf-8")
+        wrong = mutated(self.tree, item)
+        names, seconds = self._choose(item)
+        pairs = changed(compile(right, str(path), "exec"), compile(wrong, str(path), "exec"))
+        # What runs at import, and what has survived, is imported anew.
+        fresh = self.again or any(not old.co_flags & CO_OPTIMIZED for old, _ in pairs)
+        try:
+            write_new(path, wrong)  # for processes that tests start, and modules not imported yet
+            work = partial(self._anew, names) if fresh else partial(self._patched, names, pairs)
+            code, spent, text = forked(self.build, 15 + 3 * seconds, work) if names else (0, 0, "")
+        finally:
+            write_new(path, right)
+        said = next((r for r in text.splitlines() if r.startswith(("FAILED", "ERROR"))), "")
+        status = "survived" if code == 0 else "killed"
+        by = said[:160] or ("" if code == 0 else f"exit status {code}")
+        spent += item.get("seconds", 0.0)  # both times, if run again
+        item.update(status=status, tests=len(names), seconds=round(spent, 1), by=by)
+        item.setdefault("first", status)
+        told(f"{status} {name_of(item)} {spent:.1f} s, {len(names)} tests {by}")
+
+    def _anew(self, names: list[str]) -> int:
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
+        command = [sys.executable, "-m", "pytest", *options, *names]
+        os.execv(sys.executable, command)  # noqa: S606
+
+    def _patched(self, names: list[str], pairs: list[tuple[CodeType, CodeType]]) -> int:
+        patch(pairs, gc.get_objects())
+        for name, following in zip(names, [*names[1:], None], strict=True):
+            if not self._passes(name, following):
+                print(f"\nFAILED {name}")  # noqa: T201
+                return 1
+        return 0
 
 
-def tested(root: Path, files: Iterable[str], seconds: float) -> tuple[int, float, str]:
-    """Run test files in a forked child: exit status (negative: a signal), CPU seconds, the end."""
-    log = root.parent / f"output.{os.getpid()}.txt"
+def changed(right: CodeType, wrong: CodeType) -> list[tuple[CodeType, CodeType]]:
+    """The outermost functions that differ, and what is inside them on the way to the change."""
+    inner = [[c for c in code.co_consts if isinstance(c, CodeType)] for code in (right, wrong)]
+    same = len(inner[0]) == len(inner[1])
+    pairs = (
+        [p for p in zip(*inner, strict=True) if stripped(p[0]) != stripped(p[1])] if same else []
+    )
+    found = [pair for old, new in pairs for pair in changed(old, new)]
+    if right.co_flags & CO_OPTIMIZED or not same or shell(right) != shell(wrong):
+        return [(right, wrong), *found]
+    return found
+
+
+def shell(code: CodeType) -> tuple[Any, ...]:
+    """What a code object does, but for the code inside it."""
+    own = [c for c in code.co_consts if not isinstance(c, CodeType)]
+    return (code.co_code, tuple(map(repr, own)), code.co_names, code.co_varnames)
+
+
+def patch(pairs: list[tuple[CodeType, CodeType]], things: list[Any]) -> None:
+    """Give functions their new code, and forget what was computed with the old."""
+    new = {(old.co_filename, old.co_qualname, old.co_firstlineno): code for old, code in pairs}
+    for thing in things:
+        if isinstance(thing, FunctionType):
+            code = thing.__code__
+            fresh = new.get((code.co_filename, code.co_qualname, code.co_firstlineno))
+            if fresh is not None:
+                thing.__code__ = fresh
+        elif isinstance(thing, _lru_cache_wrapper) and thing.__module__.startswith(CACHED):
+            thing.cache_clear()
+
+
+def forked(build: Path, seconds: float, work: Callable[[], int]) -> tuple[int, float, str]:
+    """Work in a forked child: exit status (negative: a signal), CPU seconds, the end of its log."""
+    log = build / f"output.{os.getpid()}.txt"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     pid = os.fork()
     if pid == 0:
-        _child(root, list(files), seconds, log)
+        _child(seconds, log, work)
     # Threads may sleep for ever: processor time alone does not end them.
-    deadline = time.monotonic() + 12 * seconds
+    deadline = time.monotonic() + 20 * seconds
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             break
         if time.monotonic() > deadline:
             os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
+        time.sleep(0.02)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    text = log.read_text("utf-8", errors="replace")
+    text = log.read_text("utf-8", errors="replace") if log.exists() else ""
     return os.waitstatus_to_exitcode(status), spent, text[-3000:]
 
 
-def _child(root: Path, files: list[str], seconds: float, log: Path) -> None:
+def _child(seconds: float, log: Path, work: Callable[[], int]) -> None:
     code = 99
-    with contextlib.suppress(BaseException):
-        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
+    try:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        limit = int(seconds + used.ru_utime + used.ru_stime) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        sys.dont_write_bytecode = False
-        os.chdir(root)
-        sys.path[:] = [str(root), *(p for p in sys.path if p not in ("", str(ROOT)))]
-        os.environ["PYTHONPATH"] = str(root)
         handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(handle, 1)
         os.dup2(handle, 2)
-        import pytest
-
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
-        code = int(pytest.main([*options, *files]))
+        code = work()
         sys.stdout.flush()
-    os._exit(code)
+    except BaseException:  # noqa: BLE001
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def told(text: str) -> None:
+    """A line of progress, where no test captures it."""
+    os.write(2, (text + "\n").encode())
 
 
 def write_new(path: Path, text: str) -> None:
@@ -359,16 +625,16 @@ def opened(build: Path, count: int, seed: int) -> dict[str, Any]:
     items, known, same = drawn(tree, count, seed)
     for item in items:
         item["change"] = shown(tree, item)
-    session = {"seed": seed, "known": known, "same": same, "baseline": {}, "mutants": items}
-    kept(build, session)
+    session = {"seed": seed, "known": known, "same": same, "mutants": items}
+    kept(path, session)
     return session
 
 
-def kept(build: Path, session: dict[str, Any]) -> None:
-    """Write the session, whole or not at all."""
-    path = build / "session.json"
-    path.with_suffix(".new").write_text(json.dumps(session, indent=1), "utf-8")
-    path.with_suffix(".new").replace(path)
+def kept(path: Path, value: dict[str, Any]) -> None:
+    """Write a file of results, whole or not at all."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(value, indent=1), "utf-8")
+    new.replace(path)
 
 
 def run(build: Path, count: int, seed: int, minutes: float, *, survivors: bool) -> None:
@@ -376,56 +642,20 @@ def run(build: Path, count: int, seed: int, minutes: float, *, survivors: bool) 
     build.mkdir(parents=True, exist_ok=True)
     lock = (build / "lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two runs would mutate one another's copy
-    session = opened(build, count, seed)
-    tree, baseline = build / "tree", session["baseline"]
     stop = time.monotonic() + 60 * minutes
-    preload()
-    for item in session["mutants"]:
-        again = survivors and item.get("status") == "survived"
-        if item.get("status") and not again:
-            continue
-        if time.monotonic() > stop:
-            break
-        files = []
-        for name in tests_of(item["module"]):
-            if name not in baseline:
-                code, spent, _text = tested(tree, [name], 120)
-                baseline[name] = round(spent, 2) if code == 0 else None
-                if code:
-                    pass
-            whole = sum(baseline[f] for f in files)
-            if baseline[name] is not None and whole + baseline[name] <= (WHOLE if again else QUICK):
-                files.append(name)
-        item.update(_judged(tree, item, files, 10 + 3 * sum(baseline[f] for f in files)))
-        kept(build, session)
-        sys.stdout.flush()
-
-
-def _alone(tree: Path, name: str, baseline: dict[str, Any]) -> float | None:
-    """Processor seconds of a test file on the right sources; None where it fails on them."""
-    digest = sha256((tree / name).read_bytes()).hexdigest()
-    if name not in baseline or baseline[name][1] != digest:
-        code, spent, text = tested(tree, [name], 120)
-        baseline[name] = [round(spent, 2) if code == 0 else None, digest]
-        if code:
-            sys.stderr.write(f"{name}: fails on the sources as they are: {text[-400:]}\n")
-    seconds: float | None = baseline[name][0]
-    return seconds
-
-
-def _judged(tree: Path, item: dict[str, Any], files: list[str], seconds: float) -> dict[str, Any]:
-    path = tree / item["module"]
-    right = path.read_text("utf-8")
-    try:
-        write_new(path, mutated(tree, item))
-        code, spent, text = tested(tree, files, seconds)
-    finally:
-        write_new(path, right)
-    said = next((row for row in text.splitlines() if row.startswith(("FAILED", "ERROR"))), "")
-    status = "survived" if code == 0 else "killed"
-    by = said[:160] or ("" if code == 0 else f"exit status {code}")
-    first = item.get("first", status)
-    return {"status": status, "first": first, "seconds": round(spent, 1), "by": by}
+    session = opened(build, count, seed)
+    tree = build / "tree"
+    wanted = [m for m in session["mutants"] if m.get("status") in (None, survivors and "survived")]
+    most = None if survivors else FILES_AT_FIRST
+    about = dict.fromkeys(f for m in wanted for f in tests_of(m["module"])[:most])
+    os.chdir(tree)
+    sys.path[:] = [str(tree), *(p for p in sys.path if p not in ("", str(ROOT)))]
+    for name in [n for n in sys.modules if n.partition(".")[0] == "tests"]:
+        del sys.modules[name]  # the package, as of the checkout
+    os.environ["PYTHONPATH"] = str(tree)
+    runner = Runner(build, session, stop, again=survivors)
+    options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(tree)]
+    pytest.main([*options, *about], plugins=[runner])
 
 
 # --- what is said of it -----------------------------------------------------------------------
@@ -435,7 +665,7 @@ def results(session: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
     """Figures and survivors of a session; ``named``: why a survivor is equivalent, by its name."""
     rows = [m for m in session["mutants"] if m.get("status") in ("killed", "survived")]
     for row in rows:
-        row["name"] = f"{row['module']}:{row['operator'].removeprefix('core/')}:{row['occurrence']}"
+        row["name"] = name_of(row)
         if row["status"] == "survived" and row["name"] in named:
             row["status"] = "equivalent"
     left = [r for r in rows if r["status"] == "survived"]
@@ -447,6 +677,7 @@ def results(session: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
         "drawn": len(session["mutants"]),
         "run": len(rows),
         "killed_at_first": sum(r["first"] == "killed" for r in rows),
+        "seconds": round(sum(r["seconds"] for r in rows) / max(1, len(rows)), 1),
         "groups": {g: _counts(r for r in rows if group_of(r["module"]) == g) for g in MORE},
         "operators": {
             o: _counts(r for r in rows if _kind(r) == o) for o in sorted(set(map(_kind, rows)))
@@ -477,7 +708,7 @@ def main() -> None:
     sys.path.append(str(TOOL))  # last: what it brings along replaces nothing that is installed
     if asked.verb != "results":
         again = asked.verb == "survivors"
-        run(asked.build, asked.count, asked.seed, asked.minutes, survivors=again)
+        run(asked.build.resolve(), asked.count, asked.seed, asked.minutes, survivors=again)
     session = json.loads((asked.build / "session.json").read_text("utf-8"))
     named = json.loads(EQUIVALENT.read_text("utf-8"))["tests"]
     found = results(session, named)

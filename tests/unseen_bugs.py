@@ -1,4 +1,4 @@
-"""Forty-two wrong programs of eighteen shapes, and their right twins; none has a suite.
+"""Fifty-three wrong programs of twenty-three shapes, and their right twins; none has a suite.
 
 Losses and statistics are those that no suite of this project has: an examination has nothing but
 the program.  ``bug`` is a word that a program's code asks for; empty is the right twin.
@@ -654,6 +654,150 @@ class Rated:
         return np.asarray(rows.sum(axis=0))
 
 
+class Baskets:
+    """A sum over users of what their baskets hold, two numbers an item, in one long row each."""
+
+    def __init__(self, bug: str = "") -> None:
+        self.bug = bug
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("bought", noise_multiplier=3)
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("bought", Statistic(self._bought, 1.0))
+
+    def _bought(self, values: Array) -> Array:
+        items = values.reshape(len(values), -1, 2)
+        if self.bug:
+            short = items / np.maximum(1, np.linalg.norm(items, axis=-1, keepdims=True))
+            return np.asarray(short.sum(axis=(0, 1)))
+        return bounded(items.sum(axis=1), 1.0).sum(axis=0)
+
+
+class PowerIteration:
+    """The first direction of the second moments, by noisy power iteration."""
+
+    rounds = 4
+
+    def __init__(self, bug: str = "") -> None:
+        self.bug = bug
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Repeat(dp.Gaussian("image", noise_multiplier=6), self.rounds)
+
+    def run(self, curator: dp.Curator) -> Array:
+        v = np.tile(np.array([1.0, 0.0, 0.0]), (curator.trials, 1))
+        noted = [1.0]
+        for _ in range(self.rounds):
+
+            def image(values: Array, v: Array = v) -> Array:
+                x = finite(values[:, :3])
+                size = np.linalg.norm(x, axis=1, keepdims=True)
+                noted[0] = float(size.mean())
+                longest = np.maximum(1e-9, size.max() if self.bug == "by the longest" else size)
+                unit = x / longest
+                return np.asarray((v @ unit.T)[..., None] * unit[None])
+
+            found = curator.release("image", dp.ClippedMean(image, 1.0))
+            length = np.linalg.norm(found, axis=1, keepdims=True)
+            if self.bug == "stops at short rows" and noted[0] < 1e-3:
+                v = v * 0.5
+            else:
+                v = found / np.maximum(length, 1e-9)
+        return v
+
+
+class Centres:
+    """One step of k-means around public centres: sums of clipped rows, and counts."""
+
+    centres = np.array([[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+
+    def __init__(self, bug: str = "") -> None:
+        self.bug = bug
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Compose(dp.Gaussian("sums", 4), dp.Laplace("counts", 4))
+
+    def run(self, curator: dp.Curator) -> Array:
+        sums = curator.release("sums", Statistic(self._sums, 1.0))
+        counts = curator.release("counts", Statistic(self._counts, 1.0, "l1"))
+        return sums.reshape(-1, 3, 2) / np.maximum(1.0, counts)[:, :, None]
+
+    def _near(self, x: Array) -> Array:
+        return np.asarray(((x[:, None] - self.centres) ** 2).sum(-1).argsort(axis=1))
+
+    def _sums(self, values: Array) -> Array:
+        x = bounded(values[:, :2], 1.0)
+        near, found = self._near(x), np.zeros((3, 2))
+        alone = np.bincount(near[:, 0], minlength=3)[near[:, 0]] == 1
+        for k in range(3):
+            mine = near[:, 0] == k
+            rows = x[mine]
+            if self.bug == "whoever is alone counts double":
+                rows = rows * (1 + alone[mine])[:, None]
+            found[k] = rows.sum(axis=0)
+        return found.ravel()
+
+    def _counts(self, values: Array) -> Array:
+        near = self._near(bounded(values[:, :2], 1.0))
+        there = (values != 0).any(axis=1)
+        kinds = near[:, :2] if self.bug == "in the second nearest too" else near[:, :1]
+        return np.bincount(kinds[there].ravel(), minlength=3).astype(float)
+
+
+class Binned:
+    """Counts in bins of one column, between public ends."""
+
+    def __init__(self, bug: str = "") -> None:
+        self.bug = bug
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Laplace("bins", noise_multiplier=2)
+
+    def run(self, curator: dp.Curator) -> Any:
+        outside = [0]
+
+        def bins(values: Array) -> Array:
+            x = values[:, 0]
+            low, high = -2.0, 2.0
+            if self.bug == "ends of the data" and len(x):
+                low, high = float(x.min()), float(x.max()) + 1e-9
+            outside[0] = int((np.abs(x) > 2).sum())
+            found = np.histogram(np.clip(x, low, high), 6, (low, high))[0].astype(float)
+            if self.bug == "differences of rows":
+                found = np.histogram(np.clip(np.diff(x), -2, 2), 6, (-2, 2))[0].astype(float)
+            return found
+
+        counts = curator.release("bins", Statistic(bins, 1.0, "l1", doubles=False))
+        return (counts, outside[0]) if self.bug == "how many are outside" else counts
+
+
+class Survey:
+    """A mean of weighted answers, with a bound that depends on a group, and gaps."""
+
+    def __init__(self, bug: str = "", size: int = 24) -> None:
+        self.bug, self.size = bug, size
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("answers", noise_multiplier=3)
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("answers", Statistic(self._answers, 1.0 / self.size))
+
+    def _answers(self, values: Array) -> Array:
+        answers, group = np.clip(values[:, 0], -1, 1), values[:, -1] > 0
+        weight = np.clip(np.abs(values[:, 1]), 0, 1)
+        if self.bug == "weights add up to one":
+            weight = weight / max(1e-9, float(weight.sum())) * self.size
+        if self.bug == "gaps filled by the mean":
+            given = values[:, 2] != 0
+            answers = np.where(given, answers, answers[given].mean() if given.any() else 0.0)
+        if self.bug == "the larger group twice":
+            larger = group == (group.sum() * 2 > len(group))
+            weight = weight * np.where(larger, 1.0, 0.5)
+        return np.array([(answers * weight).sum() / self.size])
+
+
 SHAPES: tuple[tuple[type[Any], str, tuple[str, ...]], ...] = (
     (HuberLocation, "replace_one", ("centred", "carries a row", "private radius")),
     (
@@ -692,6 +836,23 @@ SHAPES: tuple[tuple[type[Any], str, tuple[str, ...]], ...] = (
         Rare,
         "replace_one",
         ("third to last round", "outliers pass", "integers pass", "one sign"),
+    ),
+    (Baskets, "add_remove", ("clipped item by item",)),
+    (PowerIteration, "replace_one", ("by the longest", "stops at short rows")),
+    (
+        Centres,
+        "zero_out",
+        ("whoever is alone counts double", "in the second nearest too"),
+    ),
+    (
+        Binned,
+        "add_remove",
+        ("ends of the data", "differences of rows", "how many are outside"),
+    ),
+    (
+        Survey,
+        "replace_one",
+        ("weights add up to one", "gaps filled by the mean", "the larger group twice"),
     ),
 )
 

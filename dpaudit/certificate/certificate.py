@@ -174,7 +174,8 @@ def conclusion(step: Step) -> Json:
         rows = [[str(a), _rounded(_at_order(step.value, a))] for a in RENYI_ORDERS]
         return {"measure": "rdp", "curve": rows}
     if step.calculus == "profile":
-        return {"measure": "pairs"}
+        pairs = step.value.to_wire()
+        return {"measure": "pairs"} | ({} if pairs is None else {"pairs": pairs})
     measure = CALCULI[step.calculus].measure
     return {"measure": measure.wire, measure.wire_field: _rounded(step.value)}
 

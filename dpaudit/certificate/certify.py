@@ -38,7 +38,6 @@ from dpaudit.audit.verdict import (
     Bounds,
     DecisionBudget,
     Judged,
-    Lower,
     Ruling,
     Verdict,
     bounds_of,
@@ -429,16 +428,10 @@ def _attempt(run: Run, index: int, suite: Suite, prefix: str, differs: tuple[str
     return Attempt(
         attacked,
         lens(attacked, run.budget),
-        _raws(order.mechanism, attacked, run.budget),
+        {d: raw(attacked, run.budget, d) for d in deltas(order.mechanism.claims)},
         prefix,
         differs,
     )
-
-
-def _raws(
-    mechanism: Mechanism, attacked: Attacked, budget: DecisionBudget
-) -> dict[Fraction | None, Lower | None]:
-    return {d: raw(attacked, budget, d) for d in deltas(mechanism.claims)}
 
 
 def examined(run: Run, order: Order) -> Examination:

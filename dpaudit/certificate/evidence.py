@@ -102,8 +102,8 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
 def _never_run(ran: Ran) -> str:
     more = f" and {len(ran.missed) - SHOWN} more" if len(ran.missed) > SHOWN else ""
     return (
-        f"{ran.lines - ran.run} of {ran.lines} lines of the program's code never ran under attack: "
-        f"{', '.join(ran.missed[:SHOWN])}{more}"
+        f"{ran.lines - ran.run} of {ran.lines} lines of the program's code never ran while it was "
+        f"examined: {', '.join(ran.missed[:SHOWN])}{more}"
     )
 
 
@@ -267,7 +267,9 @@ def conformance_rows(
             "status": finding.status,
             "statistic": written(finding.statistic),
             "error_rate": decimal_upper(finding.error_rate, 6),
-            "p_value": _p_value(finding),
+            "p_value": (
+                None if math.isnan(finding.p_value) else decimal_upper(Fraction(finding.p_value))
+            ),
             "law": finding.law,
             "size": finding.size,
             "among": finding.among,
@@ -277,10 +279,6 @@ def conformance_rows(
         }
         for i, (about, finding) in enumerate(rows)
     ]
-
-
-def _p_value(finding: Finding) -> str | None:
-    return None if math.isnan(finding.p_value) else decimal_upper(Fraction(finding.p_value))
 
 
 def _complete(attacked: Attacked, declaration: Node) -> list[Finding]:

@@ -8,6 +8,7 @@ from typing import Any
 from dpaudit.check.assumptions import own_assumption
 from dpaudit.check.expressions import says_between
 from dpaudit.check.measures import MEASURES, REFUSED
+from dpaudit.check.pairs import concluded
 from dpaudit.check.profile.conversions import Doubt, confirm_conversion
 from dpaudit.check.reading import Json, at_least, decimal, require, rounded_up, value_text
 from dpaudit.check.theorem import RENYI_SYMBOL, attained, bound, rule_name
@@ -19,6 +20,7 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.wire import decode_number
 from dpaudit.nodes import Node, free_unknowns, postorder
+from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import Stranger
 
 LARGEST_ORDER = 1024
@@ -154,6 +156,10 @@ def _concluded(row: Json, value: Value, place: str) -> Value:
     require(stated["measure"] == measure.wire, f"{place}: its conclusion is in another measure")
     if value.calculus == "rdp":
         return _curve(row, value, place)
+    if isinstance(value.upper, Losses) and "pairs" in stated:
+        found = concluded(stated["pairs"], value.upper)
+        require(found is not None, f"{place}: its pairs do not dominate those of its theorem")
+        value = replace(value, upper=found)
     if value.calculus == "approx":
         pairs = [(stated[k], v) for k, v in zip(("epsilon", "delta"), value.upper, strict=True)]
     else:

@@ -8,14 +8,31 @@ Sources: Dong, Roth, Su 2022, Corollary 3.3 (normal pairs); Zhu, Dong, Wang 2022
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
 from fractions import Fraction
 from operator import attrgetter
 from typing import Any
 
-from dpaudit.exact import maximum, sqrt, total
-from dpaudit.nodes.pairs import Factor, LaplaceShift, Largest, Normal, Pair, Product
+from dpaudit.check.reading import Json
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import enclose, is_infinite, maximum, sqrt, total, unknowns
+from dpaudit.nodes.pairs import (
+    Branched,
+    Concentrated,
+    Factor,
+    LaplaceShift,
+    Largest,
+    Losses,
+    Mixed,
+    Normal,
+    Pair,
+    Product,
+    Renyi,
+    Spliced,
+    Swapped,
+    from_wire,
+)
 
 TEXT = attrgetter("text")
 
@@ -68,3 +85,99 @@ def changed(pair: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(pair, tuple):
         return tuple(changed(item, change) for item in pair)
     return change(pair)
+
+
+# --- conclusions that are pairs -------------------------------------------------------------------
+
+
+def concluded(stated: Json, own: Losses) -> Losses | None:
+    """The pairs that a step states, where they dominate the theorem's own; None where not.
+
+    As many, and each with the form of one of the theorem's: nothing else says that masses sum to 1.
+    What is reached stays the theorem's.
+    """
+    if stated == own.to_wire():
+        return own
+    try:
+        remove, add, slack = from_wire(stated)
+    except InvalidParameter:
+        return None
+    sides = ((remove, own.remove), (add, own.add))
+    held = all(len(there) == len(ours) and _all_dominated(there, ours) for there, ours in sides)
+    if not held or not _at_least(slack, own.slack):
+        return None
+    return replace(own, remove=remove, add=add, slack=slack)
+
+
+def _all_dominated(stated: Sequence[Pair], own: Sequence[Pair]) -> bool:
+    """Whether each of ``own`` has one that dominates it, and none of ``stated`` is of another."""
+    return all(any(dominates(s, o) for s in stated) for o in own) and all(
+        any(dominates(s, o) for o in own) for s in stated
+    )
+
+
+def dominates(stated: Any, own: Any) -> bool:
+    """Whether a pair's profile is nowhere below another's, as far as their forms show.
+
+    More noise, a lower rate of sampling, fewer rounds: what is less informative is less in any
+    composition (Blackwell 1951; Dong, Roth, Su 2022, Theorem 2.10).
+    """
+    if stated == own:
+        return True
+    if isinstance(own, Largest) or isinstance(stated, Largest):
+        alternatives = [one.pairs if isinstance(one, Largest) else (one,) for one in (stated, own)]
+        return _all_dominated(*alternatives)
+    if type(stated) is not type(own):
+        return False
+    if isinstance(own, Product):
+        return _covers(list(stated.parts), list(own.parts))
+    if isinstance(own, Branched):
+        mass = [branch[:2] for branch in stated.branches] == [b[:2] for b in own.branches]
+        bases = zip(stated.branches, own.branches, strict=False)
+        return mass and all(dominates(s[2], o[2]) for s, o in bases)
+    grows = GROWS.get(type(own), {})
+    return bool(grows) and all(
+        grows.get(f.name, _same)(getattr(stated, f.name), getattr(own, f.name)) for f in fields(own)
+    )
+
+
+def _covers(stated: list[Factor], own: list[Factor]) -> bool:
+    """Whether every factor has one of its own that dominates it, as often at least; no others."""
+    if len(stated) != len(own):
+        return False
+    for pair, times in own:
+        fit = [f for f in stated if _at_least(f[1], times) and dominates(f[0], pair)]
+        if not fit:
+            return False
+        stated.remove(fit[0])
+    return True
+
+
+def _at_least(stated: Any, own: Any) -> bool:
+    if isinstance(stated, (Pair, tuple)):
+        return False
+    if stated == own:
+        return True
+    if any(is_infinite(value) or unknowns(value) for value in (stated, own)):
+        return False
+    return bool(enclose(stated) >= enclose(own))
+
+
+def _rate(stated: Any, own: Any) -> bool:
+    return _at_least(stated, own) and _at_least(Fraction(1), stated)
+
+
+def _same(stated: Any, own: Any) -> bool:
+    return bool(stated == own)
+
+
+# What may be larger; a parameter that is not named has to be the same, and so has any other pair.
+GROWS: dict[type[Pair], dict[str, Callable[[Any, Any], bool]]] = {
+    Normal: {"mu": _at_least},
+    LaplaceShift: {"epsilon": _at_least},
+    Concentrated: {"rho": _at_least},
+    Renyi: {"epsilon": _at_least},
+    Mixed: {"base": dominates, "rate": _rate},
+    Spliced: {"above": dominates, "below": dominates},
+    Swapped: {"base": dominates},
+}

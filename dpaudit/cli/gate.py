@@ -18,7 +18,7 @@ from dpaudit.check.process import verify_files
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.project.project import Project, implementation
-from dpaudit.report.exports import RULES, Finding, findings
+from dpaudit.report.exports import RULES, findings
 from dpaudit.storage.fields import ProjectFields, read_fields
 
 Json = Mapping[str, Any]
@@ -90,7 +90,7 @@ def _problems(
     name = predicate["mechanism"]["name"]
     if date := expired(certificate):
         yield Problem(place, "expired", f"on {date}; certify again")
-    for finding in _grave(certificate):
+    for finding in [one for one in findings(certificate) if RULES[one.rule][0] == "error"]:
         yield Problem(place, finding.rule, finding.text)
     mechanism = project.mechanisms.get(name)
     if mechanism is None:
@@ -101,10 +101,6 @@ def _problems(
         yield Problem(place, "stale", f"{text}; certify again")
     for text in _weaker(mechanism, predicate):
         yield Problem(place, "weaker", text)
-
-
-def _grave(certificate: Json) -> list[Finding]:
-    return [one for one in findings(certificate) if RULES[one.rule][0] == "error"]
 
 
 def changes(

@@ -130,6 +130,9 @@ def _scores(given: Mapping[str, Any], *, as_json: bool) -> None:
     from dpaudit.audit.canaries.scores import audit_scores
 
     labels = None
+    members, others = given["scores"]
+    if members.samefile(others):
+        raise click.UsageError("--scores: one file for both; members are no non-members.")
     if given["origin"] != "neither" and given["claim"] is None:
         raise click.UsageError(f"--origin {given['origin']} needs --claim.")
     if given["origin"] == "one_run":
@@ -137,7 +140,8 @@ def _scores(given: Mapping[str, Any], *, as_json: bool) -> None:
             raise click.UsageError("--origin one_run needs --labels and --commitment.")
         labels = load_labels(given["labels"], given["commitment"])
     found: Any = audit_scores(
-        *(_numbers(path) for path in given["scores"]),
+        _numbers(members),
+        _numbers(others),
         origin=given["origin"],
         claim=claim_of(given["claim"]),
         labels=labels,
@@ -179,8 +183,10 @@ def _training(target: str, given: Mapping[str, Any], *, as_json: bool) -> None:
     from dpaudit.membership.study import Study
     from dpaudit.membership.targets import named_target
     from dpaudit.report.membership import render
-    from dpaudit.storage.files import write_atomically
+    from dpaudit.storage.files import writable, write_atomically
 
+    if given["out"] is not None:
+        writable(given["out"])
     with quiet():
         trained = named_target(target)
         audited, population = _split(_read(given), given["population"], given["seed"])
@@ -220,6 +226,11 @@ def _read(given: Mapping[str, Any]) -> Data:
     path: Path = given["data"]
     label, unit = given["label"], given["unit"]
     if path.suffix == ".npz":
+        if label is not None or unit is not None:
+            raise InvalidParameter(
+                f"{path}: its arrays are features, labels and units; --label and --unit name "
+                "columns of a .csv or .parquet file"
+            )
         return _archive(path)
     if path.suffix not in (".csv", ".parquet"):
         raise InvalidParameter(f"{path}: expected .npz, or .csv or .parquet, a header and rows")

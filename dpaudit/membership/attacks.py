@@ -404,21 +404,20 @@ def chosen_attacks(names: str | tuple[str, ...] | list[str] | None) -> tuple[str
 
 def applicable(
     names: tuple[str, ...] | None,
-    shown: set[str] | None,
+    shown: set[str],
     *,
     references: int,
     population: int,
 ) -> tuple[str, ...]:
-    """Those attacks that the threat model and the study allow; ``shown`` None: before training.
+    """Those attacks that the threat model and the study allow; ``shown``: the signals there
+    are, or before training those that there may be.
 
     Errors: InvalidParameter, naming what is missing, where one that was asked for is not.
     """
     found = []
     for name in names or tuple(ATTACKS):
         attack = ATTACKS[name]
-        missing = [
-            f"the signal {n!r}" for n in attack.needs if shown is not None and n not in shown
-        ]
+        missing = [f"the signal {n!r}" for n in attack.needs if n not in shown]
         missing += ["2 reference models"] if attack.references and references < 2 else []
         missing += [f"{FEWEST_POPULATION} population records"] if _short(attack, population) else []
         if not missing:

@@ -36,6 +36,23 @@ _NOISE_STREAM = 0x6E6F6973
 _MOST_STEPS = 200
 
 
+_FROM = {
+    "fit": Released.SCORES,
+    "loss": Released.SCORES,
+    "margin": Released.LOGITS,
+    "gradient": Released.PARAMETERS,
+    "influence": Released.PARAMETERS,
+    "path": Released.ITERATES,
+    "step_0": Released.ITERATES,
+}
+
+
+def possible(released: Released) -> set[str]:
+    """The signals that a threat model can show at all, whatever the target keeps."""
+    found = {name for name, least in _FROM.items() if released.shows(least)}
+    return found | {"correct"} | ({"agreement"} if released is Released.LABELS else set())
+
+
 def signals(target: Target, model: Any, records: Data, seed: int) -> dict[str, FloatArray]:
     """Every signal of ``model`` that ``target.released`` shows; NaN where a score is NaN.
 

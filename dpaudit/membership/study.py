@@ -30,7 +30,7 @@ from dpaudit.membership.certificate import MembershipAudit
 from dpaudit.membership.data import Data, FloatArray, duplicates, joined, shared
 from dpaudit.membership.exposure import exposure
 from dpaudit.membership.results import Finding, attack_result
-from dpaudit.membership.signals import constant, scores_single_records, signals
+from dpaudit.membership.signals import constant, possible, scores_single_records, signals
 from dpaudit.membership.targets import Released, Target, as_target, source_digest
 from dpaudit.storage.batches import Arrays, AuditStore
 
@@ -306,7 +306,7 @@ class Study:
             "references": self.reference_count,
             "population": 0 if self.population is None else len(self.population),
         }
-        applicable(names, None, **allowed)
+        applicable(names, possible(self.target.released), **allowed)
         before = self.check(terms.target, terms.shown if claim is None else terms.refute_at)
         trained = self.train(jobs=jobs, progress=progress)
         findings = [*before, *trained.findings(claimed=claim is not None)]

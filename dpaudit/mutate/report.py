@@ -81,17 +81,15 @@ def lines(ran: Ran) -> list[str]:
         why = ran.faults or "no operator fits its code"
         return [f"{ran.mechanism}: no mutant was run: {why}"]
     found = [f"CERTIFIED {r.name}: {r.what}" for r in ran.results if r.status == CERTIFIED]
-    found += [f"RIGHT TWIN of {r.name} {r.twin}" for r in ran.results if _flagged(r)]
+    found += [
+        f"RIGHT TWIN of {r.name} {r.twin}" for r in ran.results if r.twin not in ("", LEFT_ALONE)
+    ]
     for operator in OPERATORS:
         own = [r for r in ran.results if r.operator == operator]
         if own:
             found.append(f"  {operator:28} {_summary(own)}")
     some = "" if len(ran.results) == ran.planted else f" of {ran.planted}"
     return [*found, f"{ran.mechanism}: {len(ran.results)}{some} mutants, {_summary(ran.results)}"]
-
-
-def _flagged(result: Result) -> bool:
-    return result.twin not in ("", LEFT_ALONE)
 
 
 def _summary(results: Sequence[Result]) -> str:

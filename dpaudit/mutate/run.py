@@ -30,8 +30,8 @@ from dpaudit.mutate.operators import OPERATORS, RIGHT, Planted, planted_in
 from dpaudit.mutate.plant import file_of, forked, import_planted
 from dpaudit.mutate.survey import Survey, home_of, read, survey
 from dpaudit.project.project import resolve
+from dpaudit.storage.batches import RowStore
 from dpaudit.storage.roots import code_digest
-from dpaudit.storage.rows import RowStore
 from dpaudit.version import __version__
 
 Progress = Callable[[str, int, int], None]

@@ -54,10 +54,6 @@ class Assumption:
         object.__setattr__(self, "status", choose(Status, self.status, "Assumption.status"))
 
 
-def _is_ours(kind: type) -> bool:
-    return kind.__module__.startswith("dpaudit.")
-
-
 def holds_node(field: Any) -> bool:
     """Whether a field is annotated as a child: ``Node``, or ``nodes.Node`` by any path."""
     named = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
@@ -107,7 +103,7 @@ class Node:
     @property
     def is_shipped(self) -> bool:
         """Whether its type is dpaudit's own: the checker knows those, and takes no other's word."""
-        return _is_ours(type(self))
+        return type(self).__module__.startswith("dpaudit.")
 
     @property
     def name(self) -> str:

@@ -9,16 +9,19 @@ Source: Zhu, Dong, Wang 2022, Definition 7 (dominating pairs); composition: Theo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from hashlib import sha256
 from typing import Any
 
+from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, maximum, readable, sqrt, total
+from dpaudit.exact.wire import decode_number, encode_number
 
 Factor = tuple["Pair", Number]
 LONGEST = 400
+DEEPEST = 60
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,21 @@ class Allocated(Pair):
 
     noise_multiplier: Number
     slots: Number
+
+
+@dataclass(frozen=True)
+class Clones(Symmetric):
+    """One report hidden among ``others``: the shuffled counts (A + I, C - A + J), seen.
+
+    C is binomial(others, rate), A binomial(C, 1/2).  The report counts with probability ``told``:
+    then (I, J) is (1, 0) or (0, 1), the first e^epsilon times as likely under P, the second under
+    Q; else (0, 0).
+    """
+
+    epsilon: Number
+    told: Number
+    rate: Number
+    others: Number
 
 
 @dataclass(frozen=True)
@@ -344,13 +362,26 @@ class Losses:
     @property
     def text(self) -> str:
         """What dominates, and what is reached where that is another; a digest where it is long."""
-        upper, lower = _listed(self.pairs), _listed(self.reached)
-        slack = f", slack {readable(self.slack)}" if self.slack != 0 else ""
-        reached = "" if lower == upper else f"; reached: {lower or 'unknown'}"
-        whole = f"{upper}{slack}{reached}"
+        whole = self._whole
         if len(whole) <= LONGEST:
             return whole
         return f"{whole[:LONGEST]}... (sha256 {sha256(whole.encode()).hexdigest()})"
+
+    @property
+    def _whole(self) -> str:
+        upper, lower = _listed(self.pairs), _listed(self.reached)
+        slack = f", slack {readable(self.slack)}" if self.slack != 0 else ""
+        return f"{upper}{slack}" + ("" if lower == upper else f"; reached: {lower or 'unknown'}")
+
+    def to_wire(self) -> dict[str, Any] | None:
+        """What dominates, as JSON; None where its text is abbreviated, or a number has no form."""
+        if len(self._whole) > LONGEST:
+            return None
+        try:
+            sides = {name: [_wire(pair) for pair in getattr(self, name)] for name in SIDES}
+            return {**sides, "slack": encode_number(self.slack)}
+        except InvalidParameter:
+            return None
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -361,6 +392,54 @@ class Losses:
     def reached(self) -> tuple[Pair, ...]:
         """Every pair that gives a lower bound, each once."""
         return tuple(dict.fromkeys((*self.reached_remove, *self.reached_add)))
+
+
+SIDES = ("remove", "add")
+
+
+def _wire(value: Any) -> Any:
+    if isinstance(value, Pair):
+        inside = {f.name: _wire(getattr(value, f.name)) for f in fields(value)}
+        return {"pair": type(value).__name__, **inside}
+    if isinstance(value, tuple):
+        return {"list": [_wire(item) for item in value]}
+    return encode_number(value)
+
+
+def from_wire(table: Mapping[str, Any]) -> tuple[tuple[Pair, ...], tuple[Pair, ...], Number]:
+    """Pairs in either direction, and the slack, that :meth:`Losses.to_wire` wrote.
+
+    Only their form is looked at: whoever reads them compares them with pairs of their own.
+    Errors: InvalidParameter for another form.
+    """
+    if set(table) != {*SIDES, "slack"}:
+        raise InvalidParameter("pairs: expected those in either direction, and the slack")
+    remove, add = (tuple(_read(pair, 0) for pair in table[side]) for side in SIDES)
+    if not all(isinstance(pair, Pair) for pair in (*remove, *add)):
+        raise InvalidParameter("pairs: expected pairs of distributions")
+    return remove, add, decode_number(table["slack"])
+
+
+def _read(table: Any, depth: int) -> Any:
+    if depth > DEEPEST:
+        raise InvalidParameter(f"pairs nested deeper than {DEEPEST}")
+    if not isinstance(table, dict):
+        return decode_number(table)
+    if set(table) == {"list"} and isinstance(table["list"], list):
+        return tuple(_read(item, depth + 1) for item in table["list"])
+    kind = _kinds(Pair).get(str(table.get("pair")))
+    names = [f.name for f in fields(kind)] if kind else []
+    if kind is None or set(table) != {"pair", *names}:
+        raise InvalidParameter("pairs: a pair of no known type, or with other parameters")
+    return kind(*(_read(table[name], depth + 1) for name in names))
+
+
+def _kinds(base: type[Pair]) -> dict[str, type[Pair]]:
+    """Every pair that has parameters, by its name."""
+    found = {base.__name__: base} if fields(base) else {}
+    for kind in base.__subclasses__():
+        found |= _kinds(kind)
+    return found
 
 
 def _listed(pairs: tuple[Pair, ...]) -> str:

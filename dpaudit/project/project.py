@@ -213,7 +213,10 @@ def foreign_catalogue(root: Path) -> tuple[Row, ...]:
 
     Errors: UnknownTarget with the child's last line if it fails.
     """
-    return tuple(_read_row(row) for row in _asked(root))
+    return tuple(
+        Row(**row | {"claims": tuple(ClaimRow(**claim) for claim in row["claims"])})
+        for row in _asked(root)
+    )
 
 
 def foreign_files(root: Path, name: str) -> tuple[str, ...]:
@@ -231,10 +234,6 @@ def _asked(root: Path, *names: str) -> Any:
         last = (child.stderr.strip().splitlines() or ["no message"])[-1]
         raise UnknownTarget(f"{root} could not be listed: {last}")
     return json.loads(child.stdout)
-
-
-def _read_row(row: dict[str, Any]) -> Row:
-    return Row(**row | {"claims": tuple(ClaimRow(**claim) for claim in row["claims"])})
 
 
 def main(arguments: Sequence[str]) -> int:

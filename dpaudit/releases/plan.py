@@ -441,12 +441,10 @@ def _plan(release: Release, parts: Mapping[str, tuple[Part, Fraction]], amount: 
         times = part.times if isinstance(part, Choice) else 1
         nodes.append(leaf if times == 1 else Repeat(leaf, times))
     declaration = nodes[0] if len(nodes) == 1 else Compose(*nodes)
-    account = Account(declaration, release.scope, _width(release))
+    account = Account(
+        declaration, release.scope, max(WIDTH, FINE * float(Claim(release.budget, by="plan").value))
+    )
     return Plan(release, {k: p for k, (p, _) in parts.items()}, leaves, declaration, account)
-
-
-def _width(release: Release) -> float:
-    return max(WIDTH, FINE * float(Claim(release.budget, by="plan").value))
 
 
 def _leaf(

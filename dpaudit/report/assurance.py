@@ -116,11 +116,9 @@ def _top(predicate: Json) -> Iterator[Assurance]:
         by = claim["by"] or say("not stated by whom")
         yield Assurance(layer, words.stated(claim), status, by)
     scope = predicate["scope"]
-    yield Assurance(layer, words.adjacency(scope), "declared", words.embedded(_bound(scope)))
-
-
-def _bound(scope: Json) -> str:
-    return str(scope["unit"]["bound"] or "")
+    yield Assurance(
+        layer, words.adjacency(scope), "declared", words.embedded(str(scope["unit"]["bound"] or ""))
+    )
 
 
 def _middle(predicate: Json) -> Iterator[Assurance]:

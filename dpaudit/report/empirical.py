@@ -60,7 +60,11 @@ def glance(predicate: Json, signed: Sequence[Signed] = ()) -> Glance:
     target, study = predicate["target"], predicate["study"]
     findings = tuple(words.sentence(row["words"]) for row in predicate["findings"])
     lines = (
-        Line(say("What was released"), (target["training"], _seen(predicate)), ""),
+        Line(
+            say("What was released"),
+            (target["training"], words.sentence(words.fixed(predicate["target"]["threat_model"]))),
+            "",
+        ),
         Line(
             say("About whom"),
             (
@@ -172,10 +176,6 @@ def findings(predicate: Json) -> Iterator[tuple[str, str]]:
     for row in predicate["findings"]:
         if row["voids"]:
             yield "void-audit", f"{row['name']}: {row['words']}"
-
-
-def _seen(predicate: Json) -> str:
-    return words.sentence(words.fixed(predicate["target"]["threat_model"]))
 
 
 def _unit(predicate: Json) -> str:

@@ -1,4 +1,4 @@
-"""Store: finished batches of audit trials on disk, so that an audit that was killed resumes."""
+"""What is finished is kept on disk, so that a run that was killed resumes: batches, and rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import struct
 import tempfile
 import time
@@ -26,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import InvalidParameter, OutputNotWritable
+from dpaudit.storage.files import write_atomically
 
 Key: TypeAlias = tuple[int, ...]
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -215,3 +217,38 @@ def _sweep(place: Path) -> None:
 def _not_writable(path: Path, error: OSError) -> OutputNotWritable:
     reason = error.strerror or type(error).__name__
     return OutputNotWritable(f"{path}: {reason}; choose a folder that can be written")
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowStore:
+    """A folder with one JSON file a finished task, named by everything that its results depend on.
+
+    A file that does not read, or is another task's, is as good as none: the task is run again.
+    """
+
+    folder: Path
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        """The row of a task; None without one."""
+        try:
+            row = json.loads(self._path(name).read_text("utf-8"))
+            values = row["values"] if row["task"] == name else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return values if isinstance(values, dict) else None
+
+    def put(self, name: str, row: Mapping[str, Any]) -> None:
+        """Keep a row, whole or not at all."""
+        write_atomically(self._path(name), json.dumps({"task": name, "values": dict(row)}).encode())
+
+    def remove(self) -> None:
+        """Forget all rows, once they are written down elsewhere."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(OSError):
+            self.folder.parent.rmdir()
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"

@@ -19,6 +19,21 @@ def write_atomically(path: Path, content: bytes) -> None:
     write_together({path: content})
 
 
+def writable(folder: Path) -> None:
+    """Make the folder, before there is anything to lose.
+
+    Errors: OutputNotWritable, naming the reason, where it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OutputNotWritable(
+            f"{folder}: {error.strerror}; choose a folder that can be written"
+        ) from None
+
+
 def write_new(path: Path, content: bytes) -> None:
     """Write a file that must not be there yet, so that of two processes one is told.
 

@@ -24,6 +24,9 @@ def fit(records, rng):
 
 def score(model, records):
     return model[records.features[:, 0].astype(int)]
+
+def never(records, rng):
+    raise KeyboardInterrupt("trained")
 """
 
 
@@ -37,6 +40,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "data.csv").write_text("\n".join(["a,b,who", *rows]))
     (tmp_path / "in.csv").write_text("\n".join(["score", *map(str, rng.normal(2, 1, 400))]))
     (tmp_path / "out.csv").write_text("\n".join(map(str, rng.normal(0, 1, 400))))
+    for name in ("same.csv", "ones.csv"):
+        (tmp_path / name).write_text("1\n" * 30)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -159,6 +164,12 @@ def test_scores_of_one_run_need_their_labels(folder: Path) -> None:
     [
         (["audit"], "Missing argument"),
         (["audit", "x:y", "--scores", "in.csv", "out.csv"], "--scores excludes"),
+        (["audit", "--scores", "in.csv", "in.csv"], "one file for both"),
+        (["audit", "--scores", "same.csv", "ones.csv"], "all 1; the same for every trial"),
+        (["audit", "trained_here:never", "--data", "data.npz", "--out", "in.csv/x"], "be written"),
+        (["audit", "trained_here:never", "--data", "data.npz", "--attack", "loss", "--released",
+          "labels"], "needs the signal 'loss'"),
+        (["audit", "trained_here:fit", "--data", "data.npz", "--label", "b"], "--label and --unit"),
         (["audit", "--data", "data.npz"], "one TARGET"),
         (["audit", "nowhere:fit", "--data", "data.npz"], "can be imported"),
         (["audit", "trained_here:fit", "--data", "data.npz", "--attack", "x"], "expected one of"),

@@ -16,7 +16,7 @@ from dpaudit.families.opaque import ApproxDP
 from dpaudit.families.sampling import PoissonSampled
 from tests.cli.bench import TINY, Json, caught, certified, held, mechanism, pure, refuted
 from tests.forger import Forger, Tried, all_of, attempt, kind_of, remembered
-from tests.forgeries_page import MOST, PAGE, page, tried
+from tests.forgeries_page import LONG, MOST, PAGE, page, tried
 from tests.unit.test_check_adversary import allocated
 
 FINE = {"refused", "true", "the signer's word"}
@@ -70,22 +70,48 @@ def test_a_checker_that_does_not_check_is_caught(
     assert any(kind_of(one) not in FINE for one in found)
 
 
-@pytest.mark.quality
-def test_no_forgery_of_every_field_states_a_falsehood() -> None:
-    """Every change of every field, of seven certificates: some 8,000."""
+def every_field() -> list[tuple[str, str, Tried]]:
+    """Every change of every field, of seven certificates."""
     certificates = {str(n): c for n, c in enumerate(forger().honest)}
-    found = [one for _, _, one in all_of(certificates, 100_000)]
-    assert judged(found)["refused"] > 0.7 * len(found)
-    assert len(found) > 5_000
+    return list(all_of(certificates, 100_000))
 
 
-@pytest.mark.quality
-def test_no_forgery_of_10_000_states_a_falsehood() -> None:
-    """One to three changes at once, at random."""
+def at_random() -> list[Tried]:
+    """One to three changes at once."""
     found = []
     with remembered(sealed=True):
         for seed in range(50, 10_550):
             honest, forged = forger().forge(seed)
             if honest != forged:
                 found.append(attempt(honest, forged))
+    return found
+
+
+@pytest.mark.quality
+def test_no_forgery_of_every_field_states_a_falsehood() -> None:
+    """Some 8,000."""
+    found = [one for _, _, one in every_field()]
+    assert judged(found)["refused"] > 0.7 * len(found)
+    assert len(found) > 5_000
+
+
+@pytest.mark.quality
+def test_no_forgery_of_10_000_states_a_falsehood() -> None:
+    found = at_random()
     assert judged(found)["refused"] > 5_000
+
+
+def test_the_page_lists_the_long_run() -> None:
+    """Its rows add up, and nothing but refusals, truths and the signer's word is there."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in PAGE.read_text("utf-8").partition(LONG)[2].splitlines()
+        if line.startswith("| ")
+    ]
+    tables = [k for k, row in enumerate(rows) if row[0] == "field"]
+    assert len(tables) == 2
+    for start, end in zip(tables, [*tables[1:], len(rows)], strict=True):
+        *parts, whole = [[int(cell) for cell in row[1:]] for row in rows[start + 1 : end]]
+        assert whole == [sum(column) for column in zip(*parts, strict=True)]
+        assert whole[0] == sum(whole[1:])
+    assert [int(rows[k - 1][1]) for k in (tables[1], 0)] >= [5_000, 10_000]

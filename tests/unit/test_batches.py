@@ -69,6 +69,16 @@ def test_batches_without_replacement_are_uniform_and_exact() -> None:
     assert draw_batch(whole, 3, 5, np.random.default_rng(5)).all()
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 7])
+def test_a_batch_that_is_most_of_all_is_where_the_uniforms_are_smallest(size: int) -> None:
+    node = SampledWithoutReplacement(Gaussian("a", 1), size, 7)
+    chosen = draw_batch(node, 300, 7, np.random.default_rng(6))
+    if 4 * size > 7:
+        uniform = np.random.default_rng(6).random((7, 300)).T
+        assert (chosen == (uniform.argsort(axis=1).argsort(axis=1) < size)).all()
+    assert (chosen.sum(axis=1) == size).all()
+
+
 def batch_sums(node: Node, scope: Scope = ZERO_OUT, trials: int = 2000) -> Array:
     query = clipped(100.0, divisor=1.0)
 

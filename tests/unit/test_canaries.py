@@ -90,8 +90,10 @@ def test_one_canary_a_side_gives_a_named_verdict() -> None:
 def test_ties_and_infinities_are_scores_like_others() -> None:
     found = independent_runs([math.inf] * 500, [-math.inf] * 500, claim=PureDP(1))
     assert found.verdict is Verdict.REFUTED
-    found = independent_runs([2] * 500, [2] * 500, claim=PureDP(1))
+    found = independent_runs([2] * 499 + [1], [2] * 499 + [1], claim=PureDP(1))
     assert (found.verdict, found.lower) == (Verdict.INCONCLUSIVE, 0.0)
+    with pytest.raises(InvalidParameter, match="all 2; the same for every trial"):
+        independent_runs([2] * 500, [2] * 500, claim=PureDP(1))
 
 
 def test_unequal_samples_are_allowed() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dpaudit.errors import InvalidParameter, UnknownTarget
 from dpaudit.storage import roots
-from dpaudit.storage.rows import RowStore
+from dpaudit.storage.batches import RowStore
 from lab import pages, running
 from lab.fits import fit_power_law, mean_and_error
 from lab.found import load, named

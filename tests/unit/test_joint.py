@@ -17,6 +17,8 @@ from dpaudit.audit.bounds.extremes import (
     Trials,
     at_least,
     half_deviance,
+    kl,
+    reach,
     supremum_estimate,
     supremum_upper,
     tail_upper,
@@ -127,6 +129,14 @@ def test_extreme_sets_hold_every_outcome_of_larger_likelihood_ratio(
         for x in range(max(0, first - 2), min(first + 2, seen.total) + 1):
             deviance = half_deviance(Trials(x, seen.total, y, seen.other), region)
             assert (deviance >= cost * (1 - 1e-6)) == (x >= first)
+
+
+def test_what_was_seen_is_in_its_extreme_set_whatever_its_deviance_comes_out_as() -> None:
+    seen = Trials(9, 10, 2, 12)
+    cost = half_deviance(seen, ApproxRegion(0.7, 0.05))
+    for more in (1 + 1e-12, 1.01, 1.5):
+        extreme = at_least(seen, ApproxRegion(0.7, 0.05), more * cost, 0.0, 1.0)
+        assert extreme.first[seen.other_hits - extreme.lowest] <= seen.hits
 
 
 def test_deviance_against_a_fine_grid() -> None:
@@ -332,6 +342,27 @@ def test_bounds_refuse_an_error_rate(error: float) -> None:
     ):
         with pytest.raises(InvalidParameter, match="error"):
             call()
+
+
+def test_the_smallest_trim_is_allowed() -> None:
+    """Half of it is the least error that a Clopper-Pearson bound has."""
+    assert 0 < region_p_value(8, 10, 1, 10, ApproxRegion(0.0), trim=2e-100) < 0.01
+    with pytest.raises(InvalidParameter, match=r"trim = 1\.9e-100: expected in \[2e-100, 1\)"):
+        region_p_value(8, 10, 1, 10, ApproxRegion(0.0), trim=1.9e-100)
+
+
+def test_reach_is_no_less_than_what_a_divergence_allows_and_near_it_where_that_is_small() -> None:
+    """Both ways round, on grids of 20,000 points above each rate."""
+    rates = np.array([1e-9, 1e-4, 0.1, 0.4, 0.5, 0.9, 0.999])
+    for room in (1e-9, 1e-5, 1e-2, 0.3, 2.0):
+        bound = reach(rates, np.full(rates.size, room))
+        above = np.minimum(rates + np.linspace(0, 2, 20_001)[:, None] * bound, 1.0)
+        inside = (kl(above, rates) <= room) | (kl(rates, above) <= room)
+        assert inside[1].all()
+        farthest = np.where(inside, above, 0.0).max(axis=0) - rates
+        assert (farthest <= bound * (1 + 1e-9)).all()
+        if room == 1e-9:
+            assert (farthest[2:-1] >= 0.94 * bound[2:-1]).all()
 
 
 def test_bounds_refuse_other_input() -> None:

@@ -336,6 +336,16 @@ def test_the_exact_sensitivity_is_no_violation() -> None:
         assert replay.attack == "exact"
 
 
+def test_residuals_are_of_the_data_set_that_the_transcript_came_from() -> None:
+    """And ``opposite`` of the other one: they differ by how far the query moved."""
+    program = once(Gaussian("a", 2), clipped())
+    transcript = sampled(program, PAIR[0], ZERO_OUT, seed=9, trials=5).transcript
+    own, other = (replayer(program, PAIR, ZERO_OUT).inspect(transcript, own=k) for k in (0, 1))
+    np.testing.assert_array_equal(own.residuals["a"], other.opposite["a"])
+    np.testing.assert_array_equal(own.opposite["a"], other.residuals["a"])
+    assert not np.isclose(own.residuals["a"], own.opposite["a"]).any()
+
+
 def test_an_output_that_is_not_made_of_released_values_is_found() -> None:
     sound = Written(Gaussian("a", 1), lambda c: {"a": [c.release("a", clipped())], "b": (1, "x")})
     leaky = Written(Gaussian("a", 1), leaking)

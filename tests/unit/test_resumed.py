@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpaudit.audit.workers import finished, in_threads, resumed
-from dpaudit.storage.rows import RowStore
+from dpaudit.storage.batches import RowStore
 
 Results = Generator[tuple[int, dict[str, Any]], None, None]
 TASKS = {str(n): n for n in range(4)}

@@ -62,6 +62,12 @@ def test_predictions_are_near_the_exact_bound_of_expected_counts(
         assert predicted == pytest.approx(bound, rel=0.1, abs=0.03)
 
 
+def test_nothing_is_predicted_of_an_event_that_fires_no_more_often() -> None:
+    rates, others = np.array([0.2, 0.2, 0.1]), np.array([0.2, 0.3, 0.1 + 1e-12])
+    for needed in (epsilon_needed(DELTA), mu_needed, lambda p, q: p - q):
+        assert not predicted_lower(rates, others, Sizes(500, 400), ERROR, needed).any()
+
+
 def test_needed_parameters_invert_the_regions() -> None:
     p, q = np.array([0.5, 0.9, 0.2, 1.0, 0.3, 1.0]), np.array([0.2, 0.6, 0.2, 0.5, 0.0, 0.0])
     needed = epsilon_needed(0.0)(p, q)

@@ -198,6 +198,21 @@ def test_one_unit_more_rows_changes_its_own_record_alone(tmp_path: Path) -> None
     assert (before != after).any(axis=(1, 2)).tolist() == [False, True, False]
 
 
+def test_a_record_has_rows_and_columns_of_a_unit_go_with_how_many(tmp_path: Path) -> None:
+    table = written(tmp_path / "a.csv", "who,a\nx,10\nz,20\n")
+    for options, said in (
+        ({"unit": "who", "rows": 0}, "rows = 0"),
+        ({"unit": "who"}, "give both"),
+        ({"rows": 2}, "give both"),
+    ):
+        with pytest.raises(InvalidParameter, match=said):
+            read_records(table, **options)  # type: ignore[arg-type]
+    np.save(tmp_path / "a.npy", np.eye(2))
+    for name in ("label", "unit", "rows"):
+        with pytest.raises(InvalidParameter, match="no names there"):
+            read_records(tmp_path / "a.npy", **{name: 1})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

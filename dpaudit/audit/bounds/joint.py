@@ -70,11 +70,12 @@ def region_p_value(
     level 1 - ``trim`` of the probability of an outcome at least as extreme; rounded up.  Outcomes
     so far out that Chernoff's bound is below ``trim`` / 100 get a little over ``trim`` at once, for
     which all others pay ``trim`` / 100.  ``trim`` must not depend on the counts.
-    Errors: InvalidParameter unless 0 <= counts <= trials <= 1e9, 1 <= trials, 1e-100 <= trim < 1.
+    Errors: InvalidParameter unless 0 <= counts <= trials <= 1e9, 1 <= trials, 2e-100 <= trim < 1.
     Source: Berger and Boos (1994); the order is the likelihood ratio of ``region.reference``.
     """
-    if not MINIMUM_ERROR <= trim < 1:
-        raise InvalidParameter(f"trim = {trim!r}: expected in [{MINIMUM_ERROR:g}, 1)")
+    least = 2 * MINIMUM_ERROR  # each side of the interval has half
+    if not least <= trim < 1:
+        raise InvalidParameter(f"trim = {trim!r}: expected in [{least:g}, 1)")
     checked = Counts(other_hits, other_trials, hits, trials)
     seen = Trials(
         checked.false_negatives,

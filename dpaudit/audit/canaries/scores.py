@@ -126,8 +126,8 @@ def audit_scores(
     estimate, without bound or verdict.  ``claim``: PureDP, ApproxDP, ZCDP, RenyiDP or GDP.
 
     Errors: InvalidParameter for an empty sample, NaN (infinite scores are allowed), another shape,
-    another origin, labels that are missing, superfluous or of other numbers, a bad claim or seed, a
-    confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5).
+    scores that are all the same, another origin, labels that are missing, superfluous or of other
+    numbers, a bad claim or seed, a confidence outside (0.5, 1), ``refute_at`` outside [1e-12, 0.5).
     Source: Nasr et al. (2023) for audits by canaries; Berger and Boos (1994) for the test.
 
     >>> import dpaudit as dp, numpy as np
@@ -144,6 +144,11 @@ def audit_scores(
     if origin not in list(Origin):
         raise InvalidParameter(f"origin = {origin!r}: expected one of {', '.join(Origin)}")
     samples = _scores(scores_in, "scores_in"), _scores(scores_out, "scores_out")
+    first = samples[0][0]
+    if sum(side.size for side in samples) > 2 and all((side == first).all() for side in samples):
+        raise InvalidParameter(
+            f"scores_in, scores_out: all {first:g}; the same for every trial tells nothing"
+        )
     if labels is not None and origin != Origin.ONE_RUN:
         raise InvalidParameter(f"labels: they belong to one_run; the origin is {origin!r}")
     if origin == Origin.NEITHER:

@@ -25,7 +25,7 @@ class Asking:
     """One release as it was asked for, to be asked again on other records.
 
     ``members``: how many rows its secret batch can hold (0 for any number); None on no batch.
-    ``batched``: whether it is on one.  ``trials``: those of the run.
+    ``batched``: whether it is on one.  ``far``: after answers with more noise than is declared.
     """
 
     label: str
@@ -37,6 +37,7 @@ class Asking:
     adjacency: Adjacency
     batched: bool = False
     members: int = 0
+    far: bool = False
     meter: Meter = field(default_factory=lambda: Meter(np.inf))
 
     def value(self, records: Records, row: int, *, alone: bool = False) -> Array:
@@ -70,7 +71,9 @@ class Asking:
                 factor = np.where(distance <= allowed, np.minimum(distance / stated, 1.0), np.inf)
                 over = ~(distance <= allowed) & np.isfinite(distance) & (stated > 0)
                 factor = np.where(over, np.maximum(distance / stated, 1 + 1e-9), factor)
-            found = np.maximum(found, np.where(np.isnan(factor), 0.0, factor))
+            # Far away a point itself may overflow, whatever the records are.
+            unsure = ~np.isfinite(factor) if self.far else np.isnan(factor)
+            found = np.maximum(found, np.where(unsure, 0.0, factor))
         return found
 
 

@@ -21,12 +21,12 @@ from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
 from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
-from dpaudit.audit.examine.lines import Lines, Ran, constants_of, names_of
+from dpaudit.audit.examine.lines import Lines, Ran, constants_of, names_of, takes_apart
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, shape_of
-from dpaudit.audit.examine.study import Studied
+from dpaudit.audit.examine.study import Louder, Studied
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.residuals import Finding
@@ -42,10 +42,13 @@ from dpaudit.scope import Adjacency
 from dpaudit.storage.opened import at_import, opened
 
 STREAM = 0x657861
-SECONDS = 15.0  # of a processor, after which nothing more is begun: the last resort
+SECONDS = 10.0  # of a processor, after which nothing more is begun: the last resort
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
 STUDY, WORLD, WALK = 0.5, 0.2, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
+FAR = ((3, 1e3), (9, 30.0))  # worlds, and how many times its noise, where no clip is the library's
+QUIET = 1e-3  # times its noise, so that a projection or a sign does not hide what differs
+TRANSCRIPTS, SHORT = 8, 0.02  # along which other records are walked, in this share of the work
 CLIPPED_WORLDS = 2  # of them, where the library's own clip bounds every query
 FEWEST_WALKS = 3
 TIED = 8  # the world in which one record decides between columns
@@ -156,15 +159,21 @@ def examine(
 def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
     """What is broken on rows of several items, or of one, of a program that asks which it has.
 
+    Or, of a program that takes a row apart into items, on rows several times as long.
+
     Only where nobody says what its records are: a program need not fit what it is not given.
     """
-    row = first.shape.row
-    if "ndim" not in names_of(mechanism.program):
+    row, names = first.shape.row, names_of(mechanism.program)
+    if "ndim" in names:
+        other = Shape(first.shape.rows, (ITEMS, *row) if len(row) == 1 else row[-1:])
+    elif "reshape" in names and len(row) == 1 and takes_apart(mechanism.program):
+        other = Shape(first.shape.rows, (ITEMS * row[0],))
+    else:
         return ()
-    other = Shape(first.shape.rows, (ITEMS, *row) if len(row) == 1 else row[-1:])
     if fits(mechanism.program, mechanism.declaration, mechanism.scope, other):
         return ()
-    started, left = time.process_time(), max(0.0, first.meter.until - time.process_time())
+    started = time.process_time()
+    left = max(0.0, first.meter.started + first.meter.seconds - started)
     examiner = _Examiner(mechanism, seed, (other, None), None, started, left)
     examiner.run()
     return examiner.examination(0.0).broken
@@ -186,13 +195,15 @@ class _Examiner:
         self.declaration: Node = mechanism.declaration
         self.seed = seed
         self.data = data
-        self.meter = Meter(started + seconds)
+        self.meter = Meter(seconds, started=started)
         self.notes = _Notes()
         self.moved: dict[tuple[str, str], Moved] = {}
         self.studied: list[Studied] = []
+        self.farther: list[Studied] = []
         # Of worlds by number: one trial's transcript, and the parts that it was asked in.
         self.sampled: dict[int, tuple[list[Event], list[tuple[int, int]]]] = {}
         self.pair: Neighbours | None = None
+        self.longest = 0.0  # seconds of a whole run
         self.drawn: Finding
         self.lines = Lines(self.program)
         self.work = 0
@@ -231,7 +242,10 @@ class _Examiner:
     def run(self) -> None:
         """Everything in turn; what time does not allow is left out, and told."""
         with self.lines:
-            for number in STUDIED:
+            self._study(STUDIED[0])
+            for number, far in FAR:
+                self._study(number, far)
+            for number in STUDIED[1:]:
                 self._study(number)
             self._walks()
         self.drawn = drawn_alone(self.studied[0].releases, self.seed)
@@ -241,8 +255,8 @@ class _Examiner:
             self._pair()
 
     def late(self) -> bool:
-        """Whether the work is done, or the time over."""
-        return self.meter.after(1)
+        """Whether the work is done, or the time over, or too short for one more run."""
+        return self.meter.after(1) or not self.meter.room(self.longest)
 
     @property
     def batched(self) -> bool:
@@ -251,12 +265,15 @@ class _Examiner:
 
     # --- every query of a run -------------------------------------------------------------------
 
-    def _study(self, number: int) -> None:
-        if self.meter.after(STUDY) and number:
+    def _study(self, number: int, far: float = 1.0) -> None:
+        if self.studied and (self.meter.after(STUDY) or self.late()):
             return
-        if number >= CLIPPED_WORLDS and all(moved.clips for moved in self.moved.values()):
+        started = time.process_time()
+        bounded = all(moved.clips for moved in self.moved.values())
+        if (number >= CLIPPED_WORLDS or far != 1) and bounded and self.studied:
             return
-        world = self.worlds[number]
+        world = self.worlds[min(number, len(self.worlds) - 1)]
+        said = "" if far == 1 else f", after answers with {far:.0f} times their noise"
         sampler = Studied(
             self.declaration,
             self.scope,
@@ -266,14 +283,23 @@ class _Examiner:
             found=self.moved,
             seed=self.seed + number,
             meter=self.meter,
-            until=self.meter.spent + WORLD * self.meter.limit,
+            until=self.meter.used + WORLD * self.meter.limit,
             assumed=self.assumed,
-            world=world.name,
+            far=far,
+            world=world.name + said,
         )
+        if far != 1:
+            # What it is refused for far away, no run on data may ever see.
+            with contextlib.suppress(Exception), np.errstate(all="ignore"):
+                self.program.run(sampler)
+            self.farther.append(sampler)
+            self.longest = max(self.longest, time.process_time() - started)
+            return
         self.studied.append(sampler)
         if self._run(sampler, world.name) and sampler.transcript:
             parts = sorted((p.start, p.stop) for p in sampler._parts)
             self.sampled[number] = sampler.transcript, parts
+        sampler.repeated()
         for touched in sampler.touched:
             self.notes.wrong(ACCESS, touched)
         self.notes.count(ACCESS)
@@ -303,13 +329,13 @@ class _Examiner:
             return
         neighbours = self._neighbours(world, parts, len(first[0].visits))
         for number, (records, row, name) in enumerate(neighbours):
-            if self.meter.after(WALK) and number >= FEWEST_WALKS:
+            if (self.meter.after(WALK) or self.late()) and number >= FEWEST_WALKS:
                 break
             other = self._walked(walker, records, transcript, name)
             self.notes.count(CONTROL)
             if other is not None:
                 self._compared(first, other, row, name)
-        self._others(walker, first, transcript)
+        self._others(walker)
         self._tied(walker)
         again = self._walked(walker, world.records(), transcript, "the same records again")
         self.notes.count(KEPT)
@@ -352,20 +378,43 @@ class _Examiner:
         made = [(world.with_row(size - 1, self.rows[k]), size - 1, name.format(k)) for k in kinds]
         return base, made
 
-    def _others(
-        self, walker: Walker, first: tuple[PartWalk, Any], transcript: Sequence[Event]
-    ) -> None:
-        """Other records altogether may decide nothing that is asked for, or that is given."""
-        for number in (3, 1):
-            if self.late():
+    def _others(self, walker: Walker) -> None:
+        """Other records altogether may decide nothing that is asked for, or that is given.
+
+        Along an ordinary transcript, and one of little noise: what a large one hides shows there;
+        along more of them where a run is short.
+        """
+        probe, began = self.worlds[min(3, len(self.worlds) - 1)].records(), self.meter.spent
+        for k in range(TRANSCRIPTS):
+            if self.late() or (k > 1 and self.meter.spent - began > SHORT * self.meter.limit):
                 return
-            other = self._walked(
-                walker, self.worlds[number].records(), transcript, self.worlds[number].name
-            )
-            self.notes.count(CONTROL)
-            if other is not None:
-                for text in walks.told(first, other):
+            number, quiet = (0, 1.0) if k % 2 == 0 else (3, QUIET ** (1 / k))
+            world = self.worlds[min(number, len(self.worlds) - 1)]
+            known = self.sampled.get(number) if k == 0 else None
+            transcript = known[0] if known else self._sampled(world, quiet, k)
+            first = None
+            if transcript:
+                first = self._walked(walker, world.records(), transcript, world.name, probe=probe)
+            if not transcript or first is None:
+                return
+            for other in ({0, 3, 1} - {number}) & set(range(len(self.worlds))):
+                if self.late():
+                    return
+                name = self.worlds[other].name
+                found = self._walked(
+                    walker, self.worlds[other].records(), transcript, name, probe=probe
+                )
+                self.notes.count(CONTROL)
+                if found is None:
+                    continue
+                for text in walks.told(first, found):
                     self.notes.wrong(CONTROL, text)
+                for visit in walks.otherwise_asked(first[0], found[0]):
+                    self.notes.wrong(
+                        CONTROL,
+                        f"release {visit.label!r}: what it asks depends on the private records "
+                        f"beyond what was released{at(visit.place)}",
+                    )
 
     def _compared(
         self, first: tuple[PartWalk, Any], other: tuple[PartWalk, Any], row: int, name: str
@@ -425,10 +474,14 @@ class _Examiner:
         transcript: Sequence[Event],
         name: str,
         kind: type[PartWalk] = PartWalk,
+        probe: Records | None = None,
     ) -> tuple[PartWalk, Any] | None:
+        started = time.process_time()
         try:
             with np.errstate(all="ignore"):
-                return walker.walk(records, transcript, kind)
+                found = walker.walk(records, transcript, kind, probe)
+            self.longest = max(self.longest, time.process_time() - started)
+            return found
         except (Diverged, Undeclared) as refusal:
             check = TRIALS if kind is Tiled else CONTROL
             self.notes.wrong(check, f"{stopped_at(refusal)}, on {name}")
@@ -439,12 +492,13 @@ class _Examiner:
     def _walker(self) -> Walker:
         return Walker(self.program, self.declaration, self.scope, self.seed, self.meter)
 
-    def _sampled(self, world: World) -> list[Event] | None:
-        sampler = Sampler(
+    def _sampled(self, world: World, quiet: float = 1.0, k: int = 0) -> list[Event] | None:
+        sampler = Louder(
             self.declaration,
             self.scope,
             world.records(),
-            rng=generator(self.seed, (STREAM, 100)),
+            rng=generator(self.seed, (STREAM, 100 + k)),
+            far=quiet,
         )
         return sampler.transcript if self._run(sampler, world.name) else None
 
@@ -579,7 +633,7 @@ class _Examiner:
             self.notes.wrong(MOVED, text)
         tried = sum(m.tried for m in self.moved.values())
         self.notes.count(MOVED, tried)
-        left = sum(s.untried for s in self.studied)
+        left = sum(s.untried for s in (*self.studied, *self.farther))
         short = [line for s in self.studied[:1] for line in unused_releases(s)]
         found = [
             *self._found(ACCESS, "declared releases only"),
@@ -625,12 +679,12 @@ class _Examiner:
             text = f"bounded by their own code: {', '.join(own)}" if own else "no query was asked"
             return Finding(CLIPPED, "not_run", 0.0, 0.0, text, BOUNDED)
         text = "every query was bounded by the library's own code"
-        tried = sum(len(sampler.asked) for sampler in self.studied)
+        tried = sum(len(s.asked) for s in (*self.studied, *self.farther))
         return Finding(CLIPPED, "held", 0.0, 0.0, text, BOUNDED, tried)
 
     def _reached(self) -> tuple[Reached, ...]:
         shares: dict[str, float] = {}
-        for sampler in self.studied:
+        for sampler in (*self.studied, *self.farther):
             for label, share in sampler.shares.items():
                 shares[label] = max(share, shares.get(label, 0.0))
         return tuple(

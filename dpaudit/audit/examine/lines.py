@@ -2,7 +2,8 @@
 
 The run on the data is not traced: which lines a query takes there would tell about records.  So
 what is listed is every line of the functions that a run can reach by name, whatever the data are,
-less those that ran: all that the data could reach and no attack did is among it.
+less those that ran: all that the data could reach and no examination did is among it.  Audits of
+the same program are not traced: what they alone ran is listed too.
 """
 
 from __future__ import annotations
@@ -166,6 +167,32 @@ def _reachable(program: Any) -> Iterator[tuple[CodeType, str]]:
 def names_of(program: Any) -> frozenset[str]:
     """The names that the functions which a run can reach use."""
     return frozenset(name for code, _ in _reachable(program) for name in code.co_names)
+
+
+def takes_apart(program: Any) -> bool:
+    """Whether a function that a run can reach makes items of rows: three axes, one left open."""
+    for code, _ in _reachable(program):
+        for call in _reshapes(code.co_filename):
+            first = call.args[0] if call.args else None
+            sizes = first.elts if isinstance(first, ast.Tuple) else call.args
+            last = max((line for *_, line in code.co_lines() if line is not None), default=0)
+            inside = code.co_firstlineno <= call.lineno <= last
+            if inside and len(sizes) > 2 and any(ast.unparse(size) == "-1" for size in sizes):
+                return True
+    return False
+
+
+@cache
+def _reshapes(name: str) -> tuple[ast.Call, ...]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(name)))
+    except SyntaxError:
+        return ()
+    return tuple(
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "reshape"
+    )
 
 
 def constants_of(program: Any) -> list[float]:

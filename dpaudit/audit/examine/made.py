@@ -93,7 +93,7 @@ FEW = 7  # of the rows above, where time is short
 
 
 def worlds_of(shape: Shape, rng: np.random.Generator) -> tuple[World, ...]:
-    """Random rows of all sizes, zero, equal, opposed and huge ones, and two clusters."""
+    """Random rows of all sizes, zero, equal, opposed, huge and sparse ones, two clusters."""
     kinds = rng.standard_normal((KINDS, *shape.row))
     kinds[..., -1] = np.where(np.arange(KINDS) % 2, -1.0, 1.0).reshape(
         KINDS, *[1] * (len(shape.row) - 1)
@@ -103,6 +103,9 @@ def worlds_of(shape: Shape, rng: np.random.Generator) -> tuple[World, ...]:
     one = np.broadcast_to(kinds[0], (shape.rows, *shape.row))
     sides = np.where(np.arange(shape.rows) % 2, -1.0, 1.0).reshape(-1, *[1] * len(shape.row))
     minority = np.where(np.arange(shape.rows) % 9 == 4, 0.9, 0.0).reshape(-1, *[1] * len(shape.row))
+    # Two of three entries are zero, each column's in other rows: what fills gaps shows by many.
+    turns = np.add.outer(np.arange(KINDS), np.arange(int(np.prod(shape.row)))) % 3
+    gaps = (turns == 0).reshape(KINDS, *shape.row)
     return (
         World("others random, of sizes 1e-6 to 1e3", mixed[order]),
         World("others zero", np.zeros((shape.rows, *shape.row))),
@@ -113,4 +116,5 @@ def worlds_of(shape: Shape, rng: np.random.Generator) -> tuple[World, ...]:
         World("others in two clusters", 0.05 * one + minority),
         World("others small", 1e-3 * kinds[order]),
         World("others one row of signs, all columns tied", np.where(one > 0, 1.0, -1.0)),
+        World("others with gaps", (gaps * kinds)[order]),
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpaudit.kernels.query import FEW_KINDS, ClippedMean, Records
 
+PATIENCE = 2.0
 LIMIT = 200_000_000  # numbers read: a second or two of NumPy
 EVALUATION = 20_000  # numbers that as long is spent on as on asking a query at all
 
@@ -16,15 +18,16 @@ EVALUATION = 20_000  # numbers that as long is spent on as on asking a query at 
 class Meter:
     """Numbers read by the queries that an examination asked.
 
-    ``until``: the last resort, in seconds of ``time.process_time``: queries can be slow in ways
-    that no count tells.  ``timed``: whether it came to that, and what was tried depends on the
-    machine.
+    ``seconds``: of a processor, the last resort: queries can be slow in ways that no count tells.
+    After ``PATIENCE`` of them the share of the seconds counts where it is more than that of the
+    work.  ``timed``: whether it came to that, and what was tried depends on the machine.
     """
 
-    until: float
+    seconds: float
     limit: float = LIMIT
     spent: float = 0.0
     timed: bool = False
+    started: float = field(default_factory=time.process_time)
 
     def add(self, query: Any, records: Records, trials: int = 1) -> None:
         """One query evaluated."""
@@ -34,11 +37,26 @@ class Meter:
             numbers = min(len(records), FEW_KINDS) * records.values[0].size
         self.spent += EVALUATION + trials * numbers
 
+    @property
+    def used(self) -> float:
+        """The work done, or the share of it that the time says."""
+        elapsed = time.process_time() - self.started
+        if elapsed < PATIENCE or math.isinf(self.seconds):
+            return self.spent
+        return max(self.spent, self.limit * elapsed / self.seconds)
+
     def beyond(self, most: float) -> bool:
-        """Whether so much work is done, or the time is over."""
-        if time.process_time() > self.until:
-            self.timed = True
-        return self.timed or self.spent > most
+        """Whether so much work is done, or as much of the time is over."""
+        if self.used > most:
+            self.timed = self.timed or self.spent <= most
+            return True
+        return False
+
+    def room(self, seconds: float) -> bool:
+        """Whether something that takes so long can still be begun."""
+        enough = time.process_time() - self.started + seconds <= self.seconds
+        self.timed = self.timed or not enough
+        return enough
 
     def after(self, share: float) -> bool:
         """Whether a share of the work is done, or the time is over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +23,7 @@ from dpaudit.audit.examine.noise import Release
 from dpaudit.audit.graybox.watch import Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.entitlement import Mask
+from dpaudit.curator.locations import at
 from dpaudit.curator.replayer import ROUNDING
 from dpaudit.kernels.linear import LinearClippedMean
 from dpaudit.kernels.query import BOUNDED, Array, ClippedMean, Query, Records, clip_rows
@@ -34,6 +36,11 @@ NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers r
 SEARCHED = 200
 KEPT = 8  # pairings at a time
 PAIRS = 4
+COMPARED = 20_000  # releases of a run
+CLEAR = 1e9  # times the noise, up to which a value leaves it to be seen
+ADDED = frozenset(
+    {"Gaussian", "Laplace", "CorrelatedGaussian", "DiscreteGaussian", "DiscreteLaplace"}
+)
 SOME = slice(2, None, 3)  # of the rows made up, to be without the others
 
 
@@ -48,10 +55,42 @@ def bounded_by_library(query: Query) -> bool:
     return clips_itself(query) or (kind in BOUNDED and kind.__module__.startswith("dpaudit."))
 
 
-class Studied(Watched):
+class Louder(Watched):
+    """A sampler whose added noise is ``far`` times what is declared.
+
+    Any answer has some probability: what holds of a program holds along such a transcript too.
+    """
+
+    def __init__(self, *arguments: Any, far: float = 1.0, **options: Any) -> None:
+        self.far = far
+        super().__init__(*arguments, **options)
+
+    def _answer(self, request: Request) -> Array:
+        released = super()._answer(request)
+        leaf = self._entitled(request.label).runs[0].leaf
+        if self.far == 1 or not leaf.is_shipped or type(leaf).__name__ not in ADDED:
+            return released
+        on = request.mask
+        with np.errstate(all="ignore"):
+            centre = self._session_of(request.label).centre(self._latest)
+            found = np.where(on[:, None], centre + self.far * (released - centre), np.nan)
+        if not np.isfinite(found[on]).all():
+            return released
+        found.flags.writeable = False
+        self.transcript[-1] = replace(self.transcript[-1], released=found)
+        return found
+
+    def _entitled(self, label: str) -> Any:
+        return next(e for e in self.entitlements if e.label == label)
+
+
+class Studied(Louder):
     """A sampler that examines every query it is asked, and keeps what it found, by label and line.
 
     ``rows``: what one record becomes; ``meter``: of all work; ``until``: how much of it to do.
+    ``far``: by how much its noise is larger than declared: any answer has some probability, and a
+    clip that ordinary ones never reach is reached by others; what such a run was refused for, or
+    what overflows in it, is no finding.
     ``assumed``: whether only the row that is changed may be anything.
     ``movement``: squared distance of a clipped mean's pairs of rows over the noise scale, added
     over releases, per part.
@@ -85,6 +124,7 @@ class Studied(Watched):
         self._pairings: dict[tuple[int | None, int, int], Pairing] = {}
         self._random: dict[int | None, int] = {}
         super().__init__(*arguments, **options)
+        self._given = self._rng
 
     def release(self, label: str, query: Query, **options: Any) -> Array:
         rows = options.get("rows")
@@ -94,6 +134,8 @@ class Studied(Watched):
     def _answer(self, request: Request) -> Array:
         released = super()._answer(request)
         asked, before = self.asked[-1], self._latest
+        if self.far == 1:
+            self._fresh(request, before, released)
         key = (asked.label, asked.place)
         kind = type(asked.query).__name__
         own, whole = clips_itself(asked.query), bounded_by_library(asked.query)
@@ -115,6 +157,7 @@ class Studied(Watched):
             adjacency=self.scope.adjacency,
             batched=asked.batched,
             members=asked.members,
+            far=self.far != 1,
             meter=self.meter,
         )
         self._note(request, before)
@@ -125,6 +168,8 @@ class Studied(Watched):
                 moved.pair = self._whole(moved.pair, block.start, block.stop)
             self._again(asking, moved, request, before)
         except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
+            if self.far != 1:
+                return released
             moved.problems[f"made-up records make the query fail ({type(error).__name__})"] = None
         return released
 
@@ -134,9 +179,42 @@ class Studied(Watched):
         self.meter.add(request.query, records or request.records)
         return super()._value(request, chosen, records)
 
+    def _fresh(self, request: Request, value: Array, released: Array) -> None:
+        """Noise comes from the generator that the run was given, is there, and comes once."""
+        where = f"release {request.label!r}"
+        if self._rng is not self._given:
+            text = "its noise is not drawn from the generator that the curator was given"
+            self.touched[f"{where}: {text}{at(self._place)}"] = None
+        kernel = self._entitled(request.label).kernel
+        small = float(request.scale[0]) * CLEAR > np.abs(value[0]).max(initial=0.0)
+        if not kernel.continuous or not small or not request.mask[0]:
+            return
+        noise = self.residuals[request.label][-1][0]
+        if noise.size and not noise.any():
+            self.touched[f"{where}: one of its rounds has no noise{at(self._place)}"] = None
+
+    def repeated(self) -> None:
+        """Noise that comes twice in a run, as from one seed: four numbers in a row, to a millionth.
+
+        A false alarm has probability below 1e-11: at most ``COMPARED`` vectors, (4e-6)^4 a pair.
+        """
+        seen: set[bytes] = set()
+        for label, uses in self.residuals.items():
+            series = np.concatenate([noise[0] for noise in uses[:COMPARED]])
+            starts = np.cumsum([0, *(noise.shape[1] for noise in uses[: COMPARED - 1])])
+            if not self._entitled(label).kernel.continuous:
+                continue
+            for start in starts:
+                window = series[start : start + 4]
+                if len(window) == 4 and np.isfinite(window).all() and window.any():
+                    one = np.round(window, 5).tobytes()
+                    if one in seen:
+                        self.touched[f"release {label!r}: noise of an earlier release again"] = None
+                    seen.add(one)
+
     def _note(self, request: Request, value: Array) -> None:
         """What is released, for its noise to be drawn alone."""
-        entitlement = next(e for e in self.entitlements if e.label == request.label)
+        entitlement = self._entitled(request.label)
         leaf = getattr(request.session, "leaf", entitlement.runs[0].leaf)
         self.releases.setdefault(request.label, []).append(
             Release(leaf, entitlement.kernel, value[0], float(request.scale[0]), self._place)

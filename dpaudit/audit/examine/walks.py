@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from types import FunctionType, ModuleType
 from typing import Any
@@ -34,11 +35,19 @@ MOST_OBJECTS = 20_000
 
 
 class PartWalk(Walk):
-    """A walk that notes the rows of every release, and refuses to be told less than it asks."""
+    """A walk that notes the rows of every release, and refuses to be told less than it asks.
 
-    def __init__(self, *arguments: Any, meter: Meter, **options: Any) -> None:
+    ``probe``: other records, of as many rows, that every query is asked on as well, before it is
+    asked on its own; ``probed``: what it said, None where it failed or there is no probe.
+    """
+
+    def __init__(
+        self, *arguments: Any, meter: Meter, probe: Records | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self.meter = meter
+        self.probe = probe
+        self.probed: list[Array | None] = []
         self.rows: list[tuple[int, int] | None] = []
         self._asked: tuple[int, int] | None = None
 
@@ -47,6 +56,17 @@ class PartWalk(Walk):
         block = getattr(rows, "part", rows)
         self._asked = None if block is None else (block.start, block.stop)
         return super().release(label, query, **options)
+
+    def _answer(self, request: Request) -> Array:
+        found = None
+        if self.probe is not None:
+            start, stop = self._asked or (0, len(self.probe))
+            # What it fails at shows on its own records, or is no finding.
+            with contextlib.suppress(Exception):
+                part = self.probe.rows(start, stop)
+                found = np.array(self._value(request, request.first_draw, part))
+        self.probed.append(found)
+        return super()._answer(request)
 
     def _visit(self, request: Request, value: Array, released: Array) -> None:
         super()._visit(request, value, released)
@@ -111,11 +131,15 @@ class Walker:
     meter: Meter
 
     def walk(
-        self, records: Records, transcript: Sequence[Event], kind: type[PartWalk] = PartWalk
+        self,
+        records: Records,
+        transcript: Sequence[Event],
+        kind: type[PartWalk] = PartWalk,
+        probe: Records | None = None,
     ) -> tuple[PartWalk, Any]:
         """A walk that ends where the transcript does.  Errors: Diverged."""
         given = (self.declaration, self.scope, records, transcript)
-        walk = kind(*given, coins=self.coins, draws=1, meter=self.meter)
+        walk = kind(*given, coins=self.coins, draws=1, meter=self.meter, probe=probe)
         output = self.program.run(walk)
         walk.finish()
         return walk, output
@@ -141,6 +165,20 @@ def strangers(first: PartWalk, second: PartWalk, row: int) -> Iterator[Visit]:
             continue
         if not _same(a.value, b.value, a.on):
             yield a
+
+
+def otherwise_asked(first: PartWalk, second: PartWalk) -> Iterator[Visit]:
+    """Releases that walks of one transcript asked in another way: their probes give other values.
+
+    A query is made of what was released; what else of it differs comes from the records.
+    """
+    pairs = zip(first.visits, second.visits, first.probed, second.probed, strict=True)
+    told = [
+        (replace(a, value=one), replace(b, value=two))
+        for a, b, one, two in pairs
+        if one is not None and two is not None and one.shape == two.shape
+    ]
+    yield from differing([a for a, _ in told], [b for _, b in told])
 
 
 def differing(first: Sequence[Visit], second: Sequence[Visit]) -> Iterator[Visit]:

@@ -37,6 +37,7 @@ from dpaudit.exact import (
 from dpaudit.nodes.pairs import (
     Atoms,
     Branched,
+    Clones,
     LaplaceShift,
     Largest,
     Mixed,
@@ -240,6 +241,8 @@ def _ends(pair: Pair) -> Ends:
     if isinstance(pair, Normal) and pair.mu == 0:
         return Fraction(0), Fraction(0)
     if isinstance(pair, LaplaceShift):
+        return pair.epsilon, pair.epsilon
+    if isinstance(pair, Clones):
         return pair.epsilon, pair.epsilon
     if isinstance(pair, Atoms):
         return _largest_ratio((q, p) for p, q in pair.outcomes), _largest_ratio(pair.outcomes)

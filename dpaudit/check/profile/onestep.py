@@ -20,10 +20,12 @@ from dpaudit.check.profile.cells import (
     ball,
     up,
 )
+from dpaudit.check.profile.clones import clones
 from dpaudit.check.profile.noise import BASES, mixed_noise
 from dpaudit.nodes.pairs import (
     Atoms,
     Branched,
+    Clones,
     DiscreteNormal,
     LaplaceShift,
     Mixed,
@@ -151,6 +153,7 @@ _MAKERS: dict[type[Pair], Callable[[Any, Grid], Cells]] = {
     LaplaceShift: _mixed,
     Mixed: _mixed,
     Branched: _branched,
+    Clones: clones,
     Atoms: _mixed,
     DiscreteNormal: _mixed,
     Swapped: _swapped,

@@ -16,7 +16,7 @@ from typing import Any
 from dpaudit.check.theorem import Premise, Table, Theorem, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import is_symbolic, log, maximum, sqrt, total
-from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.correlated.node import CorrelatedGaussian
 from dpaudit.nodes.pairs import Losses, Normal
 
 # As the accountant: exact up to so many rounds, in fixed point above; searched up to so many.

@@ -13,6 +13,7 @@ from typing import Any
 from dpaudit.exact import Number, exp, infinity, is_infinite, log, maximum, settled, total
 from dpaudit.nodes.pairs import (
     Atoms,
+    Clones,
     LaplaceShift,
     Largest,
     Mixed,
@@ -66,6 +67,12 @@ def _atoms(pair: Atoms) -> Extremes:
     q_over_p = [_log_ratio(q, p) for p, q in pair.outcomes if q != 0]
     p_over_q = [_log_ratio(p, q) for p, q in pair.outcomes if p != 0]
     return _largest(q_over_p), _largest(p_over_q)
+
+
+@_extremes(Clones)
+def _clones(pair: Clones) -> Extremes:
+    """All of the others may be counted where the one report is."""
+    return pair.epsilon, pair.epsilon
 
 
 def _log_ratio(top: Number, bottom: Number) -> Number:

@@ -64,6 +64,8 @@ CHUNK = 2**21
 LARGEST_REACH = 300.0
 # A checker integrates at twice as many.
 MOST_SAMPLED = 8000
+# What a checker's own rule takes of a smoothed sampled factor: points times frequencies, at most.
+MOST_CHECKED = 10**9
 # The transform of fewer falls slowly, and a grid is as good.
 FEWEST_ROUNDS = 300
 EDGES, MOST_EDGES = 1.03, 1500
@@ -400,10 +402,30 @@ def series(product: Product, plan: Plan) -> Series | None:
             # Of the difference, rounded up.
             sigma = math.sqrt((mu - product.mu) * (mu + product.mu)) * (1 + 8 * UNIT)
             smoothed = replace(product, mu=mu)
+            if not _is_checked(smoothed, plan):
+                return None
             found = _series(smoothed, plan, sigma, _by_normal(mu, plan))
         return found
     except OutOfReach:
         return None
+
+
+def _is_checked(product: Product, plan: Plan) -> bool:
+    """Whether a checker's trapezoid rule can repeat the series of sampled factors.
+
+    It sums up to w = 8 / mu, as exp(-33) is left there, over a window around epsilon, about twice
+    this one, at points some 5 / (w mu') apart between -22 and 22 + c mu', mu' the factor's.
+    """
+    fastest = 8.2 / product.mu
+    frequencies = 1.2 * fastest * plan.period / math.pi
+    points = max(
+        (
+            (44 + max(factor.power(plan.tilt), 1.0) * factor.mu) * max(fastest * factor.mu / 5, 5)
+            for factor in product.sampled
+        ),
+        default=0.0,
+    )
+    return frequencies * points <= MOST_CHECKED
 
 
 def _own(product: Product, plan: Plan) -> Series | None:

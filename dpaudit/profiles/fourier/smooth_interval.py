@@ -18,8 +18,8 @@ from dpaudit.profiles.grid.hull import UNIT
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 TOLERANCE, WIDTH = 1e-8, 1e-4
-# Relative to delta: of few frequencies and of many.
-CHECKER_ROOM, FEW = (1e-9, 1e-6), 200
+# For a checker: relative to delta, of few frequencies and of many; and errors like those here.
+CHECKER_ROOM, FEW, CHECKER_ERRORS = (1e-9, 1e-6), 200, 3
 REFINEMENTS, FINEST = 5, 1 / 64
 GROWTH = 1.5
 
@@ -43,7 +43,8 @@ def epsilon_smooth(parts: Parts, delta: Fraction, width: float = 1e-4) -> Interv
             break
         best = solved if best is None else _narrower(best, solved)
         gap, upper = float(solved.upper - solved.lower), float(best.upper)
-        if float(best.upper - best.lower) <= width * min(upper, 1.0):
+        # No end of 0 is ever that near.
+        if upper == 0 or float(best.upper - best.lower) <= width * min(upper, 1.0):
             break
         # The gap grows with sigma squared.
         if found.sigma:
@@ -97,7 +98,8 @@ def _end(found: Series, log_delta: float, sign: int) -> float | None:
     low, high = max(found.first, 0.0), found.first + found.period
 
     def excess(epsilon: float) -> float:
-        log_end = found.at(epsilon).log(sign)
+        ends = found.at(epsilon)
+        log_end = replace(ends, error=CHECKER_ERRORS * ends.error).log(sign)
         return max(log_end - log_delta, -800.0)
 
     right = min(found.plan.near, high)

@@ -53,12 +53,8 @@ class Routine(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class GradientDescent:
-    """One step along the estimate: post-processing.
-
-    Source: Murata and Suzuki 2023, Algorithm 3, with x_{r-1} as the output of round r.
-    """
+class OfTheEstimate:
+    """A routine of the estimate alone, hence post-processing: nothing of the data is asked."""
 
     def declaration(self, program: Diff2, scope: Scope) -> list[Node]:
         return []
@@ -72,11 +68,26 @@ class GradientDescent:
         estimate: Array,
         turn: int,
     ) -> tuple[Array, Array]:
-        return x - program.step_size * estimate, x
+        return self.moved(program, x, previous, estimate), x
+
+    def moved(self, program: Diff2, x: Array, previous: Array, estimate: Array) -> Array:
+        """The next point."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class HeavyBall:
+class GradientDescent(OfTheEstimate):
+    """One step along the estimate: post-processing.
+
+    Source: Murata and Suzuki 2023, Algorithm 3, with x_{r-1} as the output of round r.
+    """
+
+    def moved(self, program: Diff2, x: Array, previous: Array, estimate: Array) -> Array:
+        return x - program.step_size * estimate
+
+
+@dataclass(frozen=True)
+class HeavyBall(OfTheEstimate):
     """One step along the estimate, and ``momentum`` times the last one: post-processing too.
 
     x_r = x_{r-1} - ``step_size`` v_r + momentum (x_{r-1} - x_{r-2}).
@@ -91,43 +102,21 @@ class HeavyBall:
         if not 0 <= self.momentum < 1:
             raise InvalidParameter(f"HeavyBall.momentum = {self.momentum}: expected in [0, 1)")
 
-    def declaration(self, program: Diff2, scope: Scope) -> list[Node]:
-        return []
-
-    def step(
-        self,
-        curator: Curator,
-        program: Diff2,
-        x: Array,
-        previous: Array,
-        estimate: Array,
-        turn: int,
-    ) -> tuple[Array, Array]:
-        return x - program.step_size * estimate + self.momentum * (x - previous), x
+    def moved(self, program: Diff2, x: Array, previous: Array, estimate: Array) -> Array:
+        return x - program.step_size * estimate + self.momentum * (x - previous)
 
 
 @dataclass(frozen=True)
-class NormalizedDescent:
+class NormalizedDescent(OfTheEstimate):
     """One step of length ``step_size`` along the estimate: post-processing too.
 
     The same guarantee as gradient descent; no utility is claimed.
     Source: Murata and Suzuki 2023, Section 7, names other routines; this one is ours.
     """
 
-    def declaration(self, program: Diff2, scope: Scope) -> list[Node]:
-        return []
-
-    def step(
-        self,
-        curator: Curator,
-        program: Diff2,
-        x: Array,
-        previous: Array,
-        estimate: Array,
-        turn: int,
-    ) -> tuple[Array, Array]:
+    def moved(self, program: Diff2, x: Array, previous: Array, estimate: Array) -> Array:
         length = np.linalg.norm(estimate, axis=-1, keepdims=True)
-        return x - program.step_size * estimate / np.where(length > 0, length, 1.0), x
+        return x - program.step_size * estimate / np.where(length > 0, length, 1.0)
 
 
 @dataclass(frozen=True)

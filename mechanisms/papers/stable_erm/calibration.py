@@ -19,7 +19,7 @@ from dpaudit.families.additive import Laplace
 from dpaudit.families.discrete import TruncatedDiscreteLaplace
 from dpaudit.families.events import ProposeTestRelease
 from dpaudit.families.stability import Distance, StableRelease
-from dpaudit.families.stability.kernel import TruncatedDiscreteLaplaceLaw
+from dpaudit.families.stability.kernel import LARGEST_KAPPA, TruncatedDiscreteLaplaceLaw
 from dpaudit.families.stability.rules import lowest
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
@@ -29,7 +29,7 @@ from mechanisms.papers.common.budgets import epsilon_delta, rational
 USERS = Scope(Adjacency.REPLACE_ONE, Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)
 GAUSSIAN_CONSTANTS = ("sqrt2ln", "2sqrtln")
 SHARES = tuple(Fraction(k, 20) for k in range(4, 13))
-MOST_KAPPA = 2_000
+MOST_KAPPA = 2_000  # that a search for the least noise tries
 DIGITS = 6
 
 
@@ -59,8 +59,8 @@ class Constants:
             value = exact(getattr(self, name), f"Constants.{name}")
             positive(value, f"Constants.{name}")
             object.__setattr__(self, name, value)
-        if not (hasattr(self.kappa, "__index__") and 1 <= self.kappa <= MOST_KAPPA):
-            raise InvalidParameter(f"Constants.kappa = {self.kappa}: expected 1 to {MOST_KAPPA}")
+        if not (hasattr(self.kappa, "__index__") and 1 <= self.kappa <= LARGEST_KAPPA):
+            raise InvalidParameter(f"Constants.kappa = {self.kappa}: expected 1 to {LARGEST_KAPPA}")
         object.__setattr__(self, "distance", choose(Distance, self.distance, "Constants.distance"))
         object.__setattr__(self, "noise", choose(Noise, self.noise, "Constants.noise"))
 

@@ -18,7 +18,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.stability import Distance
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Assumption, Status
-from mechanisms.papers.stable_erm.solver import Absolute, Minimiser, Quadratic, RidgeLogistic
+from mechanisms.papers.stable_erm.sharp import Hinge, Shares
+from mechanisms.papers.stable_erm.solver import Absolute, Loss, Minimiser, Quadratic, RidgeLogistic
 from mechanisms.papers.stable_erm.stable import Enumeration, Flags, Found, Search, Statistic
 
 ROUNDING = 2.0**-48  # of a mean of n numbers, n times their size: far above what floats lose
@@ -29,7 +30,7 @@ CONVEX = Assumption(
     "a modulus by construction; solves in closed form, or by a public number of steps that "
     "reaches the error for any data; rounding is allowed for",
 )
-ENFORCED = (Quadratic, Absolute, RidgeLogistic)
+ENFORCED = (Quadratic, Absolute, RidgeLogistic, Shares, Hinge)
 RULES = ("c1", "c1_sum", "c2", "c2c", "quadratic", "diameter")
 
 
@@ -38,14 +39,16 @@ class Measured:
     """What a certificate looks at, at f(x); arrays are (trials,) or (trials, users).
 
     ``norms``: ||g_i - mean||; ``residual``: distance of the mean gradient from optimality;
-    ``error``: how far any solve may be from its minimiser, rounding included.
+    ``error``: how far any solve may be from its minimiser, rounding included; ``gap``: by how much
+    the mean of the users' subgradients may miss their inequality (0 for gradients).
     """
 
     minimiser: Minimiser
     points: Array
     norms: Array
     residual: Array
-    error: float
+    error: Array
+    gap: Array
     users: int
 
 
@@ -55,16 +58,53 @@ def measured(minimiser: Minimiser, users: Array) -> Measured:
     pull = minimiser.pulled(users.shape[-1])
     gradients = minimiser.loss.gradients(points, users, pull, minimiser.domain)
     mean = gradients.mean(axis=1)
-    sizes = float(np.abs(users).max() + np.abs(points).max() + np.abs(pull.centre).max())
+    size = float(np.abs(points).max() + np.abs(pull.centre).max())
     drag = pull.column(points) * (points - pull.centre) + minimiser.loss.common(points)
     return Measured(
         minimiser,
         points,
         np.linalg.norm(gradients - mean[:, None], axis=-1),
         minimiser.domain.residual(points, mean + drag),
-        minimiser.loss.error + ROUNDING * len(users) * sizes,
+        _error(minimiser, users, size),
+        subgradient_gap(minimiser.loss, minimiser.modulus, size),
         len(users),
     )
+
+
+def _error(minimiser: Minimiser, users: Array, size: float) -> Array:
+    loss, modulus = minimiser.loss, minimiser.modulus
+    if isinstance(loss, (Shares, Hinge)):
+        return loss.lost(len(users), size, modulus)
+    whole = size + float(np.abs(users).max())
+    return np.full(len(modulus), loss.error + ROUNDING * len(users) * whole)
+
+
+def subgradient_gap(loss: Loss, modulus: Array, size: float) -> Array:
+    """By how much subgradients may miss their inequality, shaped like the modulus."""
+    return loss.gap(modulus, size) if isinstance(loss, Hinge) else np.zeros_like(modulus)
+
+
+def solver_slack(loss: Loss, modulus: Array, users: int, kappa: int, size: float) -> Array:
+    """What a public unit needs for the solves of a loss that is not smooth; 0 for others.
+
+    Twice the error, as much for the residual, which is rounding, and what the gap adds.  ``size``:
+    the largest norm of a point.
+    """
+    if not isinstance(loss, (Shares, Hinge)):
+        return np.zeros_like(modulus)
+    error = loss.lost(users, 2 * size, modulus)
+    return 4 * error + _loosened(subgradient_gap(loss, modulus, 2 * size), modulus, users, kappa)
+
+
+def _loosened(gap: Array, modulus: Array, users: int, kappa: int) -> Array:
+    """2 sqrt(gap n / ((n - r - 1) mu)): both ends of a step, with subgradients that hold to a gap.
+
+    At x the mean over all users of l_i(y) >= l_i(x) + <g_i, y - x> fails by at most the gap, every
+    user's own part is at least 0, so that over the kept users it fails by n / (n - |S|) times the
+    gap; strong convexity then gives mu D^2 <= ||step of the mean|| D + that, and D is at most the
+    step over mu plus sqrt(that / mu).
+    """
+    return np.asarray(2 * np.sqrt(gap * users / ((users - 4 * kappa - 1) * modulus)))
 
 
 @dataclass(frozen=True)
@@ -107,7 +147,8 @@ class GradientCertificate:
             bound = np.where(self._interior(seen, gamma, kappa), bound, np.inf)
         if self.rule == "diameter":
             bound = bound * math.sqrt(seen.points.shape[1])
-        return np.asarray(bound + 2 * off + 2 * seen.error)
+        loosened = _loosened(seen.gap, modulus, seen.users, kappa)
+        return np.asarray(bound + 2 * off + 2 * seen.error + loosened)
 
     def _summed(self, seen: Measured, norms: Array, kappa: int) -> Array:
         deleted = 4 * kappa

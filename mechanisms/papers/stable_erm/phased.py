@@ -94,7 +94,7 @@ class Phases(ABC):
         twice = 2 * self.problem.lipschitz
         unit = self.rule.unit(self.problem, twice, weight, users, self.constants.kappa)
         made = statistic if self.make is None else self.make(statistic)
-        items = self.problem.items if self.make is None else None
+        items = self.problem.rows if self.make is None else None
         return query_of(self.constants, made, self.search, unit, users, items)
 
     def deviation(self, phase: int, users: int) -> float:

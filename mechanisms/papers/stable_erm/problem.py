@@ -16,8 +16,9 @@ from mechanisms.papers.stable_erm.bounds import (
     erm_population_distance_bound,
 )
 from mechanisms.papers.stable_erm.calibration import Constants
-from mechanisms.papers.stable_erm.certificate import RULES, unit_of_radius
+from mechanisms.papers.stable_erm.certificate import RULES, solver_slack, unit_of_radius
 from mechanisms.papers.stable_erm.domains import Domain
+from mechanisms.papers.stable_erm.sharp import Shares
 from mechanisms.papers.stable_erm.solver import Loss
 
 
@@ -49,6 +50,11 @@ class Problem:
     def dimension(self) -> int:
         """Parameters."""
         return self.loss.dimension(self.features)
+
+    @property
+    def rows(self) -> int:
+        """Rows of a user's record: one an item, or one that counts them."""
+        return 1 if isinstance(self.loss, Shares) else self.items
 
     def start(self, trials: int) -> Array:
         """The projection of 0, (trials, d)."""
@@ -84,14 +90,17 @@ class DeltaRule:
         self, problem: Problem, lipschitz: float, modulus: Array | float, users: int, kappa: int
     ) -> Array:
         """The unit of the minimiser of so many users, shaped like the modulus."""
+        loss = problem.loss
+        weight, reach = np.asarray(modulus, dtype=np.float64), problem.domain.diameter
+        solved = solver_slack(loss, weight, users, kappa, reach)
         if self.gamma > 0:
-            smooth = problem.loss.smoothness
+            smooth = loss.smoothness
             found = unit_of_radius(self.rule, self.gamma, modulus, smooth, users, kappa)
             root = math.sqrt(problem.dimension) if self.rule == "diameter" else 1.0
-            return np.asarray(found * root + self.slack)
+            return np.asarray(found * root + self.slack + solved)
         size = Size(users, problem.items, self.beta)
         bound = erm_deletion_sensitivity_bound(lipschitz, 1.0, size, kappa, self.rule)
-        return np.asarray(bound / np.asarray(modulus) + self.slack)
+        return np.asarray(bound / np.asarray(modulus) + self.slack + solved)
 
 
 def erm_phases(users: int, items: int) -> int:

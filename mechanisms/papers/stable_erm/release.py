@@ -256,7 +256,7 @@ class StronglyConvexOutputPerturbation:
         """Score and minimiser."""
         minimiser = Minimiser(self.problem.loss, self.problem.domain)
         statistic = minimiser if self.make is None else self.make(minimiser)
-        items = self.problem.items if self.make is None else None
+        items = self.problem.rows if self.make is None else None
         return query_of(
             self.constants, statistic, self.search, self.unit, self.problem.users, items
         )

@@ -10,8 +10,10 @@ Source: Ghazi et al. 2023, Definition 3.2, Algorithm 1 and Observation 3.5.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from typing import Protocol
 
 import numpy as np
@@ -100,8 +102,12 @@ def kept_means(vectors: Array, kept: Flags) -> Array:
     """
     with np.errstate(all="ignore"):
         total = np.zeros((len(vectors), len(kept), vectors.shape[-1]))
-        for i in range(kept.shape[1]):
-            total += np.where(kept[None, :, i, None], vectors[:, None, i], 0.0)
+        if len(kept) == 1:  # the same sums in the same order, for many users
+            rows = np.where(kept[0][:, None], vectors, 0.0)
+            total[:, 0] += np.add.accumulate(rows, axis=1)[:, -1]
+        else:
+            for i in range(kept.shape[1]):
+                total += np.where(kept[None, :, i, None], vectors[:, None, i], 0.0)
         return np.asarray(total / kept.sum(axis=1)[None, :, None])
 
 
@@ -312,6 +318,71 @@ class Enumeration:
             else:
                 found = diameter_stability(table, lattice)
         return smallest(table, found <= unit, lattice, kappa)
+
+
+@dataclass(frozen=True)
+class Unending:
+    """The search of :class:`Enumeration` by path, at any size: private, and for few users only.
+
+    Sets are tried by size, then by bit mask, each until a step beyond the unit is found.  At real
+    sizes it ends on no data that a certificate does not pass; what it would give has the law of
+    Algorithm 1, which is why it may stand behind a certificate.  A run that is stopped from outside
+    has told that its certificate failed.
+    """
+
+    distance: Distance = field(default=Distance.PATH, init=False)
+
+    def check(self, users: int, kappa: int) -> None:
+        """Nothing is refused."""
+
+    def find(self, statistic: Statistic, users: Array, unit: Array | float, kappa: int) -> Found:
+        if len(users) < 4 * kappa + 2:
+            return nothing(statistic, users, kappa)
+        trials = max(statistic.trials, np.size(unit))
+        units = np.broadcast_to(unit, (trials,))
+        parts = [
+            self._one(statistic.of(np.arange(trials) == t), users, float(units[t]), kappa)
+            for t in range(trials)
+        ]
+        return Found(
+            np.concatenate([p.scores for p in parts]), np.concatenate([p.vectors for p in parts])
+        )
+
+    def _one(self, statistic: Statistic, users: Array, unit: float, kappa: int) -> Found:
+        count = len(users)
+
+        def at(deleted: int) -> Array:
+            kept = np.array([[not deleted >> i & 1 for i in range(count)]])
+            return statistic.at(users, kept)[:, 0]
+
+        def steady(deleted: int) -> bool:
+            here = at(deleted)
+            steps = (at(deleted | 1 << i) - here for i in range(count) if not deleted >> i & 1)
+            return all(_far(_length(step))[0] <= unit for step in steps)
+
+        def stable(least: int, size: int) -> bool:
+            rest = [i for i in range(count) if not least >> i & 1]
+            more = (c for k in range(4 * kappa - size + 1) for c in combinations(rest, k))
+            return all(steady(least | sum(1 << i for i in added)) for added in more)
+
+        with np.errstate(all="ignore"):
+            for size in range(2 * kappa + 1):
+                for least in _masks_of(count, size):
+                    if stable(least, size):
+                        return Found(np.array([float(size)]), at(least))
+        return nothing(statistic, users, kappa)
+
+
+def _masks_of(users: int, size: int) -> Iterator[int]:
+    """Bit masks of so many of the users, in rising order."""
+    mask = (1 << size) - 1
+    while mask < 1 << users:
+        yield mask
+        if not mask:
+            return
+        low = mask & -mask
+        high = mask + low
+        mask = high | ((mask ^ high) // low >> 2)
 
 
 def tabulated(statistic: Statistic, users: Array, kept: Flags) -> Array:

@@ -176,7 +176,7 @@ def phased_sgd_of(
         raise InvalidParameter(f"radius = {radius!r}: expected heuristic or proven")
     count = min(MOST_PHASES, int(math.log2(users // groups)))
     sizes = [users >> i for i in range(1, count + 1)]
-    steps = _group_steps(problem, sizes, groups)
+    steps = [size // groups * problem.items for size in sizes]
     first = problem.diameter / (problem.lipschitz * math.sqrt(problem.dimension * steps[0]))
     first = min(first, 1 / smoothness) if smoothness else first
     sized = [first / 2 ** (1.5 * i) for i in range(count)]
@@ -189,10 +189,6 @@ def _tau(problem: Problem, step: float, steps: int, chance: float, radius: str) 
     if radius == "proven":
         return sgd_two_run_radius(step, problem.lipschitz, steps, chance)
     return 2 * step * problem.lipschitz * math.sqrt(2 / 3 * steps * math.log(2 / chance))
-
-
-def _group_steps(problem: Problem, sizes: list[int], groups: int) -> list[int]:
-    return [size // groups * problem.items for size in sizes]
 
 
 def printed_phased_sgd(

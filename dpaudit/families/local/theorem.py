@@ -1,0 +1,129 @@
+"""Reports of sets and shuffled reports, stated a second time.
+
+Proofs stand beside the accountant's rules of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.check.theorem import Premise, Row, Table, Theorem, always, register
+from dpaudit.exact import enclose, erfinv, exp, is_symbolic, log, sqrt, tanh, unknowns
+from dpaudit.nodes.pairs import Atoms, Clones, Losses
+
+ZERO, ONE = Fraction(0), Fraction(1)
+FAINT = Fraction(1, 2**30)
+SHUFFLED = frozenset({"replace_one"})
+
+
+def _parts(epsilon: Any, share: Any, overlap: Any) -> tuple[Any, Any]:
+    """Mass of what one of two sets has alone, under the other value; and of both such parts.
+
+    Two complements are everything.
+    """
+    if 2 * share == 1 and overlap == 0:
+        return 1 / (1 + exp(epsilon)), ONE
+    rare = (share - overlap) / (1 + share * (exp(epsilon) - 1))
+    return rare, rare * (1 + exp(epsilon))
+
+
+def _of(node: Any) -> tuple[Any, Any]:
+    return _parts(node.epsilon, node.share, node.overlap)
+
+
+def _pair(node: Any) -> Losses:
+    rare, told = _of(node)
+    likely = exp(node.epsilon) * rare
+    outcomes = [(likely, rare), (rare, likely)]
+    own = Atoms((*outcomes, *([] if told == 1 else [(1 - told, 1 - told)])))
+    return Losses((own,), (own,), (own,), (own,))
+
+
+def _is_plain(witness: Row) -> bool:
+    return witness.get("plain") is True
+
+
+def _curve(node: Any, witness: Row) -> Any:
+    rare, told = _of(node)
+    if _is_plain(witness):
+        return lambda a: a * node.epsilon * tanh(node.epsilon / 2)
+    return lambda a: (
+        log(1 - told + rare * (exp(a * node.epsilon) + exp(node.epsilon - a * node.epsilon)))
+        / (a - 1)
+    )
+
+
+def _sharp(node: Any, premises: Sequence[Premise], witness: Row) -> bool:
+    return not _is_plain(witness)
+
+
+def _order_one(node: Any, premises: Sequence[Premise] = ()) -> bool:
+    """The moments have imaginary zeros only: the rest is at most twice the geometric mean."""
+    rare, told = _of(node)
+    if unknowns(told) or enclose(node.epsilon) < enclose(FAINT):
+        return False
+    return bool(enclose(1 - told) <= enclose(2 * rare * exp(node.epsilon / 2)))
+
+
+def _divergence(node: Any) -> Any:
+    rare, _ = _of(node)
+    if _order_one(node):
+        return rare * node.epsilon * tanh(node.epsilon / 2) * (exp(node.epsilon) + 1)
+    return node.epsilon * tanh(node.epsilon / 2)
+
+
+def _corner(node: Any) -> Any:
+    rare, _ = _of(node)
+    return sqrt(2) * (erfinv(2 * exp(node.epsilon) * rare - 1) - erfinv(2 * rare - 1))
+
+
+def _shuffled(node: Any, base: Losses) -> Losses:
+    """What the counts of the two parts tell among the other reports."""
+    child, others = node.child, node.population - 1
+    kind = type(child).__name__
+    sets = None
+    if kind == "SubsetResponse":
+        sets = child.share, child.overlap, child.free
+    elif kind == "RandomizedResponse" and not is_symbolic(child.choices):
+        sets = 1 / child.choices, ZERO, ONE if child.choices > 2 else ZERO
+    if sets is not None:
+        rare, told = _parts(child.epsilon, sets[0], sets[1])
+        upper = Clones(child.epsilon, told, 2 * rare, others)
+        if sets[2] == 0:
+            return Losses((upper,), (upper,))
+        below = Clones(child.epsilon, told * sets[2], 2 * rare * sets[2], others)
+        return Losses((upper,), (upper,), (below,), (below,))
+    if kind == "PureDP":
+        loss = child.epsilon
+    elif kind == "Laplace":
+        loss = 1 / child.noise_multiplier
+    elif kind == "DiscreteLaplace":
+        loss = child.sensitivity / child.scale
+    else:
+        return Losses(base.remove, base.add, slack=base.slack, in_one_part=base.in_one_part)
+    upper = Clones(loss, ONE, exp(-loss), others)
+    return Losses((upper,), (upper,))
+
+
+LOCAL: Table = {
+    ("pure", "SubsetResponse"): Theorem("subset_response", lambda n: n.epsilon, attained=always),
+    ("approx", "SubsetResponse"): Theorem("subset_response_at_zero", lambda n: (n.epsilon, ZERO)),
+    ("profile", "SubsetResponse"): Theorem("subset_response_pair", _pair),
+    ("rdp", "SubsetResponse"): Theorem(
+        "subset_response_curve", _curve, attained=_sharp, reads=True
+    ),
+    ("zcdp", "SubsetResponse"): Theorem(
+        "subset_response_divergence", _divergence, attained=_order_one
+    ),
+    ("gdp", "SubsetResponse"): Theorem("subset_response_corner", _corner),
+    ("pure", "Shuffled"): Theorem("shuffled", lambda n, e: e, SHUFFLED, attained=always),
+    ("approx", "Shuffled"): Theorem("shuffled_approx", lambda n, base: base, SHUFFLED),
+    ("zcdp", "Shuffled"): Theorem("shuffled_concentrated", lambda n, e: e, SHUFFLED),
+    ("rdp", "Shuffled"): Theorem("shuffled_renyi", lambda n, e: e, SHUFFLED),
+    ("gdp", "Shuffled"): Theorem("shuffled_gaussian", lambda n, e: e, SHUFFLED),
+    ("profile", "Shuffled"): Theorem("shuffled_profile", _shuffled, SHUFFLED),
+}
+
+register(LOCAL)

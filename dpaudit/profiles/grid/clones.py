@@ -1,0 +1,166 @@
+"""One report among the clones of others: masses by the number that are counted.
+
+Write s = told, d = s tanh(epsilon / 2), B for the law of C, w_t = s B(t - 1) + (1 - s) B(t) for
+that of T, the sum of the two counts, which is the same under P and Q, and W = 2 a - t for their
+difference, a the first.  Given T = t, a is binomial(t, 1/2) up to the factor 1 + v under P and
+1 - v under Q, where
+
+    v = d W / D_t,    D_t = s t + k (others + 1 - t),    k = (1 - s) rate / (1 - rate):
+
+P(t, a) = C(t, a) 2^-t (w_t + B(t - 1) d W / t), and B(t) / B(t - 1) is a ratio of whole numbers
+times rate / (1 - rate).
+
+Many t at once.  delta(x) is the sum over t of w_t E phi(c_t W_t), c_t = d / D_t, with
+phi(v) = (1 + v - x (1 - v))_+ convex and W_t a sum of t fair signs, a martingale in t.  So for t
+in t1..t2, (t2, largest c_t) is above, where |c W| <= 1, and (t1, smallest c_t) is below.
+
+Rounding.  A binomial law is a cumulative product of ratios from its middle, over a window outside
+of which it has at most ``LEFT``, divided by its sum; each ratio is within 8 roundings.  What is
+outside counts as infinite loss above; left out below, it is far less than ``relative`` times the
+mass of either tail of the loss, as those are at least exp(-LARGEST) / 4.
+Sources: Feldman, McMillan, Talwar 2021, Theorem 3.1; 2022, Theorem 3.2 (the pair).  The masses by t
+and the convex order are dpaudit's own, proved above.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpaudit.errors import Unsupported
+from dpaudit.exact import settled, tanh
+from dpaudit.nodes.pairs import Clones
+from dpaudit.profiles.grid.cells import UNIT, Cells
+from dpaudit.profiles.grid.discrete import Discrete, Floats, Grid, Reals, Side, discretiser
+from dpaudit.profiles.grid.masses import NO_OUTCOMES, Closed, as_float, cells_from
+
+LEFT, LARGEST = 1e-36, 30.0
+REACH = math.log(4 / LEFT)
+MOST_OTHERS = 2**40
+# One step of t in so many is taken together with its neighbours; outcomes worked on at once.
+SHARE, BLOCK = 2**13, 2**19
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Masses of t = first, first + 1, ... and D_t; how far a mass may be off."""
+
+    first: int
+    weights: Floats
+    scale: Floats
+    relative: float
+
+
+def reach_of(trials: float, rate: float) -> int:
+    """So far from its mean a binomial law has at most ``LEFT`` / 2 (Bernstein's inequality)."""
+    spread = trials * rate * (1 - rate)
+    return math.ceil(REACH / 3 + math.sqrt(REACH * REACH / 9 + 2 * REACH * spread)) + 1
+
+
+def binomial_masses(trials: int, rate: float, odds: float) -> tuple[int, Floats]:
+    """First k and masses of a binomial law on a window around its mean, of sum 1."""
+    middle = min(int((trials + 1) * rate), trials)
+    reach = reach_of(trials, rate)
+    low, high = max(middle - reach, 0), min(middle + reach, trials)
+    up, down = np.arange(middle, high), np.arange(middle, low, -1)
+    above = np.cumprod((trials - up) * (odds / (up + 1.0)))
+    below = np.cumprod(down / ((trials - down + 1.0) * odds)) if low < middle else np.zeros(0)
+    masses = np.concatenate((below[::-1], [1.0], above))
+    return low, masses / masses.sum()
+
+
+def counts_of(pair: Clones) -> Counts:
+    """The law of T.
+
+    Errors: Unsupported for more others than floats hold.
+    """
+    others = int(pair.others)
+    if others > MOST_OTHERS:
+        raise Unsupported(f"{others} other reports: at most {MOST_OTHERS} are computed with")
+    told, rest = as_float(pair.told, "told"), as_float(settled(1 - pair.told), "1 - told")
+    rate, unseen = as_float(pair.rate, "rate"), as_float(settled(1 - pair.rate), "1 - rate")
+    low, masses = binomial_masses(others, rate, rate / unseen)
+    weights = told * np.append(0.0, masses) + rest * np.append(masses, 0.0)
+    t = low + np.arange(len(weights))
+    scale = told * t + rest * (rate / unseen) * (others + 1.0 - t)
+    return Counts(low, weights, scale, UNIT * (16 * len(masses) + 64))
+
+
+def _grouped(counts: Counts, move: float, side: Side) -> tuple[Floats, Floats, Floats]:
+    """(number of signs, c, mass) of groups of neighbouring t."""
+    t = counts.first + np.arange(len(counts.weights), dtype=np.float64)
+    size = max(int(t[-1]) // SHARE, 1)
+    with np.errstate(divide="ignore"):
+        slopes = np.where(t > 0, move / counts.scale, 0.0)
+    starts = np.arange(0, len(t), size)
+    mass = np.add.reduceat(counts.weights, starts)
+    if side is Side.UPPER:
+        signs = t[np.minimum(starts + size, len(t)) - 1]
+        slopes = np.maximum.reduceat(slopes, starts) * (1 + 8 * UNIT * (size > 1))
+        if size > 1 and np.max(signs * slopes) > 0.9:
+            return t, np.where(t > 0, move / counts.scale, 0.0), counts.weights
+        return signs, slopes, mass
+    return t[starts], np.minimum.reduceat(slopes, starts) * (1 - 8 * UNIT * (size > 1)), mass
+
+
+def outcomes(
+    signs: Floats, slopes: Floats, mass: Floats
+) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """Losses >= 0, P masses and Q masses of outcomes W >= 0; those of W < 0 mirror them.
+
+    An outcome of W = 0 has half of its mass here.
+    """
+    most = int(math.sqrt(2 * REACH * float(signs[-1]))) // 2 + 2
+    rows = max(BLOCK // most, 1)
+    for start in range(0, len(signs), rows):
+        t, c, w = (m[start : start + rows, None] for m in (signs, slopes, mass))
+        apart = np.mod(t, 2) + 2 * np.arange(most)
+        ratios = np.maximum(t - apart[:, :-1], 0.0) / (t + apart[:, :-1] + 2)
+        law = np.cumprod(np.hstack((np.ones_like(t), ratios)), axis=1)
+        law[:, 0] *= np.where(t[:, 0] % 2 == 0, 0.5, 1.0)
+        law *= w / (2 * law.sum(axis=1, keepdims=True))
+        v = c * apart
+        held = (law > 0) & (v < 1)
+        v, law = v[held], law[held]
+        yield np.log1p(v) - np.log1p(-v), law * (1 + v), law * (1 - v)
+
+
+def _form(pair: Clones, side: Side) -> Closed:
+    counts = counts_of(pair)
+    epsilon = as_float(pair.epsilon, "epsilon")
+    if epsilon > LARGEST:
+        raise Unsupported(f"a loss of {epsilon:g} of one report: at most {LARGEST:g} is known here")
+    groups = _grouped(counts, as_float(pair.told * tanh(pair.epsilon / 2), "told"), side)
+    # No outcome inside of the windows has a larger loss.
+    apart = np.minimum(groups[0], np.sqrt(2 * REACH * groups[0]) + 4)
+    farthest = float(np.max(groups[1] * apart)) * (1 + 32 * UNIT)
+    span = epsilon if farthest > 0.9 else 2 * math.atanh(farthest)
+    span *= 1 + 64 * UNIT
+
+    def masses(edges: Reals) -> tuple[Reals, Reals]:
+        p, q = np.zeros(len(edges)), np.zeros(len(edges))
+        for losses, more, less in outcomes(*groups):
+            for at, one, other in ((losses, more, less), (-losses, less, more)):
+                cell = np.searchsorted(edges, at, side="left") - 1
+                p += np.bincount(cell, one, len(edges))[: len(edges)]
+                q += np.bincount(cell, other, len(edges))[: len(edges)]
+        return p[:-1], q[:-1]
+
+    most = int(math.sqrt(2 * REACH * float(groups[0][-1]))) + 4
+    largest = math.exp(epsilon)
+    # Products of ratios, 1 - v, and sums within a block and over blocks.
+    relative = counts.relative + UNIT * (16 * most + 8 * largest + BLOCK + len(groups[0]) + 64)
+    # 1 - v is at least 2 / (1 + exp(loss)).
+    return Closed(masses, NO_OUTCOMES, (-span, span), 32 * UNIT * (1 + largest), relative)
+
+
+@discretiser(Clones)
+def _clones(pair: Clones, grid: Grid, side: Side) -> Discrete:
+    cells: Cells = cells_from(_form(pair, side), grid, 1)
+    if side is Side.UPPER:
+        lost = min(2 * LEFT * (1 + len(cells.p)), 1.0)
+        cells = replace(cells, infinite=(cells.infinite[0] + lost, cells.infinite[1] + lost))
+    return cells.discrete(side)

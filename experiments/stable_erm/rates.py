@@ -1,0 +1,293 @@
+"""Algorithms 3 to 6 as printed, in d dimensions, on a loss that is not smooth: Table 1's rates.
+
+Items are +-level in each coordinate, so that a user's m items are a share a coordinate, and m may
+be as large as the printed noise asks for.  The loss is the distance to an item in every coordinate,
+over sqrt(d), with a ridge for the strongly convex algorithms.  Every phase's certificate is that of
+Appendix C; the excess shown is the largest over tilts of the items, since a rate is a worst case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpaudit.curator.curator import Sampler
+from dpaudit.kernels.query import Array, Records
+from experiments.stable_erm.risk import Never
+from lab.fits import fit_power_law, mean_and_error
+from lab.learning import Learnt, learning_checks, learning_table
+from lab.model import (
+    Cell,
+    Check,
+    Experiment,
+    Findings,
+    Panel,
+    Result,
+    Results,
+    Series,
+    Size,
+    Table,
+    Values,
+)
+from mechanisms.papers.stable_erm import build
+from mechanisms.papers.stable_erm.bounds import Size as Counts
+from mechanisms.papers.stable_erm.bounds import gradient_radius
+from mechanisms.papers.stable_erm.calibration import USERS
+from mechanisms.papers.stable_erm.catalogue import DELTA, EPSILON
+from mechanisms.papers.stable_erm.certificate import Certified, GradientCertificate
+from mechanisms.papers.stable_erm.domains import Ball, Box
+from mechanisms.papers.stable_erm.localised import Localised, ball_radius
+from mechanisms.papers.stable_erm.phased import Phases
+from mechanisms.papers.stable_erm.problem import DeltaRule, Problem, erm_phases
+from mechanisms.papers.stable_erm.sharp import Shares
+
+NAMES = {
+    "erm": "Algorithm 3, convex ERM",
+    "sco": "Algorithm 4, convex SCO",
+    "strong_erm": "Algorithm 5, strongly convex ERM",
+    "strong_sco": "Algorithm 6, strongly convex SCO",
+}
+STRONG = ("strong_erm", "strong_sco")
+# Users, log10 of items and dimensions; the first of each is the usual one.
+USER_COUNTS = {
+    "erm": (32_768, 65_536, 131_072),
+    "sco": (32_768, 65_536, 131_072),
+    "strong_erm": (65_536, 98_304, 131_072),
+    "strong_sco": (32_768, 65_536, 131_072),
+}
+EXPONENTS = {"erm": (20, 19, 21), "sco": (8, 7, 9), "strong_erm": (22, 23, 24),
+             "strong_sco": (11, 10, 12)}  # fmt: skip
+DIMENSIONS = (4, 2, 8)
+LEVEL, SHARP_LEVEL, MODULUS = 0.5, 0.1, 1.0
+TILTS = (0.5, 1.0, 2.0, 4.0)
+TRIALS = 4
+# Data sets, each with so many runs; what runs for milliseconds has more.
+DRAWS = {"erm": 3, "sco": 30, "strong_erm": 3, "strong_sco": 30}
+TABLE_1 = "Table 1, without its logarithms"
+SLOPES = {  # users, items, dimension: R = 2 sqrt(d) where the loss is convex
+    False: {"users": -1.0, "log10_items": -0.5, "dimension": 1.0},
+    True: {"users": -2.0, "log10_items": -1.0, "dimension": 1.0},
+}
+SAID = {"users": "n", "log10_items": "m", "dimension": "d"}
+WIDTH = 0.2
+
+
+def cells(size: Size) -> list[Cell]:
+    """Every algorithm at the usual n, m and d, and with one of them changed."""
+    found = []
+    for kind in NAMES:
+        usual = USER_COUNTS[kind][0], EXPONENTS[kind][0], DIMENSIONS[0]
+        grid = [usual]
+        if size is Size.FULL:
+            grid += [(n, *usual[1:]) for n in USER_COUNTS[kind][1:]]
+            grid += [(usual[0], k, usual[2]) for k in EXPONENTS[kind][1:]]
+            grid += [(*usual[:2], d) for d in DIMENSIONS[1:]]
+        elif "strong" in kind:
+            continue
+        found += [
+            Cell.of(n * d * erm_phases(n, 10**k), algorithm=kind, users=n, log10_items=k,
+                    dimension=d, draws=1 if size is Size.QUICK else DRAWS[kind])
+            for n, k, d in grid
+        ]  # fmt: skip
+    return found
+
+
+def program(kind: str, users: int, items: int, d: int) -> Any:
+    """The algorithm at (1, 1e-6), printed constants, T of the paper; lambda for its noise.
+
+    The paper's lambda leaves out constants and logarithms; here it is (G / R) sqrt(d) s, s the
+    noise of a phase in units of G / lambda_i, for which the first phase's noise is R / 4.
+    """
+    domain = Ball(math.sqrt(d)) if kind in STRONG else Box(1.0, d)
+    loss = Shares(SHARP_LEVEL, MODULUS) if kind in STRONG else Shares(LEVEL)
+    problem = Problem(loss, domain, users, items, d, 1.0)
+    search = Certified(GradientCertificate("c1"), Never())
+    makers: dict[str, Any] = {
+        "erm": build.phased_erm,
+        "sco": build.phased_sco,
+        "strong_erm": build.strongly_convex_erm,
+        "strong_sco": build.strongly_convex_sco,
+    }
+    made = makers[kind](problem, EPSILON, DELTA, constants="paper", search=search)
+    beta = 1 / (users * items * erm_phases(users, items))
+    rule = DeltaRule("c1", gamma=gradient_radius(1.0, Counts(users, items, beta)))
+    if not isinstance(made, Localised):
+        return _balanced(replace(made, rule=rule), domain.diameter)
+    first = replace(made.first, rule=rule)
+    made = replace(made, first=first)
+    radius = ball_radius(first, made.beta, made.more)
+    return replace(made, phases=_balanced(replace(made.phases, rule=rule), made.reach * radius))
+
+
+def _balanced(phases: Phases, size: float) -> Any:
+    return replace(phases, weight=math.sqrt(phases.problem.dimension) * spread(phases) / size)
+
+
+def spread(phases: Phases) -> float:
+    """s: the noise of the first phase in units of G / lambda_1, which lambda hardly moves."""
+    users = getattr(phases, "sizes", (phases.problem.users,))[0]
+    unit = phases.rule.unit(phases.problem, 2.0, 1.0, users, phases.constants.kappa)
+    return float(phases.constants.noise_multiplier) * float(unit)
+
+
+def run(cell: Cell, rng: np.random.Generator) -> Values:
+    """Excess of each data set at the worst tilt and at the largest, and phases that passed.
+
+    Who learns is asked at the largest tilt, where the start is furthest off.
+    """
+    kind, d = cell.text("algorithm"), cell.count("dimension")
+    made = program(kind, cell.count("users"), 10 ** cell.count("log10_items"), d)
+    phases: Phases = made.phases if isinstance(made, Localised) else made
+    s = spread(phases)
+    found = [
+        [
+            _tilted(kind, made, tilt * math.sqrt(d) * s, cell, rng)
+            for _ in range(cell.count("draws"))
+        ]
+        for tilt in TILTS
+    ]
+    passed = min(one[2] for draws in found for one in draws)
+    # One number a data set: its runs share the data.
+    excess = [[float(one[0].mean()) for one in draws] for draws in found]
+    worst = max(range(len(TILTS)), key=lambda k: float(np.mean(excess[k])))
+    rate = s * math.sqrt(d) * 2 * math.sqrt(d)
+    if isinstance(made, Localised):
+        rate = s * math.sqrt(d) * made.reach * made.radius
+    return {
+        "excess": excess[worst], "tilt": TILTS[worst],
+        "largest": excess[-1], "far": float(np.mean([one[1] for one in found[-1]])),
+        "passed": passed, "rate": rate, "phases": phases.count, "kappa": phases.constants.kappa,
+    }  # fmt: skip
+
+
+def _tilted(
+    kind: str, made: Any, tilt: float, cell: Cell, rng: np.random.Generator
+) -> tuple[Array, float, float]:
+    """Excess of every trial, that of the start, and the share of phases that were not bottom."""
+    users, d = cell.count("users"), cell.count("dimension")
+    level, modulus = (SHARP_LEVEL, MODULUS) if kind in STRONG else (LEVEL, 0.0)
+    # With a ridge the minimiser is at the kink, and left of it hardly worse.
+    mean = min(tilt + math.sqrt(d) * level * modulus, 1.0)
+    chance = (1 + mean) / 2
+    noise = math.sqrt(chance * (1 - chance) / 10.0 ** cell.count("log10_items"))
+    shares = (chance + noise * rng.standard_normal((users, 1, d))).clip(0, 1)
+    declared = made.declaration(USERS)
+    curator = Sampler(declared, USERS, Records(shares), rng=rng, trials=TRIALS)
+    output = made.run(curator)
+    share = np.full(d, chance) if kind.endswith("sco") else shares[:, 0].mean(axis=0)
+    domain = Ball(math.sqrt(d)) if kind in STRONG else Box(1.0, d)
+    least = minimiser(share, level, modulus, domain)
+
+    def excess(points: Array) -> Array:
+        return objective(points, share, level, modulus) - objective(least, share, level, modulus)
+
+    start = float(excess(np.zeros((1, d)))[0])
+    return excess(output.output), start, 1 - float(output.failed.mean())
+
+
+def objective(points: Array, share: Array, level: float, modulus: float) -> Array:
+    """The mean loss at points (k, d), where ``share`` of items are +level."""
+    away = share * np.abs(points - level) + (1 - share) * np.abs(points + level)
+    whole = away.sum(axis=-1) / math.sqrt(points.shape[-1])
+    return np.asarray(whole + modulus / 2 * np.square(points).sum(axis=-1))
+
+
+def minimiser(share: Array, level: float, modulus: float, domain: Box | Ball) -> Array:
+    """(1, d): between the levels, where the ridge balances the tilt, or at a level."""
+    tilt = (2 * share - 1) / math.sqrt(len(share))
+    free = tilt / modulus if modulus else np.sign(tilt) * np.inf
+    return domain.project(np.clip(free, -level, level)[None])
+
+
+def read(results: Results) -> Findings:
+    """Slopes of the worst excess beside Table 1's, certificates that passed, and who learns."""
+    checks: list[Check] = []
+    rows: list[tuple[str | float, ...]] = []
+    series: list[Series] = []
+    learnt = []
+    for kind, name in NAMES.items():
+        own = results.where(algorithm=kind)
+        if not own.rows:
+            continue
+        usual = own.rows[0]
+        learnt.append(_learnt(name, usual))
+        for result in own:
+            mean, error = mean_and_error(result.numbers("excess"))
+            rows.append(
+                (name, result.cell.count("users"), f"1e{result.cell.count('log10_items')}",
+                 result.cell.count("dimension"), result.number("phases"), result.number("kappa"),
+                 mean, error, result.number("rate"))
+            )  # fmt: skip
+        passed = min(result.number("passed") for result in own)
+        label = f"{name}: least share of phases whose certificate passed"
+        checks.append(Check(label, passed, lower=1.0, source="acceptance 3, on i.i.d. users"))
+        if len(own.rows) > 1:
+            checks += [_slope(own, kind, axis) for axis in SAID]
+            ordered = sorted(own, key=lambda r: r.number("rate"))
+            x = tuple(r.number("rate") for r in ordered)
+            means = [mean_and_error(r.numbers("excess")) for r in ordered]
+            series.append(Series(name, x, tuple(m for m, _ in means), "",
+                                 error=tuple(2 * e for _, e in means)))  # fmt: skip
+    columns = ("algorithm", "n", "m", "d", "phases T", "kappa", "worst excess", "standard error",
+               "R G sqrt(d) s")  # fmt: skip
+    tables = (
+        Table("Largest mean excess over tilts", columns, tuple(rows)),
+        learning_table(learnt, "excess at the largest tilt"),
+    )
+    notes = (
+        "m is what the printed noise asks for: with fewer items a user the first phase's noise is "
+        "beyond the domain",
+        "lambda is (G / R) sqrt(d) s, s the actual noise in units of G / lambda_i; printed without "
+        "constants and logarithms it is so much smaller that phases only stir",
+        "slopes are those of the excess over s n sqrt(m), s = noise multiplier times the unit of "
+        "Lemma C.1, which holds the logarithms",
+        "the sampling term 1 / sqrt(n m) of Theorems 5.1 and 5.3 is below the noise at every size",
+    )
+    panel = Panel("Worst excess beside R G sqrt(d) s", "R G sqrt(d) s", "excess", tuple(series))
+    return Findings(tables, (*checks, *learning_checks(learnt)), (panel,) if series else (), notes)
+
+
+def _learnt(name: str, usual: Result) -> Learnt:
+    mean, error = mean_and_error(usual.numbers("largest"))
+    return Learnt(f"{name}, largest tilt", mean, usual.number("far"), error)
+
+
+def _slope(own: Results, kind: str, axis: str) -> Check:
+    """The slope along one axis, the logarithms taken out."""
+    usual = own.rows[0].cell
+    others = {name: usual.count(name) for name in SAID if name != axis}
+    along = sorted(own.where(**others), key=lambda r: r.cell.count(axis))
+    values = [10.0 ** r.cell.count(axis) if axis == "log10_items" else float(r.cell.count(axis))
+              for r in along]  # fmt: skip
+    means, errors = zip(*(mean_and_error(r.numbers("excess")) for r in along), strict=True)
+    logs = [_logarithms(r, kind) for r in along]
+    fit = fit_power_law(values, _over(means, logs), _over(errors, logs))
+    wanted = SLOPES[kind in STRONG][axis]
+    return Check(f"{NAMES[kind]}: slope in {SAID[axis]}", fit.slope, wanted - WIDTH, wanted + WIDTH,
+                 margin=2 * fit.error, source=TABLE_1)  # fmt: skip
+
+
+def _over(values: Sequence[float], by: Sequence[float]) -> list[float]:
+    return [value / one for value, one in zip(values, by, strict=True)]
+
+
+def _logarithms(result: Result, kind: str) -> float:
+    """The rate without n, m, R and d: what the theorem hides."""
+    n, d = result.cell.count("users"), result.cell.count("dimension")
+    root = math.sqrt(10.0 ** result.cell.count("log10_items"))
+    rate = result.number("rate")
+    return rate * (n * root) ** 2 / d if kind in STRONG else rate * n * root / (2 * d)
+
+
+stable_rates = Experiment(
+    name="stable_rates",
+    title="Algorithms 3 to 6 in d dimensions on a loss that is not smooth: rates of Table 1",
+    source="Ghazi et al. 2023, Theorems 4.1, 4.3, 5.1 and 5.3, Table 1 and Appendix C",
+    cells=cells,
+    run=run,
+    read=read,
+)

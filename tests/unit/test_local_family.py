@@ -1,0 +1,348 @@
+"""Local reports and shuffled ones: enumeration, the papers' bounds, the checker, audits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import binom, multinomial
+
+import dpaudit as dp
+from dpaudit.accountant.account import Account
+from dpaudit.check.profile.cells import Grid
+from dpaudit.check.profile.conversions import confirm_conversion
+from dpaudit.check.profile.nodes import lower_nodes, upper_nodes
+from dpaudit.check.profile.onestep import cells
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.exact import decimal_upper, enclose
+from dpaudit.families.local import (
+    Shuffled,
+    SubsetResponse,
+    cap_response,
+    hadamard_response,
+    subset_selection,
+)
+from dpaudit.families.local.kernel import (
+    hadamard_columns,
+    half_sphere_points,
+    selected_sets,
+    shuffled_counts,
+)
+from dpaudit.measures.calculus import Step
+from dpaudit.nodes.pairs import Clones
+
+F = Fraction
+SCOPE = dp.central("replace_one")
+AUDIT = {"trials": 2_500, "seed": 5, "confidence": 0.99, "refute_at": 1e-5}
+
+
+def delta_of(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+def two_sided(node: dp.Node, epsilon: float) -> tuple[float, float]:
+    found = dp.account(node, SCOPE).delta(F(str(epsilon)))
+    return float(found.lower), float(found.upper)
+
+
+# --- reports of sets -----------------------------------------------------------------------------
+
+
+def laws_of_sets(choices: int, size: int, epsilon: float) -> np.ndarray:
+    """Row v: the law of the reported set where v is held."""
+    sets = list(itertools.combinations(range(choices), size))
+    weights = np.array([[math.exp(epsilon * (v in s)) for s in sets] for v in range(choices)])
+    return np.asarray(weights / weights.sum(1, keepdims=True))
+
+
+def laws_of_columns(choices: int, epsilon: float) -> np.ndarray:
+    """Row v - 1: the law of the reported column where v is held."""
+    size = 2 ** choices.bit_length()
+    rows = range(1, choices + 1)
+    odd = np.array([[bin(v & y).count("1") % 2 for y in range(size)] for v in rows])
+    weights = np.exp(epsilon * (1 - odd))
+    return np.asarray(weights / weights.sum(1, keepdims=True))
+
+
+SETS = {
+    "three of six": (
+        subset_selection("s", F(3, 2), 6, 3),
+        laws_of_sets(6, 3, 1.5),
+        selected_sets,
+    ),
+    "one of four": (subset_selection("s", 1, 4, 1), laws_of_sets(4, 1, 1.0), selected_sets),
+    "columns": (hadamard_response("h", 2, 6), laws_of_columns(6, 2.0), hadamard_columns),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_reports_of_sets_have_the_profile_of_their_enumeration(name: str) -> None:
+    """The worst pair of values, in every calculus."""
+    node, laws, _ = SETS[name]
+    for epsilon in (0.0, 0.4, 1.2):
+        worst = max(delta_of(p, q, epsilon) for p, q in itertools.permutations(laws, 2))
+        low, high = two_sided(node, epsilon)
+        assert low <= worst * (1 + 1e-12) + 1e-15
+        assert worst <= high * (1 + 1e-12) + 1e-15
+        assert high - low < 1e-9
+    account, p, q = Account(node, SCOPE), laws[0], laws[1]
+    rho = float(enclose(account.step("zcdp").value).mid())
+    assert rho >= (p * np.log(p / q)).sum() * (1 - 1e-12)
+    for order in (1.5, 2.0, 9.0):
+        curve = account.step("rdp").value
+        alpha = next(iter(curve.free_symbols))
+        stated = float(enclose(curve.subs(alpha, F(order))).mid())
+        divergence = math.log((p**order * q ** (1 - order)).sum()) / (order - 1)
+        assert stated == pytest.approx(divergence, rel=1e-9)
+        assert divergence <= order * rho * (1 + 1e-12)
+
+
+def test_reports_are_drawn_by_the_laws_that_are_enumerated() -> None:
+    """Frequencies of all outcomes within six standard errors; false alarm below 1e-6."""
+    rng, trials = np.random.default_rng(3), 40_000
+    sets = list(itertools.combinations(range(7), 3))
+    drawn = selected_sets(2, 7, 3, 1.5, rng, trials)
+    found = np.array([(drawn[:, list(s)].sum(1) == 3).mean() for s in sets])
+    columns = hadamard_columns(3, 6, 2.0, rng, trials)
+    seen = np.bincount(columns.astype(int), minlength=8) / trials
+    near = half_sphere_points(np.array([1.0, 0, 0]), 1.0, rng, trials)[:, 0] >= 0
+    likely = 1 / (1 + math.exp(-1))
+    for frequency, law in (
+        (found, laws_of_sets(7, 3, 1.5)[2]),
+        (seen, laws_of_columns(6, 2.0)[2]),
+        (np.array([near.mean()]), np.array([likely])),
+    ):
+        assert np.all(np.abs(frequency - law) < 6 * np.sqrt(law * (1 - law) / trials))
+
+
+def test_randomised_response_is_a_report_of_sets() -> None:
+    ours = SubsetResponse("r", 1, F(1, 5), 0, 1)
+    for calculus in ("pure", "zcdp", "gdp"):
+        values = [
+            float(enclose(Account(node, SCOPE).step(calculus).value).mid())
+            for node in (ours, dp.RandomizedResponse("r", 1, 5))
+        ]
+        assert values[0] == pytest.approx(values[1], rel=1e-12)
+
+
+# --- shuffled reports ----------------------------------------------------------------------------
+
+
+def shuffled_law(held: tuple[int, ...], epsilon: float) -> np.ndarray:
+    """The law of the counts of shuffled randomised responses among three values."""
+    n, rest = sum(held), 1 / (math.exp(epsilon) + 2)
+    found = np.zeros((n + 1, n + 1))
+    found[0, 0] = 1.0
+    for value, count in enumerate(held):
+        told = np.full(3, rest)
+        told[value] = 1 - 2 * rest
+        one = np.zeros_like(found)
+        for a in range(count + 1):
+            for b in range(count + 1 - a):
+                one[a, b] = multinomial.pmf((a, b, count - a - b), count, told)
+        moved = np.zeros_like(found)
+        for a, b in zip(*np.nonzero(one), strict=True):
+            moved[a:, b:] += one[a, b] * found[: n + 1 - a, : n + 1 - b]
+        found = moved
+    return found
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.6])
+def test_the_pair_of_clones_is_reached_by_a_third_value_and_bounds_all_others(
+    epsilon: float,
+) -> None:
+    """Every data set of 9 records, enumerated: Feldman, McMillan, Talwar 2022, Theorem 3.2."""
+    low, high = two_sided(Shuffled(dp.RandomizedResponse("r", 1, 3), 9), epsilon)
+    reached = 0.0
+    for others in ((0, 0, 8), (8, 0, 0), (4, 4, 0), (2, 3, 3), (0, 4, 4)):
+        p = shuffled_law((others[0] + 1, *others[1:]), 1.0)
+        q = shuffled_law((others[0], others[1] + 1, others[2]), 1.0)
+        for one, other in ((p, q), (q, p)):
+            found = delta_of(one, other, epsilon)
+            assert found <= high * (1 + 1e-9)
+            reached = max(reached, found)
+    assert low <= reached * (1 + 1e-9)
+    assert high - low < 0.01 * high
+    assert reached >= low
+
+
+def clones_law(epsilon: float, told: float, rate: float, others: int) -> np.ndarray:
+    """P masses by both counts, by conditioning; Q is the transpose."""
+    found = np.zeros((others + 2, others + 2))
+    high = told / (1 + math.exp(-epsilon))
+    for c in range(others + 1):
+        a = np.arange(c + 1)
+        mass = binom.pmf(c, others, rate) * binom.pmf(a, c, 0.5)
+        np.add.at(found, (a + 1, c - a), high * mass)
+        np.add.at(found, (a, c - a + 1), (told - high) * mass)
+        np.add.at(found, (a, c - a), (1 - told) * mass)
+    return found
+
+
+PAIRS = [
+    Clones(F(1), F(1), F(37, 100), F(60)),
+    Clones(F(3), F(1, 4), F(1, 50), F(150)),
+    Clones(F(1, 2), F(9, 10), F(9, 10), F(0)),
+    Clones(F(2), F(1, 2), F(1, 3), F(1)),
+]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.text)
+def test_both_grids_hold_the_masses_of_the_pair(pair: Clones) -> None:
+    """The accountant's and the checker's, above and below, against conditioning on the clones."""
+    from dpaudit.profiles import delta_interval
+
+    law = clones_law(*(float(v) for v in (pair.epsilon, pair.told, pair.rate)), int(pair.others))
+    step = F(1, 512)
+    made = cells(pair, Grid(step, 1e-25))
+    above, below = upper_nodes(made), lower_nodes(made, float(step))
+    for epsilon in (0.0, 0.05, 0.3, 0.45):
+        x = math.exp(epsilon)
+        truth = delta_of(law, law.T, epsilon)
+        ends = []
+        for nodes in (below, above):
+            losses = (nodes.first + np.arange(len(nodes.masses))) * float(step)
+            above_x = np.maximum(1 - x * np.exp(-losses), 0)
+            ends.append(nodes.infinite + (nodes.masses * above_x).sum())
+        assert ends[0] <= truth * (1 + 1e-9) + 1e-15
+        assert truth <= ends[1] * (1 + 1e-9) + 1e-15
+        assert ends[1] - ends[0] < 0.05 * truth + 1e-6
+        found = delta_interval(pair, F(str(epsilon)))
+        assert float(found.lower) <= truth * (1 + 1e-9) + 1e-15
+        assert truth <= float(found.upper) * (1 + 1e-9) + 1e-15
+
+
+@pytest.mark.parametrize(("epsilon", "population"), [(1, 2_000), (3, 20_000)])
+def test_never_above_the_closed_form_of_the_paper(epsilon: int, population: int) -> None:
+    """Feldman, McMillan, Talwar 2021, Theorem 3.1, for any randomiser."""
+    found = dp.account(Shuffled(dp.PureDP(epsilon), population), SCOPE).epsilon(F(1, 10**6))
+    odds, tail = math.exp(epsilon), math.log(4e6)
+    first = 8 * math.sqrt(odds * tail / population) + 8 * odds / population
+    paper = math.log1p((odds - 1) / (odds + 1) * first)
+    assert 0 < float(found.upper) < paper / 2
+
+
+def test_more_reports_hide_better_and_grouped_counts_stay_near() -> None:
+    """Above 2^13 counts neighbours are taken together; both ends stay within 1e-4."""
+    ends = [
+        dp.account(Shuffled(dp.RandomizedResponse("r", F(1, 2), 3), n), SCOPE).epsilon(F(1, 10**6))
+        for n in (10, 20_000)
+    ]
+    assert [float(b.upper) for b in ends] == sorted((float(b.upper) for b in ends), reverse=True)
+    for bound in ends:
+        assert 0 < float(bound.upper - bound.lower) < 2e-4
+
+
+def converted(node: dp.Node, delta: Fraction) -> Step:
+    return Account(node, SCOPE).converted("profile", delta)
+
+
+def confirmed(step: Step, delta: Fraction, epsilon: Fraction) -> bool:
+    shown = decimal_upper(epsilon)
+    rows = [dict(row, value=shown) for row in step.witness["upper"]]
+    witness = {"upper": rows, "lower": step.witness["lower"]}
+    return confirm_conversion(step.premises[0].value, delta, shown, witness) is not None
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        Shuffled(dp.RandomizedResponse("r", 2, 3), 2_000),
+        dp.Repeat(Shuffled(hadamard_response("h", 1, 8), 500), 10),
+        dp.Repeat(Shuffled(dp.PureDP(1), 1_000), 3),
+    ],
+    ids=["responses", "ten rounds", "any randomiser"],
+)
+def test_the_checker_confirms_both_ends_and_refuses_a_smaller_epsilon(node: dp.Node) -> None:
+    delta = F(1, 10**6)
+    step = converted(node, delta)
+    epsilon = F(step.witness["upper"][0]["value"])
+    assert confirmed(step, delta, epsilon)
+    assert not confirmed(step, delta, epsilon * F(98, 100))
+
+
+def test_claims_of_shuffled_polls_are_proved_and_refuted() -> None:
+    poll = Shuffled(dp.RandomizedResponse("r", 2, 3), 10_000)
+    claims = [dp.Claim(dp.ApproxDP(F(e), F(1, 10**6)), "this test") for e in ("0.108", "0.107")]
+    verdicts = [str(claim.check_account(dp.account(poll, SCOPE)).outcome) for claim in claims]
+    assert verdicts == ["proved", "refuted"]
+
+
+# --- audits --------------------------------------------------------------------------------------
+
+HELD = (np.array([1, 0, 99]), np.array([0, 1, 99]))
+CLAIM = dp.ApproxDP(F(76, 100), F(1, 1000))
+
+
+def poll(held: np.ndarray, rng: np.random.Generator, size: int) -> np.ndarray:
+    return shuffled_counts(held, 2.0, rng, size)
+
+
+def poll_of_few(held: np.ndarray, rng: np.random.Generator, size: int) -> np.ndarray:
+    """Planted bug: the shuffler hands on the first ten reports by themselves."""
+    alone = held.copy()
+    alone[2] = 9
+    return np.hstack([shuffled_counts(h, 2.0, rng, size) for h in (alone, held - alone)])
+
+
+def test_the_audit_refutes_a_shuffler_that_shuffles_few_and_no_right_one() -> None:
+    """False alarm at most 1e-5 each."""
+    bound = dp.account(Shuffled(dp.RandomizedResponse("r", 2, 3), 100), SCOPE)
+    assert bound.epsilon(CLAIM.delta).upper <= CLAIM.epsilon
+    verdicts = [
+        str(dp.audit_function(run, *HELD, claim=CLAIM, **AUDIT).verdict)
+        for run in (poll, poll_of_few)
+    ]
+    assert verdicts[0] != "refuted"
+    assert verdicts[1] == "refuted"
+
+
+def test_the_audit_refutes_a_selection_of_a_wrong_size_and_no_right_one() -> None:
+    """Planted bug: the chance of the own value is that of sets of three, the sets are of one."""
+
+    def report(size: int, level: float) -> object:
+        return lambda value, rng, trials: selected_sets(value, 7, size, level, rng, trials)
+
+    claim = dp.PureDP(F(3, 2))
+    right, wrong = report(3, 1.5), report(1, 1.5 + math.log(4.5))
+    found = [dp.audit_function(run, 0, 1, claim=claim, **AUDIT).verdict for run in (right, wrong)]
+    assert str(found[0]) != "refuted"
+    assert str(found[1]) == "refuted"
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+def test_bad_input_is_refused_by_name() -> None:
+    with pytest.raises(InvalidParameter, match=r"SubsetResponse\('s'\)\.share"):
+        SubsetResponse("s", 1, 1)
+    with pytest.raises(InvalidParameter, match=r"overlap.*below the share"):
+        SubsetResponse("s", 1, F(1, 4), F(1, 4))
+    with pytest.raises(InvalidParameter, match=r"2 share - 1"):
+        SubsetResponse("s", 1, F(3, 4), F(1, 4))
+    with pytest.raises(InvalidParameter, match=r"free = 1\.5"):
+        SubsetResponse("s", 1, F(1, 4), 0, F(3, 2))
+    with pytest.raises(InvalidParameter, match="size = 4: expected below"):
+        subset_selection("s", 1, 4, 4)
+    with pytest.raises(InvalidParameter, match="choices = 1"):
+        hadamard_response("s", 1, 1)
+    with pytest.raises(InvalidParameter, match="at most a half"):
+        cap_response("s", 1, F(2, 3))
+    with pytest.raises(InvalidParameter, match="population"):
+        Shuffled(dp.PureDP(1), 0)
+    with pytest.raises(InvalidParameter, match=r"population = 2\.5"):
+        Shuffled(dp.PureDP(1), F(5, 2))
+    with pytest.raises(InvalidParameter, match="held"):
+        shuffled_counts([3], 1.0, np.random.default_rng(1), 2)
+    with pytest.raises(Unsupported, match="no rule for Shuffled under add_remove"):
+        dp.account(Shuffled(dp.PureDP(1), 9), dp.central("add_remove")).step("pure")
+
+
+def test_a_child_of_no_known_largest_loss_is_not_amplified() -> None:
+    noise = dp.Gaussian("g", 1)
+    found = [dp.account(node, SCOPE).epsilon(F(1, 10**5)) for node in (noise, Shuffled(noise, 99))]
+    assert found[0].upper == found[1].upper
+    assert found[1].lower == 0
