@@ -267,6 +267,7 @@ def test_no_pairs_leave_a_tally_as_it_was() -> None:
     nothing = np.zeros(0, dtype=bool)
     assert play(bets, bets.start(), nothing, nothing) == bets.start()
     assert play_values(bets, bets.start_values(), nothing, nothing) == bets.start_values()
+    assert np.array(bets.start_values().log_wealth).shape == bets.stake.shape  # one row a claim
     assert bets.start().p_values() == (1.0,)
 
 

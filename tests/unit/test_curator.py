@@ -336,6 +336,7 @@ def test_parts_are_disjoint_blocks_with_means_of_their_own() -> None:
         (2, (2, 2), "no such part"),
         (-1, (2, 2), "no such part"),
         (0, (), "sum"),
+        (0, (1,) * 9, r"sizes \((1, ){7}1\) must sum"),
     ],
 )
 def test_parts_that_are_no_partition_are_refused(

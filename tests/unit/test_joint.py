@@ -131,6 +131,14 @@ def test_extreme_sets_hold_every_outcome_of_larger_likelihood_ratio(
             assert (deviance >= cost * (1 - 1e-6)) == (x >= first)
 
 
+def test_what_was_seen_is_in_its_extreme_set_whatever_its_deviance_comes_out_as() -> None:
+    seen = Trials(9, 10, 2, 12)
+    cost = half_deviance(seen, ApproxRegion(0.7, 0.05))
+    for more in (1 + 1e-12, 1.01, 1.5):
+        extreme = at_least(seen, ApproxRegion(0.7, 0.05), more * cost, 0.0, 1.0)
+        assert extreme.first[seen.other_hits - extreme.lowest] <= seen.hits
+
+
 def test_deviance_against_a_fine_grid() -> None:
     for seen, region in itertools.product(
         (Trials(9, 10, 2, 12), Trials(500, 1_000, 100, 900), Trials(3, 10, 0, 10)),

@@ -14,6 +14,7 @@ from dpaudit.audit.bounds.estimators import Counts, epsilon_lower
 from dpaudit.audit.bounds.joint import region_p_value
 from dpaudit.audit.bounds.power import (
     Power,
+    _edge,
     information_limit,
     limit_of_scores,
     smallest_epsilon,
@@ -162,6 +163,12 @@ def test_one_count_against_a_rare_event() -> None:
 def test_bad_input_is_refused(make: Any) -> None:
     with pytest.raises(InvalidParameter):
         make()
+
+
+def test_the_edge_of_a_region_is_no_more_than_one() -> None:
+    epsilon, q = np.array([0.0, 1.0, 5.0]), np.array([0.69, 0.9, 1.0])
+    assert _edge(epsilon, 0.3, q) == pytest.approx([0.99, 1.0, 1.0])
+    assert (_edge(epsilon, 0.3, q) <= 1).all()
 
 
 @pytest.mark.parametrize("rates", [[], [1.5], [math.nan], [[0.5]], [-0.1]])
