@@ -37,6 +37,10 @@ TILTS = (1.1e-6, 1.8e-6, 4e-6, 1e-3, 1.0, 30.0, 1e3, 1e5, 9e6)
 def number(value: Any) -> Any:
     """A fraction, or an expression, as an mpmath number."""
     if isinstance(value, Fraction | int):
+        # Of a bound like exp(-10^7): mpmath takes minutes over the zeros of such a power of 2.
+        size = value.denominator.bit_length() - 1
+        if value.denominator == 1 << size:
+            return mpmath.ldexp(mpmath.mpf(value.numerator), -size)
         return mpmath.mpf(value.numerator) / value.denominator
     return mpmath.mpmathify(value.evalf(2 * DIGITS))
 
@@ -212,7 +216,7 @@ def test_the_reference_of_two_laplaces_is_an_integral() -> None:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(12), pytest.param(range(12, 1_500), marks=pytest.mark.quality)]
+    "seeds", [range(12), pytest.param(range(12, 500), marks=pytest.mark.quality)]
 )
 def test_bounds_of_two_laplaces_hold_the_reference(seeds: range) -> None:
     """In 60 digits; a third of the witnesses say something."""
