@@ -32,6 +32,8 @@ from dpaudit.families.discrete import (
     TruncatedDiscreteLaplace,
 )
 from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
+from dpaudit.families.iterates import LastIterate
+from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import (
     GDP,
     ZCDP,
@@ -57,6 +59,7 @@ from dpaudit.families.selection import (
 )
 from dpaudit.families.stability import CoupledGaussian, StableRelease
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tuning import Tuned
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Assumption, Leaf, Node, Status, postorder
 from dpaudit.nodes.pairs import (
@@ -111,6 +114,10 @@ NODES: list[tuple[Node, str]] = [
     (AboveThreshold("a", 1, 1), "add_remove"),
     (NoisyComparisons("n", 4, 8, 5, 3), "add_remove"),
     (StableRelease("s", Fraction(1, 2), 3, 20), "replace_one"),
+    (SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)), "replace_one"),
+    (Shuffled(RandomizedResponse("r", 1, 3), 9), "replace_one"),
+    (LastIterate("model", 10, 100, Fraction(9, 10)), "replace_one"),
+    (Tuned(L, Fraction(1, 10)), "add_remove"),
     (CoupledGaussian("c", 2, 1, 30, Fraction(1, 100)), "replace_one"),
     (DiscreteGaussianVector("v", 4, 12, (((2, 3),),)), "add_remove"),
     (ThresholdedDiscreteLaplace("t", 2, 4, sensitivity=2, own=2, largest=1), "add_remove"),
