@@ -159,3 +159,61 @@ def test_20_000_bounds_of_random_declarations() -> None:
     found = sum((tried(seed) for seed in range(1_000, 6_000)), Counter[str]())
     assert found["bounded"] > 6_000
     assert found["confirmed"] > 1_500
+
+
+# --- two Laplace releases ------------------------------------------------------------------------
+
+
+def of_two_laplaces(e: Any, epsilon: Any) -> Any:
+    """1 - s (1 + (2 e - epsilon) / 4), s = exp((epsilon - 2 e) / 2), for 0 <= epsilon <= 2 e.
+
+    E over the loss of the one, with atoms 1/2 at e and exp(-e) / 2 at -e, of the other's profile.
+    """
+    if epsilon >= 2 * e:
+        return mpmath.mpf(0)
+    left = 2 * e - epsilon
+    return 1 - mpmath.exp(-left / 2) * (1 + left / 4)
+
+
+def two_laplaces(seed: int) -> int:
+    """How many of both bounds say something."""
+    draw, said = random.Random(f"two {seed}"), 0
+    size = Fraction(f"{10 ** draw.uniform(-2, 1):.3g}")
+    epsilon = size * Fraction(draw.randint(0, 210), 100)
+    step = Fraction(draw.choice([1, 3, 5]), 2 ** draw.choice([8, 10, 12]))
+    tilt = draw.choice(TILTS) if draw.random() < 0.5 else 10 ** draw.uniform(-5.9, 4)
+    with mpmath.workdps(DIGITS):
+        truth = of_two_laplaces(number(size), number(epsilon))
+        for sign in (1, -1):
+            try:
+                made = cells(LaplaceShift(size), Grid(step, 2.0**-90))
+                nodes = upper_nodes(made) if sign > 0 else lower_nodes(made, float(step))
+                bound = number(delta_bound([(nodes, 2)], step, tilt, epsilon, sign))
+            except NotConfirmed:
+                continue
+            off = bound - truth
+            room = (abs(truth) + mpmath.mpf(10) ** -40) * mpmath.mpf(10) ** -50
+            assert sign * off >= -room, (seed, sign, size, epsilon, step, tilt)
+            said += int(abs(off) <= 0.1 * abs(truth))
+    return said
+
+
+def test_the_reference_of_two_laplaces_is_an_integral() -> None:
+    e, epsilon = mpmath.mpf(1), mpmath.mpf("0.3")
+    other = LaplaceShift(Fraction(1))
+
+    def inside(u: Any) -> Any:
+        return mpmath.exp((u - e) / 2) / 4 * reference(other, mpmath.exp(epsilon - u))
+
+    ends = reference(other, mpmath.exp(epsilon - e)) / 2
+    ends += mpmath.exp(-e) / 2 * reference(other, mpmath.exp(epsilon + e))
+    whole = ends + mpmath.quad(inside, [-e, epsilon - e, epsilon, e])
+    assert abs(whole - of_two_laplaces(e, epsilon)) < 1e-14
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(12), pytest.param(range(12, 1_500), marks=pytest.mark.quality)]
+)
+def test_bounds_of_two_laplaces_hold_the_reference(seeds: range) -> None:
+    """In 60 digits; a third of the witnesses say something."""
+    assert sum(map(two_laplaces, seeds)) > len(seeds) / 3

@@ -25,8 +25,8 @@ from dpaudit.nodes.pairs import LaplaceShift, Mixed, Normal, Pair, Swapped
 
 F = Fraction
 Factors = Sequence[tuple[Pair, int]]
-# Relative, of a reference by quadrature.
-NEAR = 1e-9
+# Relative, of a reference by quadrature; digits of it.
+NEAR, DIGITS = 1e-9, 60
 ENDS = ("1e-7", "1/1000000", "1/2", "999/1000", "0.9999999", "0.999999999999")
 
 
@@ -86,31 +86,54 @@ def one_round(pair: Pair, epsilon: Any) -> Any:
 
 def with_laplace(pair: Pair, e: Fraction, epsilon: Fraction) -> Any:
     """E over Laplace's loss of the other's profile: atoms at -+e, exp(u / 2) between them."""
-    with mpmath.workdps(30):
+    with mpmath.workdps(DIGITS):
         size, at = mpmath.mpf(e.numerator) / e.denominator, exact(epsilon)
         ends = one_round(pair, at - size) / 2 + mpmath.exp(-size) / 2 * one_round(pair, at + size)
 
         def inside(u: Any) -> Any:
             return mpmath.exp((u - size) / 2) / 4 * one_round(pair, at - u)
 
-        return ends + mpmath.quad(inside, mpmath.linspace(-size, size, 5))
+        _, q, swapped = numbers_of(pair)
+        end = at + mpmath.log(1 - q) if swapped else at - mpmath.log(1 - q)
+        cuts = [*mpmath.linspace(-size, size, 5), *([end] if -size < end < size else [])]
+        return ends + integral(inside, cuts)
 
 
 def two_rounds(pair: Pair, epsilon: Fraction) -> Any:
-    """E over the first round's loss of the second's profile, by a trapezoid rule."""
+    """E over the first round's loss of the second's profile."""
+    with mpmath.workdps(DIGITS):
+        (mu, q, swapped), at = numbers_of(pair), exact(epsilon)
+
+        def inside(x: Any) -> Any:
+            ratio = 1 - q + q * mpmath.exp(mu * x - mu * mu / 2)
+            if swapped:
+                return mpmath.npdf(x) * one_round(pair, at + mpmath.log(ratio))
+            return mpmath.npdf(x) * ratio * one_round(pair, at - mpmath.log(ratio))
+
+        cuts = [mpmath.mpf(k) for k in (-16, -8, -3, 0, 3, 8)] + [8 + mu, 16 + mu]
+        # The other's profile is a line from there on, and smooth, but not analytic.
+        end = -mpmath.log(1 - q) - at if swapped else at - mpmath.log(1 - q)
+        inner = 1 + mpmath.expm1(end) / q
+        if inner > 0:
+            x = mpmath.log(inner) / mu + mu / 2
+            cuts += [x] if cuts[0] < x < cuts[-1] else []
+        return integral(inside, cuts)
+
+
+def numbers_of(pair: Pair) -> tuple[Any, Any, bool]:
+    """mu, the rate, whether the pair is swapped."""
     base = pair.base if isinstance(pair, Swapped) else pair
     assert isinstance(base, Mixed)
     assert isinstance(base.base, Normal)
-    with mpmath.workdps(30):
-        mu, q = (mpmath.mpf(v.numerator) / v.denominator for v in (base.base.mu, base.rate))
-        at, total, step = exact(epsilon), mpmath.mpf(0), mpmath.mpf(1) / 16
-        for k in range(-176, math.ceil(16 * (11 + float(mu))) + 1):
-            x = k * step
-            ratio = 1 - q + q * mpmath.exp(mu * x - mu * mu / 2)
-            swapped = isinstance(pair, Swapped)
-            loss, weight = -mpmath.log(ratio) if swapped else mpmath.log(ratio), mpmath.npdf(x)
-            total += weight * (1 if swapped else ratio) * one_round(pair, at - loss)
-        return total * step
+    mu, rate = (mpmath.mpf(v.numerator) / v.denominator for v in (base.base.mu, base.rate))
+    return mu, rate, isinstance(pair, Swapped)
+
+
+def integral(function: Any, cuts: list[Any]) -> Any:
+    """By tanh-sinh between the cuts, until it is known to ``NEAR``."""
+    found, error = mpmath.quad(function, sorted(cuts), error=True)
+    assert error <= NEAR * 1e-3 * abs(found) + 1e-28, (found, error)
+    return found
 
 
 def bounds(factors: Factors, tilt: float, epsilon: Fraction, sigma: Fraction) -> list[Fraction]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import flint
 import numpy as np
@@ -13,16 +15,16 @@ import pytest
 
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.check.profile.sampled import capped, quantile
-from dpaudit.nodes.pairs import Mixed, Normal, Pair, product
+from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.fourier import sampled as rules
 from dpaudit.profiles.fourier.compose import compose, delta_at
 from dpaudit.profiles.fourier.engine import parts_of
 from dpaudit.profiles.fourier.plan import Table
 from dpaudit.profiles.fourier.profile import profile_of
-from dpaudit.profiles.fourier.sampled import ROOM, SampledNormal, decay_of, rule
+from dpaudit.profiles.fourier.sampled import ROOM, OutOfReach, SampledNormal, decay_of, rule
 from dpaudit.profiles.fourier.search import stack_of
-from dpaudit.profiles.fourier.smooth import series, smooth_product
+from dpaudit.profiles.fourier.smooth import _sampled, series, smooth_product
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
 from dpaudit.profiles.grid.discrete import Side
 
@@ -98,6 +100,71 @@ def test_the_moment_itself_is_as_near_as_it_says(
         whole = flint.acb.integral(at, -30, 30 + max(power, 1) * factor.mu)
         truth = float((whole.real / (2 * flint.arb.pi()).sqrt()).log().mid())
     assert abs(known.log_moment - truth) <= known.log_error + 1e-16 * abs(truth)
+
+
+def off_by(pair: Pair, tilt: float, w: float) -> tuple[float, float]:
+    """By how many of its own errors the rule is off the pair's exact parameters: log M, a value."""
+    factor = _sampled(pair, 1)
+    assert factor is not None
+    known = rule(factor, tilt, 3 * w, ROOM)
+    base = pair.base if isinstance(pair, Swapped) else pair
+    assert isinstance(base, Mixed)
+    assert isinstance(base.base, Normal)
+    power = factor.power(tilt)
+    with flint.ctx.workprec(200):
+        mu, rate = (
+            flint.arb(v.numerator) / v.denominator for v in map(F, (base.base.mu, base.rate))
+        )
+
+        def moment(p: Any) -> Any:
+            def at(x: flint.acb, analytic: bool) -> flint.acb:
+                ratio = 1 - rate + rate * (mu * x - mu * mu / 2).exp()
+                return (p * ratio.log(analytic=analytic) - x * x / 2).exp()
+
+            found = flint.acb.integral(at, -20, 20 + max(power, 1) * float(mu.mid()))
+            return found / (2 * flint.arb.pi()).sqrt()
+
+        whole = moment(flint.acb(power)).real
+        gap = abs(whole.log() - flint.arb(known.log_moment)).lower()
+        truth = moment(flint.acb(power, w if factor.added else -w)) / whole
+        value = 1 + flint.acb(complex(known.values(w, 2)[1]))
+        value *= flint.acb(0, -w * flint.arb(known.centre)).exp()
+        missed = abs(value - truth).lower()
+    return float(gap) / known.log_error, float(missed) / float(known.errors(np.array([w]))[0])
+
+
+def test_rates_next_to_1_are_as_near_as_they_say() -> None:
+    """1 - 1e-3 to 1 - 1e-16, where 1 - q has few digits in a float."""
+    draw, tried = random.Random(15), 0
+    for _ in range(60):
+        noise, rate = (10 ** draw.uniform(-1, 1.5), 1 - F(f"{10 ** draw.uniform(-15.9, -3):.3g}"))
+        pair = Mixed(Normal(1 / F(f"{noise:.3g}")), rate)
+        pair = pair.swapped if draw.random() < 0.7 else pair
+        tilt, w = 10 ** draw.uniform(-3.9, 1.5), 10 ** draw.uniform(-3, 2)
+        try:
+            assert max(off_by(pair, tilt, w)) <= 1, (pair, tilt, w)
+        except OutOfReach:
+            continue
+        tried += 1
+    assert tried > 40
+
+
+def test_losses_next_to_rate_1_need_their_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R is 1 - q on one side: q's own rounding is large there."""
+    pair = Mixed(Normal(F(9)), 1 - F(3, 10**15)).swapped
+    assert max(off_by(pair, 0.002, 1.8)) <= 1
+    monkeypatch.setattr(rules, "_bend", lambda mu, rate, x, loss: 8 * np.abs(loss))
+    rule.cache_clear()
+    assert max(off_by(pair, 0.002, 1.8)) > 1
+    rule.cache_clear()
+
+
+def test_a_rate_that_no_float_holds_is_left_to_the_grid() -> None:
+    pair = Mixed(Normal(F(1)), 1 - F(1, 10**17))
+    factor = _sampled(pair, 1)
+    assert factor is not None
+    with pytest.raises(OutOfReach):
+        rule(factor, 1.0, 1.0, ROOM)
 
 
 def test_a_coarser_rule_is_refused_by_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:

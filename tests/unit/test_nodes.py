@@ -31,6 +31,7 @@ from dpaudit.families.discrete import (
     TruncatedDiscreteLaplace,
 )
 from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
+from dpaudit.families.iterates import LastIterate
 from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import (
     GDP,
@@ -57,6 +58,7 @@ from dpaudit.families.selection import (
 )
 from dpaudit.families.stability import CoupledGaussian, StableRelease
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tuning import Tuned
 from dpaudit.nodes import Assumption, Leaf, Node, Status, find_path, postorder
 from dpaudit.nodes.registry import FAMILIES, load
 from dpaudit.nodes.tables import from_table, to_table
@@ -98,6 +100,8 @@ EVERY_TYPE: list[Node] = [
     DiscreteLaplace("count", 0.5, K),
     TruncatedDiscreteLaplace("threshold", 2, 31),
     RandomizedResponse("bit", 1, 4),
+    LastIterate("model", x, K, 1, y),
+    Tuned(LEAF, Fraction(1, 10), 0),
     SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)),
     Shuffled(RandomizedResponse("bit", 1, 4), K),
     ExponentialMechanism("iterate", 2 * x, "monotone"),

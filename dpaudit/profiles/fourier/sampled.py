@@ -260,9 +260,7 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
             break
     else:
         raise OutOfReach
-    share = _share(z, rate)
-    bend = 8 * (share + rate * np.exp(-log_ratio)) * (1 + np.abs(mu * x) + mu * mu)
-    bend += 8 * np.abs(log_ratio)
+    bend = _bend(mu, rate, x, log_ratio)
     weight_error = 2 * BLOCK + len(x) / BLOCK + 80 + 8 * x * x + 4 * np.abs(power * log_ratio)
     weight_error += abs(power) * bend
     if top < 600:
@@ -289,6 +287,13 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
         UNIT * 16 * float(weights @ (weight_error + fastest * (bend + distance))),
         UNIT * 8 * float(weights @ (weight_error * distance + bend + abs(centre))),
     )
+
+
+def _bend(mu: float, rate: float, x: Reals, log_ratio: Reals) -> Reals:
+    """Errors of the losses in units of 2^-53: z by its share, q and log1p by 1 / R."""
+    moved = _share(mu * x - mu * mu / 2, rate) + rate * np.exp(-log_ratio)
+    found: Reals = 8 * moved * (1 + np.abs(mu * x) + mu * mu) + 8 * np.abs(log_ratio)
+    return found
 
 
 def _ends(factor: SampledNormal, power: float, exponent: float) -> tuple[float, float]:

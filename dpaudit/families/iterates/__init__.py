@@ -1,0 +1,5 @@
+"""Runs of which the last iterate alone is shown."""
+
+from dpaudit.families.iterates.node import LastIterate
+
+__all__ = ["LastIterate"]

@@ -1,0 +1,56 @@
+"""Noisy contractive iterations of which the last iterate alone is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpaudit.exact import Number, readable
+from dpaudit.exact.domains import known_sign, non_negative, number, positive, rate, refuse
+from dpaudit.families.discrete.node import preset, whole
+from dpaudit.nodes.core import Assumption, Leaf, Status, labelled
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LastIterate(Leaf):
+    """The last of ``steps`` iterates x <- project(update(x) + Gaussian noise), and nothing else.
+
+    One record moves an update by at most some length, which is the unit here: the noise of a step
+    has ``noise_multiplier`` of it in each coordinate; ``diameter``: of the convex set that iterates
+    are projected to, 0 where there is none.  Every update maps two points to at most
+    ``contraction`` of their distance.  Full batches: every step reads all records.
+
+    Noisy gradient descent with step h on an average over n records, of gradients that one record
+    moves by at most L / n, has the unit h L / n; for losses between m-strongly convex and M-smooth
+    it contracts by the larger of |1 - h m| and |1 - h M|, which is 1 for convex losses, h <= 2 / M.
+    Errors: InvalidParameter for a contraction above 1.
+
+    >>> import dpaudit as dp
+    >>> from dpaudit.families.iterates import LastIterate
+    >>> run = LastIterate("model", noise_multiplier=10, steps=10_000, contraction="0.9")
+    >>> dp.account(run, dp.central("replace_one")).epsilon("1e-5").upper < 2
+    True
+    """
+
+    label: str
+    noise_multiplier: Number = number(positive)
+    steps: Number = number(whole)
+    contraction: Number = preset(rate, 1)
+    diameter: Number = preset(non_negative, 0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labelled(self.label, type(self))
+        if self.contraction != 1 and known_sign(1 - self.contraction, strict=True) is not True:
+            refuse(self.contraction, f"{self.name}.contraction", "a number of at most 1")
+
+    @property
+    def assumption(self) -> Assumption:
+        """That updates contract, on a set of this size, and that nothing else is shown."""
+        inside = "" if self.diameter == 0 else f" of diameter {readable(self.diameter)} units"
+        return Assumption(
+            f"iterate:{self.digest[:12]}",
+            f"every update of {self.label!r} is {readable(self.contraction)}-Lipschitz on its "
+            f"convex set{inside}, one record moves it by at most one unit at every point, and "
+            "no other iterate is shown",
+            Status.DECLARED,
+        )

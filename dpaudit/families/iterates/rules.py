@@ -1,0 +1,124 @@
+"""The last iterate of a noisy contraction: every calculus.
+
+Let x and x' be the two runs, c the contraction and z the noise of a step, in units of what one
+record moves.  A third run y starts with x' at some step, at most D from x, and at each step moves
+towards x by a_k: it shares the noise of x but for that shift, so that |y - x| <= (1 - l_k) u_k,
+u_k = c |y - x| + 1 before, a_k = l_k u_k, 0 <= l_k <= 1, l_t = 1.  Then y = x at the end, and y
+against x' is a composition of normal pairs of mu a_k / z, shifted updates being post-processing of
+what came before (projections do not lengthen).  Over m steps the shifts have to meet
+
+    sum_k c^(m - k) a_k = c^m D + (1 - c^m) / (1 - c),
+
+and a_k proportional to c^(m - k) has the least sum of squares:
+
+    mu^2 z^2 = (c^m D + (1 - c^m) / (1 - c))^2 (1 - c^2) / (1 - c^(2m)).
+
+It is feasible: before step k is done, what is left is at least 0, since (1 - c^(2k)) c^(2(m - k))
+<= 1 - c^(2m) and 1 + c^m >= c^(m - k) + c^m.  Any m <= t serves, and m = t with D = 0, as both runs
+start at one point: (1 + c) / (1 - c) tanh(t log(1/c) / 2), which linear updates x -> c x + 1 reach.
+Source: Bok, Su, Altschuler 2024, Shifted Interpolation for Differential Privacy, Theorems 3.1, 4.2
+and 4.3 (there the m of least sum only in part); Altschuler, Talwar 2022; Feldman and others 2018.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from dpaudit.exact import Number, enclose, log, sqrt, tanh, unknowns
+from dpaudit.families.iterates import LastIterate
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import Source, Step
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import Losses, Normal, one, opaque
+
+SHIFTED = Source(
+    "Bok, Su, Altschuler", 2024, "Theorems 4.2 and 4.3; proof in families.iterates.rules"
+)
+TRIED = 400
+
+PURE.absent(LastIterate, reason="an unbounded loss: no epsilon holds at delta 0")
+APPROX.absent(
+    LastIterate,
+    reason="a whole curve of (epsilon, delta), no one point of it: convert another calculus",
+)
+
+
+def squared(contraction: Number, steps: Number, distance: Number) -> Number:
+    """mu^2 z^2 of so many steps from a distance."""
+    if contraction == 1:
+        return (distance + steps) ** 2 / steps
+    turn = tanh(steps * log(1 / contraction) / 2)
+    if distance == 0:
+        return (1 + contraction) / (1 - contraction) * turn
+    left = (1 - turn) / (1 + turn)  # contraction ** steps
+    moved = left * distance + (1 - left) / (1 - contraction)
+    return moved**2 * (1 - contraction**2) / (1 - left**2)
+
+
+@lru_cache(maxsize=256)
+def window(node: LastIterate) -> int:
+    """The number of last steps that gives the least, about; 0 for all of them from one point."""
+    values = (node.steps, node.contraction, node.diameter)
+    if node.diameter == 0 or any(map(unknowns, values)):
+        return 0
+    steps, c, d = (float(enclose(value).mid()) for value in values)
+
+    def found(m: float, distance: float) -> float:
+        if c == 1:
+            return (distance + m) ** 2 / m
+        fall, rest = -math.expm1(m * math.log(c)), -math.expm1(2 * m * math.log(c))
+        return ((1 - fall) * distance + fall / (1 - c)) ** 2 * (1 - c * c) / rest
+
+    tried = {round(math.exp(math.log(steps) * i / TRIED)) for i in range(TRIED + 1)}
+    near = min(tried, key=lambda m: found(m, d))
+    tried |= {m for m in range(near - 64, near + 65) if 1 <= m <= steps}
+    if c == 1:
+        tried |= {m for m in (math.floor(d), math.ceil(d)) if 1 <= m <= steps}
+    best = min(tried, key=lambda m: found(m, d))
+    return best if found(best, d) < found(steps, 0.0) else 0
+
+
+def chosen(node: LastIterate) -> dict[str, int]:
+    """The witness: the last steps that the bound looks at."""
+    found = window(node)
+    return {"window": found} if found else {}
+
+
+def _reached(node: Node, premises: tuple[Step, ...]) -> bool:
+    return isinstance(node, LastIterate) and not chosen(node) and node.diameter == 0
+
+
+@GAUSSIAN.rule(LastIterate, "last_iterate", cite=SHIFTED, attained=_reached, witness=chosen)
+def last_iterate(node: LastIterate) -> Number:
+    """mu of the shifts of least sum of squares."""
+    last = window(node)
+    start = node.diameter if last else 0 * node.diameter
+    square = squared(node.contraction, last or node.steps, start)
+    return sqrt(square) / node.noise_multiplier
+
+
+@CONCENTRATED.rule(
+    LastIterate, "last_iterate_concentrated", cite=SHIFTED, attained=_reached, witness=chosen
+)
+def last_iterate_concentrated(node: LastIterate) -> Number:
+    """mu^2 / 2."""
+    return last_iterate(node) ** 2 / 2
+
+
+@RENYI.rule(LastIterate, "last_iterate_curve", cite=SHIFTED, attained=_reached, witness=chosen)
+def last_iterate_curve(node: LastIterate) -> Number:
+    """alpha mu^2 / 2."""
+    return order() * last_iterate(node) ** 2 / 2
+
+
+@PROFILE.rule(LastIterate, "last_iterate_pair", cite=SHIFTED, witness=chosen)
+def last_iterate_pair(node: LastIterate) -> Losses:
+    """Normal(mu), which linear updates reach where no set is projected to."""
+    pair = Normal(last_iterate(node))
+    return one(pair) if _reached(node, ()) else opaque(pair)

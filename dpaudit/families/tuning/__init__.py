@@ -1,0 +1,5 @@
+"""Private selection: the best of a random number of runs."""
+
+from dpaudit.families.tuning.node import Tuned
+
+__all__ = ["Tuned"]

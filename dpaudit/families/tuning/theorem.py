@@ -1,0 +1,38 @@
+"""The best of a random number of runs, stated a second time."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.check.reading import require
+from dpaudit.check.theorem import Row, Table, Theorem, register
+from dpaudit.exact import exp, infinity, is_infinite, log
+from dpaudit.exact.wire import decode_number
+
+
+def _runs(node: Any) -> Any:
+    """E K."""
+    g, s = node.gamma, node.shape
+    if s == 0:
+        return (1 - g) / g / log(1 / g)
+    return 1 / g if s == 1 else s * (1 / g - 1) / (1 - exp(s * log(g)))
+
+
+def _curve(node: Any, witness: Row, curve: Any) -> Any:
+    """Any order b above 1 serves; the divergence at it bounds how much ranks may move."""
+    if "order" not in witness:
+        require(is_infinite(curve(Fraction(2))), "order: none is named for a finite curve")
+        return lambda a: infinity()
+    b = decode_number(witness["order"])
+    require(isinstance(b, Fraction) and b > 1, "order: expected a number above 1")
+    moved = curve(b) * (b - 1) / b - log(node.gamma) / b
+    return lambda a: curve(a) + (node.shape + 1) * moved + log(_runs(node)) / (a - 1)
+
+
+TUNING: Table = {
+    ("pure", "Tuned"): Theorem("best_of_runs", lambda n, e: e * 2 + e * n.shape),
+    ("rdp", "Tuned"): Theorem("best_of_runs_curve", _curve, reads=True),
+}
+
+register(TUNING)
