@@ -146,7 +146,8 @@ def _head(catalogue: Mapping[str, Json], bugs: Mapping[str, Json]) -> Iterator[s
 def _catalogue(catalogue: Mapping[str, Json]) -> Iterator[str]:
     yield "## The catalogue"
     yield ""
-    yield "Lines: of the program's own code that a run can reach, those that ran under attack."
+    yield "Lines: of the program's own code that a run can reach by name, those that ran while it"
+    yield "was examined; what audits of the same program run besides is not traced or counted."
     yield "Clip: the least share of a clipping radius that its own loss reached at a release; a"
     yield "dash where no query is the library's clipped mean."
     yield ""

@@ -51,10 +51,11 @@ def meter(features: Any, labels: Any, models: int, folder: Path) -> dict[str, An
         (METER / ".ready").touch()
     np.savez(folder / "data.npz", features=features, labels=labels)
     script = Path(__file__).with_name("membership_meter.py")
+    path = f"{METER}:{os.environ.get('PYTHONPATH', '')}"
     command = [str(script), str(folder / "data.npz"), str(models), str(folder), str(TARGETS)]
     done = subprocess.run(
         [sys.executable, *command],
-        env={"PYTHONPATH": str(METER), "OMP_NUM_THREADS": "1", "PATH": ""},
+        env={"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PATH": ""},
         capture_output=True,
         text=True,
         check=False,

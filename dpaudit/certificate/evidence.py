@@ -102,8 +102,8 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
 def _never_run(ran: Ran) -> str:
     more = f" and {len(ran.missed) - SHOWN} more" if len(ran.missed) > SHOWN else ""
     return (
-        f"{ran.lines - ran.run} of {ran.lines} lines of the program's code never ran under attack: "
-        f"{', '.join(ran.missed[:SHOWN])}{more}"
+        f"{ran.lines - ran.run} of {ran.lines} lines of the program's code never ran while it was "
+        f"examined: {', '.join(ran.missed[:SHOWN])}{more}"
     )
 
 

@@ -165,7 +165,7 @@ def _never_run(predicate: Mapping[str, Any]) -> None:
     code, name = predicate["examination"]["code"], predicate["mechanism"]["name"]
     if code and code["missed"]:
         missed = f"{code['lines'] - code['run']} of {code['lines']} lines"
-        text = f"{name}: {missed} never ran under attack: {', '.join(code['missed'])}"
+        text = f"{name}: {missed} never ran while it was examined: {', '.join(code['missed'])}"
         _console().print(plain(text), markup=False, highlight=False, soft_wrap=True)
 
 

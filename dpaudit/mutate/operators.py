@@ -27,6 +27,8 @@ class Site:
     changes.  ``summed``: with a divisor of 1.  ``private_count``: on a batch of random size, or
     where who takes part is private.  ``parts``: on a part of the records, or on a batch.
     ``uses``: how many releases of a run come from here.  ``dimension``: of the vector.
+    ``shared``: its rounds share noise or a threshold, and need one sensitivity.  ``rows``: on
+    which it is asked.
     """
 
     module: str
@@ -40,6 +42,8 @@ class Site:
     parts: bool
     uses: int
     dimension: int
+    shared: bool = False
+    rows: int = 2
 
 
 @dataclass(frozen=True)
@@ -101,12 +105,12 @@ RELEASES: dict[str, tuple[str, Callable[[Site], bool]]] = {
     ),
     "private_radius": (
         "the radius follows what was seen of the records",
-        lambda s: s.exact and s.uses > 1,
+        lambda s: s.exact and s.uses > 1 and not s.shared,
     ),
     "private_step": ("a released value is scaled by what was seen of the records", _never),
     "test_on_part": (
         "the query is of the first half of the records",
-        lambda s: not s.weighted,
+        lambda s: not s.weighted and s.rows > 1,
     ),
     "seed_fixed_per_round": ("every round's noise is of the same seed", lambda s: s.uses > 1),
     "noise_of_one_node_in_two": ("every second release has no noise", lambda s: s.uses > 1),
@@ -312,7 +316,10 @@ HARMLESS = {
     "norm_of_part": "of one coordinate, half is all",
     "divide_by_the_realised_count": "where the number is public, it is what was divided by; a sum "
     "divided by a count of at least one moves less",
-    "test_on_part": "a sum over half the records with public weights moves no more than over all",
+    "test_on_part": "a sum over half the records with public weights moves no more than over all; "
+    "of one row, half is all",
+    "private_radius": "where rounds share noise or a threshold, the curator refuses any second "
+    "radius, right or wrong",
     "half_the_search": "what is found ends in rows that the library's own query clips afterwards",
     "stale_point": "the difference ends in rows that the library's own query clips afterwards",
 }

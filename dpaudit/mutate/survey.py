@@ -147,6 +147,8 @@ def _site(place: tuple[str, int], found: list[Asked], mechanism: Mechanism, size
         parts=first.batched or len(first.records) < size,
         uses=len(found),
         dimension=int(value.shape[-1]),
+        shared=bool(getattr(first.session, "memory", False)),
+        rows=len(first.records),
     )
 
 

@@ -87,7 +87,7 @@ MEASURES = {
 
 # How a certificate's caveat begins that an audit attacked another program.
 STAND_IN = "an audit attacks a stand-in with the same declaration, not the named program: "
-NEVER_RAN = "never ran under attack"
+NEVER_RAN = "never ran while it was examined"
 
 _RELATIONS = {
     "stated": ("=", numbers.exact),

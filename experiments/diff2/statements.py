@@ -61,6 +61,12 @@ DIFF2 = Paper(
             ("DP-GD: log-log", "DIFF2-GD: log-log"),
         ),
         Statement(
+            "Proposition 4.1",
+            "every client's records have (epsilon, delta), whatever the clients' sizes",
+            "diff2_clients",
+            ("epsilon = 1: largest", "epsilon = 3: largest", "epsilon = 5: largest"),
+        ),
+        Statement(
             "Section 6, Figure 1",
             (
                 "DIFF2-GD has the lower training loss than DP-GD at epsilon 3 and 5, R = 2,000,"

@@ -25,6 +25,7 @@ import experiments
 from dpaudit.families.correlated.node import Factorisation
 from experiments.diff2.blocks import diff2_blocks
 from experiments.diff2.bounds import diff2_bounds
+from experiments.diff2.clients import diff2_clients
 from experiments.diff2.costs import diff2_costs
 from experiments.diff2.identity import diff2_identity
 from experiments.diff2.local import diff2_local
@@ -61,7 +62,8 @@ from lab.running import distinct, measured
 from mechanisms.papers.srgd.constants import as_float, least_multiplier
 
 EXPERIMENTS = (
-    diff2_blocks, diff2_bounds, diff2_costs, diff2_identity, diff2_local, diff2_network,
+    diff2_blocks, diff2_bounds, diff2_clients, diff2_costs, diff2_identity, diff2_local,
+    diff2_network,
     diff2_slopes, kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_spider, kl_stationary,
     srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_one_pass, srgd_risk,
     stable_rates, stable_risk, stable_sensitivity,

@@ -54,7 +54,7 @@ def test_they_stand_in_the_certificate_and_among_its_caveats() -> None:
     ]
     code = predicate["examination"]["code"]
     assert code["lines"] - code["run"] == len(code["missed"]) == 2
-    (said,) = [text for text in predicate["caveats"] if "never ran under attack" in text]
+    (said,) = [text for text in predicate["caveats"] if "never ran while it was examined" in text]
     assert said.startswith(f"2 of {code['lines']} lines")
     assert all(place in said for place in code["missed"])
 

@@ -367,6 +367,23 @@ def test_what_training_writes_into_records_or_prints_stays_there(capsys: Any) ->
     assert (printed.out, printed.err.count("epoch 1")) == ("", 8)
 
 
+def test_trainings_keep_to_one_thread_and_give_the_others_back() -> None:
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    seen: list[int] = []
+
+    def counting(records: Data, rng: Any) -> Any:
+        seen.extend(pool["num_threads"] for pool in threadpool_info())
+        return remembering(records, rng)
+
+    with threadpool_limits(limits=2):
+        before = [pool["num_threads"] for pool in threadpool_info()]
+        Study((counting, looked_up), numbered(40), 4, seed=0).run(attacks="loss")
+        assert [pool["num_threads"] for pool in threadpool_info()] == before
+    assert 2 in before
+    assert set(seen) == {1}
+
+
 def test_a_source_of_its_own_is_seen_behind_infinite_scores() -> None:
     elsewhere = np.random.default_rng(5)
 

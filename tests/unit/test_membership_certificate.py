@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -157,6 +158,33 @@ def test_several_models_share_one_page() -> None:
     assert 'id="together"' in page
     identities = re.findall(r'\bid="([^"]+)"', page)
     assert len(identities) == len(set(identities))
+
+
+def test_a_notebook_shows_the_lines_and_the_curves() -> None:
+    shown = audit(1)._repr_html_()
+    assert shown.count("<svg") == 1
+    assert "refuted: the trials contradict it" in shown
+    assert "<script" not in shown
+
+
+@cache
+def along_training() -> MembershipAudit:
+    found = audit(1)
+    bound = found.bound
+    assert bound is not None
+    return replace(found, by_epoch=((1, bound, 2.5), (2, bound, 4.0)))
+
+
+def test_bounds_along_training_stand_beside_what_was_accounted_and_are_confirmed() -> None:
+    certificate = statement(along_training())
+    assert "the verdict" in check(certificate).confirmed
+    assert 'id="epochs-0"' in (page := render(certificate))
+    assert page.count("<svg") == 3
+    for change in (raised, lambda row: row["counts"].update(canaries=10**6)):
+        forged = copy.deepcopy(certificate)
+        change(forged["predicate"]["epochs"][1]["bound"])
+        with pytest.raises(CertificateRejected, match="epoch 2"):
+            check(remade(forged))
 
 
 def test_words_of_others_are_escaped() -> None:

@@ -138,7 +138,9 @@ def test_what_is_written() -> None:
         ("carry_a_record_over", {"parts": False}),
         ("carry_a_record_over", {"uses": 1}),
         ("private_radius", {"exact": False}),
+        ("private_radius", {"exact": True, "shared": True}),
         ("test_on_part", {"weighted": True}),
+        ("test_on_part", {"rows": 1}),
         ("noise_of_one_node_in_two", {"uses": 1}),
     ],
 )

@@ -30,15 +30,16 @@ from dpaudit.audit.verdict import (
     Verdict,
     bounds_of,
     deltas,
-    judge,
+    judge_program,
     lens,
     raw,
 )
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.families.opaque import NonPrivate
 from dpaudit.kernels.query import Array, Records
+from dpaudit.scope import Trust
 from mechanisms.papers.user_level import baselines_catalogue, catalogue
 from mechanisms.papers.user_level.baselines import UserLevelPhasedSGDBaseline
 from mechanisms.papers.user_level.batches import BatchConstants
@@ -70,7 +71,9 @@ def run(mechanism: Mechanism, suite: Suite) -> tuple[Attacked, list[Judged]]:
     found = []
     for claim, delta in zip(mechanism.claims, deltas(mechanism.claims), strict=True):
         bounds = lens(attacked, budget), raw(attacked, budget, delta)
-        found.append(judge(claim.check_account(account), account, *bounds, attacked.findings, ()))
+        found.append(
+            judge_program(claim.check_account(account), account, *bounds, attacked.findings, ())
+        )
     return attacked, found
 
 
@@ -178,6 +181,21 @@ def test_audits_of_the_baselines(name: str) -> None:
         assert bound is not None
         # Of secret batches, a range and a mean of each coordinate, too little for few trials.
         assert bound.shown > 0 or name == "winsorized_mean_dpsgd"
+
+
+def test_bs23_s_local_algorithm_is_accounted_and_attacked_under_local_trust() -> None:
+    """With a trusted curator it is neither declared nor attacked: its claim is of local reports."""
+    mechanism, suite = baselines_catalogue.user_level_ldp_sgd, BASELINES["user_level_ldp_sgd"]
+    assert mechanism.scope.trust is Trust.LOCAL
+    (claim,) = mechanism.claims
+    assert claim.check(mechanism.declaration, mechanism.scope).outcome == "proved"
+    attacked, (judged,) = run(mechanism, replace(suite, trials=200))
+    assert not [f for f in attacked.findings if f.status == "broken"]
+    assert judged.conditional or judged.lower
+    with pytest.raises(DpauditError, match="local"):
+        suite.program.declaration(USERS)
+    with pytest.raises(DpauditError, match="local"):
+        run(replace(mechanism, scope=USERS), replace(suite, trials=200))
 
 
 @pytest.mark.parametrize("name", sorted(AUDITS))

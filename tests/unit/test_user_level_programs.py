@@ -400,3 +400,21 @@ def test_steps_that_need_no_check_of_the_set_change_nothing(loss: Any) -> None:
                 here = problem.project((here - step * gradient)[None])[0]
                 total += here - np.array([0.3, -0.4])
             np.testing.assert_allclose(found[group], total / 15, rtol=1e-9, atol=1e-12)
+
+
+def test_a_label_that_is_none_is_cut_where_features_are_short() -> None:
+    """Features of norm .5 need no cut at labels 0 and 1; a label of 7 has slopes up to 13."""
+    rng = np.random.default_rng(6)
+    users = rng.standard_normal((6, 4, 3))
+    users[..., :2] *= 0.5 / np.linalg.norm(users[..., :2], axis=-1, keepdims=True)
+    users[..., -1] = users[..., -1] > 0
+    for label in (1.0, 7.0, np.nan):
+        users[2, 1, -1] = label
+        problem = Problem(Logistic(), 6, 4, 2, 5.0, 1.0)
+        found = one_pass_sgd(problem, np.zeros((1, 2)), users, 3, 0.1)[0]
+        for group, own in enumerate(users.reshape(3, 8, 3)):
+            here, total = np.zeros(2), np.zeros(2)
+            for item in own:
+                here = here - 0.1 * problem.paired_gradients(here[None], item[None])[0]
+                total += here
+            np.testing.assert_allclose(found[group], total / 8, rtol=1e-9, atol=1e-12)

@@ -2,7 +2,8 @@
 
 The run on the data is not traced: which lines a query takes there would tell about records.  So
 what is listed is every line of the functions that a run can reach by name, whatever the data are,
-less those that ran: all that the data could reach and no attack did is among it.
+less those that ran: all that the data could reach and no examination did is among it.  Audits of
+the same program are not traced: what they alone ran is listed too.
 """
 
 from __future__ import annotations
