@@ -85,7 +85,8 @@ def tried() -> list[tuple[str, str, Tried]]:
 def page(found: list[tuple[str, str, Tried]], long: str = "") -> str:
     """The page's text; without ``long``, its second part as it is."""
     kept = PAGE.read_text("utf-8").partition(LONG)[2] if PAGE.exists() else ""
-    return HEAD + table(found) + "\n" + words() + "\n" + why(found) + "\n" + LONG + (long or kept)
+    text = HEAD + table(found) + "\n" + words() + "\n" + why(found)
+    return text + "\n" + LONG + (long or kept) if long or kept else text
 
 
 def long() -> str:

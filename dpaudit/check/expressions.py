@@ -72,7 +72,7 @@ def _ball(node: Any, text: str, names: Mapping[str, Fraction]) -> Any:
         source = ast.get_source_segment(text, node) or ""
         return enclose(decimal(source)) if _DECIMAL.fullmatch(source) else None
     if isinstance(node, ast.Name):
-        return enclose(names[node.id]) if node.id in names else None
+        return enclose(names[node.id]) if node.id in names else _constant(node.id)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inside = _ball(node.operand, text, names)
         return None if inside is None else -inside
@@ -84,6 +84,13 @@ def _ball(node: Any, text: str, names: Mapping[str, Fraction]) -> Any:
         pair = _ball(node.left, text, names), _ball(node.right, text, names)
         return None if None in pair else _combined(node.op, *pair)
     return None
+
+
+def _constant(name: str) -> Any:
+    """e and pi, as SymPy writes them."""
+    import flint
+
+    return {"E": flint.arb.const_e, "pi": flint.arb.pi}[name]() if name in ("E", "pi") else None
 
 
 def _combined(operator: Any, one: Any, two: Any) -> Any:

@@ -8,7 +8,7 @@ Sources: Dong, Roth, Su 2022, Corollary 3.3 (normal pairs); Zhu, Dong, Wang 2022
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
 from operator import attrgetter
@@ -93,6 +93,7 @@ def changed(pair: Any, change: Callable[[Any], Any]) -> Any:
 def concluded(stated: Json, own: Losses) -> Losses | None:
     """The pairs that a step states, where they dominate the theorem's own; None where not.
 
+    As many, and each with the form of one of the theorem's: nothing else says that masses sum to 1.
     What is reached stays the theorem's.
     """
     if stated == own.to_wire():
@@ -102,10 +103,17 @@ def concluded(stated: Json, own: Losses) -> Losses | None:
     except InvalidParameter:
         return None
     sides = ((remove, own.remove), (add, own.add))
-    held = all(any(dominates(s, o) for s in there) for there, ours in sides for o in ours)
+    held = all(len(there) == len(ours) and _all_dominated(there, ours) for there, ours in sides)
     if not held or not _at_least(slack, own.slack):
         return None
     return replace(own, remove=remove, add=add, slack=slack)
+
+
+def _all_dominated(stated: Sequence[Pair], own: Sequence[Pair]) -> bool:
+    """Whether each of ``own`` has one that dominates it, and none of ``stated`` is of another."""
+    return all(any(dominates(s, o) for s in stated) for o in own) and all(
+        any(dominates(s, o) for o in own) for s in stated
+    )
 
 
 def dominates(stated: Any, own: Any) -> bool:
@@ -116,10 +124,9 @@ def dominates(stated: Any, own: Any) -> bool:
     """
     if stated == own:
         return True
-    if isinstance(own, Largest):
-        return all(dominates(stated, pair) for pair in own.pairs)
-    if isinstance(stated, Largest):
-        return any(dominates(pair, own) for pair in stated.pairs)
+    if isinstance(own, Largest) or isinstance(stated, Largest):
+        alternatives = [one.pairs if isinstance(one, Largest) else (one,) for one in (stated, own)]
+        return _all_dominated(*alternatives)
     if type(stated) is not type(own):
         return False
     if isinstance(own, Product):
@@ -135,7 +142,9 @@ def dominates(stated: Any, own: Any) -> bool:
 
 
 def _covers(stated: list[Factor], own: list[Factor]) -> bool:
-    """Whether every factor has one of its own that dominates it, as often at least."""
+    """Whether every factor has one of its own that dominates it, as often at least; no others."""
+    if len(stated) != len(own):
+        return False
     for pair, times in own:
         fit = [f for f in stated if _at_least(f[1], times) and dominates(f[0], pair)]
         if not fit:

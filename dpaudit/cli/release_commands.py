@@ -85,6 +85,7 @@ def _parts(planned: Plan) -> list[dict[str, str]]:
         elif isinstance(part, Choice):
             row["scale"] = f"epsilon {float(leaf.parameters['epsilon']):.6g}"
             row["cells"] = f"{part.times} of {part.candidates}"
+            row["error_95"] = f"{part.within(planned.margins)} rows behind"
         else:
             step = getattr(part, "step", Fraction(1))
             deviation = planned.margins.deviation(label) * float(step)
@@ -244,6 +245,10 @@ def init(dataset: str, *, url: str, as_json: bool, **given: Any) -> None:
     from dpaudit.scope import Released, Scope, Trust
 
     numbers = {k: given[k] for k in ("epsilon", "delta", "rho", "mu") if given[k] is not None}
+    if not numbers and not given["renyi"]:
+        raise InvalidParameter(
+            "give what the data set may spend: --epsilon (with --delta), --rho, --mu or --renyi"
+        )
     schema = None if given["file"] is None else load_plan(given["file"]).schema
     terms = terms_of(
         given["entity"],

@@ -7,6 +7,7 @@ from the schema's and the item's limits alone; nobody types a sensitivity.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -69,7 +70,7 @@ class Choice:
     """A part that names one of ``candidates``, or ``times`` different ones in turn.
 
     ``moved``: how far one unit moves one score, by adjacency; ``monotone``: whether all scores go
-    one way when a unit comes or goes.
+    one way when a unit comes or goes; ``row``: how much of a score is one row.
     """
 
     label: str
@@ -79,6 +80,15 @@ class Choice:
     monotone: bool
     times: int = 1
     share: Fraction = Fraction(1)
+    row: int = 1
+
+    def within(self, margins: Margins) -> int:
+        """How many rows the chosen one may be behind the best one, 95 times in 100.
+
+        Source: McSherry, Talwar 2007, Theorem 8: e^(-epsilon gap / 2) a candidate.
+        """
+        ranks = 2 * math.log(self.candidates / 0.05) / margins.epsilon(self.label) / self.row
+        return math.ceil(ranks)
 
     def by(self, adjacency: Adjacency) -> int:
         """How far one unit moves one score."""
@@ -589,7 +599,9 @@ class Variance(Grouped):
 class Quantiles(Item):
     """Quantiles of a column, each a point of its public grid, by the exponential mechanism.
 
-    The score of a point t for the quantile a/b is -|(b - a) #{values < t} - a #{values > t}|.
+    The score of a point t for the quantile a/b of n values is minus b times the distance of a n / b
+    from the ranks #{values < t} to #{values <= t} that t has: 0 at the quantile itself, also where
+    many values are equal.  Another value moves either end by at most max(a, b - a).
     Source: McSherry, Talwar 2007; Smith 2011 (the utility of quantiles).
     """
 
@@ -632,6 +644,7 @@ class Quantiles(Item):
                 schema.rows * q.denominator,
                 monotone=False,
                 share=share,
+                row=q.denominator,
             )
             for label, q in self._labels()
         )
@@ -645,14 +658,11 @@ class Quantiles(Item):
         return {label: _rank_scores(counts, q) for label, q in self._labels()}
 
     def rows(self, schema: Schema, released: Mapping[str, Any], margins: Margins) -> list[Row]:
-        import math
-
         column = schema.number(self.column, "")
-        candidates = column.high - column.low + 1
         rows = []
-        for label, q in self._labels():
+        for (label, q), part in zip(self._labels(), self.parts(schema), strict=True):
+            assert isinstance(part, Choice)  # noqa: S101  (what its parts are)
             (place,) = released[label]
-            ranks = 2 * math.log(candidates / 0.05) / margins.epsilon(label) / q.denominator
             rows.append(
                 Row(
                     self.name,
@@ -660,18 +670,18 @@ class Quantiles(Item):
                     f"quantile {text_of(q)[0]} of {self.column}",
                     (column.low + place) * column.step,
                     None,
-                    f"its rank is within {math.ceil(ranks)} rows of the best point's, at 95%",
+                    f"its rank is within {part.within(margins)} rows of the best point's, at 95%",
                 )
             )
         return rows
 
 
 def _rank_scores(counts: Sequence[int], q: Fraction) -> tuple[int, ...]:
-    total, below, scores = sum(counts), 0, []
-    a, b = q.numerator, q.denominator
+    below, scores = 0, []
+    wanted = q.numerator * sum(counts)
     for count in counts:
-        above = total - below - count
-        scores.append(-abs((b - a) * below - a * above))
+        first, last = q.denominator * below, q.denominator * (below + count)
+        scores.append(-max(first - wanted, wanted - last, 0))
         below += count
     return tuple(scores)
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.tabular.schema import ERROR, Category, Column, Number, Schema, Text
-from dpaudit.tabular.source import VIEW, Source, open_source
+from dpaudit.tabular.source import VIEW, Source, open_source, readable
 
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 LARGEST_TERM = 2**62
@@ -125,8 +125,9 @@ class OpenTable:
         alone, and is published nowhere.
         """
         said = Counter[str]()
-        for counts in self._source.each(self._work.refused):
-            said.update(counts)
+        with readable(self._schema.name):
+            for counts in self._source.each(self._work.refused):
+                said.update(counts)
         if said:
             told = "; ".join(f"{text} in {count} rows" for text, count in said.items())
             raise DataRefused(
@@ -204,8 +205,10 @@ class _Work:
         for column in self.schema.columns.values():
             if isinstance(column, Text):
                 return None
-            low, high = _ends(column)
-            cells.append(high - low + 2)
+            if isinstance(column, Number):
+                cells.append(column.high - column.low + 2)
+            else:
+                cells.append(len(column.domain) + 1)
         return cells if prod(cells) <= MOST_PACKED else None
 
     def _bound(self, part: Any, cells: list[int] | None, *, counted: bool) -> str:
@@ -244,7 +247,7 @@ class _Work:
         for place, (column, size) in enumerate(
             zip(self.schema.columns.values(), cells, strict=True)
         ):
-            low, _ = _ends(column)
+            low = column.low if isinstance(column, Number) else 0
             stride //= size
             name = _place(place)
             packed += f" + coalesce({name}::BIGINT - ({low}), {size - 1}) * {stride}"
@@ -295,13 +298,6 @@ class _Work:
             )
         sums = ", ".join(_sum(term, places, weight) for term in total.terms)
         return f"SELECT g, {sums} FROM ({rows}) GROUP BY g"
-
-
-def _ends(column: Number | Category) -> tuple[int, int]:
-    """The smallest and the largest code."""
-    if isinstance(column, Number):
-        return column.low, column.high
-    return 0, len(column.domain) - 1
 
 
 def sizes_of(schema: Schema, total: Total) -> tuple[int, ...] | None:

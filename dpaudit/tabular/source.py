@@ -21,6 +21,7 @@ from dpaudit.errors import InvalidParameter
 
 Ask: TypeAlias = Callable[[Any], Any]
 VIEW = "dpaudit_source"
+SEPARATORS = (",", ";", "\t")
 SMALL = 100_000  # rows
 AT_ONCE = {".csv": 2**32, ".parquet": 2**30}  # bytes of a file
 _KEPT = threading.local()
@@ -81,9 +82,12 @@ def _file(path: Path, unit: str | None) -> Source:
         raise InvalidParameter(f"{path}: expected a .csv or .parquet file")
     if not path.is_file():
         raise InvalidParameter(f"{path}: no such file")
+    if not path.stat().st_size:
+        raise InvalidParameter(f"{path}: an empty file; expected at least the columns' names")
     quoted = str(path).replace("'", "''")
     reader = (
-        f"read_csv('{quoted}', all_varchar = true, header = true)"
+        f"read_csv('{quoted}', all_varchar = true, header = true, skip = 0, "
+        f"delim = '{_separator(path)}', quote = '\"', escape = '\"', strict_mode = true)"
         if kind == ".csv"
         else f"read_parquet('{quoted}')"
     )
@@ -95,10 +99,35 @@ def _file(path: Path, unit: str | None) -> Source:
         for part in range(parts_of):
             wanted = f"WHERE hash({column}) % {parts_of} = {part}" if parts_of > 1 else ""
             with connection() as opened:
-                opened.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM {reader} {wanted}")
+                with readable(path):
+                    opened.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM {reader} {wanted}")
                 yield opened
 
     return _here(kind == ".csv", parts)
+
+
+def _separator(path: Path) -> str:
+    """What separates names in the first line: left to DuckDB, it guesses from the rows."""
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        names = stream.readline()
+    return max(SEPARATORS, key=names.count)
+
+
+@contextmanager
+def readable(data: Any) -> Iterator[None]:
+    """DuckDB's errors, which may quote the data, as one that does not.
+
+    Errors: InvalidParameter.
+    """
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise InvalidParameter(
+            f"{data}: DuckDB cannot read it ({type(error).__name__}); is it whole, and of the kind "
+            "that its name says? Nothing was spent"
+        ) from None
 
 
 def _arrow(table: Callable[[], Any]) -> Source:
@@ -221,4 +250,5 @@ def _connected() -> Any:
 
     opened = duckdb.connect(":memory:")
     opened.execute("SET preserve_insertion_order = false")
+    opened.execute("SET enable_progress_bar = false")  # it would be printed among our own lines
     return opened

@@ -101,6 +101,7 @@ def test_no_forgery_of_10_000_states_a_falsehood() -> None:
     assert judged(found)["refused"] > 5_000
 
 
+@pytest.mark.quality
 def test_the_page_lists_the_long_run() -> None:
     """Its rows add up, and nothing but refusals, truths and the signer's word is there."""
     rows = [

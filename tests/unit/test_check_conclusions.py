@@ -19,7 +19,7 @@ import sympy
 from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.check.derivation import Value, rederive
 from dpaudit.check.measures import MEASURES
-from dpaudit.check.pairs import dominates
+from dpaudit.check.pairs import concluded, dominates
 from dpaudit.errors import CertificateRejected, InvalidParameter
 from dpaudit.families.adaptive import Filter, Select
 from dpaudit.families.additive import Gaussian, Laplace
@@ -32,6 +32,8 @@ from dpaudit.families.discrete import (
     TruncatedDiscreteLaplace,
 )
 from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
+from dpaudit.families.iterates import LastIterate
+from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import (
     GDP,
     ZCDP,
@@ -57,6 +59,7 @@ from dpaudit.families.selection import (
 )
 from dpaudit.families.stability import CoupledGaussian, StableRelease
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
+from dpaudit.families.tuning import Tuned
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.nodes import Assumption, Leaf, Node, Status, postorder
 from dpaudit.nodes.pairs import (
@@ -111,6 +114,10 @@ NODES: list[tuple[Node, str]] = [
     (AboveThreshold("a", 1, 1), "add_remove"),
     (NoisyComparisons("n", 4, 8, 5, 3), "add_remove"),
     (StableRelease("s", Fraction(1, 2), 3, 20), "replace_one"),
+    (SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)), "replace_one"),
+    (Shuffled(RandomizedResponse("r", 1, 3), 9), "replace_one"),
+    (LastIterate("model", 10, 100, Fraction(9, 10)), "replace_one"),
+    (Tuned(L, Fraction(1, 10)), "add_remove"),
     (CoupledGaussian("c", 2, 1, 30, Fraction(1, 100)), "replace_one"),
     (DiscreteGaussianVector("v", 4, 12, (((2, 3),),)), "add_remove"),
     (ThresholdedDiscreteLaplace("t", 2, 4, sensitivity=2, own=2, largest=1), "add_remove"),
@@ -263,7 +270,7 @@ ORDERED = [
     (Mixed(N2, HALF), Mixed(N1, Fraction(1, 3))),
     (Swapped(Mixed(N1, HALF)), Swapped(Mixed(N1, Fraction(1, 3)))),
     (Largest((L2, N2)), Largest((L1, N1))),
-    (Largest((L1, N2)), N1),
+    (Largest((Normal(Fraction(2)), N2)), N1),
     (Spliced(N2, N2), Spliced(N1, N1)),
     (
         Product(((L2, Fraction(3)), (N1, Fraction(1)))),
@@ -329,6 +336,51 @@ def test_pairs_of_another_form_are_refused(change: Json) -> None:
     rows[0]["conclusion"]["pairs"] |= change
     with pytest.raises((CertificateRejected, InvalidParameter)):
         confirmed(rows, node, "replace_one")
+
+
+# Masses that sum to a thousandth: as a factor, they would divide every delta by a thousand.
+NO_LAW = Atoms(((Fraction(1, 1000), Fraction(1, 1000)),))
+
+
+@pytest.mark.parametrize(
+    ("stated_", "own"),
+    [
+        (Product(((L1, Fraction(2)), (NO_LAW, ONE))), Product(((L1, Fraction(2)),))),
+        (Product(((L1, Fraction(2)), (N1, Fraction(-1)))), Product(((L1, Fraction(2)),))),
+        (Largest((L1, NO_LAW)), L1),
+        (Largest((L1, N1, NO_LAW)), Largest((L1, N1))),
+    ],
+)
+def test_nothing_is_added_to_what_dominates(stated_: Any, own: Any) -> None:
+    """Nobody looks whether it is a pair of laws: with it no number would follow."""
+    assert dominates(own, own)
+    assert not dominates(stated_, own)
+    losses = Losses((own,), (own.swapped,))
+    table = json.loads(json.dumps(Losses((stated_,), (stated_,)).to_wire()))
+    assert concluded(table, losses) is None
+    alone = json.loads(json.dumps(losses.to_wire()))
+    assert concluded(alone, losses) is not None
+    for side in ("remove", "add"):
+        more = copy.deepcopy(alone)
+        more[side] += table[side]
+        assert concluded(more, losses) is None
+        more[side][-1] = more[side][0]
+        assert concluded(more, losses) is None
+
+
+def test_a_factor_that_is_no_law_brings_no_false_claim() -> None:
+    """Rounds of sampled noise, with the factor in what they conclude: a thousandth of its delta."""
+    node = Repeat(PoissonSampled(G, Fraction(1, 10)), 8)
+    (rows,) = (rows for rows in rows_of(node, "add_remove") if rows[0]["calculus"] == "profile")
+    last, own = rows[-1], confirmed(rows, node, "add_remove")[-1].upper
+    forged = copy.deepcopy(last)
+    for side in ("remove", "add"):
+        for pair in forged["conclusion"]["pairs"][side]:
+            extra = stated(NO_LAW)["remove"][0]
+            pair["parts"]["list"].append({"list": [extra, "1/1"]})
+    forged["expression"] = text_of(forged["conclusion"]["pairs"], own)
+    with pytest.raises(CertificateRejected, match="do not dominate"):
+        confirmed([*rows[:-1], forged], node, "add_remove")
 
 
 def test_pairs_nested_deeper_than_any_are_refused() -> None:

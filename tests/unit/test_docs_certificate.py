@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import inspect
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from dpaudit.check import assumptions, conformance
 from dpaudit.check.file import schema
 from dpaudit.check.process import verify_file
+from dpaudit.check.profile import fourier
 from dpaudit.check.theorem import THEOREMS
 from dpaudit.nodes.registry import load
 
@@ -120,3 +122,41 @@ def test_the_page_has_every_law_and_every_check() -> None:
     names = [*conformance.LAWS, *conformance.BY_PARAMETER, *conformance.EXAMINED]
     names += [conformance.EXECUTED, conformance.SENSITIVITIES, *conformance.KINDS]
     assert [name for name in names if name not in " ".join(PAGE.split())] == []
+
+
+# A part of a row of the table of errors of Fourier sums, and the checker's line that charges it.
+CHARGED = {
+    "u (16 + 8 t\\|loss\\| + 4 \\|shift\\|), 8000 u more": (
+        "UNIT * (16 + 8 * tilt * reach + 4 * abs(shift) + (8000 if extreme else 0))"
+    ),
+    "u (8192 + 8 \\|s\\| \\|loss\\|)": "UNIT * (8192 + 8 * abs(extra) * reach)",
+    "2 exp(-38)": "2 * math.exp(-FOLDED)",
+    "2e-22/T of w and 1e-300 a factor, T times": "dropped=2 * cut + UNDERFLOW",
+    "come to 1e-11/(K t (1 + t) h)": "left <= LEFT_OUT / half * _size_at_zero(h, tilt)",
+    "direct 1.5 u (256 + rows + 32)": "UNIT * (BLOCK + rows + 32) * 1.5",
+    "FFT u (32 log2 N + folds) times": "(FFT_FACTOR * math.log2(period) + folds) * UNIT * norm",
+    "off/\\|phi\\| + u (8 + 8 \\|log\\| + 8 \\|angle\\|)": (
+        "off / size + UNIT * (8 + 8 * np.abs(logs) + 8 * np.abs(own_angle))"
+    ),
+    "u (64 + F (8 + 8 F + T \\|log\\|))": (
+        "UNIT * (64 + len(tilted) * (8 + len(tilted) * 8 + sizes))"
+    ),
+    "u (16 + 8 \\|log\\|)), and": "(most + UNIT * (16 + 8 * np.abs(most)))",
+    "u (128 + 8 (t+1) h)": "UNIT * (128 + 8 * (tilt + 1) * h) * size",
+    "2 (terms + 4) u": "2 * (kept + 4) * UNIT",
+    "1.01 of these, and 2^-40": "error * 1.01",
+}
+
+
+def test_the_table_of_fourier_errors_is_the_code() -> None:
+    """Both ways: each row has its line, and no line of the checker charges what no row has."""
+    code = inspect.getsource(fourier)
+    numbers = (fourier.FOLDED, fourier.DROPPED, fourier.LEFT_OUT, fourier.BLOCK, fourier.FFT_FACTOR)
+    assert numbers == (38, 1e-22, 1e-11, 256, 32)
+    for row, line in CHARGED.items():
+        assert row in PAGE, row
+        assert line in code, line
+    body = code.partition("@dataclass")[2]
+    known = (*CHARGED.values(), "8 * UNIT * (abs(end) + abs(centre))", "t.nodes.relative + UNIT")
+    for line in body.splitlines():
+        assert "UNIT" not in line or any(part in line for part in known), line

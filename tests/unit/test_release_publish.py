@@ -46,7 +46,7 @@ from dpaudit.releases.queries import (
     text_of,
 )
 from dpaudit.storage import files
-from dpaudit.tabular import Category, DataRefused, Number, Schema, Table, Text
+from dpaudit.tabular import ROWS, Category, DataRefused, Number, Schema, Table, Text, Total
 
 pl = pytest.importorskip("polars")
 pd = pytest.importorskip("pandas")
@@ -266,6 +266,33 @@ def test_data_that_do_not_fit_are_refused_before_the_charge(change, said, kind) 
 def test_text_in_a_csv_where_numbers_are_declared(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("person,age,income,sex,town\n1,5,lots,f,x\n")
     refused(tmp_path / "p.csv", "'income' holds text where numbers are declared in 1 rows")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("p.csv", "", "an empty file"),
+        ("p.csv", "person,age,income,sex,town\n1,5\n1,5,6,f,x,9\n", "DuckDB cannot read it"),
+        ("p.parquet", "PAR1, and then something else", "DuckDB cannot read it"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(
+    tmp_path: Path, name: str, content: str, said: str
+) -> None:
+    """What DuckDB says may quote rows: it is not passed on."""
+    (tmp_path / name).write_text(content)
+    refused(tmp_path / name, said, kind=InvalidParameter)
+
+
+def test_how_a_csv_is_written_is_read_off_its_first_line_alone(tmp_path: Path) -> None:
+    """Guessed from rows, a short first line would be skipped, and a row taken for the names."""
+    schema, total = Schema("p", {"age": Number(0, 9)}), Total("n", (ROWS,), ("age",))
+    for separator in (",", ";", "\t"):
+        rows = ["name,age", "a,5", '"b;,",7']
+        path = tmp_path / "p.csv"
+        path.write_text("\n".join(row.replace(",", separator) for row in rows))
+        ((counts,),) = Table(schema, path).opened("k").totals([total])
+        assert [age for age, count in enumerate(counts) if count] == [5, 7]
 
 
 def test_values_outside_bounds_count_as_the_bound_and_an_empty_table_as_zero() -> None:

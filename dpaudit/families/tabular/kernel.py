@@ -167,7 +167,7 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
         return [int(w) for w in whole]
 
     def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
-        bits, moved = bits_of(rng), np.array(self._moved(scale))
+        bits, moved = bits_of(rng), np.array(self._moved(scale), dtype=np.int64)
         found = np.zeros(len(values), dtype=np.int64)
         for places in _alike(values, moved):
             row = values[places[0]]
@@ -196,10 +196,10 @@ class ExactChoiceKernel(ExponentialMechanismKernel):
         return np.array([place for place, _ in known], dtype=np.int64)[drawn]
 
 
-def _alike(values: Array, moved: Array) -> list[Array]:
+def _alike(values: Array, moved: Whole) -> list[Whole]:
     """The places of rows that are the same."""
     if (values == values[:1]).all() and (moved == moved[:1]).all():
-        return [np.arange(len(values))]
+        return [np.arange(len(values), dtype=np.int64)]
     rows = np.column_stack([moved, values])
     which = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-    return [np.flatnonzero(which == one) for one in range(int(which.max()) + 1)]
+    return [np.flatnonzero(which == one).astype(np.int64) for one in range(int(which.max()) + 1)]

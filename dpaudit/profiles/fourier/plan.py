@@ -195,10 +195,11 @@ class Table:
 
     def _window(self, k: int, log_mass: float, near: float, mu: float) -> Window | None:
         """First loss, length, and shifts: tilted mass exp(log_mass) beyond either end."""
-        # Smoothing as well.
-        cumulants = (
-            self.cumulants + (mu**2 - self.product.mu**2) * self.tilts * (self.tilts + 1) / 2
-        )
+        # Smoothing as well; infinite at the largest tilts, which are then not chosen.
+        with np.errstate(over="ignore"):
+            cumulants = (
+                self.cumulants + (mu**2 - self.product.mu**2) * self.tilts * (self.tilts + 1) / 2
+            )
         rise = cumulants - cumulants[k] - log_mass
         shift = self.tilts - self.tilts[k]
         with np.errstate(divide="ignore", invalid="ignore"):
