@@ -99,7 +99,7 @@ membership-reports: $(READY)  ## membership audits of real training into reports
 	$(BIN)/python -m benchmarks.membership_runs $(ARGS)
 
 COSMIC_RAY := build/cosmic-ray
-mutants: $(READY)  ## what the tests notice: 500 mutants of this repository (hours of one core; resumes)
+mutants: $(READY)  ## what the tests notice: 500 mutants of this repository (resumes)
 	test -d $(COSMIC_RAY) || $(BIN)/python -m pip install --quiet --target $(COSMIC_RAY) cosmic-ray==8.7.0
 	$(BIN)/python -m tests.mutants run $(ARGS)
 	$(BIN)/python -m tests.mutants survivors $(ARGS)

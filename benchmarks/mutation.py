@@ -82,11 +82,18 @@ TESTED = """
 
 `make mutants` has cosmic-ray mutate the rules, the checker, the curator, the replayer and the
 estimators of bounds, draws as many of each group by a seed (a place first, then one of its
-mutants), and runs on each the tests that are about its module until one fails. Changes inside
-annotations and changes that compile to the same byte code are not drawn. A mutant that survived
-is run again with more tests, read, and either killed by a new test, or named equivalent with its
-reason in `docs/mutation/equivalent.json`, or listed here.
+mutants) before any is run, and runs on each the tests that run its statement, the quickest first,
+until one fails. Everything is imported once; a mutant is a new code of the functions that it
+changes, in a forked child. Changes inside annotations and changes that compile to the same byte
+code are not drawn. A mutant that survived is run again in a process of its own with more tests,
+read, and either killed by a new test, or named equivalent with its reason in
+`docs/mutation/equivalent.json`, or listed here.
 """
+
+EARLIER = (
+    " These figures were made before tests were chosen by the lines that they run: each mutant ran "
+    "the test files about its module."
+)
 
 
 def page() -> str:
@@ -159,14 +166,28 @@ def _of_tests(found: dict[str, Any]) -> list[str]:
     groups = found["groups"].values()
     killed, left = (sum(g[status] for g in groups) for status in ("killed", "survived"))
     share = f"{killed / (killed + left):.1%}" if killed + left else "none"
+    equal = sum(g["equivalent"] for g in groups)
+    at_first = found["killed_at_first"]
+    first = [
+        ("drawn", f"{found['drawn']} of {found['made']}"),
+        ("run", found["run"]),
+        ("killed at first", f"{at_first} ({at_first / max(1, found['run']):.1%})"),
+        ("killed since, by more tests or new ones", killed - at_first),
+        ("equivalent", equal),
+        ("left", left),
+        ("killed, of those that are not equivalent", share),
+        ("processor seconds a mutant", found.get("seconds", "not measured")),
+    ]
+    how = "" if "seconds" in found else EARLIER
     return [
         TESTED,
-        f"{found['tool']}, seed {found['seed']}: {found['run']} of the {found['drawn']} drawn from "
-        f"{found['made']} were run. At first {found['killed_at_first']} were killed, which is what "
-        f"a mutant that nobody has read can expect; now {share} of those that are not equivalent "
-        "are.\n",
+        f"{found['tool']}, seed {found['seed']}. What was killed at first is what a mutant that "
+        f"nobody has read can expect.{how}\n",
+        _table(("mutants", ""), first) + "\n",
         _table(("group, then operator", "killed", "survived", "equivalent", "killed, of those that "
                 "are not equivalent"), rows),
+        _listed("Equivalent, with the reason", [
+            f"`{name}`: {reason}" for name, reason in found["equivalent"].items()]),
         _listed("Survivors", [
             f"`{name}` (line {line}): `{' '.join(' '.join(change).split())}`"
             for name, (line, *change) in found["survivors"].items()]),

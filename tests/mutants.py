@@ -1,14 +1,15 @@
 """Mutation testing of this repository: are its rules, checker, curator and estimators tested?
 
 ``python -m tests.mutants run`` makes mutants with cosmic-ray, draws some by a seed, and runs on
-each the tests that are about its module; it resumes where it was stopped.  ``survivors`` runs those
-again that no test had killed, with more tests.  Figures go to docs/mutation/tests.json.  A mutant
-is made in a copy of the sources, never in the checkout; a session keeps the sources that it began
-with, and tests that fail on these are left out: remove build/mutants to begin anew.
+each the tests that run its statement; it resumes where it was stopped.  ``survivors`` runs those
+again that no test had killed, with more tests, in a process of their own.  Figures go to
+docs/mutation/tests.json.  A mutant is made in a copy of the sources, never in the checkout; a
+session keeps the sources that it began with, and tests that fail on these are left out: remove
+build/mutants to begin anew.
 
 Equivalent by reason, and not drawn: a change inside an annotation, which nothing evaluates, and one
-that compiles to the same byte code.  Equivalent after reading, each with its reason:
-``docs/mutation/equivalent.json``.
+that compiles to the same byte code.  Equivalent after reading, each with its reason, by
+the line that it changes: ``docs/mutation/equivalent.json``.
 """
 
 from __future__ import annotations
@@ -358,24 +359,22 @@ def chosen(
     """Tests to run on a mutant, and their processor seconds.
 
     First those that run its statement, the quickest first, then others of the same files, which
-    may look at what these have made; where no test runs it (it runs at import), those that enter
-    its module, with the files about it first.
+    may look at what these have made.  Where no test runs it (it runs at import), those that enter
+    its module and then all others, with the files about it first.
     """
     module = item["module"]
-    files = tests_of(module)
-    rank = {name: i for i, name in enumerate(files)}
+    rank = {name: i for i, name in enumerate(tests_of(module))}
     ordered = []
     for name, test in known.items():
-        file = name.partition("::")[0]
-        if test["seconds"] is None or module not in test["ran"]:
-            continue
-        ordered.append((not runs(item, test), test["seconds"], name, file))
-    beside = {file for other, *_, file in ordered if not other}
+        if test["seconds"] is not None:
+            file = name.partition("::")[0]
+            far = 0 if runs(item, test) else 1 if module in test["ran"] else 2
+            ordered.append((far, test["seconds"], name, file))
+    beside = {file for far, _, _, file in ordered if far == 0}
     if beside:
-        ordered = [row for row in ordered if row[3] in beside]
-        ordered.sort()
+        ordered = sorted(row for row in ordered if row[3] in beside and row[0] < 2)
     else:
-        ordered.sort(key=lambda row: (rank.get(row[3], len(rank)), row[1]))
+        ordered.sort(key=lambda row: (row[0], rank.get(row[3], len(rank)), row[1]))
     names, spent = [], 0.0
     for _, seconds, name, _ in ordered:
         if spent + seconds <= budget:
@@ -407,11 +406,12 @@ class Runner:
         gc.unfreeze()  # of tests/conftest.py: functions to be changed are found by it
         self.items = {item.nodeid: item for item in session.items}
         self.lines = watched(self.tree, self.session["mutants"])
-        for item in self.session["mutants"]:
-            survivor = self.again and item.get("status") == "survived"
-            if (not item.get("status") or survivor) and time.monotonic() < self.stop:
-                self._judge(item)
-                kept(self.build / "session.json", self.session)
+        todo = "survived" if self.again else None
+        for item in [m for m in self.session["mutants"] if m.get("status") == todo]:
+            if time.monotonic() > self.stop:
+                break
+            self._judge(item)
+            kept(self.build / "session.json", self.session)
         session.testsfailed = 0
         return True
 
@@ -638,14 +638,16 @@ def kept(path: Path, value: dict[str, Any]) -> None:
 
 
 def run(build: Path, count: int, seed: int, minutes: float, *, survivors: bool) -> None:
-    """Run what has not been run yet; with ``survivors``, those again that no test had killed."""
+    """Run what has not been run yet; with ``survivors``, only those that no test had killed."""
     build.mkdir(parents=True, exist_ok=True)
     lock = (build / "lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two runs would mutate one another's copy
     stop = time.monotonic() + 60 * minutes
     session = opened(build, count, seed)
     tree = build / "tree"
-    wanted = [m for m in session["mutants"] if m.get("status") in (None, survivors and "survived")]
+    wanted = [
+        m for m in session["mutants"] if m.get("status") == ("survived" if survivors else None)
+    ]
     most = None if survivors else FILES_AT_FIRST
     about = dict.fromkeys(f for m in wanted for f in tests_of(m["module"])[:most])
     os.chdir(tree)
@@ -662,11 +664,12 @@ def run(build: Path, count: int, seed: int, minutes: float, *, survivors: bool) 
 
 
 def results(session: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
-    """Figures and survivors of a session; ``named``: why a survivor is equivalent, by its name."""
+    """Figures and survivors of a session; ``named``: why one is equivalent, by its change."""
     rows = [m for m in session["mutants"] if m.get("status") in ("killed", "survived")]
     for row in rows:
         row["name"] = name_of(row)
-        if row["status"] == "survived" and row["name"] in named:
+        row["changed"] = f"{row['module']}: {' '.join(' '.join(row['change']).split())}"
+        if row["status"] == "survived" and row["changed"] in named:
             row["status"] = "equivalent"
     left = [r for r in rows if r["status"] == "survived"]
     return {
@@ -682,7 +685,9 @@ def results(session: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
         "operators": {
             o: _counts(r for r in rows if _kind(r) == o) for o in sorted(set(map(_kind, rows)))
         },
-        "equivalent": {r["name"]: named[r["name"]] for r in rows if r["status"] == "equivalent"},
+        "equivalent": {
+            r["changed"]: named[r["changed"]] for r in rows if r["status"] == "equivalent"
+        },
         "survivors": {r["name"]: [r["line"], *r["change"]] for r in left},
     }
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import Shape, examine
+from dpaudit.audit.examine import Shape, examination, examine
+from dpaudit.audit.examine.displacement import Asking
 from dpaudit.audit.examine.examination import (
     ACCESS,
     APART,
@@ -23,8 +24,9 @@ from dpaudit.audit.examine.examination import (
 from dpaudit.certificate.certificate import statement
 from dpaudit.check.assumptions import DRAWN
 from dpaudit.curator.curator import Curator
-from dpaudit.errors import CertificateRejected, InvalidParameter
+from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
 from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.scope import Adjacency
 from tests.examined_for_tests import CASES, Descent, Sampled, Stepping, Windows, mechanism
 
 MAKERS = {name: make for name, make, _, _ in CASES}
@@ -255,3 +257,55 @@ def test_what_the_own_loss_reaches_of_its_clip() -> None:
     assert any(f.check == CLIPPED and f.status == "held" for f in examination.findings)
     own = examine(mechanism("case", Sampled(), "add_remove"), seed=1)
     assert any(f.check == CLIPPED and f.status == "not_run" for f in own.findings)
+
+
+def test_a_kernel_that_takes_one_law_at_a_time_is_asked_pair_by_pair() -> None:
+    class OneLaw:
+        def apart(self, one: Array, two: Array, stated: Array) -> Array:
+            if len(one) > 1:
+                raise Unsupported("one law for all trials")
+            return np.abs(one - two).sum(axis=1)
+
+    session: Any = OneLaw()
+    asking = Asking("a", "", session, session, np.ones(1), np.ones(1, bool), Adjacency.ADD_REMOVE)
+    values = [np.array([[0.0]]), np.array([[0.5]]), np.array([[3.0]])]
+    assert asking.factors([values[0]] * 2, values[1:]).tolist() == [0.5, 3.0]
+
+
+class GrowsWithItsPoint:
+    """Two sums: the second is not clipped, and long only where the first answer is far away."""
+
+    def __init__(self, clipped: bool) -> None:
+        self.clipped = clipped
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Compose(dp.Gaussian("first", 2), dp.Gaussian("second", 2))
+
+    def run(self, curator: dp.Curator) -> Array:
+        at = curator.release("first", dp.clipped_sum(lambda v: np.tanh(v[None, :, :1]), 1.0))
+        return curator.release("second", Grown(at, self.clipped))
+
+
+@dataclass(frozen=True)
+class Grown:
+    at: Array
+    clipped: bool
+    norm: Any = "l2"
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        x = np.tanh(np.nan_to_num(records.values[:, :1])) * records.present[:, None]
+        rows = 0.004 * self.at[:, None] * x[None]
+        return np.asarray((np.clip(rows, -1, 1) if self.clipped else rows).sum(axis=1))
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.array(2.0)
+
+
+@pytest.mark.parametrize("clipped", [True, False])
+def test_a_clip_that_ordinary_answers_never_reach(
+    clipped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = mechanism("far", GrowsWithItsPoint(clipped), "zero_out")
+    assert bool(examine(made, seed=1).broken) is not clipped
+    monkeypatch.setattr(examination, "FAR", ())
+    assert not examine(made, seed=1).broken

@@ -10,10 +10,9 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.check.theorem import bound
-from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
+from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose
 from dpaudit.families.iterates import LastIterate
-from dpaudit.families.iterates.rules import chosen
 
 F = Fraction
 SCOPE = dp.central("replace_one")
@@ -81,19 +80,15 @@ def test_shifts_of_every_window_are_feasible() -> None:
 
 
 @pytest.mark.parametrize("calculus", ["gdp", "zcdp"])
-def test_the_checker_states_the_same_and_takes_no_wrong_window(calculus: str) -> None:
+def test_the_checker_states_the_same(calculus: str) -> None:
     for node in (
         LastIterate("x", 2, 100, F(4, 5), 0),
         LastIterate("x", 2, 10**6, 1, 30),
         LastIterate("x", 2, 10**6, F(9_999, 10_000), 30),
     ):
         ours = dp.account(node, SCOPE).step(calculus).value
-        theirs = bound(calculus, node, [], chosen(node))
+        theirs = bound(calculus, node, [])
         assert float(enclose(ours / theirs).mid()) == pytest.approx(1, abs=1e-14)
-    with pytest.raises(CertificateRejected, match="more steps"):
-        bound(calculus, LastIterate("x", 2, 5, 1, 30), [], {"window": 6})
-    with pytest.raises(CertificateRejected, match="no known size"):
-        bound(calculus, LastIterate("x", 2, 5), [], {"window": 2})
 
 
 def test_an_audit_refutes_an_expanding_update_and_no_contracting_one() -> None:

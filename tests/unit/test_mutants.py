@@ -132,4 +132,9 @@ def test_tests_that_run_the_statement_come_first_and_only_they_see_it_run() -> N
     assert mutants.chosen(item, known, 9)[0] == ["a::quick", "a::slow", "a::beside"]
     assert mutants.chosen(item, known, 1)[0] == ["a::quick", "a::beside"]
     at_import = {"module": place, "lines": [1, 1]}
-    assert mutants.chosen(at_import, known, 1)[0] == ["a::beside", "b::elsewhere", "a::quick"]
+    assert mutants.chosen(at_import, known, 1)[0] == [
+        "a::beside",
+        "b::elsewhere",
+        "a::quick",
+        "c::never",
+    ]

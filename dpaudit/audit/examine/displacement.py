@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.curator.replayer import RELATIVE_TOLERANCE, ROUNDING
+from dpaudit.errors import Unsupported
 from dpaudit.kernels.base import Session
 from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.scope import Adjacency
@@ -54,6 +55,14 @@ class Asking:
             found = np.asarray(self.query.value(records, chosen), dtype=np.float64)
         return np.broadcast_to(found, (trials, found.shape[-1]))
 
+    def _apart(self, one: Array, two: Array, stated: Array) -> Array:
+        """As the kernel says, all pairs at once, or one by one where it takes no others."""
+        try:
+            return self.session.apart(one, two, stated)
+        except Unsupported:
+            each = [slice(k, k + 1) for k in range(len(one))]
+            return np.concatenate([self.session.apart(one[k], two[k], stated[k]) for k in each])
+
     def factors(self, values: Sequence[Array], others: Sequence[Array]) -> Array:
         """The distance of each two values over the stated sensitivity, the largest over trials.
 
@@ -65,7 +74,7 @@ class Asking:
             two = np.stack([value[trial] for value in others])
             stated = np.full(len(values), self.sensitivity[trial])
             with np.errstate(all="ignore"):
-                distance = self.session.apart(one, two, stated)
+                distance = self._apart(one, two, stated)
                 size = np.abs(one).max(-1, initial=0.0) + np.abs(two).max(-1, initial=0.0)
                 allowed = stated * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
                 factor = np.where(distance <= allowed, np.minimum(distance / stated, 1.0), np.inf)

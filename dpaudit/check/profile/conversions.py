@@ -39,7 +39,7 @@ from dpaudit.exact import (
     unknowns,
     working_precision,
 )
-from dpaudit.nodes.pairs import Losses, Pair, numbers_in
+from dpaudit.nodes.pairs import Clones, Losses, Pair, numbers_in
 
 Row = Mapping[str, Any]
 # What one step may leave out, as a part of delta: it moves delta by that part at most.
@@ -242,7 +242,9 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
     if (is_smooth(pair) or (sigma > 0 and has_transforms(pair))) and not by_grid:
         factors = [(f, n) for (f, _), n in zip(pair.factors, counts, strict=True)]
         return smooth_bound(factors, tilt, epsilon, sign, sigma)
-    step = _number(row["step"]) / 2
+    # Losses of clones lie on lattices: only a much finer grid is nearer for certain.
+    finer = 8 if any(isinstance(f, Clones) for f, _ in pair.factors) else 2
+    step = _number(row["step"]) / finer
     if not SMALLEST_STEP < step < LARGEST_STEP:
         raise NotConfirmed(f"step {float(step)}")
     tail = max(float(delta) / sum(counts) * LEFT_OUT, SMALLEST)

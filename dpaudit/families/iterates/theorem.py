@@ -5,35 +5,43 @@ The proof stands beside the accountant's rule of the same name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.reading import require
-from dpaudit.check.theorem import (
-    NOTHING,
-    Premise,
-    Row,
-    Table,
-    Theorem,
-    counted,
-    dominating,
-    reached,
-    register,
-)
-from dpaudit.exact import is_symbolic, log, sqrt, tanh
+from dpaudit.check.theorem import Premise, Table, Theorem, dominating, reached, register
+from dpaudit.exact import enclose, log, sqrt, tanh, unknowns
 from dpaudit.nodes.pairs import Losses, Normal
 
-MOST_STEPS = 10**12
+
+def _window(steps: Any, c: Any, d: Any) -> int:
+    """The number of last steps of least sum; 0 for all.
+
+    Where it is off, what follows is a bound none the less.
+    """
+    if d == 0 or unknowns(steps) or unknowns(c) or unknowns(d) or d * (1 - c) >= 1:
+        return 0
+    most, near, far = (float(enclose(n).mid()) for n in (steps, c, d))
+
+    def size(m: float, start: float) -> float:
+        if near == 1:
+            return (start + m) / math.sqrt(m)
+        left = math.exp(m * math.log(near))
+        return (left * start + (1 - left) / (1 - near)) * math.sqrt((1 - near**2) / (1 - left**2))
+
+    best = far if near == 1 else math.log(1 - far * (1 - near)) / math.log(near)
+    some = [min(max(m, 1.0), most) for m in (math.floor(best), math.floor(best) + 1.0)]
+    found = min(some, key=lambda m: size(m, far))
+    return int(found) if size(found, far) < size(most, 0.0) else 0
 
 
-def _mu(node: Any, witness: Row = NOTHING) -> Any:
+def _mu(node: Any) -> Any:
     """Any number of the last steps serves, from any two points of the set."""
     c, steps, apart = node.contraction, node.steps, node.diameter * 0
-    if "window" in witness:
-        window = counted(witness, "window", 1, MOST_STEPS)
-        require(not is_symbolic(steps) and window <= steps, "window: more steps than there are")
-        require(node.diameter != 0, "window: a set of no known size")
-        steps, apart = window, node.diameter
+    window = _window(steps, c, node.diameter)
+    if window:
+        steps, apart = Fraction(window), node.diameter
     if c == 1:
         return (apart + steps) / sqrt(steps) / node.noise_multiplier
     half = tanh(log(1 / c) * steps / 2)
@@ -44,31 +52,25 @@ def _mu(node: Any, witness: Row = NOTHING) -> Any:
     return way * sqrt((1 - c**2) / (1 - kept**2)) / node.noise_multiplier
 
 
-def _is_linear(node: Any, premises: Sequence[Premise], witness: Row) -> bool:
+def _is_linear(node: Any, premises: Sequence[Premise]) -> bool:
     """Updates x -> c x + 1 against x -> c x, with no set."""
-    return node.diameter == 0 and "window" not in witness
+    return bool(node.diameter == 0)
 
 
-def _pair(node: Any, witness: Row) -> Losses:
-    pair = Normal(_mu(node, witness))
-    return reached(pair) if _is_linear(node, (), witness) else dominating(pair)
+def _pair(node: Any) -> Losses:
+    pair = Normal(_mu(node))
+    return reached(pair) if _is_linear(node, ()) else dominating(pair)
 
 
 ITERATES: Table = {
-    ("gdp", "LastIterate"): Theorem("last_iterate", _mu, attained=_is_linear, reads=True),
+    ("gdp", "LastIterate"): Theorem("last_iterate", _mu, attained=_is_linear),
     ("zcdp", "LastIterate"): Theorem(
-        "last_iterate_concentrated",
-        lambda n, w: _mu(n, w) ** 2 / 2,
-        attained=_is_linear,
-        reads=True,
+        "last_iterate_concentrated", lambda n: _mu(n) ** 2 / 2, attained=_is_linear
     ),
     ("rdp", "LastIterate"): Theorem(
-        "last_iterate_curve",
-        lambda n, w: lambda a: a * _mu(n, w) ** 2 / 2,
-        attained=_is_linear,
-        reads=True,
+        "last_iterate_curve", lambda n: lambda a: a * _mu(n) ** 2 / 2, attained=_is_linear
     ),
-    ("profile", "LastIterate"): Theorem("last_iterate_pair", _pair, reads=True),
+    ("profile", "LastIterate"): Theorem("last_iterate_pair", _pair),
 }
 
 register(ITERATES)

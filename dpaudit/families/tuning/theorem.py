@@ -21,11 +21,10 @@ def _runs(node: Any) -> Any:
 
 def _curve(node: Any, witness: Row, curve: Any) -> Any:
     """Any order b above 1 serves; the divergence at it bounds how much ranks may move."""
-    if "order" not in witness:
-        require(is_infinite(curve(Fraction(2))), "order: none is named for a finite curve")
-        return lambda a: infinity()
-    b = decode_number(witness["order"])
+    b = decode_number(witness["order"]) if "order" in witness else Fraction(2)
     require(isinstance(b, Fraction) and b > 1, "order: expected a number above 1")
+    if is_infinite(curve(b)):
+        return lambda a: infinity()
     moved = curve(b) * (b - 1) / b - log(node.gamma) / b
     return lambda a: curve(a) + (node.shape + 1) * moved + log(_runs(node)) / (a - 1)
 
