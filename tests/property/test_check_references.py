@@ -37,11 +37,12 @@ TILTS = (1.1e-6, 1.8e-6, 4e-6, 1e-3, 1.0, 30.0, 1e3, 1e5, 9e6)
 def number(value: Any) -> Any:
     """A fraction, or an expression, as an mpmath number."""
     if isinstance(value, Fraction | int):
-        # Of a bound like exp(-10^7): mpmath takes minutes over the zeros of such a power of 2.
-        size = value.denominator.bit_length() - 1
-        if value.denominator == 1 << size:
-            return mpmath.ldexp(mpmath.mpf(value.numerator), -size)
-        return mpmath.mpf(value.numerator) / value.denominator
+        # Of a bound like exp(+-10^7): mpmath takes minutes over the zeros of such powers of 2.
+        above, below = (
+            max((n & -n).bit_length() - 1, 0) for n in (value.numerator, value.denominator)
+        )
+        whole = mpmath.mpf(value.numerator >> above) / (value.denominator >> below)
+        return mpmath.ldexp(whole, above - below)
     return mpmath.mpmathify(value.evalf(2 * DIGITS))
 
 
