@@ -44,6 +44,12 @@ def test_list_as_a_table_keeps_brackets(dpaudit: Invoke, project: Path) -> None:
     assert "GDP(mu=0.57735)" not in text
 
 
+def test_list_says_what_it_runs(dpaudit: Invoke) -> None:
+    assert "imports every module of the project" in " ".join(
+        dpaudit("list", "--help").stdout.split()
+    )
+
+
 def test_list_takes_words(dpaudit: Invoke, project: Path) -> None:
     rows = document(dpaudit("list", "MURATA", "gdp", "--json"))
     assert "catalogue:diff2_gd" in {row["target"] for row in rows}
