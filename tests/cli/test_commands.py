@@ -203,7 +203,7 @@ def test_a_planted_bug_of_the_catalogue_is_a_target(
 
 def test_what_a_project_prints_is_not_in_the_json(dpaudit: Invoke, project: Path) -> None:
     path = project / "mechanisms" / "cases.py"
-    text = path.read_text().replace("time.sleep(self.seconds)", "print('running')")
+    text = path.read_text().replace("time.sleep(self.seconds * curator.trials)", "print('running')")
     path.write_text(text + "\nprint('importing')\n")
     for arguments in (["list"], ["show", "held"], ["account", "held"], ["audit", "held"]):
         result = dpaudit(*arguments, "--json")
