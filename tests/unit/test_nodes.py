@@ -22,6 +22,7 @@ import sympy
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.adaptive import Filter, Select
 from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
 from dpaudit.families.discrete import (
@@ -85,6 +86,9 @@ EVERY_TYPE: list[Node] = [
     SampledWithoutReplacement(Laplace("a", 2), 10, K + 9),
     SampledWithReplacement(Laplace("a", 2), 10, K),
     RandomAllocation(LEAF, K),
+    CyclicBatches(LEAF, K, 1),
+    ShuffledBatches(LEAF, 600, 20),
+    TruncatedPoisson(LEAF, 0.01, 1000, 30),
     Assuming(LEAF, LIPSCHITZ),
     RenyiDP(2, 0.5, source="somebody"),
     RenyiCurve(x * sympy.Symbol("alpha", positive=True), label="sum"),
