@@ -20,46 +20,20 @@ import pytest
 import sympy
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.families.adaptive import Filter, Select
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
-from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
-from dpaudit.families.discrete import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    RandomizedResponse,
-    TruncatedDiscreteLaplace,
-)
-from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
-from dpaudit.families.iterates import LastIterate
-from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import (
     GDP,
     ZCDP,
     ApproxDP,
     NonPrivate,
-    ProfilePoints,
     PureDP,
-    RenyiCurve,
-    RenyiDP,
 )
 from dpaudit.families.sampling import (
     PoissonSampled,
-    RandomAllocation,
     SampledWithoutReplacement,
-    SampledWithReplacement,
 )
-from dpaudit.families.selection import (
-    AboveThreshold,
-    ExponentialMechanism,
-    IntegerExponentialMechanism,
-    NoisyComparisons,
-    ReportNoisyMax,
-)
-from dpaudit.families.stability import CoupledGaussian, StableRelease
-from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
-from dpaudit.families.tuning import Tuned
 from dpaudit.nodes import Assumption, Leaf, Node, Status, find_path, postorder
 from dpaudit.nodes.registry import FAMILIES, load
 from dpaudit.nodes.tables import from_table, to_table
@@ -117,6 +91,7 @@ EVERY_TYPE: list[Node] = [
     CoupledGaussian("inliers", x, 2, 160, Fraction(3, 400)),
     CorrelatedGaussian("prefix", x, 16, BandedToeplitz((1, 0.5)), Participation(4, 3)),
 ]
+from tests.every_node import EVERY_TYPE, LEAF, LIPSCHITZ, K, T, k, x
 
 
 def test_every_type_is_listed_here() -> None:
