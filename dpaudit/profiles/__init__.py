@@ -81,12 +81,10 @@ def _epsilon(
     if found is None:
         return composed(pair, wanted, width)
     # Where rare large losses decide, a grid may be nearer.
-    return found if _narrow(found, width) else _both(found, _outline(pair, wanted, width))
-
-
-def _narrow(found: Interval, width: float) -> bool:
     gap = float(found.upper - found.lower)
-    return gap <= max(10 * width * min(float(found.upper), 1.0), NEGLIGIBLE)
+    if gap <= max(10 * width * min(float(found.upper), 1.0), NEGLIGIBLE):
+        return found
+    return _both(found, _outline(pair, wanted, width))
 
 
 def _both(one: Interval, other: Interval) -> Interval:
