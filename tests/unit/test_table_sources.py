@@ -197,8 +197,10 @@ def test_what_does_not_fit_into_memory_goes_to_a_folder_that_its_user_alone_read
         (folder,) = tmp_path.glob("dpaudit-*")
         assert folder.stat().st_mode & 0o777 == 0o700
         opened.execute("SET memory_limit = '60MB'")
-        before = "lag(i, 4) OVER (ORDER BY hash(i))"
-        opened.execute(f"SELECT max(b) FROM (SELECT {before} b FROM range(1500000) r(i))")
+        opened.execute(
+            "SELECT max(b) FROM "
+            "(SELECT lag(i, 4) OVER (ORDER BY hash(i)) b FROM range(1500000) r(i))"
+        )
         assert list(folder.iterdir())
     assert list(tmp_path.iterdir()) == [tmp_path / "here"]
     assert list((tmp_path / "here").iterdir()) == []
