@@ -112,15 +112,13 @@ class Asked:
 
 
 def _epsilon(delta: Fraction) -> Asked:
+    # The outline only tells which pairs are the largest: a coarser width does.
     return Asked(
-        lambda pair, width: profiles.epsilon_outline(pair, delta, _separating(width)),
+        lambda pair, width: profiles.epsilon_outline(
+            pair, delta, min(COARSER * width, max(width, float(SEPARATING)))
+        ),
         lambda pair, width, near: profiles.epsilon_interval(pair, delta, width, near),
     )
-
-
-def _separating(width: float) -> float:
-    """A width at which to tell which pairs are the largest."""
-    return min(COARSER * width, max(width, float(SEPARATING)))
 
 
 def _delta(epsilon: Fraction) -> Asked:

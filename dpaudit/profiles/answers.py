@@ -27,6 +27,7 @@ from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
 from dpaudit.profiles.grid import allocated as _allocated
 from dpaudit.profiles.grid import onestep as _onestep
+from dpaudit.profiles.grid import reshuffled as _reshuffled
 from dpaudit.profiles.grid import scores as _scores
 from dpaudit.profiles.interval import (
     RELATIVE_WIDTH,
@@ -38,7 +39,12 @@ from dpaudit.profiles.interval import (
 
 FAR = 60
 NEGLIGIBLE = 1e-6
-_REGISTERED = (_onestep.__name__, _allocated.__name__, _scores.__name__)
+_REGISTERED = (
+    _onestep.__name__,
+    _allocated.__name__,
+    _reshuffled.__name__,
+    _scores.__name__,
+)
 
 # Fewer rounds of sampled noise are the grid's: as narrow, and verified in a tenth of the time.
 FEWEST_SAMPLED = 300
@@ -75,12 +81,10 @@ def _epsilon(
     if found is None:
         return composed(pair, wanted, width)
     # Where rare large losses decide, a grid may be nearer.
-    return found if _narrow(found, width) else _both(found, _outline(pair, wanted, width))
-
-
-def _narrow(found: Interval, width: float) -> bool:
     gap = float(found.upper - found.lower)
-    return gap <= max(10 * width * min(float(found.upper), 1.0), NEGLIGIBLE)
+    if gap <= max(10 * width * min(float(found.upper), 1.0), NEGLIGIBLE):
+        return found
+    return _both(found, _outline(pair, wanted, width))
 
 
 def _both(one: Interval, other: Interval) -> Interval:

@@ -76,16 +76,12 @@ def _once(strategy: Strategy, rounds: Number) -> Move:
         squares = ([row[t] ** 2 for row in strategy.entries[t:]] for t in range(int(rounds)))
         return exactly(max(map(sum, squares)))
     if isinstance(strategy, BandedToeplitz):
-        return _banded_once(strategy.entries, rounds)
+        # The first column, cut after so many rounds; in full where the rounds are a symbol.
+        whole = sum((c**2 for c in strategy.entries), Fraction(0))
+        if is_symbolic(rounds):
+            return exactly(whole) if len(strategy.entries) == 1 else Move(whole, None)
+        return exactly(sum((c**2 for c in strategy.entries[: int(rounds)]), Fraction(0)))
     return _COLUMNS[strategy](rounds)
-
-
-def _banded_once(coefficients: Sequence[Fraction], rounds: Number) -> Move:
-    """The first column, cut after ``rounds`` entries; in full where the rounds are a symbol."""
-    whole = sum((c**2 for c in coefficients), Fraction(0))
-    if is_symbolic(rounds):
-        return exactly(whole) if len(coefficients) == 1 else Move(whole, None)
-    return exactly(sum((c**2 for c in coefficients[: int(rounds)]), Fraction(0)))
 
 
 def levels(rounds: Number) -> Number:
@@ -271,10 +267,8 @@ def _explicit(rows: Sequence[Sequence[Fraction]], last: int, times: int, apart: 
         """Rounds from 0, s <= t."""
         return sum(a * b for a, b in zip(columns[s][t - s :], columns[t], strict=False))
 
-    return _scaled(_searched(gram, last, times, apart), scale**2)
-
-
-def _scaled(move: Move, by: int) -> Move:
+    move = _searched(gram, last, times, apart)
+    by = scale**2
     lower = None if move.reached is None else Fraction(move.reached, by)
     return Move(Fraction(move.upper, by), lower)
 
