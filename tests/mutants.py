@@ -97,7 +97,7 @@ TESTS = {
     "curator/guarded": "u/covered u/curator",
     "curator/entitlement": "u/entitlement u/curator u/latent u/batches",
     "curator/uses": "u/entitlement u/curator u/user_level_kernels",
-    "curator/spending": "u/curator u/docs_filters u/filters u/kl_filter",
+    "accountant/filters/spending": "u/curator u/docs_filters u/filters u/kl_filter",
     "curator/mechanism": "u/mechanism u/project",
     "curator/locations": "u/places u/residuals u/examine",
     "curator/participation": "u/correlated_participation u/correlated_kernel",

@@ -165,12 +165,10 @@ def _released(call: ast.Call, operator: str) -> ast.expr:
     if operator in ("private_step", "released_step"):
         scale = ast.BinOp(ast.Constant(1), ast.Add(), _call("kept", curator))
         # The release first: what is kept is kept while it is made.
-        made = _call("scaled", made, ast.Lambda(_no_arguments(), scale))
+        made = _call(
+            "scaled", made, ast.Lambda(ast.arguments([], [], None, [], [], None, []), scale)
+        )
     return made
-
-
-def _no_arguments() -> ast.arguments:
-    return ast.arguments([], [], None, [], [], None, [])
 
 
 class _AtLine(ast.NodeTransformer):
