@@ -111,7 +111,11 @@ def _guarantee(planned: Plan) -> dict[str, str]:
         from dpaudit.certificate.certificate import conclusion
 
         rows = conclusion(account.step("rdp"))["curve"]
-        found["renyi"] = ", ".join(f"{value[:8]} at order {order}" for order, value in rows)
+        upper = [v if v == "inf" else decimal_upper(Fraction(v), 6) for _, v in rows]
+        orders = [order for order, _ in rows]
+        found["renyi"] = ", ".join(
+            f"{value} at order {order}" for value, order in zip(upper, orders, strict=True)
+        )
     own = [f"{float(planned.delta):g}"] if planned.delta else []
     named = {Fraction(text): text for text in (*own, *DELTAS)}
     for text in named.values():
@@ -200,7 +204,9 @@ def release(
             "remembers it"
         )
     with progress() as report:
-        published = publish(planned, data, out, ledger=ledger, trials=trials, progress=report)
+        published = publish(
+            planned, data, out, ledger=ledger, file=file.name, trials=trials, progress=report
+        )
     files, verdict = [str(path) for path in published.files], published.verdict
     if as_json:
         echo_json({"files": files, "verdict": verdict, "head": published.head})

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+from fractions import Fraction
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from dpaudit.cli.main import main
+from dpaudit.releases.plan import load_plan
+from dpaudit.tabular import source
 
 PLAN = """
 title = "People, 2026"
@@ -80,6 +85,66 @@ def test_a_plan_says_cost_and_error_before_data_are_touched(folder: Path) -> Non
     assert table["ledger"]["spent"] == ["0 epsilon", "0 delta"]
 
 
+def deviations(table: Any) -> tuple[float, float]:
+    """What ``dpaudit plan`` prints of the noise on persons, and on persons by sex."""
+    rows = [row["scale"].removeprefix("standard deviation ") for row in table["parts"]]
+    return float(rows[0]), float(rows[1])
+
+
+@pytest.mark.parametrize("budget", ["epsilon = 1\ndelta = 1e-6", "rho = 0.05", "mu = 0.3"])
+def test_the_measures_of_a_plan_are_those_of_its_printed_noise(folder: Path, budget: str) -> None:
+    """One person moves the first count by 1, and one cell of the second by up to 2 (rows = 2).
+
+    Discrete Gaussian noise of variance v on squares s: rho = s / (2 v), Renyi divergences rho times
+    their order (Canonne, Kamath, Steinke 2020, Proposition 5 and Theorem 14); mu is at least
+    sqrt(s / v), that of Gaussian noise, and above it by a part of 1 / (20 v).  The epsilon is that
+    of Gaussian noise of such a mu (Balle, Wang 2018, Theorem 8), to half a percent.
+    """
+    plan = PLAN.replace("epsilon = 1\ndelta = 1e-6", budget)
+    (folder / "plan.toml").write_text(plan.replace('ledger = "ledger.sqlite"\n', ""))
+    found = run("plan", str(folder / "plan.toml"), "--json")
+    assert found.exit_code == 0, found.output
+    table = json.loads(found.stdout)
+    told = table["guarantee"]
+    first, second = deviations(table)
+    squared = 1 / first**2 + 4 / second**2
+    assert float(told["rho (zcdp)"]) == pytest.approx(squared / 2, rel=1e-4)  # seen from outside
+    rows = dict(reversed(row.split(" at order ")) for row in told["renyi"].split(", "))
+    assert list(rows) == ["2", "4", "8", "16", "32", "64"]
+    leaves: Any = load_plan(folder / "plan.toml").plan().leaves
+    exact = 1 / (2 * leaves["persons"].variance) + 4 / (2 * leaves["by sex"].variance)
+    for value, order in [(told["rho (zcdp)"], "1"), *zip(rows.values(), rows, strict=True)]:
+        # Printed from above.
+        assert 1 <= Fraction(value) / (int(order) * exact) <= 1 + Fraction(1, 10**5)
+    mu = float(told["mu (gdp)"])
+    part = 1 / (20 * min(first, second) ** 2)
+    assert squared**0.5 * (1 - 1e-5) <= mu <= squared**0.5 * (1 + part)
+    epsilon, normal = float(told["epsilon at delta 1e-6"]), NormalDist()
+
+    def delta(mu: float) -> float:
+        low = normal.cdf(-mu / 2 - epsilon / mu)
+        return normal.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * low
+
+    assert delta(squared**0.5 * 0.995) < 1e-6 < delta(squared**0.5 * 1.005)
+
+
+def test_the_epsilon_of_a_pure_plan_is_that_of_its_printed_noise(folder: Path) -> None:
+    """Discrete Laplace noise of scale t on a count that moves by s: s / t, and these add up."""
+    plan = PLAN.replace("delta = 1e-6\n", "").replace('ledger = "ledger.sqlite"\n', "")
+    (folder / "plan.toml").write_text(plan)
+    table = json.loads(run("plan", str(folder / "plan.toml"), "--json").stdout)
+
+    def scale(deviation: float) -> float:
+        """Of variance 2 q / (1 - q)^2, where q = exp(-1 / t)."""
+        square = deviation**2
+        return -1 / math.log((square + 1 - math.sqrt(2 * square + 1)) / square)
+
+    first, second = deviations(table)
+    expected = 1 / scale(first) + 2 / scale(second)
+    assert float(table["guarantee"]["epsilon (pure)"]) == pytest.approx(expected, rel=1e-4)
+    assert 0.999 < expected <= 1 + 1e-5
+
+
 def test_a_plan_over_budget_is_shown_and_refused(folder: Path) -> None:
     opened(folder, "--epsilon", "0.5", "--delta", "1e-5")
     found = run("plan", str(folder / "plan.toml"))
@@ -130,6 +195,52 @@ def test_running_it_again_refuses_and_spends_nothing(published: Any) -> None:
     assert before == after
     assert json.loads(after)[0]["charges"] == 1
     assert run("ledger", "verify", "--ledger", str(folder / "ledger.sqlite")).exit_code == 0
+
+
+@pytest.mark.quality
+def test_a_published_certificate_is_made_again_from_its_plan_alone(
+    published: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of made-up tables; whatever opens a file of data raises here."""
+    folder, _ = published
+    monkeypatch.setattr(source, "_file", forbidden)
+    certificate = str(folder / "out" / "certificate" / "release.json")
+    plan = str(folder / "plan.toml")
+    again = run("verify", certificate, "--replay", "--fresh", "--plan", plan, "--seconds", "60")
+    assert again.exit_code == 0, again.output
+    assert "--plan" in run("verify", certificate, "--replay").output
+    (tmp_path / "plan.toml").write_text(PLAN.replace("upper = 100", "upper = 120"))
+    other = run("verify", certificate, "--replay", "--plan", str(tmp_path / "plan.toml"))
+    assert other.exit_code == 14
+    assert "plan: another file than the certificate's" in other.output
+
+
+def forbidden(*_: object) -> None:
+    raise AssertionError("private data were opened")
+
+
+@pytest.mark.quality
+def test_certify_of_a_plan_opens_no_data_and_its_page_is_made_again_byte_for_byte(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside its data, where opening them raises, and in a folder that holds the plan alone."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795219200")
+    monkeypatch.setattr(source, "_file", forbidden)
+    alone = tmp_path_factory.mktemp("alone")
+    (alone / "plan.toml").write_text(PLAN)
+    pages = []
+    for place in (folder, alone):
+        monkeypatch.chdir(place)
+        command = ("certify", "plan.toml", "--seed", "1", "--trials", "300")
+        found = run(*command)
+        assert found.exit_code == 0, found.output
+        made = place / "reports"
+        pages.append([(made / name).read_bytes() for name in ("release.html", "release.json")])
+        predicate = json.loads(pages[-1][1])["predicate"]
+        assert predicate["run"] is None
+        assert predicate["reproduce"]["command"] == " ".join(("dpaudit", *command))
+    assert pages[0] == pages[1]
+    assert not (folder / "ledger.sqlite").exists()
 
 
 def test_a_release_without_a_ledger_has_to_be_asked_for(folder: Path) -> None:
