@@ -242,8 +242,28 @@ def page(found: dict[str, dict[str, Any]], size: int) -> str:
             numbers = [f"{d:.4g}" for d in result.deviations]
             rows.append([f"{title} {result.version}", *numbers, str(result.lines)])
         lines += ["", f"## {titles[name]}", "", *_table(rows)]
+    lines += ["", _never_worse(found)]
     lines += ["", "## What each refuses", "", *_table(_refusals(found["doctors"]))]
     return "\n".join([*lines, ""])
+
+
+def _never_worse(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """How dpaudit's noise is beside the others', in one sentence."""
+    ratios = [
+        one / own
+        for tools in found.values()
+        for tool, result in tools.items()
+        if tool != "dpaudit" and isinstance(result, Result)
+        for one, own in zip(result.deviations, tools["dpaudit"].deviations, strict=True)
+    ]
+    if not ratios:
+        return "No other tool was run."
+    worse = sum(ratio < 1 for ratio in ratios)
+    never = "never larger than" if not worse else f"in {worse} of {len(ratios)} cases larger than"
+    return (
+        f"Of {len(ratios)} queries by other tools, dpaudit's noise is {never} theirs: theirs is "
+        f"{min(ratios):.3f} to {max(ratios):.3f} times as large."
+    )
 
 
 def _refusals(tools: dict[str, Any]) -> list[list[str]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
+import sqlite3
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -13,7 +15,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from dpaudit import ledger as ledgers
 from dpaudit.cli.main import main
+from dpaudit.errors import OutputNotWritable
+from dpaudit.releases import publish as publishing
 from dpaudit.releases.plan import load_plan
 from dpaudit.tabular import source
 
@@ -294,3 +299,136 @@ def test_an_account_of_another_schema_refuses_a_changed_plan(folder: Path) -> No
     found = release(folder)
     assert found.exit_code == 2
     assert "the public schema is not the one this budget was opened for" in found.output
+
+
+def test_an_account_is_opened_for_the_units_of_a_plan(folder: Path) -> None:
+    """Where every row is a unit too, which is another kind of unit than a person."""
+    plan, place = str(folder / "plan.toml"), ("--ledger", str(folder / "ledger.sqlite"))
+    cap = ("--epsilon", "3", "--delta", "1e-5", *place)
+    for data, more, said in (
+        ("people", ("--plan", plan, "--entity", "dog"), "--entity dog: the plan's is person"),
+        ("dogs", ("--plan", plan), "it is of 'people', not of 'dogs'"),
+        ("people", ("--adjacency", "add_remove"), "--entity: missing; give it, or the --plan"),
+    ):
+        found = run("ledger", "init", data, *more, *cap)
+        assert found.exit_code == 2
+        assert said in found.output
+    asked = run("plan", plan)
+    assert "dpaudit ledger init people --plan FILE" in asked.output
+    rows = PLAN.replace('unit = "person"\nentity = "person"\nrows = 2\n', "")
+    rows = rows.replace("per_group = 1\n", "").replace("groups = 1\n", "")
+    (folder / "plan.toml").write_text(rows)
+    assert run("ledger", "init", "people", "--plan", plan, *cap).exit_code == 0
+    shown = run("plan", plan)
+    assert shown.exit_code == 0, shown.output
+    assert "row(s) count" not in shown.output
+    (folder / "plan.toml").write_text(PLAN)
+    shown = run("plan", plan)
+    assert "its unit is 'row' (record), the release's is 'person' (user)" in shown.output
+    assert "Of one person 2 row(s) count, the others are left out." in shown.output
+
+
+@pytest.mark.parametrize("key", ["entity", "rows"])
+def test_units_are_described_or_refused(folder: Path, key: str) -> None:
+    """One row would count where nobody said how many, and be called a row."""
+    lines = [line for line in PLAN.splitlines() if not line.startswith(f"{key} =")]
+    (folder / "plan.toml").write_text("\n".join(lines))
+    found = run("plan", str(folder / "plan.toml"))
+    assert found.exit_code == 2
+    assert f"table.{key}: rows of one 'person' belong together" in found.output
+
+
+# --- of bad input, with a line, an exit code, and what was spent ----------------------------------
+
+
+def spent(folder: Path) -> tuple[int, list[str]]:
+    """How many charges the ledger has, and which of them were never finished."""
+    shown = run("ledger", "show", "--json", "--ledger", str(folder / "ledger.sqlite"))
+    (row,) = json.loads(shown.stdout)
+    return row["charges"], row["unfinished"]
+
+
+@pytest.fixture
+def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a ledger; releases are not attacked first, which has tests of its own."""
+    real = publishing.publish
+
+    def unattacked(*given: Any, **named: Any) -> Any:
+        return real(*given, **named | {"trials": 0})
+
+    monkeypatch.setattr(publishing, "publish", unattacked)
+    assert opened(folder).exit_code == 0
+    return folder
+
+
+def refused(folder: Path, said: str, *more: str, code: int = 2) -> None:
+    found = release(folder, "out", *more)
+    assert found.exit_code == code, found.output
+    assert said in found.output
+    assert len(found.stderr.strip().splitlines()) == 1, "one clear line"
+    assert not list((folder / "out").glob("release.*"))
+
+
+def test_no_value_where_numbers_are_declared_is_refused(quick: Path) -> None:
+    (quick / "plan.toml").write_text(PLAN.replace(', missing = "drop"', ""))
+    for empty in ("nan", ""):
+        (quick / "people.csv").write_text(f"person,age,sex\n1,{empty},f\n2,30,m\n")
+        refused(quick, "column 'age' has no value in 1 rows")
+    assert spent(quick) == (0, [])
+
+
+@pytest.mark.parametrize("rows", ["", "1,1e9,f\n2,-5,m\n3,inf,f\n"])
+def test_an_empty_table_and_values_outside_the_bounds_are_released(quick: Path, rows: str) -> None:
+    """Whether a table is empty is private; a value outside its bounds counts as the nearest."""
+    (quick / "people.csv").write_text("person,age,sex\n" + rows)
+    found = release(quick)
+    assert found.exit_code == 0, found.output
+    (first, *_) = csv.DictReader((quick / "out" / "release.csv").open())
+    assert abs(int(first["value"])) < 100  # over ten deviations
+    assert spent(quick) == (1, [])
+
+
+def test_duplicate_items_are_refused_by_name(quick: Path) -> None:
+    (quick / "plan.toml").write_text(PLAN.replace('name = "by sex"', 'name = "persons"'))
+    refused(quick, "persons: two items of one name")
+    assert run("plan", str(quick / "plan.toml")).exit_code == 2
+    assert spent(quick) == (0, [])
+
+
+def test_a_locked_and_a_read_only_ledger_are_named(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = quick / "ledger.sqlite"
+    url = f"sqlite:///file:{path}?mode=ro&uri=true"
+    refused(quick, "mend its permissions. Nothing was charged", "--ledger", url)
+    monkeypatch.setattr(ledgers, "open_ledger", partial(ledgers.open_ledger, wait=0.2))
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    refused(quick, "another writer holds it; wait and run again. Nothing was charged")
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert spent(quick) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("at", "error", "said"),
+    [
+        ("draw", KeyboardInterrupt(), "was interrupted after it was charged (KeyboardInterrupt)"),
+        ("write_together", OutputNotWritable("out: No space left on device"), "No space left"),
+    ],
+)
+def test_an_interrupted_release_says_that_its_charge_is_spent(
+    quick: Path, monkeypatch: pytest.MonkeyPatch, at: str, error: BaseException, said: str
+) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as breaking:
+        breaking.setattr(publishing, at, broken)
+        refused(quick, said, code=1)
+    assert spent(quick) == (1, ["People, 2026"])
+    refused(quick, "Its charge is spent; a new draw is a new release, under another title")
+    plain = run("ledger", "show", "--ledger", str(quick / "ledger.sqlite"))
+    assert "charged and never finished, their charge is spent: People, 2026" in plain.output
+    verified = run("ledger", "verify", "--ledger", str(quick / "ledger.sqlite"))
+    assert verified.exit_code == 0
