@@ -54,7 +54,7 @@ def theirs(setting: Setting) -> float:
 
 
 def patient(run: Callable[[], float]) -> float | None:
-    """The answer, or None after ``PATIENCE`` processor seconds, without memory, or where it is refused."""
+    """The answer; None after ``PATIENCE`` processor seconds, without memory, or where refused."""
 
     def stop(*_: Any) -> None:
         raise TimeoutError
