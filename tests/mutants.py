@@ -39,7 +39,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("dpaudit", "mechanisms", "audits", "tests", "docs", "reports", "experiments", "lab")
+PARTS = "dpaudit mechanisms audits tests docs reports experiments lab benchmarks".split()
 FILES = ("pyproject.toml", "README.md", "dpaudit.toml", "CHANGELOG.md")
 TOOL = ROOT / "build" / "cosmic-ray"
 RESULTS = ROOT / "docs" / "mutation" / "tests.json"
@@ -72,11 +72,14 @@ TESTS = {
     "families/correlated": "u/correlated_rules u/correlated_participation r/correlated",
     "families/discrete": "u/discrete_rules r/discrete u/delta_answers",
     "families/events": "u/event_rules r/events p/event_trees",
+    "families/iterates": "u/last_iterate u/certified_families u/check_conclusions",
+    "families/local": "u/local_family u/certified_families u/check_conclusions",
     "families/opaque": "u/rules u/calculus u/convert u/curves",
     "families/sampling": "u/sampling_rules u/sampling_renyi r/sampling u/allocated r/allocated",
     "families/selection": "u/selection_rules r/selection u/threshold_posterior",
     "families/stability": "u/stability_rules r/stability",
     "families/tabular": "u/tabular_family",
+    "families/tuning": "u/tuning_family u/certified_families u/check_conclusions",
     "measures/convert": "u/convert u/curves p/convert u/calculus",
     "check/profile": PROFILED,
     "check/profile/cells": FOURIER,
@@ -88,6 +91,7 @@ TESTS = {
     "check/conformance": "u/check_conformance u/check_adversary u/check",
     "check/assumptions": "u/check_conformance u/check_adversary u/check u/certify u/verdict",
     "check/file": "u/certificate u/certificate_schema u/check u/check_values",
+    "check/pairs": f"u/check_conclusions {CHECKED}",
     "check/process": "u/check_values u/check u/check_adversary",
     "check": CHECKED,
     "curator/replayer": "u/replayer u/latent u/srgd_rows u/audit_batches",
@@ -100,6 +104,7 @@ TESTS = {
     "curator/spending": "u/curator u/docs_filters u/filters u/kl_filter",
     "curator/mechanism": "u/mechanism u/project",
     "curator/locations": "u/places u/residuals u/examine",
+    "curator/scales": "u/correlated_kernel u/curator u/graybox",
     "curator/participation": "u/correlated_participation u/correlated_kernel",
     "curator": "u/curator u/entitlement u/batches u/replayer p/curator",
     "bounds/bands": "u/bands",
@@ -120,11 +125,13 @@ TESTS = {
     "bounds/variational_mu": "u/variational",
 }
 MORE = {
-    "rules": "u/account u/check u/claim u/consensus c/account_commands",
-    "checker": "u/check u/certificate u/check_profile_certificates",
-    "curator": "u/curator u/attack u/graybox u/observed",
-    "replayer": "u/replayer u/attack u/graybox u/observed",
-    "estimators": "u/estimators u/joint u/verdict u/blackbox_entry",
+    "rules": "u/account u/check u/claim u/consensus c/account_commands u/check_conclusions "
+    "u/value_types",
+    "checker": "u/check u/certificate u/check_profile_certificates u/check_conclusions "
+    "u/value_types",
+    "curator": "u/curator u/attack u/graybox u/observed u/value_types",
+    "replayer": "u/replayer u/attack u/graybox u/observed u/value_types",
+    "estimators": "u/estimators u/joint u/verdict u/blackbox_entry u/value_types",
 }
 FOLDERS = {"u": "unit", "p": "property", "r": "reference", "c": "cli"}
 CACHED = ("dpaudit.", "mechanisms.", "audits.", "tests.")
@@ -633,7 +640,7 @@ def opened(build: Path, count: int, seed: int) -> dict[str, Any]:
 def kept(path: Path, value: dict[str, Any]) -> None:
     """Write a file of results, whole or not at all."""
     new = path.with_suffix(".new")
-    new.write_text(json.dumps(value, indent=1), "utf-8")
+    new.write_text(json.dumps(value), "utf-8")  # with an indent it is ten times slower
     new.replace(path)
 
 

@@ -57,6 +57,10 @@ def test_each_part_is_asked_for(message: str) -> None:
     assert message in rejected(held(), LOOSE[message])
 
 
+def test_what_has_no_number_rests_on_none() -> None:
+    assert not claims.is_unconfirmed(None, "refuted", Fraction(1))
+
+
 def test_a_step_cannot_take_the_id_of_a_standing_assumption() -> None:
     def change(predicate: Json) -> None:
         for row in predicate["derivation"]["steps"]:

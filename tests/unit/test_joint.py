@@ -15,6 +15,7 @@ from dpaudit.audit.bounds.extremes import (
     CAUTION,
     Extreme,
     Trials,
+    _line,
     at_least,
     half_deviance,
     kl,
@@ -204,6 +205,22 @@ def test_a_supremum_between_grid_points_is_not_missed() -> None:
     q = np.linspace(0.05, 0.2, 4_001)
     fine = float(extreme.probability_upper(kink.largest(q), q).max())
     assert fine <= supremum_upper(extreme, kink, 0.05, 0.2) <= fine * 1.1
+
+
+@pytest.mark.parametrize(
+    "region", [ApproxRegion(0.5), ApproxRegion(1.0, 1e-3), GaussianRegion(1), zcdp_region(0.3)]
+)
+def test_lines_lie_above_the_edge_and_on_it_where_it_is_straight(region: Region) -> None:
+    left = np.linspace(1e-3, 0.9, 60)
+    right = np.minimum(left * 1.2, 1.0)
+    start, stop = _line(region, left, right)
+    edge = [region.largest(left), region.largest(right)]
+    for share in np.linspace(0, 1, 21):
+        between = region.largest(left + share * (right - left))
+        assert (start + share * (stop - start) >= between).all()
+    chord = region.largest((left + right) / 2) <= (edge[0] + edge[1]) / 2 * (1 + 1e-12)
+    assert (start[chord] <= edge[0][chord] * (1 + 1e-8)).all()
+    assert chord.any() == isinstance(region, ApproxRegion)
 
 
 def test_far_outcomes_are_quick_and_bounded_by_chernoff() -> None:

@@ -143,6 +143,7 @@ def test_noise_is_chosen_under_a_filter_and_only_there() -> None:
         (PoissonSampled(A, 0.5), "inside a batch"),
         (Filter.of(Laplace("a", 1), GDP(1)), "cannot be run"),
         (Filter.of(Gaussian("a", 1), ApproxDP(1, 0.1)), "cannot be run"),
+        (Filter.of(Laplace("a", 1), ApproxDP(1, 0.1)), "cannot be run"),
     ],
 )
 def test_filters_that_cannot_be_run_are_refused(node: Node, message: str) -> None:
