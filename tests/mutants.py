@@ -154,6 +154,20 @@ def name_of(item: dict[str, Any]) -> str:
     return f"{item['module']}:{item['operator'].removeprefix('core/')}:{item['occurrence']}"
 
 
+def change_of(item: dict[str, Any]) -> str:
+    """What a mutant changes, in one line: by this it is named equivalent."""
+    return f"{item['module']}: {' '.join(' '.join(item['change']).split())}"
+
+
+def waiting(session: dict[str, Any], *, again: bool) -> list[dict[str, Any]]:
+    """Mutants not run yet; or those again that survived and that nobody named equivalent."""
+    if not again:
+        return [m for m in session["mutants"] if m.get("status") is None]
+    named = json.loads(EQUIVALENT.read_text("utf-8"))["tests"]
+    left = [m for m in session["mutants"] if m.get("status") == "survived"]
+    return [m for m in left if change_of(m) not in named]
+
+
 def tests_of(module: str) -> list[str]:
     """Test files to run on a mutant of a module, those about it first."""
     inside = module.removeprefix("dpaudit/").removeprefix("audit/").removesuffix(".py")
@@ -413,8 +427,7 @@ class Runner:
         gc.unfreeze()  # of tests/conftest.py: functions to be changed are found by it
         self.items = {item.nodeid: item for item in session.items}
         self.lines = watched(self.tree, self.session["mutants"])
-        todo = "survived" if self.again else None
-        for item in [m for m in self.session["mutants"] if m.get("status") == todo]:
+        for item in waiting(self.session, again=self.again):
             if time.monotonic() > self.stop:
                 break
             self._judge(item)
@@ -633,8 +646,27 @@ def opened(build: Path, count: int, seed: int) -> dict[str, Any]:
     for item in items:
         item["change"] = shown(tree, item)
     session = {"seed": seed, "known": known, "same": same, "mutants": items}
+    session["tests"] = sorted(tests_in(tree))
     kept(path, session)
     return session
+
+
+def tests_in(root: Path) -> set[str]:
+    """The tests of a checkout, by file and function."""
+    found = set()
+    for path in (root / "tests").rglob("test_*.py"):
+        nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+        names = (n.name for n in nodes if isinstance(n, ast.FunctionDef))
+        file = path.relative_to(root).as_posix()
+        found |= {f"{file}::{name}" for name in names if name.startswith("test_")}
+    return found
+
+
+def at_first(item: dict[str, Any], tests: set[str]) -> bool:
+    """Whether a mutant was killed when it was first run, by a test as old as the session."""
+    said, failed, test = item["by"].partition("FAILED ")
+    known = not failed or said or test.partition("[")[0].partition(" ")[0] in tests
+    return item["first"] == "killed" and bool(known)
 
 
 def kept(path: Path, value: dict[str, Any]) -> None:
@@ -645,16 +677,14 @@ def kept(path: Path, value: dict[str, Any]) -> None:
 
 
 def run(build: Path, count: int, seed: int, minutes: float, *, survivors: bool) -> None:
-    """Run what has not been run yet; with ``survivors``, only those that no test had killed."""
+    """Run what has not been run yet; with ``survivors``, those again that no test had killed."""
     build.mkdir(parents=True, exist_ok=True)
     lock = (build / "lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two runs would mutate one another's copy
     stop = time.monotonic() + 60 * minutes
     session = opened(build, count, seed)
     tree = build / "tree"
-    wanted = [
-        m for m in session["mutants"] if m.get("status") == ("survived" if survivors else None)
-    ]
+    wanted = waiting(session, again=survivors)
     most = None if survivors else FILES_AT_FIRST
     about = dict.fromkeys(f for m in wanted for f in tests_of(m["module"])[:most])
     os.chdir(tree)
@@ -675,7 +705,7 @@ def results(session: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
     rows = [m for m in session["mutants"] if m.get("status") in ("killed", "survived")]
     for row in rows:
         row["name"] = name_of(row)
-        row["changed"] = f"{row['module']}: {' '.join(' '.join(row['change']).split())}"
+        row["changed"] = change_of(row)
         if row["status"] == "survived" and row["changed"] in named:
             row["status"] = "equivalent"
     left = [r for r in rows if r["status"] == "survived"]
@@ -686,7 +716,7 @@ def results(session: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
         "same_code": session["same"],
         "drawn": len(session["mutants"]),
         "run": len(rows),
-        "killed_at_first": sum(r["first"] == "killed" for r in rows),
+        "killed_at_first": sum(at_first(row, set(session["tests"])) for row in rows),
         "seconds": round(sum(r["seconds"] for r in rows) / max(1, len(rows)), 1),
         "groups": {g: _counts(r for r in rows if group_of(r["module"]) == g) for g in MORE},
         "operators": {

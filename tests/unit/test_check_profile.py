@@ -250,6 +250,11 @@ def test_infinite_losses_are_known_to_their_rounding(sign: int) -> None:
     assert (found - (1 - 0.999**4)) * sign > 0
 
 
+def test_integers_of_narrow_noise_may_move_either_way() -> None:
+    up, down = (cells(DiscreteNormal(F(4), F(s)), Grid(F(1, 64), 1e-20)) for s in (1, -1))
+    np.testing.assert_allclose(np.sort(up.on), np.sort(down.on), atol=1e-12)
+
+
 def test_integers_of_wide_noise_are_added_up_by_cell_with_little_left_out() -> None:
     found = cells(DiscreteNormal(F(1_100_000), F(50)), Grid(F(1, 4096), 1e-25))
     assert max(*found.below, *found.above) < 1e-20
