@@ -24,6 +24,7 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -646,7 +647,7 @@ def opened(build: Path, count: int, seed: int) -> dict[str, Any]:
     for item in items:
         item["change"] = shown(tree, item)
     session = {"seed": seed, "known": known, "same": same, "mutants": items}
-    session["tests"] = sorted(tests_in(tree))
+    session |= {"code": revision(), "tests": sorted(tests_in(tree))}
     kept(path, session)
     return session
 
@@ -660,6 +661,12 @@ def tests_in(root: Path) -> set[str]:
         file = path.relative_to(root).as_posix()
         found |= {f"{file}::{name}" for name in names if name.startswith("test_")}
     return found
+
+
+def revision() -> str:
+    """The commit of the checkout, in short."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def at_first(item: dict[str, Any], tests: set[str]) -> bool:
@@ -712,6 +719,7 @@ def results(session: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
     return {
         "tool": "cosmic-ray 8.7.0",
         "seed": session["seed"],
+        "code": session["code"],
         "made": session["known"],
         "same_code": session["same"],
         "drawn": len(session["mutants"]),
