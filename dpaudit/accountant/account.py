@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -66,7 +68,9 @@ class Bound:
             return f"{said}: nothing is known to be reached, which no width changes"
         if is_infinite(self.upper):
             return f"{said}: no finite guarantee was found"
-        times = (self.width / self.asked) ** 0.5
+        if "profile" not in self.upper_method:
+            return f"{said}: the theorem from above is no tighter, whatever the width"
+        times = self.width**0.5 / self.asked**0.5
         return f"{said}: what was asked would take about {times:.2g} times the time"
 
     def __repr__(self) -> str:
@@ -85,8 +89,10 @@ class Bound:
 
     @property
     def width(self) -> float:
-        """Upper minus lower."""
-        return float("inf") if is_infinite(self.upper) else float(self.upper - self.lower)
+        """Upper minus lower; of finite ends, at most the largest float."""
+        if is_infinite(self.upper):
+            return math.inf
+        return float(min(self.upper - self.lower, Fraction(sys.float_info.max)))
 
 
 class Account:

@@ -259,12 +259,8 @@ def verified(rows: Sequence[Mapping[str, Any]]) -> None:
         lines += [f"  confirmed: {line}" for line in row["confirmed"]]
         lines += [f"  on trust: {line}" for line in row["on_trust"]]
         lines += [f"  signature: {_signature(one)}" for one in row.get("signatures", [])]
-        _print_lines(lines)
-
-
-def _print_lines(lines: Sequence[str]) -> None:
-    shown = "\n".join(map(plain, lines))
-    _console().print(shown, markup=False, highlight=False, soft_wrap=True)
+        shown = "\n".join(map(plain, lines))
+        _console().print(shown, markup=False, highlight=False, soft_wrap=True)
 
 
 def _signature(one: Mapping[str, Any]) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpaudit.accountant.filters.spending import Mask, Spending
 from dpaudit.curator.participation import Attendance, Round
-from dpaudit.curator.spending import Mask, Spending
 from dpaudit.curator.uses import (
     MAXIMUM_USES,
     PUBLIC_COIN,
