@@ -26,6 +26,7 @@ from dpaudit.profiles.fourier.engine import epsilon_outline as _outline
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
 from dpaudit.profiles.grid import allocated as _allocated
+from dpaudit.profiles.grid import drawn as _drawn
 from dpaudit.profiles.grid import onestep as _onestep
 from dpaudit.profiles.grid import reshuffled as _reshuffled
 from dpaudit.profiles.grid import scores as _scores
@@ -42,6 +43,7 @@ NEGLIGIBLE = 1e-6
 _REGISTERED = (
     _onestep.__name__,
     _allocated.__name__,
+    _drawn.__name__,
     _reshuffled.__name__,
     _scores.__name__,
 )
