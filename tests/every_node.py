@@ -8,6 +8,7 @@ import sympy
 
 from dpaudit.families.adaptive import Filter, Select
 from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
 from dpaudit.families.discrete import (
@@ -71,6 +72,9 @@ EVERY_TYPE: list[Node] = [
     SampledWithoutReplacement(Laplace("a", 2), 10, K + 9),
     SampledWithReplacement(Laplace("a", 2), 10, K),
     RandomAllocation(LEAF, K),
+    CyclicBatches(LEAF, K, 1),
+    ShuffledBatches(LEAF, 600, 20),
+    TruncatedPoisson(LEAF, 0.01, 1000, 30),
     Assuming(LEAF, LIPSCHITZ),
     RenyiDP(2, 0.5, source="somebody"),
     RenyiCurve(x * ALPHA, label="sum"),
@@ -135,6 +139,9 @@ IN_NUMBERS: list[tuple[Node, str]] = [
     (Shuffled(RandomizedResponse("r", 1, 3), 9), "replace_one"),
     (LastIterate("model", 10, 100, Fraction(9, 10)), "replace_one"),
     (Tuned(L, Fraction(1, 10)), "add_remove"),
+    (CyclicBatches(L, 20, 5), "replace_one"),
+    (ShuffledBatches(G, 20, 5), "zero_out"),
+    (TruncatedPoisson(G, Fraction(1, 10), 20, 12), "add_remove"),
     (CoupledGaussian("c", 2, 1, 30, Fraction(1, 100)), "replace_one"),
     (DiscreteGaussianVector("v", 4, 12, (((2, 3),),)), "add_remove"),
     (ThresholdedDiscreteLaplace("t", 2, 4, sensitivity=2, own=2, largest=1), "add_remove"),

@@ -68,6 +68,8 @@ class Bound:
             return f"{said}: nothing is known to be reached, which no width changes"
         if is_infinite(self.upper):
             return f"{said}: no finite guarantee was found"
+        if "profile" not in self.upper_method:
+            return f"{said}: the theorem from above is no tighter, whatever the width"
         times = self.width**0.5 / self.asked**0.5
         return f"{said}: what was asked would take about {times:.2g} times the time"
 

@@ -5,6 +5,8 @@ With x = exp(epsilon) and (u)+ = max(0, u):
     LaplaceShift(e)     the larger of (1 - x)+ and (1 - exp((epsilon - e) / 2))+
     Atoms               sum of (p - x q)+
     Mixed(base, r)      r delta_base(1 + (x - 1) / r) for x > 1 - r, else 1 - x
+    Drawn(mu, q, k)     sum_j w_j Phi(j mu - t) - x Phi(-t), w binomial(k, q), where the ratio
+                        sum_j w_j exp(j mu t - j^2 mu^2 / 2) is x; 1 - x for x <= w_0
     Swapped(base)       1 - x + x delta_base(1 / x)
     Spliced             of ``above`` for x >= 1, of ``below`` for x < 1
     Largest             the largest
@@ -15,8 +17,10 @@ With x = exp(epsilon) and (u)+ = max(0, u):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from math import comb, prod
 from typing import Any
 
@@ -38,6 +42,7 @@ from dpaudit.nodes.pairs import (
     Atoms,
     Branched,
     Clones,
+    Drawn,
     LaplaceShift,
     Largest,
     Mixed,
@@ -172,6 +177,60 @@ def _mixed(pair: Mixed, x: Ball, more: Forms) -> Ball:
     return 1 - x if inner <= 0 else ball(0).union(rate)
 
 
+def _drawn(pair: Drawn, x: Ball, more: Forms) -> Ball:
+    """The best test is {z > t}; from any t below to any above the best, by what lies between."""
+    chances, steps = _chances(pair.mu, pair.rate, pair.size)
+    if x <= chances[0]:
+        return 1 - x
+    if not x > chances[0]:
+        return (1 - x).union(1 - chances[0])
+
+    def ratio(t: Ball) -> Ball:
+        return sum(
+            (c * (s * t - s * s / 2).exp() for c, s in zip(chances, steps, strict=True)), ball(0)
+        )
+
+    middle, width = _threshold(pair, float(x.log().mid())), 2.0**-44
+    while True:
+        low, high = (ball(Fraction(middle)) + side * ball(width) for side in (-1, 1))
+        lowest, largest = ratio(low), ratio(high)
+        if lowest < x < largest:
+            break
+        width *= 16
+        if width > 1:
+            raise NotConfirmed("Drawn: a threshold that is not found")
+    root = ball(2).sqrt()
+
+    def beyond(t: Ball) -> Ball:
+        return (t / root).erfc() / 2
+
+    known = sum((c * beyond(high - s) for c, s in zip(chances, steps, strict=True)), ball(0))
+    known = known - x * beyond(high)
+    return known.union(known + (largest - x) * (beyond(low) - beyond(high)))
+
+
+@lru_cache(maxsize=64)
+def _chances(mu: Number, rate: Number, size: Number) -> tuple[list[Ball], list[Ball]]:
+    q, k = ball(rate), int(size)
+    masses = [comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+    return masses, [j * ball(mu) for j in range(k + 1)]
+
+
+def _threshold(pair: Drawn, loss: float) -> float:
+    """About where the loss is reached, by halving."""
+    chances, steps = _chances(pair.mu, pair.rate, pair.size)
+    known = [(float(c.log().mid()), float(s.mid())) for c, s in zip(chances, steps, strict=True)]
+    far = max(s for _, s in known)
+    low, high = -60.0 - far, 60.0 + far + max(loss, 0.0)
+    for _ in range(70):
+        t = (low + high) / 2
+        exponents = [c + s * t - s * s / 2 for c, s in known]
+        top = max(exponents)
+        found = top + math.log(math.fsum(math.exp(e - top) for e in exponents))
+        low, high = (t, high) if found < loss else (low, t)
+    return (low + high) / 2
+
+
 def _swapped(pair: Swapped, x: Ball, more: Forms) -> Ball:
     return 1 - x + x * delta_by(pair.base, 1 / x, more)
 
@@ -202,6 +261,7 @@ _CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
     Atoms: _atoms,
     Product: _product,
     Mixed: _mixed,
+    Drawn: _drawn,
     Swapped: _swapped,
     Spliced: _spliced,
     Largest: _largest,
