@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "mutation"
 RESULTS, TESTS = FOLDER / "certify.json", FOLDER / "tests.json"
 EQUIVALENT, PAGE = FOLDER / "equivalent.json", ROOT / "docs" / "mutation.md"
+KEPT = ROOT / "reports" / ".mutants"  # where a run that is stopped goes on
 
 
 def names() -> list[str]:
@@ -51,7 +52,8 @@ def measure(limit: int, seed: int, jobs: int, minutes: float) -> None:
         if name in found["targets"] or time.monotonic() > stop:
             continue
         began = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ran = run(Order(name, ROOT, seed=seed, limit=limit), jobs=jobs)
+        order = Order(name, ROOT, seed=seed, limit=limit, store=KEPT)
+        ran = run(order, jobs=jobs)
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         found["targets"][name] = {
             "right_program": ran.right,
