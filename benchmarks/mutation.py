@@ -113,11 +113,6 @@ read, and either killed by a new test, or named equivalent with its reason in
 `docs/mutation/equivalent.json`, or listed here.
 """
 
-EARLIER = (
-    " These figures were made before tests were chosen by the lines that they run: each mutant ran "
-    "the test files about its module."
-)
-
 
 def page() -> str:
     """The page, from the files of results."""
@@ -201,13 +196,13 @@ def _of_tests(found: dict[str, Any]) -> list[str]:
         ("equivalent", equal),
         ("left", left),
         ("killed, of those that are not equivalent", share),
-        ("processor seconds a mutant", found.get("seconds", "not measured")),
+        ("processor seconds a mutant", found["seconds"]),
     ]
-    how = "" if "seconds" in found else EARLIER
     return [
         TESTED,
-        f"{found['tool']}, seed {found['seed']}. What was killed at first is what a mutant that "
-        f"nobody has read can expect.{how}\n",
+        f"{found['tool']}, seed {found['seed']}, of the code at {found['code']}. Killed at first "
+        "counts what a test as old as that code killed: what a mutant that nobody has read can "
+        "expect.\n",
         _table(("mutants", ""), first) + "\n",
         _table(("group, then operator", "killed", "survived", "equivalent", "killed, of those that "
                 "are not equivalent"), rows),

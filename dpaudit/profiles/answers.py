@@ -17,7 +17,7 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import exact, is_infinite, unknowns
 from dpaudit.exact.domains import non_negative, probability
-from dpaudit.nodes.pairs import Mixed, Pair, Swapped, numbers_in
+from dpaudit.nodes.pairs import Largest, Mixed, Pair, Swapped, numbers_in
 from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
 from dpaudit.profiles.closed.tradeoff import tradeoff_from
@@ -26,6 +26,7 @@ from dpaudit.profiles.fourier.engine import epsilon_outline as _outline
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
 from dpaudit.profiles.grid import allocated as _allocated
+from dpaudit.profiles.grid import drawn as _drawn
 from dpaudit.profiles.grid import onestep as _onestep
 from dpaudit.profiles.grid import reshuffled as _reshuffled
 from dpaudit.profiles.grid import scores as _scores
@@ -42,6 +43,7 @@ NEGLIGIBLE = 1e-6
 _REGISTERED = (
     _onestep.__name__,
     _allocated.__name__,
+    _drawn.__name__,
     _reshuffled.__name__,
     _scores.__name__,
 )
@@ -103,6 +105,12 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
     _settled(pair, width)
     if has_form(pair):
         return delta_single(pair, at)
+    if isinstance(pair, Largest):
+        members = [delta_interval(member, at, width) for member in pair.pairs]
+        lower, upper = (
+            max(end) for end in zip(*((i.lower, i.upper) for i in members), strict=True)
+        )
+        return Interval(lower, upper, method="the largest of several pairs")
     found = None if _few_sampled(pair) else delta_smooth(parts_of(pair), at, width)
     return delta_composed(pair, at, width) if found is None else found
 

@@ -155,7 +155,10 @@ def test_beyond_exhaustion_the_bound_is_two_sided(
 def test_the_checker_restates_every_rule(
     calculus: str, rounds: int, strategy: Any, times: int, apart: int
 ) -> None:
-    for node in (noise(rounds, strategy, times, apart), noise(7, explicit(7), 2, 2, multiplier=x)):
+    for node in (
+        noise(rounds, strategy, times, apart, multiplier=3),
+        noise(7, explicit(7), 2, 2, multiplier=x),
+    ):
         step = CALCULI[calculus].fold(node, SCOPE)
         assert rule_name(calculus, node, "zero_out") == step.rule
         restated = bound(calculus, node, [])
