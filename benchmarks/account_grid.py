@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.account import sgd
-from benchmarks.account_rows import lines
+from benchmarks.account_rows import lines, resumed
 from dpaudit.accountant.account import Account
 from dpaudit.scope import central
 
@@ -130,8 +130,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--log", type=Path, default=LOG)
     options = parser.parse_args()
-    options.log.parent.mkdir(parents=True, exist_ok=True)
-    known = [tuple(row["setting"]) for row in lines(options.log)]
+    known = [tuple(row["setting"]) for row in resumed(options.log)]
     for setting in settings()[: options.rows]:
         if setting not in known:
             row = compared(setting)

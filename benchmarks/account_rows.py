@@ -200,10 +200,17 @@ def lines(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
+def resumed(log: Path) -> list[dict[str, Any]]:
+    """The same, with what was cut off taken away, so that more can be written behind it."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    found = lines(log)
+    log.write_text("".join(json.dumps(row) + "\n" for row in found))
+    return found
+
+
 def measure(log: Path, only: str) -> None:
     """Ask what the log does not hold."""
-    known = {row["name"] for row in lines(log)}
-    log.parent.mkdir(parents=True, exist_ok=True)
+    known = {row["name"] for row in resumed(log)}
     for place, row in enumerate(ROWS):
         if only in row.name and row.name not in known:
             found = {"name": row.name, "ours": alone(place, "ours")}

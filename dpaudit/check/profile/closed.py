@@ -197,12 +197,12 @@ def _product(pair: Product, x: Ball, more: Forms) -> Ball:
         raise NotConfirmed("Product")
     found = [(ball(1), ball(1))]
     for factor, times in pair.parts:
-        own = _drawn(factor, int(times)).values()
+        own = _met(factor, int(times)).values()
         found = [(p * a, q * b) for p, q in found for a, b in own]
     return sum((_positive(p - x * q) for p, q in found), ball(0))
 
 
-def _drawn(factor: Any, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
+def _met(factor: Any, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
     """(P, Q) masses by how often each outcome of the factor was met."""
     masses = [(ball(p), ball(q)) for p, q in factor.outcomes]
     found = {(0,) * len(masses): (ball(1), ball(1))}
