@@ -194,11 +194,11 @@ def test_a_leak_in_one_part_shows_as_often_as_the_order_puts_the_row_there() -> 
     for permuted in (True, False):
         program = Uneven(permuted=permuted)
         made, tried = mechanism(program)
-        attacked = attack(made, tried, seed=1, trials=400, error=1e-3)
+        attacked = attack(made, tried, seed=1, trials=150, error=1e-3)
         assert attacked.test is not None
         seen[permuted] = float((np.abs(attacked.test.alternative) > 5).mean())
     assert seen[False] == 1.0
-    assert 0.2 < seen[True] < 0.5  # 1/3, within five standard deviations
+    assert 0.14 < seen[True] < 0.53  # 1/3, within five standard deviations of 150 trials
 
 
 @dataclass(frozen=True)
