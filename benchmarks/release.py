@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from functools import partial
 from inspect import getsource
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import duckdb
@@ -34,7 +37,7 @@ from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
 from dpaudit.ledger import open_ledger, terms_of
 from dpaudit.releases.plan import Release
 from dpaudit.releases.program import exact_values
-from dpaudit.releases.publish import publish
+from dpaudit.releases.publish import draw, publish, published_rows
 from dpaudit.releases.queries import Count, Groups, Quantiles, Sum
 from dpaudit.scope import central
 from dpaudit.tabular import Category, Number, Schema, Table, Text
@@ -44,6 +47,9 @@ BUDGET = ApproxDP(1, "1e-6")
 WHAT = ("count", "counts by key", "sum")
 TOOLS = {"opendp": "OpenDP (context)", "tumult": "Tumult Analytics"}
 FAIL = "not run"
+SORTED, SHUFFLED = "by household", "any"
+ROUNDS = 3
+LIMIT = 600  # seconds of OpenDP at each size
 
 
 def doctors() -> Release:
@@ -157,8 +163,10 @@ def refused(act: Callable[[], Any]) -> bool:
     return False
 
 
-def other(tool: str, python: str, path: Path, name: str, rho: float) -> Result | str:
+def other(tool: str, python: str | None, path: Path, name: str, rho: float) -> Result | str:
     """Another tool's, by its own interpreter; why not, in a line, where it fails."""
+    if python is None:
+        return FAIL
     script = HERE / f"release_{tool}.py"
     started = time.monotonic()
     run = subprocess.run(
@@ -179,18 +187,38 @@ def other(tool: str, python: str, path: Path, name: str, rho: float) -> Result |
     return Result(deviations, found["lines"], found["version"], seconds, found["refused"])
 
 
+def kept(path: Path | None, key: str, measure: Callable[[], Any]) -> Any:
+    """What was measured under a key before, or what is now and is kept: as JSON; no failure is."""
+    known = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
+    if key not in known:
+        known[key] = json.loads(json.dumps(measure()))
+        if path is not None and not isinstance(known[key], str):
+            path.write_text(json.dumps(known, indent=1), "utf-8")
+    return known[key]
+
+
 def compared(given: argparse.Namespace, folder: Path) -> dict[str, dict[str, Any]]:
     """Every tool on every table."""
-    tables = {"doctors": (doctors, visits()), "people": (people, population(given.people))}
+    tables = {"doctors": (doctors, visits), "people": (people, lambda: population(given.people))}
     rho, found = largest_rho(), dict[str, dict[str, Any]]()
     for name, (release, table) in tables.items():
         path = folder / f"{name}.parquet"
-        pq.write_table(table, path)
-        found[name] = {"dpaudit": own(release, path)}
+        pq.write_table(table(), path)
+        acts: dict[str, Callable[[], Result | str]] = {"dpaudit": partial(own, release, path)}
         for tool in TOOLS:
             python = getattr(given, tool)
-            found[name][tool] = FAIL if python is None else other(tool, python, path, name, rho)
+            acts[tool] = partial(other, tool, python, path, name, rho)
+        rows = {
+            tool: kept(given.keep, f"{name}, {tool}", partial(_row, act))
+            for tool, act in acts.items()
+        }
+        found[name] = {t: r if isinstance(r, str) else Result(**r) for t, r in rows.items()}
     return found
+
+
+def _row(act: Callable[[], Result | Scaled | str]) -> Any:
+    found = act()
+    return found if isinstance(found, str) else asdict(found)
 
 
 def page(found: dict[str, dict[str, Any]], size: int) -> str:
@@ -214,8 +242,28 @@ def page(found: dict[str, dict[str, Any]], size: int) -> str:
             numbers = [f"{d:.4g}" for d in result.deviations]
             rows.append([f"{title} {result.version}", *numbers, str(result.lines)])
         lines += ["", f"## {titles[name]}", "", *_table(rows)]
+    lines += ["", _never_worse(found)]
     lines += ["", "## What each refuses", "", *_table(_refusals(found["doctors"]))]
     return "\n".join([*lines, ""])
+
+
+def _never_worse(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """How dpaudit's noise is beside the others', in one sentence."""
+    ratios = [
+        one / own
+        for tools in found.values()
+        for tool, result in tools.items()
+        if tool != "dpaudit" and isinstance(result, Result)
+        for one, own in zip(result.deviations, tools["dpaudit"].deviations, strict=True)
+    ]
+    if not ratios:
+        return "No other tool was run."
+    worse = sum(ratio < 1 for ratio in ratios)
+    never = "never larger than" if not worse else f"in {worse} of {len(ratios)} cases larger than"
+    return (
+        f"Of {len(ratios)} queries by other tools, dpaudit's noise is {never} theirs: theirs is "
+        f"{min(ratios):.3f} to {max(ratios):.3f} times as large."
+    )
 
 
 def _refusals(tools: dict[str, Any]) -> list[list[str]]:
@@ -234,10 +282,14 @@ def _table(rows: list[list[str]]) -> list[str]:
 
 # --- scale ----------------------------------------------------------------------------------------
 
+KEYS = tuple(f"r{i}" for i in range(10))
+EDGES = range(20_000, 1_000_000, 20_000)
+AT = ("1/4", "1/2", "3/4")
+PART = 10_000_000  # people that are made up at once
 SQL = (
-    *(f"SELECT count(*) FROM t WHERE income > {1000 * i}" for i in range(10)),  # noqa: S608
-    "SELECT region, income // 20000, count(*) FROM t GROUP BY 1, 2",
-    "SELECT quantile_disc(income, [0.25, 0.5, 0.75]) FROM t",
+    *(f"SELECT count(*) FROM t WHERE income >= {1000 * i}" for i in range(10)),  # noqa: S608
+    f"SELECT region, least(income // 20000, {len(EDGES)}) AS bin, count(*) FROM t GROUP BY ALL",  # noqa: S608
+    f"SELECT quantile_disc(income, [{', '.join(AT)}]) FROM t",  # noqa: S608
 )
 
 
@@ -249,6 +301,16 @@ class Took:
     processor: float
 
 
+@dataclass(frozen=True)
+class Scaled:
+    """Rows, their order, and what the queries took with privacy and without."""
+
+    rows: int
+    order: str
+    private: Took
+    plain: Took
+
+
 def timed(act: Callable[[], Any]) -> Took:
     """Runs it."""
     clock, processor = time.monotonic(), time.process_time()
@@ -256,30 +318,46 @@ def timed(act: Callable[[], Any]) -> Took:
     return Took(time.monotonic() - clock, time.process_time() - processor)
 
 
-def scaled(rows: int, folder: Path) -> tuple[Took, Took]:
-    """Ten counts, a cross-tabulation and three quantiles: privately, and in plain SQL.
+def large(path: Path, rows: int, order: str) -> None:
+    """People in a Parquet file, household by household or in any order."""
+    writer: Any = None
+    for part in range(-(-rows // PART)):
+        table = population(min(PART, rows - part * PART), seed=1 + part)
+        homes = pa.array(table["home"].to_numpy() + part * PART)
+        table = table.set_column(0, "home", homes)
+        if order == SHUFFLED:
+            table = table.take(np.random.default_rng(part).permutation(len(table)))
+        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    writer.close()
 
-    Privately: the values that the schema calls errors are looked for, every unit is bounded, and
-    all is summed exactly; noise takes no time beside that.
-    """
-    path = folder / "large.parquet"
-    pq.write_table(population(rows), path)
-    regions = Category(tuple(f"r{i}" for i in range(10)))
-    columns = {"region": regions, "income": Number(0, 1_000_000, 1000)}
+
+def release_of_scale() -> Release:
+    """Ten counts, a cross-tabulation of 10 by 50, and three quantiles; four people a household."""
+    columns = {"region": Category(KEYS), "income": Number(0, 1_000_000, 1000)}
     schema = Schema("people", columns, unit="home", entity="household", rows=4)
-    edges = {"income": tuple(range(20_000, 1_000_000, 20_000))}
     items = [
         Count(name=f"c{i}", where={"income": {"from": 1000 * i, "to": 1_000_000}})
         for i in range(10)
     ]
-    items.append(Count(name="table", by=("region", "income"), edges=edges))
-    items.append(Quantiles(name="q", column="income", at=("1/4", "1/2", "3/4")))
-    release = Release("Large", schema, "add_remove", BUDGET, tuple(items))
+    items.append(Count(name="table", by=("region", "income"), edges={"income": tuple(EDGES)}))
+    items.append(Quantiles(name="q", column="income", at=AT))
+    return Release("Large", schema, "add_remove", BUDGET, tuple(items))
+
+
+def scaled(rows: int, path: Path, order: str) -> Scaled:
+    """The queries privately, and in plain SQL, each statement as one would write it.
+
+    Privately: the values that the schema calls errors are looked for, every unit is bounded, all is
+    summed exactly, and noise is drawn; the plan's noise, found without data, is not timed.  Medians
+    of rounds in which one comes after the other.
+    """
+    plan = release_of_scale().plan()
 
     def private() -> None:
-        table = Table(schema, path).opened(release.digest)
+        table = Table(plan.release.schema, path).opened(plan.release.digest)
         table.check()
-        exact_values(release, table)
+        published_rows(plan, draw(plan, exact_values(plan.release, table)))
 
     def plain() -> None:
         with duckdb.connect() as opened:
@@ -287,7 +365,108 @@ def scaled(rows: int, folder: Path) -> tuple[Took, Took]:
             for query in SQL:
                 opened.execute(query).fetchall()
 
-    return timed(private), timed(plain)
+    with duckdb.connect() as opened:  # neither finds the file on disk, and the other in memory
+        opened.execute(f"SELECT max(COLUMNS(*)) FROM read_parquet('{path}')")  # noqa: S608
+    rounds = [(timed(private), timed(plain)) for _ in range(ROUNDS)]
+    return Scaled(rows, order, *map(_median, zip(*rounds, strict=True)))
+
+
+def _median(took: Sequence[Took]) -> Took:
+    return Took(median(t.clock for t in took), median(t.processor for t in took))
+
+
+def scale(given: argparse.Namespace, folder: Path) -> str:
+    """The section of the page, of what was asked for."""
+    found, path = [], folder / "large.parquet"
+    cases = [(rows, order) for rows in given.rows for order in (SORTED, SHUFFLED)]
+
+    def made(rows: int, order: str) -> Scaled:
+        large(path, rows, order)
+        return scaled(rows, path, order)
+
+    for rows, order in cases:
+        if order == SORTED or rows <= PART:  # a larger file is not shuffled as a whole
+            row = kept(
+                given.keep, f"{rows} rows, {order}", partial(_row, partial(made, rows, order))
+            )
+            took = {name: Took(**row[name]) for name in ("private", "plain")}
+            found.append(Scaled(row["rows"], row["order"], **took))
+
+    def queries(rows: int) -> list[dict[str, Any]] | str:
+        large(path, rows, SORTED)
+        return opendp_scaled(given.opendp, path)
+
+    asked = given.opendp_rows if given.opendp is not None else []
+    others = {n: kept(given.keep, f"{n} rows, opendp", partial(queries, n)) for n in asked}
+    return scale_page(found, others) if found else ""
+
+
+def scale_page(found: list[Scaled], queries: dict[int, list[dict[str, Any]] | str]) -> str:
+    """What the scale took, as a section of the page."""
+    rows = [["rows", "order", "with privacy", "plain SQL", "ratio", "processor time, ratio"]]
+    for one in found:
+        private, plain = one.private, one.plain
+        rows.append(
+            [
+                f"{one.rows:,}",
+                one.order,
+                f"{private.clock:.1f} s",
+                f"{plain.clock:.1f} s",
+                f"{private.clock / plain.clock:.2f}",
+                f"{private.processor / plain.processor:.2f}",
+            ]
+        )
+    lines = [
+        "",
+        "## Scale",
+        "",
+        "Ten counts, a cross-tabulation of 10 by 50 cells and three quantiles of people in a "
+        "Parquet file, of a household at most four, by DuckDB "
+        f"{duckdb.__version__} on {os.cpu_count()} processors. With privacy: errors are looked "
+        "for, households bounded, noise is drawn. Plain SQL: the same queries, a statement each, "
+        f"of all people. Medians of {ROUNDS} rounds of one after the other, on a machine that does "
+        "other work too.",
+        "",
+        *_table(rows),
+    ]
+    return "\n".join([*lines, *_opendp_scale(queries), ""])
+
+
+def _opendp_scale(queries: dict[int, list[dict[str, Any]] | str]) -> list[str]:
+    if not queries:
+        return []
+    kinds = ("count", "cross-tabulation", "quantile")
+    table = [["rows", *(f"a {kind}" for kind in kinds), "all"]]
+    for rows, asked in queries.items():
+        if isinstance(asked, str):
+            table.append([f"{rows:,}", asked, "", "", ""])
+            continue
+        took = {kind: [q["seconds"] for q in asked if q["query"] == kind] for kind in kinds}
+        failed = [q["error"] for q in asked if q["error"]]
+        every = len(asked) == len(SQL) - 1 + len(AT) and not failed
+        seconds = [f"{median(s):.1f} s" if s else FAIL for s in took.values()]
+        whole = f"{sum(map(sum, took.values())):.0f} s" if every else f"{len(asked)} within time"
+        table.append([f"{rows:,}", *seconds, whole if not failed else failed[0]])
+    return [
+        "",
+        "OpenDP's Polars interface: the same queries of a scanned Parquet file, the household as "
+        f"identifier, `truncate_per_group(4)`, `with_keys`; within {LIMIT} s at each size.",
+        "",
+        *_table(table),
+    ]
+
+
+def opendp_scaled(python: str, path: Path) -> list[dict[str, Any]] | str:
+    """What each query took, as far as time allowed."""
+    asked = [python, str(HERE / "release_opendp.py"), str(path), "scale", repr(largest_rho())]
+    try:
+        run = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=LIMIT)
+        told, failed = run.stdout, run.returncode
+    except subprocess.TimeoutExpired as late:
+        told, failed = (late.stdout or b"").decode(), 0
+    if failed:
+        return (run.stderr.strip().splitlines() or ["failed"])[-1][:200]
+    return [json.loads(line) for line in told.splitlines()]
 
 
 def main() -> None:
@@ -296,23 +475,18 @@ def main() -> None:
     parser.add_argument("--opendp", help="an interpreter that has opendp[polars]")
     parser.add_argument("--tumult", help="an interpreter that has tmlt.analytics")
     parser.add_argument("--people", type=int, default=1_000_000)
-    parser.add_argument("--rows", type=int, help="also time this many rows against plain SQL")
+    parser.add_argument("--rows", type=int, nargs="*", default=[], help="timed against plain SQL")
+    parser.add_argument("--opendp-rows", type=int, nargs="*", default=[], help="timed by OpenDP")
+    parser.add_argument("--folder", type=Path, help="for tables (5 GB for 10^8 rows)")
+    parser.add_argument("--keep", type=Path, help="resume from what this JSON file has measured")
     parser.add_argument("--page", type=Path)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory(dir=given.folder) as made:
         folder = Path(made)
-        text = page(compared(given, folder), given.people)
-        print(text)
-        if given.page is not None:
-            given.page.write_text(text, "utf-8")
-        if given.rows is not None:
-            private, plain = scaled(given.rows, folder)
-            print(
-                f"{given.rows:,} rows: {private.clock:.1f} s with privacy, {plain.clock:.1f} s of "
-                f"plain SQL, a ratio of {private.clock / plain.clock:.2f}; of processors "
-                f"{private.processor:.1f} s and {plain.processor:.1f} s, a ratio of "
-                f"{private.processor / plain.processor:.2f}"
-            )
+        text = page(compared(given, folder), given.people) + scale(given, folder)
+    print(text)
+    if given.page is not None:
+        given.page.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,11 @@ def merged(p: Floats, q: Floats, loss: Floats) -> Cells:
 def normal(mu: float) -> Cells:
     """N(mu, 1) against N(0, 1): the tails are taken on the side where they are small."""
     reach = 12.0
-    edges = np.linspace(mu / 2 - reach - mu / 2, mu / 2 + reach + mu / 2, CELLS)
+    return _between(np.linspace(mu / 2 - reach - mu / 2, mu / 2 + reach + mu / 2, CELLS), mu)
+
+
+def _between(edges: Floats, mu: float) -> Cells:
+    """N(mu, 1) against N(0, 1), cut at these edges."""
 
     def masses(centre: float) -> Floats:
         z = np.concatenate([[-np.inf], edges - centre, [np.inf]])
@@ -120,6 +124,68 @@ def response(epsilon: float, delta: float = 0.0) -> Cells:
         np.array([delta, (1 - delta) * high, (1 - delta) * low, 0.0]),
         np.array([0.0, (1 - delta) * low, (1 - delta) * high, delta]),
     )
+
+
+def sets(epsilon: float, share: float, overlap: float) -> Cells:
+    """A set, one's own e^epsilon as likely: of one value alone, of the other alone, the rest."""
+    own, grown = share - overlap, math.exp(epsilon)
+    whole = grown * share + 1 - share
+    rest = (grown * overlap + 1 - share - own) / whole
+    p = np.array([grown * own, own]) / whole
+    return Cells(np.append(p, max(rest, 0.0)), np.append(p[::-1], max(rest, 0.0)))
+
+
+def clipped(noise: float, diameter: float) -> Cells:
+    """One update to 0 or to 1 (or the end), noise, then the projection to [0, diameter]."""
+    edges = np.linspace(0.0, diameter / noise, CELLS - 1)
+    return _between(edges, min(1.0, diameter) / noise)
+
+
+def best_of_runs(cells: Cells, gamma: float, shape: int) -> Cells:
+    """The largest of K independent outcomes, in the cells' order; K geometric, or logarithmic.
+
+    f(q) = E q^K is gamma q / (1 - (1 - gamma) q), or log(1 - (1 - gamma) q) / log gamma.
+    """
+
+    def masses(own: Floats) -> Floats:
+        after = np.cumsum(own) / own.sum()
+        before = np.append(0.0, after[:-1])
+        left, right = 1 - (1 - gamma) * before, 1 - (1 - gamma) * after
+        found: Floats = (
+            gamma * own / (left * right)
+            if shape
+            else np.log1p(-(1 - gamma) * own / left) / math.log(gamma)
+        )
+        return found
+
+    return Cells(masses(cells.p), masses(cells.q))
+
+
+@lru_cache(maxsize=1024)
+def shuffled(epsilon: float, choices: int, population: int) -> Cells:
+    """Counts of two answers, one record holding the first under P, the second under Q.
+
+    All others hold a third one (the second, of two choices).
+    """
+    whole = math.exp(epsilon) + choices - 1
+    truth, lie = math.exp(epsilon) / whole, 1 / whole
+    rest = (choices - 2) * lie
+    others = (lie, truth, rest) if choices == 2 else (lie, lie, truth + rest - lie)
+    counts = np.zeros((population + 1, population + 1))
+    counts[0, 0] = 1.0
+    for _ in range(population - 1):
+        counts = _counted(counts, others)
+    ends = [_counted(counts, own).ravel() for own in ((truth, lie, rest), (lie, truth, rest))]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return merged(*ends, np.log(ends[0]) - np.log(ends[1]))
+
+
+def _counted(counts: Floats, masses: tuple[float, float, float]) -> Floats:
+    """The law of two counts after one more report: either answer, or none of them."""
+    found = masses[2] * counts
+    found[1:, :] += masses[0] * counts[:-1, :]
+    found[:, 1:] += masses[1] * counts[:, :-1]
+    return found
 
 
 def delta_lower(cells: Cells, epsilon: float) -> float:

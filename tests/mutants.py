@@ -24,6 +24,7 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -39,7 +40,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("dpaudit", "mechanisms", "audits", "tests", "docs", "reports", "experiments", "lab")
+PARTS = "dpaudit mechanisms audits tests docs reports experiments lab benchmarks".split()
 FILES = ("pyproject.toml", "README.md", "dpaudit.toml", "CHANGELOG.md")
 TOOL = ROOT / "build" / "cosmic-ray"
 RESULTS = ROOT / "docs" / "mutation" / "tests.json"
@@ -51,7 +52,7 @@ GROUPS = {
         "dpaudit/check/profile/*.py",
         "dpaudit/families/*/theorem.py",
     ),
-    "curator": ("dpaudit/curator/*.py",),
+    "curator": ("dpaudit/curator/*.py", "dpaudit/accountant/filters/spending.py"),
     "estimators": ("dpaudit/audit/bounds/*.py",),
 }  # fmt: skip
 REPLAYER = ("replayer", "latent")  # of the curator's modules, a group of their own
@@ -72,11 +73,14 @@ TESTS = {
     "families/correlated": "u/correlated_rules u/correlated_participation r/correlated",
     "families/discrete": "u/discrete_rules r/discrete u/delta_answers",
     "families/events": "u/event_rules r/events p/event_trees",
+    "families/iterates": "u/last_iterate u/certified_families u/check_conclusions",
+    "families/local": "u/local_family u/certified_families u/check_conclusions",
     "families/opaque": "u/rules u/calculus u/convert u/curves",
     "families/sampling": "u/sampling_rules u/sampling_renyi r/sampling u/allocated r/allocated",
     "families/selection": "u/selection_rules r/selection u/threshold_posterior",
     "families/stability": "u/stability_rules r/stability",
     "families/tabular": "u/tabular_family",
+    "families/tuning": "u/tuning_family u/certified_families u/check_conclusions",
     "measures/convert": "u/convert u/curves p/convert u/calculus",
     "check/profile": PROFILED,
     "check/profile/cells": FOURIER,
@@ -88,6 +92,7 @@ TESTS = {
     "check/conformance": "u/check_conformance u/check_adversary u/check",
     "check/assumptions": "u/check_conformance u/check_adversary u/check u/certify u/verdict",
     "check/file": "u/certificate u/certificate_schema u/check u/check_values",
+    "check/pairs": f"u/check_conclusions {CHECKED}",
     "check/process": "u/check_values u/check u/check_adversary",
     "check": CHECKED,
     "curator/replayer": "u/replayer u/latent u/srgd_rows u/audit_batches",
@@ -97,9 +102,10 @@ TESTS = {
     "curator/guarded": "u/covered u/curator",
     "curator/entitlement": "u/entitlement u/curator u/latent u/batches",
     "curator/uses": "u/entitlement u/curator u/user_level_kernels",
-    "curator/spending": "u/curator u/docs_filters u/filters u/kl_filter",
+    "accountant/filters/spending": "u/curator u/docs_filters u/filters u/kl_filter",
     "curator/mechanism": "u/mechanism u/project",
     "curator/locations": "u/places u/residuals u/examine",
+    "curator/scales": "u/correlated_kernel u/curator u/graybox",
     "curator/participation": "u/correlated_participation u/correlated_kernel",
     "curator": "u/curator u/entitlement u/batches u/replayer p/curator",
     "bounds/bands": "u/bands",
@@ -120,11 +126,13 @@ TESTS = {
     "bounds/variational_mu": "u/variational",
 }
 MORE = {
-    "rules": "u/account u/check u/claim u/consensus c/account_commands",
-    "checker": "u/check u/certificate u/check_profile_certificates",
-    "curator": "u/curator u/attack u/graybox u/observed",
-    "replayer": "u/replayer u/attack u/graybox u/observed",
-    "estimators": "u/estimators u/joint u/verdict u/blackbox_entry",
+    "rules": "u/account u/check u/claim u/consensus c/account_commands u/check_conclusions "
+    "u/value_types",
+    "checker": "u/check u/certificate u/check_profile_certificates u/check_conclusions "
+    "u/value_types",
+    "curator": "u/curator u/attack u/graybox u/observed u/value_types",
+    "replayer": "u/replayer u/attack u/graybox u/observed u/value_types",
+    "estimators": "u/estimators u/joint u/verdict u/blackbox_entry u/value_types",
 }
 FOLDERS = {"u": "unit", "p": "property", "r": "reference", "c": "cli"}
 CACHED = ("dpaudit.", "mechanisms.", "audits.", "tests.")
@@ -145,6 +153,20 @@ def group_of(module: str) -> str:
 def name_of(item: dict[str, Any]) -> str:
     """A mutant's name."""
     return f"{item['module']}:{item['operator'].removeprefix('core/')}:{item['occurrence']}"
+
+
+def change_of(item: dict[str, Any]) -> str:
+    """What a mutant changes, in one line: by this it is named equivalent."""
+    return f"{item['module']}: {' '.join(' '.join(item['change']).split())}"
+
+
+def waiting(session: dict[str, Any], *, again: bool) -> list[dict[str, Any]]:
+    """Mutants not run yet; or those again that survived and that nobody named equivalent."""
+    if not again:
+        return [m for m in session["mutants"] if m.get("status") is None]
+    named = json.loads(EQUIVALENT.read_text("utf-8"))["tests"]
+    left = [m for m in session["mutants"] if m.get("status") == "survived"]
+    return [m for m in left if change_of(m) not in named]
 
 
 def tests_of(module: str) -> list[str]:
@@ -406,8 +428,7 @@ class Runner:
         gc.unfreeze()  # of tests/conftest.py: functions to be changed are found by it
         self.items = {item.nodeid: item for item in session.items}
         self.lines = watched(self.tree, self.session["mutants"])
-        todo = "survived" if self.again else None
-        for item in [m for m in self.session["mutants"] if m.get("status") == todo]:
+        for item in waiting(self.session, again=self.again):
             if time.monotonic() > self.stop:
                 break
             self._judge(item)
@@ -626,28 +647,51 @@ def opened(build: Path, count: int, seed: int) -> dict[str, Any]:
     for item in items:
         item["change"] = shown(tree, item)
     session = {"seed": seed, "known": known, "same": same, "mutants": items}
+    session |= {"code": revision(), "tests": sorted(tests_in(tree))}
     kept(path, session)
     return session
+
+
+def tests_in(root: Path) -> set[str]:
+    """The tests of a checkout, by file and function."""
+    found = set()
+    for path in (root / "tests").rglob("test_*.py"):
+        nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+        names = (n.name for n in nodes if isinstance(n, ast.FunctionDef))
+        file = path.relative_to(root).as_posix()
+        found |= {f"{file}::{name}" for name in names if name.startswith("test_")}
+    return found
+
+
+def revision() -> str:
+    """The commit of the checkout, in short."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def at_first(item: dict[str, Any], tests: set[str]) -> bool:
+    """Whether a mutant was killed when it was first run, by a test as old as the session."""
+    said, failed, test = item["by"].partition("FAILED ")
+    known = not failed or said or test.partition("[")[0].partition(" ")[0] in tests
+    return item["first"] == "killed" and bool(known)
 
 
 def kept(path: Path, value: dict[str, Any]) -> None:
     """Write a file of results, whole or not at all."""
     new = path.with_suffix(".new")
-    new.write_text(json.dumps(value, indent=1), "utf-8")
+    new.write_text(json.dumps(value), "utf-8")  # with an indent it is ten times slower
     new.replace(path)
 
 
 def run(build: Path, count: int, seed: int, minutes: float, *, survivors: bool) -> None:
-    """Run what has not been run yet; with ``survivors``, only those that no test had killed."""
+    """Run what has not been run yet; with ``survivors``, those again that no test had killed."""
     build.mkdir(parents=True, exist_ok=True)
     lock = (build / "lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two runs would mutate one another's copy
     stop = time.monotonic() + 60 * minutes
     session = opened(build, count, seed)
     tree = build / "tree"
-    wanted = [
-        m for m in session["mutants"] if m.get("status") == ("survived" if survivors else None)
-    ]
+    wanted = waiting(session, again=survivors)
     most = None if survivors else FILES_AT_FIRST
     about = dict.fromkeys(f for m in wanted for f in tests_of(m["module"])[:most])
     os.chdir(tree)
@@ -668,18 +712,19 @@ def results(session: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
     rows = [m for m in session["mutants"] if m.get("status") in ("killed", "survived")]
     for row in rows:
         row["name"] = name_of(row)
-        row["changed"] = f"{row['module']}: {' '.join(' '.join(row['change']).split())}"
+        row["changed"] = change_of(row)
         if row["status"] == "survived" and row["changed"] in named:
             row["status"] = "equivalent"
     left = [r for r in rows if r["status"] == "survived"]
     return {
         "tool": "cosmic-ray 8.7.0",
         "seed": session["seed"],
+        "code": session["code"],
         "made": session["known"],
         "same_code": session["same"],
         "drawn": len(session["mutants"]),
         "run": len(rows),
-        "killed_at_first": sum(r["first"] == "killed" for r in rows),
+        "killed_at_first": sum(at_first(row, set(session["tests"])) for row in rows),
         "seconds": round(sum(r["seconds"] for r in rows) / max(1, len(rows)), 1),
         "groups": {g: _counts(r for r in rows if group_of(r["module"]) == g) for g in MORE},
         "operators": {

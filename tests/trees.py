@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from fractions import Fraction
 
 from dpaudit.accountant.account import Account
+from dpaudit.errors import Unsupported
 from dpaudit.families.adaptive import Select
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
 from dpaudit.families.events import Group
+from dpaudit.families.iterates import LastIterate
+from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import GDP, ApproxDP, PureDP
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.families.tuning import Tuned
 from dpaudit.nodes import Node
 from dpaudit.scope import central
-from tests.coarse import Cells, epsilon_lower, laplace, normal, response
+from tests.coarse import (
+    Cells,
+    best_of_runs,
+    clipped,
+    epsilon_lower,
+    laplace,
+    normal,
+    response,
+    sets,
+    shuffled,
+)
 
 Tree = tuple[Node, Cells]
 TOLERANCE = 1e-8
@@ -77,6 +92,30 @@ def _discrete_laplace(rng: Draws) -> Tree:
     return DiscreteLaplace("d", scale), response(float(1 / scale))
 
 
+def _sets(rng: Draws) -> Tree:
+    """Sets of equal weight; the shares are parts of 20, so that some overlap is possible."""
+    epsilon, share = rng.decimal(0.05, 3), Fraction(rng.randint(1, 19), 20)
+    least = max(2 * share - 1, Fraction(0))
+    overlap = least + (share - least) * Fraction(rng.randint(0, 3), 4)
+    return (
+        SubsetResponse("s", epsilon, share, overlap),
+        sets(float(epsilon), float(share), float(overlap)),
+    )
+
+
+def _iterates(rng: Draws) -> Tree:
+    """Linear updates x -> c x + 1 against x -> c x; on an interval, one update to its ends."""
+    z, steps = rng.decimal(0.5, 6), rng.choice((1, 2, 5, 20))
+    contraction = rng.choice((Fraction(1), rng.decimal(0.5, 0.99)))
+    if rng.random() < 0.3:
+        diameter = rng.decimal(0.2, 3)
+        run = LastIterate("x", z, steps, contraction, diameter)
+        return run, clipped(float(z), float(diameter))
+    shares = [float(contraction) ** k for k in range(steps)]
+    moved = sum(shares) / math.sqrt(sum(share**2 for share in shares)) / float(z)
+    return LastIterate("x", z, steps, contraction), normal(moved)
+
+
 def _approximate(rng: Draws) -> Tree:
     epsilon, delta = rng.decimal(0.05, 2), Fraction(1, 10 ** rng.randint(2, 30))
     return ApproxDP(epsilon, delta), response(float(epsilon), float(delta))
@@ -126,6 +165,23 @@ def _sampled(rng: Draws, adjacency: str, depth: int) -> Tree:
     return PoissonSampled(node, rate), cells.mixed(float(rate))
 
 
+def _tuned(rng: Draws, adjacency: str, depth: int) -> Tree:
+    """The best of a geometric or logarithmic number of runs; outcomes are ranked as listed."""
+    node, cells = rng.choice((_gaussian, _laplace, _pure, _response, _discrete_laplace))(rng)
+    gamma, shape = Fraction(rng.randint(1, 99), 100), rng.choice((0, 1))
+    return Tuned(node, gamma, shape), best_of_runs(cells, float(gamma), shape)
+
+
+def _shuffled(rng: Draws, adjacency: str, depth: int) -> Tree:
+    """Of randomised response: all others hold one value, a third one where there is one."""
+    if adjacency != "replace_one":
+        return _sampled(rng, adjacency, depth)
+    epsilon, choices = rng.decimal(0.05, 3), rng.choice((2, 3, 10))
+    population = rng.choice((1, 2, 5, 20))
+    node = Shuffled(RandomizedResponse("r", epsilon, choices), population)
+    return node, shuffled(float(epsilon), choices, population)
+
+
 LEAVES: tuple[Callable[[Draws], Tree], ...] = (
     _gaussian,
     _gdp,
@@ -134,6 +190,8 @@ LEAVES: tuple[Callable[[Draws], Tree], ...] = (
     _response,
     _discrete_laplace,
     _approximate,
+    _sets,
+    _iterates,
 )
 COMBINED: tuple[Callable[[Draws, str, int], Tree], ...] = (
     _compose,
@@ -142,20 +200,30 @@ COMBINED: tuple[Callable[[Draws, str, int], Tree], ...] = (
     _select,
     _group,
     _sampled,
+    _tuned,
+    _shuffled,
 )
 
 
 def violations(seed: int, trees: int) -> list[str]:
     """Declarations whose upper bound is below a lower bound of a mechanism they describe."""
+    return [found for found in judged(seed, trees) if found]
+
+
+def judged(seed: int, trees: int) -> list[str | None]:
+    """Of every declaration: a violation, an empty text, None where no one calculus has rules."""
     rng = Draws(seed)
-    return [found for _ in range(trees) if (found := _violation(rng))]
+    return [_judged(rng) for _ in range(trees)]
 
 
-def _violation(rng: Draws) -> str:
+def _judged(rng: Draws) -> str | None:
     adjacency = rng.choice(("add_remove", "replace_one"))
     node, cells = draw(rng, adjacency)
     delta = Fraction(f"{10 ** -rng.uniform(2, 30):.3e}")
-    bound = Account(node, central(adjacency), WIDTH).epsilon(delta)
+    try:
+        bound = Account(node, central(adjacency), WIDTH).epsilon(delta)
+    except Unsupported:
+        return None
     known = max(epsilon_lower(c, float(delta)) for c in (cells, cells.swapped))
     if bound.lower <= bound.upper and known * (1 - TOLERANCE) <= bound.upper:
         return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -66,7 +68,9 @@ class Bound:
             return f"{said}: nothing is known to be reached, which no width changes"
         if is_infinite(self.upper):
             return f"{said}: no finite guarantee was found"
-        times = (self.width / self.asked) ** 0.5
+        if "profile" not in self.upper_method:
+            return f"{said}: the theorem from above is no tighter, whatever the width"
+        times = self.width**0.5 / self.asked**0.5
         return f"{said}: what was asked would take about {times:.2g} times the time"
 
     def __repr__(self) -> str:
@@ -85,8 +89,10 @@ class Bound:
 
     @property
     def width(self) -> float:
-        """Upper minus lower."""
-        return float("inf") if is_infinite(self.upper) else float(self.upper - self.lower)
+        """Upper minus lower; of finite ends, at most the largest float."""
+        if is_infinite(self.upper):
+            return math.inf
+        return float(min(self.upper - self.lower, Fraction(sys.float_info.max)))
 
 
 class Account:
@@ -100,10 +106,12 @@ class Account:
     (Bound(1 to 1), Bound(0.393469 to 0.39347))
     """
 
-    def __init__(self, node: Node, scope: Scope, width: float = WIDTH) -> None:
+    def __init__(self, node: Node, scope: Scope, width: float | str = WIDTH) -> None:
         self.node = node
         self.scope = scope
-        self.width = width
+        self.width = real(width, "width")
+        if not 0 < self.width < math.inf:
+            raise InvalidParameter(f"width = {width}: expected a positive number")
         self._folded: dict[str, Step] = {}
         self._converted: dict[tuple[str, Fraction], Step] = {}
         self._best: dict[Fraction, Step] = {}
@@ -341,10 +349,7 @@ def account(node: Node, scope: Scope, width: float | str = WIDTH) -> Account:
     >>> print(opened.epsilon("1e-6"))
     1.0607 to 1.06071 (from below: convert.gdp_to_approx; from above: convert.gdp_to_approx)
     """
-    allowed = real(width, "width")
-    if not 0 < allowed < float("inf"):
-        raise InvalidParameter(f"width = {width}: expected a positive number")
-    return Account(node, scope, allowed)
+    return Account(node, scope, width)
 
 
 def account_table(node: Node, scope: Scope, delta: str | None = None) -> dict[str, Any]:

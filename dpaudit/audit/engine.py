@@ -111,7 +111,11 @@ def run_batches(
     the batch's; WorkersLost; whatever the task raises, a DpauditError as itself, without a
     worker's traceback.
     """
-    _check_run(batches, root_seed, jobs)
+    _check_integer(root_seed, "root_seed", 0, 2**_SEED_BITS)
+    if jobs != -1:
+        _check_integer(jobs, "jobs", 1)
+    if len({batch.key for batch in batches}) != len(batches):
+        raise InvalidParameter("batches: a key occurs twice; trials must be independent")
     streams, work = Streams(len(batches)), _Work(task, root_seed)
 
     def report(done: Mapping[Key, Arrays]) -> None:
@@ -160,14 +164,6 @@ class _Whole:
 
     def put(self, key: Key, arrays: Arrays) -> None:
         self.store.put(key, arrays)
-
-
-def _check_run(batches: Sequence[Batch], root_seed: int, jobs: int) -> None:
-    _check_integer(root_seed, "root_seed", 0, 2**_SEED_BITS)
-    if jobs != -1:
-        _check_integer(jobs, "jobs", 1)
-    if len({batch.key for batch in batches}) != len(batches):
-        raise InvalidParameter("batches: a key occurs twice; trials must be independent")
 
 
 def _check_key(key: Any) -> None:

@@ -265,7 +265,11 @@ def _duplicates(labels: Mapping[str, FloatArray]) -> _Test:
     repeated, pairs = 0, 0
     for axis, family in ((1, arrays), (0, short)):
         rows = np.concatenate([np.empty((0, WINDOW)), *(_windows(a, axis) for a in family)])
-        repeated += _repetitions(rows)
+        # Rows that fall in the same cells as another one before them.
+        cells = np.floor(rows / GRID).astype(np.int64)
+        order = np.lexsort(cells.T)
+        ordered = cells[order]
+        repeated += int(np.count_nonzero((ordered[1:] == ordered[:-1]).all(axis=1)))
         pairs += len(rows) * (len(rows) - 1) // 2
     if pairs == 0:
         return _NOTHING
@@ -285,14 +289,6 @@ def _windows(array: FloatArray, axis: int) -> FloatArray:
     shifted = [np.take(array, range(i, i + starts), axis) for i in range(span)]
     rows = np.concatenate(shifted, axis=2)[:, :, :WINDOW].reshape(-1, WINDOW)
     return rows[~np.isnan(rows).any(axis=1)]
-
-
-def _repetitions(rows: FloatArray) -> int:
-    """How many rows fall in the same cells as another one before them."""
-    cells = np.floor(rows / GRID).astype(np.int64)
-    order = np.lexsort(cells.T)
-    ordered = cells[order]
-    return int(np.count_nonzero((ordered[1:] == ordered[:-1]).all(axis=1)))
 
 
 def _affordable(columns: int) -> int:

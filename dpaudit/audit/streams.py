@@ -46,16 +46,13 @@ class Streams:
         for name, array in arrays.items():
             if array.dtype.kind in "biufc":
                 for print_of_rows in _fingerprints(array, math.log(FALSE_ALARM / tests)):
-                    self._compare(name, print_of_rows, key)
-
-    def _compare(self, name: str, print_of_rows: bytes, key: Key) -> None:
-        other = self._seen.setdefault((name, print_of_rows), key)
-        if other != key:
-            first, second = sorted((other, key))
-            raise InvalidParameter(
-                f"batches {first} and {second}: the same draws of {name!r}; draw from the "
-                "generator that each call is given, and share none between calls"
-            )
+                    other = self._seen.setdefault((name, print_of_rows), key)
+                    if other != key:
+                        first, second = sorted((other, key))
+                        raise InvalidParameter(
+                            f"batches {first} and {second}: the same draws of {name!r}; draw from "
+                            "the generator that each call is given, and share none between calls"
+                        )
 
 
 def _fingerprints(array: npt.NDArray[Any], log_chance: float) -> list[bytes]:

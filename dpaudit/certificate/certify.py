@@ -184,9 +184,12 @@ class Run:
     seed: int
     command: str
 
-    def certify(self, index: int) -> Certified:
-        """Account, attack, run and judge the mechanism at a place of the run."""
-        return _certify(self, index)
+    def certify(self, index: int, known: Examination | None = None) -> Certified:
+        """Account, attack, run and judge the mechanism at a place of the run.
+
+        ``known``: what :func:`examined` gave, where it was asked before.
+        """
+        return _certify(self, index, known)
 
 
 def plan(orders: Sequence[Order], options: Options) -> Run:
@@ -205,7 +208,7 @@ def plan(orders: Sequence[Order], options: Options) -> Run:
     return Run(tuple(orders), options, budget, seed, command)
 
 
-def _certify(run: Run, index: int) -> Certified:
+def _certify(run: Run, index: int, known: Examination | None = None) -> Certified:
     order, options, budget = run.orders[index], run.options, run.budget
     mechanism = order.mechanism
     _check_claims(mechanism)
@@ -215,7 +218,7 @@ def _certify(run: Run, index: int) -> Certified:
     _check_steps([check.step for check in checks if check.step is not None])
     # Asked before anything is run: a theorem of the project's own may raise.
     trusted = [_on_trust(one, mechanism) for one in checks]
-    examination = examined(run, order)
+    examination = examined(run, order) if known is None else known
     attempts = _attempts(run, index, examination)
     shown = next((a for a in attempts if not a.prefix), None)
 
@@ -434,13 +437,14 @@ def _attempt(run: Run, index: int, suite: Suite, prefix: str, differs: tuple[str
     )
 
 
-def examined(run: Run, order: Order) -> Examination:
+def examined(run: Run, order: Order, *, first: bool = False) -> Examination:
     """The program's own run on made-up records; the suite's may say what shape these have.
 
     A program of which something is found here gets an alarm at best, whatever its audits show.
+    ``first``: stop where something is found.
     """
     likely = None if order.suite is None else shape_like(order.suite.neighbours.first)
-    return examine(order.mechanism, seed=run.seed, likely=likely)
+    return examine(order.mechanism, seed=run.seed, likely=likely, first=first)
 
 
 def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) -> Examination:

@@ -178,7 +178,15 @@ def write(results: Sequence[Certified], out: Path) -> list[Files]:
     for result in results:
         check(result.certificate, math.inf)
     written = [write_one(result, out) for result in results]
-    write_atomically(out / "index.html", _index(out).encode())
+    certificates = {}
+    for path in sorted(out.glob("*.json")):
+        try:
+            certificate, _ = verified(path)
+        except CertificateRejected:
+            continue
+        if path.with_suffix(".html").exists() and not is_empirical(certificate):
+            certificates[f"{path.stem}.html"] = certificate
+    write_atomically(out / "index.html", render_index(certificates).encode())
     return written
 
 
@@ -197,18 +205,6 @@ def write_one(result: Certified, out: Path) -> Files:
             raise
         raise OutputNotWritable(f"{error}; {rescued(contents)}") from None
     return files
-
-
-def _index(out: Path) -> str:
-    certificates = {}
-    for path in sorted(out.glob("*.json")):
-        try:
-            certificate, _ = verified(path)
-        except CertificateRejected:
-            continue
-        if path.with_suffix(".html").exists() and not is_empirical(certificate):
-            certificates[f"{path.stem}.html"] = certificate
-    return render_index(certificates)
 
 
 def certify_each(run: Run, out: Path) -> Iterator[Finished | Failed]:

@@ -211,7 +211,8 @@ def _render_together(
 ) -> None:
     """Formats over all certificates, those that only measure among them."""
     pages = {f"{name}.html": certificate for name, certificate in shown.items()}
-    failed = dict(_by_file(job.faults))
+    # The index lists a fault by its file.
+    failed = {text.split(": ", 1)[0]: text.split(": ", 1)[-1] for text, _ in job.faults}
     if "html" in job.formats and len(pages) > 1:
         index = render_index(pages, failed, spoken=job.spoken)
         job.write(job.out / "index.html", index.encode())
@@ -227,8 +228,3 @@ def _render_together(
     for name, make in texts.items():
         if name in job.formats:
             job.write(job.out / TOGETHER[name], make().encode())
-
-
-def _by_file(faults: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
-    """The faults as the index lists them: file and reason."""
-    return [(text.split(": ", 1)[0], text.split(": ", 1)[-1]) for text, _ in faults]

@@ -85,7 +85,11 @@ def check_conformance(predicate: Json, root: Node) -> None:
     held = [audit for audit in audits if audit[0]["status"] == "held"]
     seen = {row["id"].rpartition(":")[0]: row for row in predicate["audits"]}
     require(len(held) == len(seen), "conformance: another number of audits than are listed")
-    for (name, row), audit in zip(_in_order(seen), _by_subject(held), strict=True):
+    for (name, row), audit in zip(
+        sorted(seen.items(), key=lambda item: item[1]["about"]),
+        sorted(held, key=lambda audit: str(audit[0]["about"])),
+        strict=True,
+    ):
         require(audit[0]["about"] == row["about"], f"conformance: of another than audit {name!r}")
         silent = all(r["status"] == "not_run" for r in audit if _kind(r) in LABEL_CHECKS)
         told = silent and _is_additive(root) and any(map(_informs, row["roc"]))
@@ -114,14 +118,6 @@ def _is_additive(root: Node) -> bool:
     """Whether every release has a residual: a selection has none, though it was made."""
     leaves = [node for node in postorder(root) if not node.children]
     return bool(leaves) and all(type(leaf).__name__ in ("Gaussian", "Laplace") for leaf in leaves)
-
-
-def _in_order(seen: dict[str, Json]) -> list[tuple[str, Json]]:
-    return sorted(seen.items(), key=lambda item: item[1]["about"])
-
-
-def _by_subject(audits: list[list[Json]]) -> list[list[Json]]:
-    return sorted(audits, key=lambda audit: str(audit[0]["about"]))
 
 
 def _informs(point: Sequence[str]) -> bool:

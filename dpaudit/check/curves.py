@@ -44,7 +44,8 @@ def check_curves(predicate: Json, root: Node, values: Sequence[Value]) -> None:
             if row["measure"] in CURVES:
                 CURVES[row["measure"]](row["curve"], ball)
         if words:
-            _plain_words(words, ball)
+            power = normal_cdf(quantile(enclose(FALSE_POSITIVE_RATE)) + ball)
+            _confirm(words, normal_cdf(ball / 2), power, lambda prior: _mean_posterior(prior, ball))
 
 
 def _listed(predicate: Json) -> None:
@@ -72,11 +73,6 @@ def _tradeoff(curve: Any, mu: Any) -> None:
 
 
 CURVES = {"profile": _profile, "tradeoff": _tradeoff}
-
-
-def _plain_words(words: Json, mu: Any) -> None:
-    power = normal_cdf(quantile(enclose(FALSE_POSITIVE_RATE)) + mu)
-    _confirm(words, normal_cdf(mu / 2), power, lambda prior: _mean_posterior(prior, mu))
 
 
 def _confirm(words: Json, guess: Any, power: Any, posterior: Callable[[Fraction], Any]) -> None:

@@ -20,6 +20,7 @@ from dpaudit.exact import enclose, is_infinite, maximum, sqrt, total, unknowns
 from dpaudit.nodes.pairs import (
     Branched,
     Concentrated,
+    Drawn,
     Factor,
     LaplaceShift,
     Largest,
@@ -178,6 +179,7 @@ GROWS: dict[type[Pair], dict[str, Callable[[Any, Any], bool]]] = {
     Concentrated: {"rho": _at_least},
     Renyi: {"epsilon": _at_least},
     Mixed: {"base": dominates, "rate": _rate},
+    Drawn: {"mu": _at_least, "rate": _rate, "size": _at_least},
     Spliced: {"above": dominates, "below": dominates},
     Swapped: {"base": dominates},
 }

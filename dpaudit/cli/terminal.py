@@ -112,6 +112,12 @@ def account(table: Mapping[str, Any]) -> None:
     _print(shown)
     for name, value in table["calculi"].items():
         _console().print(f"{name}: {value}", markup=False, highlight=False)
+    for key, title in (("over_steps", "Epsilon over steps"), ("sigma", "Sigma over epsilon")):
+        if rows := table.get(key):
+            extra = _table(title, *(name.replace("_", " ") for name in rows[0]))
+            for row in rows:
+                extra.add_row(*(escape(str(value)) for value in row.values()))
+            _print(extra)
 
 
 def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files] = ()) -> None:
@@ -259,12 +265,8 @@ def verified(rows: Sequence[Mapping[str, Any]]) -> None:
         lines += [f"  confirmed: {line}" for line in row["confirmed"]]
         lines += [f"  on trust: {line}" for line in row["on_trust"]]
         lines += [f"  signature: {_signature(one)}" for one in row.get("signatures", [])]
-        _print_lines(lines)
-
-
-def _print_lines(lines: Sequence[str]) -> None:
-    shown = "\n".join(map(plain, lines))
-    _console().print(shown, markup=False, highlight=False, soft_wrap=True)
+        shown = "\n".join(map(plain, lines))
+        _console().print(shown, markup=False, highlight=False, soft_wrap=True)
 
 
 def _signature(one: Mapping[str, Any]) -> str:

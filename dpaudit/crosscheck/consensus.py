@@ -54,7 +54,14 @@ class Consensus:
     def against(self, *routes: Route) -> Consensus:
         """The same with further routes; errors: Disagreement where one of them does not meet."""
         found = replace(self, routes=(*self.routes, *routes))
-        _agree(found)
+        above, below = found.highest_lower, found.lowest_upper
+        if not is_infinite(below.upper) and below.upper < above.lower:
+            raise Disagreement(
+                f"{found.node.name} at delta {decimal_upper(found.delta)}, "
+                f"{found.scope.adjacency}: {below.name} says epsilon <= "
+                f"{decimal_upper(below.upper)}, {above.name} says epsilon >= "
+                f"{decimal_lower(above.lower)}; one of them is wrong"
+            )
         return found
 
     def table(self) -> dict[str, Any]:
@@ -127,16 +134,6 @@ def _theirs(node: Node, scope: Scope, delta: Fraction) -> Iterator[Asked]:
     yield "dp-accounting rdp", upper(rdp_epsilon_upper)
     yield "dp-accounting pld", upper(pld_epsilon_upper)
     yield "dp-accounting pld, optimistic", optimistic
-
-
-def _agree(found: Consensus) -> None:
-    above, below = found.highest_lower, found.lowest_upper
-    if not is_infinite(below.upper) and below.upper < above.lower:
-        raise Disagreement(
-            f"{found.node.name} at delta {decimal_upper(found.delta)}, {found.scope.adjacency}: "
-            f"{below.name} says epsilon <= {decimal_upper(below.upper)}, {above.name} says "
-            f"epsilon >= {decimal_lower(above.lower)}; one of them is wrong"
-        )
 
 
 def _upper_key(route: Route) -> tuple[bool, Fraction]:

@@ -82,7 +82,11 @@ def pld_epsilon_upper(node: Node, scope: Scope, delta: Fraction) -> float:
     Errors: Unsupported for what it does not take, and below ``SMALLEST_DELTA``.
     """
     _refuse_small(delta)
-    asked, adjacency = _asked(delta, -ROUND_OFF), _pld_adjacency(node, scope)
+    # Noise alone is normalised, the same under every adjacency; a sample is not.
+    noises = (Gaussian, Laplace, DiscreteLaplace)
+    plain = all(isinstance(part, noises) for part, _ in _gathered(node))
+    adjacency = Adjacency.ADD_REMOVE if plain else scope.adjacency
+    asked = _asked(delta, -ROUND_OFF)
 
     def answer() -> float:
         from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
@@ -158,18 +162,14 @@ def _event(node: Node, backend: Backend, adjacency: Adjacency) -> Any:
         event = event_over(part, norms_read(backend, adjacency), adjacency)
         times = to_int(found, part.name)
         if backend is Backend.PLD and isinstance(part, UNCOUNTED):
-            events += [event] * _few(times)
+            if times > MOST_EVENTS:
+                raise Unsupported(
+                    f"dp-accounting pld: {times} random answers, one by one: at most {MOST_EVENTS}"
+                )
+            events += [event] * times
         else:
             events.append(dp_event.SelfComposedDpEvent(event, times))
     return dp_event.ComposedDpEvent(events)
-
-
-def _few(times: int) -> int:
-    if times > MOST_EVENTS:
-        raise Unsupported(
-            f"dp-accounting pld: {times} random answers, one by one: at most {MOST_EVENTS}"
-        )
-    return times
 
 
 def _gathered(root: Node) -> list[tuple[Node, Fraction]]:
@@ -210,13 +210,6 @@ def _collapsed(counts: dict[Node, Fraction], child: Node) -> Node:
         return child
     precision = total(n / noise_multiplier**2 for noise_multiplier, n in noises)
     return Gaussian("batch", 1 / sqrt(precision)) if precision != 0 else child
-
-
-def _pld_adjacency(node: Node, scope: Scope) -> Adjacency:
-    """Noise alone is normalised, the same under every adjacency; a sample is not."""
-    noises = (Gaussian, Laplace, DiscreteLaplace)
-    plain = all(isinstance(part, noises) for part, _ in _gathered(node))
-    return Adjacency.ADD_REMOVE if plain else scope.adjacency
 
 
 def _optimistic(node: Node, interval: float) -> Any:

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpaudit.accountant.filters.spending import chosen_multipliers
 from dpaudit.curator.coins import draw_batch, public_value
 from dpaudit.curator.entitlement import PUBLIC_COIN, Entitlements, Grant, Mask, sampling_numbers
 from dpaudit.curator.scales import scaled
-from dpaudit.curator.spending import chosen_multipliers
 from dpaudit.errors import Dependent, InvalidParameter, Undeclared
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.kernels.base import Session

@@ -38,7 +38,14 @@ def read_records(
     table = np.column_stack([numbers_of(path, name, columns[name]) for name in kept])
     if unit is None or rows is None:
         return Records(table)
-    return Records(_by_unit(table, columns[unit], rows))
+    # A unit's rows are repeated or left out to make so many.
+    if rows < 1:
+        raise InvalidParameter(f"rows = {rows}: expected at least 1")
+    _, first, inverse = np.unique(
+        np.asarray(columns[unit], dtype=str), return_index=True, return_inverse=True
+    )
+    places = [np.flatnonzero(inverse == k) for k in np.argsort(first)]
+    return Records(np.stack([table[np.resize(own, rows)] for own in places]))
 
 
 def columns_of(path: Path, *, label: str | None, unit: str | None) -> dict[str, Any]:
@@ -64,17 +71,6 @@ def numbers_of(path: Path, name: str, column: Any) -> Array:
     except (TypeError, ValueError):
         pass
     raise InvalidParameter(f"{path}: column {name!r} holds what is no number; encode it beforehand")
-
-
-def _by_unit(table: Array, unit: Any, rows: int) -> Array:
-    """(units, rows, columns), a unit's rows repeated or left out to make ``rows``."""
-    if rows < 1:
-        raise InvalidParameter(f"rows = {rows}: expected at least 1")
-    _, first, inverse = np.unique(
-        np.asarray(unit, dtype=str), return_index=True, return_inverse=True
-    )
-    places = [np.flatnonzero(inverse == k) for k in np.argsort(first)]
-    return np.stack([table[np.resize(own, rows)] for own in places])
 
 
 def _array(path: Path) -> Array:

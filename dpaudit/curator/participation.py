@@ -23,7 +23,7 @@ class Round:
 
 
 @dataclass
-class Attendance:
+class Participations:
     """In how many rounds of a leaf's current use each part took part, and in which one last.
 
     ``rounds``: (how many, the last) by part; under None those on all records, in which every part
@@ -37,7 +37,14 @@ class Attendance:
         if asked.number == 1 or not isinstance(leaf, CorrelatedGaussian):
             return
         who = leaf.participation
-        times, last = self._of(asked.part)
+        # The most rounds a record of these rows took part in, and the latest of them.
+        common, latest = self.rounds.get(None, (0, 0))
+        parts = (
+            [asked.part] if asked.part is not None else [p for p in self.rounds if p is not None]
+        )
+        found = [self.rounds.get(p, (0, 0)) for p in parts]
+        most = max((times for times, _ in found), default=0)
+        times, last = common + most, max(latest, *(last for _, last in found), 0)
         if times >= who.at_most or (times and asked.number - last < who.separation):
             raise Undeclared(
                 f"{asked}: a record of it took part in {times} round{'s'[: times > 1]}, the last "
@@ -50,11 +57,3 @@ class Attendance:
             self.rounds = {}
         times, _ = self.rounds.get(asked.part, (0, 0))
         self.rounds[asked.part] = (times + 1, asked.number)
-
-    def _of(self, part: int | None) -> tuple[int, int]:
-        """The most rounds a record of these rows took part in, and the latest of them."""
-        common, latest = self.rounds.get(None, (0, 0))
-        parts = [part] if part is not None else [p for p in self.rounds if p is not None]
-        found = [self.rounds.get(p, (0, 0)) for p in parts]
-        most = max((times for times, _ in found), default=0)
-        return common + most, max(latest, *(last for _, last in found), 0)

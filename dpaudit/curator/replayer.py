@@ -183,8 +183,7 @@ class Walk(Curator):
         return released
 
     def _visit(self, request: Request, value: Array, released: Array) -> None:
-        continuous = bool(getattr(request.session, "continuous", True))
-        noisy = request.mask & (request.scale > 0) & continuous
+        noisy = request.mask & (request.scale > 0) & request.session.continuous
         centre = request.session.centre(value)
         same = (released == centre) | (~np.isfinite(released) & ~np.isfinite(centre))
         visit = Visit(

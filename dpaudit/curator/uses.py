@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from dpaudit.curator.spending import leaves_of
+from dpaudit.accountant.filters.spending import leaves_of
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose, is_symbolic
 from dpaudit.families.adaptive import Filter

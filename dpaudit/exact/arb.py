@@ -98,7 +98,9 @@ def _enclose_sum(summand: Any, limits: Any, symbols: Mapping[Any, Any]) -> Any:
     known = _whole_values(summand, limits, symbols)
     if known is None:
         return _sum_over(summand, limits, rounds, symbols)
-    return _accurate_sum(summand, limits, rounds, known, _bits())
+    import flint
+
+    return _accurate_sum(summand, limits, rounds, known, int(flint.ctx.prec))
 
 
 def _whole_values(
@@ -128,12 +130,6 @@ def _needed(summand: Any, limits: Any) -> tuple[Any, ...] | None:
 @lru_cache(maxsize=20_000)
 def _free_in(part: Any) -> frozenset[Any]:
     return frozenset(part.free_symbols)
-
-
-def _bits() -> int:
-    import flint
-
-    return int(flint.ctx.prec)
 
 
 @lru_cache(maxsize=20_000)

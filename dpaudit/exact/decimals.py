@@ -97,12 +97,19 @@ def plain(value: Decimal) -> str:
 def readable(value: Number) -> str:
     """A number for people: a terminating decimal where there is a short one, else exact."""
     if not is_printable(value):
-        return _about(value)
+        free = ", ".join(sorted(map(str, unknowns(value))))
+        return (
+            f"an expression of {free} with large numbers" if free else f"{decimal_upper(value)}..."
+        )
     if not isinstance(value, Fraction):
         return str(value)
     for places in range(13):
         if ten_power(places) % value.denominator == 0:
-            return _pointed(value.numerator * ten_power(places) // value.denominator, places)
+            # The decimal of scaled / 10^places.
+            scaled = value.numerator * ten_power(places) // value.denominator
+            text = str(abs(scaled)).rjust(places + 1, "0")
+            sign = "-" if scaled < 0 else ""
+            return f"{sign}{text[:-places]}.{text[-places:]}" if places else sign + text
     return f"{value.numerator}/{value.denominator}"
 
 
@@ -113,15 +120,3 @@ def is_printable(value: Number) -> bool:
     import sympy
 
     return all(is_short(canonical(part)) for part in value.atoms(sympy.Rational))
-
-
-def _about(value: Number) -> str:
-    free = ", ".join(sorted(map(str, unknowns(value))))
-    return f"an expression of {free} with large numbers" if free else f"{decimal_upper(value)}..."
-
-
-def _pointed(scaled: int, places: int) -> str:
-    """The decimal of scaled / 10^places."""
-    text = str(abs(scaled)).rjust(places + 1, "0")
-    sign = "-" if scaled < 0 else ""
-    return f"{sign}{text[:-places]}.{text[-places:]}" if places else sign + text

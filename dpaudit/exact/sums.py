@@ -49,18 +49,14 @@ def total_over(value: Number, index: Any, times: Number) -> Number:
         return Fraction(0) if times == 0 else value
     if index is None or not is_symbolic(value) or index not in value.free_symbols:
         return canonical(value * times)
-    if _is_sum_inside(value):
+    # A closed form of a sum of sums is out of reach: SymPy would search for minutes.
+    import sympy
+
+    if value.has(sympy.Sum):
         return sum_over(value, index, 1, times)
     if not is_symbolic(times) and times <= EXPLICIT_TERMS:
         return total(canonical(value.subs(index, k)) for k in range(1, int(times) + 1))
     return _sum(value, index, times)
-
-
-def _is_sum_inside(value: Any) -> bool:
-    """Whether a closed form of its sum is out of reach: SymPy would search for minutes."""
-    import sympy
-
-    return bool(value.has(sympy.Sum))
 
 
 def sum_over(summand: Any, index: Any, first: int, last: Number) -> Number:

@@ -105,19 +105,15 @@ def _encode(value: Number, depth: int) -> Any:
         return f"{value.numerator}/{value.denominator}"
     if value.is_Symbol:
         return ["Symbol", _name(value.name), _known(value, value.name, value.assumptions0)]
-    if _is_function_symbol(value):
+    from sympy.core.function import AppliedUndef
+
+    if isinstance(value, AppliedUndef):
         name = _name(value.func.__name__)
         known = _known(value.func, name, getattr(value.func, "_kwargs", {}))
         return ["Function", name, known, *(_encode(a, depth + 1) for a in value.args)]
     if not head(value):
         raise InvalidParameter(f"{str(value)[:200]} is not in the list of expressions on the wire")
     return [head(value), *(_encode(a, depth + 1) for a in value.args)]
-
-
-def _is_function_symbol(value: Any) -> bool:
-    from sympy.core.function import AppliedUndef
-
-    return isinstance(value, AppliedUndef)
 
 
 def _name(name: Any) -> str:

@@ -28,6 +28,7 @@ class Session(Protocol):
     """
 
     norm: ClassVar[Norm]
+    continuous: ClassVar[bool]
 
     def admit(self, scale: Array, dimension: int) -> None:
         """Errors: InvalidParameter for what it cannot release; asked before data is touched."""

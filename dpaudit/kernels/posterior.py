@@ -162,7 +162,10 @@ class Posterior:
         kinks = [kink / self._ratio for kink in question.kinks()]
         self._cover(max((float(np.max(np.abs(kink))) for kink in kinks), default=FARTHEST_KINK))
         for kink in kinks:
-            self._cut_at(kink)
+            # Panels end at every row's kink.
+            place, room = kink[self._row] - self._left, NEAR / self._ratio
+            inside = (place > room) & (self._width - place > room)
+            self._cut(inside, place[inside])
         for halvings in range(HALVINGS + 1):
             self._question = question
             self._told = self._sides(question, self._row, self._left, self._width)
@@ -220,12 +223,6 @@ class Posterior:
             for left in (-2 * self._reach, self._reach):
                 self._add(rows, np.full(self.rows, left), np.full(self.rows, self._reach))
             self._reach *= 2
-
-    def _cut_at(self, kinks: Array) -> None:
-        """End panels at every row's kink."""
-        place, room = kinks[self._row] - self._left, NEAR / self._ratio
-        inside = (place > room) & (self._width - place > room)
-        self._cut(inside, place[inside])
 
     def _cut(self, which: Flags, place: Array) -> None:
         """Cut these panels in two, so far from their left ends."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.domains import real
 from dpaudit.scope import Adjacency, choose
 
 Array: TypeAlias = NDArray[np.float64]
@@ -140,7 +141,14 @@ def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
     Source: Murata and Suzuki 2023, Algorithm 2; the treatment of non-finite rows is ours.
     """
     with np.errstate(all="ignore"):
-        return _clipped_rows(rows, np.asarray(radius)[..., None], norm)
+        limit = np.asarray(radius)[..., None]
+        rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
+        largest = np.abs(rows).max(axis=-1, initial=0.0)
+        scaled = rows / np.where(largest > 0, largest, 1.0)[..., None]
+        unit = _NORMS[norm](scaled)
+        inside = (largest == 0) | (unit <= limit / np.where(largest > 0, largest, 1.0))
+        shrunk = limit / np.where(unit > 0, unit, 1.0)
+        return np.where(inside[..., None], rows, scaled * shrunk[..., None])
 
 
 _NORMS: dict[str, Callable[[Array], Array]] = {
@@ -148,16 +156,6 @@ _NORMS: dict[str, Callable[[Array], Array]] = {
     "l2": lambda rows: np.asarray(np.sqrt(np.square(rows).sum(-1))),
     "linf": lambda rows: np.asarray(np.abs(rows).max(-1, initial=0.0)),
 }
-
-
-def _clipped_rows(rows: Array, limit: Array, norm: Norm) -> Array:
-    rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
-    largest = np.abs(rows).max(axis=-1, initial=0.0)
-    scaled = rows / np.where(largest > 0, largest, 1.0)[..., None]
-    unit = _NORMS[norm](scaled)
-    inside = (largest == 0) | (unit <= limit / np.where(largest > 0, largest, 1.0))
-    shrunk = limit / np.where(unit > 0, unit, 1.0)
-    return np.where(inside[..., None], rows, scaled * shrunk[..., None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +190,9 @@ class ClippedMean:
         if self.norm not in _NORMS:
             names = ", ".join(_NORMS)
             raise InvalidParameter(f"ClippedMean.norm = {self.norm!r}: expected one of {names}")
+        for name in ("radius", "divisor", "plus"):
+            if isinstance(text := getattr(self, name), str):
+                object.__setattr__(self, name, real(text, f"ClippedMean.{name}"))
         if not np.isfinite(self.plus):
             raise InvalidParameter(f"ClippedMean.plus = {self.plus}: expected a finite number")
         if self.divisor is not None and not (np.isfinite(self.divisor) and self.divisor > 0):
@@ -200,7 +201,13 @@ class ClippedMean:
             raise InvalidParameter("ClippedMean: give weights or a divisor, not both")
         if self.weights is not None:
             object.__setattr__(self, "weights", np.array(self.weights, dtype=np.float64))
-        object.__setattr__(self, "radius", _radius(self.radius))
+        values = np.array(self.radius, dtype=np.float64)
+        if values.ndim > 1:
+            raise InvalidParameter(f"ClippedMean.radius: shape {values.shape}; expected (trials,)")
+        if (values < 0).any() or (values.ndim == 0 and not np.isfinite(values)):
+            raise InvalidParameter("ClippedMean.radius: expected finite numbers, not negative")
+        # Arithmetic near the smallest floats is too coarse for a bound on what one record moves.
+        object.__setattr__(self, "radius", np.where(values < SMALLEST_RADIUS, 0.0, values))
 
     def public_weights(self, size: int) -> Array:
         """The weight of each row, shape (size,)."""
@@ -309,16 +316,6 @@ def _members(chosen: NDArray[np.bool_], kinds: Sequence[NDArray[np.intp]]) -> ND
     ]
     counts[largest] = np.count_nonzero(chosen, axis=1) - sum(counts)
     return np.stack(counts, axis=1)
-
-
-def _radius(radius: Any) -> Array:
-    values = np.array(radius, dtype=np.float64)
-    if values.ndim > 1:
-        raise InvalidParameter(f"ClippedMean.radius: shape {values.shape}; expected (trials,)")
-    if (values < 0).any() or (values.ndim == 0 and not np.isfinite(values)):
-        raise InvalidParameter("ClippedMean.radius: expected finite numbers, not negative")
-    # Arithmetic near the smallest floats is too coarse for a bound on what one record moves.
-    return np.where(values < SMALLEST_RADIUS, 0.0, values)
 
 
 def _total(subscripts: str, weights: Array, rows: Array) -> Array:

@@ -241,24 +241,25 @@ class Ledger:
         Errors: LedgerBroken naming the first entry that does not hold.
         """
         try:
-            return self._verified(name, head)
+            with self._reading() as connection:
+                row = self._known(connection, name)
+                entries = self._entries(connection, name)
+            checked = _checked(name, entries)
+            state = self.state(name)
+            stored = (_text(state.terms.to_json()), state.spent, state.count, int(row.length))
+            walked = (_text(checked.terms.to_json()), checked.spent, checked.count, len(entries))
+            if stored != walked or str(row.head) != checked.head:
+                raise LedgerBroken(
+                    f"{name}: the account is not what its {len(entries)} entries make"
+                )
+            if head is not None and head not in {entry.hash for entry in entries}:
+                raise LedgerBroken(
+                    f"{name}: no entry has the hash {head[:16]}...: entries are missing"
+                )
+            return state
         except (InvalidParameter, BudgetExceeded, ValueError, KeyError, TypeError) as error:
             said = str(error) if isinstance(error, BudgetExceeded) else "an entry is malformed"
             raise LedgerBroken(f"{name}: {said}") from None
-
-    def _verified(self, name: str, head: str | None) -> State:
-        with self._reading() as connection:
-            row = self._known(connection, name)
-            entries = self._entries(connection, name)
-        checked = _checked(name, entries)
-        state = self.state(name)
-        stored = (_text(state.terms.to_json()), state.spent, state.count, int(row.length))
-        walked = (_text(checked.terms.to_json()), checked.spent, checked.count, len(entries))
-        if stored != walked or str(row.head) != checked.head:
-            raise LedgerBroken(f"{name}: the account is not what its {len(entries)} entries make")
-        if head is not None and head not in {entry.hash for entry in entries}:
-            raise LedgerBroken(f"{name}: no entry has the hash {head[:16]}...: entries are missing")
-        return state
 
     # --- inside a transaction ---------------------------------------------------------------------
 
@@ -275,8 +276,8 @@ class Ledger:
         terms = _terms(row)
         if entity != terms.entity or scope.unit is not terms.scope.unit:
             raise LedgerRefused(
-                f"{name}: its unit is {terms.entity!r}, the release's is {entity!r}; one budget "
-                "protects one kind of unit"
+                f"{name}: its unit is {terms.entity!r} ({terms.scope.unit}), the release's is "
+                f"{entity!r} ({scope.unit}); one budget protects one kind of unit"
             )
         if scope.adjacency is not terms.scope.adjacency:
             raise LedgerRefused(

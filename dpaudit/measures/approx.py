@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.exact import Number, infinity, maximum, total, total_over
-from dpaudit.measures.calculus import Calculus, Laws, Measure, Source, Sums, register
+from dpaudit.measures.calculus import Calculus, Laws, Measure, Running, Source, Sums, register
 from dpaudit.measures.convert import MONOTONE, from_approx
-from dpaudit.measures.pure import FILTER, MCSHERRY
+from dpaudit.measures.pure import FILTER, MCSHERRY, ODOMETER
 from dpaudit.measures.sides import of_approx
 
 Pair = tuple[Number, Number]
@@ -39,6 +39,11 @@ def _region(claim: Any) -> Any:
     return approx_region(claim.epsilon, claim.delta)
 
 
+def _running(spent: tuple[Fraction, ...], delta: Fraction) -> Number:
+    """The sum of epsilon, while the deltas add up to at most delta; infinite after that."""
+    return spent[0] if spent[1] <= delta else infinity()
+
+
 APPROX = register(
     Calculus(
         Measure(
@@ -52,6 +57,7 @@ APPROX = register(
             wire_field="epsilon",
             laws=Laws(BASIC, MCSHERRY, _sum, _times, _largest, _unbounded),
             sums=Sums(FILTER, ("epsilon", "delta")),
+            running=Running(ODOMETER, _running),
             rank=3,
             to_approx=from_approx,
             to_approx_cite=MONOTONE,

@@ -186,6 +186,21 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class Running:
+    """An odometer of a measure: a bound on the loss of everything so far, at every time at once.
+
+    ``upper(sums, delta)``: the bound, from the sums so far as :class:`Sums` adds them; infinite
+    where none holds.  It fails with probability at most delta over the whole run.
+    ``surely``: it never fails, and takes a delta of 0 only; else delta is positive.
+    ``cite``: that it may be read at any stopping time.
+    """
+
+    cite: Source
+    upper: Callable[[tuple[Fraction, ...], Fraction], Number]
+    surely: bool = False
+
+
+@dataclass(frozen=True)
 class Measure:
     """One measure of privacy: all that the rooms need to know of it.
 
@@ -202,7 +217,8 @@ class Measure:
     ``region``: of a claim's node, the pairs of event probabilities it allows.  ``from_rates``: a
     lower bound on the parameter from upper bounds of a test's two error rates, of which a claim
     allows a convex region, the same with the two exchanged; None where a bound has to be counted
-    at the claim's own delta.  ``sums``: how a filter adds charges, None where none is known to.
+    at the claim's own delta.  ``sums``: how a filter adds charges, None where none is known to;
+    ``running``: what these sums bound while they grow, None where no odometer is known.
     """
 
     name: str
@@ -225,6 +241,7 @@ class Measure:
     region: Callable[[Any], Any] | None = None
     from_rates: Callable[[float, float], float] | None = None
     sums: Sums | None = None
+    running: Running | None = None
 
     def __post_init__(self) -> None:
         for place in ("name", "meaning", "symbol", "words", "wire"):
@@ -232,6 +249,10 @@ class Measure:
                 raise InvalidParameter(f"Measure.{place} is empty")
         if self.to_approx is not None and self.to_approx_cite is None:
             raise InvalidParameter(f"measure {self.name}: cite the conversion's source")
+        if self.running is not None and self.sums is None:
+            raise InvalidParameter(
+                f"measure {self.name}: an odometer reads sums; say what they are"
+            )
 
 
 class Calculus:

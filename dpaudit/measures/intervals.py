@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from dpaudit import profiles
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
     Number,
@@ -23,14 +24,7 @@ from dpaudit.exact import (
 )
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes.pairs import Losses, Pair, numbers_in
-from dpaudit.profiles import (
-    RELATIVE_WIDTH,
-    WIDTH,
-    Interval,
-    delta_interval,
-    epsilon_interval,
-    epsilon_outline,
-)
+from dpaudit.profiles import Interval
 
 CORRECTIONS = 60
 COARSER = 100
@@ -70,7 +64,7 @@ def _numbers(losses: Losses) -> Iterable[Number]:
     return (n for pair in (*losses.pairs, *losses.reached) for n in numbers_in(pair))
 
 
-def epsilon_two_sided(step: Step, delta: Fraction, width: float = WIDTH) -> TwoSided:
+def epsilon_two_sided(step: Step, delta: Fraction, width: float = profiles.WIDTH) -> TwoSided:
     """The smallest certified epsilon at ``delta``, and one that is certainly reached."""
     losses = losses_of(step)
     if losses.slack != 0:
@@ -82,7 +76,7 @@ def delta_two_sided(step: Step, epsilon: Fraction) -> TwoSided:
     """The largest delta at ``epsilon``, from above and from below."""
     losses = losses_of(step)
     if losses.slack == 0:
-        return _collected(losses, _delta(epsilon), RELATIVE_WIDTH)
+        return _collected(losses, _delta(epsilon), profiles.RELATIVE_WIDTH)
     return _delta_with_slack(losses, epsilon)
 
 
@@ -96,7 +90,7 @@ def _delta_with_slack(losses: Losses, epsilon: Fraction) -> TwoSided:
 
     def whole(at: Fraction) -> Fraction:
         if at not in known:
-            known[at] = _collected(losses, _delta(at), RELATIVE_WIDTH)
+            known[at] = _collected(losses, _delta(at), profiles.RELATIVE_WIDTH)
         found = known[at].upper
         return Fraction(1) if is_infinite(found) else min(Fraction(1), found + _cost(losses, at))
 
@@ -118,21 +112,19 @@ class Asked:
 
 
 def _epsilon(delta: Fraction) -> Asked:
+    # The outline only tells which pairs are the largest: a coarser width does.
     return Asked(
-        lambda pair, width: epsilon_outline(pair, delta, _separating(width)),
-        lambda pair, width, near: epsilon_interval(pair, delta, width, near),
+        lambda pair, width: profiles.epsilon_outline(
+            pair, delta, min(COARSER * width, max(width, float(SEPARATING)))
+        ),
+        lambda pair, width, near: profiles.epsilon_interval(pair, delta, width, near),
     )
-
-
-def _separating(width: float) -> float:
-    """A width at which to tell which pairs are the largest."""
-    return min(COARSER * width, max(width, float(SEPARATING)))
 
 
 def _delta(epsilon: Fraction) -> Asked:
     return Asked(
-        lambda pair, width: delta_interval(pair, epsilon, COARSER * width),
-        lambda pair, width, near: delta_interval(pair, epsilon, width),
+        lambda pair, width: profiles.delta_interval(pair, epsilon, COARSER * width),
+        lambda pair, width, near: profiles.delta_interval(pair, epsilon, width),
     )
 
 

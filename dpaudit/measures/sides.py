@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from dpaudit import profiles
 from dpaudit.exact import (
     decimal_lower,
     decimal_upper,
@@ -19,7 +20,6 @@ from dpaudit.measures.calculus import CALCULI, Sides, Step, order
 from dpaudit.measures.convert import gaussian_delta, normal_cdf, require_numbers, to_approx
 from dpaudit.measures.intervals import delta_two_sided, losses_of
 from dpaudit.nodes.pairs import Losses
-from dpaudit.profiles import tradeoff_interval
 
 NOTHING: Sides = (None, Fraction(1))
 FIRST_DELTA = Fraction(1, 2)
@@ -160,8 +160,8 @@ def tradeoff_of_pairs(step: Step, alpha: Fraction) -> tuple[Fraction, Fraction]:
     """
     losses = losses_of(step)
     moved = min(alpha + Fraction(decimal_upper(losses.slack)), Fraction(1))
-    uppers = [tradeoff_interval(pair, moved).lower for pair in losses.pairs]
-    reached = [tradeoff_interval(pair, alpha).upper for pair in losses.reached]
+    uppers = [profiles.tradeoff_interval(pair, moved).lower for pair in losses.pairs]
+    reached = [profiles.tradeoff_interval(pair, alpha).upper for pair in losses.reached]
     lower = max(Fraction(0), min(uppers) - (moved - alpha))
     if losses.slack != 0 or not reached:
         return lower, 1 - alpha

@@ -419,7 +419,8 @@ def applicable(
         attack = ATTACKS[name]
         missing = [f"the signal {n!r}" for n in attack.needs if n not in shown]
         missing += ["2 reference models"] if attack.references and references < 2 else []
-        missing += [f"{FEWEST_POPULATION} population records"] if _short(attack, population) else []
+        if attack.population and population < FEWEST_POPULATION:
+            missing.append(f"{FEWEST_POPULATION} population records")
         if not missing:
             found.append(name)
         elif names is not None:
@@ -429,7 +430,3 @@ def applicable(
     if not found:
         raise InvalidParameter("attacks: none applies; release more, or train more models")
     return tuple(found)
-
-
-def _short(attack: Attack, population: int) -> bool:
-    return attack.population and population < FEWEST_POPULATION

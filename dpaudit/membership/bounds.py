@@ -222,16 +222,7 @@ def one_run_bound(target: ScoreTest, counted: tuple[int, int, int], error: float
 def choose_trial(known: Known, targets: int, target: ScoreTest, error: float) -> Trial | None:
     """The unit and the event on its score that promise the most; None where sides are too small."""
     best: Trial | None = None
-    separated = np.abs(_separation(known))
-    for unit in np.argsort(-separated)[:FEWEST_UNITS]:
-        trial = _trial(known, int(unit), targets, target, error)
-        if trial is not None and (best is None or trial.promised > best.promised):
-            best = trial
-    return best
-
-
-def _separation(known: Known) -> FloatArray:
-    """How many deviations apart a unit's scores in and out are on the references."""
+    # How many deviations apart a unit's scores in and out are on the references.
     inside = known.included
     counts = np.maximum(inside.sum(axis=0), 1), np.maximum((~inside).sum(axis=0), 1)
     means = [
@@ -239,7 +230,12 @@ def _separation(known: Known) -> FloatArray:
         for side, count in zip((inside, ~inside), counts, strict=True)
     ]
     spread = known.scores.std(axis=0) + 1e-12
-    return np.asarray((means[0] - means[1]) / spread)
+    separated = np.abs((means[0] - means[1]) / spread)
+    for unit in np.argsort(-separated)[:FEWEST_UNITS]:
+        trial = _trial(known, int(unit), targets, target, error)
+        if trial is not None and (best is None or trial.promised > best.promised):
+            best = trial
+    return best
 
 
 def _trial(known: Known, unit: int, targets: int, target: ScoreTest, error: float) -> Trial | None:

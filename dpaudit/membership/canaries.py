@@ -27,7 +27,9 @@ def mislabelled(data: Data, count: int, rng: np.random.Generator) -> Data:
     classes = np.unique(labels)
     if classes.size < 2:
         raise InvalidParameter("mislabelled: the data have one class; there is no other label")
-    rows = _chosen(data, count, rng)
+    if not 1 <= count <= len(data):
+        raise InvalidParameter(f"count = {count}: expected from 1 to {len(data)} records")
+    rows = rng.permutation(len(data))[:count]
     shift = rng.integers(1, classes.size, rows.size)
     places = (np.searchsorted(classes, labels[rows]) + shift) % classes.size
     return Data(data.features[rows], classes[places])
@@ -111,9 +113,3 @@ def _labels(data: Data) -> Any:
     if data.labels is None:
         raise InvalidParameter("canaries: the data have no labels")
     return data.labels
-
-
-def _chosen(data: Data, count: int, rng: np.random.Generator) -> Any:
-    if not 1 <= count <= len(data):
-        raise InvalidParameter(f"count = {count}: expected from 1 to {len(data)} records")
-    return rng.permutation(len(data))[:count]

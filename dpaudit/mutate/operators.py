@@ -28,7 +28,8 @@ class Site:
     where who takes part is private.  ``parts``: on a part of the records, or on a batch.
     ``uses``: how many releases of a run come from here.  ``dimension``: of the vector.
     ``shared``: its rounds share noise or a threshold, and need one sensitivity.  ``rows``: on
-    which it is asked.
+    which it is asked.  ``bounded``: the library's own code clips every row of it.  ``alike``: on
+    half as many records it states no larger a sensitivity.
     """
 
     module: str
@@ -44,6 +45,8 @@ class Site:
     dimension: int
     shared: bool = False
     rows: int = 2
+    bounded: bool = False
+    alike: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ RELEASES: dict[str, tuple[str, Callable[[Site], bool]]] = {
     "private_step": ("a released value is scaled by what was seen of the records", _never),
     "test_on_part": (
         "the query is of the first half of the records",
-        lambda s: not s.weighted and s.rows > 1,
+        lambda s: not s.weighted and not s.alike and s.rows > 1,
     ),
     "seed_fixed_per_round": ("every round's noise is of the same seed", lambda s: s.uses > 1),
     "noise_of_one_node_in_two": ("every second release has no noise", lambda s: s.uses > 1),
@@ -162,12 +165,10 @@ def _released(call: ast.Call, operator: str) -> ast.expr:
     if operator in ("private_step", "released_step"):
         scale = ast.BinOp(ast.Constant(1), ast.Add(), _call("kept", curator))
         # The release first: what is kept is kept while it is made.
-        made = _call("scaled", made, ast.Lambda(_no_arguments(), scale))
+        made = _call(
+            "scaled", made, ast.Lambda(ast.arguments([], [], None, [], [], None, []), scale)
+        )
     return made
-
-
-def _no_arguments() -> ast.arguments:
-    return ast.arguments([], [], None, [], [], None, [])
 
 
 class _AtLine(ast.NodeTransformer):
@@ -317,6 +318,7 @@ HARMLESS = {
     "divide_by_the_realised_count": "where the number is public, it is what was divided by; a sum "
     "divided by a count of at least one moves less",
     "test_on_part": "a sum over half the records with public weights moves no more than over all; "
+    "a query that states no larger a sensitivity of half as many records is right on half of them; "
     "of one row, half is all",
     "private_radius": "where rounds share noise or a threshold, the curator refuses any second "
     "radius, right or wrong",
@@ -342,7 +344,7 @@ def planted_in(
             if fits(site):
                 yield Planted(operator, site.module, site.line, what)
     done: set[tuple[str, str, int, int]] = set()
-    bounded = all(site.exact for site in sites)
+    bounded = all(site.bounded for site in sites)
     for one in reached:
         function = _function(trees[one.module], one)
         for operator, inside in CODE.items() if function is not None else ():

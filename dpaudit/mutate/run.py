@@ -28,6 +28,7 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.mutate.operators import OPERATORS, RIGHT, Planted, planted_in
 from dpaudit.mutate.plant import file_of, forked, import_planted
+from dpaudit.mutate.same import same, trace
 from dpaudit.mutate.survey import Survey, home_of, read, survey
 from dpaudit.project.project import resolve
 from dpaudit.storage.batches import RowStore
@@ -36,9 +37,11 @@ from dpaudit.version import __version__
 
 Progress = Callable[[str, int, int], None]
 CAUGHT, CERTIFIED, STILLBORN, UNTOLD = "not_certified", "certified", "stillborn", "untold"
-STATUSES = (CAUGHT, CERTIFIED, STILLBORN, UNTOLD)
+SAME = "same"
+STATUSES = (CAUGHT, CERTIFIED, STILLBORN, UNTOLD, SAME)
 LEFT_ALONE = "left alone"
 SECONDS = 60.0  # of a processor, for one mutant
+TRIALS = 400  # of an audit: `certify` itself has up to 2,000
 GOOD = (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
 
 
@@ -73,7 +76,7 @@ class Order:
 class Judgement:
     """What ``certify`` says of a program: verdicts of its claims, and the first finding.
 
-    ``failed``: why nothing can be said, empty where something can.
+    ``failed``: why nothing can be said, empty where something can.  ``seconds``: of a processor.
     """
 
     verdicts: tuple[str, ...] = ()
@@ -82,13 +85,17 @@ class Judgement:
     detail: str = ""
     not_examined: str = ""
     failed: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Result:
     """What became of a mutant; ``twin``: of the right code in its place, empty where none was run.
 
-    ``check``: who found it, ``detail``: what was said.
+    ``status`` is "same" where it is certified, and did in every run what the right program does.
+
+    ``check``: who found it, ``detail``: what was said.  ``seconds``: of a processor, without the
+    twin, which is run once a place.
     """
 
     name: str
@@ -232,8 +239,8 @@ def _judged(mechanism: Mechanism, seed: int) -> dict[str, Any]:
     needed: such a program gets an alarm whatever its audit shows.
     """
     order = ToCertify(mechanism, None, "project", {})
-    run = plan([order], Options(seed=seed))
-    examination = examined(run, order)
+    run = plan([order], Options(seed=seed, trials=TRIALS))
+    examination = examined(run, order, first=True)
     shape = examination.shape
     told: dict[str, Any] = {
         "not_examined": examination.not_examined,
@@ -242,8 +249,10 @@ def _judged(mechanism: Mechanism, seed: int) -> dict[str, Any]:
     if examination.broken:
         first = examination.broken[0]
         alarms = [str(Verdict.ALARM)] * len(mechanism.claims)
-        return told | {"verdicts": alarms, "check": first.check, "detail": first.detail}
-    return told | _certified(run.certify(0))
+        told |= {"verdicts": alarms, "check": first.check, "detail": first.detail}
+    else:
+        told |= _certified(run.certify(0, examination))
+    return told | {"seconds": time.process_time()}
 
 
 def _certified(certified: Certified) -> dict[str, Any]:
@@ -269,14 +278,16 @@ class _Judge:
     right: Judgement
     root: Path
     twins: dict[tuple[str, int, int, str], str] = field(default_factory=dict)
+    traces: list[Any] = field(default_factory=list)
     lock: Any = field(default_factory=threading.Lock)
 
     def __call__(self, planted: Planted) -> Result:
-        started = time.monotonic()
         found = self._judged(planted, twin=False)
         status = self._status(found)
+        if status == CERTIFIED and self._same(planted):
+            status = SAME
         twin = ""
-        if status in (CAUGHT, CERTIFIED) and self.order.twins and planted.operator in RIGHT:
+        if status in (CAUGHT, CERTIFIED, SAME) and self.order.twins and planted.operator in RIGHT:
             twin = self._twin(planted)
         return Result(
             name=_name(planted),
@@ -287,7 +298,7 @@ class _Judge:
             check=found.check or found.failed,
             detail=found.detail,
             twin=twin,
-            seconds=round(time.monotonic() - started, 1),
+            seconds=round(found.seconds, 1),
         )
 
     def _twin(self, planted: Planted) -> str:
@@ -301,11 +312,28 @@ class _Judge:
                 self.twins[key] = LEFT_ALONE if same else f"flagged: {why}"
             return self.twins[key]
 
+    def _same(self, planted: Planted) -> bool:
+        """Whether the mutant does what the right program does, wherever both are run."""
+        with self.lock:
+            if not self.traces:
+                self.traces.append(self._trace(None))
+        right, found = self.traces[0], self._trace(planted)
+        return isinstance(right, list) and isinstance(found, list) and same(right, found)
+
+    def _trace(self, planted: Planted | None) -> Any:
+        def work() -> Any:
+            return trace(self._imported(planted), self.survey.shape, self.order.seed)
+
+        return forked(work, SECONDS)
+
+    def _imported(self, planted: Planted | None, *, twin: bool = False) -> Mechanism:
+        module = import_planted(self.root, self.survey.home, planted, twin=twin)
+        mechanism: Mechanism = getattr(module, self.survey.attribute)
+        return replace(mechanism, records=None, evaluate=None)
+
     def _judged(self, planted: Planted, *, twin: bool) -> Judgement:
         def work() -> Any:
-            module = import_planted(self.root, self.survey.home, planted, twin=twin)
-            mechanism: Mechanism = getattr(module, self.survey.attribute)
-            mechanism = replace(mechanism, records=None, evaluate=None)
+            mechanism = self._imported(planted, twin=twin)
             refused = _rehearsed(mechanism, self.survey.shape)
             if refused is not None:
                 return refused

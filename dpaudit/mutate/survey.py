@@ -14,8 +14,10 @@ import numpy as np
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine.made import worlds_of
 from dpaudit.audit.examine.shapes import Shape
+from dpaudit.audit.examine.study import clips_itself
 from dpaudit.audit.graybox.watch import Asked, Watched
 from dpaudit.curator.mechanism import Mechanism
+from dpaudit.errors import DpauditError
 from dpaudit.kernels.query import ClippedMean, Query
 from dpaudit.mutate.operators import Reached, Site
 from dpaudit.scope import Adjacency
@@ -149,7 +151,18 @@ def _site(place: tuple[str, int], found: list[Asked], mechanism: Mechanism, size
         dimension=int(value.shape[-1]),
         shared=bool(getattr(first.session, "memory", False)),
         rows=len(first.records),
+        bounded=clips_itself(query),
+        alike=_alike(query, adjacency, len(first.records)),
     )
+
+
+def _alike(query: Query, adjacency: Adjacency, size: int) -> bool:
+    """Whether a query states no larger a sensitivity of half as many records."""
+    try:
+        whole, half = (query.sensitivity(adjacency, n) for n in (size, max(1, size // 2)))
+    except DpauditError:
+        return False
+    return bool((np.asarray(half) <= np.asarray(whole) * (1 + 1e-12)).all())
 
 
 def _asking(frame: FrameType | None) -> FrameType | None:

@@ -242,7 +242,8 @@ OF_ANY: dict[str, Callable[[Any, Any], Any]] = {
 
 def kept(curator: Any) -> float:
     """A number in [0, 1] made of what was seen of the records; 0 before anything was."""
-    return float(np.tanh(vars(curator).get(KEPT, 0.0)))
+    seen = vars(curator).get(KEPT, 0.0)
+    return float(1 - 1 / (1 + seen))
 
 
 def told(released: Array, curator: Any) -> Array:

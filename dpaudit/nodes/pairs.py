@@ -175,6 +175,27 @@ class Allocated(Pair):
 
 
 @dataclass(frozen=True)
+class Reshuffled(Pair):
+    """The mixture over i of N(2 e_i / z, I) against that of N(e_i / z, I), in ``slots`` dimensions.
+
+    z = ``noise_multiplier``: one record is in one of the slots, chosen uniformly, and all others
+    contribute the opposite of what it does.  Its upper bounds are those of Normal(1 / z).
+    """
+
+    noise_multiplier: Number
+    slots: Number
+
+
+@dataclass(frozen=True)
+class Drawn(Pair):
+    """N(J mu, 1) against N(0, 1), J binomial(size, rate) and not seen."""
+
+    mu: Number
+    rate: Number
+    size: Number
+
+
+@dataclass(frozen=True)
 class Clones(Symmetric):
     """One report hidden among ``others``: the shuffled counts (A + I, C - A + J), seen.
 

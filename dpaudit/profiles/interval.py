@@ -8,6 +8,9 @@ from fractions import Fraction
 
 from dpaudit.exact import Number, decimal_lower, decimal_upper, infinity
 
+# How far apart ends may be where nothing else is asked: of epsilon, of delta relative to it.
+WIDTH, RELATIVE_WIDTH = 1e-4, 1e-3
+
 
 @dataclass(frozen=True)
 class Interval:

@@ -105,7 +105,8 @@ def _row(noise: Noise) -> tuple[Cell, ...]:
 
 def _noise(row: Json, times: Fraction | None) -> Noise:
     kind, parameters = str(row.get("type")), row.get("parameters", {})
-    label = _text(parameters.get("label"))
+    encoded = parameters.get("label")
+    label = str(encoded.get("text", "")) if isinstance(encoded, dict) else ""
     count = numbers.grouped(int(times)) if times is not None and times.denominator == 1 else ""
     spoken = say(KINDS[kind]) if kind in KINDS else kind
     try:
@@ -169,10 +170,6 @@ def _value(encoded: Any) -> float:
     from dpaudit.exact.wire import decode_number
 
     return float(decimal_upper(decode_number(encoded["number"])))
-
-
-def _text(encoded: Any) -> str:
-    return str(encoded.get("text", "")) if isinstance(encoded, dict) else ""
 
 
 def _product(times: Fraction | None, encoded: Any) -> Fraction | None:

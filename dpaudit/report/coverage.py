@@ -63,8 +63,11 @@ def protected(predicate: Json) -> Section:
     scope = predicate["scope"]
     accesses = scope["data_accesses"]
     none = (say("none listed"),)
+    unit = scope["unit"]
+    period = (say("period: {text}", text=unit["period"]),) if unit["period"] else ()
+    bound = (say("contribution: {text}", text=unit["bound"]),) if unit["bound"] else ()
     rows = (
-        Fact(say("Unit of privacy"), (scope["unit"]["entity"], *_unit_notes(scope["unit"]))),
+        Fact(say("Unit of privacy"), (scope["unit"]["entity"], *period, *bound)),
         Fact(say("Neighbouring data sets"), (words.adjacency(scope),)),
         Fact(say("Trust model"), (say(words.MODELS[scope["model"]]),)),
         Fact(say("Released"), words.outputs(scope), "list"),
@@ -128,12 +131,17 @@ def run(predicate: Json) -> Section:
         )
     records = body["records"]
     shown = say("private under this adjacency") if records is None else numbers.grouped(records)
+    kept = body["output"]
     facts = Facts(
         (
             Fact(say("Records"), (shown,)),
             Fact(say("Source of randomness"), (words.fixed(body["entropy"]),)),
             Fact(say("Notes"), tuple(map(words.fixed, body["notes"])), "list"),
-            Fact(say("Output"), _output(body["output"]), "code"),
+            Fact(
+                say("Output"),
+                (kept["name"], f"SHA-256 {kept['digest']['sha256']}") if kept else (),
+                "code",
+            ),
         )
     )
     blocks: list[Block] = [facts]
@@ -144,10 +152,6 @@ def run(predicate: Json) -> Section:
         )
         blocks.append(Paragraph(text, "caution"))
     return Section("run", title, (*blocks, *_metrics(body["metrics"])))
-
-
-def _output(kept: Json | None) -> tuple[str, ...]:
-    return (kept["name"], f"SHA-256 {kept['digest']['sha256']}") if kept else ()
 
 
 def caution(predicate: Json) -> tuple[Block, ...]:
@@ -161,12 +165,6 @@ def caution(predicate: Json) -> tuple[Block, ...]:
         word=words.tone(words.VERDICTS, status)[0],
     )
     return (Paragraph(text, "caution"),)
-
-
-def _unit_notes(unit: Json) -> tuple[str, ...]:
-    period = (say("period: {text}", text=unit["period"]),) if unit["period"] else ()
-    bound = (say("contribution: {text}", text=unit["bound"]),) if unit["bound"] else ()
-    return (*period, *bound)
 
 
 def _chances(values: Json | None, guess: str) -> Table:

@@ -19,7 +19,10 @@ def tree(steps: Sequence[Json], claims: Sequence[Json]) -> Tree:
     serves = _served(claims)
     seen: set[int] = set()
     lines: list[TreeLine] = []
-    for root in _roots(steps):
+    # Steps that no other step uses, then all the rest, so that nothing is ever left out.
+    used = {premise for step in steps for premise in step["premises"]}
+    ids = [step["id"] for step in steps]
+    for root in [id_ for id_ in ids if id_ not in used] + ids:
         _walk(root, known, serves, seen, lines)
     return Tree(tuple(lines))
 
@@ -30,13 +33,6 @@ def _served(claims: Sequence[Json]) -> dict[int, list[str]]:
         if claim["step"] is not None:
             serves.setdefault(claim["step"], []).append(claim["id"])
     return serves
-
-
-def _roots(steps: Sequence[Json]) -> list[int]:
-    """Steps that no other step uses, then all the rest, so that nothing is ever left out."""
-    used = {premise for step in steps for premise in step["premises"]}
-    ids = [step["id"] for step in steps]
-    return [id_ for id_ in ids if id_ not in used] + ids
 
 
 def _walk(
@@ -67,12 +63,14 @@ def _reference(id_: int, depth: int, *, seen: bool) -> TreeLine:
 
 
 def _line(step: Json, depth: int, claims: list[str]) -> TreeLine:
+    # Long parts of a witness are counted, since the certificate holds them.
+    witness = step["witness"]
     candidates: list[tuple[str, str]] = [
         (say("Applies to"), _short(step["node_text"])),
         (say("Exact value"), step["expression"]),
         (say("Attained"), say("yes") if step["attained"] else say("not shown")),
         (say("Assumes"), ", ".join(step["assumes"])),
-        (say("Witness"), _flat(step["witness"])),
+        (say("Witness"), ", ".join(f"{key} = {_short(value)}" for key, value in witness.items())),
         (say("Serves claim"), ", ".join(claims)),
     ]
     return TreeLine(
@@ -83,11 +81,6 @@ def _line(step: Json, depth: int, claims: list[str]) -> TreeLine:
         cite=step["cite"],
         details=tuple((label, text) for label, text in candidates if text),
     )
-
-
-def _flat(witness: Mapping[str, Any]) -> str:
-    """A witness in one line; long parts are counted, since the certificate holds them."""
-    return ", ".join(f"{key} = {_short(value)}" for key, value in witness.items())
 
 
 def _short(value: Any) -> str:

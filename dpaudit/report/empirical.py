@@ -150,7 +150,15 @@ def rows(predicate: Json) -> list[Assurance]:
     reason = predicate["verdict"]["reason"]
     found = [
         Assurance(guarantee, claim["words"] if claim else say("none stated"), judged, reason),
-        Assurance(guarantee, _unit(predicate), "declared", ""),
+        Assurance(
+            guarantee,
+            say(
+                "The unit that is protected: one {entity}",
+                entity=words.embedded(predicate["scope"]["unit"].removeprefix("a ")),
+            ),
+            "declared",
+            "",
+        ),
     ]
     bound = shown(predicate)
     if bound:
@@ -176,10 +184,3 @@ def findings(predicate: Json) -> Iterator[tuple[str, str]]:
     for row in predicate["findings"]:
         if row["voids"]:
             yield "void-audit", f"{row['name']}: {row['words']}"
-
-
-def _unit(predicate: Json) -> str:
-    return say(
-        "The unit that is protected: one {entity}",
-        entity=words.embedded(predicate["scope"]["unit"].removeprefix("a ")),
-    )

@@ -37,7 +37,13 @@ def _profile(predicate: Json) -> Block:
 
 def _tradeoff(predicate: Json) -> Block:
     curve = _curve(predicate, "tradeoff")
-    points = _audited(predicate)
+    # Each distinct set of audited points once, with the numbers of the audits that share it.
+    found: dict[tuple[tuple[float, ...], ...], list[str]] = {}
+    for index, audit in enumerate(predicate["audits"], start=1):
+        rows = tuple(tuple(map(numbers.plotted, row)) for row in audit["roc"])
+        if rows:
+            found.setdefault(rows, []).append(str(index))
+    points = tuple(plots.Audited(", ".join(names), rows) for rows, names in found.items())
     if not curve and not points:
         return Paragraph(
             say("No trade-off curve is part of this certificate; figure 2 is left out.")
@@ -48,16 +54,6 @@ def _tradeoff(predicate: Json) -> Block:
         audited=points[:_MARKS_UPPER],
     )
     return Figure("figure-2", plots.tradeoff_svg(data), _tradeoff_caption(data))
-
-
-def _audited(predicate: Json) -> tuple[plots.Audited, ...]:
-    """Each distinct set of audited points once, with the numbers of the audits that share it."""
-    found: dict[tuple[tuple[float, ...], ...], list[str]] = {}
-    for index, audit in enumerate(predicate["audits"], start=1):
-        rows = tuple(tuple(map(numbers.plotted, row)) for row in audit["roc"])
-        if rows:
-            found.setdefault(rows, []).append(str(index))
-    return tuple(plots.Audited(", ".join(names), rows) for rows, names in found.items())
 
 
 def _profile_caption(predicate: Json, data: plots.ProfileData) -> str:

@@ -31,30 +31,29 @@ def render(certificates: Mapping[str, Json] | Json, *, spoken: str = "en") -> st
     of what is not a certificate's own text: en, de or fr.
     """
     with speaking(spoken):
-        return _render(certificates)
-
-
-def _render(certificates: Mapping[str, Json] | Json) -> str:
-    if "predicate" in certificates:
-        shown: Mapping[str, Json] = {"": certificates}
-    else:
-        shown = certificates
-    parts = [
-        _part(name, each["predicate"], number) for number, (name, each) in enumerate(shown.items())
-    ]
-    title = (
-        parts[0]["title"] if len(parts) == 1 else say("{count} models compared", count=len(parts))
-    )
-    together = ""
-    if len(parts) > 1:
-        curves = [
-            (name, best)
-            for name, each in shown.items()
-            if (best := _best(each["predicate"])) is not None
+        if "predicate" in certificates:
+            shown: Mapping[str, Json] = {"": certificates}
+        else:
+            shown = certificates
+        parts = [
+            _part(name, each["predicate"], number)
+            for number, (name, each) in enumerate(shown.items())
         ]
-        together = roc_svg(curves, "together")
-    page = {"title": title, "word": parts[0]["word"], "parts": parts, "together": together}
-    return _environment().get_template("membership.html.j2").render(page=page)
+        title = (
+            parts[0]["title"]
+            if len(parts) == 1
+            else say("{count} models compared", count=len(parts))
+        )
+        together = ""
+        if len(parts) > 1:
+            curves = [
+                (name, best)
+                for name, each in shown.items()
+                if (best := _best(each["predicate"])) is not None
+            ]
+            together = roc_svg(curves, "together")
+        page = {"title": title, "word": parts[0]["word"], "parts": parts, "together": together}
+        return _environment().get_template("membership.html.j2").render(page=page)
 
 
 def summary_html(text: str, predicate: Json) -> str:

@@ -59,7 +59,12 @@ def profile_svg(data: ProfileData) -> str:
     floor = _delta_floor(data)
     right = _epsilon_end(data, floor)
     with drawing() as (figure, axes):
-        _draw_profile(axes, data, right)
+        shown = _columns(_positive(data.accounted))
+        axes.plot(*shown, color=ACCOUNTED, linewidth=2, label=say("accounted: at most"))
+        _marks(axes, _positive(data.attacked), "^", ATTACKED, say("attacked: at least"))
+        _draw_conditional(axes, data, right)
+        for claim in data.claims:
+            _draw_claim(axes, *claim)
         axes.set(xlabel="ε", ylabel=say("δ (logarithmic)"), yscale="log")
         axes.set(xlim=(0, right), ylim=(floor, 2))
         axes.yaxis.set_major_formatter(lambda value, _: _delta_text(value))
@@ -71,7 +76,20 @@ def profile_svg(data: ProfileData) -> str:
 def tradeoff_svg(data: TradeoffData) -> str:
     """Figure 2: false negative rate against false positive rate of an attacker."""
     with drawing() as (figure, axes):
-        _draw_tradeoff(axes, data)
+        axes.plot(
+            [0, 1], [1, 0], color=CHANCE, linewidth=0.9, linestyle="-.", label=say("blind guessing")
+        )
+        if data.accounted:
+            alpha, beta = _columns(data.accounted)
+            axes.fill_between(alpha, beta, color=ACCOUNTED, alpha=0.09, linewidth=0)
+            label = say("accounted: at least")
+            axes.plot(alpha, beta, color=ACCOUNTED, linewidth=2, label=label)
+        alphas = [step / 400 for step in range(401)]
+        for claim in data.claims:
+            allowed = [claimed_beta(alpha_, *claim) for alpha_ in alphas]
+            axes.plot(alphas, allowed, color=CLAIMED, linestyle=":", label=_claim_text(*claim))
+        for audited, marker in zip(data.audited, itertools.cycle(_MARKERS), strict=False):
+            _draw_audited(axes, audited, marker)
         axes.set(xlabel=say("false positive rate"), ylabel=say("false negative rate"))
         axes.set(xlim=(0, 1), ylim=(0, 1))
         axes.legend(loc="upper right")
@@ -89,15 +107,6 @@ def claimed_beta(alpha: float, epsilon: float, delta: float) -> float:
     """The least false negative rate (epsilon, delta)-DP allows at false positive rate alpha."""
     growth = math.exp(min(epsilon, _LARGEST_EXPONENT))
     return max(0.0, 1 - delta - growth * alpha, (1 - delta - alpha) / growth)
-
-
-def _draw_profile(axes: Axes, data: ProfileData, right: float) -> None:
-    shown = _columns(_positive(data.accounted))
-    axes.plot(*shown, color=ACCOUNTED, linewidth=2, label=say("accounted: at most"))
-    _marks(axes, _positive(data.attacked), "^", ATTACKED, say("attacked: at least"))
-    _draw_conditional(axes, data, right)
-    for claim in data.claims:
-        _draw_claim(axes, *claim)
 
 
 def _draw_conditional(axes: Axes, data: ProfileData, right: float) -> None:
@@ -122,23 +131,6 @@ def _draw_claim(axes: Axes, epsilon: float, delta: float) -> None:
     _marks(axes, [(epsilon, delta)], "D", CLAIMED, label)
     corner = [(0.0, delta), (epsilon, delta), (epsilon, _SMALLEST_DELTA)]
     axes.plot(*_columns(corner), color=CLAIMED, linestyle=":", linewidth=0.9)
-
-
-def _draw_tradeoff(axes: Axes, data: TradeoffData) -> None:
-    axes.plot(
-        [0, 1], [1, 0], color=CHANCE, linewidth=0.9, linestyle="-.", label=say("blind guessing")
-    )
-    if data.accounted:
-        alpha, beta = _columns(data.accounted)
-        axes.fill_between(alpha, beta, color=ACCOUNTED, alpha=0.09, linewidth=0)
-        label = say("accounted: at least")
-        axes.plot(alpha, beta, color=ACCOUNTED, linewidth=2, label=label)
-    alphas = [step / 400 for step in range(401)]
-    for claim in data.claims:
-        allowed = [claimed_beta(alpha_, *claim) for alpha_ in alphas]
-        axes.plot(alphas, allowed, color=CLAIMED, linestyle=":", label=_claim_text(*claim))
-    for audited, marker in zip(data.audited, itertools.cycle(_MARKERS), strict=False):
-        _draw_audited(axes, audited, marker)
 
 
 def _draw_audited(axes: Axes, audited: Audited, marker: str) -> None:
@@ -173,6 +165,20 @@ def _marks(
 
 def _columns(points: Sequence[tuple[float, ...]]) -> tuple[list[float], list[float]]:
     return [point[0] for point in points], [point[1] for point in points]
+
+
+def curve_svg(
+    lower: Sequence[Point], upper: Sequence[Point], labels: tuple[str, str], title: str
+) -> str:
+    """Lower and upper ends against a number; one line where ``lower`` is empty."""
+    with drawing() as (figure, axes):
+        axes.plot(*zip(*upper, strict=True), color=ACCOUNTED, marker="o", label=say("at most"))
+        if lower:
+            axes.plot(*zip(*lower, strict=True), color=CHANCE, marker="s", label=say("at least"))
+            axes.legend(loc="upper left")
+        axes.set(xlabel=labels[0], ylabel=labels[1], xlim=(0, None), ylim=(0, None))
+        rows = "; ".join(f"{x:g}: {y:.4g}" for x, y in upper)
+        return element(figure, "curve", title, f"{labels[1]} at {labels[0]}: {rows}")
 
 
 def _delta_floor(data: ProfileData) -> float:

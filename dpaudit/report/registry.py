@@ -114,11 +114,15 @@ def validate_record(record: Any) -> None:
 
 def _record(statement: Json) -> Json:
     predicate = statement["predicate"]
+    cited = dict.fromkeys(step["cite"] for step in predicate["derivation"]["steps"])
     parts = {
         "dp_variant": _variant(predicate),
         "privacy_loss": _loss(predicate),
         "deployment_model": _model(predicate),
-        "accounting": _accounting(predicate),
+        "accounting": {
+            "post_processing": _field(predicate, "post_processing"),
+            "composition": "; ".join(cited),
+        },
         "implementation": _implementation(predicate),
     }
     filled = {name for part in parts.values() for name, value in part.items() if value}
@@ -126,8 +130,9 @@ def _record(statement: Json) -> Json:
     deployment = {"basic": _basic(predicate)}
     deployment |= {name: _stated(part) for name, part in parts.items() if _stated(part)}
     deployment["administrative"] = _administrative(predicate, statement["subject"])
+    slug = re.sub(r"[^a-z0-9]+", "-", predicate["scope"]["title"].lower()).strip("-")[:100]
     return {
-        "url_slug": _slug(predicate["scope"]["title"]),
+        "url_slug": slug or "release",
         "status": "Draft",
         "tier": tier,
         "deployment": deployment,
@@ -192,14 +197,6 @@ def _model(predicate: Json) -> Json:
     }
 
 
-def _accounting(predicate: Json) -> Json:
-    cited = dict.fromkeys(step["cite"] for step in predicate["derivation"]["steps"])
-    return {
-        "post_processing": _field(predicate, "post_processing"),
-        "composition": "; ".join(cited),
-    }
-
-
 def _implementation(predicate: Json) -> Json:
     environment = predicate["environment"]
     git = environment["git"]
@@ -252,7 +249,3 @@ def _field(predicate: Json, name: str) -> str:
 
 def _stated(part: Mapping[str, Any]) -> Json:
     return {name: value for name, value in part.items() if value}
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:100] or "release"

@@ -97,7 +97,11 @@ def index(
         rows = _rows(certificate)
         for number, row in enumerate(rows, start=1):
             words_of[row.verdict] += 1
-            address = f"#{section_of(name)}" if name in on_page else _address(name)
+            address = (
+                f"#{section_of(name)}"
+                if name in on_page
+                else f"./{quote(name, safe='', errors='replace')}"
+            )
             found.setdefault(row.data, []).append(
                 (row.issued, _link(address, row, row.caveats if number == len(rows) else ()))
             )
@@ -198,10 +202,6 @@ def data_of(predicate: Json) -> str:
     title, own = predicate["scope"]["title"], predicate["mechanism"]["title"]
     tail = title.removeprefix(own).removeprefix(": ") if title.startswith(own) else ""
     return stated or tail or say("Data not stated")
-
-
-def _address(name: str) -> str:
-    return f"./{quote(name, safe='', errors='replace')}"
 
 
 def section_of(name: str) -> str:

@@ -69,7 +69,11 @@ class AuditStore:
         except OSError as error:
             raise _not_writable(self.place, error) from None
         _write(self.place / "identity.txt", self.identity.encode())
-        _sweep(self.place)
+        # A killed process leaves temporary files behind: those of more than a day ago go.
+        for path in self.place.glob(f".*{_TEMPORARY}"):
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                    path.unlink()
 
     @property
     def digest(self) -> str:
@@ -204,14 +208,6 @@ def _write(path: Path, content: bytes) -> None:
         if isinstance(error, OSError):
             raise _not_writable(path, error) from None
         raise
-
-
-def _sweep(place: Path) -> None:
-    """Remove temporary files that a killed process left behind more than a day ago."""
-    for path in place.glob(f".*{_TEMPORARY}"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
-                path.unlink()
 
 
 def _not_writable(path: Path, error: OSError) -> OutputNotWritable:

@@ -20,11 +20,12 @@ from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.tabular.schema import ERROR, Category, Column, Number, Schema, Text
 from dpaudit.tabular.source import VIEW, Source, open_source, readable
 
+WHOLE = ("TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT")
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 LARGEST_TERM = 2**62
 MOST_CELLS = 10_000_000
 MOST_PACKED = 2**40  # the other bits of 64 are of a hash
-MOST_COUNTED = 2**20
+MOST_COUNTED = 2**20  # so few codes have 32 bits with their hash, and 32 are left for a unit
 KEPT, UNIT, CODE = "dpaudit_kept", "dpaudit_unit", "dpaudit_code"
 COUNTED, BEFORE = "dpaudit_counted", "dpaudit_before"
 Keys: TypeAlias = tuple[int, ...] | dict[str, int]
@@ -216,7 +217,8 @@ class _Work:
 
         In the order of units, and of keyed hashes within a unit, a row is kept where the row
         ``schema.rows`` places before it is another unit's.  Where the codes of a row fit into one
-        number beside a part of their hash, that number alone is sorted.
+        number beside a part of their hash, that number is sorted; with the unit in it, where all
+        three fit.  How many bits of a hash count is the schema's alone.
         ``counted``: rows of the same codes are one, without their unit; which column says how many
         they are, or "".
         """
@@ -235,12 +237,14 @@ class _Work:
             if unit is not None:
                 rows = self._first(rows, places, self._order("rows", places))
         else:
-            rows, kept = self._packed(rows, cells, counted=counted)
+            rows, kept = self._packed(part, rows, cells, counted=counted)
         named = [*([] if unit is None or counted else [UNIT]), *kept, *([COUNTED] * counted)]
         part.execute(f"CREATE OR REPLACE TABLE {KEPT} AS SELECT {', '.join(named)} FROM ({rows})")
         return COUNTED if counted else ""
 
-    def _packed(self, rows: str, cells: list[int], *, counted: bool) -> tuple[str, list[str]]:
+    def _packed(
+        self, part: Any, rows: str, cells: list[int], *, counted: bool
+    ) -> tuple[str, list[str]]:
         """Rows whose codes are one number, and the codes as they are read off it again."""
         packed, reads = "0", []
         stride = prod(cells)
@@ -256,10 +260,14 @@ class _Work:
         unit = "" if self.schema.unit is None else f"{UNIT}, "
         rows = f"SELECT {unit}{packed} AS {CODE} FROM ({rows})"
         if self.schema.unit is not None:
-            bits = prod(cells).bit_length()
-            mixed = f"hash({_text(self.key)}, 'rows', {CODE}) >> {bits} << {bits}"
+            bits, few = prod(cells).bit_length(), prod(cells) <= MOST_COUNTED
+            mixed = f"hash({_text(self.key)}, 'rows', {CODE}) >> {bits + 32 * few} << {bits}"
             rows = f"SELECT {UNIT}, ({mixed}) | {CODE}::UBIGINT AS {CODE} FROM ({rows})"
-            rows = self._first(rows, [CODE], CODE)
+            least = self._least_unit(part) if few else None
+            if least is None:
+                rows = self._first(rows, [CODE], CODE)
+            else:
+                rows = self._first_of_whole(rows, least)
             rows = f"SELECT {UNIT}, ({CODE} & {2**bits - 1})::BIGINT AS {CODE} FROM ({rows})"
         if counted:
             rows = f"SELECT {CODE}, count(*) AS {COUNTED} FROM ({rows}) GROUP BY {CODE}"
@@ -271,6 +279,25 @@ class _Work:
         named = ", ".join([UNIT, *columns])
         rows = f"SELECT {named}, {before} AS {BEFORE} FROM ({rows})"
         return f"SELECT {named} FROM ({rows}) WHERE {BEFORE} IS DISTINCT FROM {UNIT}"
+
+    def _least_unit(self, part: Any) -> int | None:
+        """The smallest unit, where units are whole numbers and 32 bits tell them apart."""
+        unit, types = str(self.schema.unit), self.types or _types(part)
+        if types[unit] not in WHOLE:
+            return None
+        ends = f"SELECT min({_quoted(unit)}), max({_quoted(unit)}) FROM {VIEW}"
+        low, high = part.execute(ends).fetchone()
+        return None if low is None or high - low >= 2**32 else int(low)
+
+    def _first_of_whole(self, rows: str, least: int) -> str:
+        """The same rows as of :meth:`_first`, of codes of 32 bits: one number is sorted."""
+        code = f"({UNIT}::BIGINT - ({least}))::UBIGINT << 32 | {CODE}"
+        before = f"lag({CODE}, {self.schema.rows}) OVER (ORDER BY {CODE})"
+        rows = f"SELECT {CODE}, {before} AS {BEFORE} FROM (SELECT {code} AS {CODE} FROM ({rows}))"
+        return (
+            f"SELECT ({CODE} >> 32)::BIGINT + ({least}) AS {UNIT}, {CODE} & {2**32 - 1} AS {CODE} "
+            f"FROM ({rows}) WHERE {BEFORE} IS NULL OR {BEFORE} >> 32 <> {CODE} >> 32"
+        )
 
     def _order(self, purpose: str, columns: Sequence[str]) -> str:
         among = ", ".join(columns)

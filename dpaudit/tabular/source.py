@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -237,12 +238,18 @@ def _close() -> None:
 
 @contextmanager
 def connection() -> Iterator[Any]:
-    """A DuckDB connection of its own, in memory."""
-    opened = _connected()
-    try:
-        yield opened
-    finally:
-        opened.close()
+    """A DuckDB connection of its own, in memory.
+
+    What does not fit into memory goes to a folder that its user alone can read, below ``TMPDIR``,
+    and is gone afterwards.
+    """
+    with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
+        opened = _connected()
+        try:
+            opened.execute("SET temp_directory = $folder", {"folder": folder})
+            yield opened
+        finally:
+            opened.close()
 
 
 def _connected() -> Any:

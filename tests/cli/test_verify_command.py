@@ -28,7 +28,7 @@ Invoke = Callable[..., Any]
 @pytest.fixture
 def file(tmp_path: Path) -> Callable[[Json], Path]:
     def write(certificate: Json) -> Path:
-        path = tmp_path / "case.json"
+        path = tmp_path / f"case-{len(list(tmp_path.iterdir()))}.json"
         save(certificate, path)
         return path
 
@@ -74,11 +74,9 @@ def test_requirements(file: Callable[[Json], Path], dpaudit: Invoke) -> None:
     careless = certified(mechanism("case", Gaussian("a", "0.1"), ApproxDP("0.1", "0.9999999")))
     dpaudit("verify", file(careless.certificate), "--max-epsilon", "4", code=REQUIRED)
     dpaudit("verify", path, "--no-unconfirmed")
-    assert "could not have refuted it" in dpaudit(
-        "verify", path, "--require-audit", code=REQUIRED
-    ).stdout  # fmt: skip
+    shown = dpaudit("verify", path, "--require-audit", code=REQUIRED).stdout
+    assert "could not have refuted it" in shown
     dpaudit("verify", file(pure()), "--require-audit")
-    path = file(held())
     dpaudit("verify", file(refuted()), "--require", "refuted")
     dpaudit("verify", file(allocated()), "--no-unconfirmed", code=UNCONFIRMED)
     unattacked = certified(mechanism("case", Gaussian("a", 2), GDP(1))).certificate
@@ -195,6 +193,9 @@ def test_a_replay_runs_no_file_that_a_certificate_names() -> None:
             command_of({"predicate": predicate})
     found = command_of({"predicate": {"reproduce": {"command": "dpaudit certify --all --seed 3"}}})
     assert (found.targets, found.seed, found.trials) == ((), 3, None)
+    # A plan has to be given: the one that is named is not opened.
+    found = command_of({"predicate": {"reproduce": {"command": "dpaudit certify p.toml --seed 3"}}})
+    assert found.planned
 
 
 @pytest.mark.quality

@@ -258,7 +258,7 @@ def test_a_wrong_profile_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Compose(Gaussian("a", 2), Laplace("b", 3))
     case = mechanism("case", node, ApproxDP(3, Fraction(1, 10**5)))
     check(certified(case).certificate)
-    monkeypatch.setattr("dpaudit.measures.intervals.epsilon_interval", shaved)
+    monkeypatch.setattr("dpaudit.profiles.epsilon_interval", shaved)
     with pytest.raises(CertificateRejected, match="epsilon does not follow"):
         check(certified(case).certificate)
 

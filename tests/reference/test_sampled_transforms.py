@@ -13,8 +13,9 @@ import flint
 import numpy as np
 import pytest
 
+from dpaudit.check.profile.cells import ball
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
-from dpaudit.check.profile.sampled import capped, quantile
+from dpaudit.check.profile.sampled import Pairs, capped, quantile
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.fourier import sampled as rules
@@ -51,6 +52,19 @@ def by_arb(factor: SampledNormal, tilt: float, w: float) -> complex:
     turn = w if factor.added else -w
     found = moment(flint.acb(power, turn)) / moment(flint.acb(power))
     return complex(float(found.real.mid()), float(found.imag.mid()))
+
+
+def test_the_least_density_between_two_points_is_below_all_of_them_and_near() -> None:
+    held = Pairs(sampled("1", "1/10"), ball(2))
+    x = np.linspace(-6, 8, 1_401)
+
+    def density(at: Any) -> Any:
+        return held.scale * np.exp(held.power * held._loss(at) - at**2 / 2)
+
+    between = [density(x[:-1] + share * np.diff(x)) for share in np.linspace(0, 1, 5)]
+    found = held._least(x[:-1], x[1:])
+    assert (found <= np.min(between, axis=0) * (1 + 1e-12)).all()
+    assert (found >= np.max(between, axis=0) * 0.7).all()
 
 
 @pytest.mark.parametrize("added", [False, True])

@@ -71,6 +71,16 @@ def test_the_error_is_met_exactly_by_many_trials(trials: int) -> None:
     assert wrong == pytest.approx(0.025, rel=1e-6)
 
 
+def test_martingales_are_of_the_ranks_told() -> None:
+    """theta u = k / n where n KL(k/n, u) = log(martingales / error), in closed form for u."""
+    ranks = np.array([0.25, 0.5, 1, 2, 4, 5, 6, 8, 9])
+    tilts = bands._tilts(10, ERROR)
+    assert tilts.shape == ranks.shape
+    shares, u = ranks / 10, ranks / 10 / (1 - tilts)
+    divergence = shares * np.log(shares / u) + (1 - shares) * np.log((1 - shares) / (1 - u))
+    np.testing.assert_allclose(divergence, math.log(9 / ERROR) / 10, rtol=1e-9)
+
+
 @pytest.mark.parametrize("trials", [3, 1_000, 10**6, 10**9])
 @pytest.mark.parametrize("error", [0.5, 0.025, 1e-12, 1e-100])
 def test_the_martingale_at_the_bound_in_fifty_digits(trials: int, error: float) -> None:

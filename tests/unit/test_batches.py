@@ -39,6 +39,13 @@ def sampler(
 # --- secret batches ------------------------------------------------------------------------------
 
 
+def test_a_batch_is_the_records_with_the_smallest_of_its_numbers() -> None:
+    sampling = SampledWithoutReplacement(Gaussian("a", 1), 3, 7)
+    found = draw_batch(sampling, 50, 7, np.random.default_rng(4))
+    numbers = np.random.default_rng(4).random((7, 50)).T
+    assert (found == (numbers.argsort(axis=1).argsort(axis=1) < 3)).all()
+
+
 def test_poisson_batches_hold_each_record_at_its_rate_independently() -> None:
     """Counts of 4 records and 6 pairs at 20,000 trials, within 5 deviations: 6e-6."""
     rng = np.random.default_rng(3)

@@ -40,3 +40,12 @@ def test_without_extended_precision_other_routes_answer(monkeypatch: pytest.Monk
     without = dp.account(node, scope).epsilon("1e-5")
     assert without.upper_method != "convert.profile_to_approx"
     assert 0 < without.upper < 10 * with_profile.value[0]
+
+
+def test_ends_beyond_the_floats_are_said() -> None:
+    """Next to no noise: an epsilon beyond the largest float is a number like any other."""
+    sgd = dp.Repeat(dp.PoissonSampled(dp.Gaussian("gradient", "1e-160"), "0.1"), 2)
+    bound = dp.account(sgd, dp.central("add_remove")).epsilon("1e-5")
+    assert bound.upper > 10**319
+    assert "e320" in str(bound)
+    assert "reached 1.8e+308" in bound.shortfall

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.audit.bounds.guessing import Sealed, fixed_guesses, learned_guesses
+from dpaudit.audit.bounds.guessing import Sealed, _features, fixed_guesses, learned_guesses
 from dpaudit.audit.bounds.one_run import chosen_epsilon_lower, one_run_epsilon_lower
 from dpaudit.audit.canaries.commitment import CommitmentMismatch, Labels, commit, load_labels
 from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
@@ -457,3 +457,11 @@ def test_coins_do_not_follow_from_what_else_a_seed_draws(tmp_path: Path) -> None
         for other in (read, drawn):
             # False alarms: 8 * 2 exp(-2 * 4000 * 0.04^2) < 5e-5; the seeds are fixed.
             assert abs((labels.included == other).mean() - 0.5) < 0.04
+
+
+def test_hinges_are_flat_up_to_their_knots() -> None:
+    """A constant, the rank, and for each of three knots how far the rank is beyond it."""
+    found = _features(np.array([0.5, 1.0, -2.0])).tolist()
+    assert found[0] == [1, 0.5, 0, 0, 0, 0, 0, 0]
+    assert found[1] == pytest.approx([1, 1.0, 0.2, 0, 0, 0, 0, 0])
+    assert found[2] == pytest.approx([1, -2.0, 0, -1.2, 0, -0.5, 0, 0])

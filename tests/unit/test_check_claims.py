@@ -9,6 +9,7 @@ import pytest
 import sympy
 
 from dpaudit.check import claims
+from dpaudit.check.bounds import clopper_pearson
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Compose
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP
@@ -48,6 +49,7 @@ LOOSE: dict[str, Change] = {
     "its lower bound is mislabelled": lambda p: p["claims"][1]["lower"].update(
         conditional_on="the Gaussian family"
     ),
+    "its number is not its exact value": lambda p: p["claims"][0]["stated"].update(delta="0.5"),
     "expected a finite decimal": lambda p: p["in_plain_words"].update(posterior=[["inf", "1"]]),
 }  # fmt: skip
 
@@ -55,6 +57,10 @@ LOOSE: dict[str, Change] = {
 @pytest.mark.parametrize("message", LOOSE)
 def test_each_part_is_asked_for(message: str) -> None:
     assert message in rejected(held(), LOOSE[message])
+
+
+def test_what_has_no_number_rests_on_none() -> None:
+    assert not claims.is_unconfirmed(None, "refuted", Fraction(1))
 
 
 def test_a_step_cannot_take_the_id_of_a_standing_assumption() -> None:
@@ -192,3 +198,15 @@ def test_symbols_are_found_in_numbers_pairs_of_numbers_and_curves() -> None:
     half = (Normal(Fraction(1, 2)),)
     assert claims._unknowns(Losses(half, half)) == set()
     assert claims._unknowns(Losses((Normal(k),), half)) == {k}
+
+
+@pytest.mark.parametrize(("count", "trials"), [(0, 50), (5, 100), (400, 1_000)])
+def test_a_clopper_pearson_bound_is_the_least_that_holds(count: int, trials: int) -> None:
+    from scipy.stats import beta
+
+    exact = Fraction(float(beta.ppf(0.99, count + 1, trials - count)))
+    error = Fraction(1, 100)
+    for factor, expected in (("1.0000001", True), ("0.999", False), ("1.001", False)):
+        assert clopper_pearson(count, trials, exact * Fraction(factor), error) == expected
+    assert not clopper_pearson(count, trials, Fraction(1), error)
+    assert clopper_pearson(trials, trials, Fraction(1), error)

@@ -21,47 +21,13 @@ from dpaudit.check.derivation import Value, rederive
 from dpaudit.check.measures import MEASURES
 from dpaudit.check.pairs import concluded, dominates
 from dpaudit.errors import CertificateRejected, InvalidParameter
-from dpaudit.families.adaptive import Filter, Select
-from dpaudit.families.additive import Gaussian, Laplace
-from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
-from dpaudit.families.correlated import CorrelatedGaussian
-from dpaudit.families.discrete import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    RandomizedResponse,
-    TruncatedDiscreteLaplace,
-)
-from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
-from dpaudit.families.iterates import LastIterate
-from dpaudit.families.local import Shuffled, SubsetResponse
-from dpaudit.families.opaque import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    NonPrivate,
-    ProfilePoints,
-    PureDP,
-    RenyiCurve,
-    RenyiDP,
-)
+from dpaudit.families.additive import Gaussian
+from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.sampling import (
     PoissonSampled,
-    RandomAllocation,
-    SampledWithoutReplacement,
-    SampledWithReplacement,
 )
-from dpaudit.families.selection import (
-    AboveThreshold,
-    ExponentialMechanism,
-    IntegerExponentialMechanism,
-    NoisyComparisons,
-    ReportNoisyMax,
-)
-from dpaudit.families.stability import CoupledGaussian, StableRelease
-from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
-from dpaudit.families.tuning import Tuned
 from dpaudit.measures.calculus import CALCULI
-from dpaudit.nodes import Assumption, Leaf, Node, Status, postorder
+from dpaudit.nodes import Leaf, Node, postorder
 from dpaudit.nodes.pairs import (
     Atoms,
     Branched,
@@ -80,48 +46,7 @@ from dpaudit.nodes.pairs import (
 from dpaudit.nodes.registry import load
 from dpaudit.profiles import delta_interval
 from tests.cli.bench import Json, scope
-
-ALPHA = sympy.Symbol("alpha", positive=True)
-G, L = Gaussian("g", 4), Laplace("l", 5)
-LIPSCHITZ = Assumption("lipschitz", "Losses are 1-Lipschitz.", Status.DECLARED, "its author")
-NODES: list[tuple[Node, str]] = [
-    (Filter(Select(G, Gaussian("h", 2)), "zcdp", Fraction(1, 2)), "replace_one"),
-    (Compose(G, Repeat(L, 3), Parallel(L, G)), "add_remove"),
-    (Assuming(G, LIPSCHITZ), "add_remove"),
-    (CorrelatedGaussian("c", 3, 4), "add_remove"),
-    (DiscreteGaussian("d", 4), "replace_one"),
-    (DiscreteLaplace("d", 4, 3), "replace_one"),
-    (TruncatedDiscreteLaplace("d", 4, 50, 2), "replace_one"),
-    (RandomizedResponse("r", Fraction(1, 3), 3), "replace_one"),
-    (EventSlack(L, Fraction(1, 10**6), "an event"), "add_remove"),
-    (ProposeTestRelease(L, G, Fraction(1, 10**6)), "add_remove"),
-    (Group(G, 2), "add_remove"),
-    (PureDP(1, source="s"), "add_remove"),
-    (ApproxDP(1, Fraction(1, 10**6), source="s"), "add_remove"),
-    (ZCDP(Fraction(1, 8), source="s"), "add_remove"),
-    (GDP(Fraction(1, 2), source="s"), "add_remove"),
-    (RenyiDP(4, Fraction(1, 2), source="s"), "add_remove"),
-    (RenyiCurve(ALPHA / 8, source="s"), "add_remove"),
-    (ProfilePoints(((1, "1/100"), (2, "1/1000")), source="s"), "add_remove"),
-    (Compose(G, NonPrivate("looked")), "add_remove"),
-    (Repeat(PoissonSampled(G, Fraction(1, 10)), 8), "add_remove"),
-    (Repeat(SampledWithoutReplacement(L, 5, 50), 3), "replace_one"),
-    (SampledWithReplacement(L, 2, 10), "replace_one"),
-    (RandomAllocation(G, 9), "add_remove"),
-    (ExponentialMechanism("e", 1), "add_remove"),
-    (IntegerExponentialMechanism("e", 1), "add_remove"),
-    (ReportNoisyMax("m", 1, "gumbel"), "add_remove"),
-    (AboveThreshold("a", 1, 1), "add_remove"),
-    (NoisyComparisons("n", 4, 8, 5, 3), "add_remove"),
-    (StableRelease("s", Fraction(1, 2), 3, 20), "replace_one"),
-    (SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)), "replace_one"),
-    (Shuffled(RandomizedResponse("r", 1, 3), 9), "replace_one"),
-    (LastIterate("model", 10, 100, Fraction(9, 10)), "replace_one"),
-    (Tuned(L, Fraction(1, 10)), "add_remove"),
-    (CoupledGaussian("c", 2, 1, 30, Fraction(1, 100)), "replace_one"),
-    (DiscreteGaussianVector("v", 4, 12, (((2, 3),),)), "add_remove"),
-    (ThresholdedDiscreteLaplace("t", 2, 4, sensitivity=2, own=2, largest=1), "add_remove"),
-]
+from tests.every_node import IN_NUMBERS, G
 
 
 def rows_of(node: Node, adjacency: str) -> Iterator[list[Json]]:
@@ -186,7 +111,7 @@ def text_of(pairs: Json, own: Losses) -> str:
 
 def test_every_shipped_type_of_node_is_here() -> None:
     load("node")
-    tested = {type(inner) for node, _ in NODES for inner in postorder(node)}
+    tested = {type(inner) for node, _ in IN_NUMBERS for inner in postorder(node)}
     kinds, pending = set(), [Node]
     while pending:
         kind = pending.pop()
@@ -196,7 +121,9 @@ def test_every_shipped_type_of_node_is_here() -> None:
     assert kinds - tested == set()
 
 
-@pytest.mark.parametrize(("node", "adjacency"), NODES, ids=[type(n).__name__ for n, _ in NODES])
+@pytest.mark.parametrize(
+    ("node", "adjacency"), IN_NUMBERS, ids=[type(n).__name__ for n, _ in IN_NUMBERS]
+)
 def test_a_conclusion_lowered_by_its_last_digit_is_refused(node: Node, adjacency: str) -> None:
     folds = list(rows_of(node, adjacency))
     assert folds

@@ -23,7 +23,7 @@ from dpaudit.check.profile.cells import BITS, Grid, NotConfirmed, ball
 from dpaudit.check.profile.closed import delta_by
 from dpaudit.check.profile.conversions import confirm_conversion, confirm_upper
 from dpaudit.check.profile.fourier import delta_bound
-from dpaudit.check.profile.mixtures import has_cases
+from dpaudit.check.profile.mixtures import _cases, has_cases
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.values import has_values
@@ -141,6 +141,14 @@ def test_branches_too_light_for_cells_count_as_outside() -> None:
 def gaussian(mu: Any, epsilon: Any) -> Any:
     cdf = mpmath.ncdf
     return cdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
+
+
+def test_cases_of_a_product_in_a_branch_share_its_masses() -> None:
+    inside = product([(TOLD, 1), (Normal(F(3)), 1), (LaplaceShift(F(1, 2)), 1)])
+    found = _cases(Branched(((F(1, 4), F(1, 2), inside), (F(3, 4), F(1, 2), Normal(F(1))))))
+    assert [sum(case[side] for case in found) for side in (0, 1)] == [1, 1]
+    assert found[-1] == (F(3, 4), F(1, 2), 1, 0)
+    assert {case[2:] for case in found[:-1]} == {(9, F(1, 2))}
 
 
 def enumerated(pair: Branched, times: int, epsilon: Fraction) -> float:

@@ -18,7 +18,7 @@ from dpaudit.check.profile.conversions import is_computed_below
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.nodes import Nodes, convex, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells
-from dpaudit.check.profile.transforms import smooth_bound
+from dpaudit.check.profile.transforms import is_smooth, smooth_bound
 from dpaudit.check.profile.values import has_values, value_nodes
 from dpaudit.nodes.pairs import (
     Atoms,
@@ -206,6 +206,59 @@ def test_a_normal_with_laplace_noise_and_atoms_lies_between_grids() -> None:
         lowers = [(lower_nodes(c, grid.h), times) for c, times in made]
         assert below <= delta_bound(uppers, grid.step, 3.0, epsilon, 1)
         assert delta_bound(lowers, grid.step, 3.0, epsilon, -1) <= above
+
+
+@pytest.mark.parametrize(
+    ("factors", "expected"),
+    [
+        ([(Normal(F(1)), 1)], True),
+        ([(Normal(F(1)), 1), (LaplaceShift(F(1)), 3)], True),
+        ([(SUBSAMPLED, 4)], True),
+        ([(LaplaceShift(F(1)), 3)], False),  # atoms remain in every product
+        ([(COIN, 3)], False),
+        ([(Normal(F(1)), 1), (DiscreteNormal(F(4), F(1)), 1)], False),
+    ],
+)
+def test_a_transform_falls_with_normal_noise_in_the_product(
+    factors: list[tuple[Pair, int]], expected: bool
+) -> None:
+    assert is_smooth(product(factors)) == expected
+
+
+def test_a_period_is_refused_that_is_longer_than_the_longest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = upper_nodes(cells(Normal(F(1, 3)), Grid(F(1, 64), 1e-20)))
+    tilted = [fourier._tilted(nodes, 1, 1 / 64, 1.0)]
+    half = fourier._half_period(tilted, 1 / 64, 0)
+    monkeypatch.setattr(fourier, "LARGEST_PERIOD", 2 * half)
+    assert fourier._half_period(tilted, 1 / 64, 0) == half
+    monkeypatch.setattr(fourier, "LARGEST_PERIOD", 2 * half - 1)
+    with pytest.raises(NotConfirmed, match="the period is too long"):
+        fourier._half_period(tilted, 1 / 64, 0)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_infinite_losses_are_known_to_their_rounding(sign: int) -> None:
+    """1 - (1 - s)^T of s = 1/1000, four factors."""
+    nodes = (upper_nodes if sign > 0 else lower_nodes)(
+        cells(TELLING, Grid(F(1, 4096), 1e-30)), *([] if sign > 0 else [1 / 4096])
+    )
+    tilted = [fourier._tilted(nodes, 4, 1 / 4096, 1.0)]
+    found = float(fourier._infinite(tilted, sign).mid())
+    assert found == pytest.approx(1 - 0.999**4, rel=1e-9)
+    assert (found - (1 - 0.999**4)) * sign > 0
+
+
+def test_integers_of_narrow_noise_may_move_either_way() -> None:
+    up, down = (cells(DiscreteNormal(F(4), F(s)), Grid(F(1, 64), 1e-20)) for s in (1, -1))
+    np.testing.assert_allclose(np.sort(up.on), np.sort(down.on), atol=1e-12)
+
+
+def test_integers_of_wide_noise_are_added_up_by_cell_with_little_left_out() -> None:
+    found = cells(DiscreteNormal(F(1_100_000), F(50)), Grid(F(1, 4096), 1e-25))
+    assert max(*found.below, *found.above) < 1e-20
+    assert float(np.sum(found.a) + np.sum(found.b) + np.sum(found.on)) == pytest.approx(1, abs=1e-9)
 
 
 RHO = F(1, 8)

@@ -26,7 +26,8 @@ from dpaudit.families.correlated import (
     LowerTriangular,
     Participation,
 )
-from dpaudit.families.correlated.moves import largest_move
+from dpaudit.families.correlated.moves import largest_move, most_in_blocks, spread
+from dpaudit.families.correlated.strategies import prefix_matrix
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.measures.renyi import order
 from dpaudit.nodes import Node
@@ -154,7 +155,10 @@ def test_beyond_exhaustion_the_bound_is_two_sided(
 def test_the_checker_restates_every_rule(
     calculus: str, rounds: int, strategy: Any, times: int, apart: int
 ) -> None:
-    for node in (noise(rounds, strategy, times, apart), noise(7, explicit(7), 2, 2, multiplier=x)):
+    for node in (
+        noise(rounds, strategy, times, apart, multiplier=3),
+        noise(7, explicit(7), 2, 2, multiplier=x),
+    ):
         step = CALCULI[calculus].fold(node, SCOPE)
         assert rule_name(calculus, node, "zero_out") == step.rule
         restated = bound(calculus, node, [])
@@ -199,9 +203,10 @@ def test_strategies_without_a_proof_for_several_rounds_are_refused() -> None:
     many = LowerTriangular([[1] * (t + 1) for t in range(300)])  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match="too many patterns"):
         values(noise(300, many, 20, 2), "gdp")
-    for strategy in ("tree", "sqrt_toeplitz"):
-        with pytest.raises(Unsupported, match="too many"):
-            values(noise(10**8, strategy, 2, 2), "gdp")
+    with pytest.raises(Unsupported, match="too many"):
+        values(noise(10**8, "sqrt_toeplitz", 2, 2), "gdp")
+    with pytest.raises(Unsupported, match="expected at most 512"):
+        values(noise(10**8, "tree", 600, 2), "gdp")
 
 
 @pytest.mark.parametrize("strategy", [*NAMES, BandedToeplitz("1 1/2"), BandedToeplitz("1 2")])
@@ -228,12 +233,44 @@ def test_every_calculus_or_its_reason() -> None:
     assert values(node, "rdp") == order() * Fraction(4, 18)
     pair = (Normal(Fraction(2, 3)),)
     assert values(node, "profile") == Losses(pair, pair, pair, pair)
-    honaker = values(noise(8, "tree_honaker", multiplier=3), "profile")
-    assert honaker == Losses(pair, pair)
+    honaker = values(noise(2, "tree_honaker", multiplier=3), "profile")
+    two, below = (Normal(sympy.sqrt(n) / 3) for n in (2, sympy.Rational(9, 5)))
+    assert honaker == Losses((two,), (two,), (below,), (below,))
     for calculus in ("pure", "approx"):
         with pytest.raises(Unsupported, match="use one of: "):
             values(node, calculus)
         assert isinstance(CALCULI[calculus].covers(CorrelatedGaussian), str)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 5, 6, 16, 19, 20, 31, 64])
+@pytest.mark.parametrize("strategy", ["tree_honaker", "smooth_binary"])
+def test_what_prefixes_of_trees_tell_is_reached(strategy: str, rounds: int) -> None:
+    """mu^2 = max_t e_t^T A^T (B B^T)^-1 A e_t of the released prefixes, by linear algebra."""
+    noises = prefix_matrix(Factorisation(strategy), rounds)
+    sums = np.tril(np.ones((rounds, rounds)))
+    truth = np.diag(sums.T @ np.linalg.solve(noises @ noises.T, sums)).max()
+    losses = values(noise(rounds, strategy), "profile")
+    upper, reached = (float(pairs[0].mu) ** 2 for pairs in (losses.remove, losses.reached_remove))
+    assert 0.7 * truth < reached <= truth * (1 + 1e-9)
+    assert truth <= upper * (1 + 1e-9)
+    if strategy == "smooth_binary":
+        assert upper == pytest.approx(truth, rel=1e-9)
+
+
+@pytest.mark.parametrize("who", [(2, 3), (3, 1), (3, 5), (4, 2)])
+def test_trees_of_several_rounds_are_between_what_search_finds(who: tuple[int, int]) -> None:
+    """The bounds that serve where patterns are too many, held against all of them."""
+    for rounds in (7, 12, 16, 21):
+        truth, _ = exhaustive(matrix("tree", rounds), *who)
+        times = min(who[0], -(-rounds // who[1]))
+        patterns = spread(rounds, times, who[1])
+        found = max(exhaustive_of(matrix("tree", rounds), pattern) for pattern in patterns)
+        assert found <= truth <= most_in_blocks(rounds, times, who[1])
+
+
+def exhaustive_of(rows: Any, pattern: Any) -> Fraction:
+    """||C u||^2 of one pattern."""
+    return sum((sum(row[t] for t in pattern) ** 2 for row in rows), Fraction(0))
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))

@@ -256,6 +256,8 @@ def test_a_withheld_curator_answers_from_the_transcript_alone() -> None:
     event = Event("mean", np.array([[0.25]]), np.array([True]))
     curator = Withheld(Gaussian("mean", 2), scope(), (12, 1), [event])
     assert curator.release("mean", ClippedMean(rows, radius=1.0)) == 0.25
-    curator = Withheld(Gaussian("mean", 2), scope(), (12, 1), [])
-    with pytest.raises(Diverged, match="another than was made on the data"):
-        curator.release("mean", ClippedMean(rows, radius=1.0))
+    other, off = replace(event, label="sum"), replace(event, on=~event.on)
+    for recorded in ([], [other], [off]):
+        curator = Withheld(Gaussian("mean", 2), scope(), (12, 1), recorded)
+        with pytest.raises(Diverged, match="another than was made on the data"):
+            curator.release("mean", ClippedMean(rows, radius=1.0))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.curator.spending import Spending, price_of
+from dpaudit.accountant.filters.spending import Spending, price_of
 from dpaudit.errors import Unsupported
 from dpaudit.families.adaptive import Filter, FilterMeasure
 from dpaudit.families.additive import Gaussian, Laplace
@@ -75,7 +75,7 @@ def test_a_charge_is_what_the_rule_says() -> None:
     """Curators have no theorem of their own: a rule that says more is charged more."""
     from dataclasses import replace
 
-    from dpaudit.curator import spending
+    from dpaudit.accountant.filters import spending
     from dpaudit.measures.calculus import CALCULI
 
     zcdp, gaussian = CALCULI["zcdp"], Gaussian("a", 1)

@@ -67,6 +67,13 @@ def test_a_label_gets_its_noises_in_declared_order(node: Node, expected: list[fl
     assert schedule(node) == expected
 
 
+def test_a_declaration_of_no_uses_is_no_run_of_a_label_that_has_some() -> None:
+    (found,) = Entitlements(Compose(Repeat(a(2), 0), a(5)), 1)
+    assert [run.times for run in found.runs] == [1]
+    (none,) = Entitlements(Repeat(a(2), 0), 1)
+    assert [run.times for run in none.runs] == [0]
+
+
 def test_every_part_is_entitled_to_its_own_child_only() -> None:
     node = Repeat(Parallel(a(2), Compose(b(3), b(4))), 2)
     assert schedule(node, "a", part=0) == [2, 2]

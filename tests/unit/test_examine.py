@@ -21,6 +21,7 @@ from dpaudit.audit.examine.examination import (
     MOVED,
     TRIALS,
 )
+from dpaudit.audit.examine.shapes import ROWS
 from dpaudit.certificate.certificate import statement
 from dpaudit.check.assumptions import DRAWN
 from dpaudit.curator.curator import Curator
@@ -230,7 +231,7 @@ class Says(Picky):
 
 
 def test_a_refusal_that_says_what_it_takes_is_heard() -> None:
-    assert examine(mechanism("case", Says()), seed=1).shape == Shape(24, (13, 2))
+    assert examine(mechanism("case", Says()), seed=1).shape == Shape(ROWS, (13, 2))
 
 
 def test_the_same_seed_finds_the_same() -> None:

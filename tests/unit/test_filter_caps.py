@@ -11,13 +11,19 @@ import sympy
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.filters import Method, OpenFilter, open_filter
+from dpaudit.check.theorem import THEOREMS
 from dpaudit.errors import Unsupported
 from dpaudit.exact import enclose
+from dpaudit.families.adaptive import Filter, Select
 from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP, RenyiCurve
+from dpaudit.measures.calculus import CALCULI
 from dpaudit.measures.convert import to_approx
 from dpaudit.measures.renyi import order
 from dpaudit.nodes import Node
+from dpaudit.nodes.pairs import LaplaceShift, Normal
+from dpaudit.nodes.registry import load
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "record", "central", "transcript")
@@ -114,3 +120,32 @@ def test_methods_order_as_they_should() -> None:
 def test_a_method_that_cannot_keep_a_budget_says_so(budget: Node, method: str, error: str) -> None:
     with pytest.raises(Unsupported, match=error):
         open_filter(budget, SCOPE, method)
+
+
+@pytest.mark.parametrize(
+    ("child", "budget", "widest"),
+    [
+        (Gaussian("q", 1), ZCDP("0.5"), 1e-6),
+        (Compose(Gaussian("a", 1), Gaussian("b", 1)), GDP("0.5"), 1e-6),
+        (Laplace("q", 1), PureDP(2), 1e-4),
+        (Laplace("q", 1), ApproxDP(2, "1e-6"), 1e-4),
+        (Laplace("q", 1), ZCDP("0.5"), 0.5),
+        (Select(Laplace("q", 1), Gaussian("g", 1)), ZCDP("0.5"), 0.4),
+    ],
+)
+def test_what_spends_the_cap_is_reached(child: Node, budget: Node, widest: float) -> None:
+    """The lower end is that of releases whose charges are the cap, accounted by themselves."""
+    node = Filter.of(child, budget)
+    bound = Account(node, SCOPE).epsilon("1e-5")
+    assert 0 < float(bound.width) < widest
+    losses = CALCULI["profile"].fold(node, SCOPE).value
+    load("theorem")
+    assert losses == THEOREMS["profile", "Filter"].bound(node, None)
+    (pair,) = losses.reached_remove
+    charged: dict[type, Any] = {
+        Normal: lambda p: p.mu**2 / 2,
+        LaplaceShift: lambda p: p.epsilon**2 / 2,
+    }
+    total = sum(charged[type(factor)](factor) * times for factor, times in pair.factors)
+    cap = {"zcdp": node.cap, "gdp": node.cap**2 / 2}.get(str(node.measure), node.cap**2 / 2)
+    assert total == cap

@@ -173,6 +173,28 @@ def test_the_command_line_starts_light() -> None:
     assert child.stdout.strip() == ""
 
 
+def test_the_accountant_starts_without_numerics() -> None:
+    """They are loaded by the first question that no closed form answers."""
+    program = (
+        "import sys\n"
+        "def loaded():\n"
+        "    names = ('flint', 'numpy', 'scipy', 'sympy')\n"
+        "    print(*(name for name in names if name in sys.modules), sep=',')\n"
+        "import dpaudit.accountant.account as opened; loaded()\n"
+        "from dpaudit.families.additive import Gaussian\n"
+        "from dpaudit.scope import central\n"
+        "found = opened.account(Gaussian('count', 4), central('add_remove'))\n"
+        "assert found.epsilon('1e-6').width < 1e-6; loaded()"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert child.returncode == 0, child.stderr
+    at_import, after = child.stdout.split("\n")[:2]
+    assert at_import == ""
+    assert set(after.split(",")) <= {"flint", "sympy"}
+
+
 # What a person or another library starts from, besides the command line and `dpaudit` itself.
 ENTRIES = (
     "dpaudit",

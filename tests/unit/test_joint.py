@@ -15,6 +15,9 @@ from dpaudit.audit.bounds.extremes import (
     CAUTION,
     Extreme,
     Trials,
+    _curved,
+    _line,
+    _peak,
     at_least,
     half_deviance,
     kl,
@@ -204,6 +207,43 @@ def test_a_supremum_between_grid_points_is_not_missed() -> None:
     q = np.linspace(0.05, 0.2, 4_001)
     fine = float(extreme.probability_upper(kink.largest(q), q).max())
     assert fine <= supremum_upper(extreme, kink, 0.05, 0.2) <= fine * 1.1
+
+
+@pytest.mark.parametrize(
+    "region", [ApproxRegion(0.5), ApproxRegion(1.0, 1e-3), GaussianRegion(1), zcdp_region(0.3)]
+)
+def test_lines_lie_above_the_edge_and_on_it_where_it_is_straight(region: Region) -> None:
+    left = np.linspace(1e-3, 0.9, 60)
+    right = np.minimum(left * 1.2, 1.0)
+    start, stop = _line(region, left, right)
+    edge = [region.largest(left), region.largest(right)]
+    for share in np.linspace(0, 1, 21):
+        between = region.largest(left + share * (right - left))
+        assert (start + share * (stop - start) >= between).all()
+    chord = region.largest((left + right) / 2) <= (edge[0] + edge[1]) / 2 * (1 + 1e-12)
+    assert (start[chord] <= edge[0][chord] * (1 + 1e-8)).all()
+    assert chord.any() == isinstance(region, ApproxRegion)
+
+
+def test_a_bound_along_a_short_line_is_above_it_and_near_it() -> None:
+    extreme = Extreme(Trials(900, 2_000, 200, 2_000), 0, np.full(2_001, 900))
+    start, stop, left, right = (np.array([v]) for v in (0.44, 0.443, 0.2, 0.201))
+    value, upper = _curved(extreme, start, stop, left, right)
+    shares = np.linspace(0, 1, 101)
+    along = extreme.probability_upper(start + shares * 0.003, left + shares * 0.001)
+    assert value[0] == along[[0, -1]].max()
+    assert along.max() <= upper[0] <= along.max() * 1.05
+
+
+@pytest.mark.parametrize("place", [0.0, 0.3, 1.0])
+def test_peaks_are_found_inside_and_at_either_end(place: float) -> None:
+    found = _peak(lambda q: -((q - place) ** 2), np.zeros(2), np.ones(2), 7)
+    np.testing.assert_allclose(found, place, atol=1e-4)
+
+
+def test_a_deviance_within_its_rounding_is_none() -> None:
+    seen = Trials(5 * 10**8 + 1, 10**9, 5 * 10**8, 10**9)
+    assert half_deviance(seen, ApproxRegion(0.0)) == 0
 
 
 def test_far_outcomes_are_quick_and_bounded_by_chernoff() -> None:

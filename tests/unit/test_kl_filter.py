@@ -121,6 +121,10 @@ def test_noise_of_another_shape_is_refused(bad: Any) -> None:
         sampler(A, 2).release("a", Untouched(lambda z: z[None], 1.0), noise_multiplier=bad)
 
 
+def test_a_query_that_cannot_move_has_no_noise_under_a_filter_either() -> None:
+    assert not sampler(A, 100).release("a", mean(0.0), noise_multiplier=30.0).any()
+
+
 def test_noise_is_chosen_under_a_filter_and_only_there() -> None:
     curator = sampler(Compose(A, Gaussian("b", 2)))
     with pytest.raises(InvalidParameter, match="its noise is declared; give none"):
@@ -143,6 +147,7 @@ def test_noise_is_chosen_under_a_filter_and_only_there() -> None:
         (PoissonSampled(A, 0.5), "inside a batch"),
         (Filter.of(Laplace("a", 1), GDP(1)), "cannot be run"),
         (Filter.of(Gaussian("a", 1), ApproxDP(1, 0.1)), "cannot be run"),
+        (Filter.of(Laplace("a", 1), ApproxDP(1, 0.1)), "cannot be run"),
     ],
 )
 def test_filters_that_cannot_be_run_are_refused(node: Node, message: str) -> None:

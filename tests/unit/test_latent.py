@@ -233,6 +233,15 @@ def test_outcomes_are_all_batches_by_their_counts(sampling: Node) -> None:
     assert given == pytest.approx({k: v for k, v in expected.items() if v > 0}, rel=1e-12)
 
 
+def test_every_record_is_in_the_batch_at_rate_one() -> None:
+    found = enumerated(
+        PoissonSampled(Gaussian("a", 1), 1), Records(np.array([[1.0], [1.0], [2.0]]))
+    )
+    assert found is not None
+    assert [mask.tolist() for mask in found.masks] == [[[True] * 3]]
+    assert found.logs.tolist() == [0.0]
+
+
 def test_too_many_kinds_of_records_are_drawn_instead() -> None:
     node = SampledWithoutReplacement(Gaussian("a", 1), 10, 20)
     assert enumerated(node, Records(np.arange(20.0)[:, None])) is None
@@ -252,6 +261,28 @@ def test_an_equal_seed_does_not_bring_back_the_recorded_batch() -> None:
     with walk.batch("a"):
         agreement = (walk._latent[0] == sampler.drawn[0]).mean()
     assert agreement == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_trial_that_is_off_in_a_batch_has_density_one() -> None:
+    def body(curator: Curator) -> None:
+        with curator.batch("a") as batch:
+            curator.release("a", clipped(), rows=batch, on=np.array([True, False]))
+
+    program = Written(PoissonSampled(Gaussian("a", 1), 0.5), body)
+    transcript = sampled(program, CANARY[0], ZERO_OUT, seed=1, trials=2).transcript
+    walk, _ = replayer(program, CANARY, ZERO_OUT).walk(CANARY[0], transcript)
+    assert abs(walk.log_density[0]) > 1e-3
+    assert walk.log_density[1] == pytest.approx(0, abs=1e-12)
+
+
+def test_equal_records_stand_for_one_another_only_where_a_query_says_so() -> None:
+    def body(curator: Curator) -> None:
+        with curator.batch("a") as batch:
+            curator.release("a", Stated(total, 1.0), rows=batch)
+
+    program = Written(PoissonSampled(Gaussian("a", 1), 0.5), body)
+    transcript = sampled(program, CANARY[0], ZERO_OUT, seed=1).transcript
+    assert replayer(program, CANARY, ZERO_OUT).inspect(transcript, 0).attack == "averaged(32)"
 
 
 def test_violations_inside_a_batch_are_found() -> None:

@@ -32,6 +32,7 @@ from dpaudit.families.local.kernel import (
     shuffled_counts,
 )
 from dpaudit.measures.calculus import Step
+from dpaudit.measures.profile import PROFILE
 from dpaudit.nodes.pairs import Clones
 
 F = Fraction
@@ -213,6 +214,17 @@ def test_both_grids_hold_the_masses_of_the_pair(pair: Clones) -> None:
         found = delta_interval(pair, F(str(epsilon)))
         assert float(found.lower) <= truth * (1 + 1e-9) + 1e-15
         assert truth <= float(found.upper) * (1 + 1e-9) + 1e-15
+
+
+@pytest.mark.parametrize(
+    ("noise", "loss"),
+    [(dp.Laplace("r", 3), F(1, 3)), (dp.DiscreteLaplace("r", 4, sensitivity=3), F(3, 4))],
+)
+def test_noise_on_a_number_is_shuffled_as_any_randomiser_of_its_largest_loss(
+    noise: dp.Node, loss: Fraction
+) -> None:
+    pairs = [PROFILE.fold(Shuffled(node, 50), SCOPE).value for node in (noise, dp.PureDP(loss))]
+    assert pairs[0] == pairs[1]
 
 
 @pytest.mark.parametrize(("epsilon", "population"), [(1, 2_000), (3, 20_000)])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 import sys
 from inspect import CO_OPTIMIZED
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -138,3 +140,31 @@ def test_tests_that_run_the_statement_come_first_and_only_they_see_it_run() -> N
         "a::quick",
         "c::never",
     ]
+
+
+def test_killed_at_first_is_by_a_test_as_old_as_the_session() -> None:
+    old = {"tests/unit/test_a.py::test_old"}
+    for first, by, expected in (
+        ("killed", "FAILED tests/unit/test_a.py::test_old[1-x]", True),
+        ("killed", "FAILED tests/unit/test_a.py::test_old - assert", True),
+        ("killed", "FAILED tests/unit/test_a.py::test_new[1-x]", False),
+        ("killed", "exit status -24", True),
+        ("survived", "FAILED tests/unit/test_a.py::test_old", False),
+    ):
+        assert mutants.at_first({"first": first, "by": by}, old) == expected
+    here = f"{__name__.replace('.', '/')}.py::test_a_patch_forgets_what_the_right_code_had_computed"
+    assert here in mutants.tests_in(mutants.ROOT)
+
+
+def test_whoever_is_named_equivalent_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"module": "m.py", "change": [f"-  {n}", f"+  {n} + 1"], "status": status}
+        for n, status in enumerate(("survived", "survived", "killed", None))
+    ]
+    named = tmp_path / "equivalent.json"
+    named.write_text(json.dumps({"tests": {"m.py: - 1 + 1 + 1": "a reason"}}))
+    monkeypatch.setattr(mutants, "EQUIVALENT", named)
+    assert mutants.waiting({"mutants": rows}, again=True) == rows[:1]
+    assert mutants.waiting({"mutants": rows}, again=False) == rows[3:]

@@ -20,99 +20,23 @@ import pytest
 import sympy
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.families.adaptive import Filter, Select
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
-from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
-from dpaudit.families.discrete import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    RandomizedResponse,
-    TruncatedDiscreteLaplace,
-)
-from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
-from dpaudit.families.iterates import LastIterate
-from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import (
     GDP,
     ZCDP,
     ApproxDP,
     NonPrivate,
-    ProfilePoints,
     PureDP,
-    RenyiCurve,
-    RenyiDP,
 )
 from dpaudit.families.sampling import (
     PoissonSampled,
-    RandomAllocation,
     SampledWithoutReplacement,
-    SampledWithReplacement,
 )
-from dpaudit.families.selection import (
-    AboveThreshold,
-    ExponentialMechanism,
-    IntegerExponentialMechanism,
-    NoisyComparisons,
-    ReportNoisyMax,
-)
-from dpaudit.families.stability import CoupledGaussian, StableRelease
-from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
-from dpaudit.families.tuning import Tuned
 from dpaudit.nodes import Assumption, Leaf, Node, Status, find_path, postorder
 from dpaudit.nodes.registry import FAMILIES, load
 from dpaudit.nodes.tables import from_table, to_table
-
-x, y = sympy.symbols("x y", positive=True)
-k, K = sympy.symbols("k K", positive=True, integer=True)
-T = sympy.Function("T", positive=True, integer=True)
-LIPSCHITZ = Assumption("lipschitz", "Every loss is 1-Lipschitz.", Status.DECLARED, "by its author")
-LEAF = Gaussian("a", 1)
-
-EVERY_TYPE: list[Node] = [
-    Gaussian("gradient", 1.5),
-    Laplace("count", Fraction(2, 3)),
-    PureDP(0.1, "vote", "somebody 2020"),
-    ApproxDP(1, 1e-5),
-    ZCDP(x / 3, label="sum"),
-    GDP(sympy.sqrt(2)),
-    NonPrivate("the mean of the columns"),
-    Compose(LEAF, Laplace("b", 2), LEAF),
-    Parallel(LEAF, Gaussian("b", 2)),
-    Repeat(LEAF, 10),
-    Repeat(Gaussian("a", x * T(k)), K - 1, k),
-    PoissonSampled(Laplace("a", 2), 0.01),
-    SampledWithoutReplacement(Laplace("a", 2), 10, K + 9),
-    SampledWithReplacement(Laplace("a", 2), 10, K),
-    RandomAllocation(LEAF, K),
-    Assuming(LEAF, LIPSCHITZ),
-    RenyiDP(2, 0.5, source="somebody"),
-    RenyiCurve(x * sympy.Symbol("alpha", positive=True), label="sum"),
-    ProfilePoints(((0, 0.1), (1, Fraction(1, 1000))), source="somebody"),
-    EventSlack(LEAF, 1e-6, "more than k records in the batch"),
-    ProposeTestRelease(Laplace("score", 4), Gaussian("mean", x), 1e-9),
-    Group(LEAF, K),
-    Select(LEAF, Laplace("b", 2)),
-    Filter(Select(Gaussian("norm", x), Gaussian("step", y)), "zcdp", 0.5),
-    DiscreteGaussian("count", x, 2),
-    DiscreteGaussianVector("cells", x, 5, (((2, 1), (1, 1)), ((1, 3),))),
-    ThresholdedDiscreteLaplace("towns", 2, 31, 3, 2, 1),
-    DiscreteLaplace("count", 0.5, K),
-    TruncatedDiscreteLaplace("threshold", 2, 31),
-    RandomizedResponse("bit", 1, 4),
-    LastIterate("model", x, K, 1, y),
-    Tuned(LEAF, Fraction(1, 10), 0),
-    SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)),
-    Shuffled(RandomizedResponse("bit", 1, 4), K),
-    ExponentialMechanism("iterate", 2 * x, "monotone"),
-    IntegerExponentialMechanism("median", 2, "monotone"),
-    ReportNoisyMax("iterate", 0.1, "gumbel"),
-    AboveThreshold("stop", 0.5, 0.25, 3),
-    NoisyComparisons("answers", 4, 8, 5.5, 24),
-    StableRelease("stable", 0.5, 32, x),
-    CoupledGaussian("inliers", x, 2, 160, Fraction(3, 400)),
-    CorrelatedGaussian("prefix", x, 16, BandedToeplitz((1, 0.5)), Participation(4, 3)),
-]
+from tests.every_node import EVERY_TYPE, LEAF, LIPSCHITZ, K, T, k, x
 
 
 def test_every_type_is_listed_here() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,7 @@ from dpaudit.accountant.filters import Odometer, OpenFilter, open_odometer, read
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.opaque import NonPrivate
+from dpaudit.measures.calculus import CALCULI, Calculus, Running, Source, Sums
 from dpaudit.scope import Scope
 
 SCOPE = Scope("add_remove", "record", "central", "transcript")
@@ -133,3 +135,17 @@ def test_odometers_are_values() -> None:
     meter = open_odometer("pure", SCOPE)
     assert meter.spend(1) == Odometer(meter.measure, SCOPE, Fraction(0), (Fraction(1),), 1)
     assert meter.count == 0
+
+
+def test_a_measure_of_somebody_elses_brings_its_odometer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No table of measures: what a measure says of its sums is all there is; squares are added."""
+    law = Running(Source("nobody", 2026, "none"), lambda spent, delta: spent[0] + delta)
+    measure = replace(
+        CALCULI["gdp"].measure, name="own", sums=Sums(law.cite, ("squared mu",), 2), running=law
+    )
+    monkeypatch.setitem(CALCULI, "own", Calculus(measure))
+    meter = open_odometer("own", SCOPE, Fraction(1, 8)).spend(3).spend(Fraction(1, 2))
+    assert meter.epsilon_upper == 9 + Fraction(1, 4) + Fraction(1, 8)
+    assert read_odometer(json.loads(json.dumps(meter.to_json()))) == meter
+    with pytest.raises(InvalidParameter, match="say what they are"):
+        replace(measure, sums=None)

@@ -176,6 +176,14 @@ def test_bound_with_chosen_guesses_pays_a_little_for_the_choice() -> None:
     )
 
 
+def test_nothing_is_paid_for_a_delta_of_zero() -> None:
+    assert price_share(1_000, 0.0, 0.05) == 0
+    assert price_share(1_000, 1e-3, 0.05) == 0.5  # canaries x delta = 1 costs the most
+    assert price_share(1_000, 1e-7, 0.05) == 0.01
+    usual = math.sqrt(16 * math.sqrt(1_000))
+    assert price_share(1_000, 3e-5, 0.05) == pytest.approx(0.03 / 0.05 / usual, rel=1e-12)
+
+
 def test_error_of_a_chosen_bound_is_kept_by_the_worst_law_of_every_view() -> None:
     """The price is one for all choices: whatever r, P(refuted) - price x cost <= the rest."""
     canaries, delta, error, epsilon = 1_000, 1e-4, 0.05, 1.0

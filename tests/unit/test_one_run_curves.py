@@ -175,6 +175,12 @@ def test_bad_parameters_are_refused(bad: float) -> None:
         one_run_renyi_p_value(5, 10, 10, bad, 1.0)
 
 
+def test_the_largest_mu_is_fifty() -> None:
+    assert one_run_mu_p_value(5, 10, 10, 50.0) == 1
+    with pytest.raises(InvalidParameter):
+        one_run_mu_p_value(5, 10, 10, 50.5)
+
+
 def test_bad_counts_and_errors_are_refused() -> None:
     bad: list[Any] = [(11, 10, 20), (-1, 10, 20), (5, 21, 20), (5, 0, 20), (1.5, 10, 20)]
     for correct, guesses, canaries in bad:

@@ -15,6 +15,7 @@ from dpaudit.audit.bounds.joint import region_p_value
 from dpaudit.audit.bounds.power import (
     Power,
     _edge,
+    _rates,
     information_limit,
     limit_of_scores,
     smallest_epsilon,
@@ -186,6 +187,19 @@ def test_the_limit_of_scores_is_near_that_of_their_laws(mu: float, trials: int) 
     assert limit_of_scores(*sides, DELTA, ERROR) == pytest.approx(truth, rel=0.2)
     scaled = limit_of_scores(7 * sides[0] + 3, 7 * sides[1] + 3, DELTA, ERROR)
     assert scaled == pytest.approx(limit_of_scores(*sides, DELTA, ERROR))
+
+
+def test_rates_go_from_a_hundredth_of_a_count_to_all_but_that() -> None:
+    found = _rates(Sizes(10, 20))
+    assert (np.diff(found) > 0).all()
+    assert found[0] == pytest.approx(0.01 / 20)
+    np.testing.assert_allclose(found + found[::-1], 1)
+
+
+def test_no_more_is_in_reach_than_two_samples_far_apart_show() -> None:
+    found = limit_of_scores(np.full(300, 9.0), np.zeros(200), DELTA, ERROR)
+    clearest = epsilon_lower(Counts(0, 200, 0, 300), DELTA, ERROR).epsilon_lower
+    assert found == clearest
 
 
 def test_the_limit_of_scores_of_two_values() -> None:

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from dpaudit.curator.curator import Curator, Event
-from dpaudit.curator.replayer import Replayer
+from dpaudit.curator.replayer import Replayer, disclosures
 from dpaudit.errors import Diverged, InvalidParameter, SensitivityExceeded, Undeclared
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose, Parallel, Repeat
@@ -327,6 +327,13 @@ def test_a_value_that_is_not_a_number_is_infinite_evidence() -> None:
         assert replay.scores.tolist() == [expected]
 
 
+def test_what_is_no_number_on_both_data_sets_tells_nothing() -> None:
+    program = once(Gaussian("a", 1), Stated(lambda r: np.full((1, 1), np.nan), 5.0))
+    transcript = sampled(program, ANTIPODAL[1], REPLACE_ONE, seed=3).transcript
+    replay = replayer(program, ANTIPODAL, REPLACE_ONE).inspect(transcript, own=0)
+    assert replay.scores.tolist() == [0]
+
+
 def test_the_exact_sensitivity_is_no_violation() -> None:
     for query in (clipped(), Stated(total, 2.0)):
         program = once(Gaussian("a", 1), query)
@@ -341,6 +348,8 @@ def test_residuals_are_of_the_data_set_that_the_transcript_came_from() -> None:
     program = once(Gaussian("a", 2), clipped())
     transcript = sampled(program, PAIR[0], ZERO_OUT, seed=9, trials=5).transcript
     own, other = (replayer(program, PAIR, ZERO_OUT).inspect(transcript, own=k) for k in (0, 1))
+    noise = (transcript[0].released - clipped().value(PAIR[0])) / 2
+    np.testing.assert_allclose(own.residuals["a"][:, 0], noise)
     np.testing.assert_array_equal(own.residuals["a"], other.opposite["a"])
     np.testing.assert_array_equal(own.opposite["a"], other.residuals["a"])
     assert not np.isclose(own.residuals["a"], own.opposite["a"]).any()
@@ -399,6 +408,72 @@ def test_rows_that_mix_on_one_side_alone_are_a_violation(swapped: bool) -> None:
     assert [v.partition(" (")[0] for v in replay.violations] == [
         "release 'a': a record changes another record's vector"
     ]
+
+
+def test_a_mixing_query_is_found_after_one_of_another_label() -> None:
+    program = Releases(
+        Compose(Gaussian("a", 1), Gaussian("b", 1)), (("a", clipped()), ("b", MixingAlone()))
+    )
+    transcript = sampled(program, ANTIPODAL[0], REPLACE_ONE, seed=2).transcript
+    found = replayer(program, ANTIPODAL, REPLACE_ONE).inspect(transcript, own=0).violations
+    assert [v.partition(" (")[0] for v in found] == [
+        "release 'b': a record changes another record's vector"
+    ]
+
+
+def test_a_query_in_small_units_may_not_move_further_either() -> None:
+    """Rounding is of the size of the values, not of 1."""
+    pair = zeroed([[1e-13]], 0)
+    for stated, expected in ((1e-13, 0), (5e-14, 1)):
+        program = once(Gaussian("a", 1), Stated(total, stated))
+        transcript = sampled(program, pair[0], ZERO_OUT, seed=2).transcript
+        replay = replayer(program, pair, ZERO_OUT).inspect(transcript, own=0)
+        assert len(replay.violations) == expected
+
+
+class Told:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+NAN, EYE = math.nan, np.eye(2)
+OUTPUTS: list[tuple[Any, Any, bool]] = [
+    (np.array([0.0, NAN]), np.array([-0.0, NAN]), True),
+    (EYE, EYE.copy(), True),
+    (EYE, 2 * EYE, False),
+    (EYE, EYE.astype(int), False),
+    (EYE.astype(int), EYE, False),
+    (np.array(["a", "b"]), np.array(["a", "c"]), False),
+    ({"a": NAN, "b": EYE}, {"a": NAN, "b": EYE}, True),
+    ({"a": 1, "b": 2}, {"a": 1, "b": 3}, False),
+    ({"a": 1}, {"b": 1}, False),
+    ({"a": 1}, {"a": 1, "b": 1}, False),
+    ([1, 2], [1, 2], True),
+    ([1, 2], [1, 3], False),
+    ([1, 2], [1], False),
+    ([1], (1,), False),
+    (1, True, False),
+    (True, 1, False),
+    (1.0, NAN, False),
+    (NAN, 1.0, False),
+    (2.0, 1.0, False),
+    (1.0, 2.0, False),
+    (NAN, NAN, True),
+    (None, None, True),
+    (Event("a", EYE, EYE[0] > 0), Event("a", EYE, EYE[0] > 0), True),
+    (Event("a", EYE, EYE[0] > 0), Event("a", 2 * EYE, EYE[0] > 0), False),
+    (Told([1]), Told([1]), True),
+    (Told([1]), Told([2]), False),
+]
+
+
+@pytest.mark.parametrize("case", range(len(OUTPUTS)))
+def test_outputs_are_compared_with_all_that_is_in_them(case: int) -> None:
+    """On two walks of an empty transcript."""
+    one, other, same = OUTPUTS[case]
+    program = Written(Gaussian("a", 1), lambda curator: None)
+    walk, _ = replayer(program, PAIR, ZERO_OUT).walk(PAIR[0], [])
+    assert (disclosures((walk, one), (walk, other)) == ()) == same
 
 
 @pytest.mark.parametrize("recorded", [[True, False], [False, True]])

@@ -15,18 +15,21 @@ import pytest
 import sympy
 
 import dpaudit.measures
+from dpaudit.check.theorem import bound as own_theorem
 from dpaudit.exact import enclose, lower_fraction, upper_fraction
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose, Parallel, Repeat
-from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
+from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, ProfilePoints, PureDP
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.convert import gaussian_delta
 from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
+from dpaudit.profiles import delta_interval
 from dpaudit.scope import Scope
 
 ADD_REMOVE = Scope("add_remove", "record", "central", "transcript")
@@ -372,3 +375,19 @@ def _own_constants(function: ast.AST) -> list[ast.Constant]:
         if not isinstance(node, ast.FunctionDef):
             stack += ast.iter_child_nodes(node)
     return found
+
+
+def test_the_checker_states_the_renyi_divergence_of_laplace_noise() -> None:
+    found = own_theorem("rdp", Laplace("a", 2), [])(Fraction(3))
+    assert found == RENYI.fold(Laplace("a", 2), ADD_REMOVE).value.subs(order(), 3)
+
+
+def test_a_profile_through_points_is_of_two_laws_and_reaches_each_point() -> None:
+    node = ProfilePoints(((Fraction(1, 2), Fraction(1, 8)), (2, Fraction(1, 100))), source="s")
+    losses = PROFILE.fold(node, ADD_REMOVE).value
+    assert own_theorem("profile", node, []) == losses
+    (pair,) = losses.remove
+    for side in (0, 1):
+        assert float(enclose(sum(o[side] for o in pair.outcomes)).mid()) == pytest.approx(1)
+    for epsilon, delta in node.points:
+        assert float(delta_interval(pair, epsilon).upper) == pytest.approx(float(delta))

@@ -18,7 +18,7 @@ from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.families.stability import CoupledGaussian, StableRelease, rules
 from dpaudit.families.stability.rules import GRAIN, binomial
-from dpaudit.families.stability.theorem import MOST_PLACES
+from dpaudit.families.stability.theorem import MOST_PLACES, _rounded_tails
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import CALCULI
 from dpaudit.measures.gdp import GAUSSIAN
@@ -54,6 +54,18 @@ def pairs(node: Node) -> Losses:
 def thresholds(epsilon: float, kappa: int) -> list[float]:
     weights = [math.exp(-epsilon * abs(r - kappa)) for r in range(2 * kappa + 1)]
     return [w / sum(weights) for w in weights]
+
+
+@pytest.mark.parametrize(
+    ("trials", "rate"), [(300, Fraction(1)), (9, Fraction(0)), (7, Fraction(1, 3))]
+)
+def test_tails_of_a_binomial_are_rounded_up(trials: int, rate: Fraction) -> None:
+    found = list(_rounded_tails(trials, rate, 1000))
+    masses = [
+        math.comb(trials, j) * rate**j * (1 - rate) ** (trials - j) for j in range(trials + 1)
+    ]
+    exact = [sum(masses[k + 1 :], Fraction(0)) for k in range(trials + 1)]
+    assert found == [Fraction(math.ceil(1000 * tail), 1000) for tail in exact]
 
 
 def test_the_threshold_has_the_printed_law() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -123,6 +124,40 @@ def test_of_every_unit_as_many_rows_are_kept_as_may_count(kind: str) -> None:
     assert sum(counted) == len(found)
 
 
+def two_of_each(most: int, frame: Any) -> dict[int, list[int]]:
+    """The numbers of the rows that count, two of each unit."""
+    schema = Schema("t", {"number": Number(0, most)}, unit="unit", rows=2)
+    found: dict[int, list[int]] = {}
+    for unit, number in sorted(Table(schema, frame).opened("key").rows(["number"])):
+        found.setdefault(int(unit), []).append(int(number))
+    return found
+
+
+@pytest.mark.parametrize("most", [1000, 2**21])
+def test_the_type_of_a_unit_does_not_decide_which_of_its_rows_are_kept(most: int) -> None:
+    """Units of few bits are sorted with their codes, others beside them."""
+    data = numbered(100, 9)
+    known = two_of_each(most, data)
+    assert {u: len(n) for u, n in known.items()} == {
+        u: min(n, 2) for u, n in Counter(data["unit"]).items()
+    }
+    for kind in ("int8", "uint32", "uint64", "str", "float64"):
+        assert two_of_each(most, data.astype({"unit": kind})) == known
+
+
+@pytest.mark.parametrize("far", [2**40, -(2**63), 2**63 - 1])
+def test_a_unit_far_from_all_others_changes_none_of_their_rows(far: int) -> None:
+    """Units beyond 32 bits leave no room beside a code; ties of 12 bits of a hash are a dozen here.
+
+    Delete that the schema alone says how many bits of a hash count, and others' rows change.
+    """
+    data, most = numbered(20_000, 9), 2**20 - 3
+    added = pd.concat([data, pd.DataFrame({"unit": [far] * 3, "number": [1, 2, 3]})])
+    found = two_of_each(most, added)
+    assert len(found.pop(far)) == 2
+    assert found == two_of_each(most, data)
+
+
 def test_rows_that_are_the_same_are_counted_as_many_as_they_are() -> None:
     """Three rows of a unit that no hash tells apart, where two count."""
     frame = pd.DataFrame({"unit": [1, 1, 1, 2], "number": [5, 5, 5, None]})
@@ -149,6 +184,26 @@ def test_files_that_are_read_in_parts_give_the_same_sums(
             small.setattr(source, "AT_ONCE", dict.fromkeys(source.AT_ONCE, size // 3))
             assert sums(tmp_path / name) == whole == known
         assert len(opened) >= 1 + 2 * 3, "each of the two passes in three parts"
+
+
+def test_what_does_not_fit_into_memory_goes_to_a_folder_that_its_user_alone_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB's own choice is the working directory, where private rows would stay after a crash."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with source.connection() as opened:
+        (folder,) = tmp_path.glob("dpaudit-*")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        opened.execute("SET memory_limit = '60MB'")
+        opened.execute(
+            "SELECT max(b) FROM "
+            "(SELECT lag(i, 4) OVER (ORDER BY hash(i)) b FROM range(1500000) r(i))"
+        )
+        assert list(folder.iterdir())
+    assert list(tmp_path.iterdir()) == [tmp_path / "here"]
+    assert list((tmp_path / "here").iterdir()) == []
 
 
 def test_parts_that_split_a_unit_would_show(known: dict[str, Any]) -> None:

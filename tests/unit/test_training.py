@@ -230,6 +230,16 @@ def test_a_file_that_is_no_table_is_named_and_not_quoted(
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize("name", ["gone.npy", "empty.npy", "text.npy", "two.npz"])
+def test_what_is_no_array_of_numbers_is_named_and_not_quoted(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty.npy").write_bytes(b"")
+    np.save(tmp_path / "text.npy", np.array(["secret"]))
+    np.savez(tmp_path / "two.npz", first=np.eye(2), second=np.eye(2))
+    with pytest.raises(InvalidParameter, match=f"{name}: expected one array") as raised:
+        read_records(tmp_path / name)
+    assert "secret" not in str(raised.value)
+
+
 def test_columns_that_are_not_there(tmp_path: Path) -> None:
     path = written(tmp_path / "d.csv", "a,b\n1,2\n")
     with pytest.raises(InvalidParameter, match="no such column; there are a, b"):

@@ -96,6 +96,14 @@ def given(asked: object, size: int) -> Charge:
     return Charge(found)
 
 
+def raised(charge: Charge, power: int) -> Charge:
+    """A charge as it is added: its value to the power of the measure's sums; a delta never is."""
+    if power == 1:
+        return charge
+    first, *others = charge.values
+    return Charge((canonical(first**power), *others), charge.assumes)
+
+
 def joined(known: Assumptions, more: Assumptions) -> Assumptions:
     """All assumptions, each once.
 

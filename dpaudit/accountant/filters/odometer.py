@@ -3,34 +3,24 @@
 With probability at least 1 - delta over the run on either of two neighbouring data sets, at every
 time n the loss log(p / q) of everything released so far is at most ``epsilon_upper``.  So it may be
 read at any stopping time; but a bound that is read is no guarantee fixed in advance, as a filter's
-is.
-
-* pure: the sum of epsilon; it holds surely.
-* approx: the sum of epsilon, while the deltas add up to at most delta; infinite after that.
-  Source: Rogers, Roth, Ullman, Vadhan 2016 (odometer by basic composition).
-* zcdp: the smallest over j of (1 + l_j) R + log(1 / d_j) / l_j, R the sum of rho so far.
-  Proof: exp(l L_n - l (1 + l) R_n) is a supermartingale of mean at most 1, because the divergence
-  of order 1 + l of a release, given the past, is at most (1 + l) rho_n, and rho_n is fixed by the
-  past.  Ville's inequality bounds L_n at all times for one l; the d_j of the l_j add up to delta.
-  Source: Whitehouse, Ramdas, Rogers, Wu 2023 (filter and stitched odometers, by such lines).
+is.  How a measure's sums bound the loss, and who proved it, is the measure's own
+(``Measure.running``): pure, approx and zcdp have it, and somebody else's may.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from dpaudit.accountant.filters.charges import (
-    DIGITS,
     Amounts,
     Assumptions,
     assumption_rows,
-    ceiling,
     declared,
     given,
     joined,
+    raised,
     read_amounts,
     read_assumptions,
     read_count,
@@ -39,24 +29,12 @@ from dpaudit.accountant.filters.charges import (
     shortened,
 )
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import (
-    Number,
-    decimal_upper,
-    enclose,
-    exact,
-    infinity,
-    is_symbolic,
-    working_precision,
-)
+from dpaudit.exact import Number, decimal_upper, exact, is_symbolic
 from dpaudit.exact.domains import probability
 from dpaudit.exact.wire import decode_number, encode_number
-from dpaudit.families.adaptive import FilterMeasure
+from dpaudit.measures.calculus import CALCULI, Running, Sums
 from dpaudit.nodes import Node
-from dpaudit.scope import Scope, choose
-
-SIZES = {FilterMeasure.PURE: 1, FilterMeasure.APPROX: 2, FilterMeasure.ZCDP: 1}
-# The sums of rho at which one line each is best: 2^-20 to 2^20.
-LEVELS = tuple(Fraction(2) ** k for k in range(-20, 21))
+from dpaudit.scope import Scope
 
 
 @dataclass(frozen=True)
@@ -68,7 +46,7 @@ class Odometer:
     declarations rest on.
     """
 
-    measure: FilterMeasure
+    measure: str
     scope: Scope
     delta: Fraction
     spent: Amounts
@@ -81,12 +59,11 @@ class Odometer:
         Errors: InvalidParameter for a value that is no charge; Unsupported for a declaration
         without a rule, or a charge that is infinite.
         """
-        size = SIZES[self.measure]
         if isinstance(asked, Node):
-            charge = declared(asked, self.scope, str(self.measure))
+            charge = declared(asked, self.scope, self.measure)
         else:
-            charge = given(asked, size)
-        cost = charge.rounded
+            charge = given(asked, len(self.spent))
+        cost = raised(charge, _law(self.measure)[1].power).rounded
         if cost is None:
             raise Unsupported(f"odometer of {self.measure}: an infinite charge has no bound")
         sums = tuple(shortened(a + b) for a, b in zip(self.spent, cost, strict=True))
@@ -96,16 +73,13 @@ class Odometer:
     @property
     def epsilon_upper(self) -> Number:
         """The bound on the loss so far, rounded up; infinite where none holds."""
-        if self.count == 0 or self.measure is FilterMeasure.PURE:
-            return self.spent[0]
-        if self.measure is FilterMeasure.APPROX:
-            return self.spent[0] if self.spent[1] <= self.delta else infinity()
-        return min(_line(self.spent[0], *line) for line in _lines(self.delta))
+        running, _ = _law(self.measure)
+        return Fraction(0) if self.count == 0 else running.upper(self.spent, self.delta)
 
     def to_json(self) -> dict[str, Any]:
         """Everything as JSON; :func:`read_odometer` takes it back."""
         return {
-            "measure": str(self.measure),
+            "measure": self.measure,
             "scope": scope_row(self.scope),
             "delta": encode_number(self.delta),
             "spent": [encode_number(sum_) for sum_ in self.spent],
@@ -114,25 +88,34 @@ class Odometer:
         }
 
 
-def open_odometer(measure: FilterMeasure | str, scope: Scope, delta: object = 0) -> Odometer:
-    """An odometer that has seen nothing; measure pure (delta 0), approx, or zcdp.
+def open_odometer(measure: str, scope: Scope, delta: object = 0) -> Odometer:
+    """An odometer that has seen nothing; ``measure``: pure (delta 0), approx, zcdp, or another's.
 
     Errors: InvalidParameter for a delta outside [0, 1), or one that does not suit the measure;
     Unsupported for a measure without an odometer.
     """
-    chosen = choose(FilterMeasure, measure, "measure")
-    if chosen not in SIZES:
-        raise Unsupported(f"odometer of {chosen}: none is known here; use pure, approx or zcdp")
+    running, sums = _law(measure)
     if not isinstance(scope, Scope):
         raise InvalidParameter(f"odometer: scope is a {type(scope).__name__}, expected a Scope")
     may_fail = exact(delta, "delta")
     probability(may_fail, "delta")
     if is_symbolic(may_fail):
         raise InvalidParameter(f"delta = {may_fail}: expected a rational number")
-    if (may_fail > 0) is (chosen is FilterMeasure.PURE):
-        wanted = "0 for pure" if chosen is FilterMeasure.PURE else f"a positive one for {chosen}"
+    if (may_fail > 0) is running.surely:
+        wanted = f"0 for {measure}" if running.surely else f"a positive one for {measure}"
         raise InvalidParameter(f"odometer: delta = {decimal_upper(may_fail)}: expected {wanted}")
-    return Odometer(chosen, scope, may_fail, (Fraction(0),) * SIZES[chosen], 0)
+    return Odometer(str(measure), scope, may_fail, (Fraction(0),) * len(sums.units), 0)
+
+
+def _law(measure: str) -> tuple[Running, Sums]:
+    """How a measure's charges add up, and how the sums bound the loss so far."""
+    if str(measure) not in CALCULI:
+        raise InvalidParameter(f"measure = {measure!r}: expected one of {', '.join(CALCULI)}")
+    chosen = CALCULI[str(measure)].measure
+    if chosen.running is None or chosen.sums is None:
+        known = [name for name, one in CALCULI.items() if one.measure.running is not None]
+        raise Unsupported(f"odometer of {measure}: none is known; there is {', '.join(known)}")
+    return chosen.running, chosen.sums
 
 
 def read_odometer(table: Any) -> Odometer:
@@ -151,16 +134,3 @@ def read_odometer(table: Any) -> Odometer:
     if len(spent) != len(opened.spent):
         raise InvalidParameter(f"malformed odometer: expected {len(opened.spent)} sums")
     return replace(opened, spent=spent, count=count, assumes=assumes)
-
-
-@lru_cache(maxsize=64)
-def _lines(delta: Fraction) -> tuple[tuple[Fraction, Fraction], ...]:
-    """(l_j, an upper bound of log(1 / d_j)) with d_j = delta / number of lines."""
-    with working_precision():
-        cost = ceiling(enclose(len(LEVELS) / delta).log()) or Fraction(0)
-        slopes = (float((enclose(cost) / enclose(level)).sqrt().mid()) for level in LEVELS)
-        return tuple((Fraction(slope).limit_denominator(10**9), cost) for slope in slopes)
-
-
-def _line(spent: Fraction, slope: Fraction, cost: Fraction) -> Fraction:
-    return Fraction(decimal_upper((1 + slope) * spent + cost / slope, DIGITS))

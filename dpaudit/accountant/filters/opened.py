@@ -25,6 +25,7 @@ from dpaudit.accountant.filters.charges import (
     declared,
     given,
     joined,
+    raised,
     read_amounts,
     read_assumptions,
     read_count,
@@ -34,7 +35,7 @@ from dpaudit.accountant.filters.charges import (
     shown,
 )
 from dpaudit.errors import BudgetExceeded, InvalidParameter, Unsupported
-from dpaudit.exact import canonical, exact
+from dpaudit.exact import exact
 from dpaudit.exact.domains import rate
 from dpaudit.exact.wire import decode_number, encode_number
 from dpaudit.families.adaptive import Filter
@@ -96,11 +97,7 @@ class OpenFilter:
             found = declared(asked, self.scope, name, self.orders)
         else:
             found = given(asked, len(self.caps))
-        power = power_of(self.method, len(self.caps))
-        if power == 1:
-            return found
-        first, *others = found.values
-        return Charge((canonical(first**power), *others), found.assumes)
+        return raised(found, power_of(self.method, len(self.caps)))
 
     def admits(self, asked: object) -> bool:
         """Whether a release fits; nothing is spent.

@@ -89,7 +89,16 @@ def audit_arithmetic(
     findings = [found for pair in PAIRS for found in _pair(target, pair, rng, share)]
     findings += [_odd(target, name, value, seed) for name, value in NO_NUMBER.items()]
     findings += [_tiny(target, name, value, seed) for name, value in TINY.items()]
-    findings += [_extreme(target, seed), _none(target, seed), _time(target, rng, share)]
+    wrong = _tried(target, 0.0, 0, seed).size
+    # The largest finite values give numbers.
+    largest = float(np.finfo(np.float64).max)
+    outputs = [_tried(target, value, 100, seed) for value in (largest, -largest, largest / 2)]
+    shown = int(np.count_nonzero(np.isnan(outputs)))
+    findings += [
+        _exact("value: the largest floats", shown, f"{shown} of 300 outputs are not numbers"),
+        _exact("no value", wrong, "no values give no outputs, and no error"),
+        _time(target, rng, share),
+    ]
     return (*findings, *(check_total(total, bound) if total is not None else ()))
 
 
@@ -218,19 +227,6 @@ def _tiny(target: Noisy, name: str, value: float, seed: int) -> Finding:
     one, two = (_tried(target, each, 1_000, seed) for each in (0.0, value))
     different = int(np.count_nonzero(one.view(np.int64) != two.view(np.int64)))
     return _exact(f"value: {name}", different, f"{different} of 1,000 outputs differ from zero's")
-
-
-def _extreme(target: Noisy, seed: int) -> Finding:
-    """The largest finite values give numbers."""
-    largest = float(np.finfo(np.float64).max)
-    outputs = [_tried(target, value, 100, seed) for value in (largest, -largest, largest / 2)]
-    shown = int(np.count_nonzero(np.isnan(outputs)))
-    return _exact("value: the largest floats", shown, f"{shown} of 300 outputs are not numbers")
-
-
-def _none(target: Noisy, seed: int) -> Finding:
-    wrong = _tried(target, 0.0, 0, seed).size
-    return _exact("no value", wrong, "no values give no outputs, and no error")
 
 
 def _tried(target: Noisy, value: float, count: int, seed: int) -> FloatArray:

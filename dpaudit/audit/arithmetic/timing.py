@@ -36,13 +36,27 @@ def check_timing(
     probability at most ``error``, in finite samples.
     Source: Jin, McMurtry, Rubinstein and Ohrimenko (2022); Haeberlen, Pierce and Narayan (2011).
     """
-    sizes, times = _measured(draw, _affordable(draw, calls, clock), clock)
+    before = clock()
+    for i in range(WARM_UP):
+        draw(i)
+    each = (clock() - before) / WARM_UP / 1e9
+    sizes, times = _measured(
+        draw,
+        calls if each * calls <= SECONDS else min(calls, max(FEWEST, int(SECONDS / each))),
+        clock,
+    )
     calls = sizes.size
     share = calls // GROUP
     if np.unique(sizes).size < 2:
         return Finding("timing", "not_run", math.nan, error, "all draws are of one size")
-    ranks = _ranks(times)
-    order = _by_size(sizes)
+    # Mid-ranks over the number of draws: their mean is 1/2, each is in [0, 1].
+    _, inverse, counts = np.unique(times, return_inverse=True, return_counts=True)
+    upto = np.cumsum(counts)
+    middle: FloatArray = (upto - counts / 2) / times.size
+    ranks = middle[inverse]
+    # By size; equal sizes in an order that no time has a part in.
+    shuffled = np.random.default_rng(0).permutation(sizes.size)
+    order = shuffled[np.argsort(sizes[shuffled], kind="stable")]
     shifts = [abs(float(ranks[part].mean()) - 0.5) for part in (order[:share], order[-share:])]
     limit = math.sqrt(math.log(4 / error) / (2 * share))
     status: Status = "broken" if max(shifts) > limit else "held"
@@ -51,14 +65,6 @@ def check_timing(
         f"draws, broken above {limit:.3f}"
     )
     return Finding("timing", status, max(shifts), error, detail)
-
-
-def _affordable(draw: Callable[[int], float], calls: int, clock: Callable[[], int]) -> int:
-    before = clock()
-    for i in range(WARM_UP):
-        draw(i)
-    each = (clock() - before) / WARM_UP / 1e9
-    return calls if each * calls <= SECONDS else min(calls, max(FEWEST, int(SECONDS / each)))
 
 
 def _measured(
@@ -76,17 +82,3 @@ def _measured(
         if collecting:
             gc.enable()
     return sizes, times
-
-
-def _ranks(times: FloatArray) -> FloatArray:
-    """Mid-ranks over the number of draws: their mean is 1/2, each is in [0, 1]."""
-    _, inverse, counts = np.unique(times, return_inverse=True, return_counts=True)
-    upto = np.cumsum(counts)
-    middle: FloatArray = (upto - counts / 2) / times.size
-    return middle[inverse]
-
-
-def _by_size(sizes: FloatArray) -> npt.NDArray[np.intp]:
-    """Places by size; equal sizes in an order that no time has a part in."""
-    shuffled = np.random.default_rng(0).permutation(sizes.size)
-    return shuffled[np.argsort(sizes[shuffled], kind="stable")]

@@ -59,7 +59,12 @@ def candidates(
     found = ranked(batches, edge, test_trials, len(features) * 8)
     if first.columns == 1 or (found and found[0].evidence > 2 * SETTLED):
         return found
-    used = _useful(features, found, first)
+    # Raw columns, then the features whose events showed most.
+    raw = [Feature("column", (i,)) for i in raw_columns(first)]
+    named = {f.words: f for f in features if isinstance(f, Feature) and not f.is_code}
+    best = dict.fromkeys(c.family.rpartition(" ")[0] for c in found)
+    others = [named[name] for name in best if name in named and named[name] not in raw]
+    used = raw + others[:SCORED_FEATURES]
     scores = list(learned_batches(first, second, used, raw_columns(first)))
     learned = ranked(scores, edge, test_trials, len(scores) * 2)
     return sorted([*found, *learned], key=lambda c: -c.evidence)
@@ -92,17 +97,6 @@ def _batches(
     sides = measured(feature, first, second)
     plain = PLAIN_PENALTY if feature.words.startswith("output ") else FEATURE_PENALTY
     yield from batches_of(sides, feature.words, plain=plain, ordered=not feature.is_code)
-
-
-def _useful(
-    features: Sequence[Feature | About], found: Sequence[Candidate], draws: TrainingDraws
-) -> list[Feature]:
-    """Raw columns, then the features whose events showed most."""
-    raw = [Feature("column", (i,)) for i in raw_columns(draws)]
-    named = {f.words: f for f in features if isinstance(f, Feature) and not f.is_code}
-    best = dict.fromkeys(c.family.rpartition(" ")[0] for c in found)
-    others = [named[name] for name in best if name in named and named[name] not in raw]
-    return raw + others[:SCORED_FEATURES]
 
 
 def mirrored(found: Sequence[Candidate]) -> list[Candidate]:

@@ -98,13 +98,10 @@ def probe(sampler: Sampler) -> Probed:
     if not any(found):
         raise InvalidParameter(f"{failures[0]}, and so did every other call") from failures[0]
     findings = [Finding.RAISES] if failures else []
-    findings += [Finding.SHAPE_CHANGES] if _shapes(found) > 1 else []
+    shapes = {tuple(draws.about[0]) for side in found for draws in side}
+    findings += [Finding.SHAPE_CHANGES] if len(shapes) > 1 else []
     findings += [Finding.IRREPRODUCIBLE] if _irreproducible(sampler) else []
     return Probed(next(iter(found[0] + found[1])), tuple(findings))
-
-
-def _shapes(found: Sequence[Sequence[Draws]]) -> int:
-    return len({tuple(draws.about[0]) for side in found for draws in side})
 
 
 def _irreproducible(sampler: Sampler) -> bool:

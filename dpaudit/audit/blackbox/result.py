@@ -88,7 +88,10 @@ class FunctionAudit:
             "reproducer": self.reproducer,
             "seconds": dict(self.seconds),
         }
-        return {k: _finite(v) for k, v in plain.items()}
+        return {
+            k: str(v) if isinstance(v, float) and not math.isfinite(v) else v
+            for k, v in plain.items()
+        }
 
     def __str__(self) -> str:
         return (
@@ -118,7 +121,3 @@ class FunctionAudit:
             f"{self.smallest_showable:.4g}",
         ]
         return "\n".join(lines + [f"{f}: {EXPLANATIONS[f]}" for f in self.findings])
-
-
-def _finite(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

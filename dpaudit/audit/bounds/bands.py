@@ -169,7 +169,9 @@ def score_band(test: TestScores, error: float) -> Band:
     _of_type(test, TestScores)
     half = _error_rate(error) / 2
     alternative, null = np.sort(test.alternative), np.sort(test.null)
-    thresholds = _thresholds(alternative, null)
+    # Thinned ranks of either sample, and the numbers just below them.
+    values = np.concatenate([side[_ranks(side.size)] for side in (alternative, null)])
+    thresholds = np.unique(np.concatenate([values, np.nextafter(values, -np.inf)]))
     above = null.size - np.searchsorted(null, thresholds, "right")
     missed = np.searchsorted(alternative, thresholds, "right")
     positive = rates_upper(above, null.size, half)
@@ -213,11 +215,15 @@ def _crossings(counts: FloatArray, trials: int, error: float) -> FloatArray:
     Newton's steps come down from above; they start where the first single martingale suffices.
     """
     tilts = _tilts(trials, error)
-    reach = _log_level(tilts, trials, error) + _ROUNDING
+    # log L; where the average ends if it never reaches L is rounded down.
+    end = float(np.mean(np.exp(trials * np.log1p(-tilts)))) * (1 - 1e-9)
+    reach = math.log(end + (1 - end) / error) + _ROUNDING
     inside = counts < trials
     hits, rest = counts[inside][:, None], (trials - counts[inside])[:, None]
     lost = hits * np.log1p(-tilts) - math.log(tilts.size)
-    logit = np.min(_log_expm1((reach - lost) / rest) - np.log(tilts), axis=1)
+    # log(exp(x) - 1) as x + log(1 - exp(-x)), also where exp(x) is too large.
+    x = (reach - lost) / rest
+    logit = np.min(x + np.log(-np.expm1(-x)) - np.log(tilts), axis=1)
     for _ in range(_NEWTON):
         value, slope = _log_average(logit, rest, lost, tilts)
         step = np.maximum(value - reach, 0.0) / slope
@@ -229,12 +235,6 @@ def _crossings(counts: FloatArray, trials: int, error: float) -> FloatArray:
     upper = np.ones_like(counts)
     upper[inside] = np.minimum(expit(logit) * (1 + 4e-15 * (1 + np.abs(logit))), 1.0)
     return upper
-
-
-def _log_level(tilts: FloatArray, trials: int, error: float) -> float:
-    """log L; where the average ends if it never reaches L is rounded down."""
-    end = float(np.mean(np.exp(trials * np.log1p(-tilts)))) * (1 - 1e-9)
-    return math.log(end + (1 - end) / error)
 
 
 def _log_average(
@@ -251,11 +251,6 @@ def _log_average(
     total = weights.sum(axis=1)
     slope = np.sum(weights * (rest * (odds / (1 + odds))), axis=1) / total
     return highest + np.log(total), slope
-
-
-def _log_expm1(x: FloatArray) -> FloatArray:
-    """log(exp(x) - 1) for x > 0, also where exp(x) is too large."""
-    return np.asarray(x + np.log(-np.expm1(-x)), dtype=np.float64)
 
 
 @lru_cache(maxsize=64)
@@ -278,12 +273,6 @@ def _divergence(shares: FloatArray, u: FloatArray) -> FloatArray:
     """Kullback-Leibler divergence of two coins; +inf at u = 1."""
     with np.errstate(divide="ignore"):
         return np.asarray(xlogy(shares, shares / u) + xlogy(1 - shares, (1 - shares) / (1 - u)))
-
-
-def _thresholds(alternative: FloatArray, null: FloatArray) -> FloatArray:
-    """Scores at thinned ranks of either sample, and the numbers just below them, increasing."""
-    values = np.concatenate([side[_ranks(side.size)] for side in (alternative, null)])
-    return np.unique(np.concatenate([values, np.nextafter(values, -np.inf)]))
 
 
 def _ranks(size: int) -> npt.NDArray[np.intp]:

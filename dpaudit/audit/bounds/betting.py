@@ -339,24 +339,18 @@ def _further(bets: Bets, tally: ValueTally, gains: FloatArray, losses: FloatArra
     looks = _looks(tally.pairs, tally.pairs + gains.size) - tally.pairs
     rows, peaks = [], []
     for claim, peak in enumerate(tally.log_peaks):
-        paths = _paths(bets, claim, np.array(tally.log_wealth[claim]), gains, losses)
+        # A left-to-right sum that starts from what was there, so batches of any size give one
+        # result.
+        stake, slope = bets.stake[claim][:, None], bets.slope[claim][:, None]
+        won = np.log1p(stake * (gains - bets.first_centre[claim][:, None]))
+        lost = np.log1p(-stake * slope * (losses - bets.second_centre[claim][:, None]))
+        paths = np.cumsum(
+            np.concatenate([np.array(tally.log_wealth[claim])[:, None], won + lost], axis=1), axis=1
+        )
         seen = _log_mean(paths[:, looks], bets.weights[claim]) - 1e-13 * (8 + looks + tally.pairs)
         rows.append(tuple(paths[:, -1].tolist()))
         peaks.append(max(peak, float(np.max(seen, initial=-math.inf))))
     return ValueTally(tally.bets, tally.pairs + gains.size, tuple(rows), tuple(peaks))
-
-
-def _paths(
-    bets: Bets, claim: int, before: FloatArray, gains: FloatArray, losses: FloatArray
-) -> FloatArray:
-    """Log wealth of each bet against one claim before and after each pair, (bets, 1 + pairs).
-
-    A left-to-right sum that starts from what was there, so batches of any size give one result.
-    """
-    stake, slope = bets.stake[claim][:, None], bets.slope[claim][:, None]
-    won = np.log1p(stake * (gains - bets.first_centre[claim][:, None]))
-    lost = np.log1p(-stake * slope * (losses - bets.second_centre[claim][:, None]))
-    return np.cumsum(np.concatenate([before[:, None], won + lost], axis=1), axis=1)
 
 
 def _looks(done: int, then: int) -> IntArray:

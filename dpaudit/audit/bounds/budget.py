@@ -65,7 +65,10 @@ class ErrorBudget:
         Errors: InvalidParameter for a share outside (0, 1] or no words; BudgetExceeded, and nothing
         taken, if less than that share is left.
         """
-        amount = self._share(share) * self._total
+        part = Fraction(exact(share, "share"))
+        if not 0 < part <= 1:
+            raise InvalidParameter(f"share = {share!r}: expected in (0, 1]")
+        amount = part * self._total
         self._take(amount, what)
         return _down(amount)
 
@@ -101,12 +104,6 @@ class ErrorBudget:
         for amount, name in zip(parts, what, strict=True):
             self._take(amount, name)
         return tuple(ErrorBudget(*pair) for pair in zip(parts, what, strict=True))
-
-    def _share(self, share: float | Fraction) -> Fraction:
-        part = Fraction(exact(share, "share"))
-        if not 0 < part <= 1:
-            raise InvalidParameter(f"share = {share!r}: expected in (0, 1]")
-        return part
 
     def _take(self, amount: Fraction, what: str) -> None:
         if not what:

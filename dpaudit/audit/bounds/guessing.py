@@ -103,7 +103,11 @@ def learned_guesses(
     """Open labels until the rest can be guessed well; shape of ``scores``: (canaries,)."""
     rng = np.random.default_rng(seed)
     size = scores.size
-    ranks = _normal_ranks(scores)
+    # Normal quantiles of mid-ranks: ties share one, infinities are the ends.
+    ordered = np.sort(scores)
+    below = np.searchsorted(ordered, scores, "left")
+    above = np.searchsorted(ordered, scores, "right")
+    ranks = np.asarray(ndtri((below + above) / (2.0 * scores.size)))
     share = max(PILOT_SHARE, min(MOST_PILOT, PILOT_LABELS / size))
     sealed.open(np.flatnonzero(rng.random(size) < share)[: size - 1])
     left = size - int(np.count_nonzero(sealed.opened))
@@ -146,14 +150,6 @@ def _beyond(refutes: Callable[[float], bool], bound: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if refutes(middle) else (low, middle)
     return low
-
-
-def _normal_ranks(scores: FloatArray) -> FloatArray:
-    """Normal quantiles of mid-ranks: ties share one, infinities are the ends."""
-    ordered = np.sort(scores)
-    below = np.searchsorted(ordered, scores, "left")
-    above = np.searchsorted(ordered, scores, "right")
-    return np.asarray(ndtri((below + above) / (2.0 * scores.size)))
 
 
 def _features(ranks: FloatArray) -> FloatArray:

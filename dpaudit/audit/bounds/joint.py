@@ -146,7 +146,9 @@ def _invert(
         raise InvalidParameter(f"{type(counts).__name__}: expected Counts")
     if not 1e-96 <= error < 1:
         raise InvalidParameter(f"error = {error!r}: expected in [1e-96, 1)")
-    seen, trim = _trials(counts), error * _TRIM_SHARE
+    hits = counts.trials_alternative - counts.false_negatives
+    seen = Trials(hits, counts.trials_alternative, counts.false_positives, counts.trials_null)
+    trim = error * _TRIM_SHARE
     order, cost = _order(seen, ranking, largest, error)
     if cost == 0:
         return 0.0
@@ -266,11 +268,6 @@ class _Search:
     @staticmethod
     def _quantile(probability: float) -> float:
         return float(ndtri(min(max(probability, 1e-300), 1 - 1e-12)))
-
-
-def _trials(counts: Counts) -> Trials:
-    hits = counts.trials_alternative - counts.false_negatives
-    return Trials(hits, counts.trials_alternative, counts.false_positives, counts.trials_null)
 
 
 def _interval(seen: Trials, trim: float) -> tuple[float, float]:

@@ -118,7 +118,9 @@ def predicted_lower(
     Not a bound: a prediction, 1-2% above the median of the exact bound.  Shapes: (events,).
     Errors: InvalidParameter for an error rate outside (0, 0.5).
     """
-    budget = _half_square(error)
+    if not 0 < error < 0.5:
+        raise InvalidParameter(f"error = {error!r}: expected in (0, 0.5)")
+    budget = float(ndtri(error)) ** 2 / 2
     missed = (sizes.trials * (1 - rates) + CAUTION) / (sizes.trials + CAUTION)
     fired = (sizes.other_trials * other_rates + CAUTION) / (sizes.other_trials + CAUTION)
     best = np.full(np.shape(rates), np.inf)
@@ -230,9 +232,3 @@ def _best(
     return Event(
         float(thresholds[at]), float(rates[at]), float(other_rates[at]), float(predicted[at])
     )
-
-
-def _half_square(error: float) -> float:
-    if not 0 < error < 0.5:
-        raise InvalidParameter(f"error = {error!r}: expected in (0, 0.5)")
-    return float(ndtri(error)) ** 2 / 2

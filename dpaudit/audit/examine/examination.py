@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -30,7 +31,7 @@ from dpaudit.audit.examine.study import Louder, Studied
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.residuals import Finding
-from dpaudit.check.assumptions import CLIPPED
+from dpaudit.check.assumptions import CLIPPED, DRAWN
 from dpaudit.curator.curator import Curator, Event, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
@@ -44,11 +45,16 @@ from dpaudit.storage.opened import at_import, opened
 STREAM = 0x657861
 SECONDS = 10.0  # of a processor, after which nothing more is begun: the last resort
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
-STUDY, WORLD, WALK = 0.5, 0.2, 0.8
+STUDY, WORLD, OTHERS, WALK = 0.5, 0.2, 0.7, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
-FAR = ((3, 1e3), (9, 30.0))  # worlds, and how many times its noise, where no clip is the library's
+GAPS = 9  # the world with gaps
+FAR = (
+    (3, 1e3),
+    (GAPS, 30.0),
+)  # worlds, and how many times its noise, where no clip is the library's
 QUIET = 1e-3  # times its noise, so that a projection or a sign does not hide what differs
-TRANSCRIPTS, SHORT = 8, 0.02  # along which other records are walked, in this share of the work
+# Along which other records are walked: worlds and noises; and of more, in this share of the work.
+ALONG, TRANSCRIPTS, SHORT = ((0, 1.0), (3, QUIET), (2, 1.0)), 8, 0.02
 CLIPPED_WORLDS = 2  # of them, where the library's own clip bounds every query
 FEWEST_WALKS = 3
 TIED = 8  # the world in which one record decides between columns
@@ -132,12 +138,14 @@ def examine(
     likely: Shape | None = None,
     data: Records | None = None,
     seconds: float = SECONDS,
+    first: bool = False,
 ) -> Examination:
     """Run a mechanism's own program on made-up records, and try to make it break its declaration.
 
     ``shape``: of its records, where that is known; otherwise it is found out, or ``likely`` is
     tried.  ``data``: the private records, if they are loaded: they are compared with what the
-    program holds, and with nothing else.
+    program holds, and with nothing else.  ``first``: stop after the first stage that finds
+    something: whether anything is found is the same, only how much is told of it is not.
     Never an error of the program's: what it raises is a finding, and a program for which no records
     can be made up is reported as not examined.
     """
@@ -147,9 +155,10 @@ def examine(
             examiner = _Examiner(mechanism, seed, (shape, likely), data, started, seconds)
         except Unknown as unknown:
             return Examination(not_examined=f"{unknown}; give the mechanism a records_like hook")
-        examiner.run()
+        examiner.run(first=first)
         more: tuple[Finding, ...] = ()
-        if likely is None and shape is None and mechanism.records_like is None:
+        asked = not (first and examiner.found)
+        if asked and likely is None and shape is None and mechanism.records_like is None:
             more = _of_another_rank(mechanism, seed, examiner)
     found = examiner.examination(time.process_time() - started)
     found = replace(found, findings=(*found.findings, *more))
@@ -204,7 +213,7 @@ class _Examiner:
         self.sampled: dict[int, tuple[list[Event], list[tuple[int, int]]]] = {}
         self.pair: Neighbours | None = None
         self.longest = 0.0  # seconds of a whole run
-        self.drawn: Finding
+        self.drawn = Finding(DRAWN, "not_run", 0.0, 0.0, "nothing was drawn alone")
         self.lines = Lines(self.program)
         self.work = 0
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
@@ -239,20 +248,36 @@ class _Examiner:
                 raise
             return likely
 
-    def run(self) -> None:
-        """Everything in turn; what time does not allow is left out, and told."""
-        with self.lines:
-            self._study(STUDIED[0])
-            for number, far in FAR:
-                self._study(number, far)
-            for number in STUDIED[1:]:
-                self._study(number)
-            self._walks()
+    def run(self, *, first: bool = False) -> None:
+        """Everything in turn; what time does not allow is left out, and told.
+
+        ``first``: until something is found.
+        """
+        for stage in self._stages():
+            with contextlib.nullcontext() if stage == self._draws else self.lines:
+                stage()
+            if first and self.found:
+                return
+
+    @property
+    def found(self) -> bool:
+        """Whether anything is wrong so far."""
+        moved = self.moved.values()
+        problems = any(self.notes.problems.values()) or any(m.problems for m in moved)
+        return problems or any(m.factor > 1 for m in moved) or self.drawn.status == "broken"
+
+    def _stages(self) -> Iterator[Callable[[], None]]:
+        yield partial(self._study, STUDIED[0])
+        # The first question comes before any answer: more noise changes it in nothing.
+        once = len(self.studied[0].asked) < 2
+        for number, far in () if once else FAR:
+            yield partial(self._study, number, far)
+        for number in (*STUDIED[1:], GAPS) if once else STUDIED[1:]:
+            yield partial(self._study, number)
+        yield from (self._walks, self._draws, self._trials, self._keeps, self._pair)
+
+    def _draws(self) -> None:
         self.drawn = drawn_alone(self.studied[0].releases, self.seed)
-        with self.lines:
-            self._trials()
-            self._keeps()
-            self._pair()
 
     def late(self) -> bool:
         """Whether the work is done, or the time over, or too short for one more run."""
@@ -327,6 +352,7 @@ class _Examiner:
         first = self._walked(walker, world.records(), transcript, "the records it was drawn from")
         if first is None:
             return
+        self._others(walker)
         neighbours = self._neighbours(world, parts, len(first[0].visits))
         for number, (records, row, name) in enumerate(neighbours):
             if (self.meter.after(WALK) or self.late()) and number >= FEWEST_WALKS:
@@ -335,7 +361,6 @@ class _Examiner:
             self.notes.count(CONTROL)
             if other is not None:
                 self._compared(first, other, row, name)
-        self._others(walker)
         self._tied(walker)
         again = self._walked(walker, world.records(), transcript, "the same records again")
         self.notes.count(KEPT)
@@ -381,14 +406,18 @@ class _Examiner:
     def _others(self, walker: Walker) -> None:
         """Other records altogether may decide nothing that is asked for, or that is given.
 
-        Along an ordinary transcript, and one of little noise: what a large one hides shows there;
-        along more of them where a run is short.
+        Along an ordinary transcript, one of little noise, since what a large one hides shows there,
+        and one of equal records, which pass tests of how much records agree; along more of them
+        where a run is short.
         """
         probe, began = self.worlds[min(3, len(self.worlds) - 1)].records(), self.meter.spent
         for k in range(TRANSCRIPTS):
-            if self.late() or (k > 1 and self.meter.spent - began > SHORT * self.meter.limit):
+            most = len(ALONG)
+            done = self.meter.after(OTHERS) or not self.meter.room(self.longest)
+            if done or (k >= most and self.meter.spent - began > SHORT * self.meter.limit):
                 return
-            number, quiet = (0, 1.0) if k % 2 == 0 else (3, QUIET ** (1 / k))
+            number, quiet = ALONG[k % most]
+            quiet **= 1 / (1 + k // most)
             world = self.worlds[min(number, len(self.worlds) - 1)]
             known = self.sampled.get(number) if k == 0 else None
             transcript = known[0] if known else self._sampled(world, quiet, k)

@@ -89,6 +89,33 @@ def rows_of(
     }
 
 
+SLANT = np.pi / 3
+
+
+def across(world: Array) -> Mapping[str, Array]:
+    """Two far rows that turn against the others' mean, and away from it to opposite sides.
+
+    What is fitted to the others is surest of rows against their mean, and these pull it apart: a
+    minimiser moves further by them than by opposite rows, of which one always fits.
+    """
+    columns = world.shape[-1]
+    mean = np.nan_to_num(world, posinf=0.0, neginf=0.0).reshape(-1, columns).mean(axis=0)
+    ahead, side = mean[:-1], np.where(np.arange(columns - 1) % 2, -1.0, 1.0)
+    length = float(np.linalg.norm(ahead))
+    ahead = ahead / length if length > 0 else np.zeros(columns - 1)
+    side = side - (side @ ahead) * ahead
+    wide = float(np.linalg.norm(side))
+    if wide < 1e-9:
+        return {}
+    label = 1.0 if mean[-1] >= 0 else -1.0
+    found = {}
+    for name, sign in (("one side", 1.0), ("the other", -1.0)):
+        slanted = 1e3 * (sign * np.sin(SLANT) * side / wide - np.cos(SLANT) * ahead)
+        row = np.broadcast_to(np.append(slanted, label), world.shape[1:])
+        found[f"a far row against the others, to {name}"] = np.array(row)
+    return found
+
+
 FEW = 7  # of the rows above, where time is short
 
 

@@ -26,7 +26,7 @@ from dpaudit.scope import Adjacency, Scope
 COUNTS = ("size", "users", "records", "clients", "n", "count", "samples", "rows", "population")
 WIDTHS = ("features", "dimension", "columns", "width", "d")
 ITEMS = ("items",)
-ROWS, WIDTH = 24, 5
+ROWS, WIDTH = 40, 5
 MOST_TRIES = 160
 MOST_NUMBERS = 4_000_000
 DEEP = 6

@@ -17,7 +17,7 @@ from dpaudit.audit.examine.displacement import (
     neighbours_at,
     try_rows,
 )
-from dpaudit.audit.examine.made import FEW
+from dpaudit.audit.examine.made import FEW, across
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import Release
 from dpaudit.audit.graybox.watch import Watched
@@ -260,7 +260,7 @@ class Studied(Louder):
                 self.untried += 1
             return
         allowed = max(4, NUMBERS // world.size)
-        rows = dict(list(self.made.items())[:allowed])
+        rows = dict(list({**across(world), **self.made}.items())[:allowed])
         best = ("", "")
         for k, row in enumerate(least):
             some = rows if k == 0 else dict(list(rows.items())[:FEW])
@@ -270,7 +270,7 @@ class Studied(Louder):
             if self.meter.beyond(self.until):
                 break
         starts = [(rows[a], rows.get(b, rows[a])) for a, b in [best] if a in rows]
-        starts += [(asked, -asked) for asked in list(rows.values())[3:5]]
+        starts += [(asked, -asked) for asked in list(self.made.values())[3:5]]
         if moved.factor <= 1:
             most = SEARCHED // 10 if bounded_by_library(asking.query) else SEARCHED
             budget = min(most, allowed if number <= 2 else allowed // 2)

@@ -185,7 +185,10 @@ class _Inspector:
 
     def _disclose(self, replayer: Replayer, first: tuple[Walk, Any]) -> None:
         """Walk the transcript on other records: they may decide nothing that is asked for."""
-        others = _others(self.suite.neighbours.first)
+        # Records of which none is as it was: what a program asks for must not depend on any.
+        values = np.nan_to_num(self.suite.neighbours.first.values)
+        steps = (np.arange(len(values)) % 2).reshape(-1, *[1] * (values.ndim - 1))
+        others = Records(1.0 - 3.0 * values[::-1] + steps)
         try:
             walked = replayer.walk(others, self.watched[0].transcript)
         except DpauditError:
@@ -305,13 +308,6 @@ def _probes(
         for asked in found.values()
         for row in rows_to_probe(asked, changed, adjacency)
     )
-
-
-def _others(records: Records) -> Records:
-    """Records of which none is as it was: what a program asks for must not depend on any."""
-    values = np.nan_to_num(records.values)
-    steps = (np.arange(len(values)) % 2).reshape(-1, *[1] * (values.ndim - 1))
-    return Records(1.0 - 3.0 * values[::-1] + steps)
 
 
 def _changed(suite: Suite, adjacency: Adjacency) -> int:

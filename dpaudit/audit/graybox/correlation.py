@@ -147,21 +147,17 @@ def _remainders(columns: _Columns) -> list[_Remainder]:
     if columns.values.size == 0:
         return []
     if columns.on.all():
-        return _all_at_once(columns)
+        # By one QR decomposition: the diagonal of R is what each column adds to those before it.
+        rows, count = columns.values.shape
+        usable = min(count, rows - 1)
+        diagonal = np.abs(np.diag(np.linalg.qr(columns.values[:, :usable], mode="r")))
+        lengths = np.square(columns.values).sum(axis=0)
+        return [
+            _Remainder(columns.names[j], float(diagonal[j] ** 2), float(lengths[j]), rows - j)
+            for j in range(1, usable)
+            if lengths[j] > 0
+        ]
     return [found for j in range(1, len(columns.names)) if (found := _one(columns, j)) is not None]
-
-
-def _all_at_once(columns: _Columns) -> list[_Remainder]:
-    """By one QR decomposition: the diagonal of R is what each column adds to those before it."""
-    rows, count = columns.values.shape
-    usable = min(count, rows - 1)
-    diagonal = np.abs(np.diag(np.linalg.qr(columns.values[:, :usable], mode="r")))
-    lengths = np.square(columns.values).sum(axis=0)
-    return [
-        _Remainder(columns.names[j], float(diagonal[j] ** 2), float(lengths[j]), rows - j)
-        for j in range(1, usable)
-        if lengths[j] > 0
-    ]
 
 
 def _one(columns: _Columns, j: int) -> _Remainder | None:

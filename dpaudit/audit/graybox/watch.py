@@ -57,7 +57,7 @@ class Watched(Sampler):
         super().__init__(*arguments, **options)
 
     def __getattribute__(self, name: str) -> Any:
-        if name.startswith("_") and not name.startswith("__"):
+        if name == "__dict__" or (name.startswith("_") and not name.startswith("__")):
             caller = sys._getframe(1)
             if is_program(caller):
                 place = at(program_line())

@@ -4,7 +4,10 @@ With x = exp(epsilon) and (u)+ = max(0, u):
     Normal(mu)          Phi(mu/2 - epsilon/mu) - x Phi(-mu/2 - epsilon/mu)
     LaplaceShift(e)     the larger of (1 - x)+ and (1 - exp((epsilon - e) / 2))+
     Atoms               sum of (p - x q)+
+    DiscreteNormal      sum of (p - x q)+ over the integers, of moderate variance and shift
     Mixed(base, r)      r delta_base(1 + (x - 1) / r) for x > 1 - r, else 1 - x
+    Drawn(mu, q, k)     sum_j w_j Phi(j mu - t) - x Phi(-t), w binomial(k, q), where the ratio
+                        sum_j w_j exp(j mu t - j^2 mu^2 / 2) is x; 1 - x for x <= w_0
     Swapped(base)       1 - x + x delta_base(1 / x)
     Spliced             of ``above`` for x >= 1, of ``below`` for x < 1
     Largest             the largest
@@ -15,9 +18,11 @@ With x = exp(epsilon) and (u)+ = max(0, u):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from math import comb, prod
+from functools import lru_cache
+from math import comb, isqrt, prod
 from typing import Any
 
 from dpaudit.check.profile.branches import branched, scored, thresholded
@@ -38,6 +43,8 @@ from dpaudit.nodes.pairs import (
     Atoms,
     Branched,
     Clones,
+    DiscreteNormal,
+    Drawn,
     LaplaceShift,
     Largest,
     Mixed,
@@ -51,7 +58,7 @@ from dpaudit.nodes.pairs import (
 )
 
 PRECISIONS = (128, 400, 1200, 4000)
-OUTCOMES = 1000
+OUTCOMES, INTEGERS = 1000, 10**4
 Ends = tuple[Number, Number]
 Forms = Mapping[type[Pair], Callable[[Any, Ball], Ball]]
 
@@ -71,6 +78,8 @@ def is_form(pair: Pair) -> bool:
     """Whether a pair's own form is closed, whatever is inside."""
     if isinstance(pair, Product):
         return _has_few_outcomes(pair) or has_cases(pair)
+    if isinstance(pair, DiscreteNormal):
+        return _is_moderate(pair)
     return type(pair) in _CLOSED
 
 
@@ -135,6 +144,51 @@ def _atoms(pair: Atoms, x: Ball, more: Forms) -> Ball:
     return sum((_positive(ball(p) - x * ball(q)) for p, q in pair.outcomes), ball(0))
 
 
+def _is_moderate(pair: DiscreteNormal) -> bool:
+    """Whether the integers of any weight are few enough to be gone through."""
+    if is_symbolic(pair.variance) or is_symbolic(pair.shift):
+        return False
+    whole = pair.shift == int(pair.shift) and 0 < pair.shift <= INTEGERS
+    return bool(whole and Fraction(1, INTEGERS**2) <= pair.variance <= INTEGERS)
+
+
+def _discrete_normal(pair: DiscreteNormal, x: Ball, more: Forms) -> Ball:
+    """Every integer k with p_k > x q_k, p_k proportional to exp(-k^2 / (2 v)), q_k = p_(k - s).
+
+    For x < 1 by delta(x) = 1 - x + x delta(1 / x), as the pair is symmetric.
+    """
+    if not _is_moderate(pair):
+        raise NotConfirmed("DiscreteNormal")
+    if x < 1:
+        return 1 - x + x * _discrete_normal(pair, 1 / x, more)
+    v, s = ball(pair.variance), int(pair.shift)
+    reach = isqrt(int(2 * pair.variance * context_bits())) + 3
+
+    def weight(k: int) -> Ball:
+        return (-ball(k * k) / (2 * v)).exp()
+
+    def far(k: int) -> Ball:
+        """Between 0 and the weights from k > 0 on, whose ratios are at most the first."""
+        return ball(0).union(weight(k) / (1 - weight(k + 1) / weight(k)))
+
+    end = ball(s) / 2 - v * x.log() / s
+    last = math.ceil(float(end.mid())) + 1
+    if not end < last:
+        return ball(0).union(1)
+    first = min(last, 0) - reach
+    gained = [weight(k) - x * weight(k - s) for k in range(first, last + 1)]
+    found = sum(map(_positive, gained), ball(0)) + far(1 - first)
+    whole = 1 + 2 * sum(map(weight, range(1, reach + 1)), ball(0)) + 2 * far(reach + 1)
+    return found / whole
+
+
+def context_bits() -> int:
+    """The working precision."""
+    import flint
+
+    return int(flint.ctx.prec)
+
+
 def _product(pair: Product, x: Ball, more: Forms) -> Ball:
     """One draw after another; outcomes met equally often are one outcome."""
     if has_cases(pair):
@@ -143,12 +197,12 @@ def _product(pair: Product, x: Ball, more: Forms) -> Ball:
         raise NotConfirmed("Product")
     found = [(ball(1), ball(1))]
     for factor, times in pair.parts:
-        own = _drawn(factor, int(times)).values()
+        own = _met(factor, int(times)).values()
         found = [(p * a, q * b) for p, q in found for a, b in own]
     return sum((_positive(p - x * q) for p, q in found), ball(0))
 
 
-def _drawn(factor: Any, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
+def _met(factor: Any, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
     """(P, Q) masses by how often each outcome of the factor was met."""
     masses = [(ball(p), ball(q)) for p, q in factor.outcomes]
     found = {(0,) * len(masses): (ball(1), ball(1))}
@@ -170,6 +224,60 @@ def _mixed(pair: Mixed, x: Ball, more: Forms) -> Ball:
         return rate * delta_by(pair.base, inner, more)
     # delta_base lies in [0, 1] and is 1 at 0: near inner = 0 nothing better is needed.
     return 1 - x if inner <= 0 else ball(0).union(rate)
+
+
+def _drawn(pair: Drawn, x: Ball, more: Forms) -> Ball:
+    """The best test is {z > t}; from any t below to any above the best, by what lies between."""
+    chances, steps = _chances(pair.mu, pair.rate, pair.size)
+    if x <= chances[0]:
+        return 1 - x
+    if not x > chances[0]:
+        return (1 - x).union(1 - chances[0])
+
+    def ratio(t: Ball) -> Ball:
+        return sum(
+            (c * (s * t - s * s / 2).exp() for c, s in zip(chances, steps, strict=True)), ball(0)
+        )
+
+    middle, width = _threshold(pair, float(x.log().mid())), 2.0**-44
+    while True:
+        low, high = (ball(Fraction(middle)) + side * ball(width) for side in (-1, 1))
+        lowest, largest = ratio(low), ratio(high)
+        if lowest < x < largest:
+            break
+        width *= 16
+        if width > 1:
+            raise NotConfirmed("Drawn: a threshold that is not found")
+    root = ball(2).sqrt()
+
+    def beyond(t: Ball) -> Ball:
+        return (t / root).erfc() / 2
+
+    known = sum((c * beyond(high - s) for c, s in zip(chances, steps, strict=True)), ball(0))
+    known = known - x * beyond(high)
+    return known.union(known + (largest - x) * (beyond(low) - beyond(high)))
+
+
+@lru_cache(maxsize=64)
+def _chances(mu: Number, rate: Number, size: Number) -> tuple[list[Ball], list[Ball]]:
+    q, k = ball(rate), int(size)
+    masses = [comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+    return masses, [j * ball(mu) for j in range(k + 1)]
+
+
+def _threshold(pair: Drawn, loss: float) -> float:
+    """About where the loss is reached, by halving."""
+    chances, steps = _chances(pair.mu, pair.rate, pair.size)
+    known = [(float(c.log().mid()), float(s.mid())) for c, s in zip(chances, steps, strict=True)]
+    far = max(s for _, s in known)
+    low, high = -60.0 - far, 60.0 + far + max(loss, 0.0)
+    for _ in range(70):
+        t = (low + high) / 2
+        exponents = [c + s * t - s * s / 2 for c, s in known]
+        top = max(exponents)
+        found = top + math.log(math.fsum(math.exp(e - top) for e in exponents))
+        low, high = (t, high) if found < loss else (low, t)
+    return (low + high) / 2
 
 
 def _swapped(pair: Swapped, x: Ball, more: Forms) -> Ball:
@@ -200,8 +308,10 @@ _CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
     Normal: _normal,
     LaplaceShift: _laplace,
     Atoms: _atoms,
+    DiscreteNormal: _discrete_normal,
     Product: _product,
     Mixed: _mixed,
+    Drawn: _drawn,
     Swapped: _swapped,
     Spliced: _spliced,
     Largest: _largest,

@@ -84,11 +84,11 @@ class Score:
     def table(self) -> dict[str, Any]:
         """The score as JSON."""
         shown = {k: v for k, v in vars(self).items() if not isinstance(v, float)}
-        return {**shown, "excess": _finite(self.excess), "seconds": round(self.seconds, 3)}
-
-
-def _finite(value: float) -> float | None:
-    return round(value, 6) if math.isfinite(value) else None
+        return {
+            **shown,
+            "excess": round(self.excess, 6) if math.isfinite(self.excess) else None,
+            "seconds": round(self.seconds, 3),
+        }
 
 
 def score(name: str, accountant: Accountant, rows: Iterable[Row]) -> Score:

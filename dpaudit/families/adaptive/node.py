@@ -72,7 +72,12 @@ class Filter(Node):
         speaks = {s.name for value in (self.cap, self.delta) for s in symbols_in(value)}
         if measure is not FilterMeasure.RDP and SYMBOL in speaks:
             refuse(self.cap, "Filter.cap", f"no symbol {SYMBOL} in every measure but rdp")
-        _template(self.child)
+        inside = self.child.children if isinstance(self.child, Several) else (self.child,)
+        if not all(isinstance(node, Leaf) for node in inside):
+            raise InvalidParameter(
+                f"Filter.child = {self.child.head}: expected a leaf, "
+                "or a Select or Compose of leaves"
+            )
 
     @classmethod
     def of(cls, child: Node, budget: Node) -> Filter:
@@ -110,11 +115,3 @@ def amount(budget: Any) -> Number:
     """The epsilon, rho, mu or curve of a guarantee."""
     names = ("epsilon", "rho", "mu", "curve")
     return next(getattr(budget, name) for name in names if hasattr(budget, name))
-
-
-def _template(child: Node) -> None:
-    inside = child.children if isinstance(child, Several) else (child,)
-    if not all(isinstance(node, Leaf) for node in inside):
-        raise InvalidParameter(
-            f"Filter.child = {child.head}: expected a leaf, or a Select or Compose of leaves"
-        )

@@ -12,7 +12,7 @@ from typing import Any
 
 from dpaudit.exact import Number, infinity, maximum, sqrt
 from dpaudit.families.adaptive import Filter, FilterMeasure, Select
-from dpaudit.families.additive import Gaussian
+from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.opaque import GDP
 from dpaudit.measures import profile
 from dpaudit.measures.approx import APPROX
@@ -26,8 +26,17 @@ from dpaudit.measures.renyi import FILTER as RENYI_FILTER
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.measures.zcdp import FILTER as ZCDP_FILTER
-from dpaudit.nodes import Leaf, postorder
-from dpaudit.nodes.pairs import Atoms, Losses, Pair, largest, opaque
+from dpaudit.nodes import Leaf, Node, postorder
+from dpaudit.nodes.pairs import (
+    Atoms,
+    LaplaceShift,
+    Losses,
+    Normal,
+    Pair,
+    largest,
+    opaque,
+    product,
+)
 
 CHOICE = Source("dpaudit", 2026, "definition of Select: given the past, one child runs")
 Pairs = tuple[Pair, ...]
@@ -82,7 +91,7 @@ def chosen_profile(node: Select, *children: Losses) -> Losses:
 
 def all_gaussian(node: Filter) -> bool:
     """Whether every charge is that of Gaussian noise, for which rho = mu^2 / 2 exactly."""
-    return all(isinstance(x, Gaussian) for x in postorder(node.child) if isinstance(x, Leaf))
+    return _is_gaussian(node.child)
 
 
 def _known(node: Filter, values: dict[FilterMeasure, Callable[[], Any]]) -> Any:
@@ -156,13 +165,43 @@ def filter_gaussian(node: Filter, charge: Number) -> Number:
 def filter_profile(node: Filter, charge: Losses) -> Losses:
     """The pair of the cap: of mu-GDP, randomised response, or all that rho-zCDP allows.
 
+    Reached: releases of one kind of noise that spend the whole cap (:func:`spent`).
     No filter adds up whole profiles: stopping where their product passes a given curve is not
     private in general (Tran, Koskela, Raisa, Honkela 2026).
     """
     normal = node.measure == FilterMeasure.ZCDP and all_gaussian(node)
     budget = GDP(sqrt(2 * node.cap)) if normal else node.budget
     found: Losses | None = PROFILE.of_leaf(budget)
-    return found or opaque(ALL_TOLD)  # a curve of Renyi bounds has no one dominating pair
+    if found is None:
+        return opaque(ALL_TOLD)  # a curve of Renyi bounds has no one dominating pair
+    reached = spent(node)
+    return Losses(found.remove, found.add, reached, reached)
 
 
+def spent(node: Filter) -> tuple[Pair, ...]:
+    """What a program reaches that spends the cap on one kind of noise; none where none is known.
+
+    Gaussian: one release of mu = the cap, or of mu^2 / 2 = rho.  Laplace: one of epsilon = the cap,
+    or ``MANY``, each of epsilon^2 / 2 = rho / ``MANY``.  Noise multipliers come as near as one
+    likes to those, which may be irrational, and delta is continuous in them.
+    """
+    children = node.child.children if isinstance(node.child, Select) else (node.child,)
+    measure = FilterMeasure(node.measure)
+    if any(map(_is_gaussian, children)) and measure in (FilterMeasure.GDP, FilterMeasure.ZCDP):
+        return (Normal(node.cap if measure == FilterMeasure.GDP else sqrt(2 * node.cap)),)
+    if not any(isinstance(child, Laplace) for child in children) or node.cap == 0:
+        return ()
+    if measure in (FilterMeasure.PURE, FilterMeasure.APPROX):
+        return (LaplaceShift(node.cap),)
+    if measure == FilterMeasure.ZCDP:
+        return (product([(LaplaceShift(sqrt(2 * node.cap / MANY)), MANY)]),)
+    return ()
+
+
+def _is_gaussian(child: Node) -> bool:
+    leaves = [node for node in postorder(child) if isinstance(node, Leaf)]
+    return all(isinstance(leaf, Gaussian) for leaf in leaves)
+
+
+MANY = Fraction(256)
 ALL_TOLD = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))

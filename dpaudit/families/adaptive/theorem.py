@@ -20,7 +20,15 @@ from dpaudit.check.theorem import (
     register,
 )
 from dpaudit.exact import canonical, exp, infinity, maximum, sqrt, sympify
-from dpaudit.nodes.pairs import Atoms, Concentrated, Losses, Normal, Pair
+from dpaudit.nodes.pairs import (
+    Atoms,
+    Concentrated,
+    LaplaceShift,
+    Losses,
+    Normal,
+    Pair,
+    product,
+)
 
 ONE, ZERO = Fraction(1), Fraction(0)
 NUMERIC = ("pure", "zcdp", "rdp", "gdp", "approx")
@@ -89,9 +97,26 @@ def _cap(calculus: str) -> Callable[..., Any]:
 
 
 def _cap_pairs(node: Any, charge: Losses) -> Losses:
-    """The pair of the guarantee that the cap is."""
-    pair = _pair(node)
-    return Losses((pair,), (pair.swapped,))
+    """The pair of the guarantee that the cap is, and what spending all of it on noise reaches."""
+    pair, spent = _pair(node), _spent(node)
+    return Losses((pair,), (pair.swapped,), spent, spent)
+
+
+def _spent(node: Any) -> tuple[Pair, ...]:
+    """One Gaussian release; one Laplace release, or 256 with epsilon^2 / 2 of rho between them."""
+    measure, cap = str(node.measure), node.cap
+    inside = node.child.children if type(node.child).__name__ == "Select" else (node.child,)
+    kinds = [{type(leaf).__name__ for leaf in child.children or (child,)} for child in inside]
+    if {"Gaussian"} in kinds and measure in ("gdp", "zcdp"):
+        return (Normal(cap if measure == "gdp" else sqrt(2 * cap)),)
+    if {"Laplace"} not in [
+        kind for kind, child in zip(kinds, inside, strict=True) if not child.children
+    ] or cap == 0:
+        return ()
+    if measure in ("pure", "approx"):
+        return (LaplaceShift(cap),)
+    each = LaplaceShift(sqrt(cap / 128))
+    return (product([(each, Fraction(256))]),) if measure == "zcdp" else ()
 
 
 def _pair(node: Any) -> Pair:

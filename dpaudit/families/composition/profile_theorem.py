@@ -80,8 +80,11 @@ def _repeated(node: Any, premise: Losses) -> Losses:
     Upper: the worst profile of a round, every round.  Reached: a record that stays in its part.
     """
 
+    # The product over index = 1..times; Unsupported for different rounds of a symbol's number.
     def rounds(pair: Pair) -> Pair:
-        return _rounds(pair, node.index, node.times)
+        return independent(
+            chain(*(_each_round(f, n, node.index, node.times) for f, n in pair.factors))
+        )
 
     return Losses(
         (rounds(worst(premise.remove)),),
@@ -91,14 +94,6 @@ def _repeated(node: Any, premise: Losses) -> Losses:
         total_over(premise.slack, node.index, node.times),
         premise.in_one_part,
     )
-
-
-def _rounds(pair: Pair, index: Any, times: Any) -> Pair:
-    """The product over ``index`` = 1..times.
-
-    Errors: Unsupported for different rounds of a number that is a symbol or too large.
-    """
-    return independent(chain(*(_each_round(f, n, index, times) for f, n in pair.factors)))
 
 
 def _each_round(pair: Pair, count: Any, index: Any, times: Any) -> list[tuple[Pair, Any]]:

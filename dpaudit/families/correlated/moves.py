@@ -10,11 +10,12 @@ ones: Kalinin, Lampert 2024.  The proofs are short and stand here.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import accumulate, islice, pairwise
 from math import comb, lcm
 from typing import Any
 
@@ -32,6 +33,7 @@ EXACT_ROUNDS = 512
 LARGEST_SUM = 5_000_000
 PATTERNS = 20_000
 GRAM_ROUNDS = 200
+MOST_IN_TREE = 512
 FIXED_POINT = 192
 
 Gram = Callable[[int, int], Any]
@@ -74,16 +76,12 @@ def _once(strategy: Strategy, rounds: Number) -> Move:
         squares = ([row[t] ** 2 for row in strategy.entries[t:]] for t in range(int(rounds)))
         return exactly(max(map(sum, squares)))
     if isinstance(strategy, BandedToeplitz):
-        return _banded_once(strategy.entries, rounds)
+        # The first column, cut after so many rounds; in full where the rounds are a symbol.
+        whole = sum((c**2 for c in strategy.entries), Fraction(0))
+        if is_symbolic(rounds):
+            return exactly(whole) if len(strategy.entries) == 1 else Move(whole, None)
+        return exactly(sum((c**2 for c in strategy.entries[: int(rounds)]), Fraction(0)))
     return _COLUMNS[strategy](rounds)
-
-
-def _banded_once(coefficients: Sequence[Fraction], rounds: Number) -> Move:
-    """The first column, cut after ``rounds`` entries; in full where the rounds are a symbol."""
-    whole = sum((c**2 for c in coefficients), Fraction(0))
-    if is_symbolic(rounds):
-        return exactly(whole) if len(coefficients) == 1 else Move(whole, None)
-    return exactly(sum((c**2 for c in coefficients[: int(rounds)]), Fraction(0)))
 
 
 def levels(rounds: Number) -> Number:
@@ -96,18 +94,58 @@ def levels(rounds: Number) -> Number:
 
 
 def _blocks(rounds: Number) -> Move:
-    """One dyadic block a level; the release combines them, so it is not known to be reached."""
-    return Move(levels(rounds), None)
+    """One dyadic block a level; the release combines them, and reaches less.
+
+    Reached by round 1, seen in prefixes 1, 2, 4, ... alone.  With V_0 = 1 and V_j = 2 V_{j-1} /
+    (1 + 2 V_{j-1}), prefix 2^j is V_j times its own noisy block and 1 - V_j times the estimates of
+    its halves, of variance V_{j-1} each; less 1 - V_j times prefix 2^(j-1), its mean moves by V_j
+    and its noise, V_j^2 + (1 - V_j)^2 V_{j-1}, is new.  The squares add up:
+    V_j^2 / (V_j^2 + (1 - V_j)^2 V_{j-1}) = 4 V_{j-1} / (4 V_{j-1} + 1).
+    """
+    if is_symbolic(rounds):
+        return Move(levels(rounds), None)
+    reached, variance = Fraction(1), Fraction(1)
+    for _ in range(int(rounds).bit_length() - 1):
+        reached += 4 * variance / (4 * variance + 1)
+        variance = 2 * variance / (1 + 2 * variance)
+    return Move(levels(rounds), reached)
 
 
 def _half_height(rounds: Number) -> Move:
-    """h/2 for the smallest even h with binomial(h, h/2) > T: the left children above a leaf."""
+    """The most blocks that hold one round: at most h/2, its left children above a leaf.
+
+    Reached, h the smallest even one with binomial(h, h/2) > T: leaf t + 1 has exactly one left
+    sibling of a node of its path whose last round is t, the deepest that holds any.  So prefix t
+    has one block that no prefix before it has; as many blocks as prefixes, and each is released up
+    to an invertible map.
+    """
     if is_symbolic(rounds):
         raise Unsupported("smooth_binary in a symbolic number of rounds: bind the rounds first")
     half = 1
     while comb(2 * half, half) < rounds + 1:
         half += 1
-    return Move(Fraction(half), None)
+    if rounds > EXACT_ROUNDS:
+        return Move(Fraction(half), Fraction(1))  # prefix 1 is one block
+    starts = smooth_starts(int(rounds), half)
+    held = [0] * (int(rounds) + 1)
+    for end, start in enumerate(starts, 1):
+        held[start] += 1
+        held[end] -= 1
+    return exactly(Fraction(max(accumulate(held))))
+
+
+def smooth_starts(rounds: int, half: int) -> list[int]:
+    """How many rounds come before the block that ends with round 1, 2, ...
+
+    Of leaves t and t + 1, the block ends at the node of leaf t that lies below their last common
+    one.
+    """
+    leaves = list(islice((n for n in range(4**half) if n.bit_count() == half), rounds + 1))
+    shifts = [(one ^ other).bit_length() - 1 for one, other in pairwise(leaves)]
+    return [
+        bisect_left(leaves, leaf >> shift << shift)
+        for leaf, shift in zip(leaves[:-1], shifts, strict=True)
+    ]
 
 
 def _roots(rounds: Number) -> Move:
@@ -168,6 +206,10 @@ def _often(strategy: Strategy, last: int, times: int, apart: int) -> Move:
 
 def regular(column: Sequence[Any], last: int, times: int, apart: int) -> Any:
     """||sum of columns 1, 1+b, 1+2b, ...||^2 of the Toeplitz strategy with this first column."""
+    if len(column) <= apart:  # no two of them share a row
+        # All but the last of them are whole.
+        left = last - (times - 1) * apart
+        return sum((times - (i >= left)) * entry**2 for i, entry in enumerate(column))
     sums = [
         sum(column[i - j * apart] for j in range(times) if 0 <= i - j * apart < len(column))
         for i in range(min(last, len(column) + (times - 1) * apart))
@@ -199,7 +241,7 @@ def _banded(coefficients: Sequence[Fraction], last: int, times: int, apart: int)
     and the j-th round is at least 1 + (j-1) b, the i-th and j-th at least (j-i) b apart.  With at
     most b coefficients G_st = 0 for s != t, and G_tt falls as t grows.
     """
-    if last * times > LARGEST_SUM:
+    if len(coefficients) > apart and last * times > LARGEST_SUM:
         raise Unsupported(f"{times} participations in {last} rounds are too many to add up")
     falling = all(a >= b for a, b in pairwise(coefficients))
     if (falling and coefficients[-1] >= 0) or len(coefficients) <= apart:
@@ -225,17 +267,17 @@ def _explicit(rows: Sequence[Sequence[Fraction]], last: int, times: int, apart: 
         """Rounds from 0, s <= t."""
         return sum(a * b for a, b in zip(columns[s][t - s :], columns[t], strict=False))
 
-    return _scaled(_searched(gram, last, times, apart), scale**2)
-
-
-def _scaled(move: Move, by: int) -> Move:
+    move = _searched(gram, last, times, apart)
+    by = scale**2
     lower = None if move.reached is None else Fraction(move.reached, by)
     return Move(Fraction(move.upper, by), lower)
 
 
 def _tree(last: int, times: int, apart: int) -> Move:
-    """By search where the patterns are few; else the sum over blocks of (rounds inside)^2, where
-    a block of length m holds at most min(k, ceil(m / b)) of them: one factor replaced by that.
+    """By search where the patterns are few; else the smaller of two bounds of the sum over blocks
+    of (rounds inside)^2, where a block of length m holds at most ceil(m / b) of k: rounds that need
+    not be b apart; rounds that are, with one factor of each square replaced by what fits.
+    Reached: the best of :func:`spread`.
     """
 
     def blocks(t: int) -> Iterator[int]:
@@ -248,14 +290,52 @@ def _tree(last: int, times: int, apart: int) -> Move:
 
     if _patterns(last, times, apart) <= PATTERNS:
         return _searched(gram, last, times, apart)
-    if last * times > LARGEST_SUM:
-        raise Unsupported(f"tree: {times} participations in {last} rounds are too many to search")
-    weights = [
-        sum(min(times, -(-(m & -m) // apart)) for m in blocks(t)) for t in range(1, last + 1)
-    ]
-    return Move(
-        Fraction(heaviest(weights, times, apart)), Fraction(_regular(gram, last, times, apart))
-    )
+    if times > MOST_IN_TREE:
+        raise Unsupported(f"tree: {times} participations: expected at most {MOST_IN_TREE}")
+    upper = most_in_blocks(last, times, apart)
+    if last * times <= LARGEST_SUM:
+        fits = [sum(min(times, -(-(m & -m) // apart)) for m in blocks(t + 1)) for t in range(last)]
+        upper = min(upper, heaviest(fits, times, apart))
+    reached = max(_squared(gram, pattern)[0] for pattern in spread(last, times, apart))
+    return Move(Fraction(upper), Fraction(reached))
+
+
+def spread(last: int, times: int, apart: int) -> Iterator[range]:
+    """Rounds at equal distances: the smallest one allowed, and powers of two."""
+    distance = apart
+    while (times - 1) * distance < last:
+        yield range(0, times * distance, distance)
+        distance = 1 << distance.bit_length()
+    if distance == apart:  # fewer fit
+        yield range(0, last, apart)
+
+
+def most_in_blocks(last: int, times: int, apart: int) -> int:
+    """Of a block of length 2^l with j rounds inside: j^2, where it is a left one, and the best
+    split of j among its halves.  The blocks of ``last`` in binary share all rounds.
+    """
+    inner = [[0, 0]]  # of one round, itself not counted
+    for level in range(1, last.bit_length()):
+        below = inner[-1]
+        most = min(times, -(-(1 << level) // apart))
+        inner.append([_split(_squares(below), below, j) for j in range(most + 1)])
+    best = [0]
+    for level in range(last.bit_length()):
+        if last >> level & 1:
+            own = _squares(inner[level])
+            whole = range(min(times, len(best) + len(own) - 2) + 1)
+            best = [_split(own, best, j) for j in whole]
+    return max(best)
+
+
+def _squares(inner: Sequence[int]) -> list[int]:
+    return [j * j + value for j, value in enumerate(inner)]
+
+
+def _split(one: Sequence[int], other: Sequence[int], both: int) -> int:
+    """The largest one[i] + other[both - i]."""
+    first, last = max(both - len(other) + 1, 0), min(both, len(one) - 1)
+    return max(one[i] + other[both - i] for i in range(first, last + 1))
 
 
 # --- search --------------------------------------------------------------------------------------

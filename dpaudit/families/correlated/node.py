@@ -181,9 +181,6 @@ class CorrelatedGaussian(Leaf):
             raise InvalidParameter(
                 f"{self.name}.participation = {short(self.participation)}: expected a Participation"
             )
-        self._check_rounds()
-
-    def _check_rounds(self) -> None:
         if isinstance(self.strategy, LowerTriangular):
             size = len(self.strategy.entries)
             if self.rounds != size:

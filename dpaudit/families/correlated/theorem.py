@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import combinations
 from math import comb, lcm
 from typing import Any
@@ -21,6 +21,7 @@ from dpaudit.nodes.pairs import Losses, Normal
 
 # As the accountant: exact up to so many rounds, in fixed point above; searched up to so many.
 EXACT, BITS, WORK, MOST_PATTERNS, MOST_PAIRS = 512, 192, 5_000_000, 20_000, 200
+MOST_HELD = 512
 Extent = tuple[Any, Any]  # an upper bound; what some move reaches, or None
 
 
@@ -53,7 +54,7 @@ def _extent(kind: str, strategy: Any, rounds: Any, most: int, apart: int) -> Ext
         return _tree(last, times, apart)
     if times > 1:
         raise Unsupported(f"{kind} with {times} participations: no theorem")
-    return Fraction(_levels(last) if kind == "tree_honaker" else _half(last)), None
+    return _honaker(last) if kind == "tree_honaker" else _smooth(last)
 
 
 def _both(value: Any) -> Extent:
@@ -65,9 +66,45 @@ def _levels(last: int) -> int:
     return sum(1 for j in range(last.bit_length()) if 2**j <= last)
 
 
-def _half(last: int) -> int:
-    """h/2 with binomial(h, h/2) leaves enough for rounds 1..last and one more."""
-    return next(half for half in range(1, last + 2) if comb(2 * half, half) > last)
+def _honaker(last: int) -> Extent:
+    """Below: the estimates of prefixes 1, 2, 4, ... as one normal vector that moves by 1 each.
+
+    Prefix 2n adds its own noisy block to prefix n and to as good an estimate of the other half, by
+    least squares: in precisions 1 / V, p' = 1 + p / 2.  What prefix 2n tells beyond prefix n, that
+    is with prefix n's value taken from it, has precision 1 / (1/p + 1) and the weight w' = 1 / p'
+    for the block, so the squares are w'^2 / (w'^2 + (1 - w')^2 / p).
+    """
+    found, precision = Fraction(1), Fraction(1)
+    for _ in range(_levels(last) - 1):
+        wider = 1 + precision / 2
+        own, other = 1 / wider, 1 - 1 / wider
+        found += own**2 / (own**2 + other**2 / precision)
+        precision = wider
+    return Fraction(_levels(last)), found
+
+
+def _smooth(last: int) -> Extent:
+    """The most nodes that hold a round: left siblings on the paths of leaves 2, ..., last + 1.
+
+    A leaf is its path, of as many left as right turns; round t is at leaf t.
+    """
+    half = next(half for half in range(1, last + 2) if comb(2 * half, half) > last)
+    if last > EXACT:
+        return Fraction(half), Fraction(1)
+    turns = (sum(1 << (2 * half - 1 - k) for k in chosen)
+             for chosen in combinations(range(2 * half), half))  # fmt: skip
+    leaves = sorted(turns)[: last + 1]
+    siblings = {
+        (path >> depth) - 1 << depth | depth << 64
+        for path in leaves[1:]
+        for depth in range(2 * half)
+        if path >> depth & 1
+    }
+    held = [
+        sum((leaf >> depth << depth | depth << 64) in siblings for depth in range(2 * half))
+        for leaf in leaves[:-1]
+    ]
+    return _both(max(held))
 
 
 def _symbolic(kind: str, strategy: Any, rounds: Any, most: int, apart: int) -> Extent:
@@ -124,10 +161,14 @@ def _regular(column: Sequence[Any], last: int, times: int, apart: int) -> Any:
 def _toeplitz(column: Sequence[Fraction], last: int, times: int, apart: int) -> Extent:
     if times == 1:
         return _both(sum((c * c for c in column[:last]), Fraction(0)))
+    if len(column) <= apart:
+        final = column[: last - (times - 1) * apart]
+        squares = (sum((c * c for c in part), Fraction(0)) for part in (column, final))
+        return _both(sum(n * each for n, each in zip((times - 1, 1), squares, strict=True)))
     if last * times > WORK:
         raise Unsupported(f"Toeplitz: {last} rounds are too many")
     falling = list(column) == sorted(column, reverse=True) and min(column) >= 0
-    if falling or len(column) <= apart:
+    if falling:
         return _both(_regular(column, last, times, apart))
     if last > EXACT:
         raise Unsupported(f"Toeplitz: {last} rounds are too many")
@@ -173,15 +214,51 @@ def _tree(last: int, times: int, apart: int) -> Extent:
     chosen = _allowed(last, times, apart)
     if chosen is not None:
         return _both(max(_inside(pattern, last) for pattern in chosen))
-    if last * times > WORK:
-        raise Unsupported(f"tree: {last} rounds are too many")
-    weights = [0] * last
-    for m in range(1, last + 1):
-        length = m & -m
-        for t in range(m - length, m):
-            weights[t] += min(times, (length + apart - 1) // apart)
-    regular = _inside(range(0, times * apart, apart), last)
-    return Fraction(_most(weights, times, apart)), Fraction(regular)
+    if times > MOST_HELD:
+        raise Unsupported(f"tree: {times} participations are too many")
+    upper = _loosely(last, times, apart)
+    if last * times <= WORK:
+        weights = [0] * last
+        for m in range(1, last + 1):
+            length = m & -m
+            for t in range(m - length, m):
+                weights[t] += min(times, (length + apart - 1) // apart)
+        upper = min(upper, _most(weights, times, apart))
+    distances = [apart]
+    while (times - 1) * (wider := 2 ** distances[-1].bit_length()) < last:
+        distances.append(wider)
+    regular = (range(0, min(last, times * d), d) for d in distances)
+    return Fraction(upper), Fraction(max(_inside(pattern, last) for pattern in regular))
+
+
+def _loosely(last: int, times: int, apart: int) -> int:
+    """The largest sum of squares where blocks of length m hold at most ceil(m / apart) moves."""
+
+    @cache
+    def inside(length: int, number: int) -> int:
+        """Of the blocks within one of this length, itself left out; -1 where they do not fit."""
+        if number > min(times, (length + apart - 1) // apart):
+            return -1
+        if length == 1:
+            return 0
+        found = [
+            (inside(length // 2, i), inside(length // 2, number - i), i) for i in range(number + 1)
+        ]
+        return max((a + i * i + b for a, b, i in found if min(a, b) >= 0), default=-1)
+
+    best, left = {0: 0}, last
+    while left:
+        length = left & -left
+        left -= length
+        options = [(number, inside(length, number)) for number in range(times + 1)]
+        new: dict[int, int] = {}
+        for before, value in best.items():
+            for number, own in options:
+                if own >= 0 and before + number <= times:
+                    total_of = value + own + number**2
+                    new[before + number] = max(new.get(before + number, 0), total_of)
+        best = new
+    return max(best.values())
 
 
 def _inside(pattern: Sequence[int], last: int) -> int:

@@ -19,6 +19,7 @@ from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.events import Group
 from dpaudit.families.opaque import ZCDP, PureDP
+from dpaudit.families.sampling import PoissonSampled
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step, always
 from dpaudit.measures.gdp import GAUSSIAN
@@ -27,12 +28,27 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Leaf, Node, postorder
-from dpaudit.nodes.pairs import LaplaceShift, Losses, Normal, Pair, product
+from dpaudit.nodes.pairs import (
+    Drawn,
+    LaplaceShift,
+    Losses,
+    Mixed,
+    Normal,
+    Pair,
+    Swapped,
+    product,
+)
 
 GROUP = Source("Vadhan", 2017, "Lemma 2.2 (group privacy)")
 GROUP_ZCDP = Source("Bun, Steinke", 2016, "Proposition 1.9 (group privacy)")
 GROUP_RENYI = Source("Mironov", 2017, "Proposition 2 (group privacy)")
 GROUP_GDP = Source("Dong, Roth, Su", 2022, "Theorem 2.14 (group privacy)")
+GROUP_PROFILE = Source(
+    "Dong, Roth, Su",
+    2022,
+    "Theorem 2.14 (group privacy); Poisson samples of Gaussian noise: Ganesh 2024, mixtures of "
+    "Gaussians, by the inequality of Kahane 1985",
+)
 STRUCTURE = (Assuming, Compose, Group, Repeat)
 
 
@@ -139,15 +155,39 @@ def doublings_to(size: Number) -> Number:
     return sympy.ceiling(sympy.log(size) / sympy.log(2))
 
 
-@PROFILE.rule(Group, "group_profile", cite=GROUP_GDP)
+def draws_together(node: Node) -> bool:
+    """Whether all below is Gaussian noise, Poisson sampled or not, composed and repeated."""
+    for part in postorder(node):
+        if isinstance(part, PoissonSampled):
+            if not isinstance(part.child, Gaussian):
+                return False
+        elif not isinstance(part, (Gaussian, Assuming, Compose, Repeat)):
+            return False
+    return True
+
+
+@PROFILE.rule(Group, "group_profile", cite=GROUP_PROFILE)
 def group_profile(node: Group, base: Losses) -> Losses:
     """Normal and Laplace pairs moved k times as far; pure epsilon k times, rho of zCDP k^2 times.
 
     Proof: the best tests between shifts of a log-concave noise are thresholds, so that the
     trade-off curves of k steps, one after the other, are that of the whole shift.
+
+    Poisson samples of Gaussian noise: of the group those come whose coins say so, a set S, with
+    moves u_i of at most 1, and the noise is z.  The likelihood ratio is the mean over S of
+    exp(v_S y - v_S^2 / 2), v_S the sum of u_i / z over S, where v_S y is Gaussian with covariances
+    v_S v_S' <= |S| |S'| / z^2.  By Kahane's inequality the mean is below, in the convex order, that
+    of |S| / z in one dimension, J = |S| binomial: Drawn(1 / z, rate, k), in both directions.  Equal
+    moves of the whole group reach it.
     Errors: Unsupported for a child whose pairs are of another kind.
     """
     child = node.child
+    if node.size == 1:
+        return base
+    if draws_together(child) and not is_symbolic(node.size):
+        sides = (base.remove, base.add, base.reached_remove, base.reached_add)
+        drawn = [tuple(_drawn(pair, node.size) for pair in side) for side in sides]
+        return Losses(drawn[0], drawn[1], drawn[2], drawn[3], base.slack, base.in_one_part)
     if isinstance(child, PureDP):
         pure: Losses = PROFILE.of_leaf(PureDP(node.size * child.epsilon))
         return pure
@@ -181,6 +221,17 @@ def enlarged(pair: Pair, node: Group, *, composed: bool) -> Pair:
     if not composed or not all(isinstance(p, (Normal, LaplaceShift)) for p, _ in factors):
         raise Unsupported(_no_pair(node))
     return product((enlarged(p, node, composed=True), times) for p, times in factors)
+
+
+def _drawn(pair: Pair, size: Number) -> Pair:
+    """The pair of a group, factor by factor, either way."""
+    if isinstance(pair, Normal):
+        return Normal(size * pair.mu)
+    if isinstance(pair, Swapped):
+        return _drawn(pair.base, size).swapped
+    if isinstance(pair, Mixed) and isinstance(pair.base, Normal):
+        return Drawn(pair.base.mu, pair.rate, size)
+    return product((_drawn(factor, size), times) for factor, times in pair.factors)
 
 
 def _no_pair(node: Group) -> str:

@@ -20,7 +20,17 @@ from dpaudit.exact import (
     sympify,
 )
 from dpaudit.nodes import Node, postorder
-from dpaudit.nodes.pairs import Atoms, Concentrated, LaplaceShift, Losses, Normal, Pair
+from dpaudit.nodes.pairs import (
+    Atoms,
+    Concentrated,
+    Drawn,
+    LaplaceShift,
+    Losses,
+    Mixed,
+    Normal,
+    Pair,
+    Swapped,
+)
 
 # A partition of Gaussian releases is safe: squares of a split group add up to less than its own.
 SHIFTS = frozenset({"Gaussian", "Laplace", "Compose", "Repeat", "Assuming", "Group"})
@@ -112,6 +122,14 @@ def _pairs(node: Any, base: Losses) -> Losses:
     if type(child).__name__ == "ZCDP":
         curve = (Concentrated(k**2 * child.rho),)
         return Losses(curve, curve)
+    if k == 1:
+        return base
+    if _all_drawn(child) and not is_symbolic(k):
+        forth, back, low, under = (
+            tuple(_together(pair, k) for pair in side)
+            for side in (base.remove, base.add, base.reached_remove, base.reached_add)
+        )
+        return Losses(forth, back, low, under, base.slack, base.in_one_part)
     if max(len(base.remove), len(base.add)) > 1:
         raise Unsupported(f"{node.head}: no dominating pair for a group over several alternatives")
     shifts = _all_shift(child)
@@ -123,6 +141,29 @@ def _pairs(node: Any, base: Losses) -> Losses:
     reached = [base.reached_remove, base.reached_add] if shifts else [(), ()]
     moved = [tuple(map(longer, side)) for side in (*sides, *reached)]
     return Losses(moved[0], moved[1], moved[2], moved[3], base.slack, base.in_one_part)
+
+
+def _all_drawn(node: Node) -> bool:
+    """Gaussian releases, and Poisson samples of one each."""
+    kinds = {type(part).__name__ for part in postorder(node)}
+    if not kinds <= {"Gaussian", "PoissonSampled", "Compose", "Repeat", "Assuming"}:
+        return False
+    return all(
+        type(part.children[0]).__name__ == "Gaussian"
+        for part in postorder(node)
+        if type(part).__name__ == "PoissonSampled"
+    )
+
+
+def _together(pair: Pair, k: Any) -> Pair:
+    """J of the group are in the batch, J binomial; the rest of the proof is the accountant's."""
+    if isinstance(pair, Swapped):
+        return _together(pair.base, k).swapped
+    if isinstance(pair, Mixed) and isinstance(pair.base, Normal):
+        return Drawn(pair.base.mu, pair.rate, k)
+    if isinstance(pair, Normal):
+        return Normal(k * pair.mu)
+    return independent([(_together(factor, k), n) for factor, n in pair.factors])
 
 
 def _longer(pair: Pair, k: Any, several: bool) -> Pair:  # noqa: FBT001

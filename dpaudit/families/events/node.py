@@ -73,7 +73,8 @@ class ProposeTestRelease(Node):
 class Group(Node):
     """``child``, accounted for one record, as a guarantee for any ``size`` records together.
 
-    Under add_remove they come or go, under replace_one they change, under zero_out they vanish.
+    Under add_remove they all come or all go, under replace_one they change, under zero_out they
+    vanish.
 
     >>> import dpaudit as dp
     >>> household = dp.Group(dp.Laplace("count", 2), size=4)

@@ -190,7 +190,13 @@ def profilepoints_profile(node: ProfilePoints) -> Losses:
     known = [(exp(e), d) for e, d in node.points]
     mirrored = [(1 / x, 1 - 1 / x + d / x) for x, d in reversed(known)]
     corners = [(Fraction(0), Fraction(1)), *(m for m in mirrored if m[0] != 1), *known]
-    return opaque(Atoms(_corners(_hull(corners))))
+    # The pair whose profile joins the corners: Q mass is the change of slope, P mass x Q mass.
+    hull = _hull(corners)
+    slopes = [canonical(sympify(b[1] - a[1]) / sympify(b[0] - a[0])) for a, b in pairwise(hull)]
+    masses = [after - before for before, after in zip(slopes, [*slopes[1:], 0], strict=True)]
+    told = (hull[-1][1], Fraction(0)), (Fraction(0), canonical(1 + slopes[0]))
+    inside = [(canonical(x * q), canonical(q)) for (x, _), q in zip(hull[1:], masses, strict=True)]
+    return opaque(Atoms((*told, *inside)))
 
 
 PROFILE.absent(
@@ -218,12 +224,3 @@ def _turns_up(a: Point, b: Point, c: Point) -> bool:
     """Whether b is certainly below the line from a to c."""
     height = (b[1] - a[1]) * (c[0] - a[0]) - (c[1] - a[1]) * (b[0] - a[0])
     return known_sign(canonical(-sympify(height)), strict=True) is True
-
-
-def _corners(hull: list[Point]) -> tuple[tuple[Number, Number], ...]:
-    """The pair whose profile joins the corners: Q mass is the change of slope, P mass x Q mass."""
-    slopes = [canonical(sympify(b[1] - a[1]) / sympify(b[0] - a[0])) for a, b in pairwise(hull)]
-    masses = [after - before for before, after in zip(slopes, [*slopes[1:], 0], strict=True)]
-    told = (hull[-1][1], Fraction(0)), (Fraction(0), canonical(1 + slopes[0]))
-    inside = [(canonical(x * q), canonical(q)) for (x, _), q in zip(hull[1:], masses, strict=True)]
-    return (*told, *inside)

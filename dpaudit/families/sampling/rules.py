@@ -247,12 +247,8 @@ def allocated_profile(node: RandomAllocation, base: Losses) -> Losses:
     divergences are jointly convex, so the mixture is dominated by its parts.
     """
     if not isinstance(node.child, Gaussian):
-        return Losses(base.remove, base.add, (), (), _slack(node, base), base.in_one_part)
+        # Every slot runs the child, and may meet its noise event.
+        return Losses(base.remove, base.add, (), (), base.slack * node.slots, base.in_one_part)
     if node.slots == 1:
         return one(Normal(1 / node.child.noise_multiplier))
     return one(Allocated(node.child.noise_multiplier, node.slots))
-
-
-def _slack(node: RandomAllocation, base: Losses) -> Number:
-    """Every slot runs the child, and may meet its noise event."""
-    return base.slack * node.slots

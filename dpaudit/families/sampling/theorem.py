@@ -70,12 +70,6 @@ def _draws_pair(node: Any, pair: Any) -> Any:
 # --- Renyi divergences at whole orders; one in between is at most that of the next whole order ----
 
 
-def _whole(a: Any) -> Any:
-    import sympy
-
-    return sympy.ceiling(sympify(a))
-
-
 def _index(*values: Any) -> Any:
     """j, or the first of j2, j3, ... whose name none of the values holds."""
     import sympy
@@ -103,7 +97,9 @@ def _sampled_curve(base: Curve, chance: Any, terms: Callable[[Any, Any], Any]) -
     index = _index(shown, chance)
 
     def curve(a: Any) -> Any:
-        n = _whole(a)
+        import sympy
+
+        n = sympy.ceiling(sympify(a))
         return settled(log(1 + terms(n, index)) / (n - 1))
 
     return curve

@@ -111,15 +111,12 @@ class NoisyComparisonsKernel(Kernel):
         yes = released[:, 0] == 1
         said = yes | (released[:, 0] == 0)
         at = np.where(yes, values[:, 0], -values[:, 0]) / np.where(scale > 0, scale, 1.0)
-        return np.where(said, self._log_below(at), -np.inf)
-
-    def _log_below(self, at: Array) -> Array:
-        """log P(noise <= at), the query's noise of scale 1 and the threshold's of scale ratio."""
+        # log P(noise <= at), the query's noise of scale 1 and the threshold's of scale ratio.
         short, long = sorted((self._ratio, 1.0))
         far = np.abs(at)
         rest = long**2 - short**2 * np.exp(-far * (1 / short - 1 / long))
         log_tail = np.log(rest / (2 * (long**2 - short**2))) - far / long
-        return np.asarray(np.where(at > 0, np.log1p(-np.exp(log_tail)), log_tail))
+        return np.where(said, np.where(at > 0, np.log1p(-np.exp(log_tail)), log_tail), -np.inf)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """None: an answer is no noise that could be standardised."""

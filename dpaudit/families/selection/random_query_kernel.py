@@ -65,7 +65,14 @@ class RandomQueryKernel(AboveThresholdKernel):
         """Of two laws: how far their quantiles are apart, all but the last 1e-12 at either end."""
         if values.shape[1] == 1:
             return super().apart(values, others, stated)
-        return np.full(len(values), _furthest(_law(values), _law(others)))
+        # The largest distance of quantiles of the same order.
+        laws = [_ordered(*law) for law in (_law(values), _law(others))]
+        orders = np.clip(np.concatenate([reached for _, reached in laws]), END, 1 - END)
+        first, second = (
+            levels[np.minimum(np.searchsorted(reached, orders), len(levels) - 1)]
+            for levels, reached in laws
+        )
+        return np.full(len(values), float(np.abs(first - second).max()))
 
     def _mean(self, values: Array) -> Array:
         if values.shape[1] == 1:
@@ -85,17 +92,6 @@ class RandomQueryKernel(AboveThresholdKernel):
         levels, masses = _law(values)
         self._share_rows(alive, np.zeros(len(alive)))
         return Law(levels / scale[0], masses, self._posterior.rows)
-
-
-def _furthest(one: tuple[Array, Array], two: tuple[Array, Array]) -> float:
-    """The largest distance of quantiles of the same order."""
-    laws = [_ordered(*law) for law in (one, two)]
-    orders = np.clip(np.concatenate([reached for _, reached in laws]), END, 1 - END)
-    first, second = (
-        levels[np.minimum(np.searchsorted(reached, orders), len(levels) - 1)]
-        for levels, reached in laws
-    )
-    return float(np.abs(first - second).max())
 
 
 def _ordered(levels: Array, masses: Array) -> tuple[Array, Array]:

@@ -100,19 +100,16 @@ def range_losses(width: Number) -> Losses:
     equal steps of the loss, which is above it.  Reached: two candidates, for a few t (the even one
     first, which adds up to most; the last one comes near a single run's largest loss).
     """
-    return both(Atoms(_stepped(width)), *(_two_candidates(width, t) for t in TWO_CANDIDATES))
-
-
-def _stepped(width: Number) -> tuple[tuple[Number, Number], ...]:
-    """(P, Q) masses at the losses r (2 i / KINKS - 1), from the rises of the slope.
-
-    Between sqrt(x) = y and z the slope is (1 - 2 e^(r/2) / (y + z)) / (e^r - 1), so the Q mass is
-    2 tanh(r / (2 KINKS)) e^(r - r i / KINKS) / (e^r - 1), half of that at the ends, P's e^loss Q's.
-    """
+    # (P, Q) masses at the losses r (2 i / KINKS - 1), from the rises of the slope. Between sqrt(x)
+    # = y and z the slope is (1 - 2 e^(r/2) / (y + z)) / (e^r - 1), so the Q mass is 2 tanh(r / (2
+    # KINKS)) e^(r - r i / KINKS) / (e^r - 1), half of that at the ends, P's e^loss Q's.
     unit = 2 * tanh(width / (2 * KINKS)) / grown(width)
     rises = [unit * exp(width * Fraction(KINKS - i, KINKS)) for i in range(KINKS + 1)]
     rises[0], rises[KINKS] = rises[0] / 2, rises[KINKS] / 2
-    return tuple(zip(reversed(rises), rises, strict=True))
+    return both(
+        Atoms(tuple(zip(reversed(rises), rises, strict=True))),
+        *(_two_candidates(width, t) for t in TWO_CANDIDATES),
+    )
 
 
 def _two_candidates(width: Number, share: Fraction) -> Atoms:

@@ -51,16 +51,6 @@ def _range_curve(r: Any, witness: Row) -> Callable[[Any], Any]:
     return curve
 
 
-def _range_losses(r: Any, witness: Row) -> Losses:
-    """Above: lines between so many steps.  Reached: two outcomes at each share of the range."""
-    upper = (Atoms(tuple(_range_outcomes(r, counted(witness, "kinks", 1, MOST_POINTS)))),)
-    shares = [decode_number(share) for share in witness.get("shares", ())]
-    held = len(shares) <= MOST_SHARES and all(isinstance(share, Fraction) for share in shares)
-    require(held and all(0 < share < 1 for share in shares), "shares: expected numbers below 1")
-    reached = tuple(_two_outcomes(r, share) for share in shares)
-    return Losses(upper, upper, reached, reached)
-
-
 def _range_outcomes(r: Any, steps: int) -> Iterator[tuple[Any, Any]]:
     """Lines between points of (e^(r/2) - sqrt(x))^2 / (e^r - 1), at the losses 2 r i / steps - r.
 
@@ -134,7 +124,13 @@ def _exact_curve(node: Any, premises: Sequence[Premise], witness: Row) -> bool:
 def _noisy_max_losses(node: Any, witness: Row) -> Losses:
     width = _width(node)
     if _is_exponential(node):
-        return _range_losses(width, witness)
+        # Above: lines between so many steps. Reached: two outcomes at each share of the range.
+        upper = (Atoms(tuple(_range_outcomes(width, counted(witness, "kinks", 1, MOST_POINTS)))),)
+        shares = [decode_number(share) for share in witness.get("shares", ())]
+        held = len(shares) <= MOST_SHARES and all(isinstance(share, Fraction) for share in shares)
+        require(held and all(0 < share < 1 for share in shares), "shares: expected numbers below 1")
+        reached = tuple(_two_outcomes(width, share) for share in shares)
+        return Losses(upper, upper, reached, reached)
     if str(node.noise) == "laplace":
         behind = exp(-width / 2) / 2 * (1 + width / 4)
         return _pure_losses(width, _opposite(1 - behind, behind))

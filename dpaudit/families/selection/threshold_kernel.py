@@ -106,7 +106,12 @@ class AboveThresholdKernel(Kernel):
         said = yes | (released[:, 0] == 0)
         log_no, log_yes = self._outcomes(values, scale)
         self._answered(yes, scale)
-        self._learn(yes)
+        # Answers of the trials that go on are taken into their pasts.
+        self._known = None
+        alive = np.flatnonzero(self._left > 0)
+        if len(alive):
+            self._share_rows(alive, yes[alive])
+            self._posterior.learn(_first(self._row[alive], yes[alive]))
         found = np.where(over, np.where(yes, 0.0, -np.inf), np.where(yes, log_yes, log_no))
         return np.where(said, found, -np.inf)
 
@@ -148,14 +153,6 @@ class AboveThresholdKernel(Kernel):
         queries = values[alive, 0] / scale[alive]
         self._share_rows(alive, queries)
         return Numbers(_first(self._row[alive], queries))
-
-    def _learn(self, yes: Flags) -> None:
-        """Take the answers of the trials that go on into their pasts."""
-        self._known = None
-        alive = np.flatnonzero(self._left > 0)
-        if len(alive):
-            self._share_rows(alive, yes[alive])
-            self._posterior.learn(_first(self._row[alive], yes[alive]))
 
     def _share_rows(self, alive: Integers, what: NDArray[Any]) -> None:
         """One row for the trials with one past and the same ``what``; no rows for others."""

@@ -103,7 +103,24 @@ class Composition:
     @cached_property
     def kernel(self) -> Kernel:
         """What every epsilon shares."""
-        return _kernel(self)
+        h, window = self.stack.width, self.window
+        j, period = np.arange(len(self.transform)), window.period
+        angle = 2 * math.pi / period
+        scale = np.full(len(j), 2 / period)
+        scale[0] = 1 / period
+        if len(scale) == period // 2 + 1 and period % 2 == 0:
+            scale[-1] = 1 / period
+        exponents = [-rate * h + 1j * angle * j for rate in (self.tilt, self.tilt + 1)]
+        first, second = (np.exp(e) / -np.expm1(e) for e in exponents)
+        weighted = scale * self.transform
+        return Kernel(
+            j,
+            np.exp(1j * angle * (j * ((window.first - 1) % period) % period)),
+            (first, second),
+            weighted,
+            scale * self.rounding,
+            (float(np.sum(np.abs(weighted * first))), float(np.sum(np.abs(weighted * second)))),
+        )
 
     @property
     def lowest(self) -> float:
@@ -209,27 +226,6 @@ def _summed(composition: Composition, kappa: int, terms: int, beyond: float) -> 
     size = kernel.sizes[0] * (1 + left[0]) + beyond * kernel.sizes[1] * (1 + left[1])
     errors = np.sqrt(weights.real**2 + weights.imag**2) * kernel.rounding
     return value, float(np.sum(errors)) + TERM * UNIT * size
-
-
-def _kernel(composition: Composition) -> Kernel:
-    h, window = composition.stack.width, composition.window
-    j, period = np.arange(len(composition.transform)), window.period
-    angle = 2 * math.pi / period
-    scale = np.full(len(j), 2 / period)
-    scale[0] = 1 / period
-    if len(scale) == period // 2 + 1 and period % 2 == 0:
-        scale[-1] = 1 / period
-    exponents = [-rate * h + 1j * angle * j for rate in (composition.tilt, composition.tilt + 1)]
-    first, second = (np.exp(e) / -np.expm1(e) for e in exponents)
-    weighted = scale * composition.transform
-    return Kernel(
-        j,
-        np.exp(1j * angle * (j * ((window.first - 1) % period) % period)),
-        (first, second),
-        weighted,
-        scale * composition.rounding,
-        (float(np.sum(np.abs(weighted * first))), float(np.sum(np.abs(weighted * second)))),
-    )
 
 
 def _outward(

@@ -114,7 +114,9 @@ class SampledNormal:
         step = 0.2 * min(1.0, 1.5 / self.mu)
         x = np.arange(-40.0, 40.0 + 8 * self.mu, step)
         loss = mixed_losses(self.mu * x - self.mu * self.mu / 2, self.rate)
-        weights = np.exp(_normalised(self.power(tilt) * loss - x * x / 2))
+        # Logs of weights whose sum is 1.
+        logs = self.power(tilt) * loss - x * x / 2
+        weights = np.exp(logs - _log_sum(logs))
         above = np.cumsum(weights[::-1])[::-1]
         rare = np.flatnonzero(self.times * above < math.exp(log_mass - 1))
         if self.added or not len(rare):
@@ -155,11 +157,6 @@ class SampledNormal:
             inside = integral(power + s, (low, cap)) + (s * loss).exp() * beyond
             grown = (inside / whole).log() + flint.arb(2) ** -80
             return self.times * float(grown.upper()), self.times * float((beyond / whole).upper())
-
-
-def _normalised(logs: Reals) -> Reals:
-    """Logs of weights whose sum is 1."""
-    return logs - _log_sum(logs)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,11 @@ def left_out_bound(
     """Log of a bound of |Phi| on [lowest, pi]; None where the cover does not reach far enough."""
     indices = stack.indices - np.repeat(centres, stack.sizes)
     second = np.add.reduceat(tilted.masses * indices.astype(float) ** 2, stack.starts)
-    variation = _variation(stack, tilted)
+    # Total variation of every factor's masses, ends included.
+    jumps = np.abs(np.diff(tilted.masses, prepend=0.0))
+    jumps[stack.starts] = tilted.masses[stack.starts]
+    last = tilted.masses[stack.starts + stack.sizes - 1]
+    variation: Reals = np.add.reduceat(jumps, stack.starts) + last
     middles, radii, tail = _intervals(stack, second, variation, lowest)
     if len(middles) > MOST_INTERVALS:
         return None
@@ -108,15 +112,6 @@ def _largest(values: Complexes, moments: Complexes, radii: Reals) -> Reals:
     change = -1j * moments * radii
     larger: Reals = np.maximum(np.abs(values - change), np.abs(values + change))
     return larger
-
-
-def _variation(stack: Stack, tilted: Tilted) -> Reals:
-    """Total variation of every factor's masses, ends included."""
-    jumps = np.abs(np.diff(tilted.masses, prepend=0.0))
-    jumps[stack.starts] = tilted.masses[stack.starts]
-    last = tilted.masses[stack.starts + stack.sizes - 1]
-    total: Reals = np.add.reduceat(jumps, stack.starts) + last
-    return total
 
 
 def _intervals(

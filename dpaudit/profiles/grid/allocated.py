@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, canonical, enclose
 from dpaudit.nodes.pairs import Allocated, Normal
-from dpaudit.profiles.grid.averages import Law, law_of_mean
+from dpaudit.profiles.grid.averages import law_of_mean
 from dpaudit.profiles.grid.cells import UNIT, Cells, trivial
 from dpaudit.profiles.grid.discrete import (
     MAXIMUM_NODES,
@@ -73,7 +73,10 @@ def allocated_cells(pair: Allocated, grid: Grid, side: Side) -> Cells | None:
     if law.span / grid.step > MAXIMUM_NODES:
         raise TooFine(f"step {grid.width:g}: too fine for random allocation; take a larger one")
     if side is Side.UPPER:
-        cells = _cells_of_nodes(law, grid.step)
+        # The cell (k step, (k + 1) step] of each node; the two steps differ by a power of two.
+        ratio = law.width / grid.step
+        at = law.first + np.arange(len(law.masses))
+        cells: Indices = -(-(at * ratio.numerator) // ratio.denominator) - 1
     else:
         held = law.masses > 0
         law = replace(law, masses=law.masses[held], moments=law.moments[held])
@@ -86,14 +89,6 @@ def allocated_cells(pair: Allocated, grid: Grid, side: Side) -> Cells | None:
 
 def _summed(cells: Indices, masses: Floats) -> Floats:
     found: Floats = np.bincount(cells, weights=masses).astype(np.float64)
-    return found
-
-
-def _cells_of_nodes(law: Law, step: Fraction) -> Indices:
-    """The cell (k step, (k + 1) step] of each node; the two steps differ by a power of two."""
-    ratio = law.width / step
-    at = law.first + np.arange(len(law.masses))
-    found: Indices = -(-(at * ratio.numerator) // ratio.denominator) - 1
     return found
 
 

@@ -215,13 +215,13 @@ def _only_infinite(cells: Cells) -> Discrete:
     infinite = cells.infinite[0]
     rest = (1 - infinite) * (1 - 2 * SPLITTING)
     if infinite == 0 or rest < TINY:
-        return trivial(cells.step) if infinite == 0 else _infinite(cells.step, infinite)
+        return (
+            trivial(cells.step)
+            if infinite == 0
+            else Discrete(cells.step, 0, np.array([CRUMB]), infinite)
+        )
     node = math.floor(math.log(rest) / float(cells.step)) - 1
     return Discrete(cells.step, node, np.array([rest]), infinite)
-
-
-def _infinite(step: Fraction, infinite: float) -> Discrete:
-    return Discrete(step, 0, np.array([CRUMB]), infinite)
 
 
 def trivial(step: Fraction) -> Discrete:
@@ -235,15 +235,12 @@ def _lowering(cells: Cells, splits: list[tuple[Reals, Reals]]) -> Lowering:
     own, _ = gap(*splits[1], h)
     atoms = np.bincount(cells.atoms.index - cells.first, own, len(smooth)).astype(np.float64)
     both = (smooth + atoms) * (1 + SPLITTING)
-    node = np.maximum(np.append(_gap_below(cells), both), np.append(both, 0.0))
-    return Lowering(node, smooth, atoms, peak)
-
-
-def _gap_below(cells: Cells) -> float:
-    """Chord gap of the cell between x = 0 and the first node."""
+    # The chord gap of the cell between x = 0 and the first node.
     excess = _excess_below(cells)
     total = excess + cells.below[0]
-    return excess * cells.below[0] / total if total > 0 else 0.0
+    below = excess * cells.below[0] / total if total > 0 else 0.0
+    node = np.maximum(np.append(below, both), np.append(both, 0.0))
+    return Lowering(node, smooth, atoms, peak)
 
 
 def _excess_below(cells: Cells) -> float:

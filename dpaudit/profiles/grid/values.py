@@ -81,15 +81,15 @@ def from_values(values: Long, low: int, total: float, step: Fraction, side: Side
     signed[0] = max(total - float(values[-1]) - float(signed[1:].sum()), 0.0)
     hull = convexified(signed.astype(np.float64), float(h))
     if hull is None:
-        return trivial(step) if side is Side.LOWER else _all_at_top(values, low, total, step)
+        # The coarse upper end has all finite mass on the last node.
+        return (
+            trivial(step)
+            if side is Side.LOWER
+            else Discrete(step, low + len(values) - 1, np.array([total]), float(values[-1]))
+        )
     factor = 1 + (1 if side is Side.UPPER else -1) * SLACK / float(h)
     infinite = max(float(values[-1]), 0.0) * factor
     return Discrete(step, low, hull * factor, infinite if side is Side.UPPER else 0.0).trimmed()
-
-
-def _all_at_top(values: Long, low: int, total: float, step: Fraction) -> Discrete:
-    """A coarse upper end: all finite mass on the last node."""
-    return Discrete(step, low + len(values) - 1, np.array([total]), float(values[-1]))
 
 
 def _range(discretes: list[Discrete]) -> tuple[int, int]:

@@ -13,8 +13,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpaudit.accountant.filters.spending import Mask
 from dpaudit.curator.curator import Curator
-from dpaudit.curator.spending import Mask
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import sqrt
 from dpaudit.families.adaptive import Filter, Select

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.accountant.filters.spending import Mask
 from dpaudit.curator.curator import Curator
-from dpaudit.curator.spending import Mask
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, sqrt
 from dpaudit.families.adaptive import Filter

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpaudit.accountant.filters.spending import Mask
 from dpaudit.curator.curator import Curator
-from dpaudit.curator.spending import Mask
 from dpaudit.kernels.query import Array
 from mechanisms.papers.kl.problem import KLProblem
 

@@ -160,7 +160,7 @@ def price_of(leaf: Node, node: Filter) -> Price:
 
 
 def _price(kind: type[Any], measure: FilterMeasure) -> Price | None:
-    """The rule's value for a symbol as the multiplier, the same under every adjacency."""
+    """The rule's value for a symbol as the multiplier, where it holds under every adjacency."""
     import sympy
 
     sums = CALCULI[str(measure)].measure.sums
@@ -169,16 +169,17 @@ def _price(kind: type[Any], measure: FilterMeasure) -> Price | None:
     load("rules")
     symbol = sympy.Symbol("noise_multiplier", positive=True)
     try:
-        costs = [
-            sympify(CALCULI[str(measure)].fold(kind("release", symbol), central(adjacency)).value)
+        # A rule's value does not depend on the adjacency, only whether it holds does.
+        found = [
+            CALCULI[str(measure)].fold(kind("release", symbol), central(adjacency)).value
             for adjacency in Adjacency
         ]
     except Unsupported:
         return None
-    cost = costs[0] ** sums.power
+    cost = sympify(found[0]) ** sums.power
     for power in (1, 2):
         factor = canonical(sympy.simplify(cost * symbol**power))
-        if isinstance(factor, Fraction) and all(one == costs[0] for one in costs):
+        if isinstance(factor, Fraction):
             return Price(factor, power)
     return None
 

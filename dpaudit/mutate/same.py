@@ -1,0 +1,131 @@
+"""Whether a mutant ever does anything else than the right program: both run side by side.
+
+Far more shows a difference than breaks privacy: every value, answer and output is compared, of
+equal draws, on many data sets.  What is the same in all of them is no bug, or one on records that
+nobody made up; it is counted apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit.engine import generator
+from dpaudit.audit.examine.made import rows_of, worlds_of
+from dpaudit.audit.examine.shapes import Shape
+from dpaudit.audit.examine.study import Louder
+from dpaudit.curator.curator import Request
+from dpaudit.curator.mechanism import Mechanism
+from dpaudit.errors import DpauditError
+from dpaudit.kernels.query import Array, Records
+
+STREAM = 0x736D
+FARS = (1.0, 30.0)
+RELEASES, PROBES, SHOWN = 200, 4, 64  # of a run, of a release, numbers of an array
+NUMBERS = 20_000_000  # read for probes in one run
+CLOSE = 1e-9
+Trace = list[list[float]]
+
+
+class _Traced(Louder):
+    """Notes what is asked, what it says on other records, and what is answered."""
+
+    def __init__(self, *arguments: Any, rows: Mapping[str, Array], **options: Any) -> None:
+        self.rows = list(rows.values())
+        self.noted: Trace = []
+        self.read = 0
+        super().__init__(*arguments, **options)
+
+    def _answer(self, request: Request) -> Array:
+        released = super()._answer(request)
+        if len(self.asked) <= RELEASES:
+            self.noted += [_short(a) for a in (self._latest, request.scale, released)]
+            for records in self._probes(request.records):
+                try:
+                    value = self._value(request, request.first_draw, records)
+                    self.noted.append(_short(value))
+                except Exception as error:  # noqa: BLE001  (a mutant may fail in any way)
+                    self.noted.append(_text(error))
+        return released
+
+    def _probes(self, records: Records) -> Iterator[Records]:
+        for k in range(PROBES):
+            self.read += records.values.size
+            if self.read > NUMBERS:
+                return
+            number = PROBES * len(self.asked) + k
+            values = records.values.copy()
+            values[(number * 7919) % len(values)] = self.rows[number % len(self.rows)]
+            yield Records(values, records.present)
+
+
+def trace(mechanism: Mechanism, shape: Shape, seed: int) -> list[Trace]:
+    """What a program does on every made-up data set, of draws by the seed."""
+    rng = np.random.default_rng(seed)
+    rows, found = rows_of(shape, rng), []
+    for number, world in enumerate(worlds_of(shape, rng)):
+        for far in FARS:
+            sampler = _Traced(
+                mechanism.declaration,
+                mechanism.scope,
+                world.records(),
+                rng=generator(seed, (STREAM, number)),
+                rows=rows,
+                far=far,
+            )
+            try:
+                with np.errstate(all="ignore"):
+                    output = mechanism.program.run(sampler)
+                found.append([*sampler.noted, *map(_short, _arrays(output))])
+            except Exception as error:  # noqa: BLE001  (a mutant may fail in any way)
+                found.append([*sampler.noted, _text(error)])
+    return found
+
+
+def same(one: Sequence[Trace], two: Sequence[Trace]) -> bool:
+    """Whether two programs did the same, up to rounding, in every run."""
+    runs = zip(one, two, strict=True)
+    return all(len(a) == len(b) and all(map(_close, a, b)) for a, b in runs)
+
+
+def _close(a: Sequence[float], b: Sequence[float]) -> bool:
+    if len(a) != len(b):
+        return False
+    one, two = np.array(a, dtype=np.float64), np.array(b, dtype=np.float64)
+    size = max((float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in (one, two)), default=0.0)
+    return bool(np.allclose(one, two, rtol=0.0, atol=CLOSE * size, equal_nan=True))
+
+
+def _short(array: Any) -> list[float]:
+    flat = np.asarray(array, dtype=np.float64).ravel()
+    if len(flat) <= SHOWN:
+        return [float(v) for v in flat]
+    weights = np.cos(np.arange(len(flat)))
+    return [*(float(v) for v in flat[:SHOWN]), float(np.nan_to_num(flat) @ weights)]
+
+
+def _text(error: Exception) -> list[float]:
+    said = str(error) if isinstance(error, DpauditError) else ""
+    return [float(byte) for byte in f"{type(error).__name__} {said}".encode()]
+
+
+def _arrays(output: Any) -> Iterator[Array]:
+    """The numbers of an output, of any type that a program may give."""
+    if isinstance(output, (np.ndarray, bool, int, float, np.generic)):
+        array = np.asarray(output)
+        if array.dtype.kind in "fiub":
+            yield array
+        return
+    if is_dataclass(output):
+        inner: Any = [getattr(output, one.name) for one in fields(output)]
+    elif isinstance(output, (list, tuple)):
+        inner = output
+    else:
+        inner = (
+            output if isinstance(output, Mapping) else getattr(output, "__dict__", {})
+        ).values()
+    for value in inner:
+        yield from _arrays(value)

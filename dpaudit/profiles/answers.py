@@ -1,0 +1,198 @@
+"""Privacy profiles of pairs: epsilon, delta, trade-off and advantage, two-sided and certified.
+
+``delta(epsilon) = sup over events S of P(S) - exp(epsilon) Q(S)`` of a pair (P, Q) of
+:mod:`dpaudit.nodes.pairs`.  Every interval holds the true value; a narrower one takes longer.
+Errors: InvalidParameter for a number outside its domain or a symbol without a value; Unsupported
+for a pair without a known profile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import exact, is_infinite, unknowns
+from dpaudit.exact.domains import non_negative, probability
+from dpaudit.nodes.pairs import Largest, Mixed, Pair, Swapped, numbers_in
+from dpaudit.profiles.closed.pure import largest_loss
+from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
+from dpaudit.profiles.closed.tradeoff import tradeoff_from
+from dpaudit.profiles.fourier.engine import delta_composed, delta_on, epsilon_composed, parts_of
+from dpaudit.profiles.fourier.engine import epsilon_outline as _outline
+from dpaudit.profiles.fourier.profile import Profile, profile_of
+from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
+from dpaudit.profiles.grid import allocated as _allocated
+from dpaudit.profiles.grid import drawn as _drawn
+from dpaudit.profiles.grid import onestep as _onestep
+from dpaudit.profiles.grid import reshuffled as _reshuffled
+from dpaudit.profiles.grid import scores as _scores
+from dpaudit.profiles.interval import (
+    RELATIVE_WIDTH,
+    WIDTH,
+    Interval,
+    rounded_down,
+    rounded_up,
+)
+
+FAR = 60
+NEGLIGIBLE = 1e-6
+_REGISTERED = (
+    _onestep.__name__,
+    _allocated.__name__,
+    _drawn.__name__,
+    _reshuffled.__name__,
+    _scores.__name__,
+)
+
+# Fewer rounds of sampled noise are the grid's: as narrow, and verified in a tenth of the time.
+FEWEST_SAMPLED = 300
+
+
+def epsilon_interval(
+    pair: Pair, delta: Any, width: float = WIDTH, near: Interval | None = None
+) -> Interval:
+    """Smallest epsilon >= 0 at which the pair's delta is at most the given one.
+
+    ``width``: how far apart the ends may be; where that costs too much they stay wider, and sound.
+    ``near``: an interval of the same by :func:`epsilon_outline`, which saves a search.
+    delta = 0 is answered by the largest loss, which may be infinite.
+    """
+    return _epsilon(pair, delta, width, partial(epsilon_composed, near=near))
+
+
+def epsilon_outline(pair: Pair, delta: Any, width: float) -> Interval:
+    """As :func:`epsilon_interval`, and fast: the ends may be further apart than ``width``."""
+    return _epsilon(pair, delta, width, _outline)
+
+
+def _epsilon(
+    pair: Pair, delta: Any, width: float, composed: Callable[[Pair, Fraction, float], Interval]
+) -> Interval:
+    wanted = _number(delta, "delta")
+    probability(wanted, "delta")
+    _settled(pair, width)
+    if wanted == 0:
+        return _pure(pair)
+    if has_form(pair):
+        return epsilon_single(pair, wanted)
+    found = None if _few_sampled(pair) else epsilon_smooth(parts_of(pair), wanted, width)
+    if found is None:
+        return composed(pair, wanted, width)
+    # Where rare large losses decide, a grid may be nearer.
+    gap = float(found.upper - found.lower)
+    if gap <= max(10 * width * min(float(found.upper), 1.0), NEGLIGIBLE):
+        return found
+    return _both(found, _outline(pair, wanted, width))
+
+
+def _both(one: Interval, other: Interval) -> Interval:
+    """What two intervals of the same number say together."""
+    above = one if is_infinite(other.upper) or one.upper <= other.upper else other
+    below = one if one.lower >= other.lower else other
+    return Interval(
+        below.lower, above.upper, below.lower_witness, above.upper_witness, above.method
+    )
+
+
+def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> Interval:
+    """The pair's delta at epsilon >= 0; ``width`` is relative to delta."""
+    at = _number(epsilon, "epsilon")
+    non_negative(at, "epsilon")
+    _settled(pair, width)
+    if has_form(pair):
+        return delta_single(pair, at)
+    if isinstance(pair, Largest):
+        members = [delta_interval(member, at, width) for member in pair.pairs]
+        lower, upper = (
+            max(end) for end in zip(*((i.lower, i.upper) for i in members), strict=True)
+        )
+        return Interval(lower, upper, method="the largest of several pairs")
+    found = None if _few_sampled(pair) else delta_smooth(parts_of(pair), at, width)
+    return delta_composed(pair, at, width) if found is None else found
+
+
+def advantage_interval(pair: Pair) -> Interval:
+    """The total-variation distance of P and Q: delta at epsilon 0."""
+    return delta_interval(pair, 0)
+
+
+def delta_curve(
+    pair: Pair, epsilons: Sequence[Any], width: float = RELATIVE_WIDTH
+) -> list[Interval]:
+    """Delta at many epsilons >= 0, on one grid fine enough for the largest of them."""
+    points = [_number(epsilon, "epsilon") for epsilon in epsilons]
+    for point in points:
+        non_negative(point, "epsilon")
+    _settled(pair, width)
+    if has_form(pair):
+        return [delta_single(pair, point) for point in points]
+    if not points:
+        return []
+    profile = _profile(pair, float(max(points)), width)
+    return [delta_on(profile, point) for point in points]
+
+
+def tradeoff_interval(pair: Pair, alpha: Any) -> Interval:
+    """Smallest false-negative rate of a test of Q (null) against P at false-positive rate alpha."""
+    rate = _number(alpha, "alpha")
+    probability(rate, "alpha")
+    _settled(pair, WIDTH)
+    if rate == 0:
+        rest = delta_interval(pair, FAR)
+        return Interval(1 - rest.upper, Fraction(1), method=rest.method)
+    if has_form(pair):
+        return tradeoff_from(lambda epsilon: _single_bounds(pair, epsilon), rate)
+    loss = largest_loss(pair)
+    cap = math.inf if is_infinite(loss) else 0.9 * float(rounded_up(loss))
+    profile = _profile(pair, min(-math.log(float(rate)) / 2, cap), RELATIVE_WIDTH)
+    return tradeoff_from(lambda e: (profile.lower_at(e)[0], profile.upper_at(e)[0]), rate)
+
+
+def _single_bounds(pair: Pair, epsilon: float) -> tuple[float, float]:
+    found = delta_single(pair, Fraction(epsilon))
+    return float(found.lower) * (1 - 1e-15), float(found.upper) * (1 + 1e-15)
+
+
+def _profile(pair: Pair, epsilon: float, width: float) -> Profile:
+    return profile_of(parts_of(pair), epsilon, width)
+
+
+def _pure(pair: Pair) -> Interval:
+    loss = largest_loss(pair)
+    if is_infinite(loss):
+        return Interval(Fraction(0), loss, method="largest loss")
+    shown = {"form": "largest loss"}
+    return Interval(rounded_down(loss), rounded_up(loss), shown, shown, "largest loss")
+
+
+def _number(value: Any, place: str) -> Fraction:
+    """An exact fraction; symbols must have been bound."""
+    found = exact(value, place)
+    if isinstance(found, Fraction):
+        return found
+    free = ", ".join(sorted(map(str, unknowns(found))))
+    raise InvalidParameter(
+        f"{place} = {str(found)[:200]}: "
+        + (f"bind {free} first" if free else "expected a fraction")
+    )
+
+
+def _settled(pair: Pair, width: float) -> None:
+    """Refuse symbols without values, and widths that are not positive numbers."""
+    free = set[Any]().union(*map(unknowns, numbers_in(pair)))
+    if free:
+        names = ", ".join(sorted(map(str, free)))
+        raise InvalidParameter(f"{type(pair).__name__}: bind {names} first; a number was asked for")
+    if not 0 < width < math.inf:
+        raise InvalidParameter(f"width = {width!r}: expected a positive number")
+
+
+def _few_sampled(pair: Pair) -> bool:
+    """Whether few rounds of sampled noise."""
+    parts = parts_of(pair)
+    sampled = any(isinstance(factor, Mixed | Swapped) for factor, _ in parts)
+    return sampled and sum(times for _, times in parts) < FEWEST_SAMPLED

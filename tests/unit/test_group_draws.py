@@ -1,0 +1,120 @@
+"""Groups whose records are drawn by coins: quadrature, moves in the plane, checker, audit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+import dpaudit as dp
+from dpaudit.accountant.account import Account
+from dpaudit.check.profile.closed import delta_by
+from dpaudit.check.theorem import bound
+from dpaudit.errors import Unsupported
+from dpaudit.exact import decimal_upper, enclose
+from dpaudit.nodes.pairs import Drawn
+from dpaudit.profiles import delta_interval
+from tests.unit.test_local_family import confirmed
+
+F = Fraction
+SCOPE = dp.central("add_remove")
+T = np.linspace(-12, 14, 26_001)
+CELL = T[1] - T[0]
+
+
+def law(mu: float, rate: float, size: int) -> np.ndarray:
+    weights = binom.pmf(np.arange(size + 1), size, rate)
+    return sum(w * norm.pdf(T - j * mu) for j, w in enumerate(weights))
+
+
+@pytest.mark.parametrize(("mu", "rate", "size"), [(1.0, 0.1, 2), (0.25, 0.5, 8), (0.5, 0.01, 5)])
+def test_both_engines_have_the_profile_of_its_densities(mu: float, rate: float, size: int) -> None:
+    pair = Drawn(F(str(mu)), F(str(rate)), F(size))
+    laws = law(mu, rate, size), norm.pdf(T)
+    for used, (p, q) in ((pair, laws), (pair.swapped, laws[::-1])):
+        for epsilon in (0.0, 0.2, 1.0):
+            truth = float(np.maximum(p - math.exp(epsilon) * q, 0).sum() * CELL)
+            found = delta_interval(used, F(str(epsilon)))
+            assert float(found.lower) == pytest.approx(truth, rel=1e-4, abs=1e-9)
+            assert found.upper - found.lower < F(1, 10**9)
+            theirs = delta_by(used, enclose(F(str(epsilon))).exp(), {})
+            assert float(theirs.lower()) <= float(found.upper)
+            assert float(found.lower) <= float(theirs.upper())
+
+
+def test_no_moves_in_the_plane_are_further_apart() -> None:
+    """Two records, four batches; a sum over the plane, for several angles and lengths."""
+    axis = np.linspace(-8, 9, 341)
+    x, y = np.meshgrid(axis, axis)
+    cell, rate = (axis[1] - axis[0]) ** 2, 0.4
+    node = dp.Group(dp.PoissonSampled(dp.Gaussian("g", 1), F(2, 5)), 2)
+    q = norm.pdf(x) * norm.pdf(y)
+    for first, second in (
+        ((1, 0), (0, 1)),
+        ((1, 0), (-1, 0)),
+        ((0.6, 0.8), (0.5, 0)),
+        ((1, 0), (1, 0)),
+    ):
+        p = np.zeros_like(q)
+        for a, b in itertools.product((0, 1), repeat=2):
+            chance = np.prod([rate if c else 1 - rate for c in (a, b)])
+            at = [a * u + b * v for u, v in zip(first, second, strict=True)]
+            p += chance * norm.pdf(x - at[0]) * norm.pdf(y - at[1])
+        for epsilon in (0.0, 0.4, 1.0):
+            known = dp.account(node, SCOPE).delta(F(str(epsilon)))
+            for one, other in ((p, q), (q, p)):
+                found = float(np.maximum(one - math.exp(epsilon) * other, 0).sum() * cell)
+                assert found <= float(known.upper) * (1 + 1e-3)
+
+
+def run(size: int, times: int = 1000) -> dp.Node:
+    return dp.Group(dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", 2), F(1, 100)), times), size)
+
+
+def test_groups_of_a_training_run_grow_with_their_size_and_are_tight() -> None:
+    bounds = [dp.account(run(size), SCOPE).epsilon("1e-5") for size in (1, 2, 5)]
+    assert [float(b.upper) for b in bounds] == sorted(float(b.upper) for b in bounds)
+    assert all(0 < b.upper - b.lower < F(1, 5000) for b in bounds)
+    # What steps from neighbour to neighbour give, by Renyi divergences.
+    stepped = Account(run(5), SCOPE).converted("rdp", F(1, 10**5)).value[0]
+    assert bounds[2].upper < F(1, 2) * stepped
+
+
+def test_the_checker_confirms_a_group_of_three_and_refuses_a_smaller_epsilon() -> None:
+    node = run(3, 20)
+    step = Account(node, SCOPE).step("profile")
+    child = dp.account(node.children[0], SCOPE).step("profile").value
+    assert bound("profile", node, [child]) == step.value
+    delta = F(1, 10**5)
+    converted = Account(node, SCOPE).converted("profile", delta)
+    epsilon = F(converted.witness["upper"][0]["value"])
+    assert confirmed(converted, delta, epsilon)
+    assert not confirmed(converted, delta, epsilon * F(95, 100))
+
+
+def test_an_audit_refutes_the_guarantee_of_one_record_for_a_user_of_five() -> None:
+    """Planted bug: users of five records, accounted as one.  False alarm 1e-5 each."""
+    node, delta = dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", 1), F(1, 5)), 10), F(1, 100)
+
+    def training(records: int, rng: np.random.Generator, size: int) -> np.ndarray:
+        drawn = rng.binomial(records, 0.2, (size, 10))
+        return (drawn + rng.standard_normal((size, 10))).sum(axis=1)
+
+    found = []
+    for claimed in (node, dp.Group(node, 5)):
+        epsilon = dp.account(claimed, SCOPE).epsilon(delta).upper
+        claim = dp.ApproxDP(decimal_upper(epsilon), delta)
+        audit = dp.audit_function(training, 5, 0, claim=claim, trials=20_000, seed=3)
+        found.append(str(audit.verdict))
+    assert found[0] == "refuted"
+    assert found[1] != "refuted"
+
+
+def test_groups_over_what_is_not_known_are_refused_by_name() -> None:
+    several = dp.PoissonSampled(dp.Compose(dp.Gaussian("a", 1), dp.Gaussian("b", 1)), F(1, 9))
+    with pytest.raises(Unsupported, match="no dominating pair is proved for a group"):
+        dp.account(dp.Group(several, 3), SCOPE).step("profile")
