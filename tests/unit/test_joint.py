@@ -16,6 +16,7 @@ from dpaudit.audit.bounds.extremes import (
     Extreme,
     Trials,
     _curved,
+    _first,
     _line,
     _peak,
     at_least,
@@ -239,6 +240,11 @@ def test_a_bound_along_a_short_line_is_above_it_and_near_it() -> None:
 def test_peaks_are_found_inside_and_at_either_end(place: float) -> None:
     found = _peak(lambda q: -((q - place) ** 2), np.zeros(2), np.ones(2), 7)
     np.testing.assert_allclose(found, place, atol=1e-4)
+
+
+def test_no_count_is_extreme_where_the_claim_allows_all_hits() -> None:
+    seen = Trials(10**9, 10**9, 0, 100)
+    assert _first(seen, ApproxRegion(0.5), 10.0, np.array([100])).tolist() == [10**9 + 1]
 
 
 def test_a_deviance_within_its_rounding_is_none() -> None:

@@ -227,6 +227,13 @@ def test_noise_on_a_number_is_shuffled_as_any_randomiser_of_its_largest_loss(
     assert pairs[0] == pairs[1]
 
 
+@pytest.mark.parametrize(("choices", "known"), [(2, False), (3, True), (5, True)])
+def test_a_third_answer_tells_what_is_reached(choices: int, known: bool) -> None:
+    """With two answers no other report hides between two reports that differ."""
+    found = PROFILE.fold(Shuffled(dp.RandomizedResponse("r", 1, choices), 50), SCOPE).value
+    assert bool(found.reached_remove) == bool(found.reached_add) == known
+
+
 @pytest.mark.parametrize(("epsilon", "population"), [(1, 2_000), (3, 20_000)])
 def test_never_above_the_closed_form_of_the_paper(epsilon: int, population: int) -> None:
     """Feldman, McMillan, Talwar 2021, Theorem 3.1, for any randomiser."""
