@@ -13,7 +13,7 @@ import flint
 import numpy as np
 import pytest
 
-from dpaudit.check.profile.cells import ball
+from dpaudit.check.profile.cells import NotConfirmed, ball
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.check.profile.sampled import Pairs, capped, quantile
 from dpaudit.check.profile.transforms import (
@@ -60,9 +60,12 @@ def by_arb(factor: SampledNormal, tilt: float, w: float) -> complex:
 
 
 def test_what_is_left_out_by_pairs_is_as_little_as_asked_for() -> None:
-    count, rest = _left_out_by_pairs([(Pairs(sampled("1", "1/10"), ball(2)), 200)], 0.05, 0.0)
+    known = [(Pairs(sampled("1", "1/10"), ball(2)), 200)]
+    count, rest = _left_out_by_pairs(known, 0.05, 0.0)
     assert 1 < count < MOST_BY_RULE
     assert 0 < float(rest.mid()) <= math.exp(-LEFT_OUT_BY_PAIRS) * (1 + 1e-5)
+    with pytest.raises(NotConfirmed, match="too many frequencies"):
+        _left_out_by_pairs(known, 1e-5, 0.0)
 
 
 def test_the_least_density_between_two_points_is_below_all_of_them_and_near() -> None:
