@@ -84,6 +84,7 @@ TESTS = {
     "measures/convert": "u/convert u/curves p/convert u/calculus",
     "check/profile": PROFILED,
     "check/profile/cells": FOURIER,
+    "check/profile/clones": f"u/local_family {PROFILED}",
     "check/profile/coarse": f"r/stability {PROFILED}",
     "check/profile/fourier": FOURIER,
     "check/profile/nodes": FOURIER,

@@ -17,6 +17,7 @@ from dpaudit.audit.bounds.extremes import (
     Trials,
     _curved,
     _first,
+    _kl_upper,
     _line,
     _peak,
     at_least,
@@ -245,6 +246,13 @@ def test_peaks_are_found_inside_and_at_either_end(place: float) -> None:
 def test_no_count_is_extreme_where_the_claim_allows_all_hits() -> None:
     seen = Trials(10**9, 10**9, 0, 100)
     assert _first(seen, ApproxRegion(0.5), 10.0, np.array([100])).tolist() == [10**9 + 1]
+
+
+def test_the_largest_rate_of_a_divergence_is_one_where_all_hits_are_within_it() -> None:
+    rates, room = np.array([0.5, 0.5, 0.0]), np.array([0.7, 0.3, 0.3])  # log 2 is 0.69
+    found = _kl_upper(rates, room)
+    assert found[[0, 2]].tolist() == [1, 0]
+    assert kl(found[1], 0.5) == pytest.approx(0.3, rel=1e-9)
 
 
 def test_a_deviance_within_its_rounding_is_none() -> None:

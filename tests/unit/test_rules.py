@@ -22,6 +22,7 @@ from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, ProfilePoints, PureDP
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
 from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import CALCULI
 from dpaudit.measures.convert import gaussian_delta
 from dpaudit.measures.gdp import GAUSSIAN
 from dpaudit.measures.profile import PROFILE
@@ -29,6 +30,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
+from dpaudit.nodes.registry import load
 from dpaudit.profiles import delta_interval
 from dpaudit.scope import Scope
 
@@ -391,3 +393,10 @@ def test_a_profile_through_points_is_of_two_laws_and_reaches_each_point() -> Non
         assert float(enclose(sum(o[side] for o in pair.outcomes)).mid()) == pytest.approx(1)
     for epsilon, delta in node.points:
         assert float(delta_interval(pair, epsilon).upper) == pytest.approx(float(delta))
+
+
+def test_what_is_proved_here_is_of_the_year_that_it_was_proved_in() -> None:
+    load("rules")
+    sources = {rule.cite for found in CALCULI.values() for rule in found._rules.values()}
+    assert {source.year for source in sources if source.authors == "dpaudit"} == {2026}
+    assert max(source.year for source in sources) == 2026
