@@ -29,6 +29,7 @@ from dpaudit.audit.bounds.extremes import (
     tail_upper,
 )
 from dpaudit.audit.bounds.joint import (
+    _Ends,
     joint_epsilon_lower,
     joint_mu_lower,
     joint_rho_lower,
@@ -256,6 +257,9 @@ def test_the_largest_rate_of_a_divergence_is_one_where_all_hits_are_within_it() 
 
 
 def test_a_deviance_within_its_rounding_is_none() -> None:
+    """5.92e-7 in 40 digits, 6.11e-7 in floats; and one that is far smaller than its rounding."""
+    seen = Trials(608_738_068, 10**9, 608_738_044, 10**9)
+    assert half_deviance(seen, ApproxRegion(0.0)) <= 5.92e-7
     seen = Trials(5 * 10**8 + 1, 10**9, 5 * 10**8, 10**9)
     assert half_deviance(seen, ApproxRegion(0.0)) == 0
 
@@ -272,6 +276,15 @@ def test_far_outcomes_are_quick_and_bounded_by_chernoff() -> None:
 
 
 # Bounds.
+
+
+@pytest.mark.parametrize(("guess", "point"), [(0.5, 1.01), (1.1, 1.1), (1.6, 1.6), (5.0, 2.0)])
+def test_a_search_goes_up_by_a_hundredth_to_twice_while_nothing_is_refused(
+    guess: float, point: float
+) -> None:
+    assert _Ends(2.01, 1.0, below=0.1).between(guess) == pytest.approx(point, rel=0.02)
+    near = _Ends(1.2, 1.0, below=0.1).between(guess)
+    assert near == pytest.approx(min(point, 1.196), rel=1e-9)
 
 
 def test_bounds_invert_the_test() -> None:

@@ -379,9 +379,10 @@ def _own_constants(function: ast.AST) -> list[ast.Constant]:
     return found
 
 
-def test_the_checker_states_the_renyi_divergence_of_laplace_noise() -> None:
-    found = own_theorem("rdp", Laplace("a", 2), [])(Fraction(3))
-    assert found == RENYI.fold(Laplace("a", 2), ADD_REMOVE).value.subs(order(), 3)
+@pytest.mark.parametrize("node", [Laplace("a", 2), Gaussian("a", 2), PureDP(2), GDP(2), ZCDP(2)])
+def test_the_checker_states_the_renyi_divergence_of_a_leaf(node: Node) -> None:
+    found = own_theorem("rdp", node, [])(Fraction(3))
+    assert found == RENYI.fold(node, ADD_REMOVE).value.subs(order(), 3)
 
 
 def test_a_profile_through_points_is_of_two_laws_and_reaches_each_point() -> None:
