@@ -2,12 +2,14 @@
 
 A row is *wide* above a relative width of 1e-4, *looser* where our upper end is above theirs and
 theirs is no lower than our certified lower end, *theirs unsound* where it is below that, *slower*
-by process time.  dp-accounting has ``PATIENCE`` seconds a row.
+by process time.  dp-accounting has ``PATIENCE`` of them a row.  Rows that the log holds are not
+asked again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import signal
 import sys
@@ -15,9 +17,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from benchmarks.account import sgd
+from benchmarks.account_rows import lines, resumed
 from dpaudit.accountant.account import Account
 from dpaudit.scope import central
 
@@ -26,6 +30,9 @@ NOISES = ("0.3", "0.5", "0.7", "1", "2", "5", "10", "100", "10000")
 STEPS = tuple(10**k for k in range(9))
 DELTAS = ("1e-5", "1e-8", "1e-10")
 ROWS, SEED, PATIENCE, WIDE = 179, 7, 5, 1.1e-4
+
+SAID = ("wide", "lower end 0", "looser", "slower", "theirs unsound")
+LOG = Path(__file__).resolve().parent.parent / "build" / "account_grid.jsonl"
 
 Setting = tuple[str, str, int, str]
 
@@ -47,23 +54,23 @@ def theirs(setting: Setting) -> float:
 
 
 def patient(run: Callable[[], float]) -> float | None:
-    """The answer, or None after ``PATIENCE`` seconds, without memory, or where it is refused."""
+    """The answer; None after ``PATIENCE`` processor seconds, without memory, or where refused."""
 
     def stop(*_: Any) -> None:
         raise TimeoutError
 
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(PATIENCE)
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         return run()
     except (TimeoutError, MemoryError, ValueError, OverflowError):
         return None
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def compared(setting: Setting) -> tuple[str, list[str]]:
-    """A line, and what is to be said about it."""
+def compared(setting: Setting) -> dict[str, Any]:
+    """Both answers and their seconds, and what is to be said about them."""
     noise, rate, steps, delta = setting
     start = time.process_time()
     bound = Account(sgd(noise, rate, steps), central("add_remove")).epsilon(Fraction(delta))
@@ -73,26 +80,65 @@ def compared(setting: Setting) -> tuple[str, list[str]]:
     other = patient(lambda: theirs(setting))
     taken = time.process_time() - start
     said = ["wide"] if high and (high - low) / high > WIDE else []
+    if high and not low:
+        said.append("lower end 0")
     if other is not None and other < low:
         said.append("theirs unsound")
     elif other is not None and high > other * (1 + 1e-9):
         said.append("looser")
     if other is not None and own > taken:
         said.append("slower")
-    line = f"{noise:>6} {rate:>6} {steps:>10} {delta:>6}  [{low:.8g}, {high:.8g}] {own:.3f} s"
-    return f"{line} | {other} {taken:.3f} s  {', '.join(said)}", said
+    return {
+        "setting": list(setting),
+        "ends": [low, high],
+        "seconds": round(own, 3),
+        "theirs": other,
+        "their_seconds": round(taken, 3),
+        "said": said,
+    }
+
+
+def falling(rows: list[dict[str, Any]]) -> list[str]:
+    """Upper ends above that of a setting of as many steps or more and no larger a delta."""
+    found = []
+    for one in rows:
+        for other in rows:
+            (noise, rate, steps, delta), more = one["setting"], other["setting"]
+            same = [noise, rate] == more[:2] and steps <= more[2] and float(delta) >= float(more[3])
+            if same and one["ends"][1] > other["ends"][1] * (1 + 1e-9):
+                found.append(f"{one['setting']} above {more}")
+    return found
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """How many are what, and the seconds of those that both answered."""
+    counts = Counter(said for row in rows for said in row["said"])
+    both = [row for row in rows if row["theirs"] is not None]
+    own, other = (sum(row[key] for row in both) for key in ("seconds", "their_seconds"))
+    widest = max((r["ends"][1] - r["ends"][0]) / r["ends"][1] for r in rows if r["ends"][1])
+    said = ", ".join(f"{counts[name]} {name}" for name in SAID)
+    return (
+        f"Of {len(rows)} settings: {said}; the widest {widest:.1e} relative; {len(falling(rows))} "
+        f"pairs of upper ends that fall where steps grow or delta shrinks. {len(both)} have an "
+        f"answer of dp-accounting's within {PATIENCE} s: {own:.0f} s ours, {other:.0f} s theirs."
+    )
 
 
 def main() -> int:
     """Measure and print rows, then how many are what."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
-    counts: Counter[str] = Counter()
-    for setting in settings()[: parser.parse_args().rows]:
-        line, said = compared(setting)
-        counts.update(said or ["met"])
-        print(line, flush=True)
-    print(dict(counts))
+    parser.add_argument("--log", type=Path, default=LOG)
+    options = parser.parse_args()
+    known = [tuple(row["setting"]) for row in resumed(options.log)]
+    for setting in settings()[: options.rows]:
+        if setting not in known:
+            row = compared(setting)
+            with options.log.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(json.dumps(row), flush=True)
+    rows = lines(options.log)
+    print(summary(rows), *falling(rows), sep="\n")
     return 0
 
 

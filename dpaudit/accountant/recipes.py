@@ -8,8 +8,8 @@ replaced by 2 C, which a declaration's own ``noise_multiplier`` (over the sensit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,8 +18,10 @@ from dpaudit.accountant.calibrate import calibrate
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, exact, is_symbolic
 from dpaudit.families.additive import Gaussian
-from dpaudit.families.composition import Repeat
+from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
+from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.correlated import CorrelatedGaussian, Participation
+from dpaudit.families.events import Group
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.families.sampling import (
     PoissonSampled,
@@ -29,7 +31,8 @@ from dpaudit.families.sampling import (
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope, central
 
-SETTINGS = ("n", "batch", "epochs", "sigma", "sampling")
+SETTINGS = ("n", "batch", "epochs", "sigma")
+OPTIONS = ("sampling", "largest", "layers", "microbatch", "clipped_share", "records_per_user")
 
 
 @dataclass(frozen=True)
@@ -76,28 +79,63 @@ def _allocated(run: Batches) -> Node:
 
 
 def _shuffled(run: Batches) -> Node:
-    return Repeat(Gaussian("gradient", run.sigma), run.whole("shuffled"))
+    passed = ShuffledBatches(Gaussian("gradient", run.sigma), run.n, run.batch)
+    return Repeat(passed, run.whole("shuffled"))
+
+
+def _kept(run: Batches) -> Node:
+    passes = Repeat(Gaussian("gradient", run.sigma), run.whole("kept"))
+    return ShuffledBatches(passes, run.n, run.batch)
+
+
+def _cyclic(run: Batches) -> Node:
+    passes = Repeat(Gaussian("gradient", run.sigma), run.whole("cyclic"))
+    return CyclicBatches(passes, run.n, run.batch)
 
 
 _SAMPLINGS: Mapping[str, tuple[Callable[[Batches], Node], str]] = {
     "poisson": (_poisson, "add_remove"),
     "fixed": (_fixed, "replace_one"),
     "allocation": (_allocated, "add_remove"),
-    "shuffled": (_shuffled, "add_remove"),
+    "shuffled": (_shuffled, "zero_out"),
+    "kept": (_kept, "zero_out"),
+    "cyclic": (_cyclic, "zero_out"),
 }
+IN_PLACE = ("shuffled", "kept", "cyclic")
 
 
-def dp_sgd(*, n: int, batch: int, epochs: object, sigma: object, sampling: str = "poisson") -> Node:
-    """DP-SGD (DP-Adam alike) on ``n`` records: a declaration.
+def dp_sgd(
+    *,
+    n: int,
+    batch: int,
+    epochs: object,
+    sigma: object,
+    sampling: str = "poisson",
+    largest: int | None = None,
+    layers: int = 1,
+    microbatch: int = 1,
+    clipped_share: object = None,
+    records_per_user: int = 1,
+) -> Node:
+    """DP-SGD on ``n`` records (DP-Adam alike, which reads the same noisy sums): a declaration.
 
     ``sampling``: ``poisson`` takes each record into each batch by a coin of its own, batch / n;
     ``fixed`` draws batches of one size without replacement, anew each step (account for it under
     replace_one); ``allocation`` puts each record into one of n / batch batches, uniformly, anew
-    each pass (balls and bins); ``shuffled`` goes through the records in any order, once a pass: one
-    Gaussian release a pass, since no amplification is proved for it here.
+    each pass (balls and bins); ``shuffled`` goes through the records in a new secret order each
+    pass, ``kept`` in one secret order, ``cyclic`` in a public one (account for these under
+    zero_out): one Gaussian release a pass, and lower ends that say what Poisson accounting hides.
+    ``largest``: Poisson batches are cut to so many records.  ``layers``: groups of parameters, each
+    clipped to its own norm, with noise of sigma over it.  ``microbatch``: means of so many records
+    are clipped instead of single gradients, in batches that are in place; a record moves such a
+    mean by twice the norm.  ``clipped_share``: noise, of so many records, on how many gradients
+    were clipped, which moves the norm (adaptive clipping).  ``records_per_user``: the guarantee is
+    of a user's records together.  Batches that are accumulated from several physical ones count
+    as one batch.
     Errors: InvalidParameter for a sampling that is none of these, a batch larger than the data,
-    passes that are not whole where they must be.
-    Source: Abadi and others 2016 (the algorithm); the rules of the nodes.
+    passes that are not whole where they must be, microbatches that coins may shift.
+    Source: Abadi and others 2016 (the algorithm); Andrew, Thakkar, McMahan, Ramaswamy 2021
+    (adaptive clipping); the rules of the nodes.
 
     >>> import dpaudit as dp
     >>> run = dp.dp_sgd(n=60_000, batch=600, epochs=100, sigma=1)
@@ -106,8 +144,71 @@ def dp_sgd(*, n: int, batch: int, epochs: object, sigma: object, sampling: str =
       PoissonSampled(rate=0.01)
         Gaussian('gradient', noise_multiplier=1)
     """
+    return _declared(
+        _batches(n, batch, epochs, sigma),
+        sampling,
+        largest=largest,
+        layers=layers,
+        microbatch=microbatch,
+        clipped_share=clipped_share,
+        records_per_user=records_per_user,
+    )
+
+
+def _declared(
+    run: Batches,
+    sampling: str,
+    *,
+    largest: object = None,
+    layers: object = 1,
+    microbatch: object = 1,
+    clipped_share: object = None,
+    records_per_user: object = 1,
+) -> Node:
     make, _ = _sampling(sampling)
-    return make(_batches(n, batch, epochs, sigma))
+    own = _count(microbatch, "microbatch")
+    if own > 1 and sampling not in IN_PLACE:
+        raise InvalidParameter(
+            f"microbatch = {own}: under {sampling!r} sampling a record's coin shifts the others "
+            f"from one microbatch to another; use {', '.join(IN_PLACE)}, or microbatches of 1"
+        )
+    if run.batch % own:
+        raise InvalidParameter(f"microbatch = {own}: expected a divisor of batch = {run.batch}")
+    wider = 2 if own > 1 else 1
+    found = make(replace(run, sigma=run.sigma / wider))
+    if largest is not None:
+        found = _cut(found, run, _count(largest, "largest"), sampling)
+    found = _with_releases(found, _count(layers, "layers"), clipped_share)
+    users = _count(records_per_user, "records_per_user")
+    return found if users == 1 else Group(found, users)
+
+
+def _cut(found: Node, run: Batches, largest: int, sampling: str) -> Node:
+    if sampling != "poisson":
+        raise InvalidParameter(f"largest = {largest}: only Poisson batches are cut, not {sampling}")
+    step = TruncatedPoisson(
+        Gaussian("gradient", run.sigma), Fraction(run.batch, run.n), run.n, largest
+    )
+    return Repeat(step, run.steps)
+
+
+def _with_releases(node: Node, layers: int, clipped_share: object) -> Node:
+    """The run with a release for each layer, and one of the share of clipped gradients.
+
+    A count of bits, each less a half, moves by a half where a record comes or goes, and by 1 where
+    it is replaced: as every sum, by twice as much.
+    """
+    if layers == 1 and clipped_share is None:
+        return node
+    if isinstance(node, Gaussian):
+        z = node.noise_multiplier
+        sums: Node = node if layers == 1 else Repeat(Gaussian("gradient of a layer", z), layers)
+        if clipped_share is None:
+            return sums
+        counted = Gaussian("clipped share", 2 * exact(clipped_share, "clipped_share"))
+        return Compose(sums, counted)
+    children = [_with_releases(child, layers, clipped_share) for child in node.children]
+    return node.rebuild(node.parameters, children)
 
 
 def dp_ftrl(
@@ -166,24 +267,59 @@ def scope_of(sampling: str) -> Scope:
 
 
 def from_settings(text: str) -> tuple[Node, Scope]:
-    """The declaration of ``"n=60000 batch=256 epochs=10 sigma=1.1"`` and its scope.
+    """The declaration of ``"n=60000 batch=240 epochs=10 sigma=1.1"`` and its scope.
 
     Errors: InvalidParameter for a word that is no setting of :func:`dp_sgd`, or a missing one.
     """
-    found: dict[str, str] = {}
+    found = settings_in(text)
+    sampling = found.pop("sampling", "poisson")
+    run = _batches(**{name: found.pop(name) for name in SETTINGS})
+    return _declared(run, sampling, **found), scope_of(sampling)
+
+
+def settings_in(text: str) -> dict[str, Any]:
+    """The settings by their names.
+
+    Errors: as :func:`from_settings`.
+    """
+    known = (*SETTINGS, *OPTIONS)
+    found: dict[str, Any] = {}
     for word in text.replace(",", " ").split():
         name, _, value = word.partition("=")
-        if name not in SETTINGS or not value or name in found:
+        if name not in known or not value or name in found:
             raise InvalidParameter(
-                f"--dp-sgd: {word!r}: expected each of {', '.join(SETTINGS)} once, as NAME=VALUE"
+                f"--dp-sgd: {word!r}: expected each of {', '.join(known)} once, as NAME=VALUE"
             )
         found[name] = value
-    missing = [name for name in SETTINGS[:-1] if name not in found]
+    missing = [name for name in SETTINGS if name not in found]
     if missing:
         raise InvalidParameter(f"--dp-sgd: {', '.join(missing)} missing")
-    sampling = found.pop("sampling", "poisson")
-    make, adjacency = _sampling(sampling)
-    return make(_batches(**found)), central(adjacency)
+    return found
+
+
+def epsilon_over_steps(
+    node: Node, scope: Scope, delta: object, points: int = 8
+) -> list[tuple[int, Bound]]:
+    """Epsilon after so many repetitions of a run, evenly up to all of them.
+
+    Errors: InvalidParameter for a declaration that repeats nothing a number of times.
+    """
+    if not isinstance(node, Repeat) or node.index is not None or is_symbolic(node.times):
+        raise InvalidParameter(f"{node.head}: expected a run that is repeated a number of times")
+    whole, wanted = int(node.times), _count(points, "points")
+    steps = sorted({max(whole * k // wanted, 1) for k in range(1, wanted + 1)}) if whole else []
+    return [(s, account(Repeat(node.child, s), scope).epsilon(delta)) for s in steps]
+
+
+def sigma_over_epsilon(
+    epsilons: Sequence[object], *, delta: object, n: int, batch: int, epochs: object, sampling: str
+) -> list[tuple[Fraction, Fraction]]:
+    """(epsilon, the least sigma) by :func:`noise_for`."""
+    run = {"n": n, "batch": batch, "epochs": epochs, "sampling": sampling}
+    return [
+        (Fraction(exact(e, "epsilon")), noise_for(epsilon=e, delta=delta, **run))  # type: ignore[arg-type]
+        for e in epsilons
+    ]
 
 
 def sampling_warning(

@@ -13,6 +13,7 @@ from dpaudit.audit.verdict import Verdict
 from dpaudit.certificate.certify import Options, Order, plan
 from dpaudit.errors import CertificateRejected
 
+PLAN = ".toml"
 COUNTED = ("trials", "training_trials", "neighbours", "threshold", "counts", "roc", "witness")
 
 
@@ -28,11 +29,16 @@ class Command:
     trials: int | None
     shape: str | None = None
 
+    @property
+    def planned(self) -> bool:
+        """Whether it is of a release's plan, and not of mechanisms."""
+        return len(self.targets) == 1 and self.targets[0].endswith(PLAN)
+
 
 def command_of(certificate: Mapping[str, Any]) -> Command:
-    """The command of a certificate: names of mechanisms, a seed, a number of trials.
+    """The command of a certificate: names of mechanisms, or a plan, a seed, a number of trials.
 
-    A file that a certificate names is never run.
+    A file that a certificate names is never opened.
     Errors: CertificateRejected for a command of another form.
     """
     text = certificate["predicate"]["reproduce"]["command"]
@@ -54,6 +60,7 @@ def command_of(certificate: Mapping[str, Any]) -> Command:
             raise refused
     names = [] if targets == ["--all"] else targets
     plain = all(name.removeprefix("catalogue:").isidentifier() for name in names)
+    plain |= len(names) == 1 and names[0].endswith(PLAN)
     seed = options["--seed"]
     if (program, verb) != ("dpaudit", "certify") or not (targets and plain) or seed is None:
         raise refused
@@ -113,7 +120,10 @@ def refuted_afresh(
         if row["verdict"] == "refuted":
             shown = row["witness"]["decisive_lower"]
             found.append(f"under another seed: audit {row['id']} shows at least {shown}")
-    worse = list(Verdict)[: list(Verdict).index(Verdict(predicate["verdict"]["status"]))]
+    stated = Verdict(predicate["verdict"]["status"])
+    if stated is Verdict.CERTIFIED and predicate["run"] is not None:
+        stated = Verdict.CERTIFIED_UNDER_ASSUMPTIONS  # a replay has no run that draws exactly
+    worse = list(Verdict)[: list(Verdict).index(stated)]
     if not found and made["verdict"]["status"] in worse:
         found.append(f"under another seed: {made['verdict']['status']}")
     return found

@@ -141,25 +141,61 @@ def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> No
     "--dp-sgd",
     type=str,
     metavar="SETTINGS",
-    help='A training run instead of a target: "n=60000 batch=256 epochs=10 sigma=1.1", '
-    "and sampling=poisson, fixed, allocation or shuffled.",
+    help='A training run instead of a target: "n=60000 batch=240 epochs=10 sigma=1.1", '
+    "and sampling=poisson, fixed, allocation, shuffled, kept or cyclic.",
 )
+@click.option(
+    "--history",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What another library kept of a run, as JSON, instead of a target.",
+)
+@click.option("--library", default="opacus", show_default=True, help="Of --history.")
+@click.option(
+    "--batches",
+    default="poisson",
+    show_default=True,
+    help="How the loader of --history made its batches: poisson, shuffled or cyclic.",
+)
+@click.option("--points", type=int, help="A table of epsilon over the steps, of so many rows.")
+@click.option("--sigma-for", metavar="EPSILONS", help="With --dp-sgd: the sigma of each of them.")
+@click.option("--figure", type=click.Path(path_type=Path), help="The table as a figure, SVG.")
 @as_json_option
-def account(target: str | None, *, delta: str | None, dp_sgd: str | None, as_json: bool) -> None:
+def account(
+    target: str | None,
+    *,
+    delta: str | None,
+    dp_sgd: str | None,
+    history: Path | None,
+    library: str,
+    batches: str,
+    as_json: bool,
+    **asked: Any,
+) -> None:
     """What the declaration of TARGET guarantees, as numbers rounded outward."""
     from dpaudit.accountant.account import account_table
     from dpaudit.cli import terminal
+    from dpaudit.cli.curves import curves
 
-    if (target is None) == (dp_sgd is None):
-        raise click.UsageError("expected a TARGET, or --dp-sgd with the settings of a run")
+    if sum(given is not None for given in (target, dp_sgd, history)) != 1:
+        raise click.UsageError(
+            "expected a TARGET, or --dp-sgd with the settings of a run, or --history"
+        )
     if dp_sgd is not None:
         from dpaudit.accountant.recipes import from_settings
 
         name, declaration, scope = "dp-sgd", *from_settings(dp_sgd)
+    elif history is not None:
+        from dpaudit.crosscheck.interchange.histories import loader_warning, read_history
+
+        name, declaration, scope = str(history), *read_history(history, library)
+        warning = loader_warning(declaration, batches, delta or "1e-5")
+        if warning:
+            click.echo(f"WARNING: {warning}", err=True)
     else:
         mechanism = resolve_target(str(target)).mechanism
         name, declaration, scope = mechanism.name, mechanism.declaration, mechanism.scope
     table = {"name": name, **account_table(declaration, scope, delta)}
+    table |= curves(declaration, scope, delta, dp_sgd, **asked)
     echo_json(table) if as_json else terminal.account(table)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ def plan(file: Path, *, url: str | None, as_json: bool) -> None:
         "release": release.digest,
         "table": release.schema.name,
         "unit": release.schema.entity,
+        "rows_a_unit": release.schema.rows,
+        "bounded": release.schema.unit is not None,
         "adjacency": str(release.adjacency),
         "budget": planned.claim.text,
         "not_private": list(release.schema.read_off_data),
@@ -111,7 +114,11 @@ def _guarantee(planned: Plan) -> dict[str, str]:
         from dpaudit.certificate.certificate import conclusion
 
         rows = conclusion(account.step("rdp"))["curve"]
-        found["renyi"] = ", ".join(f"{value[:8]} at order {order}" for order, value in rows)
+        upper = [v if v == "inf" else decimal_upper(Fraction(v), 6) for _, v in rows]
+        orders = [order for order, _ in rows]
+        found["renyi"] = ", ".join(
+            f"{value} at order {order}" for value, order in zip(upper, orders, strict=True)
+        )
     own = [f"{float(planned.delta):g}"] if planned.delta else []
     named = {Fraction(text): text for text in (*own, *DELTAS)}
     for text in named.values():
@@ -145,6 +152,10 @@ def _show_plan(table: dict[str, Any]) -> None:
         f"{table['title']}: {table['table']}, one {table['unit']}, {table['adjacency']}, "
         f"budget {table['budget']}"
     )
+    if table["bounded"]:
+        click.echo(
+            f"Of one {table['unit']} {table['rows_a_unit']} row(s) count, the others are left out."
+        )
     if table["not_private"]:
         click.echo(f"NOT PRIVATE, chosen by looking at the data: {', '.join(table['not_private'])}")
     columns = ("part", "cells", "noise", "scale", "error_95", "survives")
@@ -157,6 +168,12 @@ def _show_plan(table: dict[str, Any]) -> None:
     for name, values in table["ledger"].items():
         text = values if isinstance(values, str) else ", ".join(values)
         click.echo(f"ledger {name.replace('_', ' ')}: {text}")
+    if "ledger init" in table["ledger"].get("refuses", ""):
+        click.echo(
+            f"to open an account of {table['table']!r}, with all that its releases may ever spend: "
+            f"dpaudit ledger init {shlex.quote(table['table'])} --plan FILE --epsilon ... "
+            "--delta ... --ledger PLACE"
+        )
 
 
 @click.command()
@@ -200,7 +217,9 @@ def release(
             "remembers it"
         )
     with progress() as report:
-        published = publish(planned, data, out, ledger=ledger, trials=trials, progress=report)
+        published = publish(
+            planned, data, out, ledger=ledger, file=file.name, trials=trials, progress=report
+        )
     files, verdict = [str(path) for path in published.files], published.verdict
     if as_json:
         echo_json({"files": files, "verdict": verdict, "head": published.head})
@@ -226,16 +245,18 @@ place_option = click.option(
 
 @ledger.command("init")
 @click.argument("dataset")
-@click.option("--entity", required=True, help="What one unit is: person, household, row, ...")
-@click.option("--unit", type=click.Choice(["record", "user", "client"]), default="user")
-@click.option("--adjacency", type=click.Choice(ADJACENCIES), required=True)
+@click.option("--entity", help="What one unit is: person, household, row, ...; or the plan's.")
+@click.option(
+    "--unit", type=click.Choice(["record", "user", "client"]), help="user, or the plan's."
+)
+@click.option("--adjacency", type=click.Choice(ADJACENCIES), help="Or the plan's.")
 @click.option("--epsilon", help="With --delta: (epsilon, delta); alone: pure.")
 @click.option("--delta")
 @click.option("--rho", help="zCDP.")
 @click.option("--mu", help="Gaussian DP.")
 @click.option("--renyi", multiple=True, metavar="ORDER:CAP", help="Repeat for several orders.")
 @click.option("--method", help="How to keep (epsilon, delta): basic, advanced, zcdp, rdp or gdp.")
-@click.option("--plan", "file", type=click.Path(path_type=Path), help="Fix this plan's schema.")
+@click.option("--plan", "file", type=click.Path(path_type=Path), help="Its unit and schema.")
 @place_option
 @as_json_option
 def init(dataset: str, *, url: str, as_json: bool, **given: Any) -> None:
@@ -249,17 +270,43 @@ def init(dataset: str, *, url: str, as_json: bool, **given: Any) -> None:
         raise InvalidParameter(
             "give what the data set may spend: --epsilon (with --delta), --rho, --mu or --renyi"
         )
-    schema = None if given["file"] is None else load_plan(given["file"]).schema
+    planned = None if given["file"] is None else load_plan(given["file"])
+    if planned is not None and planned.schema.name != dataset:
+        raise InvalidParameter(
+            f"{given['file']}: it is of {planned.schema.name!r}, not of {dataset!r}"
+        )
+    entity, unit, adjacency = _unit_of(given, planned)
     terms = terms_of(
-        given["entity"],
-        Scope(given["adjacency"], given["unit"], Trust.CENTRAL, Released.TRANSCRIPT),
+        entity,
+        Scope(adjacency, unit, Trust.CENTRAL, Released.TRANSCRIPT),  # type: ignore[arg-type]
         budget_of(numbers) if numbers else None,
         method=given["method"],
         renyi=_orders(given["renyi"]) or None,
-        schema=None if schema is None else schema.digest,
+        schema=None if planned is None else planned.schema.digest,
     )
     state = open_ledger(url).create(dataset, terms)
     _show([state], as_json=as_json)
+
+
+def _unit_of(given: Mapping[str, Any], planned: Release | None) -> Iterator[str]:
+    """Entity, unit and adjacency, as they are given or planned.
+
+    Errors: InvalidParameter where they are neither, or given otherwise than planned.
+    """
+    known: dict[str, str] = {"unit": "user"}
+    if planned is not None:
+        known = {
+            "entity": planned.schema.entity,
+            "unit": str(planned.scope.unit),
+            "adjacency": str(planned.adjacency),
+        }
+    for key in ("entity", "unit", "adjacency"):
+        asked = given[key]
+        if asked is None and key not in known:
+            raise InvalidParameter(f"--{key}: missing; give it, or the --plan that has it")
+        if planned is not None and asked not in (None, known[key]):
+            raise InvalidParameter(f"--{key} {asked}: the plan's is {known[key]}")
+        yield known[key] if asked is None else asked
 
 
 def _orders(rows: Sequence[str]) -> dict[object, object]:

@@ -112,6 +112,12 @@ def account(table: Mapping[str, Any]) -> None:
     _print(shown)
     for name, value in table["calculi"].items():
         _console().print(f"{name}: {value}", markup=False, highlight=False)
+    for key, title in (("over_steps", "Epsilon over steps"), ("sigma", "Sigma over epsilon")):
+        if rows := table.get(key):
+            extra = _table(title, *(name.replace("_", " ") for name in rows[0]))
+            for row in rows:
+                extra.add_row(*(escape(str(value)) for value in row.values()))
+            _print(extra)
 
 
 def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files] = ()) -> None:

@@ -95,6 +95,12 @@ EXIT_CODES = {
     "files: a seed that was tried out beforehand hides nothing. Runs the program, as --replay.",
 )
 @click.option(
+    "--plan",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The plan of a release, for --replay and --fresh: made-up tables are attacked again, and "
+    "no private data are needed.",
+)
+@click.option(
     "--seconds",
     type=click.FloatRange(1, 3600),
     default=20.0,
@@ -115,6 +121,7 @@ def verify(
     implementation: Path | None,
     replay: bool,
     fresh: bool,
+    plan: Path | None,
     seconds: float,
     threshold: int | None,
     as_json: bool,
@@ -138,7 +145,7 @@ def verify(
         limits = (most, largest)
         missing = _missing(row, require, limits, audit=require_audit, confirmed=no_unconfirmed)
         if row["verified"]:
-            other = _otherwise(path, implementation, replay, fresh)
+            other = _otherwise(path, implementation, plan, replay=replay, fresh=fresh)
             missing += [("required", text) for text in other]
         rows.append({**row, "missing": [text for _, text in missing], "passed": not missing})
         rows[-1]["failure"] = row["failure"] or next((kind for kind, _ in missing), "")
@@ -182,8 +189,10 @@ def _missing(
 def _otherwise(
     path: Path,
     folder: Path | None,
-    replay: bool,  # noqa: FBT001
-    fresh: bool,  # noqa: FBT001
+    plan: Path | None,
+    *,
+    replay: bool,
+    fresh: bool,
 ) -> list[str]:
     """What is not as the certificate says: files of a folder, counts of a replay."""
     if folder is None and not (replay or fresh):
@@ -204,8 +213,11 @@ def _otherwise(
     if replay or fresh:
         try:
             command = command_of(certificate)
+            if command.planned != (plan is not None):
+                wanted = "of a release: give its --plan" if plan is None else "no release's"
+                raise CertificateRejected(f"it is {wanted}")
             with quiet():
-                orders = orders_of(command.targets)
+                orders = orders_of(command.targets if plan is None else [str(plan)])
                 if command.shape is not None:
                     orders = [of_shape(order, *read_shape(command.shape)) for order in orders]
                 if replay:

@@ -276,8 +276,8 @@ class Ledger:
         terms = _terms(row)
         if entity != terms.entity or scope.unit is not terms.scope.unit:
             raise LedgerRefused(
-                f"{name}: its unit is {terms.entity!r}, the release's is {entity!r}; one budget "
-                "protects one kind of unit"
+                f"{name}: its unit is {terms.entity!r} ({terms.scope.unit}), the release's is "
+                f"{entity!r} ({scope.unit}); one budget protects one kind of unit"
             )
         if scope.adjacency is not terms.scope.adjacency:
             raise LedgerRefused(

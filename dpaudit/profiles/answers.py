@@ -17,7 +17,7 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import exact, is_infinite, unknowns
 from dpaudit.exact.domains import non_negative, probability
-from dpaudit.nodes.pairs import Mixed, Pair, Swapped, numbers_in
+from dpaudit.nodes.pairs import Largest, Mixed, Pair, Swapped, numbers_in
 from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
 from dpaudit.profiles.closed.tradeoff import tradeoff_from
@@ -105,6 +105,12 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
     _settled(pair, width)
     if has_form(pair):
         return delta_single(pair, at)
+    if isinstance(pair, Largest):
+        members = [delta_interval(member, at, width) for member in pair.pairs]
+        lower, upper = (
+            max(end) for end in zip(*((i.lower, i.upper) for i in members), strict=True)
+        )
+        return Interval(lower, upper, method="the largest of several pairs")
     found = None if _few_sampled(pair) else delta_smooth(parts_of(pair), at, width)
     return delta_composed(pair, at, width) if found is None else found
 

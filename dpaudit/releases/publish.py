@@ -43,6 +43,7 @@ from dpaudit.tabular import OpenTable, Table
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 TRIALS = 2000
+PLAN = "plan.toml"
 COLUMNS = ("item", "keys", "statistic", "value", "error_95", "exact", "note")
 
 
@@ -165,10 +166,13 @@ def publish(
     *,
     ledger: Ledger | None,
     name: str = "release",
+    file: str = PLAN,
     trials: int = TRIALS,
     progress: Progress | None = None,
 ) -> Published:
     """Run a plan once on private data, and write its certificate beside what is published.
+
+    ``file``: what the plan is called in the command that makes the certificate again.
 
     In this order: the folder, whether the ledger would take it, the types of the columns, values
     that the schema declares to be errors (told to the caller, published nowhere), an attack on
@@ -188,7 +192,7 @@ def publish(
     if not trials:
         once.row()
         return once.done
-    made = certified(plan, trials, progress, once.row)
+    made = certified(plan, trials, progress, once.row, file)
     (pages,) = certificates.write([made], out / "certificate")
     return replace(
         once.done,
@@ -252,6 +256,7 @@ def certified(
     trials: int = TRIALS,
     progress: Progress | None = None,
     draw: Callable[[], dict[str, Any]] | None = None,
+    file: str = PLAN,
 ) -> Certified:
     """The plan's certificate; the checker confirms what is written, and before a release is drawn.
 
@@ -260,7 +265,8 @@ def certified(
     Errors: Disagreement where an attack or a check broke the plan; nothing was drawn then.
     """
     order = replace(order_of(plan), draw=draw)
-    (made,) = certify([order], Options(trials=trials, progress=progress))
+    options = Options(trials=trials, targets=(file,), progress=progress)
+    (made,) = certify([order], options)
     if made.verdict not in (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS):
         raise Disagreement(f"{plan.release.title!r}: {made.judged[0].reason}; nothing was charged")
     return made

@@ -167,6 +167,20 @@ def _columns(points: Sequence[tuple[float, ...]]) -> tuple[list[float], list[flo
     return [point[0] for point in points], [point[1] for point in points]
 
 
+def curve_svg(
+    lower: Sequence[Point], upper: Sequence[Point], labels: tuple[str, str], title: str
+) -> str:
+    """Lower and upper ends against a number; one line where ``lower`` is empty."""
+    with drawing() as (figure, axes):
+        axes.plot(*zip(*upper, strict=True), color=ACCOUNTED, marker="o", label=say("at most"))
+        if lower:
+            axes.plot(*zip(*lower, strict=True), color=CHANCE, marker="s", label=say("at least"))
+            axes.legend(loc="upper left")
+        axes.set(xlabel=labels[0], ylabel=labels[1], xlim=(0, None), ylim=(0, None))
+        rows = "; ".join(f"{x:g}: {y:.4g}" for x, y in upper)
+        return element(figure, "curve", title, f"{labels[1]} at {labels[0]}: {rows}")
+
+
 def _delta_floor(data: ProfileData) -> float:
     """Three decades below the smallest delta that a claim or an audit speaks of."""
     spoken = [delta for _, delta in (*data.claims, *data.attacked, *data.conditional) if delta > 0]

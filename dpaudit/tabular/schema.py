@@ -244,6 +244,14 @@ def schema_of(table: Mapping[str, Any], place: str = "table") -> Schema:
     rest = {key: value for key, value in table.items() if key != "columns"}
     if "name" not in rest:
         raise InvalidParameter(f"{place}.name: expected the name of the data set")
+    if "unit" in rest:
+        # Left out, one row would count, of what is called a row: nobody would notice.
+        for key, what in (("entity", "what a unit is, in words"), ("rows", "how many rows of one")):
+            if key not in rest:
+                raise InvalidParameter(
+                    f"{place}.{key}: rows of one {rest['unit']!r} belong together; say {what}"
+                    f"{' unit count (the others are left out)' * (key == 'rows')}"
+                )
     return Schema(columns=made, **rest)
 
 

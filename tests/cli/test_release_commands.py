@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import sqlite3
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from dpaudit import ledger as ledgers
 from dpaudit.cli.main import main
+from dpaudit.errors import OutputNotWritable
+from dpaudit.releases import publish as publishing
+from dpaudit.releases.plan import load_plan
+from dpaudit.tabular import source
 
 PLAN = """
 title = "People, 2026"
@@ -80,6 +90,66 @@ def test_a_plan_says_cost_and_error_before_data_are_touched(folder: Path) -> Non
     assert table["ledger"]["spent"] == ["0 epsilon", "0 delta"]
 
 
+def deviations(table: Any) -> tuple[float, float]:
+    """What ``dpaudit plan`` prints of the noise on persons, and on persons by sex."""
+    rows = [row["scale"].removeprefix("standard deviation ") for row in table["parts"]]
+    return float(rows[0]), float(rows[1])
+
+
+@pytest.mark.parametrize("budget", ["epsilon = 1\ndelta = 1e-6", "rho = 0.05", "mu = 0.3"])
+def test_the_measures_of_a_plan_are_those_of_its_printed_noise(folder: Path, budget: str) -> None:
+    """One person moves the first count by 1, and one cell of the second by up to 2 (rows = 2).
+
+    Discrete Gaussian noise of variance v on squares s: rho = s / (2 v), Renyi divergences rho times
+    their order (Canonne, Kamath, Steinke 2020, Proposition 5 and Theorem 14); mu is at least
+    sqrt(s / v), that of Gaussian noise, and above it by a part of 1 / (20 v).  The epsilon is that
+    of Gaussian noise of such a mu (Balle, Wang 2018, Theorem 8), to half a percent.
+    """
+    plan = PLAN.replace("epsilon = 1\ndelta = 1e-6", budget)
+    (folder / "plan.toml").write_text(plan.replace('ledger = "ledger.sqlite"\n', ""))
+    found = run("plan", str(folder / "plan.toml"), "--json")
+    assert found.exit_code == 0, found.output
+    table = json.loads(found.stdout)
+    told = table["guarantee"]
+    first, second = deviations(table)
+    squared = 1 / first**2 + 4 / second**2
+    assert float(told["rho (zcdp)"]) == pytest.approx(squared / 2, rel=1e-4)  # seen from outside
+    rows = dict(reversed(row.split(" at order ")) for row in told["renyi"].split(", "))
+    assert list(rows) == ["2", "4", "8", "16", "32", "64"]
+    leaves: Any = load_plan(folder / "plan.toml").plan().leaves
+    exact = 1 / (2 * leaves["persons"].variance) + 4 / (2 * leaves["by sex"].variance)
+    for value, order in [(told["rho (zcdp)"], "1"), *zip(rows.values(), rows, strict=True)]:
+        # Printed from above.
+        assert 1 <= Fraction(value) / (int(order) * exact) <= 1 + Fraction(1, 10**5)
+    mu = float(told["mu (gdp)"])
+    part = 1 / (20 * min(first, second) ** 2)
+    assert squared**0.5 * (1 - 1e-5) <= mu <= squared**0.5 * (1 + part)
+    epsilon, normal = float(told["epsilon at delta 1e-6"]), NormalDist()
+
+    def delta(mu: float) -> float:
+        low = normal.cdf(-mu / 2 - epsilon / mu)
+        return normal.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * low
+
+    assert delta(squared**0.5 * 0.995) < 1e-6 < delta(squared**0.5 * 1.005)
+
+
+def test_the_epsilon_of_a_pure_plan_is_that_of_its_printed_noise(folder: Path) -> None:
+    """Discrete Laplace noise of scale t on a count that moves by s: s / t, and these add up."""
+    plan = PLAN.replace("delta = 1e-6\n", "").replace('ledger = "ledger.sqlite"\n', "")
+    (folder / "plan.toml").write_text(plan)
+    table = json.loads(run("plan", str(folder / "plan.toml"), "--json").stdout)
+
+    def scale(deviation: float) -> float:
+        """Of variance 2 q / (1 - q)^2, where q = exp(-1 / t)."""
+        square = deviation**2
+        return -1 / math.log((square + 1 - math.sqrt(2 * square + 1)) / square)
+
+    first, second = deviations(table)
+    expected = 1 / scale(first) + 2 / scale(second)
+    assert float(table["guarantee"]["epsilon (pure)"]) == pytest.approx(expected, rel=1e-4)
+    assert 0.999 < expected <= 1 + 1e-5
+
+
 def test_a_plan_over_budget_is_shown_and_refused(folder: Path) -> None:
     opened(folder, "--epsilon", "0.5", "--delta", "1e-5")
     found = run("plan", str(folder / "plan.toml"))
@@ -130,6 +200,57 @@ def test_running_it_again_refuses_and_spends_nothing(published: Any) -> None:
     assert before == after
     assert json.loads(after)[0]["charges"] == 1
     assert run("ledger", "verify", "--ledger", str(folder / "ledger.sqlite")).exit_code == 0
+
+
+@pytest.mark.quality
+def test_a_published_certificate_is_made_again_from_its_plan_alone(
+    published: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of made-up tables; whatever opens a file of data raises here."""
+    folder, _ = published
+    monkeypatch.setattr(source, "_file", forbidden)
+    certificate = str(folder / "out" / "certificate" / "release.json")
+    plan = str(folder / "plan.toml")
+    again = run("verify", certificate, "--replay", "--fresh", "--plan", plan, "--seconds", "60")
+    assert again.exit_code == 0, again.output
+    assert "--plan" in run("verify", certificate, "--replay").output
+    (tmp_path / "plan.toml").write_text(PLAN.replace("upper = 100", "upper = 120"))
+    other = run("verify", certificate, "--replay", "--plan", str(tmp_path / "plan.toml"))
+    assert other.exit_code == 14
+    assert "plan: another file than the certificate's" in other.output
+
+
+def forbidden(*_: object) -> None:
+    raise AssertionError("private data were opened")
+
+
+@pytest.mark.quality
+def test_certify_of_a_plan_opens_no_data_and_is_made_again_without_any(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside its data, where opening them raises, and in a folder that holds the plan alone.
+
+    All is the same but how much the examination tried, which has a limit of time.
+    """
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795219200")
+    monkeypatch.setattr(source, "_file", forbidden)
+    alone = tmp_path_factory.mktemp("alone")
+    (alone / "plan.toml").write_text(PLAN)
+    made = []
+    for place in (folder, alone):
+        monkeypatch.chdir(place)
+        command = ("certify", "plan.toml", "--seed", "1", "--trials", "300")
+        found = run(*command)
+        assert found.exit_code == 0, found.output
+        predicate = json.loads((place / "reports" / "release.json").read_bytes())["predicate"]
+        assert predicate["run"] is None
+        assert predicate["reproduce"]["command"] == " ".join(("dpaudit", *command))
+        assert (place / "reports" / "release.html").exists()
+        tried = predicate.pop("conformance")
+        made.append((predicate, [row["check"] for row in tried]))
+        assert not [row for row in tried if row["status"] == "broken"]
+    assert made[0] == made[1]
+    assert not (folder / "ledger.sqlite").exists()
 
 
 def test_a_release_without_a_ledger_has_to_be_asked_for(folder: Path) -> None:
@@ -183,3 +304,136 @@ def test_an_account_of_another_schema_refuses_a_changed_plan(folder: Path) -> No
     found = release(folder)
     assert found.exit_code == 2
     assert "the public schema is not the one this budget was opened for" in found.output
+
+
+def test_an_account_is_opened_for_the_units_of_a_plan(folder: Path) -> None:
+    """Where every row is a unit too, which is another kind of unit than a person."""
+    plan, place = str(folder / "plan.toml"), ("--ledger", str(folder / "ledger.sqlite"))
+    cap = ("--epsilon", "3", "--delta", "1e-5", *place)
+    for data, more, said in (
+        ("people", ("--plan", plan, "--entity", "dog"), "--entity dog: the plan's is person"),
+        ("dogs", ("--plan", plan), "it is of 'people', not of 'dogs'"),
+        ("people", ("--adjacency", "add_remove"), "--entity: missing; give it, or the --plan"),
+    ):
+        found = run("ledger", "init", data, *more, *cap)
+        assert found.exit_code == 2
+        assert said in found.output
+    asked = run("plan", plan)
+    assert "dpaudit ledger init people --plan FILE" in asked.output
+    rows = PLAN.replace('unit = "person"\nentity = "person"\nrows = 2\n', "")
+    rows = rows.replace("per_group = 1\n", "").replace("groups = 1\n", "")
+    (folder / "plan.toml").write_text(rows)
+    assert run("ledger", "init", "people", "--plan", plan, *cap).exit_code == 0
+    shown = run("plan", plan)
+    assert shown.exit_code == 0, shown.output
+    assert "row(s) count" not in shown.output
+    (folder / "plan.toml").write_text(PLAN)
+    shown = run("plan", plan)
+    assert "its unit is 'row' (record), the release's is 'person' (user)" in shown.output
+    assert "Of one person 2 row(s) count, the others are left out." in shown.output
+
+
+@pytest.mark.parametrize("key", ["entity", "rows"])
+def test_units_are_described_or_refused(folder: Path, key: str) -> None:
+    """One row would count where nobody said how many, and be called a row."""
+    lines = [line for line in PLAN.splitlines() if not line.startswith(f"{key} =")]
+    (folder / "plan.toml").write_text("\n".join(lines))
+    found = run("plan", str(folder / "plan.toml"))
+    assert found.exit_code == 2
+    assert f"table.{key}: rows of one 'person' belong together" in found.output
+
+
+# --- of bad input, with a line, an exit code, and what was spent ----------------------------------
+
+
+def spent(folder: Path) -> tuple[int, list[str]]:
+    """How many charges the ledger has, and which of them were never finished."""
+    shown = run("ledger", "show", "--json", "--ledger", str(folder / "ledger.sqlite"))
+    (row,) = json.loads(shown.stdout)
+    return row["charges"], row["unfinished"]
+
+
+@pytest.fixture
+def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a ledger; releases are not attacked first, which has tests of its own."""
+    real = publishing.publish
+
+    def unattacked(*given: Any, **named: Any) -> Any:
+        return real(*given, **named | {"trials": 0})
+
+    monkeypatch.setattr(publishing, "publish", unattacked)
+    assert opened(folder).exit_code == 0
+    return folder
+
+
+def refused(folder: Path, said: str, *more: str, code: int = 2) -> None:
+    found = release(folder, "out", *more)
+    assert found.exit_code == code, found.output
+    assert said in found.output
+    assert len(found.stderr.strip().splitlines()) == 1, "one clear line"
+    assert not list((folder / "out").glob("release.*"))
+
+
+def test_no_value_where_numbers_are_declared_is_refused(quick: Path) -> None:
+    (quick / "plan.toml").write_text(PLAN.replace(', missing = "drop"', ""))
+    for empty in ("nan", ""):
+        (quick / "people.csv").write_text(f"person,age,sex\n1,{empty},f\n2,30,m\n")
+        refused(quick, "column 'age' has no value in 1 rows")
+    assert spent(quick) == (0, [])
+
+
+@pytest.mark.parametrize("rows", ["", "1,1e9,f\n2,-5,m\n3,inf,f\n"])
+def test_an_empty_table_and_values_outside_the_bounds_are_released(quick: Path, rows: str) -> None:
+    """Whether a table is empty is private; a value outside its bounds counts as the nearest."""
+    (quick / "people.csv").write_text("person,age,sex\n" + rows)
+    found = release(quick)
+    assert found.exit_code == 0, found.output
+    (first, *_) = csv.DictReader((quick / "out" / "release.csv").open())
+    assert abs(int(first["value"])) < 100  # over ten deviations
+    assert spent(quick) == (1, [])
+
+
+def test_duplicate_items_are_refused_by_name(quick: Path) -> None:
+    (quick / "plan.toml").write_text(PLAN.replace('name = "by sex"', 'name = "persons"'))
+    refused(quick, "persons: two items of one name")
+    assert run("plan", str(quick / "plan.toml")).exit_code == 2
+    assert spent(quick) == (0, [])
+
+
+def test_a_locked_and_a_read_only_ledger_are_named(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = quick / "ledger.sqlite"
+    url = f"sqlite:///file:{path}?mode=ro&uri=true"
+    refused(quick, "mend its permissions. Nothing was charged", "--ledger", url)
+    monkeypatch.setattr(ledgers, "open_ledger", partial(ledgers.open_ledger, wait=0.2))
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    refused(quick, "another writer holds it; wait and run again. Nothing was charged")
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert spent(quick) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("at", "error", "said"),
+    [
+        ("draw", KeyboardInterrupt(), "was interrupted after it was charged (KeyboardInterrupt)"),
+        ("write_together", OutputNotWritable("out: No space left on device"), "No space left"),
+    ],
+)
+def test_an_interrupted_release_says_that_its_charge_is_spent(
+    quick: Path, monkeypatch: pytest.MonkeyPatch, at: str, error: BaseException, said: str
+) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as breaking:
+        breaking.setattr(publishing, at, broken)
+        refused(quick, said, code=1)
+    assert spent(quick) == (1, ["People, 2026"])
+    refused(quick, "Its charge is spent; a new draw is a new release, under another title")
+    plain = run("ledger", "show", "--ledger", str(quick / "ledger.sqlite"))
+    assert "charged and never finished, their charge is spent: People, 2026" in plain.output
+    verified = run("ledger", "verify", "--ledger", str(quick / "ledger.sqlite"))
+    assert verified.exit_code == 0

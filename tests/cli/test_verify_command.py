@@ -193,6 +193,9 @@ def test_a_replay_runs_no_file_that_a_certificate_names() -> None:
             command_of({"predicate": predicate})
     found = command_of({"predicate": {"reproduce": {"command": "dpaudit certify --all --seed 3"}}})
     assert (found.targets, found.seed, found.trials) == ((), 3, None)
+    # A plan has to be given: the one that is named is not opened.
+    found = command_of({"predicate": {"reproduce": {"command": "dpaudit certify p.toml --seed 3"}}})
+    assert found.planned
 
 
 @pytest.mark.quality

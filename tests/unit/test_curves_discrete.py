@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import flint
+import mpmath
 import numpy as np
 import pytest
 
+from dpaudit.check.profile.closed import closed_at_least, closed_at_most, has_closed
 from dpaudit.errors import Unsupported
 from dpaudit.nodes.pairs import (
     Atoms,
@@ -22,7 +25,8 @@ from dpaudit.nodes.pairs import (
     Product,
     Spliced,
 )
-from dpaudit.profiles.closed.single import delta_ball
+from dpaudit.profiles import delta_interval, epsilon_interval
+from dpaudit.profiles.closed.single import delta_ball, has_form
 from dpaudit.profiles.grid.convolved import convolved
 from dpaudit.profiles.grid.discrete import Discrete, Grid, NoLower, Side, TooFine, discretise
 from dpaudit.profiles.grid.families import NORMAL_FACTOR, lower_normal, normal_between
@@ -265,3 +269,48 @@ def test_hull_lowers_and_is_convex() -> None:
         for x in np.linspace(0.0, 8.0, 60):
             own = float(signed @ np.maximum(0, 1 - x / nodes))
             assert float(hull @ np.maximum(0, 1 - x / nodes)) <= own + 1e-12
+
+
+def summed(variance: Fraction, shift: int, x: Any) -> Any:
+    """delta at x by going through all integers, to 60 digits."""
+    with mpmath.workdps(60):
+        v = mpmath.mpf(variance.numerator) / variance.denominator
+        reach = int(60 * mpmath.sqrt(v)) + shift + 60
+
+        def weight(k: int) -> Any:
+            return mpmath.exp(-(mpmath.mpf(k) ** 2) / (2 * v))
+
+        gained = (weight(k) - x * weight(k - shift) for k in range(-reach, reach + shift + 1))
+        whole = mpmath.fsum(weight(k) for k in range(-reach, reach + 1))
+        return mpmath.fsum(max(one, 0) for one in gained) / whole
+
+
+@pytest.mark.parametrize(
+    ("variance", "shift"),
+    [(F(1), 40), (F(100), 400), (F(100), 7), (F(1, 2000), 1), (F(1, 20), 9), (F(7, 3), 3)],
+)
+def test_one_release_of_discrete_noise_is_a_sum(variance: Fraction, shift: int) -> None:
+    """Both ends, whatever the sensitivity; the checker's own sum confirms them."""
+    pair = DiscreteNormal(variance, F(shift))
+    for epsilon in (F(0), F(1, 2), F(30)):
+        found = delta_interval(pair, epsilon)
+        with mpmath.workdps(60):
+            truth = summed(variance, shift, mpmath.exp(mpmath.mpf(float(epsilon))))
+            low, high = (
+                mpmath.mpf(e.numerator) / e.denominator for e in (found.lower, found.upper)
+            )
+            assert low <= truth <= high
+            assert high - low <= high * mpmath.mpf("1e-10")
+    for released in (pair, Mixed(pair, F(1, 1000)), Mixed(pair, F(1, 1000)).swapped):
+        known = epsilon_interval(released, F(1, 10**5))
+        assert 0 < known.upper - known.lower <= F(1, 10**9) * max(known.upper, F(1))
+        assert closed_at_most(released, known.upper, F(1, 10**5))
+        assert closed_at_least(released, known.lower, F(1, 10**5))
+        near = known.upper * (1 - F(1, 10**9))
+        assert not closed_at_most(released, near, F(1, 10**5))
+
+
+def test_noise_of_very_many_values_is_the_lattice_s() -> None:
+    assert not has_form(DiscreteNormal(F(10**9), F(1)))
+    assert not has_closed(DiscreteNormal(F(10**9), F(1)))
+    assert not has_form(DiscreteNormal(F(4), F(1, 2)))

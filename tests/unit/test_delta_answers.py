@@ -80,3 +80,12 @@ def test_delta_never_grows_with_epsilon_where_a_slack_is_paid(node: Node) -> Non
     # No bound is below what the noise event alone may cost.
     assert found[-1] >= F(1, 10**6)
     assert math.isfinite(found[0])
+
+
+def test_delta_does_not_rise_where_the_largest_of_several_pairs_is_far() -> None:
+    """It was 1 from an epsilon of 8 on, where a part of the test's own probability is left."""
+    node = ProposeTestRelease(Laplace("test", 1), Gaussian("mean", 1), Fraction(1, 10**5))
+    opened = account(node, SCOPE)
+    uppers = [opened.delta(epsilon).upper for epsilon in (1, 5, 8, 20, 60)]
+    assert uppers == sorted(uppers, reverse=True)
+    assert uppers[-1] < Fraction("1.001e-5")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 import dpaudit as dp
 from dpaudit.accountant.recipes import from_settings, sampling_warning, scope_of
 from dpaudit.cli.main import main
+from dpaudit.families.batches import ShuffledBatches, TruncatedPoisson
 
 
 def test_poisson_batches_have_the_known_epsilon() -> None:
@@ -31,7 +33,9 @@ def test_the_other_samplings() -> None:
     allocated = dp.dp_sgd(n=1000, batch=10, epochs=3, sigma=2, sampling="allocation")
     assert allocated == dp.Repeat(dp.RandomAllocation(dp.Gaussian("gradient", 2), 100), 3)
     shuffled = dp.dp_sgd(n=1000, batch=10, epochs=3, sigma=2, sampling="shuffled")
-    assert shuffled == dp.Repeat(dp.Gaussian("gradient", 2), 3)
+    assert shuffled == dp.Repeat(ShuffledBatches(dp.Gaussian("gradient", 2), 1000, 10), 3)
+    kept = dp.dp_sgd(n=1000, batch=10, epochs=3, sigma=2, sampling="kept")
+    assert kept == ShuffledBatches(dp.Repeat(dp.Gaussian("gradient", 2), 3), 1000, 10)
     assert dp.dp_sgd(n=1000, batch=300, epochs="0.5", sigma=2).times == 2
 
 
@@ -59,8 +63,8 @@ def test_a_warning_names_both_numbers() -> None:
     assert text is not None
     run = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6")
     assert repr(dp.account(run, scope_of("poisson")).epsilon("1e-5")) in text
-    alone = dp.account(dp.Gaussian("gradient", "0.6"), dp.central("add_remove"))
-    assert repr(alone.epsilon("1e-5")) in text
+    passed = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6", sampling="shuffled")
+    assert repr(dp.account(passed, scope_of("shuffled")).epsilon("1e-5")) in text
 
 
 @pytest.mark.parametrize(
@@ -72,11 +76,57 @@ def test_a_warning_names_both_numbers() -> None:
         ({"n": 10, "batch": 5, "epochs": 1, "sigma": 0}, "noise_multiplier"),
         ({"n": 10, "batch": 5, "epochs": 1, "sigma": 1, "sampling": "none"}, "sampling"),
         ({"n": 9, "batch": 3, "epochs": 1.5, "sigma": 1, "sampling": "shuffled"}, "epochs = 3/2"),
+        ({"n": 9, "batch": 2, "epochs": 1, "sigma": 1, "sampling": "cyclic"}, "partial batch of 1"),
+        ({"n": 9, "batch": 4, "epochs": 1, "sigma": 1, "microbatch": 2}, "shifts the others"),
+        (
+            {"n": 9, "batch": 3, "epochs": 1, "sigma": 1, "sampling": "cyclic", "microbatch": 2},
+            "divisor of batch = 3",
+        ),
+        (
+            {"n": 9, "batch": 3, "epochs": 1, "sigma": 1, "sampling": "cyclic", "largest": 3},
+            "only Poisson",
+        ),
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, object], named: str) -> None:
     with pytest.raises(dp.InvalidParameter, match=named):
         dp.dp_sgd(**settings)  # type: ignore[arg-type]
+
+
+def test_what_training_does_besides() -> None:
+    settings = {"n": 1000, "batch": 10, "epochs": 1, "sigma": 2}
+    layers = dp.dp_sgd(**settings, layers=4)
+    single = dp.dp_sgd(**{**settings, "sigma": 1})
+    scope = scope_of("poisson")
+    found, known = (dp.account(run, scope).epsilon("1e-5") for run in (layers, single))
+    assert (found.lower, found.upper) == (known.lower, known.upper)
+    adaptive = dp.dp_sgd(**settings, clipped_share=5)
+    inner = dp.Compose(dp.Gaussian("gradient", 2), dp.Gaussian("clipped share", 10))
+    assert adaptive == dp.Repeat(dp.PoissonSampled(inner, Fraction(1, 100)), 100)
+    small = dp.dp_sgd(**settings, sampling="cyclic", microbatch=5)
+    assert dp.account(small, scope_of("cyclic")).step("gdp").value == 1
+    users = dp.dp_sgd(**settings, records_per_user=3)
+    assert users == dp.Group(dp.dp_sgd(**settings), 3)
+    cut = dp.dp_sgd(**settings, largest=40)
+    step = TruncatedPoisson(dp.Gaussian("gradient", 2), Fraction(1, 100), 1000, 40)
+    assert cut == dp.Repeat(step, 100)
+
+
+def test_tables_of_epsilon_and_of_sigma(tmp_path: Path) -> None:
+    asked = "n=10000 batch=100 epochs=2 sigma=2"
+    words = ["account", "--dp-sgd", asked, "--delta", "1e-5", "--points", "2", "--json"]
+    figure = tmp_path / "steps.svg"
+    shown = CliRunner().invoke(main, [*words, "--figure", str(figure)])
+    assert shown.exit_code == 0, shown.output
+    rows = json.loads(shown.output)["over_steps"]
+    assert [row["steps"] for row in rows] == [100, 200]
+    half = dp.account(dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma=2), scope_of("poisson"))
+    assert Fraction(rows[0]["epsilon_upper"]) == half.epsilon("1e-5").upper
+    assert figure.read_text("utf-8").startswith('<svg xmlns="http://www.w3.org/2000/svg"')
+    shown = CliRunner().invoke(main, [*words[:-3], "--sigma-for", "1,4", "--json"])
+    assert shown.exit_code == 0, shown.output
+    first, second = (Fraction(row["sigma"]) for row in json.loads(shown.output)["sigma"])
+    assert first == dp.noise_for(epsilon=1, delta="1e-5", n=10_000, batch=100, epochs=2) > second
 
 
 def test_steps_are_whole_passes() -> None:

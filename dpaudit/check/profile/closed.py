@@ -4,6 +4,7 @@ With x = exp(epsilon) and (u)+ = max(0, u):
     Normal(mu)          Phi(mu/2 - epsilon/mu) - x Phi(-mu/2 - epsilon/mu)
     LaplaceShift(e)     the larger of (1 - x)+ and (1 - exp((epsilon - e) / 2))+
     Atoms               sum of (p - x q)+
+    DiscreteNormal      sum of (p - x q)+ over the integers, of moderate variance and shift
     Mixed(base, r)      r delta_base(1 + (x - 1) / r) for x > 1 - r, else 1 - x
     Drawn(mu, q, k)     sum_j w_j Phi(j mu - t) - x Phi(-t), w binomial(k, q), where the ratio
                         sum_j w_j exp(j mu t - j^2 mu^2 / 2) is x; 1 - x for x <= w_0
@@ -21,7 +22,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from math import comb, prod
+from math import comb, isqrt, prod
 from typing import Any
 
 from dpaudit.check.profile.branches import branched, scored, thresholded
@@ -42,6 +43,7 @@ from dpaudit.nodes.pairs import (
     Atoms,
     Branched,
     Clones,
+    DiscreteNormal,
     Drawn,
     LaplaceShift,
     Largest,
@@ -56,7 +58,7 @@ from dpaudit.nodes.pairs import (
 )
 
 PRECISIONS = (128, 400, 1200, 4000)
-OUTCOMES = 1000
+OUTCOMES, INTEGERS = 1000, 10**4
 Ends = tuple[Number, Number]
 Forms = Mapping[type[Pair], Callable[[Any, Ball], Ball]]
 
@@ -76,6 +78,8 @@ def is_form(pair: Pair) -> bool:
     """Whether a pair's own form is closed, whatever is inside."""
     if isinstance(pair, Product):
         return _has_few_outcomes(pair) or has_cases(pair)
+    if isinstance(pair, DiscreteNormal):
+        return _is_moderate(pair)
     return type(pair) in _CLOSED
 
 
@@ -140,6 +144,51 @@ def _atoms(pair: Atoms, x: Ball, more: Forms) -> Ball:
     return sum((_positive(ball(p) - x * ball(q)) for p, q in pair.outcomes), ball(0))
 
 
+def _is_moderate(pair: DiscreteNormal) -> bool:
+    """Whether the integers of any weight are few enough to be gone through."""
+    if is_symbolic(pair.variance) or is_symbolic(pair.shift):
+        return False
+    whole = pair.shift == int(pair.shift) and 0 < pair.shift <= INTEGERS
+    return bool(whole and Fraction(1, INTEGERS**2) <= pair.variance <= INTEGERS)
+
+
+def _discrete_normal(pair: DiscreteNormal, x: Ball, more: Forms) -> Ball:
+    """Every integer k with p_k > x q_k, p_k proportional to exp(-k^2 / (2 v)), q_k = p_(k - s).
+
+    For x < 1 by delta(x) = 1 - x + x delta(1 / x), as the pair is symmetric.
+    """
+    if not _is_moderate(pair):
+        raise NotConfirmed("DiscreteNormal")
+    if x < 1:
+        return 1 - x + x * _discrete_normal(pair, 1 / x, more)
+    v, s = ball(pair.variance), int(pair.shift)
+    reach = isqrt(int(2 * pair.variance * context_bits())) + 3
+
+    def weight(k: int) -> Ball:
+        return (-ball(k * k) / (2 * v)).exp()
+
+    def far(k: int) -> Ball:
+        """Between 0 and the weights from k > 0 on, whose ratios are at most the first."""
+        return ball(0).union(weight(k) / (1 - weight(k + 1) / weight(k)))
+
+    end = ball(s) / 2 - v * x.log() / s
+    last = math.ceil(float(end.mid())) + 1
+    if not end < last:
+        return ball(0).union(1)
+    first = min(last, 0) - reach
+    gained = [weight(k) - x * weight(k - s) for k in range(first, last + 1)]
+    found = sum(map(_positive, gained), ball(0)) + far(1 - first)
+    whole = 1 + 2 * sum(map(weight, range(1, reach + 1)), ball(0)) + 2 * far(reach + 1)
+    return found / whole
+
+
+def context_bits() -> int:
+    """The working precision."""
+    import flint
+
+    return int(flint.ctx.prec)
+
+
 def _product(pair: Product, x: Ball, more: Forms) -> Ball:
     """One draw after another; outcomes met equally often are one outcome."""
     if has_cases(pair):
@@ -148,12 +197,12 @@ def _product(pair: Product, x: Ball, more: Forms) -> Ball:
         raise NotConfirmed("Product")
     found = [(ball(1), ball(1))]
     for factor, times in pair.parts:
-        own = _drawn(factor, int(times)).values()
+        own = _met(factor, int(times)).values()
         found = [(p * a, q * b) for p, q in found for a, b in own]
     return sum((_positive(p - x * q) for p, q in found), ball(0))
 
 
-def _drawn(factor: Any, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
+def _met(factor: Any, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
     """(P, Q) masses by how often each outcome of the factor was met."""
     masses = [(ball(p), ball(q)) for p, q in factor.outcomes]
     found = {(0,) * len(masses): (ball(1), ball(1))}
@@ -259,6 +308,7 @@ _CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
     Normal: _normal,
     LaplaceShift: _laplace,
     Atoms: _atoms,
+    DiscreteNormal: _discrete_normal,
     Product: _product,
     Mixed: _mixed,
     Drawn: _drawn,

@@ -4,6 +4,8 @@ delta(x) of the pair (P, Q) at x = exp(epsilon), epsilon of either sign:
 * Normal(mu): Phi(mu/2 - epsilon/mu) - x Phi(-mu/2 - epsilon/mu)  (Balle, Wang 2018, Thm 8)
 * LaplaceShift(e): 0 for epsilon >= e, 1 - x for epsilon <= -e, else 1 - exp((epsilon - e) / 2)
 * Atoms: sum of max(0, p - x q)
+* DiscreteNormal(v, s): F(m) - x F(m - s), F the distribution function of the noise and m the last
+  integer below s/2 - v epsilon / s, up to which p > x q; of moderate v and s
 * Mixed(base, q): q delta_base(1 + (x - 1)/q) for x > 1 - q, else 1 - x (Balle et al. 2018, Thm 2)
 * Swapped(base): 1 - x + x delta_base(1 / x)
 * Spliced(above, below): of ``above`` for x >= 1, of ``below`` for x < 1
@@ -21,10 +23,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.exact import enclose, lower_fraction, upper_fraction
+from dpaudit.exact import enclose, is_symbolic, lower_fraction, upper_fraction
 from dpaudit.nodes.pairs import (
     Atoms,
     Branched,
+    DiscreteNormal,
     LaplaceShift,
     Largest,
     Mixed,
@@ -48,6 +51,7 @@ RELATIVE = Fraction(1, 10**14)
 ROOT = 2.0**-50
 FLAT = -1e4
 CLOSE = Fraction(1, 2**49)
+LONGEST_SUM, SHARPEST = 10**4, Fraction(1, 10**5)
 
 _FORMS: dict[type[Pair], Callable[[Any, Ball], Ball]] = {}
 
@@ -64,6 +68,8 @@ def has_form(pair: Pair) -> bool:
     """Whether the pair's profile is known in closed form."""
     if isinstance(pair, Product):
         return is_enumerable(pair) or is_mixture(pair)
+    if isinstance(pair, DiscreteNormal):
+        return _is_summed(pair)
     return type(pair) in _FORMS and all(map(has_form, _inner(pair)))
 
 
@@ -106,6 +112,53 @@ def _atoms(pair: Atoms, x: Ball) -> Ball:
 @lru_cache(maxsize=256)
 def _outcomes_of_atoms(pair: Atoms, bits: int) -> list[tuple[Ball, Ball]]:
     return [(_number(p), _number(q)) for p, q in pair.outcomes]
+
+
+def _is_summed(pair: DiscreteNormal) -> bool:
+    """Whether a sum over all integers that matter is short; other noise is the lattice's."""
+    if is_symbolic(pair.variance) or is_symbolic(pair.shift) or pair.shift.denominator != 1:
+        return False
+    return bool(1 <= pair.shift <= LONGEST_SUM and SHARPEST <= pair.variance <= LONGEST_SUM)
+
+
+@_form(DiscreteNormal)
+def _discrete_normal(pair: DiscreteNormal, x: Ball) -> Ball:
+    """Next to an integer, either neighbour: the outcome between them counts nothing."""
+    shift, bits = int(pair.shift), _bits()
+    place = _number(pair.shift) / 2 - _number(pair.variance) * x.log() / shift
+    last = math.ceil(float(place.mid())) - 1
+    around = (last - 1, last, last + 1)
+    if not (place > last - 1 and place < last + 2):
+        return _number(0).union(1)
+    whole = 1 + 2 * _beyond(pair.variance, 1, bits)
+
+    def below(number: int) -> Ball:
+        if number < 0:
+            return _beyond(pair.variance, -number, bits) / whole
+        return 1 - _beyond(pair.variance, number + 1, bits) / whole
+
+    found = _number(0)
+    for number in around:
+        found = found.max(below(number) - x * below(number - shift))
+    return found
+
+
+@lru_cache(maxsize=8192)
+def _beyond(variance: Fraction, first: int, bits: int) -> Ball:
+    """Sum of exp(-k^2 / (2 v)) over k >= first >= 1.
+
+    Neighbours have ratios of at most exp(-(2 k + 1) / (2 v)), so that what is left out is at most
+    that geometric series.
+    """
+    step = (-1 / _number(variance)).exp()
+    ratio = (-(2 * first + 1) / (2 * _number(variance))).exp()
+    term, found, least = _number(1), _number(0), _number(2) ** -bits
+    while term > least:
+        found += term
+        term *= ratio
+        ratio *= step
+    left = term / (1 - ratio)
+    return (found + left.union(0)) * (-(_number(first) ** 2) / (2 * _number(variance))).exp()
 
 
 def _total(outcomes: list[tuple[Ball, Ball]], x: Ball) -> Ball:

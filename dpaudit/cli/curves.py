@@ -1,0 +1,85 @@
+"""Tables and figures of epsilon over the steps of a run, and of the noise over epsilon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import decimal_lower, decimal_upper
+from dpaudit.storage.files import write_atomically
+
+if TYPE_CHECKING:
+    from dpaudit.nodes import Node
+    from dpaudit.scope import Scope
+
+DELTA = "1e-5"
+RUN = ("n", "batch", "epochs", "sampling")
+
+
+def curves(
+    node: Node,
+    scope: Scope,
+    delta: str | None,
+    settings: str | None,
+    *,
+    points: int | None,
+    sigma_for: str | None,
+    figure: Path | None,
+) -> dict[str, Any]:
+    """The tables that were asked for; the figure is written.
+
+    Errors: InvalidParameter for a figure of neither or of both tables, for sigma without the
+    settings of a run, and as the functions of :mod:`dpaudit.accountant.recipes`.
+    """
+    if sigma_for is not None and settings is None:
+        raise InvalidParameter("--sigma-for: needs the settings of a run, --dp-sgd")
+    if figure is not None and (points is None) == (sigma_for is None):
+        raise InvalidParameter("--figure: expected one of --points and --sigma-for")
+    found: dict[str, Any] = {}
+    at = delta or DELTA
+    if points is not None:
+        found["over_steps"] = _over_steps(node, scope, at, points)
+        axes, keys = ("steps", f"epsilon at delta = {at}"), ("steps", "epsilon_upper")
+    if sigma_for is not None:
+        found["sigma"] = _sigmas(str(settings), sigma_for, at)
+        axes, keys = (f"epsilon at delta = {at}", "sigma"), ("epsilon", "sigma")
+    if figure is not None:
+        (rows,) = found.values()
+        _drawn(figure, rows, axes, keys)
+    return found
+
+
+def _over_steps(node: Node, scope: Scope, delta: str, points: int) -> list[dict[str, Any]]:
+    from dpaudit.accountant.recipes import epsilon_over_steps
+
+    return [
+        {
+            "steps": steps,
+            "epsilon_lower": decimal_lower(bound.lower),
+            "epsilon_upper": decimal_upper(bound.upper),
+        }
+        for steps, bound in epsilon_over_steps(node, scope, delta, points)
+    ]
+
+
+def _sigmas(settings: str, epsilons: str, delta: str) -> list[dict[str, Any]]:
+    from dpaudit.accountant.recipes import settings_in, sigma_over_epsilon
+
+    given = settings_in(settings)
+    others = [name for name in given if name not in (*RUN, "sigma")]
+    if others:
+        raise InvalidParameter(f"--sigma-for: not known with {others[0]}")
+    run = {name: given.get(name, "poisson") for name in RUN}
+    rows = sigma_over_epsilon(epsilons.split(","), delta=delta, **run)
+    return [{"epsilon": decimal_upper(e), "sigma": decimal_upper(s)} for e, s in rows]
+
+
+def _drawn(path: Path, rows: list[dict[str, Any]], axes: tuple[str, str], keys: Any) -> None:
+    from dpaudit.report.plots import curve_svg
+    from dpaudit.report.svg import standalone
+
+    upper = [(float(row[keys[0]]), float(row[keys[1]])) for row in rows]
+    lower = [(float(r["steps"]), float(r["epsilon_lower"])) for r in rows if "steps" in r]
+    svg = curve_svg(lower, upper, axes, f"{axes[1]} over {axes[0]}")
+    write_atomically(path, standalone(svg).encode())

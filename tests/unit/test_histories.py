@@ -1,0 +1,118 @@
+"""Histories of other libraries: known answers, warnings of loaders, bad input."""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dpaudit as dp
+from dpaudit.cli.main import main
+from dpaudit.crosscheck.interchange.histories import (
+    from_jax_privacy,
+    from_opendp,
+    from_tensorflow_privacy,
+    from_tumult,
+    loader_warning,
+    read_history,
+)
+from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.families.composition import Compose
+
+SCOPE = dp.central("add_remove")
+Sample = namedtuple("Sample", "population_size selection_probability queries")
+Query = namedtuple("Query", "l2_norm_bound noise_stddev")
+RUN = {"noise_multipliers": 4.0, "batch_size": 1024, "num_samples": 50_000, "num_updates": 10_000}
+
+
+def test_a_run_of_jax_privacy_has_the_epsilon_that_its_tests_state() -> None:
+    """jax-privacy's own test of its PLD accountant: 2.09245 at delta 1e-5, to five digits."""
+    for run in (RUN, SimpleNamespace(**RUN, delta=1e-5, is_finite_guarantee=True)):
+        bound = dp.account(from_jax_privacy(run), SCOPE).epsilon("1e-5")
+        assert float(bound.lower) == pytest.approx(2.09245, rel=1e-4)
+        assert float(bound.upper) == pytest.approx(2.09245, rel=1e-4)
+    users = from_jax_privacy({**RUN, "examples_per_user": 2})
+    found = dp.account(users, SCOPE).epsilon("1e-5")
+    # Theirs, 5.00008, is of fixed users in a cruder grid: ours is never above it.
+    assert 2.1 < float(found.lower) <= float(found.upper) < 5.0001
+
+
+def test_a_ledger_of_tensorflow_privacy_in_either_form() -> None:
+    entries = [Sample(1000, 0.01, [Query(2.0, 3.0), Query(1.0, 8.0)]), Sample(1000, 1.0, [])]
+    plain = [[1000, 0.01, [[2.0, 3.0], [1.0, 8.0]]]]
+    inner = Compose(dp.Gaussian("gaussian", "1.5"), dp.Gaussian("gaussian", 8))
+    assert from_tensorflow_privacy(entries) == dp.PoissonSampled(inner, "0.01")
+    assert from_tensorflow_privacy(plain) == from_tensorflow_privacy(entries)
+
+
+def test_measurements_of_opendp_cost_what_its_maps_say() -> None:
+    laplace = {"_type": "constructor", "module": "measurements", "func": "make_laplace"}
+    chained = {"_type": "partial_chain", "lhs": {}, "rhs": {**laplace, "func": "then_gaussian",
+               "kwargs": {"scale": 4.0}}}  # fmt: skip
+    texts = [json.dumps({"version": "0.12", "ast": {**laplace, "kwargs": {"scale": 2.0}}}), chained]
+    node = from_opendp(texts, sensitivity=2)
+    assert [type(n).__name__ for n in node.children] == ["PureDP", "ZCDP"]
+    assert [str(n.parameters.get("epsilon", n.parameters.get("rho"))) for n in node.children] == [
+        "1",
+        "1/8",
+    ]
+    with pytest.raises(Unsupported, match="randomized_response"):
+        from_opendp({**laplace, "func": "make_randomized_response"})
+
+
+def test_budgets_of_a_tumult_session_are_added() -> None:
+    node = from_tumult([{"epsilon": 1}, SimpleNamespace(epsilon=0.5, delta=1e-6), {"rho": 0.1}])
+    assert [type(n).__name__ for n in node.children] == ["PureDP", "ApproxDP", "ZCDP"]
+    assert dp.account(from_tumult([{"epsilon": 1}] * 3), SCOPE).step("pure").value == 3
+
+
+def test_a_shuffled_loader_is_warned_of_with_both_numbers(tmp_path: Path) -> None:
+    """Opacus without Poisson sampling: 100 batches a pass, accounted as Poisson."""
+    file = tmp_path / "history.json"
+    file.write_text(json.dumps({"history": [[0.6, 0.01, 150]], "mechanism": "prv"}))
+    words = ["account", "--history", str(file), "--delta", "1e-5", "--json", "--batches"]
+    quiet, loud = (CliRunner().invoke(main, [*words, kind]) for kind in ("poisson", "shuffled"))
+    assert quiet.exit_code == loud.exit_code == 0, loud.output
+    assert "WARNING" not in quiet.output
+    declaration, _ = read_history(file, "opacus")
+    text = loader_warning(declaration, "shuffled", "1e-5")
+    assert f"WARNING: {text}" in loud.output
+    said = [float(word.rstrip(",")) for word in str(text).split() if word[0].isdigit()]
+    _, least, most, assumed = said
+    assert assumed < least < most
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "named"),
+    [
+        (from_jax_privacy, {**RUN, "batch_size": 60_000}, "batch_size = 60000: larger"),
+        (from_jax_privacy, {**RUN, "noise": 1}, "'noise' is none"),
+        (from_jax_privacy, {"batch_size": 3}, "expected noise_multipliers"),
+        (from_jax_privacy, {**RUN, "noise_multipliers": float("nan")}, "run.noise_multipliers"),
+        (from_tensorflow_privacy, [[10, 2.0, []]], r"ledger\[0\].selection_probability"),
+        (from_tensorflow_privacy, {"a": 1}, "expected a list"),
+        (from_tumult, [{"delta": 0.1}], r"budgets\[0\]: expected epsilon"),
+        (from_opendp, "{", "not JSON"),
+    ],
+)
+def test_bad_histories_are_named(read: Any, content: Any, named: str) -> None:
+    with pytest.raises(InvalidParameter, match=named):
+        read(content)
+
+
+def test_what_cannot_be_read_or_warned_of_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match="library = 'other'"):
+        read_history(tmp_path / "x", "other")
+    with pytest.raises(InvalidParameter, match="cannot be read"):
+        read_history(tmp_path / "x", "opacus")
+    with pytest.raises(Unsupported, match="schedules"):
+        from_jax_privacy({**RUN, "batch_size": [(0, 8), (10, 16)]})
+    with pytest.raises(Unsupported, match="no loader"):
+        loader_warning(dp.Gaussian("g", 1), "shuffled", "1e-5")
+    with pytest.raises(InvalidParameter, match="batches = 'odd'"):
+        loader_warning(dp.Gaussian("g", 1), "odd", "1e-5")
