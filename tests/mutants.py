@@ -106,7 +106,7 @@ TESTS = {
     "accountant/filters/spending": "u/curator u/docs_filters u/filters u/kl_filter",
     "curator/mechanism": "u/mechanism u/project",
     "curator/locations": "u/places u/residuals u/examine",
-    "curator/scales": "u/correlated_kernel u/curator u/graybox",
+    "curator/scales": "u/curator u/correlated_kernel u/kl_filter",
     "curator/participation": "u/correlated_participation u/correlated_kernel",
     "curator": "u/curator u/entitlement u/batches u/replayer p/curator",
     "bounds/bands": "u/bands",
