@@ -88,7 +88,7 @@ TESTS = {
     "check/profile/coarse": f"r/stability {PROFILED}",
     "check/profile/fourier": FOURIER,
     "check/profile/nodes": FOURIER,
-    "check/profile/onestep": FOURIER,
+    "check/profile/onestep": f"{FOURIER} u/check_mixtures",
     "check/empirical": "u/membership_certificate u/membership_reports",
     "check/conformance": "u/check_conformance u/check_adversary u/check",
     "check/assumptions": "u/check_conformance u/check_adversary u/check u/certify u/verdict",
