@@ -13,9 +13,14 @@ import flint
 import numpy as np
 import pytest
 
-from dpaudit.check.profile.cells import ball
+from dpaudit.check.profile.cells import NotConfirmed, ball
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.check.profile.sampled import Pairs, capped, quantile
+from dpaudit.check.profile.transforms import (
+    LEFT_OUT_BY_PAIRS,
+    MOST_BY_RULE,
+    _left_out_by_pairs,
+)
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.fourier import sampled as rules
@@ -52,6 +57,15 @@ def by_arb(factor: SampledNormal, tilt: float, w: float) -> complex:
     turn = w if factor.added else -w
     found = moment(flint.acb(power, turn)) / moment(flint.acb(power))
     return complex(float(found.real.mid()), float(found.imag.mid()))
+
+
+def test_what_is_left_out_by_pairs_is_as_little_as_asked_for() -> None:
+    known = [(Pairs(sampled("1", "1/10"), ball(2)), 200)]
+    count, rest = _left_out_by_pairs(known, 0.05, 0.0)
+    assert 1 < count < MOST_BY_RULE
+    assert 0 < float(rest.mid()) <= math.exp(-LEFT_OUT_BY_PAIRS) * (1 + 1e-5)
+    with pytest.raises(NotConfirmed, match="too many frequencies"):
+        _left_out_by_pairs(known, 1e-5, 0.0)
 
 
 def test_the_least_density_between_two_points_is_below_all_of_them_and_near() -> None:
