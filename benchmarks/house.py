@@ -211,7 +211,7 @@ def walk_of_a_claim() -> tuple[list[str], list[str]]:
     claim = dp.Claim(dp.ApproxDP(2, "1e-5"), by="its author")
     # Once before, so that families are loaded; a declaration of its own, so that nothing is known.
     claim.check(dp.Gaussian("mean", noise_multiplier=2), scope)
-    declared = dp.Gaussian("mean", noise_multiplier=3)
+    declared = dp.Gaussian("mean", noise_multiplier="3.14159265")
     watched(lambda: claim.check(declared, scope), look)
     return list(seen), list(climbs)
 
@@ -282,7 +282,7 @@ def table() -> dict[str, object]:
         "of these called inside a comprehension or a condition": private["within"],
         f"of these with a caller that would exceed {LONG} lines": private["long"],
         "of these, what could stand where it is called": private["movable"],
-        "`import dpaudit`, milliseconds": f"{milliseconds:.0f}",
+        "`import dpaudit`, milliseconds": f"{milliseconds:.1f}",
         "`import dpaudit` loads": ", ".join(loaded),
     }
 

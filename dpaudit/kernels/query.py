@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.domains import real
 from dpaudit.scope import Adjacency, choose
 
 Array: TypeAlias = NDArray[np.float64]
@@ -66,6 +67,10 @@ class Records:
     def rows(self, start: int, stop: int) -> Records:
         """A contiguous public block of rows: a view, since no record ever changes."""
         return _viewed(self.values[start:stop], self.present[start:stop])
+
+    def in_order(self, order: NDArray[np.intp]) -> Records:
+        """The same rows in another order: a copy, row k being the one that ``order[k]`` names."""
+        return _viewed(self.values[order], self.present[order])
 
     def placeholder(self) -> Records:
         """As many rows, all zero: public where the number of records is."""
@@ -185,6 +190,9 @@ class ClippedMean:
         if self.norm not in _NORMS:
             names = ", ".join(_NORMS)
             raise InvalidParameter(f"ClippedMean.norm = {self.norm!r}: expected one of {names}")
+        for name in ("radius", "divisor", "plus"):
+            if isinstance(text := getattr(self, name), str):
+                object.__setattr__(self, name, real(text, f"ClippedMean.{name}"))
         if not np.isfinite(self.plus):
             raise InvalidParameter(f"ClippedMean.plus = {self.plus}: expected a finite number")
         if self.divisor is not None and not (np.isfinite(self.divisor) and self.divisor > 0):
