@@ -59,6 +59,17 @@ def test_each_part_is_asked_for(message: str) -> None:
     assert message in rejected(held(), LOOSE[message])
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0.001", Fraction(1, 1000)), ("1/3", Fraction(1, 3)), ("2", Fraction(2)), ("x", None),
+     ("1/x", None), ("x/3", None)],
+)  # fmt: skip
+def test_a_stated_delta_is_read_exactly_where_it_is_a_number(
+    text: str, number: Fraction | None
+) -> None:
+    assert claims._fraction(text) == number
+
+
 def test_what_has_no_number_rests_on_none() -> None:
     assert not claims.is_unconfirmed(None, "refuted", Fraction(1))
 
