@@ -94,7 +94,7 @@ from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Assumption, free_unknowns, postorder
 from dpaudit.nodes.pairs import Losses
 from dpaudit.nodes.tables import to_table
-from dpaudit.scope import Adjacency
+from dpaudit.scope import Adjacency, Unit
 from dpaudit.storage.opened import opened
 from dpaudit.storage.roots import served
 from dpaudit.version import __version__
@@ -213,7 +213,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
     mechanism = order.mechanism
     _check_claims(mechanism)
     require_kernels(mechanism.declaration)
-    account = Account(mechanism.declaration, mechanism.scope)
+    account, unit = Account(mechanism.declaration, mechanism.scope), mechanism.scope.unit
     checks = [claim.check_account(account) for claim in mechanism.claims]
     _check_steps([check.step for check in checks if check.step is not None])
     # Asked before anything is run: a theorem of the project's own may raise.
@@ -234,7 +234,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
                 None if shown is None else shown.lens,
                 None if shown is None else shown.raws.get(printed_delta(one.claim)),
                 findings,
-                standing(rows, account.node, entropy),
+                standing(rows, account.node, entropy, unit),
                 on_trust=on_trust,
                 others=[
                     Bounds(_named(a.prefix), a.lens, a.raws.get(printed_delta(one.claim)))
@@ -262,7 +262,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
                 "mechanism": _mechanism(order),
                 **_claims_and_derivation(account, judged, profile, points),
                 "assumptions": _assumptions(
-                    standing(conformance, account.node, entropy), judged, profile
+                    standing(conformance, account.node, entropy, unit), judged, profile
                 ),
                 "audits": audit_rows(attempts, judged, budget),
                 "examination": examination_row(examination),
@@ -360,7 +360,7 @@ def _check_steps(steps: Sequence[Step]) -> None:
 
     Errors: InvalidParameter for an assumption under the id of a standing one.
     """
-    taken = {assumption.id for assumption in standing()}
+    taken = {assumption.id for assumption in standing(unit=Unit.USER)}
     for step in steps:
         for assumption in step.assumptions():
             if assumption.id in taken:
@@ -495,6 +495,7 @@ def _scope(order: Order) -> Json:
         "controller": "; ".join(order.fields.get("controller", [])) or setting.controller,
         "model": str(scope.trust),
         "unit": {
+            "kind": str(scope.unit),
             "entity": setting.unit_entity,
             "period": setting.unit_period or None,
             "bound": setting.unit_bound,

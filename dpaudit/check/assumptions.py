@@ -8,6 +8,7 @@ from typing import Any
 
 from dpaudit.check.reading import Json, require
 from dpaudit.nodes import Assumption, Node, Status, postorder, rests_on
+from dpaudit.scope import Unit
 
 REAL_NUMBERS = Assumption(
     "real_arithmetic",
@@ -58,21 +59,38 @@ NOISE_EVIDENCE = {
     "refuses what is not declared; they were tested.",
     Status.VIOLATED: "A conformance check is broken.",
 }
+WHOLE_UNITS = Assumption(
+    "whole_units",
+    "All that one unit of privacy contributed stands in one row of the records.",
+    Status.DECLARED,
+    "Nothing in a run tells whose rows are whose: whoever lays out the records has to see to it.",
+)
+GATHERED_UNITS = replace(
+    WHOLE_UNITS,
+    status=Status.ENFORCED,
+    evidence="The engine of the library's tables gathers the rows of each unit by a column.",
+)
 # Of the kernels of a program that is examined, without the program.
 DRAWN = "noise drawn alone"
 # The conformance check that holds only where the library's own code clips every row.
 CLIPPED = "every row clipped by the library"
+# And the one that holds only where the engine of its tables answered every query.
+GATHERED = "rows of a unit gathered by the library"
 
 
 def standing(
-    conformance: Sequence[Mapping[str, Any]] = (), root: Node | None = None, entropy: str = ""
+    conformance: Sequence[Mapping[str, Any]] = (),
+    root: Node | None = None,
+    entropy: str = "",
+    unit: str = Unit.RECORD,
 ) -> list[Assumption]:
     """The standing assumptions of a declaration, with what the conformance rows say of them.
 
     *Violated* where a check of it is broken, *enforced* where the library itself bounds every
     query, or draws all noise of a run exactly, *tested* where a check of the program itself held,
     else *declared*: no status is a constant.
-    ``entropy``: of the run on the data; empty where there was none.
+    ``entropy``: of the run on the data; empty where there was none.  ``unit``: of privacy; where it
+    is more than a record, a row has to hold all of one.
     """
     bounded, noise = _bounded(conformance), _tested(conformance, NOISE)
     real = REAL_NUMBERS if root is None or not _is_exact(root) else _whole(conformance)
@@ -85,7 +103,14 @@ def standing(
         Assumption(NOISE, IMPLEMENTED, noise, NOISE_EVIDENCE[noise]),
         real,
         bits,
+        *([] if unit == Unit.RECORD else [_whole_units(conformance)]),
     ]
+
+
+def _whole_units(conformance: Sequence[Mapping[str, Any]]) -> Assumption:
+    """Whether a row holds all of a unit: enforced where the library gathered its rows itself."""
+    own = [row for row in conformance if row["about"] == "program" and row["check"] == GATHERED]
+    return GATHERED_UNITS if any(row["status"] == "held" for row in own) else WHOLE_UNITS
 
 
 def _whole(conformance: Sequence[Mapping[str, Any]]) -> Assumption:
@@ -153,7 +178,8 @@ def statuses(predicate: Json, root: Node) -> dict[str, str]:
     Errors: CertificateRejected for an assumption that is missing, changed, or of no step.
     """
     entropy = "" if predicate["run"] is None else str(predicate["run"]["entropy"])
-    fixed = standing(predicate["conformance"], root, entropy)
+    unit = predicate["scope"]["unit"]["kind"]
+    fixed = standing(predicate["conformance"], root, entropy, unit)
     expected = {row["id"]: row for row in map(_row, fixed)}
     own = {row["id"]: row for node in postorder(root) if (row := own_assumption(node))}
     used = [i for step in predicate["derivation"]["steps"] for i in step["assumes"]]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.assumptions import CLIPPED, DRAWN
+from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
 from dpaudit.check.reading import Json, decimal, require
 from dpaudit.exact import enclose, unknowns, working_precision
 from dpaudit.nodes import Leaf, Node, postorder
@@ -41,10 +41,16 @@ EXAMINED = (
     "declared releases, made on made-up records",
     DRAWN,
     CLIPPED,
+    GATHERED,
 )
 # Who ran a program knows these.
 NEVER_LEFT = (EXECUTED, SENSITIVITIES, EXAMINED[6])
-BOUNDING = (SENSITIVITIES, EXAMINED[2], CLIPPED)  # of queries; all others named here are of noise
+BOUNDING = (
+    SENSITIVITIES,
+    EXAMINED[2],
+    CLIPPED,
+    GATHERED,
+)  # of queries; all others named here are of noise
 # What each statistical check may be judged by, by the name before " of ".
 KINDS = {
     "range": ("range",),

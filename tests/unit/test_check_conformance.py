@@ -50,7 +50,11 @@ def shown(finding: Finding) -> Json:
 
 def test_names_are_those_of_the_examiner() -> None:
     own = {getattr(examination, n) for n in "ACCESS CONTROL MOVED APART TRIALS KEPT MADE".split()}
-    assert set(conformance.EXAMINED) == own | {assumptions.CLIPPED, assumptions.DRAWN}
+    assert set(conformance.EXAMINED) == own | {
+        assumptions.CLIPPED,
+        assumptions.DRAWN,
+        assumptions.GATHERED,
+    }
 
 
 # --- every p-value follows from its row -----------------------------------------------------------

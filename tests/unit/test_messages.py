@@ -91,6 +91,10 @@ def test_what_every_certificate_assumes_is_said_in_each_language() -> None:
     """The standing assumptions are dpaudit's own words; what an author wrote stays as it is."""
     table = {row["en"] for row in rows()}
     fixed = [*assumptions.BOUNDED_EVIDENCE.values(), *assumptions.NOISE_EVIDENCE.values()]
-    fixed += [text for one in assumptions.standing() for text in (one.statement, one.evidence)]
+    fixed += [
+        text for one in assumptions.standing(unit="user") for text in (one.statement, one.evidence)
+    ]
+    gathered = assumptions.GATHERED_UNITS
+    fixed += [gathered.statement, gathered.evidence]
     fixed += [one.words for one in Released]
     assert set(fixed) <= table

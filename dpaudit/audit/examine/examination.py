@@ -31,7 +31,7 @@ from dpaudit.audit.examine.study import Louder, Studied
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.residuals import Finding
-from dpaudit.check.assumptions import CLIPPED, DRAWN
+from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
 from dpaudit.curator.curator import Curator, Event, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
@@ -678,6 +678,7 @@ class _Examiner:
             *self._found(KEPT, "no field, closure or global changes with the records"),
             self.drawn,
             self._clips(),
+            self._gathers(),
             Finding(MADE, "held", 0.0, 0.0, "; ".join(short) or "every declared release was made"),
         ]
         return Examination(
@@ -710,6 +711,16 @@ class _Examiner:
         text = "every query was bounded by the library's own code"
         tried = sum(len(s.asked) for s in (*self.studied, *self.farther))
         return Finding(CLIPPED, "held", 0.0, 0.0, text, BOUNDED, tried)
+
+    def _gathers(self) -> Finding:
+        """Whether the engine of the library's tables answered every query of every run."""
+        one_row = sorted({m.kind for m in self.moved.values() if m.clips or not m.bounded})
+        if one_row or not self.moved:
+            text = f"of whole rows: {', '.join(one_row)}" if one_row else "no query was asked"
+            return Finding(GATHERED, "not_run", 0.0, 0.0, text, BOUNDED)
+        text = "the engine of the library's tables answered every query"
+        tried = sum(len(s.asked) for s in (*self.studied, *self.farther))
+        return Finding(GATHERED, "held", 0.0, 0.0, text, BOUNDED, tried)
 
     def _reached(self) -> tuple[Reached, ...]:
         shares: dict[str, float] = {}
