@@ -93,7 +93,7 @@ bench-release: $(READY)  ## releases beside OpenDP and Tumult Analytics, and sca
 	$(BIN)/python -m benchmarks.release --opendp $(OTHERS)/opendp/bin/python --tumult $(OTHERS)/tumult/bin/python --rows 10000000 100000000 --opendp-rows 100000 1000000 10000000 --keep $(OTHERS)/measured.json --page docs/releases_compared.md $(ARGS)
 
 bench-ledger: $(READY)  ## durable charges a second, for 1 to 64 writers
-	$(BIN)/python -m benchmarks.ledger $(ARGS)
+	$(BIN)/python -m benchmarks.ledger --page docs/ledger_rate.md $(ARGS)
 
 membership-reports: $(READY)  ## membership audits of real training into reports/membership; resumes
 	$(BIN)/python -m benchmarks.membership_runs $(ARGS)

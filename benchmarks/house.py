@@ -282,7 +282,7 @@ def table() -> dict[str, object]:
         "of these called inside a comprehension or a condition": private["within"],
         f"of these with a caller that would exceed {LONG} lines": private["long"],
         "of these, what could stand where it is called": private["movable"],
-        "`import dpaudit`, milliseconds": f"{milliseconds:.0f}",
+        "`import dpaudit`, milliseconds": f"{milliseconds:.1f}",
         "`import dpaudit` loads": ", ".join(loaded),
     }
 

@@ -80,16 +80,30 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="for each number of writers")
     parser.add_argument("--writers", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--folder", type=Path, help="on the disk to be measured")
+    parser.add_argument("--page", type=Path)
     given = parser.parse_args()
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(dir=given.folder) as made:
         folder = Path(made)
-        print(f"disk: {synchronised_a_second(folder):.0f} synchronised writes a second")
-        for writers in given.writers:
-            rate, spent = measured(folder, writers, given.seconds)
-            print(
-                f"{writers:3} writers: {rate:6.0f} durable charges a second, {spent:.2f} ms of "
-                "processor a charge; the chain verifies"
-            )
+        disk = synchronised_a_second(folder)
+        rows = [(writers, *measured(folder, writers, given.seconds)) for writers in given.writers]
+    lines = [
+        "# Durable charges of the ledger",
+        "",
+        f"Made by `python -m benchmarks.ledger`, {given.seconds:g} seconds for each number of "
+        "writers, processes that charge one data set's budget in one SQLite file. A charge counts "
+        f"once it is on disk; every chain was verified afterwards. {os.cpu_count()} processors, of "
+        f"which other work kept {load:.1f} busy or waiting when this began; one write after the "
+        f"other, the disk synchronised {disk:.0f} times a second.",
+        "",
+        "| writers | charges a second | ms of processor a charge |",
+        "|---|---|---|",
+        *(f"| {writers} | {rate:.0f} | {spent:.2f} |" for writers, rate, spent in rows),
+        "",
+    ]
+    print("\n".join(lines))
+    if given.page is not None:
+        given.page.write_text("\n".join(lines), "utf-8")
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ TOOLS = {"opendp": "OpenDP (context)", "tumult": "Tumult Analytics"}
 FAIL = "not run"
 SORTED, SHUFFLED = "by household", "any"
 ROUNDS = 3
-LIMIT = 900  # seconds of OpenDP at each size
+LIMIT = 600  # seconds of OpenDP at each size
 
 
 def doctors() -> Release:

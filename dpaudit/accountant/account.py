@@ -106,10 +106,12 @@ class Account:
     (Bound(1 to 1), Bound(0.393469 to 0.39347))
     """
 
-    def __init__(self, node: Node, scope: Scope, width: float = WIDTH) -> None:
+    def __init__(self, node: Node, scope: Scope, width: float | str = WIDTH) -> None:
         self.node = node
         self.scope = scope
-        self.width = width
+        self.width = real(width, "width")
+        if not 0 < self.width < math.inf:
+            raise InvalidParameter(f"width = {width}: expected a positive number")
         self._folded: dict[str, Step] = {}
         self._converted: dict[tuple[str, Fraction], Step] = {}
         self._best: dict[Fraction, Step] = {}
@@ -347,10 +349,7 @@ def account(node: Node, scope: Scope, width: float | str = WIDTH) -> Account:
     >>> print(opened.epsilon("1e-6"))
     1.0607 to 1.06071 (from below: convert.gdp_to_approx; from above: convert.gdp_to_approx)
     """
-    allowed = real(width, "width")
-    if not 0 < allowed < float("inf"):
-        raise InvalidParameter(f"width = {width}: expected a positive number")
-    return Account(node, scope, allowed)
+    return Account(node, scope, width)
 
 
 def account_table(node: Node, scope: Scope, delta: str | None = None) -> dict[str, Any]:

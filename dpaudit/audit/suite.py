@@ -9,6 +9,7 @@ from typing import Any
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.curator.curator import Program
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.domains import real
 from dpaudit.nodes import Node
 
 THREAT_MODELS = (
@@ -70,5 +71,6 @@ class Suite:
             raise InvalidParameter(
                 f"Suite.threat_model = {self.threat_model!r}: expected {', '.join(THREAT_MODELS)}"
             )
+        object.__setattr__(self, "threshold", real(self.threshold, "Suite.threshold"))
         if self.trials < 2:
             raise InvalidParameter(f"Suite.trials = {self.trials}: expected at least 2")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.accountant.filters.spending import Mask, Spending
-from dpaudit.curator.participation import Attendance, Round
+from dpaudit.curator.participation import Participations, Round
 from dpaudit.curator.uses import (
     MAXIMUM_USES,
     PUBLIC_COIN,
@@ -57,7 +57,7 @@ class Entitlement:
     made: Counts
     position: Counts
     limit: int
-    attendance: Attendance = field(default_factory=Attendance)
+    participations: Participations = field(default_factory=Participations)
 
     @property
     def total(self) -> int:
@@ -136,7 +136,7 @@ class Entitlements:
         run, start = entitlement.runs[index[first]], entitlement.starts[index[first]]
         into = int(position[first] - start) % entitlement.kernel.releases(run.leaf)
         asked = Round(label, into + 1, part)
-        entitlement.attendance.check(run.leaf, asked)
+        entitlement.participations.check(run.leaf, asked)
         multipliers = entitlement.multipliers[index] if chosen is None else chosen
         spending = None if run.under is None else self._spending[run.under]
         return Grant(entitlement, multipliers, run.leaf, sampling, into == 0, asked, spending)
@@ -176,7 +176,7 @@ class Entitlements:
             grant.spending.spend(grant.round.label, grant.leaf, grant.multipliers, on)
         grant.entitlement.position += on
         grant.entitlement.made += on
-        grant.entitlement.attendance.add(grant.round)
+        grant.entitlement.participations.add(grant.round)
 
     def forfeit(self, label: str) -> None:
         """Give up the uses left, where a kernel's memory has a hole: its query gave no value."""
@@ -309,7 +309,7 @@ def _rows(run: Run) -> tuple[int | None, Node | None, int]:
 
 
 def _same_rows(label: str, run: Run, part: int | None, sampling: Node | None) -> None:
-    # Rounds of correlated noise may be on rows of their own: Attendance counts them.
+    # Rounds of correlated noise may be on rows of their own: Participations counts them.
     anywhere = isinstance(run.leaf, CorrelatedGaussian) and run.part is None
     if run.part != part and not anywhere:
         declared = "all records" if run.part is None else f"part {run.part}"

@@ -23,7 +23,7 @@ class Round:
 
 
 @dataclass
-class Attendance:
+class Participations:
     """In how many rounds of a leaf's current use each part took part, and in which one last.
 
     ``rounds``: (how many, the last) by part; under None those on all records, in which every part

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact.domains import real
 from dpaudit.scope import Adjacency, choose
 
 Array: TypeAlias = NDArray[np.float64]
@@ -185,6 +186,9 @@ class ClippedMean:
         if self.norm not in _NORMS:
             names = ", ".join(_NORMS)
             raise InvalidParameter(f"ClippedMean.norm = {self.norm!r}: expected one of {names}")
+        for name in ("radius", "divisor", "plus"):
+            if isinstance(text := getattr(self, name), str):
+                object.__setattr__(self, name, real(text, f"ClippedMean.{name}"))
         if not np.isfinite(self.plus):
             raise InvalidParameter(f"ClippedMean.plus = {self.plus}: expected a finite number")
         if self.divisor is not None and not (np.isfinite(self.divisor) and self.divisor > 0):

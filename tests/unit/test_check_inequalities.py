@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 import time
 from fractions import Fraction
 from functools import cache, partial
@@ -26,6 +27,7 @@ from dpaudit.families.discrete import (
     TruncatedDiscreteLaplace,
 )
 from dpaudit.families.discrete import rules as integers
+from dpaudit.families.local import SubsetResponse
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
 from dpaudit.families.selection import ExponentialMechanism, ReportNoisyMax
@@ -134,14 +136,16 @@ CHOSEN: dict[str, Node] = {
     "parts of parts": Compose(Parallel(*SEVERAL), Parallel(*MANY)),
     "one of many": Select(*SEVERAL, *MANY),
     "coupled noise": CoupledGaussian("c", 2, 1, 30, Fraction(1, 100)),
+    "a small report": SubsetResponse("s", Fraction(1, 10**9), Fraction(1, 2), Fraction(1, 10)),
+    "a faint report": SubsetResponse("f", Fraction(1, 10**10), Fraction(1, 2), Fraction(1, 10)),
 }
 
 
 # A finer choice changes nothing where all alternatives were kept, or an epsilon is faint anyway.
 CHANGED = {
     "as they are": set(),
-    "coarser": {*CHOSEN} - {"wide truncated noise"},
-    "finer": {*CHOSEN} - {"a faint answer", "one of many"},
+    "coarser": {*CHOSEN} - {"wide truncated noise", "a faint report"},
+    "finer": {*CHOSEN} - {"a faint answer", "a small report", "one of many"},
 }
 
 
@@ -265,6 +269,40 @@ def test_a_text_that_asks_for_much_is_refused_at_once(text: str) -> None:
     with pytest.raises(CertificateRejected):
         confirmed(rows, node)
     assert time.process_time() - started < 2
+
+
+# Constants that a module of the checker and one of the accountant both name and set alike.
+ALIKE = {
+    "FALSE_POSITIVE_RATE": "the rate for which the certificate has a field",
+    "MOST_FACTORS": "work that a stranger may ask for; a pair is never composed as often",
+    "OUTWARD": "rounding of own sums, outward",
+    "TAIL": "where the mean posterior is cut: what is beyond is added, whatever the other cut",
+    "UNIT": "the round-off of a double",
+}
+
+
+def test_the_checker_knows_no_choice_of_the_accountant(checkout: Path) -> None:
+    """Numbers of the same name and value, one of which somebody copied, are none but these."""
+    package = checkout / "dpaudit"
+    rooms = [package / name for name in ("accountant", "measures", "profiles", "families")]
+    checks = [*package.glob("check/**/*.py"), *package.glob("families/*/*theorem.py")]
+    others = [file for room in rooms for file in room.rglob("*.py") if file not in checks]
+
+    def constants(files: list[Path]) -> set[tuple[str, str]]:
+        lines = [line for file in files for line in ast.parse(file.read_text()).body]
+        named = [line for line in lines if isinstance(line, ast.Assign)]
+        return {
+            (target.id.strip("_"), ast.unparse(line.value).strip("'"))
+            for line in named
+            for target in line.targets
+            if isinstance(target, ast.Name) and target.id.isupper()
+        }
+
+    numbers = {
+        (name, value) for name, value in constants(checks) if re.search(r"[3-9]|[0-9]{2}", value)
+    }
+    shared = {name for name, value in numbers & constants(others)}
+    assert shared | {"FALSE_POSITIVE_RATE"} == set(ALIKE)
 
 
 def test_the_checker_has_a_pair_algebra_of_its_own(checkout: Path) -> None:

@@ -8,9 +8,12 @@ import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sympy
 
 import dpaudit as dp
 
@@ -120,6 +123,17 @@ def test_numbers_round_outward_in_text() -> None:
     assert float(low) <= bound.lower <= bound.upper <= float(high)
 
 
+X = sympy.Symbol("x", positive=True)
+
+
+def rows(values: Any) -> Any:
+    return values[None]
+
+
+def account_of() -> dp.Account:
+    return dp.account(dp.Gaussian("a", 1), dp.central("add_remove"))
+
+
 # --- numbers and adjacencies as text --------------------------------------------------------------
 
 
@@ -127,6 +141,69 @@ def test_a_decimal_as_text_is_the_same_declaration() -> None:
     texts = dp.Repeat(dp.PoissonSampled(dp.Gaussian("gradient", "1.5"), "0.01"), "10")
     assert texts == dp.Repeat(dp.PoissonSampled(dp.Gaussian("gradient", 1.5), 0.01), 10)
     assert dp.ApproxDP("0.9", "1e-6") == dp.ApproxDP(0.9, 1e-6)
+
+
+SAMPLES = [2.0, 3.0, 4.0, 5.0] * 50, [0.0, 1.0, -1.0, 0.5] * 50
+# What takes a number that need not be whole; the nodes and claims all make theirs exact alike.
+NUMBERS: dict[str, Callable[[Callable[[str], Any]], object]] = {
+    "width": lambda n: dp.Account(dp.Gaussian("a", 1), dp.central("add_remove"), n("0.01")).width,
+    "account": lambda n: dp.account(dp.Gaussian("a", 1), dp.central("add_remove"), n("0.01")).width,
+    "delta": lambda n: account_of().epsilon(n("0.001")),
+    "epsilon": lambda n: account_of().delta(n("0.5")),
+    "rate": lambda n: account_of().tradeoff(n("0.25")),
+    "interval": lambda n: dp.Claim(dp.GDP(X), by="a", ranges={X: (n("0.5"), n("2.5"))}).ranges,
+    "bracket": lambda n: (
+        dp.calibrate(
+            dp.Gaussian("a", X), dp.central("add_remove"), dp.GDP(1), bracket=(n("0.5"), n("2.5"))
+        ).value
+    ),
+    "radius": lambda n: float(dp.ClippedMean(rows, n("0.5")).radius),
+    "divisor": lambda n: dp.ClippedMean(rows, 1, divisor=n("2.5")).divisor,
+    "plus": lambda n: dp.clipped_sum(rows, n("0.5"), plus=n("-0.25")).plus,
+    "threshold": lambda n: dp.Suite("m", None, None, threshold=n("0.5")).threshold,  # type: ignore[arg-type]
+    "scores": lambda n: dp.audit_scores(
+        *SAMPLES,
+        origin="independent_runs",
+        claim=dp.GDP("0.1"),
+        confidence=n("0.9"),
+        refute_at=n("0.001"),
+    ),
+    "one run": lambda n: str(
+        dp.audit_one_run(100, claim=dp.PureDP(1), confidence=n("0.9"), refute_at=n("0.001"))
+    ),
+    "function": lambda n: str(
+        dp.audit_function(
+            lambda data, rng, size: rng.laplace(data, 1, size),
+            0,
+            1,
+            claim=dp.PureDP(1),
+            trials=1_000,
+            seed=1,
+            confidence=n("0.9"),
+            refute_at=n("0.001"),
+        )
+    ),
+    "run": lambda n: dp.dp_sgd(n=1_000, batch=100, epochs=n("1.5"), sigma=n("0.9")),
+    "tree": lambda n: dp.dp_ftrl(steps=8, sigma=n("0.9")),
+    "noise": lambda n: dp.noise_for(
+        epsilon=n("1.5"), delta=n("0.001"), n=100, batch=100, epochs=n("2.0")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_decimal_as_text_is_taken_wherever_a_number_is(name: str) -> None:
+    assert NUMBERS[name](str) == NUMBERS[name](float)
+
+
+def test_a_text_that_is_no_number_is_refused_by_name() -> None:
+    for build in (
+        lambda: dp.ClippedMean(rows, "wide"),
+        lambda: dp.ClippedMean(rows, 1, divisor="many"),  # type: ignore[arg-type]
+        lambda: dp.Account(dp.Gaussian("a", 1), dp.central("add_remove"), "narrow"),
+    ):
+        with pytest.raises(dp.InvalidParameter, match=r"wide|many|narrow"):
+            build()
 
 
 def test_an_adjacency_by_name_is_not_taken_for_another() -> None:

@@ -121,7 +121,11 @@ def _at_order_one(node: Node, premises: tuple[Step, ...] = ()) -> bool:
 
 
 @CONCENTRATED.rule(
-    SubsetResponse, "subset_response_divergence", cite=SETS_ZCDP, attained=_at_order_one
+    SubsetResponse,
+    "subset_response_divergence",
+    cite=SETS_ZCDP,
+    attained=_at_order_one,
+    witness=_plainer,
 )
 def subset_response_divergence(node: SubsetResponse) -> Number:
     """m epsilon (e^epsilon - 1) / w, reached at order 1; else epsilon tanh(epsilon / 2)."""

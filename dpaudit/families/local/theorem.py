@@ -14,7 +14,6 @@ from dpaudit.exact import enclose, erfinv, exp, is_symbolic, log, sqrt, tanh, un
 from dpaudit.nodes.pairs import Atoms, Clones, Losses
 
 ZERO, ONE = Fraction(0), Fraction(1)
-FAINT = Fraction(1, 2**30)
 SHUFFLED = frozenset({"replace_one"})
 
 
@@ -59,17 +58,17 @@ def _sharp(node: Any, premises: Sequence[Premise], witness: Row) -> bool:
     return not _is_plain(witness)
 
 
-def _order_one(node: Any, premises: Sequence[Premise] = ()) -> bool:
+def _order_one(node: Any, premises: Sequence[Premise], witness: Row) -> bool:
     """The moments have imaginary zeros only: the rest is at most twice the geometric mean."""
     rare, told = _of(node)
-    if unknowns(told) or enclose(node.epsilon) < enclose(FAINT):
+    if unknowns(told) or _is_plain(witness):
         return False
     return bool(enclose(1 - told) <= enclose(2 * rare * exp(node.epsilon / 2)))
 
 
-def _divergence(node: Any) -> Any:
+def _divergence(node: Any, witness: Row) -> Any:
     rare, _ = _of(node)
-    if _order_one(node):
+    if _order_one(node, (), witness):
         return rare * node.epsilon * tanh(node.epsilon / 2) * (exp(node.epsilon) + 1)
     return node.epsilon * tanh(node.epsilon / 2)
 
@@ -115,7 +114,7 @@ LOCAL: Table = {
         "subset_response_curve", _curve, attained=_sharp, reads=True
     ),
     ("zcdp", "SubsetResponse"): Theorem(
-        "subset_response_divergence", _divergence, attained=_order_one
+        "subset_response_divergence", _divergence, attained=_order_one, reads=True
     ),
     ("gdp", "SubsetResponse"): Theorem("subset_response_corner", _corner),
     ("pure", "Shuffled"): Theorem("shuffled", lambda n, e: e, SHUFFLED, attained=always),
