@@ -211,7 +211,7 @@ def walk_of_a_claim() -> tuple[list[str], list[str]]:
     claim = dp.Claim(dp.ApproxDP(2, "1e-5"), by="its author")
     # Once before, so that families are loaded; a declaration of its own, so that nothing is known.
     claim.check(dp.Gaussian("mean", noise_multiplier=2), scope)
-    declared = dp.Gaussian("mean", noise_multiplier=3)
+    declared = dp.Gaussian("mean", noise_multiplier="3.14159265")
     watched(lambda: claim.check(declared, scope), look)
     return list(seen), list(climbs)
 

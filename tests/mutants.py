@@ -79,15 +79,16 @@ TESTS = {
     "families/sampling": "u/sampling_rules u/sampling_renyi r/sampling u/allocated r/allocated",
     "families/selection": "u/selection_rules r/selection u/threshold_posterior",
     "families/stability": "u/stability_rules r/stability",
-    "families/tabular": "u/tabular_family",
+    "families/tabular": "u/tabular_family u/rules",
     "families/tuning": "u/tuning_family u/certified_families u/check_conclusions",
     "measures/convert": "u/convert u/curves p/convert u/calculus",
     "check/profile": PROFILED,
     "check/profile/cells": FOURIER,
+    "check/profile/clones": f"u/local_family {PROFILED}",
     "check/profile/coarse": f"r/stability {PROFILED}",
     "check/profile/fourier": FOURIER,
     "check/profile/nodes": FOURIER,
-    "check/profile/onestep": FOURIER,
+    "check/profile/onestep": f"{FOURIER} u/check_mixtures",
     "check/empirical": "u/membership_certificate u/membership_reports",
     "check/conformance": "u/check_conformance u/check_adversary u/check",
     "check/assumptions": "u/check_conformance u/check_adversary u/check u/certify u/verdict",
@@ -105,7 +106,7 @@ TESTS = {
     "accountant/filters/spending": "u/curator u/docs_filters u/filters u/kl_filter",
     "curator/mechanism": "u/mechanism u/project",
     "curator/locations": "u/places u/residuals u/examine",
-    "curator/scales": "u/correlated_kernel u/curator u/graybox",
+    "curator/scales": "u/curator u/correlated_kernel u/kl_filter",
     "curator/participation": "u/correlated_participation u/correlated_kernel",
     "curator": "u/curator u/entitlement u/batches u/replayer p/curator",
     "bounds/bands": "u/bands",
@@ -493,27 +494,41 @@ class Runner:
         return chosen(item, known, WHOLE if self.again else QUICK)
 
     def _judge(self, item: dict[str, Any]) -> None:
-        """Run a mutant, and note what became of it."""
+        """Run a mutant, and note what became of it; one that survived, on new tests at first."""
         path = self.tree / item["module"]
         right = path.read_text("utf-8")
         wrong = mutated(self.tree, item)
-        names, seconds = self._choose(item)
         pairs = changed(compile(right, str(path), "exec"), compile(wrong, str(path), "exec"))
         # What runs at import, and what has survived, is imported anew.
         fresh = self.again or any(not old.co_flags & CO_OPTIMIZED for old, _ in pairs)
-        try:
-            write_new(path, wrong)  # for processes that tests start, and modules not imported yet
+        code, spent, text, names = 0, 0.0, "", list[str]()
+        for choose in (self._written, self._choose) if self.again else (self._choose,):
+            names, seconds = choose(item)
+            if not names:
+                continue
             work = partial(self._anew, names) if fresh else partial(self._patched, names, pairs)
-            code, spent, text = forked(self.build, 15 + 3 * seconds, work) if names else (0, 0, "")
-        finally:
-            write_new(path, right)
+            try:
+                # For processes that tests start, and modules not imported yet.
+                write_new(path, wrong)
+                code, more, text = forked(self.build, 15 + 3 * seconds, work)
+            finally:
+                write_new(path, right)
+            spent += more
+            if code:
+                break
         said = next((r for r in text.splitlines() if r.startswith(("FAILED", "ERROR"))), "")
         status = "survived" if code == 0 else "killed"
         by = said[:160] or ("" if code == 0 else f"exit status {code}")
-        spent += item.get("seconds", 0.0)  # both times, if run again
-        item.update(status=status, tests=len(names), seconds=round(spent, 1), by=by)
+        whole = spent + item.get("seconds", 0.0)  # both times, if run again
+        item.update(status=status, tests=len(names), seconds=round(whole, 1), by=by)
         item.setdefault("first", status)
         told(f"{status} {name_of(item)} {spent:.1f} s, {len(names)} tests {by}")
+
+    def _written(self, item: dict[str, Any]) -> tuple[list[str], float]:
+        """Tests younger than the session, of the files about a mutant's module; not timed."""
+        old, files = set(self.session["tests"]), set(tests_of(item["module"]))
+        names = [n for n in self.items if n.partition("::")[0] in files]
+        return [n for n in names if function_of(n) not in old], WHOLE
 
     def _anew(self, names: list[str]) -> int:
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
@@ -669,10 +684,15 @@ def revision() -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
+def function_of(test: str) -> str:
+    """File and function of a test that is named with its parameters, and with what it said."""
+    return test.partition("[")[0].partition(" ")[0]
+
+
 def at_first(item: dict[str, Any], tests: set[str]) -> bool:
     """Whether a mutant was killed when it was first run, by a test as old as the session."""
     said, failed, test = item["by"].partition("FAILED ")
-    known = not failed or said or test.partition("[")[0].partition(" ")[0] in tests
+    known = not failed or said or function_of(test) in tests
     return item["first"] == "killed" and bool(known)
 
 

@@ -25,11 +25,6 @@ from dpaudit.profiles.fourier.engine import delta_composed, delta_on, epsilon_co
 from dpaudit.profiles.fourier.engine import epsilon_outline as _outline
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
-from dpaudit.profiles.grid import allocated as _allocated
-from dpaudit.profiles.grid import drawn as _drawn
-from dpaudit.profiles.grid import onestep as _onestep
-from dpaudit.profiles.grid import reshuffled as _reshuffled
-from dpaudit.profiles.grid import scores as _scores
 from dpaudit.profiles.interval import (
     RELATIVE_WIDTH,
     WIDTH,
@@ -40,13 +35,6 @@ from dpaudit.profiles.interval import (
 
 FAR = 60
 NEGLIGIBLE = 1e-6
-_REGISTERED = (
-    _onestep.__name__,
-    _allocated.__name__,
-    _drawn.__name__,
-    _reshuffled.__name__,
-    _scores.__name__,
-)
 
 # Fewer rounds of sampled noise are the grid's: as narrow, and verified in a tenth of the time.
 FEWEST_SAMPLED = 300

@@ -9,10 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from flint import acb, arb, ctx
+from scipy import fft
 
 from dpaudit.nodes.pairs import LaplaceShift, Mixed, Normal
 from dpaudit.profiles.fourier.compose import Composition, _summed, compose
 from dpaudit.profiles.fourier.search import Parts, stack_of, tilt_for_delta
+from dpaudit.profiles.fourier.transform import FFT_FACTOR
 from dpaudit.profiles.grid.discrete import Side
 
 SGD: Parts = ((Mixed(Normal(Fraction(1)), Fraction(1, 100)), 10_000),)
@@ -59,3 +61,26 @@ def test_it_covers_the_sum_s_own_rounding(
             value, room = _summed(exact, kappa, terms, beyond)
             assert abs(arb(value) - reference(found, kappa, terms, beyond)) <= arb(room) / 4
             assert room > 0
+
+
+def test_a_transform_of_any_radix_is_within_its_stated_error() -> None:
+    """Lengths have factors 2, 3 and 5; each radix's constant, and the errors of several, in Arb."""
+    for radix in (2, 3, 4, 5):
+        assert (radix + 6) * math.sqrt(radix) <= 11.4 * math.log2(radix)
+    for least in (*range(16, 400), 99_991, 2**20 + 1):
+        rest = fft.next_fast_len(least, real=True)
+        for prime in (2, 3, 5):
+            while rest % prime == 0:
+                rest //= prime
+        assert rest == 1
+    assert FFT_FACTOR > 2 * 11.4
+    draw = np.random.default_rng(5)
+    for size in (243, 625, 3 * 5**3, 2**4 * 3**2 * 5):
+        masses = draw.random(size) ** 8
+        found, norm = fft.rfft(masses), math.sqrt(size * float(masses @ masses))
+        with ctx.workprec(120):
+            for j in range(0, size // 2 + 1, 17):
+                turn = acb(0, -2 * arb.pi() * j / size).exp()
+                exact = sum((acb(float(m)) * turn**k for k, m in enumerate(masses)), acb(0))
+                off = abs(acb(found[j].real, found[j].imag) - exact)
+                assert off <= FFT_FACTOR * 2.0**-53 * math.log2(size) * norm

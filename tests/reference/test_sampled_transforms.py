@@ -13,9 +13,14 @@ import flint
 import numpy as np
 import pytest
 
-from dpaudit.check.profile.cells import ball
+from dpaudit.check.profile.cells import NotConfirmed, ball
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.check.profile.sampled import Pairs, capped, quantile
+from dpaudit.check.profile.transforms import (
+    LEFT_OUT_BY_PAIRS,
+    MOST_BY_RULE,
+    _left_out_by_pairs,
+)
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.fourier import sampled as rules
@@ -52,6 +57,15 @@ def by_arb(factor: SampledNormal, tilt: float, w: float) -> complex:
     turn = w if factor.added else -w
     found = moment(flint.acb(power, turn)) / moment(flint.acb(power))
     return complex(float(found.real.mid()), float(found.imag.mid()))
+
+
+def test_what_is_left_out_by_pairs_is_as_little_as_asked_for() -> None:
+    known = [(Pairs(sampled("1", "1/10"), ball(2)), 200)]
+    count, rest = _left_out_by_pairs(known, 0.05, 0.0)
+    assert 1 < count < MOST_BY_RULE
+    assert 0 < float(rest.mid()) <= math.exp(-LEFT_OUT_BY_PAIRS) * (1 + 1e-5)
+    with pytest.raises(NotConfirmed, match="too many frequencies"):
+        _left_out_by_pairs(known, 1e-5, 0.0)
 
 
 def test_the_least_density_between_two_points_is_below_all_of_them_and_near() -> None:
@@ -314,12 +328,15 @@ def test_ends_fall_with_delta_and_rise_with_rounds() -> None:
 
 
 @pytest.mark.quality
-@pytest.mark.parametrize(("noise", "rate", "rounds"), [("1", "0.01", 400), ("1", "0.01", 60)])
-def test_ends_are_confirmed_and_shaved_ones_are_not(noise: str, rate: str, rounds: int) -> None:
-    pair = product([(sampled(noise, rate), F(rounds))])
+@pytest.mark.parametrize(
+    ("rounds", "method"), [(400, "closed transforms"), (60, "tilted Fourier sum")]
+)
+def test_ends_are_confirmed_and_shaved_ones_are_not(rounds: int, method: str) -> None:
+    """Fewer than 300 rounds are the grid's, as is verified sooner."""
+    pair = product([(sampled("1", "0.01"), F(rounds))])
     delta = F(1, 10**5)
     found = epsilon_interval(pair, delta)
-    assert found.method == "closed transforms"
+    assert found.method == method
     upper = {"pair": "0", **found.upper_witness}
     lower = {"pair": "0", **found.lower_witness}
     assert confirm_upper(pair, F(found.upper), delta, upper)

@@ -71,6 +71,13 @@ def test_the_error_is_met_exactly_by_many_trials(trials: int) -> None:
     assert wrong == pytest.approx(0.025, rel=1e-6)
 
 
+@pytest.mark.parametrize("mu", [0.5, 3.0])
+def test_rho_is_shown_by_orders_of_one_and_more_alone(mu: float) -> None:
+    band = score_band(gaussian(mu, 2_000, 3), ERROR)
+    most = max(band.renyi_lower(a) / a for a in [1.0, *(1 + np.geomspace(0.02, 200, 200))])
+    assert 0.98 * most <= band.rho_lower() <= most * 1.01
+
+
 def test_martingales_are_of_the_ranks_told() -> None:
     """theta u = k / n where n KL(k/n, u) = log(martingales / error), in closed form for u."""
     ranks = np.array([0.25, 0.5, 1, 2, 4, 5, 6, 8, 9])

@@ -39,11 +39,12 @@ def sampler(
 # --- secret batches ------------------------------------------------------------------------------
 
 
-def test_a_batch_is_the_records_with_the_smallest_of_its_numbers() -> None:
-    sampling = SampledWithoutReplacement(Gaussian("a", 1), 3, 7)
-    found = draw_batch(sampling, 50, 7, np.random.default_rng(4))
-    numbers = np.random.default_rng(4).random((7, 50)).T
-    assert (found == (numbers.argsort(axis=1).argsort(axis=1) < 3)).all()
+@pytest.mark.parametrize(("few", "size"), [(3, 7), (600, 2_000)])
+def test_a_batch_is_the_records_with_the_smallest_of_its_numbers(few: int, size: int) -> None:
+    sampling = SampledWithoutReplacement(Gaussian("a", 1), few, size)
+    found = draw_batch(sampling, 20, size, np.random.default_rng(4))
+    numbers = np.random.default_rng(4).random((size, 20)).T
+    assert (found == (numbers.argsort(axis=1).argsort(axis=1) < few)).all()
 
 
 def test_poisson_batches_hold_each_record_at_its_rate_independently() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import sympy
@@ -57,6 +59,36 @@ LOOSE: dict[str, Change] = {
 @pytest.mark.parametrize("message", LOOSE)
 def test_each_part_is_asked_for(message: str) -> None:
     assert message in rejected(held(), LOOSE[message])
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0.001", Fraction(1, 1000)), ("1/3", Fraction(1, 3)), ("2", Fraction(2)), ("x", None),
+     ("1/x", None), ("x/3", None)],
+)  # fmt: skip
+def test_a_stated_delta_is_read_exactly_where_it_is_a_number(
+    text: str, number: Fraction | None
+) -> None:
+    assert claims._fraction(text) == number
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ({"own": "enforced", "other": "declared"}, "certified"),
+        ({"own": "declared"}, "certified_under_assumptions"),
+        ({"own": "violated"}, "inconclusive"),
+        ({"own": "enforced", "standing": "tested"}, "certified_under_assumptions"),
+    ],
+)
+def test_a_verdict_rests_on_the_assumptions_of_its_own_step(
+    statuses: dict[str, str], expected: str
+) -> None:
+    """And on those of no step; another step's are not its own."""
+    steps = [{"assumes": ["own"]}, {"assumes": ["other"]}]
+    case: Any = SimpleNamespace(predicate={"derivation": {"steps": steps}}, statuses=statuses)
+    value: Any = SimpleNamespace(assumes=frozenset({"own"}))
+    assert claims._certified(value, case) == expected
 
 
 def test_what_has_no_number_rests_on_none() -> None:

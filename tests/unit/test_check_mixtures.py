@@ -143,6 +143,20 @@ def gaussian(mu: Any, epsilon: Any) -> Any:
     return cdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
 
 
+def test_branches_that_are_equally_likely_have_the_mean_of_their_profiles() -> None:
+    pair = Branched(tuple((F(1, 2), F(1, 2), Normal(F(mu))) for mu in (1, 2)))
+    grid = Grid(F(1, 512), 1e-25)
+    found = cells(pair, grid)
+    assert max(*found.below, *found.above) < 1e-20
+    above = delta_bound([(upper_nodes(found), 1)], grid.step, 2.0, F(1), 1)
+    true = sum(
+        math.erfc((1 / mu - mu / 2) / math.sqrt(2)) / 4
+        - math.e * math.erfc((1 / mu + mu / 2) / math.sqrt(2)) / 4
+        for mu in (1, 2)
+    )
+    assert true <= float(above) <= true * 1.001
+
+
 def test_cases_of_a_product_in_a_branch_share_its_masses() -> None:
     inside = product([(TOLD, 1), (Normal(F(3)), 1), (LaplaceShift(F(1, 2)), 1)])
     found = _cases(Branched(((F(1, 4), F(1, 2), inside), (F(3, 4), F(1, 2), Normal(F(1))))))

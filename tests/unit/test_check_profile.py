@@ -238,6 +238,20 @@ def test_a_period_is_refused_that_is_longer_than_the_longest(
         fourier._half_period(tilted, 1 / 64, 0)
 
 
+def test_more_masses_than_a_period_are_folded() -> None:
+    w = np.random.default_rng(1).random(11)
+    found, error = fourier._by_fft(SimpleNamespace(w=w), 4)  # type: ignore[arg-type]
+    exact = [(w * np.exp(-2j * np.pi * j * np.arange(11) / 4)).sum() for j in range(3)]
+    np.testing.assert_allclose(found, exact, atol=1e-12)
+    assert (np.abs(found - exact) <= error).all()
+
+
+def test_errors_of_laplace_cells_hold_how_far_their_ends_may_have_moved() -> None:
+    base = profile_noise._laplace(LaplaceShift(F(1)), 1e-20)
+    relative = base.inside(np.array([0.1]), np.array([1e-3]), np.array([1e-9]))[2]
+    assert 2e-9 <= float(relative[0]) <= 2.1e-9
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_infinite_losses_are_known_to_their_rounding(sign: int) -> None:
     """1 - (1 - s)^T of s = 1/1000, four factors."""
@@ -256,9 +270,14 @@ def test_integers_of_narrow_noise_may_move_either_way() -> None:
 
 
 def test_integers_of_wide_noise_are_added_up_by_cell_with_little_left_out() -> None:
-    found = cells(DiscreteNormal(F(1_100_000), F(50)), Grid(F(1, 4096), 1e-25))
+    grid = Grid(F(1, 4096), 1e-25)
+    found = cells(DiscreteNormal(F(1_100_000), F(50)), grid)
     assert max(*found.below, *found.above) < 1e-20
-    assert float(np.sum(found.a) + np.sum(found.b) + np.sum(found.on)) == pytest.approx(1, abs=1e-9)
+    k = np.arange(-20_000, 20_000)
+    p, q = (np.exp(-((k - shift) ** 2) / 2.2e6) for shift in (50, 0))
+    true = float(np.maximum(p - math.exp(0.03) * q, 0).sum() / q.sum())
+    above = delta_bound([(upper_nodes(found), 1)], grid.step, 2.0, F(3, 100), 1)
+    assert true <= float(above) <= true * (1 + 5e-5)
 
 
 RHO = F(1, 8)

@@ -16,6 +16,8 @@ from dpaudit.audit.bounds.extremes import (
     Extreme,
     Trials,
     _curved,
+    _first,
+    _kl_upper,
     _line,
     _peak,
     at_least,
@@ -27,6 +29,7 @@ from dpaudit.audit.bounds.extremes import (
     tail_upper,
 )
 from dpaudit.audit.bounds.joint import (
+    _Ends,
     joint_epsilon_lower,
     joint_mu_lower,
     joint_rho_lower,
@@ -241,7 +244,22 @@ def test_peaks_are_found_inside_and_at_either_end(place: float) -> None:
     np.testing.assert_allclose(found, place, atol=1e-4)
 
 
+def test_no_count_is_extreme_where_the_claim_allows_all_hits() -> None:
+    seen = Trials(10**9, 10**9, 0, 100)
+    assert _first(seen, ApproxRegion(0.5), 10.0, np.array([100])).tolist() == [10**9 + 1]
+
+
+def test_the_largest_rate_of_a_divergence_is_one_where_all_hits_are_within_it() -> None:
+    rates, room = np.array([0.5, 0.5, 0.0]), np.array([0.7, 0.3, 0.3])  # log 2 is 0.69
+    found = _kl_upper(rates, room)
+    assert found[[0, 2]].tolist() == [1, 0]
+    assert kl(found[1], 0.5) == pytest.approx(0.3, rel=1e-9)
+
+
 def test_a_deviance_within_its_rounding_is_none() -> None:
+    """5.92e-7 in 40 digits, 6.11e-7 in floats; and one that is far smaller than its rounding."""
+    seen = Trials(608_738_068, 10**9, 608_738_044, 10**9)
+    assert half_deviance(seen, ApproxRegion(0.0)) <= 5.92e-7
     seen = Trials(5 * 10**8 + 1, 10**9, 5 * 10**8, 10**9)
     assert half_deviance(seen, ApproxRegion(0.0)) == 0
 
@@ -258,6 +276,15 @@ def test_far_outcomes_are_quick_and_bounded_by_chernoff() -> None:
 
 
 # Bounds.
+
+
+@pytest.mark.parametrize(("guess", "point"), [(0.5, 1.01), (1.1, 1.1), (1.6, 1.6), (5.0, 2.0)])
+def test_a_search_goes_up_by_a_hundredth_to_twice_while_nothing_is_refused(
+    guess: float, point: float
+) -> None:
+    assert _Ends(2.01, 1.0, below=0.1).between(guess) == pytest.approx(point, rel=0.02)
+    near = _Ends(1.2, 1.0, below=0.1).between(guess)
+    assert near == pytest.approx(min(point, 1.196), rel=1e-9)
 
 
 def test_bounds_invert_the_test() -> None:

@@ -33,6 +33,8 @@ from dpaudit.families.local.kernel import (
 )
 from dpaudit.measures.calculus import Step
 from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.renyi import RENYI
+from dpaudit.measures.renyi import order as order_symbol
 from dpaudit.nodes.pairs import Clones
 
 F = Fraction
@@ -225,6 +227,19 @@ def test_noise_on_a_number_is_shuffled_as_any_randomiser_of_its_largest_loss(
 ) -> None:
     pairs = [PROFILE.fold(Shuffled(node, 50), SCOPE).value for node in (noise, dp.PureDP(loss))]
     assert pairs[0] == pairs[1]
+
+
+def test_the_curve_of_a_faint_report_is_that_of_two_answers() -> None:
+    faint = F(1, 10**40)
+    found = RENYI.fold(hadamard_response("h", faint, 8), SCOPE).value.subs(order_symbol(), 3)
+    assert float(enclose(found / faint**2).mid()) == pytest.approx(3 / 2)
+
+
+@pytest.mark.parametrize(("choices", "known"), [(2, False), (3, True), (5, True)])
+def test_a_third_answer_tells_what_is_reached(choices: int, known: bool) -> None:
+    """With two answers no other report hides between two reports that differ."""
+    found = PROFILE.fold(Shuffled(dp.RandomizedResponse("r", 1, choices), 50), SCOPE).value
+    assert bool(found.reached_remove) == bool(found.reached_add) == known
 
 
 @pytest.mark.parametrize(("epsilon", "population"), [(1, 2_000), (3, 20_000)])

@@ -22,6 +22,7 @@ from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, ProfilePoints, PureDP
 from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
 from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import CALCULI
 from dpaudit.measures.convert import gaussian_delta
 from dpaudit.measures.gdp import GAUSSIAN
 from dpaudit.measures.profile import PROFILE
@@ -29,6 +30,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
+from dpaudit.nodes.registry import load
 from dpaudit.profiles import delta_interval
 from dpaudit.scope import Scope
 
@@ -377,9 +379,10 @@ def _own_constants(function: ast.AST) -> list[ast.Constant]:
     return found
 
 
-def test_the_checker_states_the_renyi_divergence_of_laplace_noise() -> None:
-    found = own_theorem("rdp", Laplace("a", 2), [])(Fraction(3))
-    assert found == RENYI.fold(Laplace("a", 2), ADD_REMOVE).value.subs(order(), 3)
+@pytest.mark.parametrize("node", [Laplace("a", 2), Gaussian("a", 2), PureDP(2), GDP(2), ZCDP(2)])
+def test_the_checker_states_the_renyi_divergence_of_a_leaf(node: Node) -> None:
+    found = own_theorem("rdp", node, [])(Fraction(3))
+    assert found == RENYI.fold(node, ADD_REMOVE).value.subs(order(), 3)
 
 
 def test_a_profile_through_points_is_of_two_laws_and_reaches_each_point() -> None:
@@ -391,3 +394,10 @@ def test_a_profile_through_points_is_of_two_laws_and_reaches_each_point() -> Non
         assert float(enclose(sum(o[side] for o in pair.outcomes)).mid()) == pytest.approx(1)
     for epsilon, delta in node.points:
         assert float(delta_interval(pair, epsilon).upper) == pytest.approx(float(delta))
+
+
+def test_what_is_proved_here_is_of_the_year_that_it_was_proved_in() -> None:
+    load("rules")
+    sources = {rule.cite for found in CALCULI.values() for rule in found._rules.values()}
+    assert {source.year for source in sources if source.authors == "dpaudit"} == {2026}
+    assert max(source.year for source in sources) == 2026

@@ -14,6 +14,7 @@ from dpaudit.audit.bounds.joint import joint_epsilon_lower, joint_mu_lower
 from dpaudit.audit.bounds.selection import (
     Sizes,
     Tails,
+    _below,
     _likely_upper,
     choose_declared,
     choose_trained,
@@ -175,3 +176,8 @@ def test_bad_tails_and_scores_are_refused() -> None:
             Tails(*rows)
     with pytest.raises(InvalidParameter, match="TrainingScores"):
         choose_trained(TestScores([1.0], [0.0]), Sizes(10, 10), ERROR, mu_needed)  # type: ignore[arg-type]
+
+
+def test_thresholds_of_tied_losses_are_below_them_all() -> None:
+    found = _below(np.array([1.0, 1.0, 2.0]))
+    assert found.tolist() == [np.nextafter(1.0, 0.0)] * 2 + [1.5]

@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import norm
 
 from dpaudit.accountant.account import Account
+from dpaudit.check.theorem import bound as own_theorem
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose
 from dpaudit.families.composition import Repeat
@@ -75,6 +76,12 @@ def test_a_vector_of_equal_moves_is_that_many_single_ones() -> None:
         # Wide noise is bounded by normal noise, a little above.
         assert bounds[1] <= bounds[0] <= bounds[1] * room
         assert vector.step("zcdp").value == single.step("zcdp").value
+
+
+@pytest.mark.parametrize("variance", [20, 50])
+def test_the_checker_is_told_where_normal_noise_stands_for_the_moves(variance: int) -> None:
+    step = Account(DiscreteGaussianVector("a", variance, 12, (((2, 3),),)), SCOPE).step("profile")
+    assert own_theorem("profile", step.node, [], step.witness) == step.value
 
 
 def test_where_only_the_squares_are_known_normal_noise_bounds_them() -> None:

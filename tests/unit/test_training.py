@@ -240,6 +240,15 @@ def test_what_is_no_array_of_numbers_is_named_and_not_quoted(tmp_path: Path, nam
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize("content", [None, b"a,b\n1,\xff\n"])
+def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "d.csv"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InvalidParameter, match=r"d\.csv: expected"):
+        read_records(path)
+
+
 def test_columns_that_are_not_there(tmp_path: Path) -> None:
     path = written(tmp_path / "d.csv", "a,b\n1,2\n")
     with pytest.raises(InvalidParameter, match="no such column; there are a, b"):

@@ -100,6 +100,15 @@ def test_weighted_events_are_fair_under_the_gaussian_claim(mu: float) -> None:
     assert best == pytest.approx(allowed, abs=1e-9)
 
 
+def test_training_promises_about_what_the_events_show() -> None:
+    training, _ = split(1.0, 50_000, 1)
+    events = np.array(variational_mu._events(training))
+    reach = variational.reach_of(training, 40_000, ERROR)
+    promised = [variational_mu._priced(events, mu, reach)[0] for mu in (0.2, 1.0, 5.0)]
+    assert 0.85 < promised[1] < 1.02
+    assert promised[1] > max(promised[0], promised[2])
+
+
 def test_too_little_noise_is_found_where_no_single_event_can_find_it() -> None:
     """A claim of 0.5-zCDP, noise 5% too small: rho is 0.554, at 1e5 draws a side.
 

@@ -226,7 +226,7 @@ def _mixed(pair: Mixed, x: Ball, more: Forms) -> Ball:
     return 1 - x if inner <= 0 else ball(0).union(rate)
 
 
-def _drawn(pair: Drawn, x: Ball, more: Forms) -> Ball:
+def _of_a_group(pair: Drawn, x: Ball, more: Forms) -> Ball:
     """The best test is {z > t}; from any t below to any above the best, by what lies between."""
     chances, steps = _chances(pair.mu, pair.rate, pair.size)
     if x <= chances[0]:
@@ -311,7 +311,7 @@ _CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
     DiscreteNormal: _discrete_normal,
     Product: _product,
     Mixed: _mixed,
-    Drawn: _drawn,
+    Drawn: _of_a_group,
     Swapped: _swapped,
     Spliced: _spliced,
     Largest: _largest,

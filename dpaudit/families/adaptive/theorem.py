@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any
 
-from dpaudit.check.pairs import worst
+from dpaudit.check.pairs import independent, worst
 from dpaudit.check.theorem import (
     Row,
     Table,
@@ -27,7 +27,6 @@ from dpaudit.nodes.pairs import (
     Losses,
     Normal,
     Pair,
-    product,
 )
 
 ONE, ZERO = Fraction(1), Fraction(0)
@@ -116,7 +115,7 @@ def _spent(node: Any) -> tuple[Pair, ...]:
     if measure in ("pure", "approx"):
         return (LaplaceShift(cap),)
     each = LaplaceShift(sqrt(cap / 128))
-    return (product([(each, Fraction(256))]),) if measure == "zcdp" else ()
+    return (independent([(each, Fraction(256))]),) if measure == "zcdp" else ()
 
 
 def _pair(node: Any) -> Pair:

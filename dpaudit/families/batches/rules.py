@@ -83,7 +83,7 @@ def batches(calculus: Calculus) -> None:
         """The child's own."""
         return base
 
-    rules = [(CyclicBatches, "cyclic_batches", always)]
+    rules: list[tuple[type[Node], str, Any]] = [(CyclicBatches, "cyclic_batches", always)]
     if calculus.name != PROFILE.name:
         rules.append((ShuffledBatches, "shuffled_batches", never))
     for kind, name, attained in rules:

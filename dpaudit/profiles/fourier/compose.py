@@ -25,8 +25,15 @@ The errors, all outward:
   most 2 exp((t + 3) h) (1 + log N) max_{J<j<=N/2} prod_f (|phi_f(j)| + E_f)^T_f.
 * round-off: each computed phi_f(j) is within E_f: by direct sums as in
   :mod:`dpaudit.profiles.fourier.spectrum`, by FFT within E_f = FFT_FACTOR u log2(N) sqrt(N)
-  ||p~_f||_2 (u = 2^-53; Higham 2002, Theorem 24.2), hence
+  ||p~_f||_2 (u = 2^-53), hence
       |Phi^ - Phi| <= |Phi^| expm1(sum_f T_f (E_f / |phi_f| + 16 u)), times |G(j)|, 2/N, summed.
+  Of the FFT: N has factors 2, 3 and 5 only, so that it is stages of twiddles and r-point
+  transforms, r in 2, 3, 4, 5.  An output of such a transform is a sum of r products, of at most
+  r + 6 operations each (twiddle included), and is within (r + 6) u sum |a_j| <= (r + 6) u sqrt(r)
+  ||a||_2; its r outputs together within (r + 6) sqrt(r) u times their own norm sqrt(r) ||a||_2.
+  (r + 6) sqrt(r) <= 11.4 log2 r, so all stages together stay within 12 u log2(N) of the norm
+  sqrt(N) ||p~_f||_2; FFT_FACTOR leaves as much again for the packing of reals.  As Higham 2002,
+  Theorem 24.2, which is of radix 2.
 * masses: a relative error r of masses and tilting makes every term of the profile err by the
   factor (1 +- r) per factor of the composition.
 """

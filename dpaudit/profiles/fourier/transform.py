@@ -79,8 +79,9 @@ def by_fft(stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int
     for k, (discrete, times) in enumerate(stack.factors):
         start = stack.starts[k]
         masses = tilted.masses[start : start + stack.sizes[k]]
-        values = fft.rfft(_folded(masses, discrete.first - int(centres[k]), period))
-        off = FFT_FACTOR * UNIT * math.log2(period) * math.sqrt(period * float(masses @ masses))
+        folded = _folded(masses, discrete.first - int(centres[k]), period)
+        values = fft.rfft(folded)
+        off = FFT_FACTOR * UNIT * math.log2(period) * math.sqrt(period * float(folded @ folded))
         size = np.abs(values)
         with np.errstate(divide="ignore"):
             log_sum += times * np.log(values)

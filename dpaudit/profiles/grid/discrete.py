@@ -16,7 +16,7 @@ masses need not sum to 1: both orders survive composition for any finite measure
 delta_{A x B}(x) = integral of delta_A(x dQ_B/dP_B) dP_B.
 
 How a new pair type joins: write one function in a module of this package, import that module in
-``dpaudit/profiles/answers.py``, and register it:
+``dpaudit/profiles/grid/__init__.py``, and register it:
 
     @discretiser(MyPair)
     def _my_pair(pair: MyPair, grid: Grid, side: Side) -> Discrete: ...
