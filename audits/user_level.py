@@ -16,7 +16,6 @@ import numpy as np
 
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
-from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
@@ -45,7 +44,7 @@ def linear(problem: Problem) -> Problem:
     return replace(problem, loss=loss, items=1, features=DIMENSION, radius=WIDE, lipschitz=1.0)
 
 
-def attacked(program: Any) -> Program:
+def attacked(program: Any) -> Any:
     """The same noise on a linear loss, with a radius that the first user can reach.
 
     Errors: TypeError for a program that is none of this paper's.

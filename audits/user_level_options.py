@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from audits.user_level import DIMENSION, NEAR, linear
+from audits.user_level import DIMENSION, NEAR, attacked, linear
 from audits.user_level_baselines import opposed, pair
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
 from mechanisms.papers.user_level import options_catalogue as catalogue
 from mechanisms.papers.user_level.above import AboveThresholdCounts
+from mechanisms.papers.user_level.order import InPublicOrder
 
 
 def sampled(mechanism: Mechanism) -> Suite:
@@ -28,6 +29,20 @@ def sampled(mechanism: Mechanism) -> Suite:
         program=replace(program, problem=problem, radius=NEAR),
         neighbours=pair(sides, -sides, "one user's gradient on either side of all others"),
         trials=200,
+    )
+
+
+def anywhere(mechanism: Mechanism, trials: int) -> Suite:
+    """A user on either side of all others, an inlier on both, wherever the public order puts it."""
+    program: Any = mechanism.program
+    assert isinstance(program, InPublicOrder)  # noqa: S101  (what this suite is for)
+    users = program.problem.users
+    sides = opposed(users, DIMENSION).first.values * 2 * NEAR
+    return Suite(
+        mechanism=mechanism.name,
+        program=InPublicOrder(attacked(program.program)),
+        neighbours=pair(sides, -sides, "one user's gradient on either side of all others"),
+        trials=trials,
     )
 
 
@@ -62,5 +77,7 @@ def counts(mechanism: Mechanism, users: int = 3_230) -> Suite:
 user_level_accelerated_sgd_sampled_tests = sampled(
     catalogue.user_level_accelerated_sgd_sampled_tests
 )
+# Orders are drawn once a run, so that every trial is a run of its own: few of them.
+user_level_phased_sgd_public_order = anywhere(catalogue.user_level_phased_sgd_public_order, 400)
 user_level_phased_sgd_plain = passes(catalogue.user_level_phased_sgd_plain)
 above_threshold = counts(catalogue.above_threshold)

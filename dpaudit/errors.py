@@ -55,6 +55,10 @@ class Undeclared(DpauditError):
     """A release that the declaration does not hold, or that it has used up."""
 
 
+class Dependent(DpauditError):
+    """Trials of one run would share a public coin, where they are counted as independent."""
+
+
 class BudgetExceeded(DpauditError):
     """A charge that does not fit into what is left of a privacy budget."""
 

@@ -51,7 +51,7 @@ def run(
     """
     experiment = named(load(order.root), order.name, order.root)
     cells = distinct(experiment.cells(order.size))
-    kept = None if store is None else RowStore(store / _identity(order))
+    kept = None if store is None else RowStore(store / _identity(order, experiment))
     named_cells = {cell.name: cell for cell in cells}
 
     def report(done: Mapping[str, Values]) -> None:
@@ -114,13 +114,12 @@ def _plain(value: object, place: str) -> int | float | list[int | float]:
     return plain
 
 
-def _identity(order: Order) -> str:
-    """A digest of everything that a result depends on."""
-    packages = ("mechanisms", *roots.optional(order.root))
+def _identity(order: Order, experiment: Experiment) -> str:
+    """A digest of everything that a result depends on: an edit of other files leaves it."""
     content = {
         "experiment": order.name,
         "seed": f"{order.seed:032x}",
-        "sources": roots.digests(order.root, roots.sources(order.root, packages)),
+        "sources": sources_of(order.root, experiment),
         "dpaudit": __version__,
         "numpy": np.__version__,
     }

@@ -19,8 +19,9 @@ from dpaudit.audit.attacked import (
     TRAINING,
     Attacked,
     Progress,
-    batches_of,
+    Results,
     checked_declaration,
+    run_independently,
     tidy,
 )
 from dpaudit.audit.batches import batch_noise, sampler_of, sampling_frequencies
@@ -73,6 +74,7 @@ class ReplayTask:
             trials=batch.trials,
             kernels=self.kernels,
         )
+        sampler.independent = True
         try:
             self.program.run(sampler)
             coins = int(generator.integers(2**63))
@@ -189,17 +191,15 @@ def attack(
     task = ReplayTask(
         suite.program, declaration, mechanism.scope, suite.neighbours.pair, suite.kernels
     )
-    batches = batches_of(index, training, certified)
     identity = _identity(mechanism, suite, seed, implementation or {})
     stored = None if store is None else AuditStore(store, identity)
-    results = run_batches(
-        task,
-        batches,
-        root_seed=seed,
-        jobs=jobs,
-        store=stored,
-        progress=progress,
-    )
+
+    def run(batches: list[Batch]) -> Results:
+        return run_batches(
+            task, batches, root_seed=seed, jobs=jobs, store=stored, progress=progress
+        )
+
+    results = run_independently(run, index, training, certified)
     attacked = _collect(suite, results, seed, certified, training, error)
     return attacked if stored is None else replace(attacked, stored=stored.place)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,9 +14,10 @@ from dpaudit.audit.engine import Batch, plan
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
-from dpaudit.errors import InvalidParameter
+from dpaudit.errors import Dependent, InvalidParameter
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
+from dpaudit.storage.batches import Arrays, Key
 
 TRAINING, TEST = 0, 1
 FIRST, SECOND = 0, 1
@@ -23,6 +25,7 @@ BATCH_TRIALS = 2_000
 SCORE_DECIMALS = 9
 LARGEST_SCORE = 1e100
 Progress = Callable[[int, int], None]
+Results: TypeAlias = dict[Key, Arrays]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +62,29 @@ def checked_declaration(mechanism: Mechanism, suite: Suite) -> Node:
     return declaration
 
 
-def batches_of(index: int, training: int, certified: int) -> list[Batch]:
+def run_independently(
+    run: Callable[[list[Batch]], Results], index: int, training: int, certified: int
+) -> Results:
+    """Run the batches of one audit; one trial each where trials of a run would share a coin.
+
+    Bounds count trials as independent, and a public order of the records is drawn once a run.
+    """
+    try:
+        return run(batches_of(index, training, certified))
+    except Dependent:
+        return run(batches_of(index, training, certified, 1))
+
+
+def batches_of(
+    index: int, training: int, certified: int, together: int = BATCH_TRIALS
+) -> list[Batch]:
     """The batches of one audit: training and test trials of either side."""
     sizes = ((TRAINING, training), (TEST, certified))
     return [
         batch
         for part, trials in sizes
         for side in (FIRST, SECOND)
-        for batch in plan(index, side, part, trials, BATCH_TRIALS)
+        for batch in plan(index, side, part, trials, together)
     ]
 
 

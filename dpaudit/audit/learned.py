@@ -15,11 +15,12 @@ from dpaudit.audit.attacked import (
     TRAINING,
     Attacked,
     Progress,
-    batches_of,
+    Results,
+    run_independently,
     tidy,
 )
 from dpaudit.audit.bounds.estimators import TestScores, TrainingScores
-from dpaudit.audit.engine import Task, run_batches
+from dpaudit.audit.engine import Batch, Task, run_batches
 from dpaudit.audit.suite import Suite
 from dpaudit.kernels.query import Array
 
@@ -81,9 +82,11 @@ def attack_features(
     """
     certified = suite.trials if trials is None else trials
     training = max(LEAST_TRAINING, certified // 5)
-    results = run_batches(
-        task, batches_of(index, training, certified), root_seed=seed, jobs=jobs, progress=progress
-    )
+
+    def run(batches: list[Batch]) -> Results:
+        return run_batches(task, batches, root_seed=seed, jobs=jobs, progress=progress)
+
+    results = run_independently(run, index, training, certified)
     gathered = {
         (part, side): _gathered(results, part, side)
         for part in (TRAINING, TEST)

@@ -75,6 +75,7 @@ class _Setting:
             trials=trials,
             kernels=self.kernels,
         )
+        sampler.independent = True
         return sampler, self.program.run(sampler)
 
 

@@ -15,12 +15,13 @@ from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpaudit.accountant.filters.spending import chosen_multipliers
 from dpaudit.curator.coins import draw_batch, public_value
 from dpaudit.curator.entitlement import PUBLIC_COIN, Entitlements, Grant, Mask, sampling_numbers
 from dpaudit.curator.scales import scaled
-from dpaudit.errors import InvalidParameter, Undeclared
+from dpaudit.errors import Dependent, InvalidParameter, Undeclared
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.kernels.base import Session
 from dpaudit.kernels.query import Array, Query, Records
@@ -113,6 +114,8 @@ class Curator(ABC):
     True
     """
 
+    independent = False  # whether an audit counts this curator's trials one by one
+
     def __init__(self, declaration: Node, scope: Scope, records: Records, trials: int) -> None:
         if not hasattr(trials, "__index__") or trials < 1:
             raise InvalidParameter(f"trials = {trials}: expected a whole number, at least 1")
@@ -120,6 +123,7 @@ class Curator(ABC):
         self.trials = trials
         self.entitlements = Entitlements(declaration, trials)
         self._records = records
+        self._order: NDArray[np.intp] | None = None
         self._sizes: tuple[int, ...] | None = None
         self._parts: dict[Part, Records] = {}
         self._sessions: dict[str, Session] = {}
@@ -128,8 +132,37 @@ class Curator(ABC):
         for sampling in self.entitlements.samplings():
             self._check_population(sampling, len(records))
 
+    def permute(self) -> Array:
+        """Put the records in a public random order; from now on parts are blocks of it.
+
+        The order is a public coin, (1, records): uniform, independent of the data, recorded, and
+        the same in all trials of a run, which it makes dependent on one another: an audit runs one
+        trial at a time.
+        Errors: InvalidParameter under add_remove, a second time, or after a part or release was
+        asked for; Dependent where the curator's trials have to be independent.
+        """
+        if self.scope.adjacency is Adjacency.ADD_REMOVE:
+            raise InvalidParameter("permute: an order of records has no meaning under add_remove")
+        if self._order is not None or self._parts or self._sessions:
+            raise InvalidParameter("permute: once, before anything is asked of the records")
+        if self.independent and self.trials > 1:
+            raise Dependent(f"permute: {self.trials} trials would share one order")
+        size = len(self._records)
+        drawn = self.coin(lambda rng: rng.permutation(size)[None])
+        if drawn.shape != (1, size) or (np.sort(drawn[0]) != np.arange(size)).any():
+            raise InvalidParameter(f"permute: what was recorded is no order of {size} records")
+        self._order = drawn[0].astype(np.intp)
+        self._records = self._records.in_order(self._order)
+        return drawn
+
+    def place_of(self, row: int) -> int:
+        """Where a row of the data set stands in the order of this run."""
+        return row if self._order is None else int(np.flatnonzero(self._order == row)[0])
+
     def part(self, index: int, sizes: Sequence[int]) -> Part:
         """Part ``index`` of the partition into blocks of these public sizes, the same all run.
+
+        Blocks of the records as they are, or of the public order that :meth:`permute` drew.
 
         Errors: InvalidParameter under add_remove (blocks by position move when a record is added),
         for sizes that do not sum to the number of records, or that change during a run.

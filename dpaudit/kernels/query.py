@@ -68,6 +68,10 @@ class Records:
         """A contiguous public block of rows: a view, since no record ever changes."""
         return _viewed(self.values[start:stop], self.present[start:stop])
 
+    def in_order(self, order: NDArray[np.intp]) -> Records:
+        """The same rows in another order: a copy, row k being the one that ``order[k]`` names."""
+        return _viewed(self.values[order], self.present[order])
+
     def placeholder(self) -> Records:
         """As many rows, all zero: public where the number of records is."""
         return _viewed(np.zeros(self.values.shape), np.ones(len(self), dtype=bool))

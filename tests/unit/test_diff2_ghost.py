@@ -110,6 +110,15 @@ def test_the_clipped_mean_is_the_explicit_one(radius: Any) -> None:
                 assert (one == two).all()
 
 
+@pytest.mark.parametrize("size", [1, 7, 30])
+def test_blocks_of_rows_add_up(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mechanisms.papers.diff2.ghost.ROWS", size)
+    weights = np.random.default_rng(4).uniform(0, 1, 30)
+    plain, ghost = queries(0.5, weights)
+    records = Records(np.concatenate([rows(29), [HOSTILE["not a number"]]]))
+    np.testing.assert_allclose(ghost.value(records), plain.value(records), atol=1e-13)
+
+
 def test_repeated_records_and_secret_batches() -> None:
     data = np.repeat(rows(3), 10, axis=0)
     plain, ghost = queries(0.5)

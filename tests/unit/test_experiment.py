@@ -265,7 +265,7 @@ def test_a_run_that_failed_resumes(project: Path, tmp_path: Path) -> None:
 
 def test_a_damaged_or_foreign_cell_is_run_again(project: Path, tmp_path: Path) -> None:
     order, store = Order(project, "tried", Size.QUICK), tmp_path / "store"
-    kept = RowStore(store / running._identity(order))
+    kept = RowStore(store / identity(order))
     kept.put("n=1", {"n": 1, "drawn": []})
     kept._path("n=2").write_text('{"task": "n=2", "val')
     run(order, store=store)
@@ -276,12 +276,26 @@ def test_a_damaged_or_foreign_cell_is_run_again(project: Path, tmp_path: Path) -
     assert ran(project) == ["2", "1", "2"]
 
 
+def identity(order: Order) -> str:
+    return running._identity(order, load(order.root)["tried"])
+
+
 def test_another_seed_or_source_resumes_nothing(project: Path) -> None:
-    first = running._identity(Order(project, "tried"))
-    assert running._identity(Order(project, "tried", Size.QUICK)) == first
-    assert running._identity(Order(project, "tried", seed=2)) != first
+    first = identity(Order(project, "tried"))
+    assert identity(Order(project, "tried", Size.QUICK)) == first
+    assert identity(Order(project, "tried", seed=2)) != first
     write(project, PLAIN + "\n")
-    assert running._identity(Order(project, "tried")) != first
+    assert identity(Order(project, "tried")) != first
+
+
+def test_a_file_that_an_experiment_does_not_import_leaves_its_cells(project: Path) -> None:
+    first = identity(Order(project, "tried"))
+    (project / "mechanisms" / "other.py").write_text("X = 1\n")
+    assert identity(Order(project, "tried")) == first
+    write(project, "import mechanisms.other\n" + PLAIN)
+    second = identity(Order(project, "tried"))
+    (project / "mechanisms" / "other.py").write_text("X = 2\n")
+    assert len({first, second, identity(Order(project, "tried"))}) == 3
 
 
 @pytest.mark.parametrize("value", ["'text'", "[[1, 2]]", "None", "1j"])

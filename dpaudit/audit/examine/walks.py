@@ -160,8 +160,9 @@ def beyond(first: PartWalk, second: PartWalk) -> Iterator[tuple[Visit, float]]:
 
 def strangers(first: PartWalk, second: PartWalk, row: int) -> Iterator[Visit]:
     """Releases on rows that do not hold the changed one, whose values moved all the same."""
+    place = first.place_of(row)
     for a, b, rows in zip(first.visits, second.visits, first.rows, strict=True):
-        if rows is None or rows[0] <= row < rows[1]:
+        if rows is None or rows[0] <= place < rows[1]:
             continue
         if not _same(a.value, b.value, a.on):
             yield a

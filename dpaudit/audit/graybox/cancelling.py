@@ -50,6 +50,7 @@ class _Noises:
             trials=batch.trials,
             kernels=self.kernels,
         )
+        sampler.independent = True
         with contextlib.redirect_stdout(sys.stderr):
             self.program.run(sampler)
             coins = int(generator.integers(2**63))

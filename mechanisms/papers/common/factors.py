@@ -34,12 +34,6 @@ class Factors:
         """Differences of gradients of the same records: both share ``right``."""
         return Factors(self.left - other.left, self.right, self.rest - other.rest)
 
-    def finite(self) -> NDArray[np.bool_]:
-        """Whether all entries of a gradient are finite: (trials, n)."""
-        with np.errstate(all="ignore"):
-            largest = np.abs(self.left).max(axis=-1) * np.abs(self.right).max(axis=-1)
-            return np.asarray(np.isfinite(largest) & np.isfinite(self.rest).all(axis=-1))
-
 
 def ghost_norms(factors: Factors) -> Array:
     """The l2 norm of every gradient, (trials, n): sqrt(|left|^2 |right|^2 + |rest|^2).
@@ -64,7 +58,8 @@ def clipped_sums(factors: Factors, weights: Array, radius: Any) -> tuple[Array, 
         rest, rest_norms = unit_rows(factors.rest)
         product = left_norms * right_norms
         norms = np.hypot(product, rest_norms)
-        counted = factors.finite() & np.isfinite(norms)
+        # An entry that is not finite leaves no finite norm.
+        counted = np.isfinite(norms)
         if not counted.all():
             left, right, rest = (np.where(np.isfinite(x), x, 0.0) for x in (left, right, rest))
         limit = np.asarray(radius)[..., None]

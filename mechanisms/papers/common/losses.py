@@ -180,8 +180,7 @@ class SoftplusNetwork:
     def values(self, parameters: ArrayLike, records: ArrayLike) -> Array:
         """Return the squared errors (trials, n), in squared units of the target."""
         theta, x, target = _arguments(self, parameters, records)
-        _, _, prediction = self._forward(theta, x)
-        return _array(np.square(prediction - target))
+        return _array(np.square(self._forward(theta, x)[-1] - target))
 
     @_quiet
     def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
@@ -215,16 +214,21 @@ class SoftplusNetwork:
 
     def _backward(self, theta: Array, x: Array, target: Array) -> tuple[Array, Array, Array]:
         """Return delta and hidden values (trials, n, hidden), and 2 residuals (trials, n, 1)."""
-        scores, hidden, prediction = self._forward(theta, x)
+        scores, small, hidden, prediction = self._forward(theta, x)
         error = (2.0 * (prediction - target))[..., None]
-        return error * self.unpack(theta)[2][:, None, :] * expit(scores), hidden, error
+        slopes = np.where(scores >= 0.0, 1.0, small) / (1.0 + small)
+        return error * self.unpack(theta)[2][:, None, :] * slopes, hidden, error
 
-    def _forward(self, theta: Array, x: Array) -> tuple[Array, Array, Array]:
-        """Return scores and hidden values (trials, n, hidden), and predictions (trials, n)."""
+    def _forward(self, theta: Array, x: Array) -> tuple[Array, Array, Array, Array]:
+        """Return scores, exp(-|scores|), hidden values (trials, n, hidden) and predictions.
+
+        One exponential serves softplus and its derivative; ``logaddexp`` takes five times as long.
+        """
         weights, bias, outer, shift = self.unpack(theta)
         scores = _array(np.matmul(x, weights.swapaxes(1, 2)) + bias[:, None, :])
-        hidden = _array(np.logaddexp(0.0, scores))
-        return scores, hidden, _margins(outer, hidden) + shift[:, None]
+        small = _array(np.exp(-np.abs(scores)))
+        hidden = _array(np.maximum(scores, 0.0) + np.log1p(small))
+        return scores, small, hidden, _margins(outer, hidden) + shift[:, None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,8 @@ from dpaudit.kernels.query import Array, ClippedMean, Records
 from mechanisms.papers.common.factors import Factors, clipped_sums
 from mechanisms.papers.common.losses import LeastSquares, Logistic, Loss
 
+ROWS = 2_048
+
 
 class GhostLoss(Loss, Protocol):
     """A loss whose gradients come as factors."""
@@ -38,7 +40,8 @@ class GhostClippedMean(ClippedMean):
 
     ``factors(values)`` gives the factors of every row of ``per_record(values)``, and ``pack`` puts
     their weighted sums together.  A secret batch, which is small, goes through ``per_record``.
-    Rows that are not finite count as zero; sensitivity as there.
+    Rows that are not finite count as zero; sensitivity as there.  Rows are taken in blocks whose
+    arrays stay in a processor's cache.
     """
 
     factors: Callable[[Array], Factors] | None = None
@@ -51,8 +54,11 @@ class GhostClippedMean(ClippedMean):
         weights = self.public_weights(len(records)) * records.present
         values, origin = records.distinct()
         totals: Any = np.bincount(origin, weights=weights, minlength=len(values))
+        blocks = [slice(first, first + ROWS) for first in range(0, len(values), ROWS)]
         with np.errstate(all="ignore"):
-            return self.pack(*clipped_sums(self.factors(values), totals, self.radius))
+            parts = [clipped_sums(self.factors(values[b]), totals[b], self.radius) for b in blocks]
+            outer, rest = (sum(sums[1:], start=sums[0]) for sums in zip(*parts, strict=True))
+            return self.pack(outer, rest)
 
 
 class LinearLoss(Loss, Protocol):

@@ -15,6 +15,7 @@ from mechanisms.papers.user_level.above import AboveThresholdCounts
 from mechanisms.papers.user_level.acsa import one_stage
 from mechanisms.papers.user_level.baselines import UserLevelPhasedSGDBaseline
 from mechanisms.papers.user_level.baselines_catalogue import FKT, KAPPA, REGULAR
+from mechanisms.papers.user_level.catalogue import INERT, WEIGHTED
 from mechanisms.papers.user_level.constants import ReleaseConstants
 from mechanisms.papers.user_level.entries import (
     ITEMS,
@@ -29,6 +30,8 @@ from mechanisms.papers.user_level.entries import (
     ours,
     stated,
 )
+from mechanisms.papers.user_level.order import InPublicOrder
+from mechanisms.papers.user_level.phased_sgd import phased_sgd_of
 from mechanisms.papers.user_level.problem import Problem
 from mechanisms.papers.user_level.readings import appendix_d_phases
 from mechanisms.papers.user_level.sampled import SampledTestSGD
@@ -81,6 +84,18 @@ above_threshold = entry(
     "Algorithm 4 prints one scale for threshold and queries: that is none of its theorem's",
     columns="visits",
     evaluate=first_level,
+)
+SHUFFLED = "users are put in a public random order, which is released, before parts are taken"
+user_level_phased_sgd_public_order = entry(
+    "user_level_phased_sgd_public_order",
+    "Phased SGD whose outlier iterates are removed, on users in a public random order",
+    f"{PAPER}, Algorithm 1; calibrated: {OURS}",
+    InPublicOrder(phased_sgd_of(PROBLEM, WEIGHTED, SMOOTHNESS)),
+    (ours(1),),
+    "the order of the users, and a noisy mean of iterates a phase, on disjoint users",
+    INERT,
+    SHUFFLED,
+    columns="logistic",
 )
 user_level_phased_sgd_plain = entry(
     "user_level_phased_sgd_plain",

@@ -177,18 +177,28 @@ class _LinearRun(_Run):
 
     def changes(self, items: Array) -> Iterator[Array]:
         """As above, (d, runs), of items (items, features, runs); overwritten by the next."""
-        features, targets = items[:, :-1], self.slope.prepared(items[:, -1])
+        features, target = items[:, :-1], items[:, -1]
         squares = np.einsum("tdk,tdk->tk", features, features)
-        change = np.empty_like(self.here)
+        first, second = self.slope.prepared(target, self.step)
+        change, far, within = np.empty_like(self.here), NOBODY, self.within(squares, target)
+        margins, reach = np.empty_like(self.here[0]), self.step * self.problem.lipschitz
         for t in range(len(items)):
-            slopes = self.slope.at(np.einsum("dk,dk->k", features[t], self.here), targets[t])
-            far = _beyond(slopes * slopes * squares[t], self.problem.lipschitz)
-            slopes *= self.step
-            np.multiply(features[t], slopes, out=change)
+            np.multiply(features[t], self.here, out=change)
+            np.add.reduce(change, axis=0, out=margins)
+            steps = self.slope.at(margins, first[t], second[t])
+            if not within:
+                far = _beyond(steps * steps * squares[t], reach)
+            np.multiply(features[t], steps, out=change)
             if far.size:
                 points, records = self.here.T[far], items[t, :, far]
                 change[:, far] = self.step * self.problem.paired_gradients(points, records).T
             yield change
+
+    def within(self, squares: Array, target: Array) -> bool:
+        """Whether no gradient of a block can be longer than L, in the set: margins are bounded."""
+        longest = math.sqrt(float(squares.max()))  # not a number, or infinite, is not within
+        most = self.slope.most(longest * self.problem.radius / WITHIN, target)
+        return longest * most <= WITHIN * self.problem.lipschitz
 
     def project(self) -> None:
         """As above."""
@@ -204,29 +214,56 @@ class _LinearRun(_Run):
 
 @dataclass(frozen=True)
 class Slope:
-    """The derivative of a linear model's loss in its margin: ``at(margins, prepared(targets))``.
+    """The derivative of a linear model's loss in its margin, times the step.
 
-    ``at`` may write to the margins.
+    That is ``at(margins, *prepared(targets, step))``, which may write to the margins;
+    ``most(margin, targets)`` bounds the derivative itself over all of them up to a margin.
     """
 
-    prepared: Callable[[Array], Array]
-    at: Callable[[Array, Array], Array]
+    prepared: Callable[[Array, float], tuple[Array, Array]]
+    at: Callable[[Array, Array, Array], Array]
+    most: Callable[[float, Array], float]
 
 
 def margin_slope(loss: Loss) -> Slope | None:
     """The slope of a linear model's loss; None for other losses."""
     if type(loss) is Logistic and loss.l2 == 0:
-        return Slope(lambda targets: 1 - 2 * targets, _logistic_slope)
+        return Slope(_signs, _logistic_step, _most_logistic)
     if type(loss) is LeastSquares:
-        return Slope(lambda targets: targets, lambda margins, targets: 2 * (margins - targets))
+        return Slope(_doubled, _squares_step, _most_squares)
     return None
 
 
-def _logistic_slope(margins: Array, signs: Array) -> Array:
-    margins *= signs
-    expit(margins, out=margins)
-    margins *= signs
+def _signs(targets: Array, step: float) -> tuple[Array, Array]:
+    signs = 1 - 2 * targets
+    return -signs, step * signs
+
+
+def _logistic_step(margins: Array, other_signs: Array, signs: Array) -> Array:
+    """signs / (1 + exp(-signs margins)): NumPy's exponential is four times as fast as expit."""
+    margins *= other_signs
+    np.exp(margins, out=margins)
+    margins += 1
+    return np.divide(signs, margins, out=margins)
+
+
+def _most_logistic(margin: float, targets: Array) -> float:
+    sign = float(np.abs(1 - 2 * targets).max())
+    return sign * float(expit(sign * margin))
+
+
+def _doubled(targets: Array, step: float) -> tuple[Array, Array]:
+    return targets, np.full(len(targets), 2 * step)
+
+
+def _squares_step(margins: Array, targets: Array, doubled: Array) -> Array:
+    margins -= targets
+    margins *= doubled
     return margins
+
+
+def _most_squares(margin: float, targets: Array) -> float:
+    return 2 * (margin + float(np.abs(targets).max()))
 
 
 def _beyond(squares: Array, radius: float) -> NDArray[np.intp]:
