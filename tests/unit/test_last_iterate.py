@@ -7,6 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import sympy
+from scipy.optimize import minimize
 
 import dpaudit as dp
 from dpaudit.check.theorem import bound
@@ -124,3 +126,103 @@ def test_assumptions_are_carried_and_bad_input_is_refused() -> None:
         LastIterate("x", 2, 5, 1, -1)
     with pytest.raises(Unsupported, match="unbounded loss"):
         dp.account(node, SCOPE).step("pure")
+
+
+# --- batches in one order ------------------------------------------------------------------------
+
+
+def least_squares(c: float, batches: int, passes: int, start: float, window: int) -> float:
+    """The least sum of squares of feasible shifts over the last ``window`` steps, by SLSQP."""
+    steps = batches * passes
+    first = steps - window + 1
+    moves = np.array([1.0 if k % batches == 0 else 0.0 for k in range(first, steps + 1)])
+
+    def left(shifts: np.ndarray) -> np.ndarray:
+        distance, found = start, []
+        for move, shift in zip(moves, shifts, strict=True):
+            distance = c * distance + move - shift
+            found.append(distance)
+        return np.array(found)
+
+    rules = [
+        {"type": "ineq", "fun": lambda a: left(a)[:-1]},
+        {"type": "eq", "fun": lambda a: left(a)[-1]},
+    ]
+    guess, distance = [], start
+    for move in moves:
+        guess.append(c * distance + move)
+        distance = 0.0
+    solved = minimize(lambda a: float(a @ a), guess, constraints=rules, method="SLSQP",
+                      options={"maxiter": 500, "ftol": 1e-14})  # fmt: skip
+    return float(solved.fun)
+
+
+@pytest.mark.parametrize(("c", "batches", "passes"), [(1.0, 3, 3), (0.8, 2, 4), (0.95, 4, 2)])
+def test_shifts_over_cyclic_batches_are_the_least_feasible_ones(
+    c: float, batches: int, passes: int
+) -> None:
+    node = LastIterate("x", 1, batches * passes, F(str(c)), 0, batches)
+    assert mu_of(node) ** 2 == pytest.approx(
+        least_squares(c, batches, passes, 0.0, batches * passes), rel=1e-6
+    )
+    bound_ = dp.account(node, SCOPE).epsilon("1e-5")
+    assert 0 < bound_.lower < bound_.upper
+
+
+def test_cyclic_batches_have_the_bound_of_the_paper() -> None:
+    """Bok, Su, Altschuler 2024, cyclic batches: convex, 1 + (E - 1) / l; strongly convex."""
+    assert mu_of(LastIterate("x", 5, 400, 1, 0, 10)) * 5 == pytest.approx(math.sqrt(1 + 39 / 10))
+    c, size, passes = 0.99, 10, 40
+    grown = (1 - c ** (size * (passes - 1))) / (1 + c ** (size * (passes - 1)))
+    paper = 1 + c ** (2 * size - 2) * (1 - c**2) / (1 - c**size) ** 2 * grown
+    node = LastIterate("x", 5, size * passes, F("0.99"), 0, size)
+    assert mu_of(node) * 5 == pytest.approx(math.sqrt(paper), rel=1e-12)
+    # Far below a run of which every iterate is shown: sqrt(E) / z.
+    assert mu_of(node) < math.sqrt(passes) / 5 / 2
+
+
+def test_a_small_set_caps_cyclic_runs_whatever_their_length() -> None:
+    for c in (1, F("0.999")):
+        found = [mu_of(LastIterate("x", 1, 10 * e, c, 3, 10)) for e in (4, 40, 4000)]
+        assert found[1] == pytest.approx(found[2])
+        assert found[2] <= math.sqrt(1 + 4 * 3 / 10) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("diameter", [0, 3])
+def test_the_checker_states_the_same_of_cyclic_batches(diameter: int) -> None:
+    for c in (1, F(99, 100)):
+        node = LastIterate("x", 2, 4000, c, diameter, 20)
+        ours = dp.account(node, SCOPE).step("gdp").value
+        assert float(enclose(ours / bound("gdp", node, [])).mid()) == pytest.approx(1, abs=1e-14)
+        pairs = dp.account(node, SCOPE).step("profile").value
+        theirs = bound("profile", node, [])
+        assert len(theirs.reached) == len(pairs.reached) == (1 if diameter == 0 else 0)
+
+
+def test_an_audit_refutes_full_noise_of_the_last_batch_claimed_as_hidden() -> None:
+    """Planted bug: the claim of a record in the first batch, for one in the last.  Error 1e-4."""
+    steps, size = 30, 10
+    hidden = 1 / math.sqrt(size) * math.sqrt(3)
+    true = mu_of(LastIterate("x", 1, steps, 1, 0, size))
+
+    def run(move: float, rng: np.random.Generator, trials: int) -> np.ndarray:
+        """Linear until the last step, which sets x apart: an update that contracts."""
+        x = np.zeros(trials)
+        for step in range(1, steps + 1):
+            x = (0.0 if step == steps else 1.0) * x + move * (step % size == 0)
+            x = x + rng.standard_normal(trials)
+        return x
+
+    verdicts = [
+        str(dp.audit_function(run, 1.0, 0.0, claim=dp.GDP(mu), trials=8_000, seed=2).verdict)
+        for mu in (hidden, true)
+    ]
+    assert verdicts[0] == "refuted"
+    assert verdicts[1] != "refuted"
+
+
+def test_partial_passes_and_symbols_are_refused_by_name() -> None:
+    with pytest.raises(InvalidParameter, match="steps = 35: expected whole passes over the 10"):
+        LastIterate("x", 2, 35, 1, 0, 10)
+    with pytest.raises(InvalidParameter, match="not symbols"):
+        LastIterate("x", 2, sympy.Symbol("T", positive=True, integer=True), 1, 0, 10)

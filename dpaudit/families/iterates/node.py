@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpaudit.exact import Number, readable
+from dpaudit.exact import Number, is_symbolic, readable
 from dpaudit.exact.domains import known_sign, non_negative, number, positive, rate, refuse
 from dpaudit.families.discrete.node import preset, whole
 from dpaudit.nodes.core import Assumption, Leaf, Status, labelled
@@ -17,7 +17,8 @@ class LastIterate(Leaf):
     One record moves an update by at most some length, which is the unit here: the noise of a step
     has ``noise_multiplier`` of it in each coordinate; ``diameter``: of the convex set that iterates
     are projected to, 0 where there is none.  Every update maps two points to at most
-    ``contraction`` of their distance.  Full batches: every step reads all records.
+    ``contraction`` of their distance.  ``batches``: a step reads one of so many, in a public order
+    that is the same in every pass, whole passes; 1 where every step reads all records.
 
     Noisy gradient descent with step h on an average over n records, of gradients that one record
     moves by at most L / n, has the unit h L / n; for losses between m-strongly convex and M-smooth
@@ -36,12 +37,23 @@ class LastIterate(Leaf):
     steps: Number = number(whole)
     contraction: Number = preset(rate, 1)
     diameter: Number = preset(non_negative, 0)
+    batches: Number = preset(whole, 1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         labelled(self.label, type(self))
         if self.contraction != 1 and known_sign(1 - self.contraction, strict=True) is not True:
             refuse(self.contraction, f"{self.name}.contraction", "a number of at most 1")
+        if self.batches == 1:
+            return
+        if is_symbolic(self.steps) or is_symbolic(self.batches):
+            refuse(self.steps, f"{self.name}.steps", "numbers of steps and batches, not symbols")
+        if self.steps % self.batches:
+            refuse(
+                self.steps,
+                f"{self.name}.steps",
+                f"whole passes over the {readable(self.batches)} batches",
+            )
 
     @property
     def assumption(self) -> Assumption:
@@ -51,6 +63,10 @@ class LastIterate(Leaf):
             f"iterate:{self.digest[:12]}",
             f"every update of {self.label!r} is {readable(self.contraction)}-Lipschitz on its "
             f"convex set{inside}, one record moves it by at most one unit at every point, and "
-            "no other iterate is shown",
+            f"no other iterate is shown{self._order}",
             Status.DECLARED,
         )
+
+    @property
+    def _order(self) -> str:
+        return "" if self.batches == 1 else f"; batches, {readable(self.batches)}, keep their order"

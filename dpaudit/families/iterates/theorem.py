@@ -36,8 +36,58 @@ def _window(steps: Any, c: Any, d: Any) -> int:
     return int(found) if size(found, far) < size(most, 0.0) else 0
 
 
+def _fallen(c: Any, steps: Any) -> Any:
+    """c^steps by a hyperbolic tangent, which SymPy leaves as it is."""
+    half = tanh(log(1 / c) * steps / 2)
+    return (1 - half) / (1 + half)
+
+
+def _cyclic(node: Any) -> Any:
+    """mu z of whole passes in one order: the last move, and what is met before it.
+
+    Whatever number of passes is taken, from two points of the set, this is a bound.
+    """
+    c, d, size = node.contraction, node.diameter, int(node.batches)
+    before = int(node.steps) // size - 1
+    tries = [(before, d * 0)]
+    if d != 0 and not unknowns(c) and not unknowns(d):
+        shrink, far = (float(enclose(n).mid()) for n in (c, d))
+        best = far
+        if shrink < 1:
+            pull = math.exp(size * math.log(shrink))
+            held = far * (1 - pull) * shrink / pull
+            best = math.log(1 - held) / math.log(pull) if held < 1 else 0.0
+        if best > 0:
+            tries += [(m, d) for m in (math.floor(best), math.floor(best) + 1) if 1 <= m <= before]
+
+    def squares(passes: int, start: Any) -> Any:
+        if passes == 0:
+            return Fraction(1)
+        if c == 1:
+            return (start + passes) ** 2 / (size * passes) + 1
+        pull, rest = _fallen(c, size), _fallen(c, size * passes)
+        way = rest * start + pull * (1 - rest) / (1 - pull) / c
+        return way**2 / (1 - rest**2) * (1 - c**2) + 1
+
+    found = [squares(passes, start) for passes, start in tries]
+    if len(found) > 1:
+        found.sort(key=lambda value: float(enclose(value).mid()))
+    return sqrt(found[0])
+
+
+def _linear(node: Any) -> Any:
+    """A record of the last batch, x -> c x + 1 at its steps: mean over standard deviation."""
+    c, steps, size = node.contraction, node.steps, node.batches
+    if c == 1:
+        return steps / size / sqrt(steps)
+    rest = _fallen(c, steps)
+    return (1 - rest) / (1 - _fallen(c, size)) * sqrt((1 - c**2) / (1 - rest**2))
+
+
 def _mu(node: Any) -> Any:
     """Any number of the last steps serves, from any two points of the set."""
+    if node.batches != 1:
+        return _cyclic(node) / node.noise_multiplier
     c, steps, apart = node.contraction, node.steps, node.diameter * 0
     window = _window(steps, c, node.diameter)
     if window:
@@ -54,11 +104,14 @@ def _mu(node: Any) -> Any:
 
 def _is_linear(node: Any, premises: Sequence[Premise]) -> bool:
     """Updates x -> c x + 1 against x -> c x, with no set."""
-    return bool(node.diameter == 0)
+    return bool(node.diameter == 0) and bool(node.batches == 1)
 
 
 def _pair(node: Any) -> Losses:
     pair = Normal(_mu(node))
+    if node.batches != 1 and node.diameter == 0:
+        below = (Normal(_linear(node) / node.noise_multiplier),)
+        return Losses((pair,), (pair,), below, below)
     return reached(pair) if _is_linear(node, ()) else dominating(pair)
 
 
