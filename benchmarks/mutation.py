@@ -110,7 +110,9 @@ until one fails. Everything is imported once; a mutant is a new code of the func
 changes, in a forked child. Changes inside annotations and changes that compile to the same byte
 code are not drawn. A mutant that survived is run again in a process of its own with more tests,
 read, and either killed by a new test, or named equivalent with its reason in
-`docs/mutation/equivalent.json`, or listed here.
+`docs/mutation/equivalent.json`, or listed here. Equivalent is what changes nothing that is
+promised: some of these change how long a search goes on, or at which of several valid numbers it
+ends.
 """
 
 

@@ -79,7 +79,7 @@ TESTS = {
     "families/sampling": "u/sampling_rules u/sampling_renyi r/sampling u/allocated r/allocated",
     "families/selection": "u/selection_rules r/selection u/threshold_posterior",
     "families/stability": "u/stability_rules r/stability",
-    "families/tabular": "u/tabular_family",
+    "families/tabular": "u/tabular_family u/rules",
     "families/tuning": "u/tuning_family u/certified_families u/check_conclusions",
     "measures/convert": "u/convert u/curves p/convert u/calculus",
     "check/profile": PROFILED,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import sympy
@@ -68,6 +70,25 @@ def test_a_stated_delta_is_read_exactly_where_it_is_a_number(
     text: str, number: Fraction | None
 ) -> None:
     assert claims._fraction(text) == number
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ({"own": "enforced", "other": "declared"}, "certified"),
+        ({"own": "declared"}, "certified_under_assumptions"),
+        ({"own": "violated"}, "inconclusive"),
+        ({"own": "enforced", "standing": "tested"}, "certified_under_assumptions"),
+    ],
+)
+def test_a_verdict_rests_on_the_assumptions_of_its_own_step(
+    statuses: dict[str, str], expected: str
+) -> None:
+    """And on those of no step; another step's are not its own."""
+    steps = [{"assumes": ["own"]}, {"assumes": ["other"]}]
+    case: Any = SimpleNamespace(predicate={"derivation": {"steps": steps}}, statuses=statuses)
+    value: Any = SimpleNamespace(assumes=frozenset({"own"}))
+    assert claims._certified(value, case) == expected
 
 
 def test_what_has_no_number_rests_on_none() -> None:

@@ -233,8 +233,11 @@ def test_outcomes_are_all_batches_by_their_counts(sampling: Node) -> None:
     assert given == pytest.approx({k: v for k, v in expected.items() if v > 0}, rel=1e-12)
 
 
-def test_a_record_that_is_absent_is_of_no_kind_of_one_that_is_there() -> None:
-    records = Records(np.array([[1.0], [2.0]]), present=np.array([True, False]))
+@pytest.mark.parametrize("values", [(1.0, 2.0), (2.0, 1.0), (0.0, 0.0), (-1.0, 0.0)])
+def test_a_record_that_is_absent_is_of_no_kind_of_one_that_is_there(
+    values: tuple[float, float],
+) -> None:
+    records = Records(np.array(values)[:, None], present=np.array([True, False]))
     found = enumerated(PoissonSampled(Gaussian("a", 1), 0.5), records)
     assert found is not None
     assert len(found.masks) == 4

@@ -56,7 +56,7 @@ QUIET = 1e-3  # times its noise, so that a projection or a sign does not hide wh
 # Along which other records are walked: worlds and noises; and of more, in this share of the work.
 ALONG, TRANSCRIPTS, SHORT = ((0, 1.0), (3, QUIET), (2, 1.0)), 8, 0.02
 CLIPPED_WORLDS = 2  # of them, where the library's own clip bounds every query
-FEWEST_WALKS = 3
+FEWEST_WALKS, LEAST = 3, 1.5  # tried in so many times the seconds, however late it is
 TIED = 8  # the world in which one record decides between columns
 WALKS, MOST_WALKS = 8, 24
 WORK = 100_000_000
@@ -283,6 +283,10 @@ class _Examiner:
         """Whether the work is done, or the time over, or too short for one more run."""
         return self.meter.after(1) or not self.meter.room(self.longest)
 
+    def over(self) -> bool:
+        """Whether not even the least that is tried whatever it takes has room: of long runs."""
+        return not self.meter.room(self.longest, LEAST)
+
     @property
     def batched(self) -> bool:
         """Whether any release is on a secret batch."""
@@ -318,16 +322,21 @@ class _Examiner:
             with contextlib.suppress(Exception), np.errstate(all="ignore"):
                 self.program.run(sampler)
             self.farther.append(sampler)
-            self.longest = max(self.longest, time.process_time() - started)
+            self._ran(time.process_time() - started - sampler.aside)
             return
         self.studied.append(sampler)
-        if self._run(sampler, world.name) and sampler.transcript:
+        whole = self._run(sampler, world.name)
+        self._ran(time.process_time() - started - sampler.aside)
+        if whole and sampler.transcript:
             parts = sorted((p.start, p.stop) for p in sampler._parts)
             self.sampled[number] = sampler.transcript, parts
         sampler.repeated()
         for touched in sampler.touched:
             self.notes.wrong(ACCESS, touched)
         self.notes.count(ACCESS)
+
+    def _ran(self, seconds: float) -> None:
+        self.longest = max(self.longest, seconds)
 
     def _run(self, sampler: Sampler, name: str) -> bool:
         try:
@@ -355,13 +364,15 @@ class _Examiner:
         self._others(walker)
         neighbours = self._neighbours(world, parts, len(first[0].visits))
         for number, (records, row, name) in enumerate(neighbours):
-            if (self.meter.after(WALK) or self.late()) and number >= FEWEST_WALKS:
+            if (self.meter.after(WALK) or self.late()) and (number >= FEWEST_WALKS or self.over()):
                 break
             other = self._walked(walker, records, transcript, name)
             self.notes.count(CONTROL)
             if other is not None:
                 self._compared(first, other, row, name)
         self._tied(walker)
+        if self.over():
+            return
         again = self._walked(walker, world.records(), transcript, "the same records again")
         self.notes.count(KEPT)
         if again is not None:
@@ -509,7 +520,7 @@ class _Examiner:
         try:
             with np.errstate(all="ignore"):
                 found = walker.walk(records, transcript, kind, probe)
-            self.longest = max(self.longest, time.process_time() - started)
+            self._ran(time.process_time() - started)
             return found
         except (Diverged, Undeclared) as refusal:
             check = TRIALS if kind is Tiled else CONTROL
@@ -590,7 +601,8 @@ class _Examiner:
         for records, text in self._candidates():
             if self.late() and self.pair is not None:
                 break
-            told = self._told(records)
+            # Of a long run the first has to do.
+            told = 0.0 if self.over() else self._told(records)
             if told > best:
                 best = told
                 self.pair = Neighbours(*records, self.scope.adjacency, text)

@@ -52,9 +52,9 @@ class Meter:
             return True
         return False
 
-    def room(self, seconds: float) -> bool:
-        """Whether something that takes so long can still be begun."""
-        enough = time.process_time() - self.started + seconds <= self.seconds
+    def room(self, seconds: float, times: float = 1.0) -> bool:
+        """Whether something that takes so long can still be begun, in so many times the time."""
+        enough = time.process_time() - self.started + seconds <= times * self.seconds
         self.timed = self.timed or not enough
         return enough
 
