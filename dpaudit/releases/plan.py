@@ -224,6 +224,8 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     for name in ("title", "adjacency", "budget", "table", "items"):
         if name not in table:
             raise InvalidParameter(f"plan.{name}: missing")
+    if not isinstance(table.get("ledger", ""), str):
+        raise InvalidParameter("plan.ledger: expected a file, or a URL, as text")
     schema = schema_of(_mapping(table["table"], "table"))
     rows = table["items"]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):

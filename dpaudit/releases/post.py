@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.releases.queries import Count, Item, Margins, Row
+from dpaudit.releases.queries import Count, Item, Margins, Row, fraction, texts
 from dpaudit.tabular import Schema
 from dpaudit.tabular.schema import refuse_unknown
 
@@ -35,8 +35,8 @@ class Step:
             raise InvalidParameter(
                 f"post.step = {self.kind!r}: expected {CONSISTENT}, {NON_NEGATIVE} or {ROUND}"
             )
-        object.__setattr__(self, "items", tuple(self.items))
-        object.__setattr__(self, "to", Fraction(str(self.to)))
+        object.__setattr__(self, "items", texts(self.items))
+        object.__setattr__(self, "to", fraction(self.to, f"post {self.kind}: to"))
         if not self.items:
             raise InvalidParameter(f"post {self.kind}: items: expected names of items")
         if self.to <= 0:
@@ -88,9 +88,7 @@ def steps_of(table: Any) -> tuple[Step, ...]:
     found = []
     for place, row in enumerate(table):
         refuse_unknown(row, {"step", "items", "to"}, f"post[{place}]")
-        found.append(
-            Step(str(row.get("step")), tuple(row.get("items", ())), Fraction(str(row.get("to", 1))))
-        )
+        found.append(Step(str(row.get("step")), row.get("items", ()), row.get("to", Fraction(1))))
     return tuple(found)
 
 

@@ -203,6 +203,8 @@ class Item(ABC):
             raise InvalidParameter(f"{place}: the keys of {name!r} are not public")
         if isinstance(column, Category):
             keys = [asked] if isinstance(asked, str | int) else asked
+            if not isinstance(keys, list | tuple):
+                raise InvalidParameter(f"{place}: expected a key of {name!r}, or a list of keys")
             domain = column.domain
             unknown = [str(k) for k in keys if str(k) not in domain]
             if unknown:
@@ -1061,7 +1063,9 @@ def fraction(value: Any, place: str) -> Fraction:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """One text, or several."""
+    """One text, or several; errors: InvalidParameter for what is no list."""
+    if not isinstance(value, str | tuple | list):
+        raise InvalidParameter(f"{str(value)[:40]}: expected a name, or a list of names")
     return (value,) if isinstance(value, str) else tuple(map(str, value))
 
 

@@ -194,6 +194,9 @@ class Schema:
 
         Errors: InvalidParameter for one that the schema does not hold.
         """
+        given: Any = name
+        if not isinstance(given, str):
+            raise InvalidParameter(f"{place}: {str(given)[:40]}: expected the name of a column")
         if name not in self.columns:
             known = ", ".join(self.columns)
             raise InvalidParameter(f"{place}: the schema has no column {name!r}; it has {known}")
@@ -300,7 +303,10 @@ def _policy(value: str, place: str, known: tuple[str, ...]) -> None:
 
 
 def _rational(value: object, place: str) -> Fraction:
-    known = exact(Fraction(value) if isinstance(value, str) else value, place)
+    try:
+        known = exact(Fraction(value) if isinstance(value, str) else value, place)
+    except (ValueError, ZeroDivisionError):
+        raise InvalidParameter(f"{place} = {str(value)[:40]!r}: expected a number") from None
     if is_symbolic(known):
         raise InvalidParameter(f"{place} = {known}: expected a number")
     return Fraction(known)

@@ -233,13 +233,12 @@ def read(results: Results) -> Findings:
         passed = min(result.number("passed") for result in own)
         label = f"{name}: least share of phases whose certificate passed"
         checks.append(Check(label, passed, lower=1.0, source="acceptance 3, on i.i.d. users"))
-        if len(own.rows) > 1:
-            checks += [c for axis in SAID for c in _slope(own, kind, axis)]
-            ordered = sorted(own, key=lambda r: r.number("rate"))
-            x = tuple(r.number("rate") for r in ordered)
-            means = [mean_and_error(r.numbers("excess")) for r in ordered]
-            series.append(Series(name, x, tuple(m for m, _ in means), "",
-                                 error=tuple(2 * e for _, e in means)))  # fmt: skip
+        checks += [c for axis in SAID for c in _slope(own, kind, axis)]
+        ordered = sorted(own, key=lambda r: r.number("rate"))
+        x = tuple(r.number("rate") for r in ordered)
+        means = [mean_and_error(r.numbers("excess")) for r in ordered]
+        series.append(Series(name, x, tuple(m for m, _ in means), "",
+                             error=tuple(2 * e for _, e in means)))  # fmt: skip
     columns = ("algorithm", "n", "m", "d", "phases T", "kappa", "worst excess", "standard error",
                "R G sqrt(d) s", "rounding")  # fmt: skip
     tables = (
@@ -260,7 +259,7 @@ def read(results: Results) -> Findings:
         "the sampling term 1 / sqrt(n m) of Theorems 5.1 and 5.3 is below the noise at every size",
     )
     panel = Panel("Worst excess beside R G sqrt(d) s", "R G sqrt(d) s", "excess", tuple(series))
-    return Findings(tables, (*checks, *learning_checks(learnt)), (panel,) if series else (), notes)
+    return Findings(tables, (*checks, *learning_checks(learnt)), (panel,), notes)
 
 
 def _learnt(name: str, usual: Result) -> Learnt:

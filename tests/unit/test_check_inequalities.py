@@ -17,7 +17,8 @@ from dpaudit.certificate import certificate as writer
 from dpaudit.certificate.certificate import step_rows, steps_of
 from dpaudit.check.derivation import Value, rederive
 from dpaudit.errors import CertificateRejected
-from dpaudit.families.adaptive import Select
+from dpaudit.families.adaptive import Filter, Select
+from dpaudit.families.adaptive import rules as adaptive
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.discrete import (
@@ -107,6 +108,7 @@ CHOICES: dict[str, dict[tuple[Any, str], Any]] = {
     "as they are": {},
     "coarser": {
         (profile, "ALTERNATIVES"): 3,
+        (adaptive, "MANY"): 16,
         (integers, "KINKS"): 16,
         (integers, "FAINT"): Fraction(1, 2**12),
         (selection, "KINKS"): 16,
@@ -115,6 +117,7 @@ CHOICES: dict[str, dict[tuple[Any, str], Any]] = {
     },
     "finer": {
         (profile, "ALTERNATIVES"): 300,
+        (adaptive, "MANY"): 1_000,
         (integers, "KINKS"): 210,
         (integers, "FAINT"): Fraction(1, 2**34),
         (selection, "KINKS"): 160,
@@ -136,6 +139,7 @@ CHOSEN: dict[str, Node] = {
     "parts of parts": Compose(Parallel(*SEVERAL), Parallel(*MANY)),
     "one of many": Select(*SEVERAL, *MANY),
     "coupled noise": CoupledGaussian("c", 2, 1, 30, Fraction(1, 100)),
+    "a spent budget": Filter(Laplace("l", 2), "zcdp", Fraction(1, 2)),
     "a small report": SubsetResponse("s", Fraction(1, 10**9), Fraction(1, 2), Fraction(1, 10)),
     "a faint report": SubsetResponse("f", Fraction(1, 10**10), Fraction(1, 2), Fraction(1, 10)),
 }

@@ -142,8 +142,11 @@ def test_tests_that_run_the_statement_come_first_and_only_they_see_it_run() -> N
     ]
 
 
-def test_killed_at_first_is_by_a_test_as_old_as_the_session() -> None:
-    old = {"tests/unit/test_a.py::test_old"}
+def test_killed_at_first_is_by_a_test_as_old_as_the_session(tmp_path: Path) -> None:
+    (tmp_path / "tests" / "unit").mkdir(parents=True)
+    (tmp_path / "tests" / "unit" / "test_a.py").write_text("def test_old(): pass\ndef other(): 1\n")
+    old = mutants.tests_in(tmp_path)
+    assert old == {"tests/unit/test_a.py::test_old"}
     for first, by, expected in (
         ("killed", "FAILED tests/unit/test_a.py::test_old[1-x]", True),
         ("killed", "FAILED tests/unit/test_a.py::test_old - assert", True),
@@ -152,8 +155,6 @@ def test_killed_at_first_is_by_a_test_as_old_as_the_session() -> None:
         ("survived", "FAILED tests/unit/test_a.py::test_old", False),
     ):
         assert mutants.at_first({"first": first, "by": by}, old) == expected
-    here = f"{__name__.replace('.', '/')}.py::test_a_patch_forgets_what_the_right_code_had_computed"
-    assert here in mutants.tests_in(mutants.ROOT)
 
 
 def test_whoever_is_named_equivalent_is_not_run_again(

@@ -363,6 +363,22 @@ BAD_PLANS = {
         '[[items]]\nname = "s"\nquery = "count"\nwieght = 3\n',
         "items[1].wieght: no such setting",
     ),
+    "columns where one is asked for": (
+        '[[items]]\nname = "s"\nquery = "sum"\ncolumn = ["age"]\n',
+        "item 's': ['age']: expected the name of a column",
+    ),
+    "a grouping that is no name": (
+        '[[items]]\nname = "s"\nquery = "count"\nby = 5\n',
+        "5: expected a name, or a list of names",
+    ),
+    "a key that is none": (
+        '[[items]]\nname = "s"\nquery = "count"\nwhere = { sex = 1.5 }\n',
+        "where.sex: expected a key of 'sex', or a list of keys",
+    ),
+    "rounding to no number": (
+        '[[post]]\nstep = "round"\nitems = "count"\nto = "x"\n',
+        "post round: to = 'x': expected a number",
+    ),
     "a post step of nothing": (
         '[[post]]\nstep = "non_negative"\nitems = ["who"]\n',
         "no item is called 'who'",
@@ -386,7 +402,9 @@ def test_a_plan_that_does_not_fit_says_where(tmp_path: Path, more: str, said: st
         ("epsilon = 1", "epsilon = -1", "expected positive"),
         ('adjacency = "add_remove"', 'adjacency = "near"', "expected one of add_remove"),
         ('kind = "category"', 'kind = "colour"', "expected one of number"),
+        ("upper = 100", 'upper = "old"', "Number.upper = 'old': expected a number"),
         ('title = "t"', "", "plan.title: missing"),
+        ('title = "t"', 'title = "t"\nledger = 5', "plan.ledger: expected a file"),
         ("[budget]", "[budget", "not TOML"),
     ],
 )

@@ -161,7 +161,13 @@ def filter_gaussian(node: Filter, charge: Number) -> Number:
     return _known(node, values)
 
 
-@PROFILE.rule(Filter, "filter_profile", cite=GDP_FILTER)
+def _releases(node: Filter, charge: Losses) -> dict[str, int]:
+    """How many releases of noise spend the cap, where that is a choice."""
+    counts = [times for pair in spent(node) for _, times in pair.factors]
+    return {"releases": MANY} if MANY in counts else {}
+
+
+@PROFILE.rule(Filter, "filter_profile", cite=GDP_FILTER, witness=_releases)
 def filter_profile(node: Filter, charge: Losses) -> Losses:
     """The pair of the cap: of mu-GDP, randomised response, or all that rho-zCDP allows.
 
@@ -194,7 +200,7 @@ def spent(node: Filter) -> tuple[Pair, ...]:
     if measure in (FilterMeasure.PURE, FilterMeasure.APPROX):
         return (LaplaceShift(node.cap),)
     if measure == FilterMeasure.ZCDP:
-        return (product([(LaplaceShift(sqrt(2 * node.cap / MANY)), MANY)]),)
+        return (product([(LaplaceShift(sqrt(2 * node.cap / MANY)), Fraction(MANY))]),)
     return ()
 
 
@@ -203,5 +209,5 @@ def _is_gaussian(child: Node) -> bool:
     return all(isinstance(leaf, Gaussian) for leaf in leaves)
 
 
-MANY = Fraction(256)
+MANY = 256
 ALL_TOLD = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))

@@ -15,6 +15,7 @@ from dpaudit.check.theorem import (
     alternatives,
     always,
     at_order,
+    counted,
     lifted,
     pure_to_gdp,
     register,
@@ -30,6 +31,7 @@ from dpaudit.nodes.pairs import (
 )
 
 ONE, ZERO = Fraction(1), Fraction(0)
+MOST_RELEASES = 10_000
 NUMERIC = ("pure", "zcdp", "rdp", "gdp", "approx")
 
 
@@ -95,14 +97,14 @@ def _cap(calculus: str) -> Callable[..., Any]:
     return bound
 
 
-def _cap_pairs(node: Any, charge: Losses) -> Losses:
+def _cap_pairs(node: Any, witness: Row, charge: Losses) -> Losses:
     """The pair of the guarantee that the cap is, and what spending all of it on noise reaches."""
-    pair, spent = _pair(node), _spent(node)
+    pair, spent = _pair(node), _spent(node, counted(witness, "releases", 1, MOST_RELEASES))
     return Losses((pair,), (pair.swapped,), spent, spent)
 
 
-def _spent(node: Any) -> tuple[Pair, ...]:
-    """One Gaussian release; one Laplace release, or 256 with epsilon^2 / 2 of rho between them."""
+def _spent(node: Any, many: int) -> tuple[Pair, ...]:
+    """One Gaussian release; one Laplace release, or many with epsilon^2 / 2 of rho between them."""
     measure, cap = str(node.measure), node.cap
     inside = node.child.children if type(node.child).__name__ == "Select" else (node.child,)
     kinds = [{type(leaf).__name__ for leaf in child.children or (child,)} for child in inside]
@@ -114,8 +116,8 @@ def _spent(node: Any) -> tuple[Pair, ...]:
         return ()
     if measure in ("pure", "approx"):
         return (LaplaceShift(cap),)
-    each = LaplaceShift(sqrt(cap / 128))
-    return (independent([(each, Fraction(256))]),) if measure == "zcdp" else ()
+    each = LaplaceShift(sqrt(2 * cap / many))
+    return (independent([(each, Fraction(many))]),) if measure == "zcdp" else ()
 
 
 def _pair(node: Any) -> Pair:
@@ -142,7 +144,7 @@ _NAMES = {
 
 ADAPTIVE: Table = {
     **{(c, "Filter"): Theorem(name, _cap(c)) for c, name in _NAMES.items()},
-    ("profile", "Filter"): Theorem("filter_profile", _cap_pairs),
+    ("profile", "Filter"): Theorem("filter_profile", _cap_pairs, reads=True),
     **{(c, "Select"): Theorem("chosen", lifted(c, maximum), attained=always) for c in NUMERIC[:4]},
     ("approx", "Select"): Theorem("chosen", lifted("approx", maximum)),
     ("profile", "Select"): Theorem("chosen_profile", _select, reads=True),
