@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dpaudit.audit.examine.shapes import Shape
-from dpaudit.kernels.query import ClippedMean
+from dpaudit.kernels.query import Array, ClippedMean
 from dpaudit.mutate.same import same, trace
 from dpaudit.mutate.survey import _alike
 from dpaudit.scope import Adjacency
-from mechanisms.papers.srgd import baselines_catalogue
+from mechanisms.papers.srgd import baselines_catalogue, catalogue
 from mechanisms.papers.srgd.phases import halves, phase_moves
 from mechanisms.papers.stable_erm.baselines_catalogue import LOGISTIC, USER_COUNT
 from tests.examined_for_tests import Descent, Stepping, mechanism
@@ -79,3 +79,29 @@ def test_fewer_steps_of_a_solver_move_its_point_less() -> None:
     each = length * 2 * LOGISTIC.lipschitz / USER_COUNT
     stated = 2 * LOGISTIC.lipschitz / (LOGISTIC.modulus * USER_COUNT)
     assert moved(1 - length * LOGISTIC.modulus, each, 10_000) <= stated
+
+
+def centred(rows: Array) -> Array:
+    """The sum of rows less their mean, each clipped to 1."""
+    off = rows - rows.mean(axis=0)
+    return np.asarray((off / np.maximum(1, np.linalg.norm(off, axis=1, keepdims=True))).sum(axis=0))
+
+
+def test_centred_rows_of_three_quarters_of_a_radius_move_less_than_it() -> None:
+    """Of 2 and 1 times a gradient of sqrt(10), clipped to 4 sqrt(10): clusters, one record gone."""
+    program: Any = catalogue.accelerated_dp_srgd_corollary_5_7_two_rounds.program
+    point = np.zeros((1, 10))
+    for t, most in ((0, 1), (1, 3)):
+        query: Any = program.gradient.clip_weighted_differences(t, point, point)
+        assert most * np.sqrt(10) <= 0.75 * float(np.max(query.radius)) * (1 + 1e-9)
+    rng, furthest = np.random.default_rng(1), 0.0
+    for trial in range(300):
+        kinds = rng.standard_normal((int(rng.integers(2, 5)), int(rng.integers(1, 4))))
+        kinds *= 0.75 / np.linalg.norm(kinds, axis=1, keepdims=True)
+        kinds[1] = -kinds[0] if trial % 3 == 0 else kinds[1]
+        which = rng.choice(len(kinds), 300, p=rng.dirichlet(np.full(len(kinds), 0.5)))
+        whole = centred(kinds[which])
+        for one in np.unique(which, return_index=True)[1]:
+            without = centred(kinds[np.delete(which, one)])
+            furthest = max(furthest, float(np.linalg.norm(without - whole)))
+    assert 0.4 < furthest < 0.6
