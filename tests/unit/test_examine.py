@@ -17,6 +17,7 @@ from dpaudit.audit.examine.examination import (
     APART,
     CLIPPED,
     CONTROL,
+    GATHERED,
     KEPT,
     MOVED,
     TRIALS,
@@ -256,6 +257,8 @@ def test_what_the_own_loss_reaches_of_its_clip() -> None:
     assert reached.clip == pytest.approx(0.25)
     assert reached.displacement == pytest.approx(0.25)
     assert any(f.check == CLIPPED and f.status == "held" for f in examination.findings)
+    # A clipped row is a row: whose it is, nobody knows.
+    assert any(f.check == GATHERED and f.status == "not_run" for f in examination.findings)
     own = examine(mechanism("case", Sampled(), "add_remove"), seed=1)
     assert any(f.check == CLIPPED and f.status == "not_run" for f in own.findings)
 

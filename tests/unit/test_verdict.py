@@ -40,7 +40,7 @@ from dpaudit.audit.verdict import (
     raw,
 )
 from dpaudit.check import standing
-from dpaudit.check.assumptions import CLIPPED, DRAWN, SYSTEM
+from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED, SYSTEM
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.composition import Assuming
 from dpaudit.families.discrete import DiscreteLaplace
@@ -244,6 +244,25 @@ def test_what_every_guarantee_rests_on(rows: list[Any], bounded: str, noise: str
         "real_arithmetic": "declared",
         "random_bits": "declared",
     }
+
+
+@pytest.mark.parametrize(
+    ("rows", "status"),
+    [
+        ([], "declared"),
+        ([row(**BOUND, check=CLIPPED)], "declared"),
+        ([row(**BOUND, check=GATHERED)], "enforced"),
+        ([row(**BOUND, check=GATHERED, status="not_run")], "declared"),
+        ([row(**BOUND, about="stand_in", check=GATHERED)], "declared"),
+    ],
+)
+def test_a_row_has_to_hold_all_of_a_unit_that_is_more_than_a_record(
+    rows: list[Any], status: str
+) -> None:
+    """Rows of items, clipped one by one, protect no user: nothing in a run can tell."""
+    assert "whole_units" not in {a.id for a in standing(rows)}
+    for unit in ("user", "client"):
+        assert {a.id: a.status for a in standing(rows, unit=unit)}["whole_units"] == status
 
 
 @pytest.mark.parametrize(
