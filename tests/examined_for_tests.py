@@ -423,6 +423,8 @@ class OwnBatch:
         if self.bug == "all rows for the batch":
             rows = rows + 0.5 * clipped(records.values[:, :FEATURES]).sum(axis=0)
         chosen = np.ones((1, len(records)), bool) if chosen is None else chosen
+        if self.bug == "not on the batch":
+            chosen = np.ones_like(chosen)
         total = chosen.astype(float) @ rows
         if self.bug == "over the realised batch":
             return np.asarray(total / np.maximum(1, chosen.sum(axis=1, keepdims=True)))
@@ -432,7 +434,7 @@ class OwnBatch:
         return np.array(2.0 / SIZE)
 
 
-SAMPLED = ("all rows for the batch", "over the realised batch")
+SAMPLED = ("all rows for the batch", "not on the batch", "over the realised batch")
 
 CASES: tuple[tuple[str, Callable[[str], Any], tuple[str, ...], str], ...] = (
     ("descent", lambda bug: Descent(bug), DESCENT, "replace_one"),

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import examination, examine, study, walks
-from dpaudit.audit.examine.examination import ACCESS, CONTROL
+from dpaudit.audit.examine import displacement, examination, examine, study, walks
+from dpaudit.audit.examine.examination import ACCESS, CONTROL, MOVED
 from dpaudit.kernels.query import Array, Records
 from dpaudit.mutate.wrong import Reseeding, Silencing, _Silent
 from dpaudit.scope import Adjacency
-from tests.examined_for_tests import mechanism
+from tests.examined_for_tests import Sampled, mechanism
 
 ROUNDS = 6
 
@@ -236,3 +236,22 @@ def test_an_examination_that_stops_at_the_first_finding() -> None:
     right = mechanism("draws", Means(), "zero_out")
     one, two = (examine(right, seed=2, first=first) for first in (True, False))
     assert one.findings == two.findings
+
+
+# --- batches -------------------------------------------------------------------------------------
+
+
+def test_a_query_of_other_records_than_its_secret_batch_s_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each row moves it by what is stated, in the batch or not: nothing is hidden by sampling."""
+    asked = mechanism("case", Sampled("not on the batch"), "add_remove")
+
+    def said() -> list[str]:
+        found = examine(asked, seed=1).findings
+        return [f.detail for f in found if f.check == MOVED and f.status == "broken"]
+
+    (detail,) = said()
+    assert "a record outside the secret batch moves the query" in detail
+    monkeypatch.setattr(displacement, "OUTSIDE", 0)
+    assert not said()

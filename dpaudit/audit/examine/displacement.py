@@ -18,6 +18,7 @@ from dpaudit.scope import Adjacency
 
 ABSENT = "no record there"
 RESTARTS = 3
+OUTSIDE = 3  # data sets that differ in a row outside the batch
 LEAST = 3  # data sets that even a slow query is tried on
 
 
@@ -50,6 +51,16 @@ class Asking:
                 others = self.members - 1 if self.members else len(records)
                 held |= np.arange(len(records)) < others + (row < others and self.members > 0)
             chosen = np.broadcast_to(held, (trials, len(records)))
+        return self._on(records, chosen)
+
+    def outside(self, records: Records, row: int) -> Array:
+        """The same on a batch that does not hold the row, of as many others as there can be."""
+        others = np.flatnonzero(np.arange(len(records)) != row)
+        held = np.isin(np.arange(len(records)), others[: self.members or None])
+        return self._on(records, np.broadcast_to(held, (len(self.on), len(records))))
+
+    def _on(self, records: Records, chosen: NDArray[np.bool_] | None) -> Array:
+        trials = len(self.on)
         self.meter.add(self.query, records, trials)
         with np.errstate(all="ignore"):
             found = np.asarray(self.query.value(records, chosen), dtype=np.float64)
@@ -182,6 +193,15 @@ def try_rows(
         absent = [asking.value(records, row) for records in pairing.absent]
         if asking.factors(absent[:1], absent[1:])[0] > 1e-6:
             moved.problems["a record that is absent still moves the query"] = None
+    if asking.batched and len(pairing.records[0]) > max(1, asking.members):
+        # A secret batch hides a record only if what is outside of it moves nothing.
+        others = [r for r in pairing.records if len(r) == len(pairing.records[0])]
+        finite = [r for r in others if np.isfinite(r.values[row]).all()][:OUTSIDE]
+        moved.tried += len(finite)
+        outside = [asking.outside(records, row) for records in finite]
+        apart = asking.factors(outside[:1] * (len(outside) - 1), outside[1:]) if outside else []
+        if np.max(apart, initial=0.0) > 1e-6:
+            moved.problems["a record outside the secret batch moves the query"] = None
     return best
 
 
