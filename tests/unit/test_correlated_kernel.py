@@ -132,8 +132,8 @@ def test_the_largest_error_is_that_of_the_literature(name: str, rounds: int, err
         ("tree_honaker", 32, 0.929, 20),
         ("tree_honaker", 100, 0.933, 42),
         ("smooth_binary", 16, 1.0, 0),
-        ("smooth_binary", 32, 0.866, 0),
-        ("smooth_binary", 100, 0.894, 0),
+        ("smooth_binary", 32, 1.0, 0),
+        ("smooth_binary", 100, 1.0, 0),
     ],
 )
 def test_what_combined_blocks_reveal(name: str, rounds: int, share: float, column: int) -> None:

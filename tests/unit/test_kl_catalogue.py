@@ -105,11 +105,12 @@ def test_an_audit_attacks_the_declaration_of_its_mechanism(suite: Any) -> None:
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_claims_come_out_as_the_catalogue_expects(name: str) -> None:
-    """The claims of the printed signed listing are open for the account: its attack decides."""
+    """Where the printed signed listing is open for the account, its attack decides."""
     found = MECHANISMS[name]
     outcomes = tuple(c.check(found.declaration, found.scope).outcome for c in found.claims)
     if name in ("adaptive_noisy_gd_paper", "adaptive_noisy_gd_paper_signed_zero_out"):
-        assert set(outcomes) == {"unproved"}
+        # An epsilon is refuted by what spends the filter's cap.
+        assert outcomes == ("unproved", "refuted")[: len(outcomes)]
     else:
         assert outcomes == found.expectations
 
