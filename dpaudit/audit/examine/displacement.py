@@ -199,8 +199,8 @@ def try_rows(
         finite = [r for r in others if np.isfinite(r.values[row]).all()][:OUTSIDE]
         moved.tried += len(finite)
         outside = [asking.outside(records, row) for records in finite]
-        apart = asking.factors(outside[:1] * (len(outside) - 1), outside[1:]) if outside else []
-        if np.max(apart, initial=0.0) > 1e-6:
+        apart = [asking.factors(outside[:1], [value])[0] for value in outside[1:]]
+        if max(apart, default=0.0) > 1e-6:
             moved.problems["a record outside the secret batch moves the query"] = None
     return best
 
