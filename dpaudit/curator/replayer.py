@@ -205,10 +205,15 @@ class Walk(Curator):
         known = any(visit.label == request.label for visit in self.visits)
         return check is not None and not known and bool(check(request.records))
 
+    def _told_apart(self) -> bytes:
+        """Of every batch and release its own, where coins were drawn for the batch."""
+        return f"{self._coins}:{self._position}".encode() if self._coins else b""
+
     def _exact(self, request: Request, value: Array, released: Array) -> None:
         on, scale = request.mask, request.scale
         with np.errstate(all="ignore"):
             shown = np.where(on[:, None], released, request.session.centre(value))
+            request.session.told_apart = self._told_apart()
             noise = np.where(on[:, None], request.session.residual(shown, value, scale), np.nan)
             density = request.session.log_density(shown, value, scale)
         self.residuals.setdefault(request.label, []).append(noise)

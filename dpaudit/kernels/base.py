@@ -29,6 +29,7 @@ class Session(Protocol):
 
     norm: ClassVar[Norm]
     continuous: ClassVar[bool]
+    told_apart: bytes
 
     def admit(self, scale: Array, dimension: int) -> None:
         """Errors: InvalidParameter for what it cannot release; asked before data is touched."""
@@ -57,11 +58,14 @@ class Kernel:
 
     ``memory``: whether a session keeps state from one release of a use to the next; it then needs
     every trial on, and every use opens a session of its own.
+    ``told_apart``: bytes that no other release of an audit has, hashed into residuals that need
+    uniform numbers; empty where nobody gave any.
     """
 
     norm: ClassVar[Norm] = "l2"
     continuous: ClassVar[bool] = True
     memory: ClassVar[bool] = False
+    told_apart: bytes = b""
 
     def __init__(self, leaf: Any, trials: int) -> None:
         self.leaf = leaf

@@ -14,6 +14,8 @@ from scipy.integrate import quad
 from scipy.stats import chisquare
 
 from dpaudit.accountant.account import Account
+from dpaudit.audit.attack import ReplayTask
+from dpaudit.audit.engine import Batch, run_batches
 from dpaudit.audit.residuals import check_residuals
 from dpaudit.curator.curator import Curator, Sampler, Tracer
 from dpaudit.curator.replayer import Replayer
@@ -249,6 +251,30 @@ def test_a_replay_reports_a_score_that_jumps() -> None:
     found = replayer.inspect(sampled(1).transcript, own=0).violations
     assert all("more than its stated l2 sensitivity" in line for line in found)
     assert len(found) == 2
+
+
+class AlwaysPasses(StableReleaseKernel):
+    """A wrong kernel: no score is too low."""
+
+    def thresholds(self, rng: np.random.Generator) -> Array:
+        return super().thresholds(rng) + 10**6
+
+
+@pytest.mark.parametrize(("kernel", "broken"), [(StableReleaseKernel, 0), (AlwaysPasses, 1)])
+def test_batches_of_one_trial_have_residuals_of_their_own(kernel: Any, broken: int) -> None:
+    """Bottom in most of 400 runs, equal hashes in none: residuals exist, and judge the threshold.
+
+    False-alarm rate 1e-4.
+    """
+    pair = tuple(Records(np.array([[s, 3.0, -4.0]])) for s in (2.0, 3.0))
+    task = ReplayTask(Once(), Once().declaration(USERS), USERS, pair, {StableRelease: kernel})
+    batches = [Batch((0, 0, 0, number), 1) for number in range(400)]
+    found = run_batches(task, batches, root_seed=3).values()
+    residuals = np.concatenate([row["residuals_0"] for row in found])
+    assert np.isfinite(residuals).all()
+    assert len(np.unique(residuals[:, :, 0])) == 800
+    bad = [f for f in check_residuals({"r": residuals}) if f.status == "broken"]
+    assert bool(bad) == broken
 
 
 def test_a_trace_gives_the_vector() -> None:

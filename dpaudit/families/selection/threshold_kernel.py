@@ -118,14 +118,15 @@ class AboveThresholdKernel(Kernel):
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
         """The outcome as a uniform number of its share of [0, 1], mapped to normal; NaN at rest.
 
-        NaN too where a batch's answers are so certain that two batches may well have the same:
-        the uniform numbers are made of them.
+        NaN too where a batch's answers are so certain that two batches may well have the same,
+        and nothing tells them apart: the uniform numbers are made of them.
         """
         share = np.exp(self._outcomes(values, scale)[0])
-        drawn = hashed(released, 1)[:, 0]
+        drawn = hashed(released, 1, self.told_apart)[:, 0]
         outcome = np.where(released[:, 0] == 0, share * drawn, share + (1 - share) * drawn)
         found = ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))
-        told = float((entr(share) + entr(1 - share)).sum()) > ENOUGH
+        certain = float((entr(share) + entr(1 - share)).sum()) <= ENOUGH
+        told = bool(self.told_apart) or not certain
         return np.where((self._left > 0) & told, found, np.nan)[:, None]
 
     def _outcomes(self, values: Array, scale: Array) -> tuple[Array, Array]:

@@ -126,7 +126,7 @@ class StableReleaseKernel(Kernel):
         shown = np.where(is_bottom(released)[:, None], values[:, 1:], released)
         noise = standardised(shown, values[:, 1:], scale)
         return tested_residual(
-            released, self._law.log_bottoms[self._law.levels(values[:, 0])], noise
+            released, self._law.log_bottoms[self._law.levels(values[:, 0])], noise, self.told_apart
         )
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
