@@ -31,9 +31,7 @@ def is_bottom(released: Array) -> NDArray[np.bool_]:
     return np.asarray(np.isnan(released).all(axis=-1))
 
 
-def tested_residual(
-    released: Array, log_failing: Array, noise: Array, apart: bytes = b""
-) -> Array:
+def tested_residual(released: Array, log_failing: Array, noise: Array, apart: bytes) -> Array:
     """A column for the outcome of a test, then the ``noise`` of what passed; (trials, 1 + d).
 
     The outcome is a uniform number of its share of [0, 1], mapped to normal; ``log_failing``: log

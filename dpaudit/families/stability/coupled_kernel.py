@@ -250,7 +250,9 @@ class ProposeTestReleaseKernel(Kernel):
         """A column for the test's outcome, then those of the release: :func:`tested_residual`."""
         shown = np.where(is_bottom(released)[:, None], 0.0, released)
         noise = self._release.residual(shown, values[:, 1:], scale)
-        return tested_residual(released, self._test.log_tails(values[:, 0])[0], noise, self.told_apart)
+        return tested_residual(
+            released, self._test.log_tails(values[:, 0])[0], noise, self.told_apart
+        )
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """The score moves by at most 1; the release by ``stated`` if either data set is stable.
