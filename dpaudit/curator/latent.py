@@ -47,7 +47,9 @@ def enumerated(sampling: Node, records: Records) -> Outcomes | None:
     Without replacement: multivariate hypergeometric; Poisson: independent binomials.  A function
     of the batch that takes equal records for one another has the same law over these outcomes.
     """
-    kinds = _kinds(records)
+    # Records of one kind are equal in values and in presence.
+    kind = 2 * records.distinct()[1] + records.present
+    kinds = [np.flatnonzero(kind == k) for k in np.unique(kind)]
     sizes = [len(kind) for kind in kinds]
     counts = list(itertools.islice(_counts(sampling, sizes), MOST_OUTCOMES + 1))
     if len(counts) > MOST_OUTCOMES:
@@ -56,13 +58,6 @@ def enumerated(sampling: Node, records: Records) -> Outcomes | None:
     likely = np.flatnonzero(logs > -np.inf)
     masks = [_mask(kinds, counts[k], len(records)) for k in likely]
     return Outcomes(masks, logs[likely], exact=True)
-
-
-def _kinds(records: Records) -> list[NDArray[np.intp]]:
-    """Indices of the records of each kind: equal in values and in presence."""
-    _, origin = records.distinct()
-    kind = 2 * origin + records.present
-    return [np.flatnonzero(kind == k) for k in np.unique(kind)]
 
 
 def _counts(sampling: Node, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
