@@ -45,17 +45,13 @@ def enumerated(sampling: Node, records: Records) -> Outcomes | None:
     A function of the batches that takes equal records for one another has the same law over these
     outcomes.
     """
-    ways = batches_of(sampling).outcomes(_kinds(records), len(records))
+    # Records of one kind are equal in values and in presence.
+    kind = 2 * records.distinct()[1] + records.present
+    kinds = [np.flatnonzero(kind == k) for k in np.unique(kind)]
+    ways = batches_of(sampling).outcomes(kinds, len(records))
     found = list(itertools.islice(ways, MOST_OUTCOMES + 1))
     if len(found) > MOST_OUTCOMES:
         return None
     logs = np.array([log for _, log in found])
     likely = np.flatnonzero(logs > -np.inf)
     return Outcomes([found[k][0] for k in likely], logs[likely], exact=True)
-
-
-def _kinds(records: Records) -> list[NDArray[np.intp]]:
-    """Indices of the records of each kind: equal in values and in presence."""
-    _, origin = records.distinct()
-    kind = 2 * origin + records.present
-    return [np.flatnonzero(kind == k) for k in np.unique(kind)]

@@ -246,15 +246,13 @@ class Walk(Curator):
         known = any(visit.label == request.label for visit in self.visits)
         return check is not None and not known and bool(check(request.records))
 
-    def _told_apart(self) -> bytes:
-        """Of every batch and release its own, where coins were drawn for the batch."""
-        return f"{self._coins}:{self._position}".encode() if self._coins else b""
-
     def _exact(self, request: Request, value: Array, released: Array) -> None:
         on, scale = request.mask, request.scale
         with np.errstate(all="ignore"):
             shown = np.where(on[:, None], released, request.session.centre(value))
-            request.session.told_apart = self._told_apart()
+            # Of every batch and release its own, where coins were drawn for the batch.
+            own = f"{self._coins}:{self._position}".encode() if self._coins else b""
+            request.session.told_apart = own
             noise = np.where(on[:, None], request.session.residual(shown, value, scale), np.nan)
             density = request.session.log_density(shown, value, scale)
         self.residuals.setdefault(request.label, []).append(noise)
@@ -331,7 +329,9 @@ class Replayer:
         with np.errstate(invalid="ignore"):
             scores = first.log_density - second.log_density
         for a, b in zip(first.visits, second.visits, strict=True):
-            scores = _noise_free(scores, a, b)
+            # A coordinate that equals one data set's noise-free value, not the other's, decides.
+            scores = np.where((a.matches & ~b.matches).any(-1), np.inf, scores)
+            scores = np.where((b.matches & ~a.matches).any(-1), -np.inf, scores)
         walked, other_walk = (first, second) if own == 0 else (second, first)
         return Replay(
             scores=np.where(np.isnan(scores), 0.0, scores),
@@ -376,12 +376,6 @@ def disclosures(first: tuple[Walk, Any], second: tuple[Walk, Any]) -> tuple[str,
 
 def _stacked(walk: Walk) -> dict[str, Array]:
     return {label: np.stack(uses, axis=1) for label, uses in walk.residuals.items()}
-
-
-def _noise_free(scores: Array, first: Visit, second: Visit) -> Array:
-    """A coordinate that equals one data set's noise-free value, not the other's, is decisive."""
-    scores = np.where((first.matches & ~second.matches).any(-1), np.inf, scores)
-    return np.where((second.matches & ~first.matches).any(-1), -np.inf, scores)
 
 
 def _violations(first: Sequence[Visit], second: Sequence[Visit]) -> tuple[str, ...]:
