@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -255,7 +254,15 @@ class Account:
         """
         at = _number(epsilon, "epsilon")
         non_negative(at, "epsilon")
-        return self._smallest(lambda step: delta_sides(step, at))
+        found: list[tuple[Fraction, Fraction, str]] = []
+        for name in self._routes():
+            lower, upper = delta_sides(self.step(name), at)
+            found.append((lower or Fraction(0), upper, name))
+            if lower is not None and name == "gdp":
+                break
+        upper, upper_name = min(((u, n) for _, u, n in found), key=lambda row: row[0])
+        lower, lower_name = max(((low, n) for low, _, n in found), key=lambda row: row[0])
+        return Bound(lower, upper, lower_name, upper_name, self.step(upper_name))
 
     def advantage(self) -> Bound:
         """The largest advantage of a membership guess: total variation, delta at epsilon 0."""
@@ -284,17 +291,6 @@ class Account:
         lower, _, lower_name = max(sides, key=lambda row: row[0])
         upper, upper_name = min(((u, n) for _, u, n in sides), key=lambda row: row[0])
         return Bound(lower, upper, upper_name, lower_name, self.step(lower_name))
-
-    def _smallest(self, sides: Callable[[Step], tuple[Fraction | None, Fraction]]) -> Bound:
-        found: list[tuple[Fraction, Fraction, str]] = []
-        for name in self._routes():
-            lower, upper = sides(self.step(name))
-            found.append((lower or Fraction(0), upper, name))
-            if lower is not None and name == "gdp":
-                break
-        upper, upper_name = min(((u, n) for _, u, n in found), key=lambda row: row[0])
-        lower, lower_name = max(((low, n) for low, _, n in found), key=lambda row: row[0])
-        return Bound(lower, upper, lower_name, upper_name, self.step(upper_name))
 
     def profile_curve(self, epsilons: list[Fraction]) -> list[tuple[Fraction, str]]:
         """Upper bounds of delta at the given epsilons, where the Gaussian route covers the tree."""

@@ -22,11 +22,9 @@ def value_text(value: Any) -> str:
     if is_symbolic(value) and (value.free_symbols or is_infinite(value)):
         return shown
     decimal = decimal_upper(value, digits=6)
-    return shown if shown == decimal else f"{_short(shown)}{decimal}"
-
-
-def _short(shown: str) -> str:
-    return f"{shown} <= " if len(shown) <= 60 else "<= "
+    if shown == decimal:
+        return shown
+    return f"{shown} <= {decimal}" if len(shown) <= 60 else f"<= {decimal}"
 
 
 def show_text(step: Step) -> str:
@@ -38,7 +36,8 @@ def show_text(step: Step) -> str:
         step, depth = stack.pop()
         known = id(step) in seen and bool(step.premises)
         seen.add(id(step))
-        below = ["(premises as above)"] if known else _assuming(step)
+        assumed = [f"assuming {a.statement} ({a.status})" for a in step.assumes]
+        below = ["(premises as above)"] if known else assumed
         margin = "  " * min(depth, DEPTH)
         lines += [margin + _line(step), *(f"{margin}  {line}" for line in below)]
         stack += [] if known else [(p, depth + 1) for p in reversed(step.premises)]
@@ -52,10 +51,6 @@ def _line(step: Step) -> str:
         f"{symbol} = {value_text(step.value)}   {step.node.head}   "
         f"[{step.rule}: {step.cite}{attained}]"
     )
-
-
-def _assuming(step: Step) -> list[str]:
-    return [f"assuming {a.statement} ({a.status})" for a in step.assumes]
 
 
 def show_latex(step: Step) -> str:

@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.examine.meter import Meter
-from dpaudit.curator.coins import draw_batch
 from dpaudit.curator.curator import Event, Program, Request
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
 from dpaudit.curator.locations import LIBRARIES
 from dpaudit.curator.replayer import (
-    LATENT,
     RELATIVE_TOLERANCE,
     ROUNDING,
     Visit,
@@ -83,7 +81,7 @@ class PartWalk(Walk):
 
     def _close(self) -> None:
         """No likelihood is asked for."""
-        self._in_step = []
+        self._in_pass = {}
 
     def _exact(self, request: Request, value: Array, released: Array) -> None:
         """No likelihood is asked for, but a kernel with memory keeps what was released."""
@@ -107,9 +105,7 @@ class Tiled(PartWalk):
 
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
         """Every trial's batch is that of the one trial."""
-        self._steps += 1
-        chosen = draw_batch(sampling, 1, size, self._generator(LATENT, self._steps, 0))
-        return [np.repeat(chosen, self.trials, axis=0)]
+        return [np.repeat(chosen, self.trials, axis=0) for chosen in self._coupled(1, size)]
 
 
 def tiled(transcript: Sequence[Event], trials: int) -> list[Event]:
