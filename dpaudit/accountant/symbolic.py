@@ -14,13 +14,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from dpaudit.accountant.account import Account
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import exact, is_infinite, sympify, unknowns
 from dpaudit.exact.inequality import at_most
 from dpaudit.measures.calculus import Step
-from dpaudit.nodes import Node
-from dpaudit.scope import Scope
 
 
 class Trend(StrEnum):
@@ -121,31 +118,21 @@ class SymbolicProfile:
         return self.epsilon / self.mu - self.mu / 2, self.epsilon / self.mu + self.mu / 2
 
 
-def symbolic_profile(node: Node, scope: Scope, epsilon: Any = None) -> SymbolicProfile:
-    """The profile of a declaration that the Gaussian calculus covers, symbols and all.
+def symbolic_profile(step: Step, epsilon: Any = None) -> SymbolicProfile:
+    """The profile of a step of the Gaussian calculus, symbols and all.
 
     ``epsilon``: the symbol to use, a positive one of that name by default.
-    Errors: Unsupported where no finite mu > 0 is derived; InvalidParameter for no symbol, or one
-    of the declaration's own.
-
-    >>> import dpaudit as dp, sympy
-    >>> z, T = sympy.symbols("z T", positive=True)
-    >>> from dpaudit.accountant.symbolic import symbolic_profile
-    >>> run = dp.Repeat(dp.Gaussian("gradient", z), sympy.Symbol("T", positive=True, integer=True))
-    >>> profile = symbolic_profile(run, dp.central("add_remove"))
-    >>> profile.mu, profile.trend(z)
-    (sqrt(T)/z, <Trend.FALLS: 'falls'>)
+    Errors: Unsupported for another calculus, or where no finite mu > 0 is derived;
+    InvalidParameter for no symbol, or one that mu has.
     """
     import sympy
 
     chosen = sympy.Symbol("epsilon", positive=True) if epsilon is None else epsilon
     if not isinstance(chosen, sympy.Symbol):
         raise InvalidParameter(f"epsilon = {epsilon!r}: expected a symbol")
-    step = Account(node, scope).step("gdp")
-    mu = sympify(step.value)
-    if is_infinite(step.value) or mu == 0:
-        raise Unsupported(f"{node.head}: no profile of a Gaussian with mu = {step.value}")
-    if chosen in unknowns(mu):
+    if step.calculus != "gdp" or is_infinite(step.value) or step.value == 0:
+        raise Unsupported(f"{step.node.head}: {step.calculus} of {step.value} is no Gaussian's")
+    if chosen in unknowns(sympify(step.value)):
         raise InvalidParameter(f"epsilon = {chosen}: the declaration has this symbol; give another")
     return SymbolicProfile(step, chosen)
 

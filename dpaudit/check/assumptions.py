@@ -28,6 +28,7 @@ EXACT = frozenset(
         "DiscreteGaussian",
         "DiscreteGaussianVector",
         "DiscreteLaplace",
+        "DistributedGaussian",
         "IntegerExponentialMechanism",
         "ThresholdedDiscreteLaplace",
     }

@@ -8,14 +8,14 @@ import pytest
 import sympy
 
 import dpaudit as dp
-from dpaudit.accountant.symbolic import Trend, symbolic_profile
+from dpaudit.accountant.symbolic import Trend
 from dpaudit.errors import InvalidParameter, Unsupported
 
 SCOPE = dp.central("add_remove")
 z, w = sympy.symbols("z w", positive=True)
 T = sympy.Symbol("T", positive=True, integer=True)
 RUN = dp.Compose(dp.Repeat(dp.Gaussian("g", z), T), dp.Gaussian("h", w))
-SINGLE = symbolic_profile(dp.Gaussian("g", z), SCOPE)
+SINGLE = dp.account(dp.Gaussian("g", z), SCOPE).in_symbols()
 POINTS = [(1, 1), (2, 3), (10, 1), (Fraction(1, 2), 9), (Fraction(1, 3), 5)]
 
 
@@ -46,7 +46,7 @@ def test_asymptotics_are_reached() -> None:
 
 
 def test_how_delta_moves_with_each_symbol() -> None:
-    profile = symbolic_profile(RUN, SCOPE)
+    profile = dp.account(RUN, SCOPE).in_symbols()
     assert profile.mu == sympy.sqrt(T / z**2 + 1 / w**2)
     trends = {symbol: profile.trend(symbol) for symbol in (z, w, T, profile.epsilon)}
     falls = {symbol for symbol, trend in trends.items() if trend is Trend.FALLS}
@@ -62,24 +62,24 @@ def test_how_delta_moves_with_each_symbol() -> None:
 
 def test_a_trend_that_holds_in_a_range_only() -> None:
     """mu = z (2 - z): rises up to z = 1, falls to 2."""
-    profile = symbolic_profile(dp.GDP(z * (2 - z)), SCOPE)
+    profile = dp.account(dp.GDP(z * (2 - z)), SCOPE).in_symbols()
     assert profile.trend(z) is Trend.UNKNOWN
     assert profile.trend(z, {z: ("0.1", "0.9")}) is Trend.RISES
     assert profile.trend(z, {z: ("1.1", "1.9")}) is Trend.FALLS
-    floors = symbolic_profile(dp.GDP(sympy.floor(T / 2) + 1), SCOPE)
+    floors = dp.account(dp.GDP(sympy.floor(T / 2) + 1), SCOPE).in_symbols()
     assert floors.trend(T) is Trend.UNKNOWN
 
 
 def test_what_has_no_such_profile_is_refused() -> None:
     with pytest.raises(Unsupported, match="gdp"):
-        symbolic_profile(dp.ApproxDP(1, "0.1"), SCOPE)
-    assert not symbolic_profile(dp.Laplace("l", z), SCOPE).step.attained
-    with pytest.raises(Unsupported, match="mu = 0"):
-        symbolic_profile(dp.GDP(0), SCOPE)
+        dp.account(dp.ApproxDP(1, "0.1"), SCOPE).in_symbols()
+    assert not dp.account(dp.Laplace("l", z), SCOPE).in_symbols().step.attained
+    with pytest.raises(Unsupported, match="no Gaussian"):
+        dp.account(dp.GDP(0), SCOPE).in_symbols()
     with pytest.raises(InvalidParameter, match="expected a symbol"):
-        symbolic_profile(RUN, SCOPE, 3)
+        dp.account(RUN, SCOPE).in_symbols(3)
     with pytest.raises(InvalidParameter, match="has this symbol"):
-        symbolic_profile(RUN, SCOPE, z)
+        dp.account(RUN, SCOPE).in_symbols(z)
     for delta in (0, "0.6", 2):
         with pytest.raises(InvalidParameter, match="delta"):
             SINGLE.epsilon_above(delta)
