@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, ClippedMean, Records
-from dpaudit.mutate import wrong
+from dpaudit.mutate import plant, wrong
 from dpaudit.mutate.operators import (
     CODE,
     OPERATORS,
@@ -359,3 +360,14 @@ def test_every_operator_is_of_one_kind() -> None:
     assert not set(RELEASES) & set(CODE)
     assert set(RIGHT) <= set(RELEASES)
     assert len(OPERATORS) >= 16
+
+
+def test_a_child_is_forked_while_no_other_pipe_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that was forked in between kept another's pipe open, and both ended with the last."""
+    held: list[bool] = []
+    pipe, fork = os.pipe, os.fork
+    monkeypatch.setattr(os, "pipe", lambda: (held.append(plant.FORKING.locked()), pipe())[1])
+    monkeypatch.setattr(os, "fork", lambda: (held.append(plant.FORKING.locked()), fork())[1])
+    assert plant.forked(lambda: [1], 20.0) == [1]
+    assert held == [True, True]
+    assert not plant.FORKING.locked()
