@@ -43,6 +43,7 @@ from experiments.srgd.digits import srgd_digits
 from experiments.srgd.estimator import srgd_estimator
 from experiments.srgd.one_pass import srgd_one_pass
 from experiments.srgd.risk import srgd_risk
+from experiments.stable_erm.data import stable_data
 from experiments.stable_erm.rates import stable_rates
 from experiments.stable_erm.risk import stable_risk
 from experiments.stable_erm.sensitivity import stable_sensitivity
@@ -66,7 +67,7 @@ EXPERIMENTS = (
     diff2_network,
     diff2_slopes, kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_spider, kl_stationary,
     srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_one_pass, srgd_risk,
-    stable_rates, stable_risk, stable_sensitivity,
+    stable_data, stable_rates, stable_risk, stable_sensitivity,
     user_level_costs, user_level_data, user_level_noise, user_level_outliers, user_level_phased,
     user_level_risk,
     user_level_smoothing, user_level_stability,
