@@ -12,8 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from audits.kl import turned_round
-from audits.kl_readings import silent
 from dpaudit.accountant.account import account
 from dpaudit.audit.bounds.estimators import Counts, epsilon_lower
 from dpaudit.curator.curator import Sampler
@@ -32,6 +30,7 @@ from lab.model import (
     Table,
     Values,
 )
+from mechanisms.papers.common.losses import WorstCase
 from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
 from mechanisms.papers.kl.adaptive_readings import AT, CLIPPED, SIGNED
 
@@ -58,8 +57,16 @@ def cells(size: Size) -> list[Cell]:
 
 def program(reading: str, size: int) -> PrintedAdaptiveNoisyGD:
     """The printed loop on linear losses in one dimension, for 60 rounds at most."""
-    made = silent(READINGS[reading])
-    return replace(made, problem=replace(made.problem, size=size), rounds_at_most=ROUNDS)
+    made, loss = READINGS[reading], WorstCase(size=1, curvature=0.0)
+    problem = replace(made.problem, loss=loss, features=0, start=(), size=size)
+    return replace(made, problem=problem, rounds_at_most=ROUNDS)
+
+
+def data(size: int, sign: float) -> Records:
+    """One record whose loss is L0 w or -L0 w, among others whose loss is 0."""
+    values = np.zeros((size, 1))
+    values[0] = sign
+    return Records(values)
 
 
 def points(
@@ -93,15 +100,15 @@ def ratio(made: PrintedAdaptiveNoisyGD) -> tuple[Array, Array]:
 def scores(made: PrintedAdaptiveNoisyGD, seen: Array) -> Array:
     """The sum of a run's ratios over its visible steps, (trials,)."""
     gradients = -np.diff(seen, axis=0) * 2 * made.smoothness
-    return np.nansum(np.interp(gradients, *ratio(made)), axis=0)
+    return np.asarray(np.nansum(np.interp(gradients, *ratio(made)), axis=0))
 
 
 def run(cell: Cell, rng: np.random.Generator) -> Values:
     """A threshold from one half of the runs, and the bound of the other."""
     made = program(cell.text("reading"), cell.count("n"))
-    pair = turned_round(made.problem.size)
     found, steps = [], []
-    for records in (pair.first, pair.second):
+    for sign in (1.0, -1.0):
+        records = data(made.problem.size, sign)
         blocks = [points(made, records, rng, BLOCK) for _ in range(cell.count("trials") // BLOCK)]
         found.append(np.concatenate([scores(made, seen) for seen in blocks]))
         steps.append(np.mean([np.isfinite(seen).sum(axis=0).mean() - 1 for seen in blocks]))
