@@ -97,8 +97,9 @@ def bills_table(bills: Sequence[Bill]) -> Table:
 
 
 def _total(bills: Sequence[Bill]) -> Bill:
+    unknown = sum(b.left is None for b in bills)
     return Bill(
-        "all",
+        f"all but {unknown} that nothing was timed of" if unknown else "all",
         sum(b.cells for b in bills),
         sum(b.timed for b in bills),
         sum(b.measured for b in bills),
