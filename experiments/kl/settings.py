@@ -179,8 +179,7 @@ def read(results: Results) -> Findings:
     notes = (
         "who wins is reported as found: no band is stated for it, and constants of the baselines "
         "are ours; of ABG+23's step lengths and ALD21's first pulls the best of three is shown",
-        "WYX17 has no theory at kappa = 1, 1.5 and 4: 200 steps of length 1 / L1 there, shown and not "
-        "judged",
+        "WYX17 has no theory at kappa = 1, 1.5 and 4: 200 steps of length 1 / L1 there, not judged",
         "where there is no KL condition ABG+23 and WYX17 release a random iterate",
     )
     table = learning_table(learnt, "mean at the largest n")

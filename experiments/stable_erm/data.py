@@ -55,7 +55,7 @@ DELTA = Fraction(1, 10**5)
 ITEMS = {"erm": (2,), "sco": (2, 8), "strong_erm": (2,), "strong_sco": (2, 8)}
 SEEDS = {Size.QUICK: 2, Size.FULL: 5}
 NOISES = {"printed": "constants as printed", "none": "noise taken away, not private"}
-QUIET = 1e-9  # of the printed noise multiplier
+QUIET = Fraction(1, 10**30)  # of the printed noise multiplier: it is 10^9 domains wide, and more
 
 
 def cells(size: Size) -> list[Cell]:
@@ -95,7 +95,7 @@ def program(kind: str, items: int, noise: str) -> Any:
 def _changed(part: Any, rule: DeltaRule, noise: str) -> Any:
     constants = part.constants
     if noise == "none":
-        least = constants.noise_multiplier * Fraction(QUIET)
+        least = constants.noise_multiplier * QUIET
         constants = replace(constants, noise_multiplier=least)
     return replace(part, rule=rule, constants=constants)
 

@@ -66,8 +66,8 @@ from mechanisms.papers.srgd.constants import as_float, least_multiplier
 
 EXPERIMENTS = (
     diff2_blocks, diff2_bounds, diff2_clients, diff2_costs, diff2_identity, diff2_local,
-    diff2_network,
-    diff2_slopes, kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_reading, kl_settings, kl_spider,
+    diff2_network, diff2_slopes,
+    kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_reading, kl_settings, kl_spider,
     kl_stationary,
     srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_one_pass, srgd_risk,
     stable_data, stable_rates, stable_risk, stable_sensitivity,
