@@ -72,7 +72,8 @@ class Setting:
 LARGE = (300_000, 3_000_000, 30_000_000)
 SETTINGS: Mapping[str, Setting] = {
     "one": Setting(
-        "kappa = 1: exp(-w_1), d = 10", decay(), 10, LARGE, (SPIDER, ADAPTIVE, PL, FIXED)
+        "kappa = 1: exp(-w_1), d = 10", decay(), 10, (300_000, 1_000_000, 3_000_000),
+        (SPIDER, ADAPTIVE, PL, FIXED),
     ),
     "three_halves": Setting(
         "kappa = 1.5: ||w||^3 / 3, d = 10", landscape(1.5), 10, LARGE,
@@ -128,7 +129,7 @@ def cells(size: Size) -> list[Cell]:
     """Every method at every n, two of them at three constants."""
     names = ("three_halves",) if size is Size.QUICK else tuple(SETTINGS)
     return [
-        Cell.of(float(SETTINGS[s].dimension), setting=s, method=method, n=n, scale=scale,
+        Cell.of(float(SETTINGS[s].dimension + n**0.5), setting=s, method=method, n=n, scale=scale,
                 trials=TRIALS)
         for s in names
         for method in SETTINGS[s].methods
