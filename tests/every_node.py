@@ -17,6 +17,7 @@ from dpaudit.families.discrete import (
     RandomizedResponse,
     TruncatedDiscreteLaplace,
 )
+from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam
 from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
 from dpaudit.families.iterates import LastIterate
 from dpaudit.families.local import Shuffled, SubsetResponse
@@ -90,6 +91,8 @@ EVERY_TYPE: list[Node] = [
     DiscreteLaplace("count", 0.5, K),
     TruncatedDiscreteLaplace("threshold", 2, 31),
     RandomizedResponse("bit", 1, 4),
+    DistributedGaussian("total", 2, 10, 3, 2),
+    DistributedSkellam("total", Fraction(1, 2), 10, 3),
     LastIterate("model", x, K, 1, y),
     Tuned(LEAF, Fraction(1, 10), 0),
     SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)),
@@ -114,6 +117,8 @@ IN_NUMBERS: list[tuple[Node, str]] = [
     (DiscreteLaplace("d", 4, 3), "replace_one"),
     (TruncatedDiscreteLaplace("d", 4, 50, 2), "replace_one"),
     (RandomizedResponse("r", Fraction(1, 3), 3), "replace_one"),
+    (DistributedGaussian("d", 1, 9, 2), "replace_one"),
+    (DistributedSkellam("d", 1, 9, 2), "replace_one"),
     (EventSlack(L, Fraction(1, 10**6), "an event"), "add_remove"),
     (ProposeTestRelease(L, G, Fraction(1, 10**6)), "add_remove"),
     (Group(G, 2), "add_remove"),

@@ -15,12 +15,10 @@ from dpaudit.curator.participation import Participations, Round
 from dpaudit.curator.uses import (
     MAXIMUM_USES,
     PUBLIC_COIN,
-    SAMPLINGS,
     Run,
     label_of,
     limited,
     runs,
-    sampling_numbers,
 )
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.families.correlated import CorrelatedGaussian
@@ -29,12 +27,10 @@ from dpaudit.nodes import Node
 
 __all__ = [
     "PUBLIC_COIN",
-    "SAMPLINGS",
     "Entitlements",
     "Grant",
     "Mask",
     "runs",
-    "sampling_numbers",
 ]
 
 Counts = NDArray[np.int64]
@@ -204,10 +200,11 @@ class Entitlements:
         _same_rows(label, run, part, run.sampling)
         return run.sampling
 
-    def open_batch(self, label: str, part: int | None = None) -> Node:
+    def open_batch(self, label: str, part: int | None = None) -> tuple[Node, int]:
         """Use up one batch of the sampling above a label, for every label below that sampling.
 
-        ``part``: the part of the records that the batch is drawn from.
+        ``part``: the part of the records that the batch is drawn from.  Returns the sampling, and
+        which of its batches this is, from 0.
         Errors: Undeclared as :meth:`sampling_of`, or where all its batches were drawn.
         """
         sampling, asked = self.sampling_of(label, part), self._find(label)
@@ -218,7 +215,7 @@ class Entitlements:
         for entitlement in self:
             if (entitlement.runs[0].sampling, entitlement.runs[0].part) == (sampling, part):
                 entitlement.open_batch(index)
-        return sampling
+        return sampling, index
 
     def _find(self, label: str) -> Entitlement:
         if label not in self._labels:
