@@ -47,7 +47,7 @@ from dpaudit.families.selection import (
 )
 from dpaudit.families.stability import CoupledGaussian, StableRelease
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
-from dpaudit.families.tuning import Tuned
+from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.nodes import Assumption, Node, Status
 
 x, y = sympy.symbols("x y", positive=True)
@@ -99,6 +99,7 @@ EVERY_TYPE: list[Node] = [
     DistributedSkellam("total", Fraction(1, 2), 10, 3),
     LastIterate("model", x, K, 1, y),
     Tuned(LEAF, Fraction(1, 10), 0),
+    TunedPoisson(LEAF, x),
     SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)),
     Shuffled(RandomizedResponse("bit", 1, 4), K),
     ExponentialMechanism("iterate", 2 * x, "monotone"),
@@ -148,6 +149,7 @@ IN_NUMBERS: list[tuple[Node, str]] = [
     (Shuffled(RandomizedResponse("r", 1, 3), 9), "replace_one"),
     (LastIterate("model", 10, 100, Fraction(9, 10)), "replace_one"),
     (Tuned(L, Fraction(1, 10)), "add_remove"),
+    (TunedPoisson(L, 10), "add_remove"),
     (CyclicBatches(L, 20, 5), "replace_one"),
     (ShuffledBatches(G, 20, 5), "zero_out"),
     (TruncatedPoisson(G, Fraction(1, 10), 20, 12), "add_remove"),

@@ -16,6 +16,7 @@ Factorization, Theorem 4 (there all batches of one expected size).
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from dpaudit.families.banded import CyclicPoisson
 from dpaudit.families.correlated.rules import quotient
@@ -48,7 +49,7 @@ for _calculus in (APPROX, CONCENTRATED, RENYI, GAUSSIAN):
 )
 def banded_blocks(node: CyclicPoisson, base: Losses) -> Losses:
     """Sampled Normal(|c| / z), once for each turn of the first group; below, for each whole one."""
-    child = node.child
+    child: Any = node.child
     rounds, groups = int(child.rounds), int(node.groups)
     squares = sum((Fraction(c) ** 2 for c in node.column), Fraction(0))
     block = (Normal(quotient(squares, child.noise_multiplier)),)
