@@ -6,7 +6,7 @@ import math
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, decimal_lower, decimal_upper, enclose, exact, is_infinite
@@ -21,6 +21,9 @@ from dpaudit.nodes.pairs import Normal
 from dpaudit.nodes.registry import load
 from dpaudit.profiles import WIDTH
 from dpaudit.scope import Scope
+
+if TYPE_CHECKING:
+    from dpaudit.accountant.symbolic import SymbolicProfile
 
 load("rules")
 
@@ -158,6 +161,23 @@ class Account:
     def show(self, calculus: str) -> str:
         """The derivation under one calculus, a line a step, each with its source."""
         return show_text(self.step(calculus))
+
+    def in_symbols(self, epsilon: Any = None) -> SymbolicProfile:
+        """The privacy profile by the Gaussian calculus, as a formula of the symbol ``epsilon``.
+
+        Errors: Unsupported where that calculus derives no finite mu > 0; InvalidParameter for no
+        symbol, or one of the declaration's own.
+
+        >>> import dpaudit as dp, sympy
+        >>> z, T = sympy.symbols("z T", positive=True, integer=True)
+        >>> run = dp.Repeat(dp.Gaussian("gradient", z), T)
+        >>> profile = dp.account(run, dp.central("add_remove")).in_symbols()
+        >>> profile.mu, profile.trend(z)
+        (sqrt(T)/z, <Trend.FALLS: 'falls'>)
+        """
+        from dpaudit.accountant.symbolic import symbolic_profile
+
+        return symbolic_profile(self.step("gdp"), epsilon)
 
     def routes(self) -> list[str]:
         """Calculi that have a rule for every node, closed forms first."""

@@ -32,7 +32,7 @@ Ranges: TypeAlias = Mapping[Any, Ends]
 Values: TypeAlias = Mapping[Any, Fraction]
 Balls: TypeAlias = Mapping[Any, Any]
 
-BOXES = 2000
+BOXES = 4000
 POINTS = 3000
 OPERATIONS = 500
 CANCELLING = 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.exact import decimal_upper, is_infinite, is_printable, is_symbolic, readable, sympify
@@ -60,13 +60,84 @@ def show_latex(step: Step) -> str:
     return "\\begin{align*}\n" + " \\\\\n".join(_row(s, number) for s in steps) + "\n\\end{align*}"
 
 
-def _row(step: Step, number: Mapping[int, int]) -> str:
+# What pdflatex has no glyph for in text, by a glyph of its mathematics.
+_GLYPHS = {
+    "\u2212": "-",
+    "\u2264": r"$\leq$",
+    "\u2265": r"$\geq$",
+    "\u00d7": r"$\times$",
+    "\u221a": r"$\surd$",
+    "\u221e": r"$\infty$",
+    "\u03b1": r"$\alpha$",
+    "\u03b2": r"$\beta$",
+    "\u03b4": r"$\delta$",
+    "\u03b5": r"$\varepsilon$",
+    "\u03bb": r"$\lambda$",
+    "\u03bc": r"$\mu$",
+    "\u03c1": r"$\rho$",
+    "\u03c3": r"$\sigma$",
+}
+_PREAMBLE = r"""\documentclass{article}
+\usepackage[utf8]{inputenc}
+\usepackage{amsmath}
+\allowdisplaybreaks
+\sloppy
+\begin{document}
+"""
+
+
+def latex_document(title: str, derivations: Mapping[str, Step], claims: Sequence[str] = ()) -> str:
+    """A whole document that pdflatex compiles: derivations by name, premises first, and claims.
+
+    Every step is a paragraph: its number, node, rule and source, the steps that it is from, what
+    it assumes; then what it concludes.
+    """
+    parts = [rf"\section*{{{_words(title)}}}"]
+    for name, step in derivations.items():
+        steps = step.walk()
+        number = {id(s): i for i, s in enumerate(steps, start=1)}
+        parts.append(rf"\subsection*{{{_words(name)}}}")
+        parts += [_paragraph(s, number) for s in steps]
+    if claims:
+        parts.append(r"\subsection*{claims}")
+        parts += [rf"\noindent {_words(claim)}\par" for claim in claims]
+    return _PREAMBLE + "\n".join(parts) + "\n\\end{document}\n"
+
+
+def _paragraph(step: Step, number: Mapping[int, int]) -> str:
+    used = ", ".join(f"({number[id(p)]})" for p in step.premises)
+    reason = f"{step.node.head}: {step.cite}" + (f", from {used}" if used else "")
+    assumed = "".join(f"; assuming {a.statement} ({a.status})" for a in step.assumes)
+    attained = "; attained" if step.attained else ""
+    return (
+        rf"\paragraph{{({number[id(step)]})}} {_words(reason + assumed + attained)}"
+        rf"\[ {_symbol(step)} = {_mathematics(step.value)} \]"
+    )
+
+
+def _mathematics(value: Any) -> str:
+    """As :func:`_latex`, with words in paragraphs that break, where there are no formulas."""
+    if isinstance(value, Losses):
+        return rf"\parbox{{.8\linewidth}}{{{_words(value.text)}}}"
+    return _latex(value)
+
+
+def _words(text: str) -> str:
+    """Text for pdflatex; a letter that it may not have is told by its number."""
+    told = "".join(c if ord(c) < 0x250 or c in _GLYPHS else f"(U+{ord(c):04X})" for c in text)
+    return "".join(_GLYPHS.get(c, _escape(c)) for c in told)
+
+
+def _symbol(step: Step) -> str:
     known = CALCULI.get(step.calculus)
-    symbol = (known and known.measure.latex) or rf"\mathrm{{{_escape(step.calculus)}}}"
+    return (known and known.measure.latex) or rf"\mathrm{{{_escape(step.calculus)}}}"
+
+
+def _row(step: Step, number: Mapping[int, int]) -> str:
     used = ", ".join(f"({number[id(p)]})" for p in step.premises)
     reason = f"{step.node.name}, {step.cite}" + (f", from {used}" if used else "")
     place = number[id(step)]
-    return rf"({place})\quad {symbol} &= {_latex(step.value)} && \text{{{_escape(reason)}}}"
+    return rf"({place})\quad {_symbol(step)} &= {_latex(step.value)} && \text{{{_escape(reason)}}}"
 
 
 def _latex(value: Any) -> str:

@@ -46,6 +46,7 @@ class PartWalk(Walk):
         self.meter = meter
         self.probe = probe
         self.probed: list[Array | None] = []
+        self._probes: dict[tuple[int, int], Records] = {}
         self.rows: list[tuple[int, int] | None] = []
         self._asked: tuple[int, int] | None = None
 
@@ -61,7 +62,9 @@ class PartWalk(Walk):
             start, stop = self._asked or (0, len(self.probe))
             # What it fails at shows on its own records, or is no finding.
             with contextlib.suppress(Exception):
-                part = self.probe.rows(start, stop)
+                part = self._probes.get((start, stop)) or self.probe.rows(start, stop)
+                # Kept, so that equal rows are sought once.
+                self._probes[start, stop] = part
                 found = np.array(self._value(request, request.first_draw, part))
         self.probed.append(found)
         return super()._answer(request)
