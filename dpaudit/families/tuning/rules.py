@@ -39,7 +39,7 @@ BEST_PURE = Source(
 POISSON = Source(
     "Papernot, Steinke", 2022, "Theorem 6 (Poisson); proof, with no run at all, in tuning.rules"
 )
-TYPICAL = -math.log(1e-6)
+TYPICAL = 6 * math.log(10)
 ORDERS = tuple(Fraction(n) for n in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512))
 
 APPROX.absent(
@@ -138,7 +138,7 @@ def failing_order(node: TunedPoisson, curve: Number) -> Fraction:
         found = []
         for a, value in known:
             moved = (b - 1) * (largest + math.log1p(-1 / b) - math.log(a / (a - 1)))
-            runs = mean * math.exp(min(moved - math.log(b), 700.0))
+            runs = mean * math.exp(min(moved - math.log(b), 700))
             found.append(value + runs + (math.log(mean + math.exp(-mean)) + TYPICAL) / (a - 1))
         return min(found)
 
