@@ -34,7 +34,7 @@ from dpaudit.profiles.interval import (
     rounded_up,
 )
 
-FAR, CLOSE = 60, 1.1
+FAR, CLOSE, FINER = 60, 1.1, 4
 
 # Fewer rounds of sampled noise are the grid's: as narrow, and verified in a tenth of the time.
 FEWEST_SAMPLED = 300
@@ -68,7 +68,8 @@ def _epsilon(
     if has_form(pair):
         return epsilon_single(pair, wanted)
     few = _few_sampled(pair)
-    found = composed(pair, wanted, width) if few else epsilon_smooth(parts_of(pair), wanted, width)
+    # A grid that is finer than asked costs little there.
+    found = composed(pair, wanted, width / FINER) if few else epsilon_smooth(parts_of(pair), wanted, width)
     if found is not None and _is_narrow(found, width):
         return found
     other = epsilon_smooth(parts_of(pair), wanted, width) if few else _outline(pair, wanted, width)

@@ -31,6 +31,7 @@ DIGITS, SHORT, LONGER = 7.0, 300, 3
 SMOOTHING = 0.7
 
 CHEAP, FINEST = 2500, 0.2
+CERTAIN = 1.02
 # First loss, length, shifts.
 Window = tuple[float, float, tuple[float, float]]
 
@@ -219,8 +220,10 @@ class Table:
         # Where all losses but a normal one are bounded, that one's own tail.
         reach = 1.01 * mu * math.sqrt(2 * -log_mass) + room
         centre = mu * mu * (float(self.tilts[k]) + 0.5)
-        first = max(float(ends[below]) - room, self.product.bounds[0] - reach)
-        last = min(float(ends[above]) + room, self.product.bounds[1] + centre + reach)
+        least, most = self.product.bounds[0] - reach, self.product.bounds[1] + centre + reach
+        # An end that is hardly nearer than what bounds all losses takes a rule out of reach.
+        first = max(CERTAIN * (float(ends[below]) - room), least)
+        last = min(CERTAIN * (float(ends[above]) + room), most)
         first, last = min(first, 0.0), max(last, near * (1 + 1e-6))
         if not math.isfinite(last - first):
             return None

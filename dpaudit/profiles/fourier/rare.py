@@ -16,21 +16,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpaudit.profiles.fourier.sampled import ROOM, SampledNormal, rule
+from dpaudit.profiles.fourier.sampled import ROOM, Complexes, OutOfReach, SampledNormal, rule
 from dpaudit.profiles.grid.discrete import Reals
 from dpaudit.profiles.grid.families import mixed_losses, normal_between
 
 if TYPE_CHECKING:
     from dpaudit.profiles.fourier.smooth import Product, Series
 
-CELLS = 400
+CELLS, MOST_TURNS = 800, 6_000_000
 # exp(-FAR) of what is beyond the cap is beyond the last cell.
 FAR = 18.0
 # Relative, of masses and of chords' weights; of a loss, which moves g by as much at most.
@@ -52,11 +52,18 @@ class Rare:
     last: float
     twice: float
 
+    @cached_property
+    def turns(self) -> tuple[Complexes, Complexes]:
+        """exp(-i w l) of the losses of means and of ends (rows)."""
+        w = self.series.sums.angles
+        low, high = (np.exp(-1j * np.outer(losses, w)) for losses in (self.means, self.ends))
+        return low, high
+
     def at(self, epsilon: float) -> tuple[float, float]:
         """Bounds of all but the first term, at an epsilon."""
-        series = self.series
-        low = _least(series, epsilon - self.means)
-        high = _most(series, epsilon - self.ends)
+        series, (turned, turned_ends) = self.series, self.turns
+        low = _least(series, epsilon, self.means, turned)
+        high = _most(series, epsilon, self.ends, turned_ends)
         slack = float(self.masses.sum()) * LOSSES * (1 + float(np.max(self.ends)))
         found = float(self.masses @ low) * (1 - MASSES) - slack
         most = float(self.weights @ high) * (1 + MASSES) + slack + self.last + self.twice
@@ -70,7 +77,12 @@ def without_one(product: Product) -> Product:
 
 
 def rare(product: Product, series: Series) -> Rare:
-    """The cells of a product with one sampled factor that is capped; ``series`` of one less."""
+    """The cells of a product with one sampled factor that is capped; ``series`` of one less.
+
+    Errors: OutOfReach for a series of very many frequencies.
+    """
+    if CELLS * len(series.transform) > MOST_TURNS:
+        raise OutOfReach
     (factor,) = product.sampled
     mu, rate, cap, times = factor.mu, factor.rate, factor.cap, factor.times
     end = beyond_cap(factor, -FAR)
@@ -104,23 +116,22 @@ def beyond_cap(factor: SampledNormal, log_share: float) -> float:
     return max(factor.kept(log_mass).cap, factor.cap + 1.0)
 
 
-def _ends(series: Series, at: Reals, sign: int) -> Reals:
-    """Bounds of delta of the series' product at points in its window."""
+def _ends(series: Series, epsilon: float, losses: Reals, turned: Complexes, sign: int) -> Reals:
+    """Bounds of delta of the series' product at epsilon - losses, in its window."""
     sums = series.sums
-    turned = np.outer(at, sums.angles)
-    turn = np.cos(turned) + 1j * np.sin(turned)
+    turn, at = np.exp(1j * sums.angles * epsilon), epsilon - losses
     reach = series.first + series.period - at
     far = np.exp(-series.tilt * reach), np.exp(-(series.tilt + 1) * reach)
-    value = (turn @ sums.terms).real - far[0] * sums.ends[0] + far[1] * sums.ends[1]
-    error = sums.error + np.abs(at) * sums.slope + far[0] * sums.end_error
+    value = (turned @ (sums.terms * turn)).real - far[0] * sums.ends[0] + far[1] * sums.ends[1]
+    error = sums.error + (abs(epsilon) + losses) * sums.slope + far[0] * sums.end_error
     error = error + series.left_out[0] + series.outside
     exponent = series.cumulant - series.tilt * at
     relative = series.relative + 1e-14 * (abs(series.cumulant) + np.abs(exponent) + 8)
     error = error + relative * np.abs(value)
     gap = np.zeros(len(at))
     if series.sigma and sign < 0:
-        density = (turn @ sums.scaled).real + sums.density_error
-        density = density + np.abs(at) * sums.density_slope + series.left_out[1]
+        density = (turned @ (sums.scaled * turn)).real + sums.density_error
+        density = density + (abs(epsilon) + losses) * sums.density_slope + series.left_out[1]
         gap = series.sigma**2 * math.exp(series.sigma**2 / 8) * np.maximum(density, 0.0)
         gap = gap * (1 + relative + 1e-12)
     whole = value + error if sign > 0 else value - error - gap
@@ -140,17 +151,20 @@ def _inside(series: Series, at: Reals) -> NDArray[np.bool_]:
     return (at > series.first) & (at < series.first + series.period)
 
 
-def _least(series: Series, at: Reals) -> Reals:
+def _least(series: Series, epsilon: float, losses: Reals, turned: Complexes) -> Reals:
     """Lower bounds of g."""
+    at = epsilon - losses
     p, q, off = _masses(series.product.sampled[0], series.product.mu)
     found: Reals = np.maximum(p - np.exp(at) * q - off * (p + np.exp(at) * q), 0.0)
     inside = _inside(series, at)
-    found[inside] = np.maximum(found[inside], _ends(series, at[inside], -1))
+    own = _ends(series, epsilon, losses[inside], turned[inside], -1)
+    found[inside] = np.maximum(found[inside], own)
     return found
 
 
-def _most(series: Series, at: Reals) -> Reals:
+def _most(series: Series, epsilon: float, losses: Reals, turned: Complexes) -> Reals:
     """Upper bounds of g."""
+    at = epsilon - losses
     p, q, off = _masses(series.product.sampled[0], series.product.mu)
     found = np.full(len(at), p * (1 + off))
     below = at <= series.first
@@ -162,5 +176,6 @@ def _most(series: Series, at: Reals) -> Reals:
         straight = p * (1 + off) - u * q * (1 - off) + u * math.exp(min(tail, 700.0))
         found[below] = np.minimum(found[below], straight)
     inside = _inside(series, at)
-    found[inside] = np.minimum(found[inside], _ends(series, at[inside], 1))
+    own = _ends(series, epsilon, losses[inside], turned[inside], 1)
+    found[inside] = np.minimum(found[inside], own)
     return found

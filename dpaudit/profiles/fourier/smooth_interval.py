@@ -13,6 +13,7 @@ from scipy import optimize
 from dpaudit.exact import enclose, working_precision
 from dpaudit.profiles.fourier.plan import Plan, Table
 from dpaudit.profiles.fourier.rare import rare, without_one
+from dpaudit.profiles.fourier.sampled import OutOfReach
 from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.fourier.smooth import Product, Series, series, smooth_product
 from dpaudit.profiles.fourier.steps import first_step
@@ -118,7 +119,10 @@ class Split:
         other = _series_at(self.parts, self.log_mass, plans[1], 1)
         if found is None or other is None:
             return None
-        return replace(found, rare=rare(known[0], other))
+        try:
+            return replace(found, rare=rare(known[0], other))
+        except OutOfReach:
+            return None
 
 
 def _split(parts: Parts, goal: float, width: float) -> Split | None:
@@ -225,6 +229,8 @@ def _end(found: Series, log_delta: float, sign: int) -> float | None:
 
 def _shown(found: Series, epsilon: float, sign: int) -> dict[str, str]:
     ends = found.at(max(epsilon, found.first))
+    other = found.rare and found.rare.series
+    caps = [factor.cap for factor in found.product.sampled]
     return {
         "form": "closed transforms",
         "step": str(Fraction(first_step(found.product.parts, WIDTH))),
@@ -239,6 +245,9 @@ def _shown(found: Series, epsilon: float, sign: int) -> dict[str, str]:
         "frequencies": str(len(found.transform)),
         "aliasing": repr(found.outside),
         "truncation": repr(found.left_out[0]),
+        "caps": " ".join(map(repr, caps)) if all(map(math.isfinite, caps)) else "",
+        "apart_tilt": repr(other.tilt) if other else "0",
+        "apart_smoothing": repr(other.sigma) if other else "0",
     }
 
 
