@@ -2,8 +2,8 @@
 
 A row is *wide* above a relative width of 1e-4, *looser* where our upper end is above theirs and
 theirs is no lower than our certified lower end, *theirs unsound* where it is below that, *slower*
-by process time.  dp-accounting has ``PATIENCE`` of them a row, and ``MEMORY``.  Rows that the log holds are not
-asked again.
+by process time.  dp-accounting has ``PATIENCE`` of them a row, and ``MEMORY``.  Rows that the log
+holds are not asked again.
 """
 
 from __future__ import annotations

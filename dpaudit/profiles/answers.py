@@ -69,7 +69,11 @@ def _epsilon(
         return epsilon_single(pair, wanted)
     few = _few_sampled(pair)
     # A grid that is finer than asked costs little there.
-    found = composed(pair, wanted, width / FINER) if few else epsilon_smooth(parts_of(pair), wanted, width)
+    found = (
+        composed(pair, wanted, width / FINER)
+        if few
+        else epsilon_smooth(parts_of(pair), wanted, width)
+    )
     if found is not None and _is_narrow(found, width):
         return found
     other = epsilon_smooth(parts_of(pair), wanted, width) if few else _outline(pair, wanted, width)

@@ -139,9 +139,7 @@ def _trapezoid(
     return x, np.full(len(x), math.log(step)), rule, _log_tails(pair, ends, 0.0, 0.0) + 1
 
 
-def _panels(
-    pair: Sampled, fastest: float, exponent: float
-) -> tuple[Floats, Floats, float, float]:
+def _panels(pair: Sampled, fastest: float, exponent: float) -> tuple[Floats, Floats, float, float]:
     """The same up to a cap: Gauss-Legendre panels of about as much phase as such a rule follows.
 
     On a panel of half width H the rule of n nodes errs by at most (64 / 15) H M rho^(-2 n) /
@@ -176,8 +174,11 @@ def _panels(
             best = np.minimum(best, np.where(fits, most - 2 * len(nodes) * math.log(rho), np.inf))
         if _log_sum(best) < logs.max() - exponent:
             points = (middle[:, None] + half[:, None] * nodes).ravel()
-            return points, np.log(np.outer(half, widths).ravel()), _log_sum(best), _log_outside(
-                pair, float(edges[0]), float(edges[-1])
+            return (
+                points,
+                np.log(np.outer(half, widths).ravel()),
+                _log_sum(best),
+                _log_outside(pair, float(edges[0]), float(edges[-1])),
             )
     raise NotConfirmed("too many panels")
 

@@ -183,15 +183,17 @@ def beyond(factor: Capped, count: int) -> Beyond:
     for k in range(count):
         q, other = plain[k] - plain[k + 1], moved[k] - moved[k + 1]
         p = (1 - rate) * q + rate * other
-        mean = (p / q).log()
-        share = (loss[k + 1] - mean).expm1() / (loss[k + 1] - loss[k]).expm1()
+        middle = (p / q).log()
+        share = (loss[k + 1] - middle).expm1() / (loss[k + 1] - loss[k]).expm1()
         masses.append(p)
-        means.append(mean)
+        means.append(middle)
         chords[k] += p * share
         chords[k + 1] += p * (1 - share)
     last = (1 - rate) * plain[-1] + rate * moved[-1]
-    rows = (np.array([float(v.mid()) for v in row]) for row in (masses, means, loss, chords))
-    return Beyond(*rows, last)
+    mass, mean, end, chord = (
+        np.array([float(v.mid()) for v in row]) for row in (masses, means, loss, chords)
+    )
+    return Beyond(mass, mean, end, chord, last)
 
 
 def capped(pair: Pair, t: Ball, s: Ball, cap: float) -> tuple[Ball, Ball]:
@@ -346,27 +348,27 @@ def left_out(
     ``mu``: of a normal factor.  |Phi| falls at least like 1 / w beyond the last.  Where pairs leave
     more than ``enough`` frequencies, bounds by values between frequencies are asked as well.
     """
-    w = first * STRIDE ** np.arange(STRIDES)
-    logs = [
+    w: Floats = np.asarray(first * STRIDE ** np.arange(STRIDES), dtype=np.float64)
+    logs: list[float] = [
         sum(times * pairs.log_bound(low, low * STRIDE) for pairs, times in known)
         - mu * mu * low * low / 2
         for low in w
     ]
     large = np.flatnonzero(np.array(logs) > -DROPPED)
-    last = int(large[-1]) + 1 if len(large) else 0
-    while STRIDES - 1 > last > 0 and w[last] > enough:
-        part = slice(max(last - RUNGS, 0), last + 1)
+    place = int(large[-1]) + 1 if len(large) else 0
+    while STRIDES - 1 > place > 0 and w[place] > enough:
+        start = max(place - RUNGS, 0)
+        edges = w[start : place + 1]
         try:
-            own = [times * log_between(pairs.own, w[part]) for pairs, times in known]
+            own = np.sum([times * log_between(pairs.own, edges) for pairs, times in known], axis=0)
         except NotConfirmed:
-            last -= RUNGS // 2
+            place -= RUNGS // 2
             continue
-        lower = sum(own) - mu * mu * w[part][:-1] ** 2 / 2
-        inside = range(part.start, last)
-        logs[part.start : last] = [min(logs[k], float(v)) for k, v in zip(inside, lower, strict=True)]
-        if max(logs[part.start : last]) > -DROPPED:
+        lower = np.minimum(logs[start:place], own - mu * mu * edges[:-1] ** 2 / 2)
+        logs[start:place] = lower.tolist()
+        if lower.max() > -DROPPED:
             break
-        last = part.start
+        place = start
     last = sum(times * math.log(min(p.variation / w[-1], 1.0)) for p, times in known)
     total = math.exp(last - mu * mu * w[-1] ** 2 / 2) * (1 + unit / w[-1])
     found = []

@@ -53,7 +53,7 @@ MOST_TERMS = 200_000
 # Arb integrates at fewer frequencies, the rule in floats at more.
 FEW, MOST_INTEGRALS, MOST_BY_RULE = 400, 500, 60_000
 LARGEST_TILT, LEAST_CAP, CELLS, CLOSER = 1e12, 1.0, 1600, 4000
-MOST_AT_ONCE = 2_000_000
+MOST_AT_ONCE, SETTLED = 2_000_000, 0.9
 
 
 def has_transforms(pair: Pair) -> bool:
@@ -209,11 +209,9 @@ def _apart(kept: Factors, choices: Choices, at: Ball, sign: int) -> Ball:
         g >= P - u Q,   g <= P - u Q + u E exp(-S) 1{S < a}  for at - l <= a,
     and E exp(-S) 1{S < a} <= exp(h a) M(-1 - h) for h > 0.
     """
-    if len(kept) != 1 or not isinstance(kept[0][0], Capped):
+    ((factor, times), *others) = kept
+    if others or not isinstance(factor, Capped) or isinstance(factor.pair, Swapped) or times < 2:
         raise NotConfirmed("one round apart of one capped factor alone")
-    ((factor, times),) = kept
-    if isinstance(factor.pair, Swapped) or times < 2:
-        raise NotConfirmed("one round apart of two at least, not swapped")
     cells = beyond(factor, CELLS)
     rest: Factors = [(factor, times - 1)]
     p, q = (_moment(rest, ball(s)) for s in (0, -1))
@@ -252,11 +250,12 @@ def _lowest(factors: Factors) -> tuple[float, float]:
         except NotConfirmed:
             break
         place = float(((-FOLDED - (rise - start)) / h).lower())
-        if place < best[0]:
-            break
-        if place == place:
+        settled = abs(place) > SETTLED * abs(best[0])
+        if place > best[0]:
             best = place, float((ball(h) * ball(place) + rise).exp().upper())
-        h *= 2
+        if settled:
+            break
+        h *= 4
     return best
 
 

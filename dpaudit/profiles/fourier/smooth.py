@@ -47,7 +47,14 @@ from dpaudit.exact import lower_fraction, upper_fraction, working_precision
 from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
 from dpaudit.profiles.fourier.plan import Plan
 from dpaudit.profiles.fourier.rare import Rare
-from dpaudit.profiles.fourier.sampled import ROOM, OutOfReach, SampledNormal, decay_of, measured, rule
+from dpaudit.profiles.fourier.sampled import (
+    ROOM,
+    OutOfReach,
+    SampledNormal,
+    decay_of,
+    measured,
+    rule,
+)
 from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.grid.cells import UNIT
 from dpaudit.profiles.grid.discrete import Reals

@@ -65,7 +65,10 @@ def _is_narrow(found: Interval, width: float) -> bool:
 
 
 def _refined(
-    near: float, made: Callable[[float, float, float], Series | None], log_delta: float, width: float
+    near: float,
+    made: Callable[[float, float, float], Series | None],
+    log_delta: float,
+    width: float,
 ) -> Interval | None:
     """The narrowest of a few series, each planned by the one before.
 
