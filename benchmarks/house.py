@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import quantiles
 from types import CodeType, FrameType
@@ -43,7 +43,8 @@ def called_once() -> dict[str, int]:
     """Private functions that their module names once besides the definition, by what they are.
 
     ``all``: every private function.  ``named once``: those of the count before the rebuilding.  Of
-    these: ``handed on``: registered, in a table, or passed as a value, so that no line calls them;
+    these: ``handed on``: registered, in a table, or passed as a value, so that no line calls them,
+    or a method that a class and one above it have, so that one line calls them all;
     ``tested``: some test names them; ``branching``: they return from several places, yield, or
     define functions; ``within``: called inside a comprehension, a lambda or a condition, which
     hold no statements; ``long``: their caller would have more than ``LONG`` lines; ``movable``: the
@@ -51,8 +52,9 @@ def called_once() -> dict[str, int]:
     """
     tests = set(re.findall(r"\w+", " ".join(f.read_text() for f in ROOT.glob("tests/**/*.py"))))
     found = Counter[str]()
-    for file in files():
-        tree = ast.parse(file.read_text())
+    trees = [ast.parse(file.read_text()) for file in files()]
+    hooks = overridden(node for tree in trees for node in ast.walk(tree))
+    for tree in trees:
         names = Counter(filter(None, map(named, ast.walk(tree))))
         calls = {named(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
         above = {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
@@ -63,8 +65,25 @@ def called_once() -> dict[str, int]:
             if names[function.name] == 1:
                 found["named once"] += 1
                 call = calls.get(function.name)
+                if function.name in hooks:
+                    call = None
                 found[kind_of(function, call, above, tested=function.name in tests)] += 1
     return dict(found)
+
+
+def overridden(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names of methods that a class and one that it is derived from both define."""
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    own = {n: {f.name for f in c.body if isinstance(f, Function)} for n, c in classes.items()}
+    found: set[str] = set()
+    for name in classes:
+        above = [named(base) for base in classes[name].bases]
+        while above:
+            base = above.pop()
+            if base in classes and base != name:
+                found |= own[name] & own[base]
+                above += [named(further) for further in classes[base].bases]
+    return found
 
 
 def kind_of(
@@ -276,7 +295,7 @@ def table() -> dict[str, object]:
         "function lines, ninth decile": longest_functions(),
         "private functions": private["all"],
         "of which named once": f"{round(100 * private['named once'] / private['all'])}%",
-        "of these registered, in a table or passed on": private["handed on"],
+        "of these registered, in a table, passed on or overridden": private["handed on"],
         "of these tested by name": private["tested"],
         "of these with branches of their own": private["branching"],
         "of these called inside a comprehension or a condition": private["within"],

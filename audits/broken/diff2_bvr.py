@@ -20,7 +20,7 @@ from dpaudit.accountant.claim import Claim
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.coins import Generator, draw_batch
 from dpaudit.curator.curator import Curator
-from dpaudit.curator.entitlement import Mask, sampling_numbers
+from dpaudit.curator.entitlement import Mask
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.additive.kernel import GaussianKernel
@@ -142,7 +142,8 @@ class PoissonBatch(FixedBatch):
     """Every record by a coin of its own (B25)."""
 
     def draw(self, size: int, rng: Generator) -> Mask:
-        return rng.random((self.trials, size)) < BATCH / sampling_numbers(self.sampling)[1]
+        rate = BATCH / float(self.sampling.parameters["population"])
+        return np.asarray(rng.random((self.trials, size)) < rate)
 
 
 class RealisedMean(ClippedMean):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, decimal_lower, decimal_upper, enclose, exact, is_infinite
@@ -22,6 +21,9 @@ from dpaudit.nodes.pairs import Normal
 from dpaudit.nodes.registry import load
 from dpaudit.profiles import WIDTH
 from dpaudit.scope import Scope
+
+if TYPE_CHECKING:
+    from dpaudit.accountant.symbolic import SymbolicProfile
 
 load("rules")
 
@@ -160,6 +162,23 @@ class Account:
         """The derivation under one calculus, a line a step, each with its source."""
         return show_text(self.step(calculus))
 
+    def in_symbols(self, epsilon: Any = None) -> SymbolicProfile:
+        """The privacy profile by the Gaussian calculus, as a formula of the symbol ``epsilon``.
+
+        Errors: Unsupported where that calculus derives no finite mu > 0; InvalidParameter for no
+        symbol, or one of the declaration's own.
+
+        >>> import dpaudit as dp, sympy
+        >>> z, T = sympy.symbols("z T", positive=True, integer=True)
+        >>> run = dp.Repeat(dp.Gaussian("gradient", z), T)
+        >>> profile = dp.account(run, dp.central("add_remove")).in_symbols()
+        >>> profile.mu, profile.trend(z)
+        (sqrt(T)/z, <Trend.FALLS: 'falls'>)
+        """
+        from dpaudit.accountant.symbolic import symbolic_profile
+
+        return symbolic_profile(self.step("gdp"), epsilon)
+
     def routes(self) -> list[str]:
         """Calculi that have a rule for every node, closed forms first."""
         names = [measure.name for measure in measures()]
@@ -255,7 +274,15 @@ class Account:
         """
         at = _number(epsilon, "epsilon")
         non_negative(at, "epsilon")
-        return self._smallest(lambda step: delta_sides(step, at))
+        found: list[tuple[Fraction, Fraction, str]] = []
+        for name in self._routes():
+            lower, upper = delta_sides(self.step(name), at)
+            found.append((lower or Fraction(0), upper, name))
+            if lower is not None and name == "gdp":
+                break
+        upper, upper_name = min(((u, n) for _, u, n in found), key=lambda row: row[0])
+        lower, lower_name = max(((low, n) for low, _, n in found), key=lambda row: row[0])
+        return Bound(lower, upper, lower_name, upper_name, self.step(upper_name))
 
     def advantage(self) -> Bound:
         """The largest advantage of a membership guess: total variation, delta at epsilon 0."""
@@ -284,17 +311,6 @@ class Account:
         lower, _, lower_name = max(sides, key=lambda row: row[0])
         upper, upper_name = min(((u, n) for _, u, n in sides), key=lambda row: row[0])
         return Bound(lower, upper, upper_name, lower_name, self.step(lower_name))
-
-    def _smallest(self, sides: Callable[[Step], tuple[Fraction | None, Fraction]]) -> Bound:
-        found: list[tuple[Fraction, Fraction, str]] = []
-        for name in self._routes():
-            lower, upper = sides(self.step(name))
-            found.append((lower or Fraction(0), upper, name))
-            if lower is not None and name == "gdp":
-                break
-        upper, upper_name = min(((u, n) for _, u, n in found), key=lambda row: row[0])
-        lower, lower_name = max(((low, n) for low, _, n in found), key=lambda row: row[0])
-        return Bound(lower, upper, lower_name, upper_name, self.step(upper_name))
 
     def profile_curve(self, epsilons: list[Fraction]) -> list[tuple[Fraction, str]]:
         """Upper bounds of delta at the given epsilons, where the Gaussian route covers the tree."""

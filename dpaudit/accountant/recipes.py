@@ -29,10 +29,10 @@ from dpaudit.families.sampling import (
     SampledWithoutReplacement,
 )
 from dpaudit.nodes import Node
-from dpaudit.scope import Scope, central
+from dpaudit.scope import Scope, Unit, central, choose
 
 SETTINGS = ("n", "batch", "epochs", "sigma")
-OPTIONS = ("sampling", "largest", "layers", "microbatch", "clipped_share", "records_per_user")
+OPTIONS = ("sampling", "largest", "layers", "microbatch", "clipped_share", "unit", "contributions")
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ def _cyclic(run: Batches) -> Node:
 
 _SAMPLINGS: Mapping[str, tuple[Callable[[Batches], Node], str]] = {
     "poisson": (_poisson, "add_remove"),
+    "users": (_poisson, "add_remove"),
     "fixed": (_fixed, "replace_one"),
     "allocation": (_allocated, "add_remove"),
     "shuffled": (_shuffled, "zero_out"),
@@ -115,7 +116,8 @@ def dp_sgd(
     layers: int = 1,
     microbatch: int = 1,
     clipped_share: object = None,
-    records_per_user: int = 1,
+    unit: str = "record",
+    contributions: int | None = None,
 ) -> Node:
     """DP-SGD on ``n`` records (DP-Adam alike, which reads the same noisy sums): a declaration.
 
@@ -129,13 +131,22 @@ def dp_sgd(
     clipped to its own norm, with noise of sigma over it.  ``microbatch``: means of so many records
     are clipped instead of single gradients, in batches that are in place; a record moves such a
     mean by twice the norm.  ``clipped_share``: noise, of so many records, on how many gradients
-    were clipped, which moves the norm (adaptive clipping).  ``records_per_user``: the guarantee is
-    of a user's records together.  Batches that are accumulated from several physical ones count
-    as one batch.
+    were clipped, which moves the norm (adaptive clipping).  Batches that are accumulated from
+    several physical ones count as one batch.
+
+    ``unit``: what may come and go.  A ``user`` has at most ``contributions`` = k records.  Under
+    ``users`` sampling ``n`` and ``batch`` count users: each is in each batch by one coin,
+    batch / n, and brings all records along, so that a clipped sum moves by k C at most: Gaussian
+    noise of sigma / k, Poisson sampled.  Under every other sampling records are drawn, and the
+    guarantee is one of a group of k: of J clipped gradients, J binomial(k, batch / n), where the
+    sampling is ``poisson``.
     Errors: InvalidParameter for a sampling that is none of these, a batch larger than the data,
-    passes that are not whole where they must be, microbatches that coins may shift.
+    passes that are not whole where they must be, microbatches that coins may shift, users whose
+    contributions have no bound.
     Source: Abadi and others 2016 (the algorithm); Andrew, Thakkar, McMahan, Ramaswamy 2021
-    (adaptive clipping); the rules of the nodes.
+    (adaptive clipping); McMahan, Ramage, Talwar, Zhang 2018 (users drawn); Charles and others
+    2024, Fine-Tuning Large Language Models with User-Level Differential Privacy (records of users
+    drawn); the rules of the nodes.
 
     >>> import dpaudit as dp
     >>> run = dp.dp_sgd(n=60_000, batch=600, epochs=100, sigma=1)
@@ -151,7 +162,8 @@ def dp_sgd(
         layers=layers,
         microbatch=microbatch,
         clipped_share=clipped_share,
-        records_per_user=records_per_user,
+        unit=unit,
+        contributions=contributions,
     )
 
 
@@ -163,9 +175,13 @@ def _declared(
     layers: object = 1,
     microbatch: object = 1,
     clipped_share: object = None,
-    records_per_user: object = 1,
+    unit: str = Unit.RECORD,
+    contributions: object = None,
 ) -> Node:
     make, _ = _sampling(sampling)
+    owned = _owned(sampling, unit, contributions)
+    # Records of one user that are drawn together move every sum of a batch together.
+    moved = owned if sampling == "users" else 1
     own = _count(microbatch, "microbatch")
     if own > 1 and sampling not in IN_PLACE:
         raise InvalidParameter(
@@ -175,12 +191,33 @@ def _declared(
     if run.batch % own:
         raise InvalidParameter(f"microbatch = {own}: expected a divisor of batch = {run.batch}")
     wider = 2 if own > 1 else 1
-    found = make(replace(run, sigma=run.sigma / wider))
+    found = make(replace(run, sigma=run.sigma / (wider * moved)))
     if largest is not None:
         found = _cut(found, run, _count(largest, "largest"), sampling)
-    found = _with_releases(found, _count(layers, "layers"), clipped_share)
-    users = _count(records_per_user, "records_per_user")
-    return found if users == 1 else Group(found, users)
+    share = None if clipped_share is None else exact(clipped_share, "clipped_share") / moved
+    found = _with_releases(found, _count(layers, "layers"), share)
+    return found if owned == moved else Group(found, owned)
+
+
+def _owned(sampling: str, unit: str, contributions: object) -> int:
+    """How many records a unit of privacy has at most."""
+    if choose(Unit, unit, "unit") is Unit.RECORD:
+        if contributions is not None or sampling == "users":
+            what = (
+                "sampling = 'users'"
+                if contributions is None
+                else f"contributions = {contributions}"
+            )
+            raise InvalidParameter(f"{what}: of users, where the unit is a record; use unit='user'")
+        return 1
+    if unit != Unit.USER:
+        raise InvalidParameter(f"unit = {unit!r}: expected record or user")
+    if contributions is None:
+        raise InvalidParameter(
+            "unit = 'user': nothing bounds how many records one user has, and so how far a user "
+            "moves a batch; give contributions=k, and cut every user to k records"
+        )
+    return _count(contributions, "contributions")
 
 
 def _cut(found: Node, run: Batches, largest: int, sampling: str) -> Node:
@@ -192,7 +229,7 @@ def _cut(found: Node, run: Batches, largest: int, sampling: str) -> Node:
     return Repeat(step, run.steps)
 
 
-def _with_releases(node: Node, layers: int, clipped_share: object) -> Node:
+def _with_releases(node: Node, layers: int, clipped_share: Number | None) -> Node:
     """The run with a release for each layer, and one of the share of clipped gradients.
 
     A count of bits, each less a half, moves by a half where a record comes or goes, and by 1 where
@@ -205,7 +242,7 @@ def _with_releases(node: Node, layers: int, clipped_share: object) -> Node:
         sums: Node = node if layers == 1 else Repeat(Gaussian("gradient of a layer", z), layers)
         if clipped_share is None:
             return sums
-        counted = Gaussian("clipped share", 2 * exact(clipped_share, "clipped_share"))
+        counted = Gaussian("clipped share", 2 * clipped_share)
         return Compose(sums, counted)
     children = [_with_releases(child, layers, clipped_share) for child in node.children]
     return node.rebuild(node.parameters, children)
@@ -240,6 +277,8 @@ def noise_for(
     batch: int,
     epochs: object,
     sampling: str = "poisson",
+    unit: str = "record",
+    contributions: int | None = None,
 ) -> Fraction:
     """The least sigma, to six digits and rounded up, for :func:`dp_sgd` to be (epsilon, delta)-DP.
 
@@ -251,19 +290,18 @@ def noise_for(
     """
     import sympy
 
-    make, adjacency = _sampling(sampling)
-    free = sympy.Symbol("sigma", positive=True)
-    declaration = make(_batches(n, batch, epochs, free))
-    found = calibrate(declaration, central(adjacency), ApproxDP(epsilon, delta))
+    run = _batches(n, batch, epochs, sympy.Symbol("sigma", positive=True))
+    declaration = _declared(run, sampling, unit=unit, contributions=contributions)
+    found = calibrate(declaration, scope_of(sampling, unit), ApproxDP(epsilon, delta))
     return Fraction(found.value)
 
 
-def scope_of(sampling: str) -> Scope:
+def scope_of(sampling: str, unit: str = "record") -> Scope:
     """The scope under which :func:`dp_sgd` with this sampling has its rules.
 
-    Errors: InvalidParameter for a sampling of another name.
+    Errors: InvalidParameter for a sampling or a unit of another name.
     """
-    return central(_sampling(sampling)[1])
+    return replace(central(_sampling(sampling)[1]), unit=choose(Unit, unit, "unit"))
 
 
 def from_settings(text: str) -> tuple[Node, Scope]:
@@ -274,7 +312,8 @@ def from_settings(text: str) -> tuple[Node, Scope]:
     found = settings_in(text)
     sampling = found.pop("sampling", "poisson")
     run = _batches(**{name: found.pop(name) for name in SETTINGS})
-    return _declared(run, sampling, **found), scope_of(sampling)
+    unit = found.setdefault("unit", "record")
+    return _declared(run, sampling, **found), scope_of(sampling, unit)
 
 
 def settings_in(text: str) -> dict[str, Any]:
@@ -341,9 +380,8 @@ def sampling_warning(
         return None
     bounds: dict[str, Bound] = {}
     for name in (used, accounted):
-        make, adjacency = _sampling(name)
-        declaration = make(_batches(n, batch, epochs, sigma))
-        bounds[name] = account(declaration, central(adjacency)).epsilon(delta)
+        declaration = _declared(_batches(n, batch, epochs, sigma), name)
+        bounds[name] = account(declaration, scope_of(name)).epsilon(delta)
     return (
         f"batches are drawn by {used!r} sampling and accounted for as {accounted!r}: epsilon at "
         f"delta = {delta} is {bounds[used]!r} under {_sampling(used)[1]} for what is run, "

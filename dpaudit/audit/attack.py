@@ -135,15 +135,12 @@ def _row(
 
 def unused_releases(sampler: Sampler) -> list[str]:
     """One line for each label of which a trial made fewer releases than are declared."""
-    return [
-        f"{label}: {low if low == high else f'{low} to {high}'} of {_many(declared)} made"
-        for label, (declared, low, high) in sampler.entitlements.counts().items()
-        if (low, high) != (declared, declared)
-    ]
-
-
-def _many(declared: int | None) -> str:
-    return "as many as fit the cap" if declared is None else str(declared)
+    lines = []
+    for label, (declared, low, high) in sampler.entitlements.counts().items():
+        if (low, high) != (declared, declared):
+            meant = "as many as fit the cap" if declared is None else declared
+            lines.append(f"{label}: {low if low == high else f'{low} to {high}'} of {meant} made")
+    return lines
 
 
 def attack(

@@ -15,16 +15,14 @@ import numpy as np
 from dpaudit.audit.residuals import Finding, Status
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.locations import at
-from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.kernels.batches import draws_batches
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node, postorder
-
-SAMPLINGS = (PoissonSampled, SampledWithoutReplacement)
 
 
 def sampler_of(declaration: Node) -> type[Sampler]:
     """The sampler of an audit's training part: one that notes batches, where any are declared."""
-    if not any(isinstance(node, SAMPLINGS) for node in postorder(declaration)):
+    if not any(draws_batches(node) for node in postorder(declaration)):
         return Sampler
     from dpaudit.audit.graybox.watch import Watched
 
@@ -56,6 +54,9 @@ def sampling_frequencies(ordered: Sequence[Mapping[str, Any]], error: float) -> 
     for one, place in found:
         if one.error_rate == 0:  # no statistics are needed
             return [replace(one, detail=one.detail + place)]
+    found = [(one, place) for one, place in found if one.status != "not_run"]
+    if not found:
+        return []  # public batches, which no coin decides
     worst, place = min(found, key=lambda pair: pair[0].p_value)
     p = min(1.0, len(found) * worst.p_value)
     status: Status = "broken" if p <= error else "held"

@@ -51,7 +51,11 @@ def finished(
         except _deaths():
             losses += 1
             if losses == LOSSES:
-                raise _lost(len(items) - len(missing), len(items)) from None
+                raise WorkersLost(
+                    f"workers: killed or out of memory {LOSSES} times in a row, "
+                    f"{len(items) - len(missing)} of {len(items)} batches done; use fewer jobs or "
+                    "smaller batches; with a store, another run resumes"
+                ) from None
 
 
 class Kept(Protocol[Named, Kind]):
@@ -192,10 +196,3 @@ def _deaths() -> tuple[type[Exception], ...]:
     """What a backend raises when it gives up on a worker: loky at once, Dask after some retries."""
     distributed = sys.modules.get("distributed")
     return (BrokenExecutor, *((distributed.KilledWorker,) if distributed else ()))
-
-
-def _lost(done: int, total: int) -> WorkersLost:
-    return WorkersLost(
-        f"workers: killed or out of memory {LOSSES} times in a row, {done} of {total} batches "
-        "done; use fewer jobs or smaller batches; with a store, another run resumes"
-    )

@@ -35,7 +35,7 @@ from dpaudit.measures.calculus import CALCULI, Step, measures
 from dpaudit.measures.convert import to_approx
 from dpaudit.measures.renyi import order
 from dpaudit.measures.show import value_text
-from dpaudit.nodes import Assumption, postorder
+from dpaudit.nodes import postorder
 from dpaudit.nodes.pairs import Losses
 from dpaudit.storage.files import write_atomically
 
@@ -171,7 +171,9 @@ def conclusion(step: Step) -> Json:
         epsilon, delta = map(_rounded, step.value)
         return {"measure": "approx_dp", "epsilon": epsilon, "delta": delta}
     if step.calculus == "rdp":
-        rows = [[str(a), _rounded(_at_order(step.value, a))] for a in RENYI_ORDERS]
+        curve: Any = step.value
+        at = [curve.subs(order(), a) if is_symbolic(curve) else curve for a in RENYI_ORDERS]
+        rows = [[str(a), _rounded(value)] for a, value in zip(RENYI_ORDERS, at, strict=True)]
         return {"measure": "rdp", "curve": rows}
     if step.calculus == "profile":
         pairs = step.value.to_wire()
@@ -292,10 +294,6 @@ def _rounded(value: Any) -> str:
     return "inf" if unknowns(value) else decimal_upper(value)
 
 
-def _at_order(value: Any, alpha: int) -> Any:
-    return value.subs(order(), alpha) if is_symbolic(value) else value
-
-
 def stated(claim: Claim) -> Json:
     """A claim's numbers as decimal strings."""
     measure = CALCULI[claim.guarantee.states_in].measure
@@ -349,13 +347,3 @@ def guarantee(measure: str, value: float, delta: str = "") -> Json:
     field = next(m.wire_field for m in measures() if m.wire == measure)
     row = {"measure": measure, field: decimal_lower(value)}
     return {**row, "delta": decimal_upper(Fraction(delta))} if measure == "approx_dp" else row
-
-
-def assumption_row(assumption: Assumption) -> Json:
-    """One assumption."""
-    return {
-        "id": assumption.id,
-        "statement": assumption.statement,
-        "status": str(assumption.status),
-        "evidence": assumption.evidence,
-    }

@@ -50,7 +50,6 @@ from dpaudit.audit.verdict import (
 )
 from dpaudit.certificate.certificate import (
     Json,
-    assumption_row,
     claim_row,
     conclusion,
     curve_rows,
@@ -537,9 +536,10 @@ def _claims_and_derivation(
     for i, one in enumerate(judged):
         step = one.checked.step
         rows.append(claim_row(i, one, None if step is None else number[id(step)]))
+    concluded = [conclusion(s) for s in roots]
     derivation = {
         "upper_bounds": [
-            *_distinct([conclusion(s) for s in roots]),
+            *(row for i, row in enumerate(concluded) if row not in concluded[:i]),
             *curve_rows(account, roots, points),
         ],
         "steps": step_rows(steps),
@@ -549,10 +549,6 @@ def _claims_and_derivation(
     return {"claims": rows, "derivation": derivation}
 
 
-def _distinct(rows: list[Json]) -> list[Json]:
-    return [row for i, row in enumerate(rows) if row not in rows[:i]]
-
-
 def _assumptions(
     standing: Sequence[Assumption], judged: Sequence[Judged], profile: Sequence[Step]
 ) -> list[Json]:
@@ -560,7 +556,7 @@ def _assumptions(
     claimed = [one.checked.step for one in judged if one.checked.step is not None]
     for step in (*claimed, *profile):
         found.update((a.id, a) for a in step.assumptions())
-    return [assumption_row(a) for a in found.values()]
+    return [a.row() for a in found.values()]
 
 
 def _not_run(order: Order, verdict: Verdict, findings: Sequence[Finding], options: Options) -> str:

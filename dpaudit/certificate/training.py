@@ -202,7 +202,14 @@ class _Run:
         else:
             seed = self._resumed()
         if self.account is not None and not self.drawing.exists():
-            self._admit(self.account)
+            self.account.ledger.admit(
+                self.account.dataset,
+                self.account.entity,
+                self.mechanism.scope,
+                self._cost(self.account),
+                self.release,
+                self._title,
+            )
         table = {"identity": self.identity, "seed": f"{seed:032x}"}
         write_atomically(self.begun, json.dumps(table).encode())
         return seed
@@ -269,16 +276,6 @@ class _Run:
         paths = (self.out, self.files.certificate)
         digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
         return ledger.finish(dataset, self.release, digests)
-
-    def _admit(self, account: Account) -> None:
-        account.ledger.admit(
-            account.dataset,
-            account.entity,
-            self.mechanism.scope,
-            self._cost(account),
-            self.release,
-            self._title,
-        )
 
     def _charge(self, account: Account) -> None:
         account.ledger.charge(

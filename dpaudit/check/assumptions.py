@@ -28,6 +28,7 @@ EXACT = frozenset(
         "DiscreteGaussian",
         "DiscreteGaussianVector",
         "DiscreteLaplace",
+        "DistributedGaussian",
         "IntegerExponentialMechanism",
         "ThresholdedDiscreteLaplace",
     }
@@ -160,16 +161,7 @@ def _tested(conformance: Sequence[Mapping[str, Any]], assumption: str) -> Status
 def own_assumption(node: Node) -> dict[str, str] | None:
     """The row of what a node rests on beyond its rule; None for most nodes."""
     found = rests_on(node)
-    return None if found is None else _row(found)
-
-
-def _row(assumption: Assumption) -> dict[str, str]:
-    return {
-        "id": assumption.id,
-        "statement": assumption.statement,
-        "status": str(assumption.status),
-        "evidence": assumption.evidence,
-    }
+    return None if found is None else found.row()
 
 
 def statuses(predicate: Json, root: Node) -> dict[str, str]:
@@ -180,7 +172,7 @@ def statuses(predicate: Json, root: Node) -> dict[str, str]:
     entropy = "" if predicate["run"] is None else str(predicate["run"]["entropy"])
     unit = predicate["scope"]["unit"]["kind"]
     fixed = standing(predicate["conformance"], root, entropy, unit)
-    expected = {row["id"]: row for row in map(_row, fixed)}
+    expected = {assumption.id: assumption.row() for assumption in fixed}
     own = {row["id"]: row for node in postorder(root) if (row := own_assumption(node))}
     used = [i for step in predicate["derivation"]["steps"] for i in step["assumes"]]
     require(not set(used) & set(expected), "a step's assumption has the id of a standing one")

@@ -243,22 +243,56 @@ def _log_p(row: Json, root: Node, place: str) -> float:
 def _is_declared(rate: float, root: Node) -> bool:
     """Whether it is the rate of one of the declaration's samples, or of two of them together."""
     for node in postorder(root):
-        kind = type(node).__name__
-        if kind not in ("PoissonSampled", "SampledWithoutReplacement"):
+        if type(node).__name__ == "TruncatedPoisson":
+            if any(_is_of_cut(one, node.parameters) for one in (rate, math.sqrt(rate))):
+                return True
             continue
-        numbers = node.parameters
-        exact = (
-            numbers["rate"]
-            if kind == "PoissonSampled"
-            else numbers["batch_size"] / numbers["population"]
-        )
-        if unknowns(exact):  # a schedule: of any round
-            return 0 < rate < 1
-        with working_precision():
-            at = float(enclose(exact).mid())
-        if any(abs(rate - one) <= 1e-12 * one for one in (at, at**2)):
-            return True
+        for exact in _shares(node):
+            if unknowns(exact):  # a schedule: of any round
+                return 0 < rate < 1
+            with working_precision():
+                at = float(enclose(exact).mid())
+            if any(abs(rate - one) <= 1e-12 * one for one in (at, at**2)):
+                return True
     return False
+
+
+def _shares(node: Node) -> list[Any]:
+    """The chance of a record to be in one of the batches below a node."""
+    numbers, kind = node.parameters, type(node).__name__
+    if kind in ("PoissonSampled", "CyclicPoisson"):
+        return [numbers["rate"]]
+    if kind in ("SampledWithoutReplacement", "ShuffledBatches"):
+        return [numbers["batch_size"] / numbers["population"]]
+    if kind == "RandomAllocation":
+        return [1 / numbers["slots"]]
+    return []
+
+
+def _is_of_cut(rate: float, numbers: Any) -> bool:
+    """Whether it is the share of a batch that is cut, of some number of records up to all."""
+    few, most = 1, int(numbers["population"])
+    while few < most:  # more records have a smaller share each
+        size = (few + most) // 2
+        if float(_of_cut(numbers, size)) * (1 - 1e-12) <= rate:
+            most = size
+        else:
+            few = size + 1
+    share = float(_of_cut(numbers, few))
+    return abs(rate - share) <= 1e-12 * share
+
+
+def _of_cut(numbers: Any, size: int) -> Any:
+    """sum_k P(k others come) min(1, B / (k + 1)), times the rate, near enough."""
+    q, most = numbers["rate"], int(numbers["batch_size"])
+    if most >= size:
+        return q
+    with working_precision():
+        ball = enclose(q)
+        # (size - 1 over k) / (k + 1) = (size over k + 1) / size
+        full = ball.beta_lower(most + 1, size - most, regularized=True) * most / size
+        few = (1 - ball).beta_lower(size - most, most, regularized=True)
+        return Fraction(float((few * ball + full).mid()))
 
 
 def _log_normal_tail(z: float) -> float:

@@ -181,14 +181,6 @@ def _distinct(orders: Sequence[Order]) -> None:
             raise InvalidParameter(f"two targets are of {name!r}: certify them one at a time")
 
 
-def _planned(target: str) -> Order:
-    """A release plan, attacked on made-up tables."""
-    from dpaudit.releases.attacked import order_of
-    from dpaudit.releases.plan import load_plan
-
-    return order_of(load_plan(Path(target)).plan())
-
-
 def order_of(target: str) -> Order:
     """What to certify of a TARGET: a mechanism with its suite and sources, or a release plan."""
     from dpaudit.certificate.certify import Order
@@ -196,7 +188,11 @@ def order_of(target: str) -> Order:
     from dpaudit.storage.fields import read_fields
 
     if target.endswith(".toml"):
-        return _planned(target)
+        # A release plan, attacked on made-up tables.
+        from dpaudit.releases import attacked
+        from dpaudit.releases.plan import load_plan
+
+        return attacked.order_of(load_plan(Path(target)).plan())
     found = resolve_target(target)
     root = "catalogue" if found.project.root == catalogue_root() else "project"
     files = implementation(found.project, found.mechanism, found.suite)

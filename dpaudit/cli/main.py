@@ -112,21 +112,25 @@ def _holds(row: Row, words: tuple[str, ...]) -> bool:
 
 @main.command()
 @click.argument("target")
-@click.option("--latex", is_flag=True, help="The derivation as LaTeX.")
+@click.option("--latex", is_flag=True, help="The derivations as a LaTeX document that compiles.")
 @click.option("--calculus", help="pure, approx, zcdp, rdp or gdp; all that apply by default.")
 @as_json_option
 def show(target: str, *, latex: bool, calculus: str | None, as_json: bool) -> None:
     """Declaration and derivation of TARGET, each line with its source."""
     from dpaudit.accountant.account import Account
     from dpaudit.cli import terminal
-    from dpaudit.measures.show import show_latex, show_text
+    from dpaudit.measures.show import latex_document, show_latex, show_text
 
     mechanism = resolve_target(target).mechanism
     account = Account(mechanism.declaration, mechanism.scope)
     chosen = [calculus] if calculus else account.routes()
-    text = show_latex if latex else show_text
-    derivations = {name: text(account.step(name)) for name in chosen}
+    steps = {name: account.step(name) for name in chosen}
     checks = [str(claim.check_account(account)) for claim in mechanism.claims]
+    if latex and not as_json:
+        click.echo(latex_document(f"{mechanism.title}, {mechanism.scope}", steps, checks), nl=False)
+        return
+    text = show_latex if latex else show_text
+    derivations = {name: text(step) for name, step in steps.items()}
     if as_json:
         declaration = repr(mechanism.declaration)
         echo_json({"declaration": declaration, "derivations": derivations, "claims": checks})

@@ -5,53 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpaudit.curator.entitlement import Mask, sampling_numbers
+from dpaudit.curator.entitlement import Mask
 from dpaudit.errors import InvalidParameter
-from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.batches import batches_of, in_slot
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
 
 Generator = np.random.Generator
-Indices = NDArray[np.intp]
 
 
 def draw_batch(sampling: Node, trials: int, size: int, rng: Generator) -> Mask:
-    """Membership of each record in each trial's batch, shape (trials, size).
+    """Membership of each record in each trial's batch, shape (trials, size); the first of a pass.
 
     Equal generators give the records that two data sets share the same places in the batch.
     """
-    if isinstance(sampling, PoissonSampled):
-        return sampling_numbers(sampling)[0] > rng.random((size, trials)).T
-    batch_size = int(sampling_numbers(sampling)[0])
-    few = 4 * batch_size <= size
-    members = (_distinct if few else _smallest)(trials, size, batch_size, rng)
-    chosen = np.zeros((trials, size), dtype=bool)
-    np.put_along_axis(chosen, members, True, axis=1)
-    return chosen
-
-
-def _smallest(trials: int, size: int, batch_size: int, rng: Generator) -> Indices:
-    """The records with the smallest of independent uniform numbers."""
-    uniform = rng.random((size, trials)).T
-    return np.argpartition(uniform, batch_size - 1, axis=1)[:, :batch_size]
-
-
-def _distinct(trials: int, size: int, batch_size: int, rng: Generator) -> Indices:
-    """The first ``batch_size`` different ones of records drawn with replacement."""
-    drawn = rng.integers(0, size, (trials, batch_size + batch_size**2 // size + 8))
-    while True:
-        order = np.argsort(drawn, axis=1, kind="stable")
-        values = np.take_along_axis(drawn, order, axis=1)
-        new = np.ones(drawn.shape, dtype=bool)
-        new[:, 1:] = values[:, 1:] != values[:, :-1]
-        fresh = np.empty_like(new)
-        np.put_along_axis(fresh, order, new, axis=1)
-        kept = fresh & (np.cumsum(fresh, axis=1) <= batch_size)
-        if (np.count_nonzero(kept, axis=1) == batch_size).all():
-            return drawn[kept].reshape(trials, batch_size)
-        drawn = np.concatenate([drawn, rng.integers(0, size, (trials, batch_size))], axis=1)
+    return in_slot(batches_of(sampling).assign(trials, size, rng), 0)
 
 
 def public_value(value: Any) -> Array:

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.accountant.filters.spending import chosen_multipliers
-from dpaudit.curator.coins import draw_batch, public_value
-from dpaudit.curator.entitlement import PUBLIC_COIN, Entitlements, Grant, Mask, sampling_numbers
+from dpaudit.curator.coins import public_value
+from dpaudit.curator.entitlement import PUBLIC_COIN, Entitlements, Grant, Mask
 from dpaudit.curator.scales import scaled
 from dpaudit.errors import Dependent, InvalidParameter, Undeclared
-from dpaudit.families.sampling import PoissonSampled
 from dpaudit.kernels.base import Session
+from dpaudit.kernels.batches import Places, batches_of, in_slot
 from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, Trust
@@ -77,11 +77,33 @@ class Part:
 class Batch:
     """Handle of a secret random batch, valid inside one step; who is in it stays in the curator.
 
-    ``part``: the public block of rows that it is drawn from; None for all rows.
+    ``part``: the public block of rows that it is drawn from; None for all rows.  ``index``: which
+    of the declared batches it is, from 0.
     """
 
     sampling: Node
     part: Part | None = None
+    index: int = 0
+
+    @property
+    def slot(self) -> int:
+        """Which batch of its pass it is; batches that come again are the same."""
+        return batches_of(self.sampling).slot(self.index)
+
+    @property
+    def opens(self) -> bool:
+        """Whether it is the first of a pass: the batches of a pass are drawn together."""
+        return self.index % batches_of(self.sampling).length == 0
+
+    @property
+    def closes(self) -> bool:
+        """Whether it is the last of a pass."""
+        return (self.index + 1) % batches_of(self.sampling).length == 0
+
+    @property
+    def key(self) -> tuple[Node, Part | None]:
+        """What is drawn, and of which rows."""
+        return self.sampling, self.part
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +151,7 @@ class Curator(ABC):
         self._sessions: dict[str, Session] = {}
         self._open: Batch | None = None
         self._latent: Sequence[Mask] = ()
+        self._passes: dict[tuple[Node, Part | None], Places] = {}
         for sampling in self.entitlements.samplings():
             self._check_population(sampling, len(records))
 
@@ -239,6 +262,8 @@ class Curator(ABC):
     def batch(self, label: str, rows: Part | None = None) -> Iterator[Batch]:
         """A secret batch for the releases of one step, drawn as declared above ``label``.
 
+        Of batches that are drawn together (a shuffled order, slots of an allocation) the next one;
+        a public order's next block.
         ``rows``: the part of the records it is drawn from; all of them by default.
         Errors: Undeclared where ``label`` has no sampling, or on other rows, or its declared
         batches were all drawn; InvalidParameter inside another batch, or for a part of another
@@ -249,9 +274,10 @@ class Curator(ABC):
         records, _ = self._rows(rows)
         part = None if rows is None else rows.index
         self._check_population(self.entitlements.sampling_of(label, part), len(records))
-        sampling = self.entitlements.open_batch(label, part)
-        self._open, self._latent = Batch(sampling, rows), self._draw(sampling, len(records))
+        sampling, index = self.entitlements.open_batch(label, part)
+        self._open = Batch(sampling, rows, index)
         try:
+            self._latent = self._draw(sampling, len(records))
             yield self._open
             self._close()
         finally:
@@ -260,6 +286,14 @@ class Curator(ABC):
     @abstractmethod
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
         """Draw the batch of one step from ``size`` rows (or several, to average over)."""
+
+    def _next_batch(self, trials: int, size: int, rng: Generator) -> list[Mask]:
+        """The batch that is open, of a pass that is drawn where its first batch is."""
+        batch = self._open
+        assert batch is not None  # noqa: S101  (a batch is drawn where it is opened)
+        if batch.opens:
+            self._passes[batch.key] = batches_of(batch.sampling).assign(trials, size, rng)
+        return [in_slot(self._passes[batch.key], batch.slot)]
 
     @abstractmethod
     def _answer(self, request: Request) -> Array:
@@ -295,16 +329,12 @@ class Curator(ABC):
         return self._parts[part]
 
     def _check_population(self, sampling: Node, size: int) -> None:
-        if isinstance(sampling, PoissonSampled):
-            return
-        if self.scope.adjacency is Adjacency.ADD_REMOVE:
-            raise InvalidParameter(f"{sampling.head}: no fixed population under add_remove")
-        if sampling_numbers(sampling)[1] != size:
-            raise InvalidParameter(f"{sampling.head}: declared for another number of records")
+        batches_of(sampling).check(size, self.scope.adjacency)
 
     def _session(self, label: str, grant: Grant, mask: Mask) -> Session:
         kernel = grant.entitlement.kernel
-        if kernel.memory and (grant.sampling or not mask.all()):
+        secret = grant.sampling is not None and not grant.entitlement.within_use
+        if kernel.memory and (secret or not mask.all()):
             raise InvalidParameter(
                 f"release {label!r}: a kernel with memory needs every trial on, and no secret batch"
             )
@@ -389,7 +419,7 @@ class Sampler(Curator):
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
         wrong = self._kernels.get(type(sampling))
         if wrong is None:
-            return [draw_batch(sampling, self.trials, size, self._rng)]
+            return self._next_batch(self.trials, size, self._rng)
         drawer = self._drawers.setdefault(sampling, wrong(sampling, self.trials))
         return [drawer.draw(size, self._rng)]
 
@@ -432,7 +462,7 @@ class Tracer(Curator):
         return public_value(draw(self._rng))
 
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
-        return [draw_batch(sampling, 1, size, self._rng)]
+        return self._next_batch(1, size, self._rng)
 
     def _answer(self, request: Request) -> Array:
         row = (request.label, float(request.sensitivity[0]), float(request.scale[0]))

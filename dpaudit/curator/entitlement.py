@@ -15,26 +15,23 @@ from dpaudit.curator.participation import Participations, Round
 from dpaudit.curator.uses import (
     MAXIMUM_USES,
     PUBLIC_COIN,
-    SAMPLINGS,
     Run,
     label_of,
     limited,
     runs,
-    sampling_numbers,
 )
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.families.correlated import CorrelatedGaussian
 from dpaudit.kernels.base import Kernel, kernel_of
+from dpaudit.kernels.batches import batches_of
 from dpaudit.nodes import Node
 
 __all__ = [
     "PUBLIC_COIN",
-    "SAMPLINGS",
     "Entitlements",
     "Grant",
     "Mask",
     "runs",
-    "sampling_numbers",
 ]
 
 Counts = NDArray[np.int64]
@@ -74,7 +71,15 @@ class Entitlement:
     @property
     def each(self) -> int:
         """Releases one secret batch covers; 0 on all records or a part."""
+        if self.within_use:
+            return 1
         return self.runs[0].each * self.kernel.releases(self.runs[0].leaf)
+
+    @property
+    def within_use(self) -> bool:
+        """Whether a batch covers one release of a use that goes on."""
+        sampling = self.runs[0].sampling
+        return sampling is not None and batches_of(sampling).within_use
 
     def open_batch(self, index: int) -> None:
         """Open the uses of batch number ``index``, and no others."""
@@ -136,7 +141,13 @@ class Entitlements:
         run, start = entitlement.runs[index[first]], entitlement.starts[index[first]]
         into = int(position[first] - start) % entitlement.kernel.releases(run.leaf)
         asked = Round(label, into + 1, part)
-        entitlement.participations.check(run.leaf, asked)
+        if not entitlement.within_use:
+            entitlement.participations.check(run.leaf, asked)
+        elif (entitlement.made != position)[on].any():
+            raise Undeclared(
+                f"release {label!r}: a round before was left out; its rounds share noise, so that "
+                "every batch needs its release"
+            )
         multipliers = entitlement.multipliers[index] if chosen is None else chosen
         spending = None if run.under is None else self._spending[run.under]
         return Grant(entitlement, multipliers, run.leaf, sampling, into == 0, asked, spending)
@@ -204,10 +215,11 @@ class Entitlements:
         _same_rows(label, run, part, run.sampling)
         return run.sampling
 
-    def open_batch(self, label: str, part: int | None = None) -> Node:
+    def open_batch(self, label: str, part: int | None = None) -> tuple[Node, int]:
         """Use up one batch of the sampling above a label, for every label below that sampling.
 
-        ``part``: the part of the records that the batch is drawn from.
+        ``part``: the part of the records that the batch is drawn from.  Returns the sampling, and
+        which of its batches this is, from 0.
         Errors: Undeclared as :meth:`sampling_of`, or where all its batches were drawn.
         """
         sampling, asked = self.sampling_of(label, part), self._find(label)
@@ -218,7 +230,7 @@ class Entitlements:
         for entitlement in self:
             if (entitlement.runs[0].sampling, entitlement.runs[0].part) == (sampling, part):
                 entitlement.open_batch(index)
-        return sampling
+        return sampling, index
 
     def _find(self, label: str) -> Entitlement:
         if label not in self._labels:

@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dpaudit.curator.coins import draw_batch
 from dpaudit.curator.curator import Curator, Event, Request, Sampler
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
 from dpaudit.curator.locations import at, is_program, program_line
@@ -60,6 +59,7 @@ class Guarded(Sampler):
     _records = _Hidden()
     _parts = _Hidden()
     _latent = _Hidden()
+    _passes = _Hidden()
     _rng = _Hidden()
     _sessions = _Hidden()
 
@@ -84,7 +84,7 @@ class Withheld(Curator):
         return self._next(PUBLIC_COIN, self._mask(None))
 
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
-        return [draw_batch(sampling, 1, size, self._coins)]
+        return self._next_batch(1, size, self._coins)
 
     def _answer(self, request: Request) -> Array:
         return self._next(request.label, request.mask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import PurePath
 from types import CodeType, FrameType
 
@@ -44,7 +45,12 @@ def place_in(message: str) -> str:
 
 def is_program(frame: FrameType) -> bool:
     """Whether a frame runs code of a user's project, by the name of its module."""
-    top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return _is_programs(str(frame.f_globals.get("__name__", "")))
+
+
+@cache
+def _is_programs(module: str) -> bool:
+    top = module.partition(".")[0]
     return top not in LIBRARIES and top not in sys.stdlib_module_names
 
 

@@ -14,13 +14,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpaudit.curator.coins import draw_batch, public_value
-from dpaudit.curator.curator import Curator, Event, Program, Request, Transcript
+from dpaudit.curator.coins import public_value
+from dpaudit.curator.curator import (
+    Batch,
+    Curator,
+    Event,
+    Part,
+    Program,
+    Request,
+    Transcript,
+)
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
 from dpaudit.curator.latent import Outcomes, drawn, enumerated
 from dpaudit.curator.locations import at, program_line
 from dpaudit.errors import Diverged, SensitivityExceeded
 from dpaudit.kernels.base import Session
+from dpaudit.kernels.batches import Places, batches_of, in_slot
 from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
@@ -50,12 +59,22 @@ class Visit:
     place: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class _Latent:
+    """A release on a secret batch, kept until its pass is over."""
+
+    batch: Batch
+    request: Request
+    released: Array
+
+
 class Walk(Curator):
     """Walks one data set along a transcript and adds up the declared log densities.
 
     Latent coins are its own: ``coins`` seeds them, and the likelihood is averaged over ``draws`` of
-    them inside the step in which they are shared.  Public coins are those of the transcript;
-    ``redrawn`` holds what the program would have drawn, which no record may change.
+    them over the steps in which they are shared: one, or those of a pass.  Public coins are those
+    of the transcript; ``redrawn`` holds what the program would have drawn, which no record may
+    change.
     Errors: Diverged where the program asks for another release than the transcript recorded.
     """
 
@@ -77,7 +96,8 @@ class Walk(Curator):
         self._draws = draws
         self._steps = 0
         self._sampled = False
-        self._in_step: list[tuple[Request, Array]] = []
+        self._in_pass: dict[tuple[Node, Part | None], list[_Latent]] = {}
+        self._drawn_at: dict[tuple[Node, Part | None], int] = {}
         self._place = ""
         self.log_density = np.zeros(trials)
         self.visits: list[Visit] = []
@@ -101,6 +121,8 @@ class Walk(Curator):
 
     def finish(self) -> None:
         """Errors: Diverged if the transcript holds releases the program did not ask for."""
+        for key in list(self._in_pass):
+            self._average(key)
         if self._position < len(self._transcript):
             left = self._transcript[self._position].label
             raise Diverged(
@@ -133,38 +155,64 @@ class Walk(Curator):
         return np.random.default_rng(np.random.SeedSequence(self._coins, spawn_key=key))
 
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
-        self._steps += 1
-        first = self._generator(LATENT, self._steps, 0)
-        return [draw_batch(sampling, self.trials, size, first)]
+        return self._coupled(self.trials, size)
+
+    def _coupled(self, trials: int, size: int) -> list[Mask]:
+        """The batch that is open, by coins that two data sets share."""
+        batch = self._open
+        assert batch is not None  # noqa: S101  (a batch is drawn where it is opened)
+        if batch.opens:
+            self._steps += 1
+            self._drawn_at[batch.key] = self._steps
+            coins = self._generator(LATENT, self._steps, 0)
+            self._passes[batch.key] = batches_of(batch.sampling).coupled(trials, size, coins)
+        return [in_slot(self._passes[batch.key], batch.slot)]
 
     def _close(self) -> None:
-        if self._in_step:
-            outcomes = self._outcomes(self._in_step[0][0].records)
-            added = np.array([self._step_density(mask) for mask in outcomes.masks])
-            self.log_density += np.logaddexp.reduce(added + outcomes.logs[:, None])
-        self._in_step = []
+        if self._open is not None and self._open.closes:
+            self._average(self._open.key)
 
-    def _outcomes(self, records: Records) -> Outcomes:
+    def _average(self, key: tuple[Node, Part | None]) -> None:
+        """The likelihood of a pass's releases, averaged over who was in which batch."""
+        held = self._in_pass.pop(key, [])
+        if held:
+            outcomes = self._outcomes(key, held)
+            added = np.array([self._pass_density(places, held) for places in outcomes.masks])
+            self.log_density += np.logaddexp.reduce(added + outcomes.logs[:, None])
+
+    def _outcomes(self, key: tuple[Node, Part | None], held: Sequence[_Latent]) -> Outcomes:
         """All batches, where equal records may stand for one another; a few draws otherwise."""
-        assert self._open is not None  # noqa: S101  (a step is closed while it is open)
-        alike = all(getattr(r.query, "exchangeable", False) for r, _ in self._in_step)
-        found = enumerated(self._open.sampling, records) if alike else None
+        sampling, records = key[0], held[0].request.records
+        alike = all(getattr(one.request.query, "exchangeable", False) for one in held)
+        public = batches_of(sampling).public
+        found = enumerated(sampling, records) if alike or public else None
         if found is not None:
             return found
         self._sampled = True
-        makers = [partial(self._generator, LATENT, self._steps, k) for k in range(self._draws)]
-        return drawn(self._open.sampling, self.trials, len(records), makers)
+        step = self._drawn_at[key]
+        makers = [partial(self._generator, LATENT, step, k) for k in range(self._draws)]
+        return drawn(sampling, self.trials, len(records), makers)
 
-    def _step_density(self, chosen: Mask) -> Array:
-        """Log density of a step's releases together, for one batch."""
+    def _pass_density(self, places: Places, held: Sequence[_Latent]) -> Array:
+        """Log density of a pass's releases together, for one assignment of records to batches."""
         total = np.zeros(self.trials)
+        # What a kernel remembers depends on who was in the batches before.
+        memories: dict[Session, Session] = {}
         with np.errstate(all="ignore"):
-            for request, released in self._in_step:
-                value = self._value(request, chosen)
-                shown = np.where(request.mask[:, None], released, 0.0)
-                density = request.session.log_density(shown, value, request.scale)
+            for one in held:
+                request = one.request
+                session = request.session
+                if getattr(session, "memory", False):
+                    session = memories.setdefault(session, self._anew(session))
+                value = self._value(request, in_slot(places, one.batch.slot))
+                shown = np.where(request.mask[:, None], one.released, 0.0)
+                density = session.log_density(shown, value, request.scale)
                 total += np.where(request.mask, density, 0.0)
         return total
+
+    def _anew(self, session: Any) -> Session:
+        made: Session = type(session)(session.leaf, self.trials)
+        return made
 
     def _answer(self, request: Request) -> Array:
         value = self._value(request, request.first_draw)
@@ -176,8 +224,12 @@ class Walk(Curator):
                 f"{shape}, recorded {released.shape}{at(self._place)}"
             )
         self._visit(request, value, released)
-        if request.draws:
-            self._in_step.append((request, released))
+        if self._open is not None and request.draws:
+            self._in_pass.setdefault(self._open.key, []).append(
+                _Latent(self._open, request, released)
+            )
+            if getattr(request.session, "memory", False):
+                request.session.log_density(released, value, request.scale)
         else:
             self._exact(request, value, released)
         return released
@@ -205,15 +257,13 @@ class Walk(Curator):
         known = any(visit.label == request.label for visit in self.visits)
         return check is not None and not known and bool(check(request.records))
 
-    def _told_apart(self) -> bytes:
-        """Of every batch and release its own, where coins were drawn for the batch."""
-        return f"{self._coins}:{self._position}".encode() if self._coins else b""
-
     def _exact(self, request: Request, value: Array, released: Array) -> None:
         on, scale = request.mask, request.scale
         with np.errstate(all="ignore"):
             shown = np.where(on[:, None], released, request.session.centre(value))
-            request.session.told_apart = self._told_apart()
+            # Of every batch and release its own, where coins were drawn for the batch.
+            own = f"{self._coins}:{self._position}".encode() if self._coins else b""
+            request.session.told_apart = own
             noise = np.where(on[:, None], request.session.residual(shown, value, scale), np.nan)
             density = request.session.log_density(shown, value, scale)
         self.residuals.setdefault(request.label, []).append(noise)
@@ -290,7 +340,9 @@ class Replayer:
         with np.errstate(invalid="ignore"):
             scores = first.log_density - second.log_density
         for a, b in zip(first.visits, second.visits, strict=True):
-            scores = _noise_free(scores, a, b)
+            # A coordinate that equals one data set's noise-free value, not the other's, decides.
+            scores = np.where((a.matches & ~b.matches).any(-1), np.inf, scores)
+            scores = np.where((b.matches & ~a.matches).any(-1), -np.inf, scores)
         walked, other_walk = (first, second) if own == 0 else (second, first)
         return Replay(
             scores=np.where(np.isnan(scores), 0.0, scores),
@@ -335,12 +387,6 @@ def disclosures(first: tuple[Walk, Any], second: tuple[Walk, Any]) -> tuple[str,
 
 def _stacked(walk: Walk) -> dict[str, Array]:
     return {label: np.stack(uses, axis=1) for label, uses in walk.residuals.items()}
-
-
-def _noise_free(scores: Array, first: Visit, second: Visit) -> Array:
-    """A coordinate that equals one data set's noise-free value, not the other's, is decisive."""
-    scores = np.where((first.matches & ~second.matches).any(-1), np.inf, scores)
-    return np.where((second.matches & ~first.matches).any(-1), -np.inf, scores)
 
 
 def _violations(first: Sequence[Visit], second: Sequence[Visit]) -> tuple[str, ...]:

@@ -9,18 +9,17 @@ from typing import Any
 
 from dpaudit.accountant.filters.spending import leaves_of
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import enclose, is_symbolic
+from dpaudit.exact import is_symbolic
 from dpaudit.families.adaptive import Filter
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.events import EventSlack, ProposeTestRelease
 from dpaudit.families.opaque import NonPrivate
-from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.kernels.batches import batches_of, draws_batches
 from dpaudit.nodes import Leaf, Node
 
 MAXIMUM_RUNS = 1_000_000
 MAXIMUM_USES = 2**62
 PUBLIC_COIN = "public coin"
-SAMPLINGS = (PoissonSampled, SampledWithoutReplacement)
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,8 @@ def runs(node: Node, part: int | None = None) -> Iterator[Run]:
     elif isinstance(node, (Compose, Assuming, EventSlack)):
         for child in node.children:
             yield from runs(child, part)
+    elif draws_batches(node):
+        yield from _sampled(node, part)
     elif type(node) in _HOW:
         yield from _HOW[type(node)](node, part)
     else:
@@ -77,6 +78,10 @@ def _repeated(node: Repeat, part: int | None) -> Iterator[Run]:
     body = limited(runs(node.child, part))
     if times != 1 and any(run.under for run in body):
         raise Unsupported(f"{node.head}: a repeated Filter cannot be run; give each its own labels")
+    yield from _times(body, times)
+
+
+def _times(body: list[Run], times: int) -> Iterator[Run]:
     if len({label_of(run.leaf) for run in body}) == len(body):
         yield from (replace(run, times=run.times * times) for run in body)
     else:
@@ -91,22 +96,41 @@ def _filtered(node: Filter, part: int | None) -> Iterator[Run]:
         yield Run(leaf, MAXIMUM_USES, part, under=node)
 
 
-def _sampled(node: Node, part: int | None) -> Iterator[Run]:
-    body = limited(runs(node.children[0]))
-    if any(run.part is not None or run.sampling or run.under for run in body):
-        raise InvalidParameter(f"{node.head}: parts, batches, filters inside a batch cannot be run")
-    sampling_numbers(node)
-    for run in body:
-        each = sum(other.times for other in body if label_of(other.leaf) == label_of(run.leaf))
-        yield replace(run, part=part, sampling=node, each=each)
+def _sampled(node: Any, part: int | None) -> Iterator[Run]:
+    """The uses of every batch; those of a pass batch by batch, and round by round.
+
+    A child that is repeated comes back to each batch as often: one repetition a visit.
+    """
+    drawn = batches_of(node)
+    for child, rounds in _visits(node.child, drawn.rounds):
+        body = limited(runs(child))
+        if any(run.part is not None or run.sampling or run.under for run in body):
+            raise InvalidParameter(
+                f"{node.head}: parts, batches, filters inside a batch cannot be run"
+            )
+        found = []
+        for run in body:
+            each = sum(other.times for other in body if label_of(other.leaf) == label_of(run.leaf))
+            found.append(replace(run, part=part, sampling=node, each=each))
+        # Of a leaf with memory, one use is a whole pass.
+        yield from _times(found, 1 if drawn.within_use else drawn.slots * rounds)
+
+
+def _visits(child: Any, rounds: int) -> Iterator[tuple[Node, int]]:
+    """What visits of a batch run, and how many in a row run the same."""
+    if rounds == 1:
+        yield child, 1
+    elif child.index is None:
+        yield child.child, rounds
+    else:
+        for k in range(1, rounds + 1):
+            yield child.child.bind({child.index: k}), 1
 
 
 _HOW: dict[type[Node], Callable[[Any, int | None], Iterator[Run]]] = {
     Parallel: _parallel,
     Repeat: _repeated,
     Filter: _filtered,
-    PoissonSampled: _sampled,
-    SampledWithoutReplacement: _sampled,
 }
 
 
@@ -120,16 +144,6 @@ def limited(found: Iterable[Run]) -> list[Run]:
 def _countable(count: int) -> None:
     if count > MAXIMUM_RUNS:
         raise InvalidParameter(f"the declaration unrolls to over {MAXIMUM_RUNS} runs")
-
-
-def sampling_numbers(sampling: Any) -> tuple[float, ...]:
-    """The rate of a Poisson sampling, or the batch size and the population, as floats.
-
-    Errors: InvalidParameter where they are still symbolic.
-    """
-    if isinstance(sampling, PoissonSampled):
-        return (float(enclose(sampling.rate).mid()),)
-    return tuple(float(enclose(n).mid()) for n in (sampling.batch_size, sampling.population))
 
 
 def label_of(leaf: Node) -> str:

@@ -100,7 +100,8 @@ def maximum(values: Iterable[Number]) -> Number:
     if len(items) == 1:
         return canonical(items[0])
     if any(map(_is_opaque, items)):
-        return sympy.Max(*_flat(items), evaluate=False)
+        flat = [i for item in items for i in (item.args if isinstance(item, sympy.Max) else [item])]
+        return sympy.Max(*flat, evaluate=False)
     return canonical(sympy.Max(*items))
 
 
@@ -109,13 +110,6 @@ def _is_opaque(item: Any) -> bool:
     import sympy
 
     return any(part.free_symbols for part in item.atoms(sympy.log, sympy.exp, sympy.Sum))
-
-
-def _flat(items: list[Any]) -> list[Any]:
-    """The items, those of a largest instead of it."""
-    import sympy
-
-    return [i for item in items for i in (item.args if isinstance(item, sympy.Max) else (item,))]
 
 
 def smaller(first: Number, second: Number) -> Number:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -32,7 +32,7 @@ Ranges: TypeAlias = Mapping[Any, Ends]
 Values: TypeAlias = Mapping[Any, Fraction]
 Balls: TypeAlias = Mapping[Any, Any]
 
-BOXES = 2000
+BOXES = 4000
 POINTS = 3000
 OPERATIONS = 500
 CANCELLING = 100
@@ -78,7 +78,9 @@ def _nonpositive(difference: Number, ranges: Ranges, cases: int = CASES) -> bool
     if _by_sign(difference) or _by_terms(difference, ranges):
         return True
     branches = _branches(difference) if cases else []
-    if branches and all(_any_of(branch, ranges, cases - 1) for branch in branches):
+    if branches and all(
+        any(_nonpositive(simple(form), ranges, cases - 1) for form in branch) for branch in branches
+    ):
         return True
     without = _without_floors(difference)
     if without is not None and _by_sign(simple(without)):
@@ -168,10 +170,6 @@ def _as_sum(term: Any) -> tuple[Any, Any] | None:
         return None
     limits = found[0].limits[0]
     return None if others.has(limits[0]) else (others * found[0].function, limits)
-
-
-def _any_of(forms: Iterable[Any], ranges: Ranges, cases: int) -> bool:
-    return any(_nonpositive(simple(form), ranges, cases) for form in forms)
 
 
 def _branches(difference: Any) -> list[list[Any]]:

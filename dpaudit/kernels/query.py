@@ -76,9 +76,34 @@ class Records:
         """As many rows, all zero: public where the number of records is."""
         return _viewed(np.zeros(self.values.shape), np.ones(len(self), dtype=bool))
 
+    def with_row(self, row: int, values: Array) -> Records:
+        """The same rows but one, all there; of few kinds, distinct ones are not sought anew."""
+        changed = self.values.copy()
+        changed[row] = np.asarray(values, dtype=np.float64) + 0.0
+        made = _viewed(changed, np.ones(len(self), dtype=bool))
+        made.__dict__["_changed"] = (self, row)
+        return made
+
+    def _distinct_of_changed(self) -> tuple[Array, NDArray[np.intp]] | None:
+        """What :meth:`distinct` finds, kinds in another order; None where there are many."""
+        before, row = self.__dict__["_changed"]
+        rows, origin = before.distinct()
+        if len(rows) > FEW_KINDS:
+            return None
+        origin, old, new = origin.copy(), origin[row], self.values[row]
+        known = [k for k, kind in enumerate(rows) if kind.tobytes() == new.tobytes()]
+        origin[row] = known[0] if known else len(rows)
+        rows = rows if known else np.concatenate([rows, new[None]])
+        if not (origin == old).any():
+            rows, origin = np.delete(rows, old, axis=0), origin - (origin > old)
+        rows.flags.writeable = False
+        return rows, origin
+
     def distinct(self) -> tuple[Array, NDArray[np.intp]]:
         """Distinct rows (bit by bit) and, for each record, which of them it is; made once."""
         cached = self.__dict__.get("_distinct")
+        if cached is None and "_changed" in self.__dict__:
+            cached = self.__dict__["_distinct"] = self._distinct_of_changed()
         if cached is None:
             flat = self.values.reshape(len(self), -1)
             _, first, inverse = np.unique(

@@ -6,7 +6,7 @@ the mechanism without it, since each of its two runs moves by at most s in total
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -53,15 +53,12 @@ def losses_of(step: Step) -> Losses:
     losses = step.value
     if not isinstance(losses, Losses):
         raise Unsupported(f"{step.calculus}: expected a step of the profile calculus")
-    free = set[Any]().union(*map(unknowns, (*_numbers(losses), losses.slack)))
+    numbers = (n for pair in (*losses.pairs, *losses.reached) for n in numbers_in(pair))
+    free = set[Any]().union(*map(unknowns, (*numbers, losses.slack)))
     if free:
         names = ", ".join(sorted(map(str, free)))
         raise Unsupported(f"{step.node.head}: a number was asked for while {names} have no value")
     return losses
-
-
-def _numbers(losses: Losses) -> Iterable[Number]:
-    return (n for pair in (*losses.pairs, *losses.reached) for n in numbers_in(pair))
 
 
 def epsilon_two_sided(step: Step, delta: Fraction, width: float = profiles.WIDTH) -> TwoSided:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.exact import decimal_upper, is_infinite, is_printable, is_symbolic, readable, sympify
@@ -22,11 +22,9 @@ def value_text(value: Any) -> str:
     if is_symbolic(value) and (value.free_symbols or is_infinite(value)):
         return shown
     decimal = decimal_upper(value, digits=6)
-    return shown if shown == decimal else f"{_short(shown)}{decimal}"
-
-
-def _short(shown: str) -> str:
-    return f"{shown} <= " if len(shown) <= 60 else "<= "
+    if shown == decimal:
+        return shown
+    return f"{shown} <= {decimal}" if len(shown) <= 60 else f"<= {decimal}"
 
 
 def show_text(step: Step) -> str:
@@ -38,7 +36,8 @@ def show_text(step: Step) -> str:
         step, depth = stack.pop()
         known = id(step) in seen and bool(step.premises)
         seen.add(id(step))
-        below = ["(premises as above)"] if known else _assuming(step)
+        assumed = [f"assuming {a.statement} ({a.status})" for a in step.assumes]
+        below = ["(premises as above)"] if known else assumed
         margin = "  " * min(depth, DEPTH)
         lines += [margin + _line(step), *(f"{margin}  {line}" for line in below)]
         stack += [] if known else [(p, depth + 1) for p in reversed(step.premises)]
@@ -54,10 +53,6 @@ def _line(step: Step) -> str:
     )
 
 
-def _assuming(step: Step) -> list[str]:
-    return [f"assuming {a.statement} ({a.status})" for a in step.assumes]
-
-
 def show_latex(step: Step) -> str:
     """The derivation as a LaTeX ``align*`` environment, premises first."""
     steps = step.walk()
@@ -65,13 +60,84 @@ def show_latex(step: Step) -> str:
     return "\\begin{align*}\n" + " \\\\\n".join(_row(s, number) for s in steps) + "\n\\end{align*}"
 
 
-def _row(step: Step, number: Mapping[int, int]) -> str:
+# What pdflatex has no glyph for in text, by a glyph of its mathematics.
+_GLYPHS = {
+    "\u2212": "-",
+    "\u2264": r"$\leq$",
+    "\u2265": r"$\geq$",
+    "\u00d7": r"$\times$",
+    "\u221a": r"$\surd$",
+    "\u221e": r"$\infty$",
+    "\u03b1": r"$\alpha$",
+    "\u03b2": r"$\beta$",
+    "\u03b4": r"$\delta$",
+    "\u03b5": r"$\varepsilon$",
+    "\u03bb": r"$\lambda$",
+    "\u03bc": r"$\mu$",
+    "\u03c1": r"$\rho$",
+    "\u03c3": r"$\sigma$",
+}
+_PREAMBLE = r"""\documentclass{article}
+\usepackage[utf8]{inputenc}
+\usepackage{amsmath}
+\allowdisplaybreaks
+\sloppy
+\begin{document}
+"""
+
+
+def latex_document(title: str, derivations: Mapping[str, Step], claims: Sequence[str] = ()) -> str:
+    """A whole document that pdflatex compiles: derivations by name, premises first, and claims.
+
+    Every step is a paragraph: its number, node, rule and source, the steps that it is from, what
+    it assumes; then what it concludes.
+    """
+    parts = [rf"\section*{{{_words(title)}}}"]
+    for name, step in derivations.items():
+        steps = step.walk()
+        number = {id(s): i for i, s in enumerate(steps, start=1)}
+        parts.append(rf"\subsection*{{{_words(name)}}}")
+        parts += [_paragraph(s, number) for s in steps]
+    if claims:
+        parts.append(r"\subsection*{claims}")
+        parts += [rf"\noindent {_words(claim)}\par" for claim in claims]
+    return _PREAMBLE + "\n".join(parts) + "\n\\end{document}\n"
+
+
+def _paragraph(step: Step, number: Mapping[int, int]) -> str:
+    used = ", ".join(f"({number[id(p)]})" for p in step.premises)
+    reason = f"{step.node.head}: {step.cite}" + (f", from {used}" if used else "")
+    assumed = "".join(f"; assuming {a.statement} ({a.status})" for a in step.assumes)
+    attained = "; attained" if step.attained else ""
+    return (
+        rf"\paragraph{{({number[id(step)]})}} {_words(reason + assumed + attained)}"
+        rf"\[ {_symbol(step)} = {_mathematics(step.value)} \]"
+    )
+
+
+def _mathematics(value: Any) -> str:
+    """As :func:`_latex`, with words in paragraphs that break, where there are no formulas."""
+    if isinstance(value, Losses):
+        return rf"\parbox{{.8\linewidth}}{{{_words(value.text)}}}"
+    return _latex(value)
+
+
+def _words(text: str) -> str:
+    """Text for pdflatex; a letter that it may not have is told by its number."""
+    told = "".join(c if ord(c) < 0x250 or c in _GLYPHS else f"(U+{ord(c):04X})" for c in text)
+    return "".join(_GLYPHS.get(c, _escape(c)) for c in told)
+
+
+def _symbol(step: Step) -> str:
     known = CALCULI.get(step.calculus)
-    symbol = (known and known.measure.latex) or rf"\mathrm{{{_escape(step.calculus)}}}"
+    return (known and known.measure.latex) or rf"\mathrm{{{_escape(step.calculus)}}}"
+
+
+def _row(step: Step, number: Mapping[int, int]) -> str:
     used = ", ".join(f"({number[id(p)]})" for p in step.premises)
     reason = f"{step.node.name}, {step.cite}" + (f", from {used}" if used else "")
     place = number[id(step)]
-    return rf"({place})\quad {symbol} &= {_latex(step.value)} && \text{{{_escape(reason)}}}"
+    return rf"({place})\quad {_symbol(step)} &= {_latex(step.value)} && \text{{{_escape(reason)}}}"
 
 
 def _latex(value: Any) -> str:

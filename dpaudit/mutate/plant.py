@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from dpaudit.storage import roots
 from dpaudit.storage.roots import EXPERIMENTS, PACKAGES, serve
 
 MEMORY = 6 << 30
+FORKING = threading.Lock()
 OVERTIME, DIED = "overtime", "died"
 
 
@@ -34,12 +36,14 @@ def forked(work: Callable[[], Any], seconds: float) -> Any:
 
     ``seconds``: of a processor.  What it prints goes to standard error.
     """
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reading)
-        _child(work, seconds, writing)
-    os.close(writing)
+    # One at a time: a child of another thread would keep this pipe open until it ends.
+    with FORKING:
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reading)
+            _child(work, seconds, writing)
+        os.close(writing)
     deadline, chunks = time.monotonic() + 20 * seconds, []
     with os.fdopen(reading, "rb") as pipe:
         os.set_blocking(reading, False)

@@ -106,7 +106,9 @@ def survey(mechanism: Mechanism, home: tuple[str, str], shape: Shape, seed: int)
         """Notes the module and line of every release."""
 
         def release(self, label: str, query: Query, **options: Any) -> Any:
-            frame = _asking(sys._getframe(1))
+            frame: FrameType | None = sys._getframe(1)
+            while frame is not None and not _own(frame):
+                frame = frame.f_back
             places.append(("", 0) if frame is None else _place(frame))
             return super().release(label, query, **options)
 
@@ -163,12 +165,6 @@ def _alike(query: Query, adjacency: Adjacency, size: int) -> bool:
     except DpauditError:
         return False
     return bool((np.asarray(half) <= np.asarray(whole) * (1 + 1e-12)).all())
-
-
-def _asking(frame: FrameType | None) -> FrameType | None:
-    while frame is not None and not _own(frame):
-        frame = frame.f_back
-    return frame
 
 
 def _place(frame: FrameType) -> tuple[str, int]:

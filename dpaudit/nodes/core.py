@@ -53,6 +53,10 @@ class Assumption:
             raise InvalidParameter("an Assumption needs an id and a statement")
         object.__setattr__(self, "status", choose(Status, self.status, "Assumption.status"))
 
+    def row(self) -> dict[str, str]:
+        """As JSON."""
+        return {f.name: str(getattr(self, f.name)) for f in fields(self)}
+
 
 def holds_node(field: Any) -> bool:
     """Whether a field is annotated as a child: ``Node``, or ``nodes.Node`` by any path."""

@@ -123,12 +123,25 @@ class Release:
         return Fraction(getattr(self.budget, "delta", 0))
 
     def plan(self) -> Plan:
-        """The noise that spends the budget.
+        """The noise that spends the budget: nearly the largest common multiple of items' shares.
 
+        Shares are of rho, to which Gaussian noise adds exactly and other noise at most; of epsilon
+        where the budget is pure.  What is taken was proved, like any claim.
         Errors: Unsupported where the budget's measure has no rule for an item; InvalidParameter
         where thresholds ask for more delta than there is.
         """
-        return _solved(self)
+        shares = _shares(self)
+        told = sum(part.delta for part, _ in shares.values() if isinstance(part, Thresholded))
+        if told and told >= self.delta:
+            raise InvalidParameter(
+                f"thresholds take a delta of {float(told):g} of the budget's "
+                f"{float(self.delta):g}; give them less"
+            )
+        plan = _searched(self, shares, float(told))
+        checked = plan.claim.check_account(plan.account)
+        if checked.outcome is not Outcome.PROVED:
+            raise Unsupported(f"plan: {plan.claim.text} is not shown: {checked.reason}")
+        return plan
 
 
 @dataclass(frozen=True)
@@ -294,26 +307,6 @@ def _number(value: Any, place: str) -> Fraction:
 
 
 # --- noise for a budget ---------------------------------------------------------------------------
-
-
-def _solved(release: Release) -> Plan:
-    """The largest common multiple of the items' shares that keeps the budget, nearly.
-
-    Shares are of rho, to which Gaussian noise adds exactly and other noise at most; of epsilon
-    where the budget is pure.  What is taken was proved, like any claim.
-    """
-    shares = _shares(release)
-    told = sum(part.delta for part, _ in shares.values() if isinstance(part, Thresholded))
-    if told and told >= release.delta:
-        raise InvalidParameter(
-            f"thresholds take a delta of {float(told):g} of the budget's {float(release.delta):g}; "
-            "give them less"
-        )
-    plan = _searched(release, shares, float(told))
-    checked = plan.claim.check_account(plan.account)
-    if checked.outcome is not Outcome.PROVED:
-        raise Unsupported(f"plan: {plan.claim.text} is not shown: {checked.reason}")
-    return plan
 
 
 def _shares(release: Release) -> dict[str, tuple[Part, Fraction]]:

@@ -105,13 +105,10 @@ class Program(Item):
                         "under add_remove alone; let missing values be errors"
                     )
         node = self.mechanism.program.declaration(scope)
-        self._traced(node, scope)
-        return node
-
-    def _traced(self, node: Node, scope: Scope) -> None:
-        """Run on rows of zeros, before anything is charged."""
+        # Run on rows of zeros, before anything is charged.
         tracer = Tracer(node, scope, Records(np.zeros((1, len(self.columns)))))
         _numbers(self.name, self.mechanism.program.run(tracer))
+        return node
 
     def totals(self, schema: Schema) -> tuple[Total, ...]:
         return ()

@@ -495,17 +495,22 @@ class Mean(Grouped):
             value = min(max((centre - offset) * unit, column.lower), column.upper)
             error = _ratio_error(float(centre), max(count, 1), spread) * float(unit)
             known = count > 2 * spread[1]
-            rows.append(
-                Row(
-                    self.name,
-                    keys,
-                    f"mean of {self.column}",
-                    value if known else None,
-                    Fraction(error).limit_denominator(10**9) if known else None,
-                    "error by the delta method" if known else "too few rows beside the noise",
-                )
-            )
+            statistic = f"mean of {self.column}"
+            rows.append(_of_ratio(self.name, keys, statistic, (value, error) if known else None))
         return rows
+
+
+def _of_ratio(
+    item: str,
+    keys: tuple[tuple[str, str], ...],
+    statistic: str,
+    found: tuple[Fraction, float] | None,
+) -> Row:
+    """The row of a quotient of noisy sums: its value and margin, or that there are too few rows."""
+    if found is None:
+        return Row(item, keys, statistic, None, None, "too few rows beside the noise")
+    margin = Fraction(found[1]).limit_denominator(10**9)
+    return Row(item, keys, statistic, found[0], margin, "error by the delta method")
 
 
 def _ratio_error(ratio: float, count: int, spread: tuple[float, float]) -> float:
@@ -581,16 +586,8 @@ class Variance(Grouped):
             deviation = sum((a * b) ** 2 for a, b in zip(slopes, spread, strict=True)) ** 0.5
             error = 1.96 * deviation / size * float(column.step**2) / 4
             known = count > 2 * spread[2]
-            rows.append(
-                Row(
-                    self.name,
-                    keys,
-                    f"variance of {self.column}",
-                    value if known else None,
-                    Fraction(error).limit_denominator(10**9) if known else None,
-                    "error by the delta method" if known else "too few rows beside the noise",
-                )
-            )
+            statistic = f"variance of {self.column}"
+            rows.append(_of_ratio(self.name, keys, statistic, (value, error) if known else None))
         return rows
 
 

@@ -25,7 +25,7 @@ def render_html(
     """
     with speaking(spoken):
         page = view.build(certificate, signed)
-        return _environment().get_template("page.html.j2").render(page=page)
+        return environment().get_template("page.html.j2").render(page=page)
 
 
 def render_index(
@@ -41,7 +41,7 @@ def render_index(
     """
     with speaking(spoken):
         index = summary.index(certificates, failed)
-        return _environment().get_template("index.html.j2").render(index=index)
+        return environment().get_template("index.html.j2").render(index=index)
 
 
 def render_project(
@@ -61,12 +61,13 @@ def render_project(
             for name, certificate in certificates.items()
         }
         index = summary.index(certificates, failed, on_page=frozenset(pages))
-        template = _environment().get_template("project.html.j2")
+        template = environment().get_template("project.html.j2")
         return template.render(index=index, pages=pages)
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """What fills the pages' templates: all text is escaped, a name without a value is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

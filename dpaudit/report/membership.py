@@ -5,15 +5,12 @@ from __future__ import annotations
 import html
 import itertools
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpaudit.report import empirical, numbers, words
-from dpaudit.report.say import language, message, say, speaking
+from dpaudit.report.html import environment
+from dpaudit.report.say import message, say, speaking
 from dpaudit.report.svg import drawing, element
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 Json = Mapping[str, Any]
 
@@ -53,7 +50,7 @@ def render(certificates: Mapping[str, Json] | Json, *, spoken: str = "en") -> st
             ]
             together = roc_svg(curves, "together")
         page = {"title": title, "word": parts[0]["word"], "parts": parts, "together": together}
-        return _environment().get_template("membership.html.j2").render(page=page)
+        return environment().get_template("membership.html.j2").render(page=page)
 
 
 def summary_html(text: str, predicate: Json) -> str:
@@ -61,21 +58,6 @@ def summary_html(text: str, predicate: Json) -> str:
     curves = [(row["attack"], row) for row in _ordered(predicate)]
     drawn = roc_svg(curves, f"roc-{predicate['study']['commitment'][:8]}") if curves else ""
     return f"<div><pre>{html.escape(text)}</pre>{drawn}</div>"
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("dpaudit.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals.update(say=say, language=language)
-    return environment
 
 
 def _ordered(predicate: Json) -> list[Json]:

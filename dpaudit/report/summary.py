@@ -212,17 +212,14 @@ def section_of(name: str) -> str:
 def _link(address: str, row: SummaryRow, caveats: tuple[str, ...]) -> Link:
     stated = row.by or row.source or "—"
     sources = (row.source,) if row.source not in ("", stated) else ()
+    # Of a verdict other than certified; the page of the algorithm has all reasons.
+    why = () if row.tone in ("good", "qualified") or not row.reason else (row.reason,)
     cells = (
         (say("Issued"), Cell(row.issued, (), "date")),
         (say("Claim"), formula(row.claim, (row.reading,) if row.reading else ())),
         (say("Accounted (at most)"), formula(row.accounted)),
         (say("Attacked (at least)"), formula(row.attacked)),
-        (say("Verdict"), Cell(row.verdict, _why(row), row.tone)),
+        (say("Verdict"), Cell(row.verdict, why, row.tone)),
         (say("Stated by"), Cell(stated, sources)),
     )
     return Link(address, row.title, row.name, cells, caveats)
-
-
-def _why(row: SummaryRow) -> tuple[str, ...]:
-    """The reason of a verdict other than certified; the page of the algorithm has all reasons."""
-    return () if row.tone in ("good", "qualified") or not row.reason else (row.reason,)

@@ -106,7 +106,8 @@ class AuditStore:
         record = self._record(key) | {"trials": leading(arrays), "names": list(arrays)}
         members = {str(index): array for index, array in enumerate(arrays.values())}
         buffer = io.BytesIO()
-        np.savez(buffer, record=_as_bytes(record), **members)  # type: ignore[arg-type]
+        text = np.frombuffer(json.dumps(record, sort_keys=True).encode(), dtype=np.uint8)
+        np.savez(buffer, record=text, **members)  # type: ignore[arg-type]
         _write(self._path(key), buffer.getvalue() + _tag(buffer.getvalue()))
 
     def keys(self) -> tuple[Key, ...]:
@@ -186,10 +187,6 @@ def _read(path: Path, expected: dict[str, Any]) -> Arrays:
     if record | expected != record or leading(arrays) != record["trials"]:
         raise ValueError("the record is of another batch")
     return arrays
-
-
-def _as_bytes(record: dict[str, Any]) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(json.dumps(record, sort_keys=True).encode(), dtype=np.uint8)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -376,10 +376,6 @@ def _types(part: Any) -> dict[str, str]:
     return {row[0]: str(row[1]).upper() for row in part.execute(f"DESCRIBE {VIEW}").fetchall()}
 
 
-def _is_number(kind: str) -> bool:
-    return kind.removeprefix("U").partition("(")[0] in NUMBERS
-
-
 def _check_types(schema: Schema, types: Mapping[str, str], *, texts: bool) -> None:
     """Errors: InvalidParameter for a column that is missing, or text where numbers are declared."""
     names = [*schema.columns, *([] if schema.unit is None else [schema.unit])]
@@ -389,7 +385,8 @@ def _check_types(schema: Schema, types: Mapping[str, str], *, texts: bool) -> No
                 f"{schema.name}: the table has no column {name!r}; it has {', '.join(types)}"
             )
     for name, column in schema.columns.items():
-        if isinstance(column, Number) and not texts and not _is_number(types[name]):
+        is_number = types[name].removeprefix("U").partition("(")[0] in NUMBERS
+        if isinstance(column, Number) and not texts and not is_number:
             raise InvalidParameter(
                 f"{schema.name}: column {name!r} holds {types[name]}, where the schema declares "
                 "numbers; convert it"

@@ -307,7 +307,7 @@ def test_nothing_shown_of_a_curator_holds_a_record() -> None:
         curator.release("a", clipped(), rows=batch)
         shown = [records, curator, batch, *curator.transcript, *curator.entitlements]
         assert "12345" not in "".join(map(repr, shown))
-        assert set(vars(batch)) == {"sampling", "part"}
+        assert set(vars(batch)) == {"sampling", "part", "index"}
 
 
 # --- parts ---------------------------------------------------------------------------------------

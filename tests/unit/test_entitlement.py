@@ -124,7 +124,7 @@ def batch_uses(node: Node, batches: list[list[str]]) -> list[list[float]]:
     entitlements = Entitlements(node, 1)
     found = []
     for labels in batches:
-        sampling = entitlements.open_batch("a")
+        sampling = entitlements.open_batch("a")[0]
         grants = []
         for label in labels:
             grant = entitlements.grant(label, ALL, None, sampling)
@@ -170,14 +170,14 @@ def test_no_release_before_a_batch_is_drawn() -> None:
 def test_another_sampling_is_another_batch() -> None:
     node = Compose(PoissonSampled(a(), 0.5), PoissonSampled(b(), 0.25))
     entitlements = Entitlements(node, 1)
-    sampling = entitlements.open_batch("a")
+    sampling = entitlements.open_batch("a")[0]
     with pytest.raises(Undeclared, match="'b'"):
         entitlements.grant("b", ALL, None, sampling)
 
 
 def test_skipped_uses_of_a_batch_are_forfeited() -> None:
     entitlements = Entitlements(Repeat(PoissonSampled(Repeat(a(K), 2, K), 0.5), 2), 2)
-    sampling = entitlements.open_batch("a")
+    sampling = entitlements.open_batch("a")[0]
     first = np.array([True, False])
     entitlements.spend(entitlements.grant("a", first, None, sampling), first)
     entitlements.open_batch("a")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import Shape, examination, examine, study
+from dpaudit.audit.examine import Shape, examination, examine, made, study
 from dpaudit.audit.examine.displacement import Asking
 from dpaudit.audit.examine.examination import (
     ACCESS,
@@ -27,7 +27,7 @@ from dpaudit.certificate.certificate import statement
 from dpaudit.check.assumptions import DRAWN
 from dpaudit.curator.curator import Curator
 from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
-from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Records
 from dpaudit.scope import Adjacency
 from tests.examined_for_tests import CASES, Descent, Sampled, Stepping, Windows, mechanism
 
@@ -330,6 +330,86 @@ def test_far_answers_stay_where_floats_tell_records_apart(
     rng = np.random.default_rng(1)
     far = study.Louder(declared, scope, records, rng=rng, far=1e3)
     assert bool(Widens().run(far).max() < 1e12) is (furthest < np.inf)
+
+
+class Present:
+    """A clipped sum that keeps how many records are not zero."""
+
+    norm: Norm = "l2"
+
+    def __init__(self, program: Crowded) -> None:
+        self.program = program
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        rows = np.nan_to_num(records.values)
+        self.program.count = int(rows.any(axis=1).sum())
+        return np.asarray(np.clip(rows, -1, 1).sum(axis=0)[None, :1])
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.array(1.0)
+
+
+class Crowded:
+    """Five sums; it stops after more than ``most`` records that are not zero, or never."""
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+        self.count = 0
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Repeat(dp.Gaussian("sum", 4), 5)
+
+    def run(self, curator: Curator) -> Array:
+        total = np.zeros((curator.trials, 1))
+        for _ in range(5):
+            self.count = 0
+            asked = Present(self if self.most else Crowded(None))
+            total = total + curator.release("sum", asked)
+            if self.most and self.count > self.most:
+                break
+        return total
+
+
+def test_a_count_that_few_records_never_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops above 162 of them, where 40 are made up unless its numbers say more."""
+    assert found(Crowded(162), "add_remove")
+    assert not found(Crowded(None), "add_remove")
+    monkeypatch.setattr(examination, "count_beyond", lambda program, rows: 0)
+    stopped = found(Crowded(162), "add_remove")
+    assert not any("stop" in text or "diverge" in text for text in stopped.values())
+    assert CONTROL not in stopped
+
+
+def test_far_rows_are_tried_where_one_record_in_a_hundred_thousand_is_little() -> None:
+    """Rows along what the others add up to, of either sign; random ones that are not parallel."""
+    rng = np.random.default_rng(1)
+    world = made.worlds_of(Shape(60, (4,)), rng)[0].values
+    along = [row for name, row in made.across(world).items() if "along the others" in name]
+    total = world[:, :-1].T @ world[:, -1]
+    assert [row[-1] for row in along] == [1, -1]
+    assert all(row[:-1] @ total == pytest.approx(1e3 * np.linalg.norm(total)) for row in along)
+    rows = made.rows_of(Shape(60, (4,)), rng)
+    other = [row[:-1] for name, row in rows.items() if "another random row" in name]
+    units = np.array([row / np.linalg.norm(row) for row in other])
+    assert np.abs(np.tril(units @ units.T, -1)).max() < 0.99
+
+
+def test_a_row_changed_is_sought_in_the_kinds_that_were_known() -> None:
+    """As if they had been sought anew: of a new row, a known one, the last of its kind, NaN."""
+    values = np.array([[1.0, 2], [1, 2], [3, 4], [np.nan, 0]])
+    for row, new in [(0, [5.0, 5]), (2, [1.0, 2]), (2, [7.0, 7]), (1, [-0.0, 0]), (0, [np.nan, 0])]:
+        changed = Records(values).with_row(row, np.array(new))
+        anew = Records(changed.values)
+        assert np.array_equal(changed.values, anew.values, equal_nan=True)
+        kinds, origin = changed.distinct()
+        assert np.array_equal(kinds[origin], anew.values, equal_nan=True)
+        assert len(kinds) == len(anew.distinct()[0])
+
+
+def test_other_records_are_walked_however_much_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A private radius shows on other records alone, and a hundred thousand use up the work."""
+    monkeypatch.setattr(examination, "OTHERS", 0.0)
+    assert CONTROL in found(Stepping("private step"))
 
 
 @pytest.mark.parametrize("clipped", [True, False])

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import namedtuple
+from enum import Enum, auto
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import dpaudit as dp
 from dpaudit.cli.main import main
 from dpaudit.crosscheck.interchange.histories import (
+    READERS,
     from_jax_privacy,
     from_opendp,
     from_tensorflow_privacy,
@@ -21,7 +25,10 @@ from dpaudit.crosscheck.interchange.histories import (
     loader_warning,
     read_history,
 )
+from dpaudit.crosscheck.interchange.kinds import NO_NOISE
+from dpaudit.crosscheck.interchange.opacus import from_opacus_history
 from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.families.batches import TruncatedPoisson
 from dpaudit.families.composition import Compose
 
 SCOPE = dp.central("add_remove")
@@ -42,12 +49,58 @@ def test_a_run_of_jax_privacy_has_the_epsilon_that_its_tests_state() -> None:
     assert 2.1 < float(found.lower) <= float(found.upper) < 5.0001
 
 
+class Sampling(Enum):
+    """As in jax-privacy 2.0."""
+
+    POISSON = auto()
+    FIXED_BATCH_SIZE = auto()
+
+
+def test_fields_of_jax_privacy_that_change_the_guarantee_are_not_passed_over() -> None:
+    """The fields of jax-privacy 2.0's DpParams; a schedule or another sampling was read as none."""
+    silent = {
+        "delta": 1e-5,
+        "batch_size_scale_schedule": None,
+        "is_finite_guarantee": True,
+        "batch_sizes": 1024,
+        "examples_per_user": None,
+        "cycle_length": None,
+        "sampling_method": Sampling.POISSON,
+        "truncated_batch_size": None,
+    }
+    plain = from_jax_privacy(RUN)
+    assert from_jax_privacy(SimpleNamespace(**RUN, **silent)) == plain
+    assert from_jax_privacy({**RUN, **silent, "sampling_method": "POISSON"}) == plain
+    for changed, named in (
+        ({"batch_size_scale_schedule": {100: 4}}, "schedules"),
+        ({"batch_sizes": [(0, 1024), (100, 4096)]}, "schedules"),
+        ({"sampling_method": Sampling.FIXED_BATCH_SIZE}, "FIXED_BATCH_SIZE: no Poisson"),
+        ({"cycle_length": 4}, "cycle_length"),
+    ):
+        with pytest.raises(Unsupported, match=named):
+            from_jax_privacy(SimpleNamespace(**RUN, **{**silent, **changed}))
+    cut = from_jax_privacy(SimpleNamespace(**RUN, **{**silent, "truncated_batch_size": 1100}))
+    step = TruncatedPoisson(dp.Gaussian("gaussian", 4), Fraction(1024, 50_000), 50_000, 1100)
+    assert cut == dp.Repeat(step, 10_000)
+
+
+def test_a_state_of_opacus_is_read_as_it_is_saved() -> None:
+    """``accountant.state_dict()`` of Opacus 1.6, through JSON."""
+    state = {"history": [(1.1, 0.004, 500), (0.9, 0.004, 250)], "mechanism": "prv"}
+    read = READERS["opacus"](json.loads(json.dumps(state)))
+    assert read == from_opacus_history(state["history"])
+    assert [child.times for child in read.nodes] == [500, 250]
+
+
 def test_a_ledger_of_tensorflow_privacy_in_either_form() -> None:
     entries = [Sample(1000, 0.01, [Query(2.0, 3.0), Query(1.0, 8.0)]), Sample(1000, 1.0, [])]
     plain = [[1000, 0.01, [[2.0, 3.0], [1.0, 8.0]]]]
     inner = Compose(dp.Gaussian("gaussian", "1.5"), dp.Gaussian("gaussian", 8))
     assert from_tensorflow_privacy(entries) == dp.PoissonSampled(inner, "0.01")
     assert from_tensorflow_privacy(plain) == from_tensorflow_privacy(entries)
+    # Its buffers are of float32: .01 is stored as .0099999998, which would be read as less.
+    stored = Sample(*np.float32([1000, 0.01]), [Query(*np.float32([2, 3]))])
+    assert from_tensorflow_privacy([stored]).rate == Fraction(1, 100)
 
 
 def test_measurements_of_opendp_cost_what_its_maps_say() -> None:
@@ -63,6 +116,68 @@ def test_measurements_of_opendp_cost_what_its_maps_say() -> None:
     ]
     with pytest.raises(Unsupported, match="randomized_response"):
         from_opendp({**laplace, "func": "make_randomized_response"})
+
+
+ATOM = {
+    "__function__": "atom_domain",
+    "__module__": "domains",
+    "__kwargs__": {"bounds": None, "nan": False, "T": "f64"},
+    "__version__": "0.16.0",
+}
+
+
+def opendp(name: str, module: str = "measurements", **given: Any) -> dict[str, Any]:
+    """As ``opendp.prelude.serialize`` of OpenDP 0.16 writes it."""
+    return {
+        "__function__": f"make_{name}",
+        "__module__": module,
+        "__kwargs__": given,
+        "__version__": "0.16.0",
+    }
+
+
+def test_what_opendp_serializes_today_is_read() -> None:
+    """OpenDP 0.16's own maps: .5 and .125; on grids of 2^-10, 1 and 4 .50048828, 1, 2.5."""
+    metric = {"__function__": "absolute_distance", "__module__": "metrics", "__kwargs__": {}}
+    at = {"input_domain": ATOM, "input_metric": metric, "scale": 2.0}
+    laplace = opendp("laplace", **at, k=None, MO="MaxDivergence")
+    gaussian = opendp("gaussian", **at, k=None, MO="ZeroConcentratedDivergence")
+    clamped = opendp("clamp", "transformations", bounds={"__tuple__": [0.0, 1.0]})
+    chain = opendp("chain_mt", "combinators", measurement1=laplace, transformation0=clamped)
+    cast = opendp("pureDP_to_zCDP", "combinators", measurement=chain)
+    whole = opendp("composition", "combinators", measurements=[laplace, cast, gaussian])
+    assert dp.account(from_opendp(json.dumps(laplace)), SCOPE).step("pure").value == Fraction(1, 2)
+    children = from_opendp(whole).children
+    assert [type(n).__name__ for n in children] == ["PureDP", "PureDP", "ZCDP"]
+    assert children[2].parameters["rho"] == Fraction(1, 8)
+    told = {-10: Fraction(1025, 2048), 0: 1, 2: Fraction(5, 2)}
+    for k, epsilon in told.items():
+        node = from_opendp(opendp("laplace", **at, k=k, MO="MaxDivergence"))
+        assert node.parameters["epsilon"] == epsilon
+    coarse = opendp("gaussian", **{**at, "input_domain": {**ATOM, "__function__": "vector_domain"}})
+    assert from_opendp(coarse).parameters["rho"] == Fraction(1, 8)
+    coarse["__kwargs__"]["k"] = 3
+    with pytest.raises(Unsupported, match="k = 3"):
+        from_opendp(coarse)
+    with pytest.raises(Unsupported, match="laplace_threshold"):
+        from_opendp(opendp("laplace_threshold", **at, threshold=10))
+
+
+def test_budgets_of_tumult_are_read_exactly() -> None:
+    """As Tumult Analytics 0.21 keeps them: floats outside, ExactNumbers of SymPy inside."""
+    import sympy
+
+    third = SimpleNamespace(expr=sympy.Rational(1, 3))
+    pure = SimpleNamespace(epsilon=float(third.expr), value=third)
+    assert from_tumult([pure]).parameters["epsilon"] == Fraction(1, 3)
+    tiny = SimpleNamespace(expr=sympy.Rational(1, 10**6))
+    approximate = SimpleNamespace(epsilon=1 / 3, delta=1e-6, value=(third, tiny))
+    assert from_tumult([approximate]).parameters["epsilon"] == Fraction(1, 3)
+    root = SimpleNamespace(expr=sympy.sqrt(2))
+    above = from_tumult([SimpleNamespace(rho=float(root.expr), value=root)])
+    assert above.parameters["rho"] ** 2 > 2
+    for endless in ({"epsilon": float("inf")}, {"epsilon": 1, "delta": 1}, {"rho": float("inf")}):
+        assert from_tumult([endless]) == NO_NOISE
 
 
 def test_budgets_of_a_tumult_session_are_added() -> None:

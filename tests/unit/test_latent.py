@@ -111,7 +111,7 @@ class Cheating(Walk):
 
     recorded: list[Mask]
 
-    def _outcomes(self, records: Records) -> Outcomes:
+    def _outcomes(self, key: Any, held: Any) -> Outcomes:
         return Outcomes(self.recorded, np.zeros(1), exact=False)
 
 

@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 
 from dpaudit.audit.examine.shapes import Shape
-from dpaudit.kernels.query import Array, ClippedMean
+from dpaudit.kernels.query import Array, ClippedMean, clip_rows
 from dpaudit.mutate.same import same, trace
 from dpaudit.mutate.survey import _alike
 from dpaudit.scope import Adjacency
 from mechanisms.papers.srgd import baselines_catalogue, catalogue
 from mechanisms.papers.srgd.phases import halves, phase_moves
-from mechanisms.papers.stable_erm.baselines_catalogue import LOGISTIC, USER_COUNT
+from mechanisms.papers.stable_erm.baselines_catalogue import (
+    LOGISTIC,
+    USER_COUNT,
+    output_perturbation_item,
+    user_level_dp_gd,
+)
 from tests.examined_for_tests import Descent, Stepping, mechanism
 
 SHAPE = Shape(40, (5,))
@@ -76,9 +81,10 @@ def test_fewer_steps_of_a_solver_move_its_point_less() -> None:
         ]
         assert reached[0] <= reached[1] <= float(query.sensitivity(adjacency, size))
     length = 1 / (LOGISTIC.modulus + LOGISTIC.smoothness)
-    each = length * 2 * LOGISTIC.lipschitz / USER_COUNT
-    stated = 2 * LOGISTIC.lipschitz / (LOGISTIC.modulus * USER_COUNT)
-    assert moved(1 - length * LOGISTIC.modulus, each, 10_000) <= stated
+    for count in (USER_COUNT, output_perturbation_item.program.problem.users):  # type: ignore[attr-defined]
+        each = length * 2 * LOGISTIC.lipschitz / count
+        stated = 2 * LOGISTIC.lipschitz / (LOGISTIC.modulus * count)
+        assert moved(1 - length * LOGISTIC.modulus, each, 10_000) <= stated
 
 
 def centred(rows: Array) -> Array:
@@ -105,3 +111,66 @@ def test_centred_rows_of_three_quarters_of_a_radius_move_less_than_it() -> None:
             without = centred(kinds[np.delete(which, one)])
             furthest = max(furthest, float(np.linalg.norm(without - whole)))
     assert 0.4 < furthest < 0.6
+
+
+def furthest_centred(after: Array, before: Array, radius: float) -> float:
+    """A bound on what centred, clipped rows add up to when one changes: (k, d) each, less the mean.
+
+    A clip is the gradient of a convex function: between two arguments it moves by B D, the others
+    (whose mean moves by a share of D) by -A D together, A and B symmetric between 0 and 1.  A D is
+    in the ball around D/2 of radius |D|/2, and B D is known.
+    """
+    moved = after - before
+    own = clip_rows(after[None], np.array([radius]))[0]
+    own = own - clip_rows(before[None], np.array([radius]))[0]
+    length = np.linalg.norm(own - moved / 2, axis=1) + np.linalg.norm(moved, axis=1) / 2
+    return float(length.max())
+
+
+def logistic(point: Array, length: float, count: int, rng: np.random.Generator) -> Array:
+    """Gradients of logistic losses of features of that length at a point."""
+    x = rng.standard_normal((count, len(point)))
+    x *= length / np.linalg.norm(x, axis=1, keepdims=True)
+    return np.asarray(x / (1 + np.exp(-x @ point))[:, None])
+
+
+def test_rows_within_the_radius_may_be_centred_where_a_record_is_zeroed_out() -> None:
+    """localized_accelerated_dp_sgd: its loss's gradients are never longer than its clip.
+
+    A row less the mean is at most twice the clip, and without the record nothing stands there.
+    """
+    program: Any = baselines_catalogue.localized_accelerated_dp_sgd.program
+    assert baselines_catalogue.localized_accelerated_dp_sgd.scope.adjacency is Adjacency.ZERO_OUT
+    rng = np.random.default_rng(1)
+    clip = program.problem.clip
+    points = 100.0 ** rng.uniform(-1, 1, (20, 1)) * rng.standard_normal((20, 10))
+    query: Any = program.problem.mean_gradient(points, divisor=1.0)
+    values = 100.0 ** rng.uniform(-2, 2, (200, 1)) * rng.standard_normal((200, 11))
+    assert np.linalg.norm(query.per_record(values), axis=-1).max() <= clip * (1 + 1e-12)
+    rows = rng.standard_normal((20_000, 4))
+    rows *= clip * rng.uniform(0, 2, (20_000, 1)) / np.linalg.norm(rows, axis=1, keepdims=True)
+    assert 0.99 * clip < furthest_centred(rows, np.zeros_like(rows), clip) <= clip * (1 + 1e-9)
+    longer = furthest_centred(1.5 * rows, np.zeros_like(rows), clip)
+    assert longer > 1.4 * clip
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 4])
+def test_centred_gradients_of_users_move_no_further_than_twice_the_radius(dimension: int) -> None:
+    """user_level_dp_gd: two rows, the others' mean and the point span four dimensions at most."""
+    mechanism = user_level_dp_gd
+    program: Any = mechanism.program
+    assert mechanism.scope.adjacency is Adjacency.REPLACE_ONE
+    length, radius = program.problem.loss.feature_norm, program.radius
+    assert (length, radius, program.problem.domain.radius) == (pytest.approx(10**0.5), 2.0, 2.0)
+    rng, furthest = np.random.default_rng(dimension), 0.0
+    for size in np.linspace(0, 2, 5):
+        point = size * np.eye(dimension)[0]
+        # A user's row is a mean of those of items, and so is the mean of users' rows.
+        share = rng.choice([0.0, 0.0, 0.5, 1.0], (3, 20_000, 1)) * rng.random((3, 20_000, 1))
+        after, before, mean = (
+            (1 - s) * logistic(point, length, 20_000, rng)
+            + s * logistic(point, length, 20_000, rng)
+            for s in share
+        )
+        furthest = max(furthest, furthest_centred(after - mean, before - mean, radius))
+    assert 0.9 < furthest / (2 * radius) <= 1 + 1e-9

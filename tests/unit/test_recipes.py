@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -63,6 +65,8 @@ def test_a_warning_names_both_numbers() -> None:
     assert text is not None
     run = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6")
     assert repr(dp.account(run, scope_of("poisson")).epsilon("1e-5")) in text
+    with pytest.raises(dp.InvalidParameter, match="use unit='user'"):
+        sampling_warning(used="users", accounted="poisson", **settings)
     passed = dp.dp_sgd(n=10_000, batch=100, epochs=1, sigma="0.6", sampling="shuffled")
     assert repr(dp.account(passed, scope_of("shuffled")).epsilon("1e-5")) in text
 
@@ -105,11 +109,84 @@ def test_what_training_does_besides() -> None:
     assert adaptive == dp.Repeat(dp.PoissonSampled(inner, Fraction(1, 100)), 100)
     small = dp.dp_sgd(**settings, sampling="cyclic", microbatch=5)
     assert dp.account(small, scope_of("cyclic")).step("gdp").value == 1
-    users = dp.dp_sgd(**settings, records_per_user=3)
-    assert users == dp.Group(dp.dp_sgd(**settings), 3)
     cut = dp.dp_sgd(**settings, largest=40)
     step = TruncatedPoisson(dp.Gaussian("gradient", 2), Fraction(1, 100), 1000, 40)
     assert cut == dp.Repeat(step, 100)
+
+
+def test_users_have_several_records() -> None:
+    """Of drawn records a binomial number is one user's; of drawn users all that they have."""
+    settings: dict[str, Any] = {"n": 1000, "batch": 10, "epochs": 1, "sigma": 2}
+    of_records = dp.dp_sgd(**settings, unit="user", contributions=3)
+    assert of_records == dp.Group(dp.dp_sgd(**settings), 3)
+    of_users = dp.dp_sgd(**settings, sampling="users", unit="user", contributions=3)
+    assert of_users == dp.dp_sgd(**{**settings, "sigma": Fraction(2, 3)})
+    scope = scope_of("users", "user")
+    assert scope == dp.Scope("add_remove", "user", "central", "transcript")
+    single = dp.account(dp.dp_sgd(**settings), scope_of("poisson")).epsilon("1e-5")
+    grouped, drawn = (dp.account(run, scope).epsilon("1e-5") for run in (of_records, of_users))
+    # A user's records, drawn apart, show at three times the rate but seldom together.
+    assert single.upper < grouped.lower <= grouped.upper < drawn.lower
+    counted = dp.dp_sgd(**settings, sampling="users", unit="user", contributions=3, clipped_share=6)
+    assert counted.child.child.nodes[1] == dp.Gaussian("clipped share", 4)
+
+
+def test_a_users_records_drawn_one_by_one_are_a_mixture_of_gaussians() -> None:
+    """As dp-accounting has it: sensitivities j = 0..k with binomial(k, q) weights."""
+    from dp_accounting.dp_event import MixtureOfGaussiansDpEvent, SelfComposedDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    k, rate = 5, 0.01
+    run = dp.dp_sgd(n=1000, batch=10, epochs=1, sigma=2, unit="user", contributions=k)
+    found = dp.account(run, scope_of("poisson", "user")).epsilon("1e-5")
+    weights = [math.comb(k, j) * rate**j * (1 - rate) ** (k - j) for j in range(k + 1)]
+    event = MixtureOfGaussiansDpEvent(2.0, list(range(k + 1)), weights)
+    theirs = (
+        PLDAccountant(value_discretization_interval=1e-3)
+        .compose(SelfComposedDpEvent(event, 100))
+        .get_epsilon(1e-5)
+    )
+    assert float(found.lower) == pytest.approx(theirs, rel=2e-3)
+    assert found.lower <= theirs * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("sampling", ["allocation", "shuffled", "kept", "cyclic"])
+def test_users_under_other_samplings_are_answered_or_refused(sampling: str) -> None:
+    """Never by the number of one record."""
+    settings: dict[str, Any] = {"n": 40, "batch": 4, "epochs": 1, "sigma": 4, "sampling": sampling}
+    scope = scope_of(sampling, "user")
+    one = dp.account(dp.dp_sgd(**settings), scope).epsilon("1e-5")
+    run = dp.dp_sgd(**settings, unit="user", contributions=2)
+    try:
+        two = dp.account(run, scope).epsilon("1e-5")
+    except dp.Unsupported:
+        return
+    assert two.upper > one.lower
+
+
+def test_noise_for_users_is_more() -> None:
+    settings: dict[str, Any] = {"epsilon": 1, "delta": "1e-5", "n": 1000, "batch": 10, "epochs": 1}
+    one = dp.noise_for(**settings)
+    drawn = dp.noise_for(**settings, sampling="users", unit="user", contributions=2)
+    assert drawn == pytest.approx(float(2 * one), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"unit": "user"}, "give contributions=k"),
+        ({"contributions": 3}, "use unit='user'"),
+        ({"sampling": "users"}, "use unit='user'"),
+        ({"unit": "client", "contributions": 3}, "expected record or user"),
+        ({"unit": "person", "contributions": 3}, "unit = 'person'"),
+        ({"unit": "user", "contributions": 0}, "contributions = 0"),
+        ({"unit": "user", "contributions": 2, "sampling": "users", "largest": 20}, "only Poisson"),
+        ({"unit": "user", "contributions": 2, "sampling": "users", "microbatch": 2}, "shifts"),
+    ],
+)
+def test_users_without_a_bound_are_refused(settings: dict[str, object], named: str) -> None:
+    with pytest.raises(dp.InvalidParameter, match=named):
+        dp.dp_sgd(n=100, batch=10, epochs=1, sigma=1, **settings)  # type: ignore[arg-type]
 
 
 def test_tables_of_epsilon_and_of_sigma(tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import time
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +21,7 @@ from dpaudit.measures.calculus import Calculus
 from dpaudit.measures.gdp import GAUSSIAN
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI
-from dpaudit.measures.show import show_latex, show_text, value_text
+from dpaudit.measures.show import latex_document, show_latex, show_text, value_text
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Assumption, Node, Status
 from dpaudit.scope import Scope
@@ -142,3 +145,29 @@ def test_a_deep_chain_and_huge_numbers_are_shown() -> None:
     assert show_text(step).startswith("epsilon = 5e5999...")
     assert r"\text{5e5999...}" in show_latex(step)
     assert time.process_time() - start < 6
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex: nothing compiles LaTeX")
+def test_a_whole_derivation_compiles(tmp_path: Path) -> None:
+    """Every route of every node, with letters that TeX reads otherwise or has no glyph for."""
+    derivations = {}
+    for place, node in enumerate(NODES):
+        account = Account(node, SCOPE)
+        derivations |= {f"{place}_{c}": account.step(c) for c in account.routes()}
+    title = "100% of {_it_} & more: \u03b5 \u2264 \u221a\u03b4, \u00e9, \u2603, \\input{x}"
+    file = tmp_path / "derivation.tex"
+    file.write_text(latex_document(title, derivations, ["a & b: #1 ^ ~ proved"]), "utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", file.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert file.with_suffix(".pdf").stat().st_size > 10_000
+
+
+def test_a_document_has_every_step_once() -> None:
+    step = CONCENTRATED.fold(NODES[1], SCOPE)
+    text = latex_document("a title", {"zcdp": step}, ["proved"])
+    assert text.startswith("\\documentclass")
+    assert text.count(r"\paragraph{(") == len(step.walk())
+    assert all(text.count(rf"\paragraph{{({n})}}") == 1 for n in range(1, len(step.walk()) + 1))
+    for letter in "{}":
+        assert text.count("{") == text.count("}"), letter

@@ -6,7 +6,7 @@ Everything here is a fraction: exact where it is rational, else rounded up at 30
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -173,13 +173,8 @@ def read_count(value: Any) -> int:
     return value
 
 
-def assumption_rows(assumes: Assumptions) -> list[dict[str, str]]:
-    """Assumptions as JSON."""
-    return [{name: str(value) for name, value in asdict(a).items()} for a in assumes]
-
-
 def read_assumptions(rows: Any) -> Assumptions:
-    """The assumptions that :func:`assumption_rows` wrote.
+    """The assumptions that :meth:`Assumption.row` wrote, one each.
 
     Errors: InvalidParameter for anything else.
     """

@@ -16,7 +16,6 @@ from typing import Any
 from dpaudit.accountant.filters.charges import (
     Amounts,
     Assumptions,
-    assumption_rows,
     declared,
     given,
     joined,
@@ -84,7 +83,7 @@ class Odometer:
             "delta": encode_number(self.delta),
             "spent": [encode_number(sum_) for sum_ in self.spent],
             "count": self.count,
-            "assumes": assumption_rows(self.assumes),
+            "assumes": [a.row() for a in self.assumes],
         }
 
 

@@ -21,7 +21,6 @@ from dpaudit.accountant.filters.charges import (
     Amounts,
     Assumptions,
     Charge,
-    assumption_rows,
     declared,
     given,
     joined,
@@ -149,7 +148,7 @@ class OpenFilter:
             "share": encode_number(self.share),
             "spent": [encode_number(sum_) for sum_ in self.spent],
             "count": self.count,
-            "assumes": assumption_rows(self.assumes),
+            "assumes": [a.row() for a in self.assumes],
         }
 
 

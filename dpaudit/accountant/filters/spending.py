@@ -68,7 +68,10 @@ class Spending:
         self.node = node
         self._prices = {leaf: price_of(leaf, node) for leaf in leaves_of(node)}
         self._cap = caps_of(node.budget, own_method(node.budget), (), Fraction(1, 2))[0]
-        self._roots = {p: _root(self._cap / p.factor, p.power) for p in self._prices.values()}
+        self._roots = {
+            p: float((enclose(self._cap / p.factor) ** Fraction(1, p.power)).mid())
+            for p in self._prices.values()
+        }
         self._paid: list[Paid] = []
         self._upper: Units = np.zeros(trials, dtype=np.int64)
         self._lower: Units = np.zeros(trials, dtype=np.int64)
@@ -129,10 +132,6 @@ class Spending:
         above = np.minimum(np.ceil(share * (1 + ROUNDING)), TOO_MUCH)
         below = np.minimum(np.floor(share * (1 - ROUNDING)), TOO_MUCH)
         return np.maximum(above, 1).astype(np.int64), below.astype(np.int64)
-
-
-def _root(value: Fraction, power: int) -> float:
-    return float((enclose(value) ** Fraction(1, power)).mid())
 
 
 def leaves_of(node: Filter) -> tuple[Node, ...]:

@@ -257,14 +257,10 @@ def _of_digits(draws: Draws, depth: Depth) -> Iterator[Feature]:
         yield Feature("lowest_bit", (i, floor))
         if draws.is_float:
             yield Feature("significant_bits", (i, most))
-            yield Feature("decimals", (i, _decimals_above(floor)))
+            no_finer = int(np.clip(-floor * np.log10(2), 1, bits.MOST_DECIMALS))  # than 2^floor
+            yield Feature("decimals", (i, no_finer))
             yield Feature("fraction", (i,))
     if draws.is_float and 1 < draws.columns <= PAIRED_COLUMNS:
         for i, j in pairs_of(draws.columns):
             floor = bits.NO_FLOOR if deep else bits.floor_for(draws.values[:, [i, j]])
             yield Feature("lowest_bit_of_difference", (i, j, floor))
-
-
-def _decimals_above(floor: int) -> int:
-    """Decimals no finer than 2^floor."""
-    return int(np.clip(-floor * np.log10(2), 1, bits.MOST_DECIMALS))

@@ -153,12 +153,12 @@ def _beyond(refutes: Callable[[float], bool], bound: float) -> float:
 
 
 def _features(ranks: FloatArray) -> FloatArray:
-    tails = [f(ranks) for knot in _KNOTS for f in _hinges(knot)]
+    tails = [
+        tail
+        for knot in _KNOTS
+        for tail in (np.maximum(ranks - knot, 0), np.minimum(ranks + knot, 0))
+    ]
     return np.stack([np.ones_like(ranks), ranks, *tails], axis=1)
-
-
-def _hinges(knot: float) -> tuple[Callable[[FloatArray], Any], Callable[[FloatArray], Any]]:
-    return lambda x: np.maximum(x - knot, 0), lambda x: np.minimum(x + knot, 0)
 
 
 def _fit(ranks: FloatArray, places: Places, labels: BoolArray) -> Callable[[FloatArray], Any]:

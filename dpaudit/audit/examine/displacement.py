@@ -137,20 +137,16 @@ class Pairing:
 
 
 def neighbours_at(
-    world: Array, row: int, rows: Mapping[str, Array], adjacency: Adjacency
+    world: Records, row: int, rows: Mapping[str, Array], adjacency: Adjacency
 ) -> Pairing:
     """Data sets that differ in one row: every two under replace_one, else with and without it."""
-    sets, names = [], list(rows)
-    for values in rows.values():
-        changed = world.copy()
-        changed[row] = values
-        sets.append(Records(changed))
+    sets, names = [world.with_row(row, values) for values in rows.values()], list(rows)
     count = len(sets)
     if adjacency is Adjacency.REPLACE_ONE:
         every = tuple((i, j) for i in range(count) for j in range(i))
         return Pairing(row, tuple(names), tuple(sets), every)
     if adjacency is Adjacency.ADD_REMOVE:
-        without = Records(np.delete(world, row, axis=0))
+        without = Records(np.delete(world.values, row, axis=0))
         pairs = tuple((count, j) for j in range(count))
         return Pairing(row, (*names, ABSENT), (*sets, without), pairs)
     present = np.arange(len(world)) != row

@@ -22,7 +22,14 @@ from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
 from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
-from dpaudit.audit.examine.lines import Lines, Ran, constants_of, names_of, takes_apart
+from dpaudit.audit.examine.lines import (
+    Lines,
+    Ran,
+    constants_of,
+    count_beyond,
+    names_of,
+    takes_apart,
+)
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import drawn_alone
@@ -159,7 +166,10 @@ def examine(
         more: tuple[Finding, ...] = ()
         asked = not (first and examiner.found)
         if asked and likely is None and shape is None and mechanism.records_like is None:
-            more = _of_another_rank(mechanism, seed, examiner)
+            more = (
+                *_of_another_rank(mechanism, seed, examiner),
+                *_of_more_rows(mechanism, seed, examiner),
+            )
     found = examiner.examination(time.process_time() - started)
     found = replace(found, findings=(*found.findings, *more))
     return replace(found, opened=frozenset(read))
@@ -179,6 +189,19 @@ def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple
         other = Shape(first.shape.rows, (ITEMS * row[0],))
     else:
         return ()
+    return _broken_on(mechanism, seed, first, other)
+
+
+def _of_more_rows(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
+    """What is broken on twice as many rows as the largest number that the program names."""
+    count = 2 * count_beyond(mechanism.program, first.shape.rows)
+    return _broken_on(mechanism, seed, first, Shape(count, first.shape.row)) if count else ()
+
+
+def _broken_on(
+    mechanism: Mechanism, seed: int, first: _Examiner, other: Shape
+) -> tuple[Finding, ...]:
+    """What is broken on records of another shape, in the time that is left; nothing if none fit."""
     if fits(mechanism.program, mechanism.declaration, mechanism.scope, other):
         return ()
     started = time.process_time()
@@ -425,6 +448,9 @@ class _Examiner:
         for k in range(TRANSCRIPTS):
             most = len(ALONG)
             done = self.meter.after(OTHERS) or not self.meter.room(self.longest)
+            if k == 0:
+                # Once, however much was done before, as long as not even that has no room.
+                done = self.over()
             if done or (k >= most and self.meter.spent - began > SHORT * self.meter.limit):
                 return
             number, quiet = ALONG[k % most]
@@ -437,24 +463,28 @@ class _Examiner:
                 first = self._walked(walker, world.records(), transcript, world.name, probe=probe)
             if not transcript or first is None:
                 return
-            for other in ({0, 3, 1} - {number}) & set(range(len(self.worlds))):
-                if self.late():
+            told = {0, 3, 1} - {number}
+            for other in sorted(told & set(range(len(self.worlds))), reverse=True):
+                if self.over() if (k, other) == (0, max(told)) else self.late():
                     return
                 name = self.worlds[other].name
                 found = self._walked(
                     walker, self.worlds[other].records(), transcript, name, probe=probe
                 )
                 self.notes.count(CONTROL)
-                if found is None:
-                    continue
-                for text in walks.told(first, found):
-                    self.notes.wrong(CONTROL, text)
-                for visit in walks.otherwise_asked(first[0], found[0]):
-                    self.notes.wrong(
-                        CONTROL,
-                        f"release {visit.label!r}: what it asks depends on the private records "
-                        f"beyond what was released{at(visit.place)}",
-                    )
+                if found is not None:
+                    self._alike_but_values(first, found)
+
+    def _alike_but_values(self, first: tuple[PartWalk, Any], found: tuple[PartWalk, Any]) -> None:
+        """What walks of other records along one transcript ask for and give is the same."""
+        for text in walks.told(first, found):
+            self.notes.wrong(CONTROL, text)
+        for visit in walks.otherwise_asked(first[0], found[0]):
+            self.notes.wrong(
+                CONTROL,
+                f"release {visit.label!r}: what it asks depends on the private records "
+                f"beyond what was released{at(visit.place)}",
+            )
 
     def _compared(
         self, first: tuple[PartWalk, Any], other: tuple[PartWalk, Any], row: int, name: str
@@ -628,7 +658,7 @@ class _Examiner:
             world = self.worlds[number]
             first, second = list(self.rows)[one], [*self.rows, ABSENT][two]
             rows = {name: self.rows[name] for name in (first, second) if name != ABSENT}
-            pairing = neighbours_at(world.values, row, rows, self.scope.adjacency)
+            pairing = neighbours_at(world.records(), row, rows, self.scope.adjacency)
             text = f"row {row} {first!r} against {second!r}, {world.name}"
             last = pairing.records[-1] if second == ABSENT else pairing.records[1]
             yield (pairing.records[0], last), text

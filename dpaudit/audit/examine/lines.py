@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from dpaudit.curator.locations import LIBRARIES, line_of_code
 
 MOST_FUNCTIONS = 500
 MOST_CONSTANTS, LARGEST = 8, 1e12
+QUIET = 200_000  # calls and lines in a row, none of them new, after which nothing is traced
+MANY = 200  # the largest number that may be one of records
 EMPTY: set[int] = set()
 
 
@@ -42,6 +45,8 @@ class Ran:
 class Lines:
     """A tracer of a program's own code, for ``with`` statements; cheap once all lines were seen.
 
+    Until the next ``with`` it stops after ``QUIET`` events that showed no new line: a line that
+    runs later, for the first time, is listed as one that did not.
     Where another tracer is at work (a debugger's, a coverage's) nothing is traced, and ``found``
     is None.
     """
@@ -51,6 +56,7 @@ class Lines:
     entered: dict[CodeType, str] = field(default_factory=dict)
     _traced: bool = False
     _before: Any = None
+    _quiet: int = 0
 
     def __post_init__(self) -> None:
         self._packages = {kind.__module__.partition(".")[0] for kind in _own_kinds(self.program)}
@@ -58,7 +64,7 @@ class Lines:
     def __enter__(self) -> Lines:
         self._before = sys.gettrace()
         if self._before is None:
-            self._traced = True
+            self._traced, self._quiet = True, 0
             sys.settrace(self._call)
         return self
 
@@ -74,6 +80,10 @@ class Lines:
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
         left = self.left.get(code)
+        self._quiet += 1
+        if self._quiet > QUIET:
+            sys.settrace(None)
+            return None
         if left is None:
             module = str(frame.f_globals.get("__name__", ""))
             own = module.partition(".")[0] in self._packages and code.co_filename[:1] != "<"
@@ -84,7 +94,10 @@ class Lines:
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         left = self.left[frame.f_code]
-        left.discard(frame.f_lineno)
+        self._quiet += 1
+        if frame.f_lineno in left:
+            left.discard(frame.f_lineno)
+            self._quiet = 0
         if not left:
             frame.f_trace_lines = False
         return self._line
@@ -207,6 +220,27 @@ def constants_of(program: Any) -> list[float]:
             if plain and 1 < abs(value) <= LARGEST:
                 found[float(value)] = None
     return list(found)[:MOST_CONSTANTS]
+
+
+def count_beyond(program: Any, rows: int) -> int:
+    """The largest number from ``rows`` to 200 in a program's fields, or in its modules; 0 if none.
+
+    What a program compares a count of its records with is likely one of them.
+    """
+    files = {code.co_filename for code, _ in _reachable(program)}
+    numbers = [*vars(program).values()] if hasattr(program, "__dict__") else []
+    numbers += [number for name in files for number in _numbers_in(name)]
+    plain = [n for n in numbers if isinstance(n, int | float) and not isinstance(n, bool)]
+    return math.ceil(max((n for n in plain if rows <= n <= MANY), default=0))
+
+
+@cache
+def _numbers_in(name: str) -> tuple[Any, ...]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(name)))
+    except SyntaxError:
+        return ()
+    return tuple(node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
 
 
 def _function(value: Any) -> FunctionType | None:

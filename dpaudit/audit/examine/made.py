@@ -15,6 +15,7 @@ from dpaudit.kernels.query import Array, Records
 
 KINDS = 6
 HUGE = 1e6
+OTHERS = 4  # more random rows, ten and a hundred times as long
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,9 @@ def rows_of(
     far[..., -1] = 1.0
     opposite = far.copy()
     opposite[..., -1] = -1.0
+    others = np.random.default_rng(size).standard_normal((OTHERS, *shape.row))
+    others *= 10.0 ** (1 + np.arange(OTHERS) // 2).reshape(-1, *[1] * len(shape.row))
+    others[..., -1] = np.sign(others[..., -1])
     return {
         "a million times a random row": HUGE * base,
         "its opposite": -HUGE * base,
@@ -70,6 +74,7 @@ def rows_of(
         "a thousand times a row labelled 1": far,
         "the same far row labelled -1": opposite,
         "its antipode": np.concatenate([-far[..., :-1], far[..., -1:]], axis=-1),
+        **{f"another random row, {k}": row for k, row in enumerate(others)},
         "a millionth of a random row": 1e-6 * base,
         "minus a millionth": -1e-6 * base,
         "a unit row": unit,
@@ -96,7 +101,9 @@ def across(world: Array) -> Mapping[str, Array]:
     """Two far rows that turn against the others' mean, and away from it to opposite sides.
 
     What is fitted to the others is surest of rows against their mean, and these pull it apart: a
-    minimiser moves further by them than by opposite rows, of which one always fits.
+    minimiser moves further by them than by opposite rows, of which one always fits.  Two more are
+    along the mean of the others' columns times their last, of either label: they make what the
+    others add up to longer, and shorter.
     """
     columns = world.shape[-1]
     mean = np.nan_to_num(world, posinf=0.0, neginf=0.0).reshape(-1, columns).mean(axis=0)
@@ -113,6 +120,14 @@ def across(world: Array) -> Mapping[str, Array]:
         slanted = 1e3 * (sign * np.sin(SLANT) * side / wide - np.cos(SLANT) * ahead)
         row = np.broadcast_to(np.append(slanted, label), world.shape[1:])
         found[f"a far row against the others, to {name}"] = np.array(row)
+    with np.errstate(all="ignore"):
+        rows = np.nan_to_num(world, posinf=0.0, neginf=0.0).reshape(-1, columns)
+        along = rows[:, :-1].T @ rows[:, -1]
+        longest = float(np.linalg.norm(along))
+    for label in (1.0, -1.0) if 0 < longest < np.inf else ():
+        row = np.append(1e3 * along / longest, label)
+        name = f"a far row along the others, labelled {label:.0f}"
+        found[name] = np.array(np.broadcast_to(row, world.shape[1:]))
     return found
 
 

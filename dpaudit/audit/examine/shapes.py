@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from dpaudit.curator.curator import Part, Program, Sampler
-from dpaudit.curator.entitlement import sampling_numbers
 from dpaudit.errors import Undeclared
-from dpaudit.families.sampling import PoissonSampled
+from dpaudit.exact import enclose
 from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
@@ -225,10 +224,10 @@ def _populations(declaration: Node, scope: Scope) -> list[int]:
     level = [declaration]
     while level:
         node = level.pop()
-        if hasattr(node, "population") and not isinstance(node, PoissonSampled):
+        if hasattr(node, "population") and hasattr(node, "batch_size"):
             try:
-                found.append(int(sampling_numbers(node)[1]))
-            except (AttributeError, TypeError, ValueError):
+                found.append(int(enclose(node.population).mid()))
+            except (TypeError, ValueError):
                 continue
         level.extend(node.children[:8])
     return found

@@ -35,6 +35,8 @@ from dpaudit.scope import Adjacency
 WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
 NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
 SEARCHED = 200
+FEWEST_ROWS = 12
+SELDOM = 3  # of releases of one line, those that are asked again once the work is done
 KEPT = 8  # pairings at a time
 PAIRS = 4
 COMPARED = 20_000  # releases of a run
@@ -174,7 +176,8 @@ class Studied(Louder):
             self._study(asking, moved, request, number, part)
             if moved.pair is not None and moved.pair is not known and block is not None:
                 moved.pair = self._whole(moved.pair, block.start, block.stop)
-            self._again(asking, moved, request, before)
+            if number in WHOLE or number % SELDOM == 0 or not self.meter.beyond(self.until):
+                self._again(asking, moved, request, before)
         except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
             if self.far != 1:
                 return released
@@ -250,26 +253,31 @@ class Studied(Louder):
         check = getattr(asking.query, "mixes_records", None)
         if check is not None and number in WHOLE and self._mixes(asking.query):
             moved.problems["a record changes another record's vector"] = None
-        if self.meter.beyond(self.until):
-            self.untried += 1
-            return
         world = request.records.values
         least = self._row(asking, world, part)
+        if self.meter.beyond(self.until):
+            self.untried += 1
+            if number == 1 and moved.tried == 0:
+                # However late it is, a query that was never tried is, on the least.
+                few = dict(list(self.made.items())[:FEW])
+                pairing = self._pairing(request.records, part, least[0], few)
+                try_rows(asking, moved, pairing, self.world, self.until)
+            return
         if number not in WHOLE:
             names = [*list(self.made)[:2], *list(self.made)[5:FEW]]
             few = {name: self.made[name] for name in names}
             if (len(few) + 1) * world.size * number < 40 * NUMBERS:
-                pairing = self._pairing(world, part, least[number % len(least)], few)
+                pairing = self._pairing(request.records, part, least[number % len(least)], few)
                 try_rows(asking, moved, pairing, self.world)
             else:
                 self.untried += 1
             return
-        allowed = max(4, NUMBERS // world.size)
+        allowed = max(FEWEST_ROWS, NUMBERS // world.size)
         rows = dict(list({**across(world), **self.made}.items())[:allowed])
         best = ("", "")
         for k, row in enumerate(least):
             some = rows if k == 0 else dict(list(rows.items())[:FEW])
-            pairing = self._pairing(world, part, row, some)
+            pairing = self._pairing(request.records, part, row, some)
             found = try_rows(asking, moved, pairing, self.world, self.until)
             best = found if k == 0 else best
             if self.meter.beyond(self.until):
@@ -291,7 +299,7 @@ class Studied(Louder):
             )
 
     def _pairing(
-        self, world: Array, part: int | None, row: int, rows: Mapping[str, Array]
+        self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]
     ) -> Pairing:
         """Made once for all releases on the same rows."""
         key = (part, row, len(rows))

@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.examine.meter import Meter
-from dpaudit.curator.coins import draw_batch
 from dpaudit.curator.curator import Event, Program, Request
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
 from dpaudit.curator.locations import LIBRARIES
 from dpaudit.curator.replayer import (
-    LATENT,
     RELATIVE_TOLERANCE,
     ROUNDING,
     Visit,
@@ -48,6 +46,7 @@ class PartWalk(Walk):
         self.meter = meter
         self.probe = probe
         self.probed: list[Array | None] = []
+        self._probes: dict[tuple[int, int], Records] = {}
         self.rows: list[tuple[int, int] | None] = []
         self._asked: tuple[int, int] | None = None
 
@@ -63,7 +62,9 @@ class PartWalk(Walk):
             start, stop = self._asked or (0, len(self.probe))
             # What it fails at shows on its own records, or is no finding.
             with contextlib.suppress(Exception):
-                part = self.probe.rows(start, stop)
+                part = self._probes.get((start, stop)) or self.probe.rows(start, stop)
+                # Kept, so that equal rows are sought once.
+                self._probes[start, stop] = part
                 found = np.array(self._value(request, request.first_draw, part))
         self.probed.append(found)
         return super()._answer(request)
@@ -80,7 +81,7 @@ class PartWalk(Walk):
 
     def _close(self) -> None:
         """No likelihood is asked for."""
-        self._in_step = []
+        self._in_pass = {}
 
     def _exact(self, request: Request, value: Array, released: Array) -> None:
         """No likelihood is asked for, but a kernel with memory keeps what was released."""
@@ -104,9 +105,7 @@ class Tiled(PartWalk):
 
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
         """Every trial's batch is that of the one trial."""
-        self._steps += 1
-        chosen = draw_batch(sampling, 1, size, self._generator(LATENT, self._steps, 0))
-        return [np.repeat(chosen, self.trials, axis=0)]
+        return [np.repeat(chosen, self.trials, axis=0) for chosen in self._coupled(1, size)]
 
 
 def tiled(transcript: Sequence[Event], trials: int) -> list[Event]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc
 
 from dpaudit.audit.residuals import Finding
-from dpaudit.curator.entitlement import Mask, sampling_numbers
+from dpaudit.curator.entitlement import Mask
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.sampling import PoissonSampled
+from dpaudit.kernels.batches import Batches, batches_of
 from dpaudit.nodes import Node
 
 CHECK = "sampling frequencies"
@@ -54,14 +56,18 @@ class _Tally:
     batches: int = 0
     successive: int = 0
     neighbouring: int = 0
-    wrong_sizes: set[int] = field(default_factory=set)
+    wrong: dict[str, None] = field(default_factory=dict)
     counts: list[Counts] = field(default_factory=list)
     before: Mask | None = None
 
     def __post_init__(self) -> None:
         self.counts = [np.zeros(self.size, dtype=np.int64) for _ in range(3)]
 
-    def add(self, chosen: Mask) -> None:
+    @property
+    def drawn(self) -> Batches:
+        return batches_of(self.sampling)
+
+    def add(self, chosen: Mask, index: int) -> None:
         """Count one batch a trial, (trials, n)."""
         trials = len(chosen)
         self.batches += trials
@@ -75,19 +81,94 @@ class _Tally:
             self.successive += trials
             self.counts[1] += (self.before & chosen).sum(axis=0)
             self.before = None
-        if not isinstance(self.sampling, PoissonSampled):
-            sizes = {int(n) for n in np.unique(chosen.sum(axis=1))}
-            self.wrong_sizes |= sizes - {int(sampling_numbers(self.sampling)[0])}
+        self.check_sizes(chosen)
+
+    def check_sizes(self, chosen: Mask) -> None:
+        """Note sizes that no draw as declared can have."""
+        size, most = self.drawn.size, self.drawn.most
+        for found in np.unique(chosen.sum(axis=1)).tolist():
+            if (size and found != size) or (most and found > most):
+                declared = f"{size}" if size else f"at most {most}"
+                self.wrong.setdefault(f"a batch of {found} records, declared {declared}")
 
     def counted(self) -> list[_Tallied]:
-        numbers = sampling_numbers(self.sampling)
-        poisson = isinstance(self.sampling, PoissonSampled)
-        rate = numbers[0] if poisson else numbers[0] / numbers[1]
+        rate = self.drawn.share(self.size)
         rows = (
             _Tallied("batches", self.counts[0], self.batches, rate),
             _Tallied("pairs of successive batches", self.counts[1], self.successive, rate**2),
             _Tallied("pairs of trials' batches", self.counts[2], self.neighbouring, rate**2),
         )
+        return [row for row in rows if row.of and self.size]
+
+
+@dataclass
+class _Passes(_Tally):
+    """Counts of a sampling that puts each record into one slot of a pass.
+
+    A pass is counted where all its batches were noted.  ``places``: (trials, n), the slot of each
+    record in the pass that is open, -1 where it was in none so far.
+    """
+
+    places: Counts | None = None
+    last: Counts | None = None
+    noted: int = 0
+    in_slot: list[Counts] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.in_slot = [np.zeros(self.size, dtype=np.int64) for _ in range(self.drawn.slots)]
+
+    def add(self, chosen: Mask, index: int) -> None:
+        """Note one batch of a pass."""
+        self.check_sizes(chosen)
+        visit, slot = index % self.drawn.length, self.drawn.slot(index)
+        if self.drawn.public and (chosen != self._public(slot)).any():
+            self.wrong.setdefault(f"batch {slot + 1} of a public order holds other records")
+        if visit == 0 or self.places is None or len(self.places) != len(chosen):
+            self.places, self.noted = np.full(chosen.shape, -1), 0
+        self.noted += 1
+        if (chosen & (self.places >= 0) & (self.places != slot)).any():
+            self.wrong.setdefault("a record is in two different batches of one pass")
+        if (~chosen & (self.places == slot)).any():
+            self.wrong.setdefault("a batch that comes again has lost a record")
+        self.places = np.where(chosen, slot, self.places)
+        if self.noted == self.drawn.length and visit == self.drawn.length - 1:
+            self._count(self.places)
+            self.places = None
+
+    def _public(self, slot: int) -> Mask:
+        rng = np.random.default_rng(0)  # decides nothing
+        return np.asarray(self.drawn.assign(1, self.size, rng) == slot)
+
+    def _count(self, places: Counts) -> None:
+        if (places < 0).any():
+            self.wrong.setdefault("a record is in no batch of a pass")
+        trials = len(places)
+        self.batches += trials
+        for slot, counts in enumerate(self.in_slot):
+            counts += (places == slot).sum(axis=0)
+        even = trials // 2 * 2
+        self.neighbouring += even // 2
+        self.counts[2] += (places[0:even:2] == places[1:even:2]).sum(axis=0)
+        if self.last is None or len(self.last) != trials:
+            self.last = places
+        else:
+            self.successive += trials
+            self.counts[1] += (self.last == places).sum(axis=0)
+            self.last = None
+
+    def counted(self) -> list[_Tallied]:
+        rate = self.drawn.share(self.size)
+        if self.drawn.public or rate == 1:
+            return []
+        rows = [
+            _Tallied(f"batches number {slot + 1} of a pass", counts, self.batches, rate)
+            for slot, counts in enumerate(self.in_slot)
+        ]
+        rows += [
+            _Tallied("pairs of passes at one place", self.counts[1], self.successive, rate),
+            _Tallied("pairs of trials at one place", self.counts[2], self.neighbouring, rate),
+        ]
         return [row for row in rows if row.of]
 
 
@@ -95,12 +176,19 @@ class Frequencies:
     """Inclusion counts of secret batches, gathered as they are drawn."""
 
     def __init__(self) -> None:
-        self._tallies: dict[tuple[Node, int], _Tally] = {}
+        self._tallies: dict[tuple[Node, int, Any], _Tally] = {}
 
-    def add(self, sampling: Node, chosen: Mask) -> None:
-        """Count the batches of one step, (trials, n)."""
-        key = (sampling, chosen.shape[1])
-        self._tallies.setdefault(key, _Tally(*key)).add(chosen)
+    def add(self, sampling: Node, chosen: Mask, index: int = 0, part: Any = None) -> None:
+        """Count the batches of one step, (trials, n): number ``index`` of its sampling and part."""
+        drawn, size = batches_of(sampling), chosen.shape[1]
+        may = drawn.eligible(drawn.slot(index), size)
+        together = drawn.each_once
+        key = (sampling, size, part if together else may.tobytes())
+        kind = _Passes if together else _Tally
+        tally = self._tallies.setdefault(key, kind(sampling, int(may.sum())))
+        if chosen[:, ~may].any():
+            tally.wrong.setdefault("a batch holds a record of a group whose turn it is not")
+        tally.add(chosen[:, may], index)
 
     def check(self, error: float) -> Finding:
         """Test what was counted against what is declared.
@@ -110,7 +198,9 @@ class Frequencies:
         it is Bin(batches, q), and the number of disjoint pairs of successive steps, or of
         neighbouring trials, that both hold it is Bin(pairs, q^2).  Exact binomial tails,
         Bonferroni over records and statistics; under Poisson sampling the totals over all records
-        are binomial too.  A batch without replacement must have its declared size exactly.
+        are binomial too.  Of batches that are drawn together a record is in one: in each of them
+        in Bin(passes, q) passes, and at the same place in Bin(pairs, q) of disjoint pairs of
+        successive passes, or of trials.  Sizes, places and public orders must be as declared.
         ``broken`` has probability at most ``error`` if batches are drawn as declared.
         Errors: InvalidParameter for an error rate outside (0, 1).
         """
@@ -119,11 +209,11 @@ class Frequencies:
         if not self._tallies:
             return Finding(CHECK, "not_run", math.nan, error, "no secret batch was drawn")
         for tally in self._tallies.values():
-            if tally.wrong_sizes:
-                declared = int(sampling_numbers(tally.sampling)[0])
-                detail = f"a batch of {min(tally.wrong_sizes)} records, declared {declared}"
-                return Finding(CHECK, "broken", float(len(tally.wrong_sizes)), 0.0, detail)
+            for detail in tally.wrong:
+                return Finding(CHECK, "broken", float(len(tally.wrong)), 0.0, detail)
         tests = [test for tally in self._tallies.values() for test in _tests(tally)]
+        if not tests:
+            return Finding(CHECK, "not_run", math.nan, error, "no batch is left to chance")
         worst = min(tests, key=lambda test: test.log_p + math.log(test.among))
         return judged(worst, len(tests), error)
 
@@ -149,9 +239,10 @@ def judged(worst: Counted, among: int, error: float) -> Finding:
 
 def check_frequencies(batches: Iterable[tuple[Node, Mask]], error: float) -> Finding:
     """Test recorded batches, (sampling, (trials, n) membership) a step: see Frequencies.check."""
-    frequencies = Frequencies()
+    frequencies, seen = Frequencies(), Counter[Node]()
     for sampling, chosen in batches:
-        frequencies.add(sampling, chosen)
+        frequencies.add(sampling, chosen, seen[sampling])
+        seen[sampling] += 1
     return frequencies.check(error)
 
 

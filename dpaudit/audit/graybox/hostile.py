@@ -75,7 +75,9 @@ def probe(
     seen: list[Array] = []
     problem = ""
     try:
-        for base in (asked.records, _crowd(asked.records, row)):
+        given = asked.records
+        crowd = Records(np.broadcast_to(given.values[row], given.values.shape), given.present)
+        for base in (given, crowd):
             variants = _variants(base, adjacency, row, hostile)
             values = [_value(asked, records, row) for records in variants]
             problem = problem or _compared(asked, adjacency, values, hostile)
@@ -100,11 +102,6 @@ def _compared(
                 f"{asked.query.norm} sensitivity (a row {names[i]!r} against {names[j]!r})"
             )
     return ""
-
-
-def _crowd(records: Records, row: int) -> Records:
-    values = np.broadcast_to(records.values[row], records.values.shape)
-    return Records(values, records.present)
 
 
 def rows_to_probe(asked: Asked, changed: int, adjacency: Adjacency) -> list[int]:

@@ -10,10 +10,10 @@ import numpy as np
 
 from dpaudit.audit.graybox.frequencies import Frequencies
 from dpaudit.curator.curator import Batch, Request, Sampler
-from dpaudit.curator.entitlement import Mask, sampling_numbers
+from dpaudit.curator.entitlement import Mask
 from dpaudit.curator.locations import at, is_program, program_line
-from dpaudit.families.sampling import PoissonSampled
 from dpaudit.kernels.base import Session
+from dpaudit.kernels.batches import batches_of
 from dpaudit.kernels.query import Array, Query, Records
 
 
@@ -91,14 +91,13 @@ class Watched(Sampler):
         )
         if batch is not None and self._open is not None and self._open is not self._counted:
             self._counted = self._open
-            self.frequencies.add(self._open.sampling, batch)
+            self.frequencies.add(self._open.sampling, batch, self._open.index, self._open.part)
         released = super()._answer(request)
         self._residual(request, self._latest, released)
         return released
 
     def _members(self) -> int:
-        fixed = self._open is not None and not isinstance(self._open.sampling, PoissonSampled)
-        return int(sampling_numbers(self._open.sampling)[0]) if fixed and self._open else 0
+        return 0 if self._open is None else batches_of(self._open.sampling).size
 
     def _residual(self, request: Request, value: Array, released: Array) -> None:
         on = request.mask[:, None]

@@ -105,7 +105,8 @@ def _atoms(pair: Pair, grid: Grid) -> Cells:
 def mixed_atoms(pair: Pair, r: Ball, grid: Grid) -> Cells:
     """((1 - r) Q + r P, Q) for outcomes (P, Q)."""
     outcomes, rest = OUTCOMES[type(pair)](pair, grid)
-    made = with_atoms(_nothing(), [mixture(mass, r) for mass in outcomes], grid)
+    empty = Cells(0, np.zeros(1), np.zeros(1), np.zeros(2), (0.0, 0.0), (0.0, 0.0), 0.0)
+    made = with_atoms(empty, [mixture(mass, r) for mass in outcomes], grid)
     # Outcomes left out may lie at either end.
     p, q = both_up(mixture(rest, r))
     below, above = made.below, made.above
@@ -116,10 +117,6 @@ def _listed(pair: Atoms, grid: Grid) -> tuple[list[Mass], Mass]:
     if len(pair.outcomes) > MOST_ATOMS:
         raise NotConfirmed("too many atoms")
     return [(ball(p), ball(q)) for p, q in pair.outcomes], (ball(0), ball(0))
-
-
-def _nothing() -> Cells:
-    return Cells(0, np.zeros(1), np.zeros(1), np.zeros(2), (0.0, 0.0), (0.0, 0.0), 0.0)
 
 
 def _discrete_normal(pair: DiscreteNormal, grid: Grid) -> tuple[list[Mass], Mass]:

@@ -19,7 +19,7 @@ With x = exp(epsilon) and (u)+ = max(0, u):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from math import comb, isqrt, prod
@@ -363,9 +363,23 @@ def _ends(pair: Pair) -> Ends:
         return high, low
     if isinstance(pair, Spliced):
         return _ends(pair.below)[0], _ends(pair.above)[1]
+    if isinstance(pair, Branched):
+        ends = [(p, q, *_ends(base)) for p, q, base in pair.branches]
+        return (
+            _largest_of_branches((q, p, low) for p, q, low, _ in ends),
+            _largest_of_branches((p, q, high) for p, q, _, high in ends),
+        )
     if isinstance(pair, (Largest, Product)):
         return _ends_of_several(pair)
     return infinity(), infinity()
+
+
+def _largest_of_branches(branches: Iterable[tuple[Number, Number, Number]]) -> Number:
+    """log(p / q) and what the branch's base adds, over branches that are taken."""
+    known = [(p, q, own) for p, q, own in branches if p != 0]
+    if any(q == 0 or is_infinite(own) for _, q, own in known):
+        return infinity()
+    return maximum((own if p == q else log(p / q) + own) for p, q, own in known)
 
 
 def _largest_ratio(outcomes: Any) -> Number:

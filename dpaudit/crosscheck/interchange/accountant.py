@@ -56,13 +56,10 @@ class DpauditAccountant(PrivacyAccountant):  # type: ignore[misc]
             return Details(event, f"no one calculus covers it under {self._scope.adjacency}")
         if do_compose and node != NOTHING:
             self._routes = routes
-            self._record(node, count)
+            if self._runs and self._runs[-1][0] == node:
+                count += self._runs.pop()[1]
+            self._runs.append((node, count))
         return None
-
-    def _record(self, node: Node, count: int) -> None:
-        if self._runs and self._runs[-1][0] == node:
-            count += self._runs.pop()[1]
-        self._runs.append((node, count))
 
     @property
     def declaration(self) -> Node:

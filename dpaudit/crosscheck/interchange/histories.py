@@ -1,12 +1,16 @@
 """What other libraries keep of a run, read as declarations: nothing of theirs is imported.
 
-    opacus               (noise_multiplier, sample_rate, steps), or an accountant's state
+    opacus               (noise_multiplier, sample_rate, steps), or an accountant's ``state_dict``
     tensorflow_privacy   (population_size, selection_probability, ((l2_norm_bound, noise_stddev),
-                         ...)), the entries of a formatted privacy ledger
+                         ...)), the entries of a formatted privacy ledger, kept by versions to 0.6;
+                         later ones give DpEvents, which ``from_dp_event`` reads
     jax_privacy          the fields of DpParams and num_updates
-    opendp               the JSON of a measurement (``to_json``), or several, and ``sensitivity``
-    tumult               the budgets spent, by epsilon, delta or rho
+    opendp               the JSON of a measurement (``opendp.prelude.serialize``; ``to_json`` in
+                         versions to 0.11), or several, and ``sensitivity``
+    tumult               the budgets spent: PureDPBudget, ApproxDPBudget, RhoZCDPBudget, or by name
 
+Checked against Opacus 1.6, TensorFlow Privacy's last version with ledgers, jax-privacy 2.0, OpenDP
+0.16 and Tumult Analytics 0.21.
 Rows are sequences, mappings or objects with these attributes.
 """
 
@@ -25,7 +29,7 @@ from dpaudit.crosscheck.interchange.numbers import foreign, foreign_count, forei
 from dpaudit.crosscheck.interchange.opacus import from_opacus_history
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.additive import Gaussian
-from dpaudit.families.batches import CyclicBatches, ShuffledBatches
+from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.events import Group
 from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
@@ -36,8 +40,27 @@ from dpaudit.scope import Adjacency, Scope, central
 LEDGER = ("population_size", "selection_probability", "queries")
 QUERY = ("l2_norm_bound", "noise_stddev")
 JAX = ("noise_multipliers", "batch_size", "num_samples", "num_updates")
-SILENT = {"delta", "is_finite_guarantee", "cycle_length", "examples_per_user"}
+MORE_OF_JAX = (
+    "delta",
+    "is_finite_guarantee",
+    "cycle_length",
+    "examples_per_user",
+    "batch_sizes",
+    "batch_size_scale_schedule",
+    "sampling_method",
+    "truncated_batch_size",
+)
+# OpenDP's combinators that change neither noise nor metric, and where they hold the measurement.
+WITHIN = {
+    "chain_mt": "measurement1",
+    "chain_pm": "measurement0",
+    "pureDP_to_zCDP": "measurement",
+    "zCDP_to_approxDP": "measurement",
+    "approximate": "measurement",
+}
+COMPOSED = ("composition", "basic_composition")
 SPENT = ("epsilon", "delta", "rho")
+LARGEST_GRID = 2000  # binary places of a grid, beyond those of any float
 LARGEST_FILE = 64 * 2**20
 
 
@@ -70,14 +93,23 @@ def _entry(entry: Any, place: str) -> Node:
 def from_jax_privacy(run: Any) -> Node:
     """``num_updates`` Poisson samples of batch_size / num_samples, with one noise multiplier.
 
-    ``examples_per_user`` k: of any k examples together.
+    ``examples_per_user`` k: of any k examples together.  ``truncated_batch_size``: of what batches
+    that are larger are cut to.
     Errors: InvalidParameter for a batch that is larger than the data or what is no number;
-    Unsupported for schedules, and for a cycle (noise in bands: declare a CorrelatedGaussian).
+    Unsupported for schedules, for batches of one size (replace_one: declare them by dp_sgd), and
+    for a cycle (noise in bands: declare a CorrelatedGaussian).
     """
-    noise, batch, examples, updates = _fields(run, JAX, "run", SILENT)
-    if isinstance(noise, (list, tuple)) or isinstance(batch, (list, tuple)):
+    noise, batch, examples, updates = _fields(run, JAX, "run", set(MORE_OF_JAX))
+    more = {name: _get(run, name) for name in MORE_OF_JAX}
+    planned = more["batch_size_scale_schedule"] or more["batch_sizes"] not in (None, batch)
+    if planned or isinstance(noise, (list, tuple)) or isinstance(batch, (list, tuple)):
         raise Unsupported("run: schedules of noise or batches; declare each part of them by dp_sgd")
-    more = {name: _get(run, name) for name in SILENT}
+    sampling = str(getattr(more["sampling_method"], "name", more["sampling_method"] or "POISSON"))
+    if sampling.rpartition(".")[2] != "POISSON":
+        raise Unsupported(
+            f"run.sampling_method = {sampling}: no Poisson batches; declare them by "
+            "dp_sgd(sampling='fixed') and account for them under replace_one"
+        )
     if more["cycle_length"] not in (None, 1):
         raise Unsupported("run.cycle_length: noise in bands; declare a CorrelatedGaussian")
     if more["is_finite_guarantee"] is False:
@@ -96,16 +128,23 @@ def from_jax_privacy(run: Any) -> Node:
         return NO_NOISE
     step = Gaussian("gaussian", sigma)
     rate = Fraction(size, count)
-    training = Repeat(step if rate == 1 else PoissonSampled(step, rate), steps)
+    largest = more["truncated_batch_size"]
+    sampled: Node = step if rate == 1 else PoissonSampled(step, rate)
+    if largest is not None:
+        cut = foreign_count(largest, "run.truncated_batch_size")
+        sampled = TruncatedPoisson(step, rate, count, cut)
+    training = Repeat(sampled, steps)
     together_ = more["examples_per_user"]
     owned = 1 if together_ is None else foreign_count(together_, "run.examples_per_user")
     return training if owned <= 1 else Group(training, owned)
 
 
 def from_opendp(measurements: Any, sensitivity: object = 1) -> Node:
-    """Laplace and Gaussian measurements, by what OpenDP's maps say: d / scale, (d / scale)^2 / 2.
+    """Laplace, geometric and Gaussian noise by OpenDP's maps: d / scale, (d / scale)^2 / 2.
 
     ``sensitivity`` d: of the query that they are chained to, in the measurement's own metric.
+    Where the noise is on a grid of 2^k (``k``), rounding to it moves a number by another 2^k.
+    Chains, compositions and casts between measures are read through.
     Errors: InvalidParameter for other JSON; Unsupported naming any other measurement.
     """
     listed = measurements if isinstance(measurements, (list, tuple)) else [measurements]
@@ -120,34 +159,68 @@ def _measured(measurement: Any, moved: Fraction, place: str) -> Node:
     table = table.get("ast", table)
     while table.get("_type") == "partial_chain":
         table = table.get("rhs")
-    function = str(table.get("func", "")).removeprefix("then_").removeprefix("make_")
-    kwargs, args = table.get("kwargs", {}), table.get("args", ())
-    args = args.get("_items", ()) if isinstance(args, Mapping) else args
-    kinds: dict[str, Callable[[Fraction], Node]] = {
-        "laplace": lambda scale: PureDP(moved / scale, "laplace", "OpenDP's map"),
-        "gaussian": lambda scale: ZCDP((moved / scale) ** 2 / 2, "gaussian", "OpenDP's map"),
-    }
-    if table.get("module") != "measurements" or function not in kinds:
+    module, name, given = _called(table)
+    if module == "combinators" and name in COMPOSED:
+        parts = _listed(given.get("measurements"), f"{place}.measurements")
+        return together([_measured(m, moved, f"{place}[{i}]") for i, m in enumerate(parts)])
+    if module == "combinators" and name in WITHIN:
+        return _measured(given.get(WITHIN[name]), moved, f"{place}.{WITHIN[name]}")
+    if module != "measurements" or name not in ("laplace", "geometric", "gaussian"):
         raise Unsupported(
-            f"{place}: {function or 'no measurement'}; make_laplace and make_gaussian are read"
+            f"{place}: {name or 'no measurement'}; make_laplace, make_geometric and make_gaussian "
+            "are read, and chains and compositions of them"
         )
-    given = kwargs.get("scale", args[-1] if args else None)
-    scale = foreign(given, f"{place}.scale")
-    if moved == 0:
+    scale = foreign(given.get("scale"), f"{place}.scale")
+    shift = moved + _grid(given, place)
+    if shift == 0:
         return NOTHING
-    return NO_NOISE if scale == 0 else kinds[function](scale)
+    if scale == 0:
+        return NO_NOISE
+    if name == "gaussian":
+        return ZCDP((shift / scale) ** 2 / 2, name, "OpenDP's map")
+    return PureDP(shift / scale, name, "OpenDP's map")
+
+
+def _called(table: Mapping[str, Any]) -> tuple[Any, str, Mapping[str, Any]]:
+    """(module, function without make_ or then_, arguments by name), in any version's format."""
+    if "__function__" in table:
+        module, name, given = (table.get(f"__{key}__") for key in ("module", "function", "kwargs"))
+        given = given or {}
+    else:
+        module, name, given = table.get("module"), table.get("func", ""), table.get("kwargs", {})
+        args = table.get("args", ())
+        args = args.get("_items", ()) if isinstance(args, Mapping) else args
+        given = {**({"scale": args[-1]} if args else {}), **given}
+    return module, str(name).removeprefix("then_").removeprefix("make_"), given
+
+
+def _grid(given: Mapping[str, Any], place: str) -> Fraction:
+    """By how much more rounding to the grid of 2^k moves one number."""
+    k = given.get("k")
+    if k is None:
+        return Fraction(0)
+    domain = given.get("input_domain")
+    if not isinstance(domain, Mapping) or domain.get("__function__") != "atom_domain":
+        raise Unsupported(f"{place}.k = {k}: noise on a coarser grid is read for one number alone")
+    if isinstance(k, bool) or not isinstance(k, int) or abs(k) > LARGEST_GRID:
+        raise InvalidParameter(f"{place}.k = {k!r}: expected a whole number")
+    return Fraction(2) ** k
 
 
 def from_tumult(budgets: Sequence[Any]) -> Node:
     """The budgets that a session spent: PureDPBudget, ApproxDPBudget, RhoZCDPBudget.
 
+    Their own exact numbers (``value``) are read, whose floats may lie below them; an infinite
+    budget promises nothing.
     Errors: InvalidParameter for a budget of none of these, or what is no number.
     """
     return together([_spent(b, f"budgets[{i}]") for i, b in enumerate(_listed(budgets))])
 
 
 def _spent(budget: Any, place: str) -> Node:
-    found = {name: _get(budget, name) for name in SPENT}
+    found = _exactly(budget)
+    if math.inf in found.values() or found.get("delta") == 1:
+        return NO_NOISE
     numbers = {
         name: foreign(value, f"{place}.{name}")
         for name, value in found.items()
@@ -160,6 +233,21 @@ def _spent(budget: Any, place: str) -> Node:
     if numbers.get("delta", 0) == 0:
         return PureDP(numbers["epsilon"], "tumult", "Tumult Analytics' session")
     return ApproxDP(numbers["epsilon"], numbers["delta"], "tumult", "Tumult Analytics' session")
+
+
+def _exactly(budget: Any) -> dict[str, Any]:
+    """Epsilon, delta and rho, exact where the budget holds Tumult's ExactNumbers."""
+    found = {name: _get(budget, name) for name in SPENT}
+    told = [name for name in SPENT if found[name] is not None]
+    value = _get(budget, "value")
+    parts = value if isinstance(value, tuple) else (value,)
+    if len(parts) == len(told):
+        for name, part in zip(told, parts, strict=True):
+            expression = getattr(part, "expr", None)
+            if expression is not None and found[name] != math.inf:
+                rational = bool(expression.is_Rational)
+                found[name] = expression if rational else math.nextafter(found[name], math.inf)
+    return found
 
 
 # --- files, and what a loader really did ---------------------------------------------------------

@@ -1,0 +1,91 @@
+"""Masses of sums of clients' noise, from below: whole multiples of 10^-40."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+from dpaudit.exact import enclose
+from dpaudit.families.distributed.node import DistributedSkellam
+
+DIGITS, BITS = 40, 320
+
+
+@lru_cache(maxsize=32)
+def masses_of(node: Any) -> tuple[int, ...]:
+    """floor(10^40 P(noise = k)) at k = 0, 1, ..., to the last one above 0; masses are even in k."""
+    import flint
+
+    with flint.ctx.workprec(BITS):
+        balls = _skellam(node) if isinstance(node, DistributedSkellam) else _summed(node)
+        unit = flint.arb(10) ** DIGITS
+        found = []
+        for ball in balls:
+            known = (ball * unit).lower().floor().fmpz()
+            if known <= 0:
+                break
+            found.append(int(known))
+        return tuple(found)
+
+
+def reach_of(variance: float) -> int:
+    """Beyond it all masses together are below 10^-65, of either kind of noise.
+
+    Both have moments of at most exp(V (cosh(s) - 1)), so that P(noise >= x) is at most
+    exp(V (cosh(s) - 1) - s x) at s = asinh(x / V).
+    """
+    x = 4.0
+    while True:
+        s = math.asinh(x / variance)
+        if variance * (math.cosh(s) - 1) - s * x < -math.log(10) * (DIGITS + 26):
+            return math.ceil(x)
+        x *= 1.05
+
+
+def _summed(node: Any) -> list[Any]:
+    """Powers of one client's polynomial of masses; what is cut off only takes mass away, 10^-63."""
+    import flint
+
+    variance, width = enclose(node.variance), reach_of(float(enclose(node.total).mid()))
+    # There exp(-x^2 / (2 v)) is below 10^-170.
+    far = math.ceil(math.sqrt(800 * float(variance.mid()))) + 40
+    weights = [(-flint.arb(k * k) / (2 * variance)).exp() for k in range(far + 1)]
+    beyond = sum(weights[1:], flint.arb(0)) * 2 + weights[0]
+    # A geometric series bounds the rest of the sum.
+    ratio = (-flint.arb(2 * far + 1) / (2 * variance)).exp()
+    rest = 2 * weights[far] * ratio / (1 - ratio)
+    whole = beyond + flint.arb(0).union(rest)
+    half = [weight / whole for weight in weights]
+    one = flint.arb_poly([*half[:0:-1], *half]), far
+    found: tuple[Any, int] | None = None
+    power = node.left
+    while power:
+        if power & 1:
+            found = one if found is None else _cut(found, one, width)
+        power >>= 1
+        if power:
+            one = _cut(one, one, width)
+    assert found is not None  # noqa: S101  (a client is left)
+    poly, centre = found
+    return [poly[centre + k] for k in range(centre + 1)]
+
+
+def _cut(first: tuple[Any, int], second: tuple[Any, int], width: int) -> tuple[Any, int]:
+    """A product of two, within ``width`` of its centre."""
+    import flint
+
+    product, centre = first[0] * second[0], first[1] + second[1]
+    if centre <= width:
+        return product, centre
+    kept = [product[k] for k in range(centre - width, centre + width + 1)]
+    return flint.arb_poly(kept), width
+
+
+def _skellam(node: Any) -> list[Any]:
+    """exp(-V) I_k(V), by the modified Bessel function."""
+    import flint
+
+    total = enclose(node.total)
+    reach = reach_of(float(total.mid()))
+    return [(-total).exp() * total.bessel_i(flint.arb(k)) for k in range(reach + 1)]

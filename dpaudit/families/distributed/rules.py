@@ -1,0 +1,110 @@
+"""Sums of clients' noise: profiles of their own laws.
+
+The noise of ``left`` clients is certain; what others add is post-processing.  Both laws are
+log-concave (sums of log-concave noise are), so that the pair of the largest move dominates (proof
+in :mod:`dpaudit.families.discrete.rules`), with likelihood ratios that rise with the outcome.
+
+From above: masses are rounded down to p'_k, q'_k, multiples of 10^-40, and what that takes away is
+put where the loss is infinite, in P, or minus infinite, in Q:
+(p - x q)+ <= (p' - x q')+ + (p - p').  Neighbouring outcomes, where there are many, become two, of
+the smallest and of the largest ratio among them, with the same masses in all: (r - x)+ is convex in
+the ratio r.
+From below: neighbouring outcomes become one, what rounding took away goes to the outcome of least
+ratio, in P, and of largest, in Q.  The points (Q(y >= t), P(y >= t)) of that pair lie below the
+concave curve of the true ones, and so does what joins them.
+Source: Kairouz, Liu, Steinke 2021 and Agarwal, Kairouz, Liu 2021 (the mechanisms); dpaudit 2026.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from dpaudit.families.discrete.rules import both
+from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam
+from dpaudit.families.distributed.masses import DIGITS, masses_of
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import Source
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes.pairs import Atoms, Losses
+
+KINDS = (DistributedGaussian, DistributedSkellam)
+UNIT = 10**DIGITS
+CELLS = 256
+OWN_LAW = Source(
+    "dpaudit",
+    2026,
+    "the law of the clients' sum (Kairouz, Liu, Steinke 2021; Agarwal, Kairouz, Liu 2021); proof "
+    "in families.distributed.rules",
+)
+
+PURE.absent(*KINDS, reason="the loss of such noise is unbounded")
+for _calculus in (APPROX, CONCENTRATED, RENYI, GAUSSIAN):
+    _calculus.absent(*KINDS, reason="its own law is accounted for as a whole: use profile")
+
+Masses = tuple[int, int]
+
+
+@PROFILE.rule(DistributedGaussian, "distributed_gaussian", cite=OWN_LAW)
+def distributed_gaussian(node: DistributedGaussian) -> Losses:
+    """The sum's noise around ``sensitivity`` against the noise around 0."""
+    return _losses(node)
+
+
+@PROFILE.rule(DistributedSkellam, "distributed_skellam", cite=OWN_LAW)
+def distributed_skellam(node: DistributedSkellam) -> Losses:
+    """The sum's noise around ``sensitivity`` against the noise around 0."""
+    return _losses(node)
+
+
+@lru_cache(maxsize=32)
+def _losses(node: Any) -> Losses:
+    outcomes = _outcomes(masses_of(node), int(node.sensitivity))
+    return both(_above(outcomes), *([_below(outcomes)] if outcomes else []))
+
+
+def _outcomes(masses: tuple[int, ...], move: int) -> list[Masses]:
+    """(p, q) of every outcome in which both are above 0, by rising ratio."""
+    last = len(masses) - 1
+    return [(masses[abs(k - move)], masses[abs(k)]) for k in range(move - last, last + 1)]
+
+
+def _cells(outcomes: list[Masses]) -> list[list[Masses]]:
+    size = -(-len(outcomes) // CELLS) if len(outcomes) > 2 * CELLS else 1
+    return [outcomes[k : k + size] for k in range(0, len(outcomes), size)]
+
+
+def _above(outcomes: list[Masses]) -> Atoms:
+    kept = [one for cell in _cells(outcomes) for one in _spread(cell)]
+    rest = UNIT - sum(p for p, _ in kept), UNIT - sum(q for _, q in kept)
+    return _atoms([*kept, (rest[0], 0), (0, rest[1])])
+
+
+def _spread(cell: list[Masses]) -> list[Masses]:
+    """Two outcomes of the cell's smallest and largest ratio, rounded down."""
+    ratios = [Fraction(p, q) for p, q in cell]
+    low, high = min(ratios), max(ratios)
+    p, q = sum(a for a, _ in cell), sum(b for _, b in cell)
+    if low == high:
+        return [(p, q)]
+    upper = (p - low * q) / (high - low)
+    parts = ((low, q - upper), (high, upper))
+    return [(int(ratio * part), int(part)) for ratio, part in parts if part >= 1]
+
+
+def _below(outcomes: list[Masses]) -> Atoms:
+    kept = [(sum(p for p, _ in cell), sum(q for _, q in cell)) for cell in _cells(outcomes)]
+    (p, q), rest = kept[0], UNIT - sum(p for p, _ in kept)
+    kept[0] = p + rest, q
+    p, q = kept[-1]
+    kept[-1] = p, q + UNIT - sum(q for _, q in kept)
+    return _atoms(kept)
+
+
+def _atoms(outcomes: list[Masses]) -> Atoms:
+    return Atoms(tuple((Fraction(p, UNIT), Fraction(q, UNIT)) for p, q in outcomes if p or q))
