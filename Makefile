@@ -21,7 +21,7 @@ SELECTED := not quality$(if $(CHROMIUM),, and not browser)
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs experiments test quality quality-trees bench bench-account bench-audit bench-membership bench-release bench-ledger membership-reports mutants mutants-certify corpus lint lock clean help
+.PHONY: certify certify-all docs experiments experiments-time test quality quality-trees bench bench-account bench-audit bench-membership bench-release bench-ledger membership-reports mutants mutants-certify corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -42,6 +42,9 @@ certify-all: $(READY)  ## certify every mechanism of the catalogue into OUT (rep
 
 experiments: $(READY)  ## the utility experiments, tables, plots and papers' pages into docs/utility (an hour of two cores; resumes)
 	$(BIN)/python -m lab run --all --jobs $(WORKERS) --out docs/utility $(ARGS)
+
+experiments-time: $(READY)  ## what the experiments take, and what is left of them; runs nothing
+	$(BIN)/python -m lab time --out docs/utility $(ARGS)
 
 # Commands in processes of their own would compile every module anew.
 test quality: export PYTHONDONTWRITEBYTECODE :=

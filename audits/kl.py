@@ -146,7 +146,8 @@ def _suite(mechanism: str, program: Program, pair: Neighbours, trials: int = TRI
 
 SIZE = catalogue.SPIDER.problem.size
 REPLACED, ZEROED = turned_round(SIZE), zeroed_out(SIZE)
-kl_spider = _suite("kl_spider", spider(catalogue.SPIDER), REPLACED)
+# At 5,000 its bound is above the truth under one seed of twenty, as it may be.
+kl_spider = _suite("kl_spider", spider(catalogue.SPIDER), REPLACED, 20_000)
 kl_spider_paper_replace_one = _suite(
     "kl_spider_paper_replace_one", spider(catalogue.PRINTED_SPIDER), REPLACED
 )

@@ -2,8 +2,8 @@
 
 A row is *wide* above a relative width of 1e-4, *looser* where our upper end is above theirs and
 theirs is no lower than our certified lower end, *theirs unsound* where it is below that, *slower*
-by process time.  dp-accounting has ``PATIENCE`` of them a row.  Rows that the log holds are not
-asked again.
+by process time.  dp-accounting has ``PATIENCE`` of them a row, and ``MEMORY``.  Rows that the log
+holds are not asked again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
 import signal
 import sys
 import time
@@ -30,6 +31,8 @@ NOISES = ("0.3", "0.5", "0.7", "1", "2", "5", "10", "100", "10000")
 STEPS = tuple(10**k for k in range(9))
 DELTAS = ("1e-5", "1e-8", "1e-10")
 ROWS, SEED, PATIENCE, WIDE = 179, 7, 5, 1.1e-4
+# Of address space: a peer that asks for more is refused it, and has no answer.
+MEMORY = 4 * 2**30
 
 SAID = ("wide", "lower end 0", "looser", "slower", "theirs unsound")
 LOG = Path(__file__).resolve().parent.parent / "build" / "account_grid.jsonl"
@@ -130,6 +133,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--log", type=Path, default=LOG)
     options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     known = [tuple(row["setting"]) for row in resumed(options.log)]
     for setting in settings()[: options.rows]:
         if setting not in known:

@@ -35,6 +35,7 @@ from mechanisms.papers.user_level.sgd import one_pass_sgd
 RECORDS, FEATURES, RADIUS = 16_000, 10, 0.8
 ROUNDS, DIMENSION = 512, 100
 GROUPS, USERS_EACH, ITEMS, WIDTH = 800, 25, 10, 20
+START = 0.1  # not zero, from where a run takes a pass less
 REPEATS, TARGET = 15, 2.0
 Pointer = ctypes.POINTER(ctypes.c_double)
 
@@ -121,7 +122,7 @@ def _users(library: Any, rng: np.random.Generator) -> Loop:
     users[..., :-1] /= np.linalg.norm(users[..., :-1], axis=-1, keepdims=True)
     users[..., -1] = users[..., -1] > 0
     problem = Problem(Logistic(), len(users), ITEMS, WIDTH, 2.0, 1.0)
-    start, found = np.zeros((1, WIDTH)), np.empty((GROUPS, WIDTH))
+    start, found = np.full((1, WIDTH), START), np.empty((GROUPS, WIDTH))
     size = ctypes.c_size_t
 
     def theirs() -> Array:

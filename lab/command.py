@@ -17,11 +17,12 @@ from dpaudit.cli.main import Interface
 from dpaudit.errors import DpauditError, InvalidParameter
 
 if TYPE_CHECKING:
-    from lab.model import Cell
+    from lab.model import Cell, Size
     from lab.running import Order
 
 SECONDS = 5.0
 TICKS = 10**6
+STORE = ".experiments"
 
 
 class _Progress:
@@ -73,6 +74,7 @@ def main() -> None:
     show_default=True,
     help="Folder for NAME.json, NAME.md and NAME.svg; finished cells are kept here until the end.",
 )
+@click.option("--anew", is_flag=True, help="With --all: also what is there, of these sources.")
 @as_json_option
 def run_command(
     names: tuple[str, ...],
@@ -82,9 +84,12 @@ def run_command(
     seed: int,
     jobs: int,
     out: Path,
+    anew: bool,
     as_json: bool,
 ) -> None:
     """Run the experiments NAMES of this project and judge their checks; without NAMES, list them.
+
+    With --all, a full result in --out of the same seed, grid and sources is kept as it is.
 
     Exits with 0 where every check held, 1 where one was missed, 3 where one is inconclusive, 2
     where one could not run: the others of the same command run all the same.
@@ -111,7 +116,8 @@ def run_command(
     for name in dict.fromkeys(names) or sorted(found):
         try:
             order = Order(root, name, Size(size), seed)
-            made.append(_one(order, jobs, out, as_json=as_json))
+            there = _there(order, out) if every and not anew else None
+            made.append(there or _one(order, jobs, out, as_json=as_json))
         except DpauditError as error:
             code = error.exit_code
             click.echo(f"dpaudit: {name}: {' '.join(str(error).split())}", err=True)
@@ -119,9 +125,72 @@ def run_command(
         write_atomically(out / "README.md", index(made, {}).encode())
         if size == Size.FULL:
             _write_pages(root, out)
+        click.echo("\n".join(_bill_lines(root, Size(size), seed, out)), err=True)
     if as_json:
         click.echo(json.dumps(made, ensure_ascii=False, allow_nan=False))
     sys.exit(code or _exit_code([document["verdict"] for document in made]))
+
+
+@main.command("time")
+@click.option(
+    "--size",
+    type=click.Choice(["quick", "full"]),
+    default="full",
+    show_default=True,
+    help="Of all cells, or of the corner of every grid.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**128 - 1), default=1, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("docs/utility"),
+    show_default=True,
+    help="Folder of the results.",
+)
+def time_command(*, size: str, seed: int, out: Path) -> None:
+    """Print what every experiment takes, and what is left for run --all in --out.
+
+    Seconds are of the processor, each cell's as it was last run (seconds.csv); cells that no run
+    has timed are estimated by their declared costs at the pace of the others.  Nothing is run.
+    """
+    from dpaudit.project.project import find_root
+    from lab.model import Size
+
+    for line in _bill_lines(find_root(Path.cwd()), Size(size), seed, out):
+        click.echo(line)
+
+
+def _bill_lines(root: Path, size: Size, seed: int, out: Path) -> list[str]:
+    from lab.found import load
+    from lab.pages import table_lines
+    from lab.running import Order, distinct, kept_cells
+    from lab.times import FILE, Times, bill, bills_table
+
+    found = []
+    for name, experiment in load(root).items():
+        order, cells = Order(root, name, size, seed), distinct(experiment.cells(size))
+        kept = kept_cells(order, experiment, out / STORE)
+        whole = _there(order, out) is not None
+        done = {cell.name for cell in cells if whole or kept.get(cell.name) is not None}
+        found.append(bill(name, cells, done, Times(out / FILE)))
+    return list(table_lines(bills_table(found)))
+
+
+def _there(order: Order, out: Path) -> dict[str, Any] | None:
+    """The full result in a folder, of this seed, grid and sources, if it is there."""
+    from lab import pages
+    from lab.found import load
+    from lab.model import Size
+    from lab.papers import read_file
+    from lab.running import sources_of
+
+    experiment = load(order.root)[order.name]
+    read = read_file(experiment, out)
+    if order.size is not Size.FULL or read.findings is None or read.results is None:
+        return None
+    if (read.seed, read.sources) != (order.seed, sources_of(order.root, experiment)):
+        return None
+    return pages.document(order, experiment, read.results, read.findings, read.sources)
 
 
 @main.command("pages")
@@ -176,9 +245,11 @@ def _one(order: Order, jobs: int, out: Path, *, as_json: bool) -> dict[str, Any]
     from lab import pages
     from lab.found import load
     from lab.running import run, sources_of
+    from lab.times import FILE, Times
 
     experiment = load(order.root)[order.name]
-    results = run(order, jobs=jobs, store=out / ".experiments", progress=_Progress())
+    times = Times(out / FILE)
+    results = run(order, jobs=jobs, store=out / STORE, progress=_Progress(), times=times)
     findings = experiment.read(results)
     sources = sources_of(order.root, experiment)
     given = (order, experiment, results, findings)

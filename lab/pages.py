@@ -104,7 +104,7 @@ def lines(experiment: Experiment, findings: Findings) -> Iterator[str]:
     yield f"{experiment.name}: {experiment.title}"
     for table in (*findings.tables, checks_table(findings.checks)):
         yield ""
-        yield from _columns(table)
+        yield from table_lines(table)
     yield from (f"note: {note}" for note in findings.notes)
 
 
@@ -179,7 +179,8 @@ def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
-def _columns(table: Table) -> Iterator[str]:
+def table_lines(table: Table) -> Iterator[str]:
+    """A table for a terminal, in columns below its title."""
     rows = [list(table.columns), *([shown(v) for v in row] for row in table.rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     yield table.title

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -21,6 +22,7 @@ from dpaudit.storage.imported import imported
 from dpaudit.version import __version__
 from lab.found import load, named
 from lab.model import Cell, Experiment, Result, Results, Size, Values
+from lab.times import Times
 
 Progress = Callable[[str, Sequence[Cell], Sequence[Cell]], None]
 
@@ -40,18 +42,25 @@ class Order:
 
 
 def run(
-    order: Order, *, jobs: int = 1, store: Path | None = None, progress: Progress | None = None
+    order: Order,
+    *,
+    jobs: int = 1,
+    store: Path | None = None,
+    progress: Progress | None = None,
+    times: Times | None = None,
 ) -> Results:
     """Run every cell that ``store`` does not hold yet; equal orders give equal results.
 
-    ``store``: a folder that keeps finished cells until all are; None keeps none.
+    ``store``: a folder that keeps finished cells until all are; None keeps none.  ``times``: where
+    the processor time of every cell that is run is written down.
     ``progress(name, done, all)`` is called at the start and after every cell.
     Errors: UnknownTarget for an unknown name; InvalidParameter for cells that are not distinct, or
     a result that is no number; whatever a cell raises.
     """
     experiment = named(load(order.root), order.name, order.root)
     cells = distinct(experiment.cells(order.size))
-    kept = None if store is None else RowStore(store / _identity(order, experiment))
+    kept = None if store is None else kept_cells(order, experiment, store)
+    sources = "" if times is None else sources_of(order.root, experiment)
     named_cells = {cell.name: cell for cell in cells}
 
     def report(done: Mapping[str, Values]) -> None:
@@ -61,7 +70,11 @@ def run(
     def run_missing(missing: list[Cell]) -> Generator[tuple[Cell, Values], None, None]:
         # Long cells first keep several workers busy to the end; short ones give a pace at once.
         missing.sort(key=lambda cell: cell.cost, reverse=jobs > 1)
-        return finished(partial(run_cell, order), missing, jobs)
+        with contextlib.closing(finished(partial(_timed_cell, order), missing, jobs)) as running:
+            for cell, (values, seconds) in running:
+                if times is not None:
+                    times.add(order.name, cell, seconds, sources)
+                yield cell, values
 
     done: dict[str, Values] = resumed(named_cells, run_missing, kept=kept, report=report)
     if kept is not None:
@@ -73,6 +86,17 @@ def run_cell(order: Order, cell: Cell) -> Values:
     """One cell of an order, in this process or a worker."""
     with contextlib.redirect_stdout(sys.stderr):
         return measured(_opened(order.root, order.name), cell, order.seed)
+
+
+def _timed_cell(order: Order, cell: Cell) -> tuple[Values, float]:
+    """One cell, and the processor seconds of the process that ran it."""
+    start = time.process_time()
+    return run_cell(order, cell), time.process_time() - start
+
+
+def kept_cells(order: Order, experiment: Experiment, store: Path) -> RowStore:
+    """The finished cells of an order that was not ended."""
+    return RowStore(store / _identity(order, experiment))
 
 
 def measured(experiment: Experiment, cell: Cell, seed: int) -> Values:

@@ -87,14 +87,44 @@ def normal(mu: float) -> Cells:
 
 def _between(edges: Floats, mu: float) -> Cells:
     """N(mu, 1) against N(0, 1), cut at these edges."""
+    return Cells(_masses(edges, mu), _masses(edges, 0.0))
 
-    def masses(centre: float) -> Floats:
-        z = np.concatenate([[-np.inf], edges - centre, [np.inf]])
-        below, above = np.diff(ndtr(z)), -np.diff(ndtr(-z))
-        found: Floats = np.where(z[1:] <= 0, below, above)
-        return found
 
-    return Cells(masses(mu), masses(0.0))
+def _masses(edges: Floats, centre: float) -> Floats:
+    z = np.concatenate([[-np.inf], edges - centre, [np.inf]])
+    below, above = np.diff(ndtr(z)), -np.diff(ndtr(-z))
+    found: Floats = np.where(z[1:] <= 0, below, above)
+    return found
+
+
+def drawn(mu: float, rate: float, size: int) -> Cells:
+    """N(J mu, 1) against N(0, 1), J binomial(size, rate)."""
+    edges = np.linspace(-12.0, 12.0 + size * mu, CELLS - 1)
+    weights = [math.comb(size, j) * rate**j * (1 - rate) ** (size - j) for j in range(size + 1)]
+    parts = [w * _masses(edges, j * mu) for j, w in enumerate(weights)]
+    return Cells(np.sum(parts, axis=0), _masses(edges, 0.0))
+
+
+def one_of(cells: Cells, slots: int) -> Cells:
+    """The first two of several slots, of which one, uniformly, holds P and all others Q."""
+    if slots == 1:
+        return cells
+    pq = np.multiply.outer(cells.p, cells.q)
+    neither = np.multiply.outer(cells.q, cells.q)
+    p = (pq + pq.T + (slots - 2) * neither) / slots
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = np.log(p) - np.log(neither)
+    return merged(p.ravel(), neither.ravel(), loss.ravel())
+
+
+def stays(rate: float, population: int, batch: int) -> float:
+    """How often a record is in a Poisson batch that is cut uniformly to ``batch``."""
+    others = population - 1
+    kept = [
+        math.comb(others, x) * rate**x * (1 - rate) ** (others - x) * min(1.0, batch / (1 + x))
+        for x in range(others + 1)
+    ]
+    return rate * math.fsum(kept)
 
 
 @lru_cache(maxsize=1024)

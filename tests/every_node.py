@@ -8,6 +8,7 @@ import sympy
 
 from dpaudit.families.adaptive import Filter, Select
 from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.banded import CyclicPoisson
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
@@ -46,7 +47,7 @@ from dpaudit.families.selection import (
 )
 from dpaudit.families.stability import CoupledGaussian, StableRelease
 from dpaudit.families.tabular import DiscreteGaussianVector, ThresholdedDiscreteLaplace
-from dpaudit.families.tuning import Tuned
+from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.nodes import Assumption, Node, Status
 
 x, y = sympy.symbols("x y", positive=True)
@@ -76,6 +77,9 @@ EVERY_TYPE: list[Node] = [
     CyclicBatches(LEAF, K, 1),
     ShuffledBatches(LEAF, 600, 20),
     TruncatedPoisson(LEAF, 0.01, 1000, 30),
+    CyclicPoisson(
+        CorrelatedGaussian("rows", x, 16, BandedToeplitz((1, 0.5)), Participation(4, 4)), 4, 0.1
+    ),
     Assuming(LEAF, LIPSCHITZ),
     RenyiDP(2, 0.5, source="somebody"),
     RenyiCurve(x * ALPHA, label="sum"),
@@ -95,6 +99,7 @@ EVERY_TYPE: list[Node] = [
     DistributedSkellam("total", Fraction(1, 2), 10, 3),
     LastIterate("model", x, K, 1, y),
     Tuned(LEAF, Fraction(1, 10), 0),
+    TunedPoisson(LEAF, x),
     SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)),
     Shuffled(RandomizedResponse("bit", 1, 4), K),
     ExponentialMechanism("iterate", 2 * x, "monotone"),
@@ -144,9 +149,18 @@ IN_NUMBERS: list[tuple[Node, str]] = [
     (Shuffled(RandomizedResponse("r", 1, 3), 9), "replace_one"),
     (LastIterate("model", 10, 100, Fraction(9, 10)), "replace_one"),
     (Tuned(L, Fraction(1, 10)), "add_remove"),
+    (TunedPoisson(L, 10), "add_remove"),
     (CyclicBatches(L, 20, 5), "replace_one"),
     (ShuffledBatches(G, 20, 5), "zero_out"),
     (TruncatedPoisson(G, Fraction(1, 10), 20, 12), "add_remove"),
+    (
+        CyclicPoisson(
+            CorrelatedGaussian("r", 4, 8, BandedToeplitz((1, 0.5)), Participation(4, 2)),
+            2,
+            Fraction(1, 10),
+        ),
+        "add_remove",
+    ),
     (CoupledGaussian("c", 2, 1, 30, Fraction(1, 100)), "replace_one"),
     (DiscreteGaussianVector("v", 4, 12, (((2, 3),),)), "add_remove"),
     (ThresholdedDiscreteLaplace("t", 2, 4, sensitivity=2, own=2, largest=1), "add_remove"),

@@ -11,13 +11,19 @@ from dpaudit.accountant.account import Account
 from dpaudit.errors import Unsupported
 from dpaudit.families.adaptive import Select
 from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Compose, Parallel, Repeat
+from dpaudit.families.correlated import CorrelatedGaussian, Participation
 from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
 from dpaudit.families.events import Group
 from dpaudit.families.iterates import LastIterate
 from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import GDP, ApproxDP, PureDP
-from dpaudit.families.sampling import PoissonSampled, SampledWithoutReplacement
+from dpaudit.families.sampling import (
+    PoissonSampled,
+    RandomAllocation,
+    SampledWithoutReplacement,
+)
 from dpaudit.families.tuning import Tuned
 from dpaudit.nodes import Node
 from dpaudit.scope import central
@@ -25,12 +31,15 @@ from tests.coarse import (
     Cells,
     best_of_runs,
     clipped,
+    drawn,
     epsilon_lower,
     laplace,
     normal,
+    one_of,
     response,
     sets,
     shuffled,
+    stays,
 )
 
 Tree = tuple[Node, Cells]
@@ -82,8 +91,11 @@ def _pure(rng: Draws) -> Tree:
 
 
 def _response(rng: Draws) -> Tree:
-    epsilon = rng.decimal(0.05, 3)
-    return RandomizedResponse("r", epsilon), response(float(epsilon))
+    """Of two answers; of more, the one, the other and the rest."""
+    epsilon, choices = rng.decimal(0.05, 3), rng.choice((2, 2, 3, 10))
+    if choices == 2:
+        return RandomizedResponse("r", epsilon), response(float(epsilon))
+    return RandomizedResponse("r", epsilon, choices), shuffled(float(epsilon), choices, 1)
 
 
 def _discrete_laplace(rng: Draws) -> Tree:
@@ -111,9 +123,24 @@ def _iterates(rng: Draws) -> Tree:
         diameter = rng.decimal(0.2, 3)
         run = LastIterate("x", z, steps, contraction, diameter)
         return run, clipped(float(z), float(diameter))
+    # In passes over batches, the last of which has the record.
+    batches = rng.choice((1, 1, 2, 5))
+    steps *= batches
     shares = [float(contraction) ** k for k in range(steps)]
-    moved = sum(shares) / math.sqrt(sum(share**2 for share in shares)) / float(z)
-    return LastIterate("x", z, steps, contraction), normal(moved)
+    moved = sum(shares[::batches]) / math.sqrt(sum(share**2 for share in shares)) / float(z)
+    return LastIterate("x", z, steps, contraction, batches=batches), normal(moved)
+
+
+def _correlated(rng: Draws) -> Tree:
+    """One round of a tree of 2^h leaves: h + 1 nodes; several rounds with fresh noise."""
+    z = rng.decimal(0.5, 6)
+    if rng.random() < 0.5:
+        height = rng.randint(0, 8)
+        sums = CorrelatedGaussian("c", z, 2**height, "tree")
+        return sums, normal(math.sqrt(height + 1) / float(z))
+    times, apart = rng.randint(1, 4), rng.randint(1, 3)
+    sums = CorrelatedGaussian("c", z, times * apart, "identity", Participation(times, apart))
+    return sums, normal(math.sqrt(times) / float(z))
 
 
 def _approximate(rng: Draws) -> Tree:
@@ -151,6 +178,39 @@ def _group(rng: Draws, adjacency: str, depth: int) -> Tree:
     """Of a Gaussian: the query moves twice."""
     z = rng.decimal(0.5, 6)
     return Group(Gaussian("g", z), 2), normal(float(2 / z))
+
+
+def _users(rng: Draws, adjacency: str, depth: int) -> Tree:
+    """A group of a Poisson sampled Gaussian: a binomial number of its records is in the batch."""
+    z, rate, size = rng.decimal(0.5, 6), Fraction(rng.randint(1, 100), 100), rng.randint(2, 5)
+    node = Group(PoissonSampled(Gaussian("g", z), rate), size)
+    return node, drawn(float(1 / z), float(rate), size)
+
+
+def _allocated(rng: Draws, adjacency: str, depth: int) -> Tree:
+    node, cells = draw(rng, adjacency, 0)
+    slots = rng.choice((1, 2, 3, 10))
+    return RandomAllocation(node, slots), one_of(cells, slots)
+
+
+def _batches(rng: Draws, adjacency: str, depth: int) -> Tree:
+    """One pass over batches in an order that is public, or secret; neighbours in place."""
+    if adjacency == "add_remove":
+        return _cut(rng, adjacency, depth)
+    node, cells = draw(rng, adjacency, 0)
+    batches, batch = rng.choice((1, 2, 3, 10)), rng.randint(1, 50)
+    if rng.random() < 0.3:
+        return CyclicBatches(node, batches * batch, batch), cells
+    return ShuffledBatches(node, batches * batch, batch), one_of(cells, batches)
+
+
+def _cut(rng: Draws, adjacency: str, depth: int) -> Tree:
+    """A Poisson batch that is cut where it is too large."""
+    node, cells = draw(rng, adjacency, 0)
+    rate, population = Fraction(rng.randint(1, 100), 100), rng.randint(1, 40)
+    batch = rng.randint(1, population)
+    cut = TruncatedPoisson(node, rate, population, batch)
+    return cut, cells.mixed(stays(float(rate), population, batch))
 
 
 def _sampled(rng: Draws, adjacency: str, depth: int) -> Tree:
@@ -192,6 +252,7 @@ LEAVES: tuple[Callable[[Draws], Tree], ...] = (
     _approximate,
     _sets,
     _iterates,
+    _correlated,
 )
 COMBINED: tuple[Callable[[Draws, str, int], Tree], ...] = (
     _compose,
@@ -202,6 +263,9 @@ COMBINED: tuple[Callable[[Draws, str, int], Tree], ...] = (
     _sampled,
     _tuned,
     _shuffled,
+    _users,
+    _allocated,
+    _batches,
 )
 
 
@@ -217,7 +281,7 @@ def judged(seed: int, trees: int) -> list[str | None]:
 
 
 def _judged(rng: Draws) -> str | None:
-    adjacency = rng.choice(("add_remove", "replace_one"))
+    adjacency = rng.choice(("add_remove", "replace_one", "zero_out"))
     node, cells = draw(rng, adjacency)
     delta = Fraction(f"{10 ** -rng.uniform(2, 30):.3e}")
     try:

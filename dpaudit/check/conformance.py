@@ -260,7 +260,7 @@ def _is_declared(rate: float, root: Node) -> bool:
 def _shares(node: Node) -> list[Any]:
     """The chance of a record to be in one of the batches below a node."""
     numbers, kind = node.parameters, type(node).__name__
-    if kind == "PoissonSampled":
+    if kind in ("PoissonSampled", "CyclicPoisson"):
         return [numbers["rate"]]
     if kind in ("SampledWithoutReplacement", "ShuffledBatches"):
         return [numbers["batch_size"] / numbers["population"]]

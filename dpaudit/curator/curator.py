@@ -333,7 +333,8 @@ class Curator(ABC):
 
     def _session(self, label: str, grant: Grant, mask: Mask) -> Session:
         kernel = grant.entitlement.kernel
-        if kernel.memory and (grant.sampling or not mask.all()):
+        secret = grant.sampling is not None and not grant.entitlement.within_use
+        if kernel.memory and (secret or not mask.all()):
             raise InvalidParameter(
                 f"release {label!r}: a kernel with memory needs every trial on, and no secret batch"
             )

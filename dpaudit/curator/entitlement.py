@@ -23,6 +23,7 @@ from dpaudit.curator.uses import (
 from dpaudit.errors import InvalidParameter, Undeclared, Unsupported
 from dpaudit.families.correlated import CorrelatedGaussian
 from dpaudit.kernels.base import Kernel, kernel_of
+from dpaudit.kernels.batches import batches_of
 from dpaudit.nodes import Node
 
 __all__ = [
@@ -70,7 +71,15 @@ class Entitlement:
     @property
     def each(self) -> int:
         """Releases one secret batch covers; 0 on all records or a part."""
+        if self.within_use:
+            return 1
         return self.runs[0].each * self.kernel.releases(self.runs[0].leaf)
+
+    @property
+    def within_use(self) -> bool:
+        """Whether a batch covers one release of a use that goes on."""
+        sampling = self.runs[0].sampling
+        return sampling is not None and batches_of(sampling).within_use
 
     def open_batch(self, index: int) -> None:
         """Open the uses of batch number ``index``, and no others."""
@@ -132,7 +141,13 @@ class Entitlements:
         run, start = entitlement.runs[index[first]], entitlement.starts[index[first]]
         into = int(position[first] - start) % entitlement.kernel.releases(run.leaf)
         asked = Round(label, into + 1, part)
-        entitlement.participations.check(run.leaf, asked)
+        if not entitlement.within_use:
+            entitlement.participations.check(run.leaf, asked)
+        elif (entitlement.made != position)[on].any():
+            raise Undeclared(
+                f"release {label!r}: a round before was left out; its rounds share noise, so that "
+                "every batch needs its release"
+            )
         multipliers = entitlement.multipliers[index] if chosen is None else chosen
         spending = None if run.under is None else self._spending[run.under]
         return Grant(entitlement, multipliers, run.leaf, sampling, into == 0, asked, spending)

@@ -196,14 +196,23 @@ class Walk(Curator):
     def _pass_density(self, places: Places, held: Sequence[_Latent]) -> Array:
         """Log density of a pass's releases together, for one assignment of records to batches."""
         total = np.zeros(self.trials)
+        # What a kernel remembers depends on who was in the batches before.
+        memories: dict[Session, Session] = {}
         with np.errstate(all="ignore"):
             for one in held:
                 request = one.request
+                session = request.session
+                if getattr(session, "memory", False):
+                    session = memories.setdefault(session, self._anew(session))
                 value = self._value(request, in_slot(places, one.batch.slot))
                 shown = np.where(request.mask[:, None], one.released, 0.0)
-                density = request.session.log_density(shown, value, request.scale)
+                density = session.log_density(shown, value, request.scale)
                 total += np.where(request.mask, density, 0.0)
         return total
+
+    def _anew(self, session: Any) -> Session:
+        made: Session = type(session)(session.leaf, self.trials)
+        return made
 
     def _answer(self, request: Request) -> Array:
         value = self._value(request, request.first_draw)
@@ -219,6 +228,8 @@ class Walk(Curator):
             self._in_pass.setdefault(self._open.key, []).append(
                 _Latent(self._open, request, released)
             )
+            if getattr(request.session, "memory", False):
+                request.session.log_density(released, value, request.scale)
         else:
             self._exact(request, value, released)
         return released

@@ -112,7 +112,8 @@ def _sampled(node: Any, part: int | None) -> Iterator[Run]:
         for run in body:
             each = sum(other.times for other in body if label_of(other.leaf) == label_of(run.leaf))
             found.append(replace(run, part=part, sampling=node, each=each))
-        yield from _times(found, drawn.slots * rounds)
+        # Of a leaf with memory, one use is a whole pass.
+        yield from _times(found, 1 if drawn.within_use else drawn.slots * rounds)
 
 
 def _visits(child: Any, rounds: int) -> Iterator[tuple[Node, int]]:

@@ -33,7 +33,8 @@ class Batches(ABC):
     """How the batches of one sampling node are drawn.
 
     ``slots``: batches that one assignment of records makes; ``rounds``: how often they come, in the
-    same order.  ``size``: records in every batch, 0 where that varies; ``most``: at most so many,
+    same order.  ``within_use``: a pass is one use of a leaf with memory, a release a batch.
+    ``size``: records in every batch, 0 where that varies; ``most``: at most so many,
     0 for any number.  ``each_once``: a record is in exactly one slot.  ``public``: no coin decides.
     Errors: InvalidParameter for a node with symbols.
     """
@@ -42,6 +43,7 @@ class Batches(ABC):
     rounds = 1
     size = 0
     most = 0
+    within_use: ClassVar[bool] = False
     each_once: ClassVar[bool] = False
     public: ClassVar[bool] = False
 
@@ -57,6 +59,10 @@ class Batches(ABC):
         """The slot of batch number ``index`` of all that are drawn, from 0."""
         return index % self.slots
 
+    def eligible(self, slot: int, size: int) -> Mask:
+        """The records, (size,), that can be in the batch of a slot."""
+        return np.ones(size, dtype=bool)
+
     def check(self, records: int, adjacency: Adjacency) -> None:  # noqa: B027  (any, for most)
         """Errors: InvalidParameter for a number of records that was not declared."""
 
@@ -64,6 +70,7 @@ class Batches(ABC):
     def assign(self, trials: int, size: int, rng: Generator) -> Places:
         """Who is in which batch, (trials, size): truth values of one batch, or numbers of slots.
 
+        Where a record can be in several: truth values of all slots, (slots, trials, size).
         Equal generators give the records that two data sets share the same places.
         """
 
@@ -147,6 +154,8 @@ def batches_of(sampling: Node) -> Batches:
 
 def in_slot(places: Places, slot: int) -> Mask:
     """The batch of one slot, (trials, n), of what :meth:`Batches.assign` gave."""
+    if places.ndim == 3:
+        return np.asarray(places[slot])
     return places if places.dtype == bool else np.asarray(places == slot)
 
 

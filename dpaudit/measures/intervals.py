@@ -24,7 +24,7 @@ from dpaudit.exact import (
 )
 from dpaudit.measures.calculus import Step
 from dpaudit.nodes.pairs import Losses, Pair, numbers_in
-from dpaudit.profiles import Interval
+from dpaudit.profiles import Interval, narrowest
 
 CORRECTIONS = 60
 COARSER = 100
@@ -140,7 +140,7 @@ def _refined(losses: Losses, asked: Asked, width: float) -> dict[Pair, Interval]
             return known
         for pair in deciding - fine:
             if not _is_narrow(known[pair], width):
-                known[pair] = asked.fine(pair, width, known[pair])
+                known[pair] = narrowest(known[pair], asked.fine(pair, width, known[pair]))
         fine |= deciding
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.profiles.interval import RELATIVE_WIDTH, WIDTH, Interval
+from dpaudit.profiles.interval import RELATIVE_WIDTH, WIDTH, Interval, narrowest
 
 if TYPE_CHECKING:
     from dpaudit.profiles.answers import (
@@ -29,6 +29,7 @@ __all__ = [
     "delta_interval",
     "epsilon_interval",
     "epsilon_outline",
+    "narrowest",
     "tradeoff_interval",
 ]
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from dpaudit.exact import Number, decimal_lower, decimal_upper, infinity
+from dpaudit.exact import Number, decimal_lower, decimal_upper, infinity, is_infinite
 
 # How far apart ends may be where nothing else is asked: of epsilon, of delta relative to it.
 WIDTH, RELATIVE_WIDTH = 1e-4, 1e-3
@@ -26,6 +26,15 @@ class Interval:
     lower_witness: dict[str, str] = field(default_factory=dict)
     upper_witness: dict[str, str] = field(default_factory=dict)
     method: str = ""
+
+
+def narrowest(one: Interval, other: Interval) -> Interval:
+    """What two intervals of the same number say together."""
+    above = one if is_infinite(other.upper) or one.upper <= other.upper else other
+    below = one if one.lower >= other.lower else other
+    return Interval(
+        below.lower, above.upper, below.lower_witness, above.upper_witness, above.method
+    )
 
 
 def rounded_up(value: object) -> Number:

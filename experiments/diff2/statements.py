@@ -69,8 +69,8 @@ DIFF2 = Paper(
         Statement(
             "Section 6, Figure 1",
             (
-                "DIFF2-GD has the lower training loss than DP-GD at epsilon 3 and 5, R = 2,000,"
-                " ten seeds"
+                "DIFF2-GD has the lower training loss than DP-GD at epsilon 3 and 5, R = 2,000;"
+                " here at epsilon 3, R = 120, five seeds"
             ),
             "diff2_network",
             ("training loss,",),

@@ -63,6 +63,13 @@ KL = Paper(
             held=Agreement.DOES_NOT,
         ),
         Statement(
+            "Theorem 3, read of w_0 to w_T alone",
+            "Algorithm 3 with signed norms is rho-zCDP where only the points are released",
+            "kl_reading",
+            ("signed norms",),
+            held=Agreement.DOES_NOT,
+        ),
+        Statement(
             "Theorem 5",
             "the gradient norm of the point selected is below the bound of its proof",
             "kl_stationary",

@@ -77,6 +77,20 @@ STABLE = Paper(
             ),
         ),
         Statement(
+            "Appendix C",
+            "the same for the hinge loss on real rows, T = ceil(log2 nm), constants as printed",
+            "stable_data",
+            tuple(
+                f"{name}: least share of phases"
+                for name in (
+                    "Algorithm 3, convex ERM",
+                    "Algorithm 4, convex SCO",
+                    "Algorithm 5, strongly convex ERM",
+                    "Algorithm 6, strongly convex SCO",
+                )
+            ),
+        ),
+        Statement(
             "Section 6",
             "whether an algorithm is polynomial on every data set is left open",
             why="open: a certificate that fails is followed by an enumeration",

@@ -39,6 +39,16 @@ USER_LEVEL = Paper(
             ),
         ),
         Statement(
+            "Theorems 2.1 and 3.1",
+            "n users of m items each; unequal numbers m_i",
+            why=(
+                "no theorem of the paper covers them: tau, steps and Figure 1 are made of one m; "
+                "with the loss averaged over items a user's weight m_i over their sum is no 1 / n, "
+                "which the counts of the test for stable groups rest on; unequal users are refused "
+                "by name, and a rule that no data decide may pad or drop items before"
+            ),
+        ),
+        Statement(
             "Section 2.1",
             "i.i.d. users are not halted, and no group of theirs is removed",
             "user_level_outliers",

@@ -75,7 +75,7 @@ def test_the_exit_code_is_the_verdict(name: str, code: int, lab: Invoke, experim
     assert made["files"] == [f"out/{name}.{suffix}" for suffix in ("json", "md", "svg")]
     assert f"{name}: 2 of 2 cells" in result.stderr
     assert sorted(p.name for p in Path("out").iterdir()) == sorted(
-        f"{name}.{suffix}" for suffix in ("json", "md", "svg")
+        [*(f"{name}.{suffix}" for suffix in ("json", "md", "svg")), "seconds.csv"]
     )
 
 
@@ -89,6 +89,30 @@ def test_several_names_give_the_worst_verdict(lab: Invoke, experiments: Path) ->
 def test_all_of_them_and_names_do_not_go_together(lab: Invoke, experiments: Path) -> None:
     assert "leave out the names" in lab("run", "held", "--all", code=2).stderr
     assert not Path("ran.txt").exists()
+
+
+def test_all_keeps_what_is_there_of_these_sources_and_says_what_is_left(
+    lab: Invoke, experiments: Path
+) -> None:
+    for name in ("missed", "slow", "unclear"):
+        (experiments / "experiments" / f"{name}.py").unlink()
+    before = lab("time", "--out", "out").stdout
+    assert "not timed" in before
+    result = lab("run", "--all", "--out", "out")
+    assert result.stderr.splitlines()[-1].split() == ["all", "4", "4", "0", "0", "4", "0"]
+    assert len(Path("ran.txt").read_text().split()) == 4
+    lab("run", "--all", "--out", "out")
+    assert len(Path("ran.txt").read_text().split()) == 4
+    lab("run", "--all", "--out", "out", "--seed", "2")
+    assert len(Path("ran.txt").read_text().split()) == 8
+    lab("run", "--all", "--anew", "--out", "out", "--seed", "2")
+    assert len(Path("ran.txt").read_text().split()) == 12
+    path = experiments / "experiments" / "held.py"
+    path.write_text(path.read_text() + "\n")
+    lab("run", "--all", "--out", "out", "--seed", "2")
+    assert len(Path("ran.txt").read_text().split()) == 16
+    page = lab("time", "--out", "out", "--seed", "2").stdout.splitlines()
+    assert page[-1].split() == ["all", "4", "4", "0", "0", "4", "0"]
 
 
 def test_one_that_cannot_run_leaves_the_others(lab: Invoke, experiments: Path) -> None:

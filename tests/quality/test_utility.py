@@ -32,9 +32,11 @@ from experiments.diff2.local import diff2_local
 from experiments.diff2.network import diff2_network
 from experiments.diff2.slopes import diff2_slopes
 from experiments.kl.adaptive import kl_adaptive
+from experiments.kl.alone import kl_reading
 from experiments.kl.baselines import kl_baselines
 from experiments.kl.loop import kl_loop
 from experiments.kl.proximal import kl_proximal
+from experiments.kl.settings import kl_settings
 from experiments.kl.spider import kl_spider
 from experiments.kl.stationary import kl_stationary
 from experiments.srgd.acceleration import srgd_acceleration
@@ -43,6 +45,7 @@ from experiments.srgd.digits import srgd_digits
 from experiments.srgd.estimator import srgd_estimator
 from experiments.srgd.one_pass import srgd_one_pass
 from experiments.srgd.risk import srgd_risk
+from experiments.stable_erm.data import stable_data
 from experiments.stable_erm.rates import stable_rates
 from experiments.stable_erm.risk import stable_risk
 from experiments.stable_erm.sensitivity import stable_sensitivity
@@ -63,16 +66,17 @@ from mechanisms.papers.srgd.constants import as_float, least_multiplier
 
 EXPERIMENTS = (
     diff2_blocks, diff2_bounds, diff2_clients, diff2_costs, diff2_identity, diff2_local,
-    diff2_network,
-    diff2_slopes, kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_spider, kl_stationary,
+    diff2_network, diff2_slopes,
+    kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_reading, kl_settings, kl_spider,
+    kl_stationary,
     srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_one_pass, srgd_risk,
-    stable_rates, stable_risk, stable_sensitivity,
+    stable_data, stable_rates, stable_risk, stable_sensitivity,
     user_level_costs, user_level_data, user_level_noise, user_level_outliers, user_level_phased,
     user_level_risk,
     user_level_smoothing, user_level_stability,
 )  # fmt: skip
 # Results of full runs that are not held, and are shown as such.
-OTHERWISE = {"srgd_one_pass": Status.INCONCLUSIVE}
+OTHERWISE = {"srgd_one_pass": Status.INCONCLUSIVE, "stable_rates": Status.INCONCLUSIVE}
 IN_SECONDS = (diff2_bounds, srgd_acceleration)
 
 

@@ -24,7 +24,7 @@ from dpaudit.check.profile.transforms import (
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped, product
 from dpaudit.profiles import epsilon_interval
 from dpaudit.profiles.fourier import sampled as rules
-from dpaudit.profiles.fourier import smooth
+from dpaudit.profiles.fourier import smooth, smooth_interval
 from dpaudit.profiles.fourier.compose import compose, delta_at
 from dpaudit.profiles.fourier.engine import parts_of
 from dpaudit.profiles.fourier.plan import Table
@@ -41,6 +41,10 @@ F = Fraction
 def sampled(noise: str, rate: str, added: bool = False) -> Pair:
     pair = Mixed(Normal(1 / F(noise)), F(rate))
     return pair.swapped if added else pair
+
+
+def out_of_reach(*_: object) -> None:
+    raise OutOfReach
 
 
 def by_arb(factor: SampledNormal, tilt: float, w: float) -> complex:
@@ -239,6 +243,8 @@ def test_smoothing_is_narrow_and_within_the_grid(
 ) -> None:
     """Plans that are more than the checker's work too, which the accountant leaves to the grid."""
     monkeypatch.setattr(smooth, "MOST_CHECKED", 10**12)
+    monkeypatch.setattr(smooth, "_by_pairs", out_of_reach)
+    smooth_interval._series_at.cache_clear()
     pair = product([(sampled(noise, rate, added), F(rounds))])
     found = epsilon_smooth(parts_of(pair), F(delta))
     assert found is not None
@@ -254,8 +260,10 @@ def delta_interval_by_grid(pair: Pair, epsilon: float) -> tuple[float, float]:
     return profile.lower_at(epsilon)[0], profile.upper_at(epsilon)[0]
 
 
-def test_smoothing_without_its_gap_is_no_lower_bound() -> None:
+def test_smoothing_without_its_gap_is_no_lower_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """What smoothing adds is the largest error: without the gap the lower end is wrong."""
+    monkeypatch.setattr(smooth, "_by_pairs", out_of_reach)
+    smooth_interval._series_at.cache_clear()
     parts = ((sampled("1", "0.01"), 100),)
     made = smooth_product(parts)
     assert made is not None

@@ -89,6 +89,27 @@ def test_gradient_steps_reach_the_gap_that_the_interior_point_method_leaves(
     assert 0 < np.linalg.norm(slow - exact) <= 2 * loss.lost(6, 1.0, np.array(1.0))
 
 
+def test_a_matrix_without_an_inverse_ends_in_gradient_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of real data led to one: an exception would have told of them."""
+    loss, data = Hinge(feature_norm=1.0, precision=1e-3), labelled(6, 2, 3)
+    minimiser, everyone = Minimiser(loss, Ball(0.3), PULL), np.ones((1, 6), dtype=bool)
+    exact = minimiser.at(data, everyone)[0, 0]
+    solve, calls = np.linalg.solve, []
+
+    def singular(matrix: Array, right: Array) -> Any:
+        calls.append(len(right))
+        if len(calls) > 3:
+            raise np.linalg.LinAlgError("Singular matrix")
+        return solve(matrix, right)
+
+    monkeypatch.setattr(np.linalg, "solve", singular)
+    found = minimiser.at(data, everyone)[0, 0]
+    assert len(calls) > 3
+    assert 0 < np.linalg.norm(found - exact) <= 2 * loss.lost(6, 1.0, np.array(1.0))
+
+
 @pytest.mark.parametrize("domain", [Box(1.0, 3), *DOMAINS], ids=lambda d: type(d).__name__)
 @pytest.mark.parametrize("modulus", [0.0, 0.5])
 @pytest.mark.parametrize("weight", [0.05, 1.0])

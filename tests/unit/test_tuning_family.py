@@ -11,9 +11,9 @@ import pytest
 import dpaudit as dp
 from dpaudit.check.theorem import bound
 from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
-from dpaudit.exact import enclose
+from dpaudit.exact import decimal_upper, enclose
 from dpaudit.exact.wire import encode_number
-from dpaudit.families.tuning import Tuned
+from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.families.tuning.kernel import numbers_of_runs
 
 F = Fraction
@@ -134,3 +134,98 @@ def test_bad_input_is_refused_by_name() -> None:
         numbers_of_runs(0.5, -1.0, np.random.default_rng(1), 2)
     with pytest.raises(Unsupported, match="multiplies delta"):
         dp.account(Tuned(dp.PureDP(1), F(1, 2)), SCOPE).step("approx")
+
+
+# --- a Poisson number of runs --------------------------------------------------------------------
+
+
+def poisson_best_of(run: np.ndarray, mean: float) -> np.ndarray:
+    """The law of the best outcome, the default first."""
+    below = np.concatenate(([0.0], np.cumsum(run)))
+    return np.concatenate(([math.exp(-mean)], np.diff(np.exp(mean * (below - 1)))))
+
+
+@pytest.mark.parametrize("mean", [0.2, 1.0, 10.0, 60.0])
+def test_no_pair_of_poisson_searches_is_further_apart_than_the_bounds(mean: float) -> None:
+    """Best outcomes of three and a default, over random pairs of laws; orders 2, 5 and 30."""
+    rng, epsilon, largest = np.random.default_rng(9), 0.7, 0.0
+    node = TunedPoisson(dp.PureDP(F(7, 10)), F(str(mean)))
+    stated = float(enclose(dp.account(node, SCOPE).step("pure").value).mid())
+    curve = dp.account(node, SCOPE).step("rdp").value
+    (alpha,) = curve.free_symbols
+    bounds = {a: float(enclose(curve.subs(alpha, a)).mid()) for a in (2, 5, 30)}
+    for _ in range(200):
+        p = 0.97 * rng.dirichlet(np.ones(3) * rng.choice([0.05, 0.5, 3])) + 0.01
+        q = p * np.exp(rng.choice([-epsilon / 2, epsilon / 2], 3))
+        q = q / q.sum()
+        if np.abs(np.log(p / q)).max() > epsilon:
+            continue
+        one, other = (poisson_best_of(law, mean) for law in (p, q))
+        largest = max(largest, float(np.abs(np.log(one / other)).max()))
+        for order, most in bounds.items():
+            divergence = np.log((one * (one / other) ** (order - 1.0)).sum()) / (order - 1)
+            assert divergence <= most
+    assert 0.3 * stated < largest <= stated * (1 + 1e-9)
+
+
+def test_poisson_searches_are_near_the_papers_theorem() -> None:
+    """Papernot, Steinke 2022, Theorem 6, with delta by the same conversion, at every order b.
+
+    The paper's bound has log m for log(m + exp(-m)), and any b at each order of its own.
+    """
+    rho, mean, delta = 0.01, 30.0, 1e-6
+    best = math.inf
+    for a in np.arange(1.5, 400, 0.5):
+        near = math.log(a / (a - 1))
+        logs = [
+            (b - 1) * (rho * b - near + math.log(1 - 1 / b)) - math.log(b)
+            for b in np.geomspace(1.01, 500, 400)
+        ]
+        divergence = a * rho + mean * math.exp(min(0.0, *logs)) + math.log(mean) / (a - 1)
+        turned = math.log(1 - 1 / a) - math.log(delta * a) / (a - 1)
+        best = min(best, divergence + turned)
+    node = TunedPoisson(dp.ZCDP(F(1, 100), source="one run"), 30)
+    found = float(dp.account(node, SCOPE).epsilon("1e-6").upper)
+    assert best - 1e-3 <= found <= 1.15 * best
+
+
+def test_the_checker_states_the_same_bound_of_poisson_searches_and_takes_no_wrong_order() -> None:
+    node = TunedPoisson(dp.Gaussian("g", 3), 12)
+    step = dp.account(node, SCOPE).step("rdp")
+    (alpha,) = step.value.free_symbols
+    child = lambda a: a / 18  # noqa: E731
+    theirs = bound("rdp", node, [child], step.witness)
+    for order in (F(3, 2), F(7), F(40)):
+        ours = step.value.subs(alpha, order)
+        assert float(enclose(ours).mid()) == pytest.approx(float(enclose(theirs(order)).mid()))
+    for wrong in (F(1), F(1, 2)):
+        with pytest.raises(CertificateRejected, match="above 1"):
+            bound("rdp", node, [child], {"order": encode_number(wrong)})
+
+
+def test_the_audit_refutes_a_fixed_number_of_runs_and_no_poisson_one() -> None:
+    """Planted bug: always three runs, for a Poisson number of mean three.  False alarm 1e-5."""
+    truth = 1 / (1 + math.exp(-1))
+
+    def search(fixed: bool) -> object:
+        def mechanism(bit: int, rng: np.random.Generator, size: int) -> np.ndarray:
+            runs = np.full(size, 3) if fixed else rng.poisson(3.0, size)
+            found = rng.random(size) < 1 - (1 - truth if bit else truth) ** runs
+            return np.where(runs == 0, 2.0, found)
+
+        return mechanism
+
+    own = dp.account(TunedPoisson(dp.PureDP(1), 3), SCOPE).step("pure").value
+    claim = dp.PureDP(decimal_upper(own))
+    found = [
+        str(dp.audit_function(search(f), 0, 1, claim=claim, trials=20_000, seed=4).verdict)
+        for f in (False, True)
+    ]
+    assert found[0] != "refuted"
+    assert found[1] == "refuted"
+
+
+def test_means_of_poisson_searches_that_are_none_are_refused() -> None:
+    for mean in (0, -2):
+        with pytest.raises(InvalidParameter, match=r"TunedPoisson\.mean"):
+            TunedPoisson(dp.PureDP(1), mean)

@@ -98,7 +98,7 @@ class _Tally:
             _Tallied("pairs of successive batches", self.counts[1], self.successive, rate**2),
             _Tallied("pairs of trials' batches", self.counts[2], self.neighbouring, rate**2),
         )
-        return [row for row in rows if row.of]
+        return [row for row in rows if row.of and self.size]
 
 
 @dataclass
@@ -180,10 +180,15 @@ class Frequencies:
 
     def add(self, sampling: Node, chosen: Mask, index: int = 0, part: Any = None) -> None:
         """Count the batches of one step, (trials, n): number ``index`` of its sampling and part."""
-        size, together = chosen.shape[1], batches_of(sampling).each_once
-        key = (sampling, size, part if together else None)
+        drawn, size = batches_of(sampling), chosen.shape[1]
+        may = drawn.eligible(drawn.slot(index), size)
+        together = drawn.each_once
+        key = (sampling, size, part if together else may.tobytes())
         kind = _Passes if together else _Tally
-        self._tallies.setdefault(key, kind(sampling, size)).add(chosen, index)
+        tally = self._tallies.setdefault(key, kind(sampling, int(may.sum())))
+        if chosen[:, ~may].any():
+            tally.wrong.setdefault("a batch holds a record of a group whose turn it is not")
+        tally.add(chosen[:, may], index)
 
     def check(self, error: float) -> Finding:
         """Test what was counted against what is declared.

@@ -27,7 +27,7 @@ from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.sampled import is_sampled
-from dpaudit.check.profile.transforms import has_transforms, is_smooth, smooth_bound
+from dpaudit.check.profile.transforms import Choices, has_transforms, is_smooth, smooth_bound
 from dpaudit.check.profile.values import value_nodes
 from dpaudit.check.reading import decimal, require
 from dpaudit.exact import (
@@ -56,7 +56,8 @@ FIELDS: dict[str, set[str]] = {
     "largest loss": set(),
     "fourier": COMMON
     | {"nodes", "window_centre", "infinite", "round_off", "aliasing", "truncation", "masses"},
-    "closed transforms": COMMON | {"smoothing", "error", "aliasing", "truncation"},
+    "closed transforms": COMMON
+    | {"smoothing", "error", "aliasing", "truncation", "caps", "apart_tilt", "apart_smoothing"},
 }
 # The accountant's float and its decimal of 12 digits.
 ROUNDED = Fraction(1, 10**8)
@@ -241,7 +242,10 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
     sigma = _number(row.get("smoothing", "0"))
     if (is_smooth(pair) or (sigma > 0 and has_transforms(pair))) and not by_grid:
         factors = [(f, n) for (f, _), n in zip(pair.factors, counts, strict=True)]
-        return smooth_bound(factors, tilt, epsilon, sign, sigma)
+        caps = tuple(float(_number(cap)) for cap in row.get("caps", "").split())
+        other = (_number(row.get(f"apart_{name}", "0")) for name in ("tilt", "smoothing"))
+        choices = Choices(caps, float(next(other)), next(other))
+        return smooth_bound(factors, tilt, epsilon, sign, sigma, choices)
     # Losses of clones lie on lattices: only a much finer grid is nearer for certain.
     finer = 8 if any(isinstance(f, Clones) for f, _ in pair.factors) else 2
     step = _number(row["step"]) / finer

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from dpaudit.check.profile.cells import UNIT, Floats, NotConfirmed
 EXPONENT = 34.0
 BLOCK, MOST_POINTS, MOST_PRODUCTS = 256, 300_000, 2 * 10**9
 LARGEST_RISE = 200.0
+# Of panels: nodes, phase that they follow, points that are looked at first.
+DEGREE, FOLLOWED, SCOUTS = 28, 11.0, 8000
 # In floats 1 - q, and a q that is tiny, have no relative precision beyond these.
 RATES = 1e-200, 1 - 1e-6
 # Covers the roundings of a bound itself.
@@ -36,12 +39,13 @@ OUTWARD = 1 + 1e-6
 
 @dataclass(frozen=True)
 class Sampled:
-    """mu, rate and the power c of R; whether the loss is -log R."""
+    """mu, rate and the power c of R; whether the loss is -log R; of outcomes up to a cap."""
 
     mu: float
     rate: float
     power: float
     swapped: bool
+    cap: float = math.inf
 
 
 def _loss(pair: Sampled, x: Floats) -> Floats:
@@ -53,8 +57,8 @@ def _loss(pair: Sampled, x: Floats) -> Floats:
 
 def bend(pair: Sampled, x: Floats, loss: Floats) -> Floats:
     """The loss is within 2^-53 times this: z moves it by its share, q and log1p by |1 - 1 / R|."""
-    moved = 16 * _share(pair, x) * (1 + np.abs(pair.mu * x) + pair.mu**2)
-    found: Floats = moved + 8 * np.abs(loss) + 8 * np.expm1(np.maximum(-loss, 0.0))
+    moved = 16 * _share(pair, x) * (np.abs(pair.mu * x) + pair.mu**2)
+    found: Floats = moved + 16 * np.abs(loss) + 16 * np.expm1(np.maximum(-loss, 0.0))
     return found
 
 
@@ -68,12 +72,16 @@ def _share(pair: Sampled, x: Floats) -> Floats:
 
 def _log_bound(pair: Sampled, x: Floats, turn: float, fastest: float) -> Floats:
     """Log of the largest integrand on each cell of the strip, but for exp(d^2 / 2)."""
-    low, high = x[:-1], x[1:]
+    return _log_most(pair, x[:-1], x[1:], np.full(len(x) - 1, turn), fastest)
+
+
+def _log_most(pair: Sampled, low: Floats, high: Floats, turn: Floats, fastest: float) -> Floats:
+    """The same over low <= x <= high, |y| <= turn / mu."""
     near = np.where(low * high <= 0, 0.0, np.minimum(np.abs(low), np.abs(high)))
     size = np.maximum(pair.power * _loss(pair, low), pair.power * _loss(pair, high))
     share = _share(pair, high)
-    size = size + min(pair.power, 0.0) * np.log1p(-share * (1 - math.cos(turn)))
-    angle = np.arctan2(share * math.sin(turn), 1 - share + share * math.cos(turn))
+    size = size + min(pair.power, 0.0) * np.log1p(-share * (1 - np.cos(turn)))
+    angle = np.arctan2(share * np.sin(turn), 1 - share + share * np.cos(turn))
     found: Floats = size + fastest * angle - near * near / 2 - math.log(2 * math.pi) / 2
     return found
 
@@ -118,6 +126,84 @@ def _place(pair: Sampled, fastest: float, exponent: float) -> tuple[float, float
     return d, step, points.astype(np.float64)
 
 
+def _trapezoid(
+    pair: Sampled, fastest: float, exponent: float
+) -> tuple[Floats, Floats, float, float]:
+    """Points, logs of their weights, and logs of the rule's error and of what is beyond."""
+    d, step, x = _place(pair, fastest, exponent)
+    ends = (float(x[0]), float(x[-1]))
+    inside = _log_sum(_log_bound(pair, x, pair.mu * d, fastest)) + math.log(step)
+    size = np.logaddexp(inside, _log_tails(pair, ends, pair.mu * d, fastest)) + d * d / 2
+    turns = 2 * math.pi * d / step
+    rule = float(size) - turns - math.log(-math.expm1(-turns)) + math.log(2)
+    return x, np.full(len(x), math.log(step)), rule, _log_tails(pair, ends, 0.0, 0.0) + 1
+
+
+def _panels(pair: Sampled, fastest: float, exponent: float) -> tuple[Floats, Floats, float, float]:
+    """The same up to a cap: Gauss-Legendre panels of about as much phase as such a rule follows.
+
+    On a panel of half width H the rule of n nodes errs by at most (64 / 15) H M rho^(-2 n) /
+    (1 - rho^(-2)), M the largest |f| on the ellipse of half axes H (rho +- 1 / rho) / 2
+    (Trefethen 2013, Theorem 19.3).
+    """
+    c, mu = pair.power, pair.mu
+    lifted = max(-c, 0.0) * -math.log1p(-pair.rate)
+    reach = math.sqrt(2 * (exponent + 10 + lifted))
+    x = np.linspace(-reach, pair.cap, SCOUTS)
+    logs = c * _loss(pair, x) - x * x / 2
+    missing = logs.max() - logs
+    kept = int(np.flatnonzero(missing < exponent + 10)[-1]) + 2
+    x, missing = x[:kept], np.minimum(missing[:kept], 30.0)
+    speed = (fastest + abs(c)) * mu * _share(pair, x) / (FOLLOWED + 0.3 * missing)
+    speed = np.maximum(speed, max(1.0, 2.5 * mu) / 2)
+    passed = np.append(0.0, np.cumsum((speed[1:] + speed[:-1]) / 2 * np.diff(x)))
+    nodes, widths = _legendre()
+    for finer in (1.0, 1.6, 2.5):
+        panels = math.ceil(passed[-1] * finer)
+        if not panels * len(nodes) < MOST_POINTS:
+            break
+        edges = np.interp(np.linspace(0.0, passed[-1], panels + 1), passed, x)
+        half, middle = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
+        best = np.full(panels, np.inf)
+        for rho in (1.25, 1.6, 2.2, 3.0, 4.5):
+            wide, high = half * (rho + 1 / rho) / 2, half * (rho - 1 / rho) / 2
+            fits = mu * high < 1.5
+            turn = np.where(fits, mu * high, 0.0)
+            most = _log_most(pair, middle - wide, middle + wide, turn, fastest) + high * high / 2
+            most += np.log(half) + math.log(64 / 15 / (1 - rho**-2))
+            best = np.minimum(best, np.where(fits, most - 2 * len(nodes) * math.log(rho), np.inf))
+        if _log_sum(best) < logs.max() - exponent:
+            points = (middle[:, None] + half[:, None] * nodes).ravel()
+            return (
+                points,
+                np.log(np.outer(half, widths).ravel()),
+                _log_sum(best),
+                _log_outside(pair, float(edges[0]), float(edges[-1])),
+            )
+    raise NotConfirmed("too many panels")
+
+
+def _log_outside(pair: Sampled, first: float, last: float) -> float:
+    """Log of the integral of R^c phi below a point, and from another to the cap."""
+    lifted = max(-pair.power, 0.0) * -math.log1p(-pair.rate)
+    below = float(special.log_ndtr(first)) + lifted
+    if last >= pair.cap:
+        return below + 1
+    x = np.linspace(last, pair.cap, SCOUTS)
+    beyond = _log_sum(_log_bound(pair, x, 0.0, 0.0)) + math.log(float(x[1] - x[0]))
+    return float(np.logaddexp(below, beyond)) + 1
+
+
+@lru_cache(maxsize=1)
+def _legendre() -> tuple[Floats, Floats]:
+    """Nodes and weights on [-1, 1], each the float nearest to Arb's."""
+    import flint
+
+    rows = [flint.arb.legendre_p_root(DEGREE, k, weight=True) for k in range(DEGREE)]
+    nodes, weights = (np.array([float(row[i].mid()) for row in rows]) for i in (0, 1))
+    return nodes, weights
+
+
 def moments(
     pair: Sampled, times: float, unit: float, count: int
 ) -> tuple[np.ndarray[Any, Any], Floats, float]:
@@ -128,21 +214,16 @@ def moments(
     if not (RATES[0] <= pair.rate <= RATES[1] and pair.mu >= RATES[0]):
         raise NotConfirmed("a rate or a mu that floats do not hold")
     fastest = unit * count
-    exponent = EXPONENT + math.log(times)
-    d, step, x = _place(pair, fastest, exponent)
+    made = _panels if math.isfinite(pair.cap) else _trapezoid
+    x, log_widths, log_off, log_beyond = made(pair, fastest, EXPONENT + math.log(times))
     if len(x) * count > MOST_PRODUCTS:
         raise NotConfirmed("too many products")
     loss = _loss(pair, x)
-    logs = pair.power * loss - x * x / 2 + math.log(step / math.sqrt(2 * math.pi))
+    logs = pair.power * loss - x * x / 2 + log_widths - math.log(2 * math.pi) / 2
     log_whole = _log_sum(logs)
     weights = np.exp(logs - log_whole)
-    tails = (float(x[0]), float(x[-1]))
-    beyond = math.exp(min(_log_tails(pair, tails, 0.0, 0.0) + 1 - log_whole, 700.0))
-    inside = _log_sum(_log_bound(pair, x, pair.mu * d, fastest)) + math.log(step)
-    size = np.logaddexp(inside, _log_tails(pair, tails, pair.mu * d, fastest)) + d * d / 2
-    turns = 2 * math.pi * d / step
-    rule = float(size) - log_whole - turns - math.log(-math.expm1(-turns)) + math.log(2)
-    off = (math.exp(min(rule, 700.0)) + beyond) * OUTWARD
+    sizes = (math.exp(min(size - log_whole, 700.0)) for size in (log_off, log_beyond))
+    off = sum(sizes) * OUTWARD
     mean = float(weights @ loss)
     moved = (mean - loss) if pair.swapped else (loss - mean)
     own = bend(pair, x, loss)
@@ -152,6 +233,43 @@ def moments(
     most = UNIT * 16 * float(weights @ rounds) + w * UNIT * 16 * float(weights @ (own + abs(mean)))
     errors = (2.1 * off + np.minimum(w * slope, most)) * OUTWARD
     return _means(moved, weights, unit, count), errors, (-mean if pair.swapped else mean)
+
+
+def log_between(pair: Sampled, w: Floats) -> Floats:
+    """log of a bound of |E exp(i v L)| for v between successive w, from its values there.
+
+    f(v) = 1 - |E exp(i v L)|^2 is E (1 - cos(v (L - L'))), L' like L and independent.  As
+    cos a - cos b = 2 sin((a + b) / 2) sin((b - a) / 2), Cauchy and Schwarz have
+    f(v) >= f(w) - sqrt(f(v - w) f(v + w)), where f(v + w) <= 2 f(v) + 2 f(w), for
+    1 - cos(a + b) <= 2 (1 - cos a) + 2 (1 - cos b).  Last, f(u) <= E min(4, u^2 (L - m)^2).
+    Errors: NotConfirmed where that takes too many points.
+    """
+    made = _panels if math.isfinite(pair.cap) else _trapezoid
+    x, log_widths, log_off, log_beyond = made(pair, float(w[-1]), EXPONENT)
+    loss = _loss(pair, x)
+    logs = pair.power * loss - x * x / 2 + log_widths - math.log(2 * math.pi) / 2
+    log_whole = _log_sum(logs)
+    weights = np.exp(logs - log_whole)
+    off = 2.1 * sum(math.exp(min(size - log_whole, 700.0)) for size in (log_off, log_beyond))
+    mean = float(weights @ loss)
+    value = np.zeros(len(w), dtype=np.complex128)
+    for start in range(0, len(x), 8 * BLOCK):
+        part = slice(start, start + 8 * BLOCK)
+        value += np.exp(1j * np.outer(w, loss[part] - mean)) @ weights[part]
+    own = bend(pair, x, loss)
+    rounds = 8 * BLOCK + len(x) / BLOCK + 64 + 8 * x * x + abs(pair.power) * own
+    turned = w * UNIT * 16 * float(weights @ (own + np.abs(loss - mean) + abs(mean)))
+    size = np.minimum(np.abs(value) + off + UNIT * 16 * float(weights @ rounds) + turned, 1.0)
+    here = (1 - size) * (1 + size)
+    # Panels reach a little beyond their nodes.
+    cells = np.linspace(float(x[0]) - 0.1, min(float(x[-1]) + 0.1, pair.cap), SCOUTS)
+    mass = np.exp(_log_bound(pair, cells, 0.0, 0.0) - log_whole) * np.diff(cells) * OUTWARD
+    far = np.abs(_loss(pair, cells) - mean) + UNIT * bend(pair, cells, _loss(pair, cells))
+    far = np.maximum(far[1:], far[:-1])
+    root = np.sqrt(np.minimum(np.outer(np.diff(w), far) ** 2, 4.0) @ mass + 4 * off)
+    least = (np.sqrt(root**2 + 4 * here[:-1]) - root) ** 2 / 2 - here[:-1]
+    found: Floats = np.log1p(-np.clip(least * (1 - 1e-9), 0.0, 1 - 1e-9)) / 2
+    return found
 
 
 def _means(moved: Floats, weights: Floats, unit: float, count: int) -> np.ndarray[Any, Any]:

@@ -14,23 +14,49 @@ by rectangles in x: R and the share q exp(z) / R grow with x, and the density is
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
-from dpaudit.check.profile.rule import RATES, Sampled, bend
+from dpaudit.check.profile.rule import RATES, Sampled, bend, log_between
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, Swapped
 
 # Mass that is left beyond the ends of an integral, and how near to the integral Arb should come.
-BEYOND, NEAR = 80, 2.0**-60
+BEYOND, NEAR = 80, 2.0**-75
 CELLS, RATIO, FINEST = 1500, 1.2, 2.0**-60
 LARGEST_X = 200.0
-STRIDE, STRIDES = 1.04, 1000
+STRIDE, STRIDES, RUNGS = 1.04, 1000, 24
+# exp(-DROPPED) is left out.
+DROPPED = 34.0
+# How far beyond a cap one round is looked at.
+FARTHER = 3.5
 
 
-def is_sampled(pair: Pair) -> bool:
+@dataclass(frozen=True)
+class Capped:
+    """A sampled pair's outcomes x <= cap alone: part of both distributions."""
+
+    pair: Pair
+    cap: float
+
+
+Factor = Pair | Capped
+
+
+def _whole(pair: Factor) -> Pair:
+    return pair.pair if isinstance(pair, Capped) else pair
+
+
+def cap_of(pair: Factor) -> float:
+    """Infinite where there is none."""
+    return pair.cap if isinstance(pair, Capped) else math.inf
+
+
+def is_sampled(pair: Factor) -> bool:
     """Whether this is a normal pair that is sampled with a rate below 1, or that swapped."""
+    pair = _whole(pair)
     base = pair.base if isinstance(pair, Swapped) else pair
     return (
         isinstance(base, Mixed)
@@ -41,35 +67,36 @@ def is_sampled(pair: Pair) -> bool:
     )
 
 
-def _parameters(pair: Pair) -> tuple[Ball, Ball, bool]:
+def _parameters(pair: Factor) -> tuple[Ball, Ball, bool]:
+    pair = _whole(pair)
     base = pair.base if isinstance(pair, Swapped) else pair
     if not isinstance(base, Mixed) or not isinstance(base.base, Normal):
         raise NotConfirmed("not a sampled normal pair")
     return ball(base.base.mu), ball(base.rate), isinstance(pair, Swapped)
 
 
-def _power(pair: Pair, s: Any) -> Any:
-    return -s if isinstance(pair, Swapped) else 1 + s
+def _power(pair: Factor, s: Any) -> Any:
+    return -s if isinstance(_whole(pair), Swapped) else 1 + s
 
 
-def parameters_at(pair: Pair, t: Ball) -> Sampled:
+def parameters_at(pair: Factor, t: Ball) -> Sampled:
     """The same as floats, with the power of R at a tilt."""
     mu, rate, swapped = _parameters(pair)
     power = float(_power(pair, t).mid())
-    return Sampled(float(mu.mid()), float(rate.mid()), power, swapped)
+    return Sampled(float(mu.mid()), float(rate.mid()), power, swapped, cap_of(pair))
 
 
-def _ends(pair: Pair, power: float) -> tuple[float, float]:
+def _ends(pair: Factor, power: float) -> tuple[float, float]:
     mu, rate, _ = _parameters(pair)
     less = max(-power, 0.0) * -float((1 - rate).log().mid())
     reach = math.sqrt(2 * (BEYOND + less))
-    high = reach + max(power, 1.0) * float(mu.mid())
+    high = min(reach + max(power, 1.0) * float(mu.mid()), cap_of(pair))
     if high > LARGEST_X:
         raise NotConfirmed("a tilt that is too large")
     return -reach, high
 
 
-def _integral(pair: Pair, power: Any, ends: tuple[float, float]) -> Any:
+def _integral(pair: Factor, power: Any, ends: tuple[float, float]) -> Any:
     """The integral of R^power phi between two points."""
     import flint
 
@@ -84,7 +111,7 @@ def _integral(pair: Pair, power: Any, ends: tuple[float, float]) -> Any:
     return found / (2 * flint.arb.pi()).sqrt()
 
 
-def _outside(pair: Pair, power: float, ends: tuple[float, float]) -> Ball:
+def _outside(pair: Factor, power: float, ends: tuple[float, float]) -> Ball:
     """At most what |R^power| phi comes to beyond two points (a real power)."""
     import flint
 
@@ -94,16 +121,18 @@ def _outside(pair: Pair, power: float, ends: tuple[float, float]) -> Ball:
         return (distance / ball(2).sqrt()).erfc() / 2
 
     low, high, c = -ball(ends[0]), ball(ends[1]), flint.arb(power)
+    # Below 0 the ratio is at most 1 and at least 1 - q.
+    below = tail(low) * (min(c, flint.arb(0)) * (1 - rate).log()).exp()
+    if ends[1] >= cap_of(pair):
+        return below
     if power < 0:
-        return tail(low) * (c * (1 - rate).log()).exp() + tail(high)
+        return below + tail(high)
     least = c if power >= 1 else ball(1)
     grown = (least * (least - 1) * mu * mu / 2).exp()
-    return 2 * (tail(low) + tail(high)) + rate * grown * (
-        tail(high - least * mu) + tail(low + least * mu)
-    )
+    return below + 2 * tail(high) + rate * grown * tail(high - least * mu)
 
 
-def moment(pair: Pair, s: Any) -> Any:
+def moment(pair: Factor, s: Any) -> Any:
     """E exp(s L), s a ball or a complex ball."""
     import flint
 
@@ -117,6 +146,54 @@ def moment(pair: Pair, s: Any) -> Any:
     if isinstance(power, flint.acb):
         return found + flint.acb(around, around)
     return found.real + around
+
+
+def mass_beyond(factor: Capped) -> Ball:
+    """P(x > cap) in one round."""
+    mu, rate, swapped = _parameters(factor)
+    cap, root = ball(factor.cap), ball(2).sqrt()
+    plain, moved = ((cap / root).erfc() / 2, ((cap - mu) / root).erfc() / 2)
+    return plain if swapped else (1 - rate) * plain + rate * moved
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """Cells of x beyond a cap: P masses, losses of the means of exp(-l) and of the ends.
+
+    ``chords``: weights of the ends whose sum over a convex function of exp(-l) is at least its
+    integral; ``last``: P mass beyond the last cell.
+    """
+
+    masses: Floats
+    means: Floats
+    ends: Floats
+    chords: Floats
+    last: Ball
+
+
+def beyond(factor: Capped, count: int) -> Beyond:
+    """The cells of one round of a pair that is not swapped, from the cap ``FARTHER`` on."""
+    mu, rate, _ = _parameters(factor)
+    root = ball(2).sqrt()
+    x = [ball(factor.cap + FARTHER * k / count) for k in range(count + 1)]
+    plain = [(at / root).erfc() / 2 for at in x]
+    moved = [((at - mu) / root).erfc() / 2 for at in x]
+    loss = [(1 + rate * (mu * at - mu * mu / 2).expm1()).log() for at in x]
+    masses, means, chords = [], [], [ball(0)] * (count + 1)
+    for k in range(count):
+        q, other = plain[k] - plain[k + 1], moved[k] - moved[k + 1]
+        p = (1 - rate) * q + rate * other
+        middle = (p / q).log()
+        share = (loss[k + 1] - middle).expm1() / (loss[k + 1] - loss[k]).expm1()
+        masses.append(p)
+        means.append(middle)
+        chords[k] += p * share
+        chords[k + 1] += p * (1 - share)
+    last = (1 - rate) * plain[-1] + rate * moved[-1]
+    mass, mean, end, chord = (
+        np.array([float(v.mid()) for v in row]) for row in (masses, means, loss, chords)
+    )
+    return Beyond(mass, mean, end, chord, last)
 
 
 def capped(pair: Pair, t: Ball, s: Ball, cap: float) -> tuple[Ball, Ball]:
@@ -157,7 +234,7 @@ def quantile(pair: Pair, t: Ball, log_mass: float) -> float:
 class Pairs:
     """Distances D, falling, with what pairs at that distance hold at least; and the density."""
 
-    def __init__(self, pair: Pair, t: Ball) -> None:
+    def __init__(self, pair: Factor, t: Ball) -> None:
         mu, rate, _ = _parameters(pair)
         self.mu, self.rate = float(mu.mid()), float(rate.mid())
         self.power = float(_power(pair, t).mid())
@@ -167,7 +244,8 @@ class Pairs:
             raise NotConfirmed("a rate or a mu that floats do not hold")
         if not (0 < whole < math.inf and float(held.rad()) < 1e-9 * whole):
             raise NotConfirmed("a moment that floats do not hold")
-        low, high = -9.0, 9.0 + max(self.power, 1.0) * self.mu
+        self.cap, self.own = cap_of(pair), parameters_at(pair, t)
+        low, high = -9.0, min(9.0 + max(self.power, 1.0) * self.mu, self.cap)
         self.x = np.linspace(low, high, CELLS + 1)
         # A relative error of 1e-6 covers the roundings of floats, and those of mu and the rate.
         self.scale = (1 - 1e-6) / (whole * math.sqrt(2 * math.pi))
@@ -200,7 +278,8 @@ class Pairs:
         """
         low, high = self.x[:-1], self.x[1:]
         rising = 9.0 - self.mu - abs(self.power + 1) * self.mu * float(self._share(self.x[:1])[0])
-        if not (rising > 0 and self.x[-1] > self.power * self.mu):
+        falling = self.x[-1] >= self.cap or self.x[-1] > self.power * self.mu
+        if not (rising > 0 and falling):
             raise NotConfirmed("a density that may rise beyond its points")
         near = np.where(low * high <= 0, 0.0, np.minimum(np.abs(low), np.abs(high)))
         tilted = np.maximum(*(self.power * self._loss(x) for x in (low, high)))
@@ -245,7 +324,8 @@ class Pairs:
             left, right = (ends[0] - room)[:-1], (ends[1] + room)[1:]
             turn = self._share(low) / self._share(right)
             least = np.minimum(self._least(low, high), self._least(left, right) * turn)
-        least = np.nan_to_num(least, nan=0.0, posinf=0.0)
+        # Beyond a cap there is nothing to pair with.
+        least = np.where(right <= self.cap, np.nan_to_num(least, nan=0.0, posinf=0.0), 0.0)
         block, last = (np.floor((loss + side * off - start) / distance) for side in (-1, 1))
         even = (block == last) & (block % 2 == 0)
         held = np.append(False, (block[:-1] == block[1:]) & even[:-1] & even[1:])
@@ -261,18 +341,34 @@ class Pairs:
 
 
 def left_out(
-    known: list[tuple[Pairs, int]], first: float, unit: float, mu: float
+    known: list[tuple[Pairs, int]], first: float, unit: float, mu: float, enough: float = math.inf
 ) -> list[tuple[float, float]]:
     """(w, sum over w_j >= w of |Phi_j| / j at most) at falling w >= first, w_j = unit j.
 
-    ``mu``: of a normal factor.  |Phi| falls at least like 1 / w beyond the last.
+    ``mu``: of a normal factor.  |Phi| falls at least like 1 / w beyond the last.  Where pairs leave
+    more than ``enough`` frequencies, bounds by values between frequencies are asked as well.
     """
-    w = first * STRIDE ** np.arange(STRIDES)
-    logs = [
+    w: Floats = np.asarray(first * STRIDE ** np.arange(STRIDES), dtype=np.float64)
+    logs: list[float] = [
         sum(times * pairs.log_bound(low, low * STRIDE) for pairs, times in known)
         - mu * mu * low * low / 2
         for low in w
     ]
+    large = np.flatnonzero(np.array(logs) > -DROPPED)
+    place = int(large[-1]) + 1 if len(large) else 0
+    while STRIDES - 1 > place > 0 and w[place] > enough:
+        start = max(place - RUNGS, 0)
+        edges = w[start : place + 1]
+        try:
+            own = np.sum([times * log_between(pairs.own, edges) for pairs, times in known], axis=0)
+        except NotConfirmed:
+            place -= RUNGS // 2
+            continue
+        lower = np.minimum(logs[start:place], own - mu * mu * edges[:-1] ** 2 / 2)
+        logs[start:place] = lower.tolist()
+        if lower.max() > -DROPPED:
+            break
+        place = start
     last = sum(times * math.log(min(p.variation / w[-1], 1.0)) for p, times in known)
     total = math.exp(last - mu * mu * w[-1] ** 2 / 2) * (1 + unit / w[-1])
     found = []

@@ -21,30 +21,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
+import numpy as np
+
+from dpaudit.check.profile.cells import UNIT, Ball, Floats, NotConfirmed, ball
 from dpaudit.check.profile.fourier import as_fraction
 from dpaudit.check.profile.rule import moments
 from dpaudit.check.profile.sampled import (
+    Capped,
+    Factor,
     Pairs,
+    beyond,
     capped,
     is_sampled,
     left_out,
+    mass_beyond,
     moment,
     parameters_at,
     quantile,
 )
 from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
 
-Factors = Sequence[tuple[Pair, int]]
+Factors = Sequence[tuple[Factor, int]]
 BITS, FOLDED, LEFT_OUT = 128, 38, 52
 LEFT_OUT_BY_PAIRS = 33
 MOST_TERMS = 200_000
 # Arb integrates at fewer frequencies, the rule in floats at more.
 FEW, MOST_INTEGRALS, MOST_BY_RULE = 400, 500, 60_000
+LARGEST_TILT, LEAST_CAP, CELLS, CLOSER = 1e12, 1.0, 1600, 4000
+MOST_AT_ONCE, SETTLED = 2_000_000, 0.9
 
 
 def has_transforms(pair: Pair) -> bool:
@@ -61,8 +70,26 @@ def is_smooth(pair: Pair) -> bool:
     return has_transforms(pair) and normals <= 1 and falling
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What a witness chooses besides a tilt; any choice gives true bounds.
+
+    ``caps``: of the outcomes of each sampled factor.  With ``tilt`` above 0 one round beyond the
+    only cap is summed apart, at that tilt and smoothed by ``sigma``.
+    """
+
+    caps: tuple[float, ...] = ()
+    tilt: float = 0.0
+    sigma: Fraction = Fraction(0)
+
+
 def smooth_bound(
-    factors: Factors, tilt: float, epsilon: Fraction, sign: int, sigma: Fraction = Fraction(0)
+    factors: Factors,
+    tilt: float,
+    epsilon: Fraction,
+    sign: int,
+    sigma: Fraction = Fraction(0),
+    choices: Choices = Choices(),
 ) -> Fraction:
     """A bound of the product's delta from above (sign 1) or below (sign -1), smoothed by sigma.
 
@@ -70,30 +97,166 @@ def smooth_bound(
     """
     import flint
 
-    if not 1e-6 < tilt < 1e7 or not 0 <= sigma < 1:
-        raise NotConfirmed("tilt or smoothing")
-    if sigma:
-        factors = [*factors, (Normal(sigma), 1)]
     with flint.ctx.workprec(BITS):
-        t, at = ball(tilt), ball(epsilon)
-        # Errors are at least 2 exp(-FOLDED) of this factor: nothing is left of a delta below 1.
-        if _log_moment(factors, t) - t * at > FOLDED:
-            raise NotConfirmed("a tilt far from the best")
-        half = _half_window(factors, t, at)
-        size = _rounded(half)
-        half = ball(size)
-        count, rest = _left_out(factors, t, half, sigma)
-        phis = _coefficients(tuple(factors), tilt, size, count)
-        total = _series(phis, t, at, half)
-        rise = _log_moment(factors, t)
-        error = 2 * (-ball(FOLDED)).exp() + rest
+        kept = _kept(factors, choices.caps)
+        series = Series(kept, tilt, sigma)
+        at = ball(epsilon)
         finite, every = _finite(factors)
-        if sigma and sign < 0:
-            square = ball(sigma) ** 2
-            density = _density(phis, at, half) + _rest(factors, half, count)
-            total -= square * (square / 8).exp() * density
-        value = (rise - t * at).exp() * (total + sign * error) + (every - finite)
+        value = series.bound(at, at, sign) + (every - finite)
+        beyond = [(f, n) for f, n in kept if isinstance(f, Capped)]
+        if choices.tilt:
+            value += _apart(kept, choices, at, sign)
+        elif sign > 0:
+            value += sum((n * mass_beyond(f) for f, n in beyond), ball(0))
         return as_fraction(value.upper() if sign > 0 else value.lower())
+
+
+def _kept(factors: Factors, caps: Sequence[float]) -> Factors:
+    """The factors, of sampled ones the outcomes up to caps alone."""
+    left = list(caps)
+    kept: list[tuple[Factor, int]] = []
+    for pair, times in factors:
+        cap = left.pop(0) if left and is_sampled(pair) else math.inf
+        if math.isnan(cap) or cap < LEAST_CAP:
+            raise NotConfirmed("a cap that leaves out too much")
+        kept.append((Capped(pair, cap), times) if cap < math.inf else (pair, times))  # type: ignore[arg-type]
+    return kept
+
+
+class Series:
+    """The series of factors at a tilt, smoothed by ``sigma``; for epsilons between two ends."""
+
+    def __init__(self, factors: Factors, tilt: float, sigma: Fraction) -> None:
+        if not 1e-6 < tilt < LARGEST_TILT or not 0 <= sigma < 1:
+            raise NotConfirmed("tilt or smoothing")
+        self.factors = [*factors, (Normal(sigma), 1)] if sigma else list(factors)
+        self.tilt, self.sigma = tilt, sigma
+        self.t = ball(tilt)
+        self.rise = _log_moment(self.factors, self.t)
+
+    def placed(self, low: Ball, high: Ball) -> tuple[Ball, Sequence[Any], Ball]:
+        """Half a window that holds enough for all epsilons between, coefficients, what is left."""
+        # Errors are at least 2 exp(-FOLDED) of this factor: nothing is left of a delta below 1.
+        if self.rise - self.t * high > FOLDED:
+            raise NotConfirmed("a tilt far from the best")
+        size = _rounded(_half_window(self.factors, self.t, low, high))
+        half = ball(size)
+        count, rest = _left_out(self.factors, self.t, half, self.sigma)
+        # |G_j| is below 1 / w^2 + 2 exp(-t l) / w as well as below 4 / w.
+        first = ball(0).pi() * count / half
+        rest *= (1 / (4 * first) + (-self.t * half).exp() / 2).min(ball(1))
+        return half, _coefficients(tuple(self.factors), self.tilt, size, count), rest
+
+    @property
+    def folded(self) -> Ball:
+        """What is folded, under a weight of at most 1 / (1 + t)."""
+        return 2 * (-ball(FOLDED)).exp() / (1 + self.t)
+
+    def bound(self, low: Ball, at: Ball, sign: int) -> Ball:
+        """A ball whose upper (sign 1) or lower end bounds the finite part at ``at``."""
+        half, phis, rest = self.placed(low, at)
+        total = _series(phis, self.t, at, half)
+        error = self.folded + rest
+        if self.sigma and sign < 0:
+            square = ball(self.sigma) ** 2
+            density = _density(phis, at, half) + _rest(self.factors, half, len(phis) - 1)
+            total -= square * (square / 8).exp() * density
+        return (self.rise - self.t * at).exp() * (total + sign * error)
+
+    def bounds(self, points: Sequence[float], sign: int) -> Floats:
+        """The same at many points, in floats."""
+        placed = self.placed(ball(min(points)), ball(max(points)))
+        size = max(MOST_AT_ONCE // len(placed[1]), 1)
+        parts = (points[k : k + size] for k in range(0, len(points), size))
+        return np.concatenate([self._at(np.asarray(part), sign, *placed) for part in parts])
+
+    def _at(self, at: Floats, sign: int, half: Ball, phis: Sequence[Any], rest: Ball) -> Floats:
+        middle = np.array([complex(float(p.real.mid()), float(p.imag.mid())) for p in phis])
+        off = np.array([float(p.real.rad()) + float(p.imag.rad()) for p in phis]) * 1.01 + 1e-300
+        unit, length = float((ball(0).pi() / half).mid()), float(half.mid())
+        w, t = unit * np.arange(len(phis)), self.tilt
+        part = np.zeros(len(phis), dtype=np.complex128)
+        size = np.zeros(len(phis))
+        turns = np.where(np.arange(len(phis)) % 2, -1.0, 1.0)
+        for rate, side in ((t, 1), (t + 1, -1)):
+            part += side * (1 - math.exp(-rate * length) * turns) / (rate + 1j * w)
+            size += 2 / np.abs(rate + 1j * w)
+        scale = np.where(w == 0, 1.0, 2.0) / (2 * length)
+        turned = np.exp(-1j * np.outer(at, w))
+        total = (turned @ (middle * part * scale)).real
+        grown = np.abs(middle) * UNIT * (64 + len(phis))
+        error = (grown + off) @ (size * scale)
+        error = error + np.abs(at) * float((np.abs(middle) * 16 * UNIT * w) @ (size * scale))
+        error = error + float((self.folded + rest).upper()) * (1 + 1e-9)
+        if self.sigma and sign < 0:
+            density = (turned @ (middle * scale)).real + (grown + off) @ scale
+            density = density + np.abs(at) * float((np.abs(middle) * 16 * UNIT * w) @ scale)
+            density = density + float(_rest(self.factors, half, len(phis) - 1).upper())
+            square = float(self.sigma) ** 2
+            total = total - square * math.exp(square / 8) * np.maximum(density, 0.0) * (1 + 1e-9)
+        rise = float(self.rise.mid())
+        slack = 1e-12 * (1 + abs(rise) + t * np.abs(at)) + float(self.rise.rad())
+        found: Floats = np.exp(rise - t * at) * (total + sign * (error + slack * np.abs(total)))
+        return found
+
+
+def _apart(kept: Factors, choices: Choices, at: Ball, sign: int) -> Ball:
+    """What one round beyond the cap adds to delta, and from above what more of them do.
+
+    Given that round's x > cap, of loss l(x), delta is g(at - l(x)), g that of the other factors and
+    of one round less.  g is convex in u = exp(at - l): on a cell of x it is at least its value at
+    the mean of u, and at most the chord.  With S the other loss, P and Q its masses,
+        g >= P - u Q,   g <= P - u Q + u E exp(-S) 1{S < a}  for at - l <= a,
+    and E exp(-S) 1{S < a} <= exp(h a) M(-1 - h) for h > 0.
+    """
+    ((factor, times), *others) = kept
+    if others or not isinstance(factor, Capped) or isinstance(factor.pair, Swapped) or times < 2:
+        raise NotConfirmed("one round apart of one capped factor alone")
+    cells = beyond(factor, CELLS)
+    rest: Factors = [(factor, times - 1)]
+    p, q = (_moment(rest, ball(s)) for s in (0, -1))
+    series = Series(rest, choices.tilt, choices.sigma)
+    place = float(at.mid())
+    least, tail = _lowest(rest)
+    losses = cells.means if sign < 0 else cells.ends
+    points = place - losses
+    u = np.exp(points)
+    if sign < 0:
+        found = np.maximum(float(p.lower()) - u * float(q.upper()) * (1 + 1e-12), 0.0)
+    else:
+        straight = float(p.upper()) - u * (float(q.lower()) - tail) * (1 - 1e-12)
+        found = np.where(points <= least, straight, float(p.upper()))
+    near = points > least
+    if near.any():
+        own = series.bounds(list(points[near]), sign)
+        found[near] = np.maximum(found[near], own) if sign < 0 else np.minimum(found[near], own)
+    # A loss is within 1e-12 of its share, and g moves by no more.
+    slack = 1e-12 * (1 + float(np.max(losses)) + abs(place))
+    weights = cells.masses if sign < 0 else cells.chords
+    total = times * float(weights @ np.maximum(found + sign * slack, 0.0)) * (1 + sign * 1e-9)
+    if sign < 0:
+        return ball(max(total, 0.0))
+    mass = times * mass_beyond(factor)
+    return ball(total) + times * cells.last + mass * mass / 2
+
+
+def _lowest(factors: Factors) -> tuple[float, float]:
+    """A point a, and a bound of E exp(-S) 1{S < a} that is about exp(-FOLDED)."""
+    start = _log_moment(factors, ball(-1))
+    h, best = 1.0, (-math.inf, 0.0)
+    for _ in range(60):
+        try:
+            rise = _log_moment(factors, ball(-1 - h))
+        except NotConfirmed:
+            break
+        place = float(((-FOLDED - (rise - start)) / h).lower())
+        settled = abs(place) > SETTLED * abs(best[0])
+        if place > best[0]:
+            best = place, float((ball(h) * ball(place) + rise).exp().upper())
+        if settled:
+            break
+        h *= 4
+    return best
 
 
 # --- moments -------------------------------------------------------------------------------------
@@ -116,11 +279,11 @@ def _atoms(pair: Atoms, s: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _sampled_at(pair: Pair, s: float, bits: int) -> Any:
+def _sampled_at(pair: Factor, s: float, bits: int) -> Any:
     return moment(pair, ball(s))
 
 
-def sampled_moment(pair: Pair, s: Any) -> Any:
+def sampled_moment(pair: Factor, s: Any) -> Any:
     """An integral; those at floats are kept."""
     import flint
 
@@ -129,10 +292,11 @@ def sampled_moment(pair: Pair, s: Any) -> Any:
     return moment(pair, s)
 
 
-_MOMENTS: dict[type[Pair], Callable[[Any, Any], Any]] = {
+_MOMENTS: dict[type[Factor], Callable[[Any, Any], Any]] = {
     Normal: _normal,
     LaplaceShift: _laplace,
     Atoms: _atoms,
+    Capped: sampled_moment,
     Mixed: sampled_moment,
     Swapped: sampled_moment,
 }
@@ -163,14 +327,23 @@ def _finite(factors: Factors) -> tuple[Ball, Ball]:
 # --- the series ----------------------------------------------------------------------------------
 
 
-def _half_window(factors: Factors, t: Ball, at: Ball) -> Ball:
-    """l with tilted mass exp(-FOLDED) at most beyond epsilon + l, and below epsilon - l."""
-    start, d = _log_moment(factors, t), ball(2) ** -20
-    ends = [_log_moment(factors, t + k * d) for k in (-1, 1)]
-    spread = float(((ends[0] + ends[1] - 2 * start) / (d * d)).mid())
-    unit = math.sqrt(2 * FOLDED / max(spread, 1e-12))
-    above, below = (_reach(factors, t, at, side * unit) for side in (1, -1))
-    return max(above.min(_capped_reach(factors, t, at, unit)), below)
+def _half_window(factors: Factors, t: Ball, low: Ball, high: Ball) -> Ball:
+    """l with tilted mass exp(-FOLDED) at most beyond low + l, and below high - l."""
+    unit = math.sqrt(2 * FOLDED / max(_spread(factors, t), 1e-300))
+    above, below = _reach(factors, t, low, unit), _reach(factors, t, high, -unit)
+    return max(above.min(_capped_reach(factors, t, low, unit)), below)
+
+
+def _spread(factors: Factors, t: Ball) -> float:
+    """About the variance of the tilted loss: a second difference that its errors leave alone."""
+    start, d = _log_moment(factors, t), 2.0**-20
+    for _ in range(14):
+        ends = [_log_moment(factors, t + k * ball(d)) for k in (-1, 1)]
+        bent = ends[0] + ends[1] - 2 * start
+        if bent > 1e-3:
+            break
+        d *= 16
+    return float(bent.mid()) / d / d
 
 
 def _capped_reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
@@ -178,7 +351,7 @@ def _capped_reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
     import flint
 
     ((pair, times), *others) = factors
-    if others or not is_sampled(pair) or isinstance(pair, Swapped):
+    if others or not is_sampled(pair) or isinstance(pair, (Swapped, Capped)):
         return flint.arb("inf")
     cap = quantile(pair, t, -FOLDED - 2 - math.log(times))
     best, share = flint.arb("inf"), 2.0
@@ -251,7 +424,7 @@ def _rest(factors: Factors, half: Ball, count: int) -> Ball:
 
 def _left_out_by_pairs(known: list[tuple[Pairs, int]], unit: float, mu: float) -> tuple[int, Ball]:
     enough, chosen = math.exp(-LEFT_OUT_BY_PAIRS), None
-    for w, rest in left_out(known, unit, unit, mu):
+    for w, rest in left_out(known, unit, unit, mu, CLOSER * unit):
         if 4 / math.pi * rest > enough:
             break
         chosen = w, rest
@@ -270,7 +443,7 @@ def _rounded(half: Ball) -> float:
 
 @lru_cache(maxsize=32)
 def _coefficients(
-    factors: tuple[tuple[Pair, int], ...], tilt: float, half: float, count: int
+    factors: tuple[tuple[Factor, int], ...], tilt: float, half: float, count: int
 ) -> list[Any]:
     """Phi_0, ..., Phi_count."""
     import flint
@@ -291,7 +464,7 @@ def _coefficients(
     return phis
 
 
-def _powers(pair: Pair, times: int, t: Ball, half: float, count: int) -> list[Any]:
+def _powers(pair: Factor, times: int, t: Ball, half: float, count: int) -> list[Any]:
     """E exp(i w_j L) to the power ``times``, tilted by t, by the rule in floats."""
     import flint
 

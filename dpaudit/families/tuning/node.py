@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpaudit.exact import Number, exp, log
-from dpaudit.exact.domains import known_sign, number, refuse
+from dpaudit.exact.domains import known_sign, number, positive, refuse
 from dpaudit.families.discrete.node import preset
 from dpaudit.families.events.node import rare
 from dpaudit.nodes.core import Node
@@ -48,3 +48,21 @@ class Tuned(Node):
         if shape == 1:
             return 1 / gamma
         return shape * (1 - gamma) / (gamma * (1 - exp(shape * log(gamma))))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TunedPoisson(Node):
+    """The best of K runs of ``child``, K a Poisson number of this ``mean``; a default at K = 0.
+
+    Otherwise as :class:`Tuned`.  The default is public, and shows that there was no run.
+    Source: Papernot, Steinke 2022, Theorem 6.
+
+    >>> import dpaudit as dp
+    >>> from dpaudit.families.tuning import TunedPoisson
+    >>> search = TunedPoisson(dp.ZCDP("0.001", source="one run"), mean=30)
+    >>> dp.account(search, dp.central("replace_one")).epsilon("1e-6").upper < 1
+    True
+    """
+
+    child: Node
+    mean: Number = number(positive)

@@ -3,18 +3,27 @@
 With Q the law of one run, ordered by its score, the outcome has density f'(q) dQ at the rank q,
 f the generating function of K; f' of the truncated negative binomial law is proportional to
 (1 - (1 - gamma) q)^-(shape + 1).
+
+Of a Poisson number of mean m, f'(q) = m exp(m (q - 1)), and q' of the other run has
+1 - q' <= e^h (1 - q) + d, d the child's delta at h.  With e^h = a / (a - 1),
+a (q - 1) - (a - 1) (q' - 1) <= (a - 1) d, so that at order a
+    sum A^a A'^(1 - a) <= exp(-m) + m exp((a - 1) (r(a) + m d)),
+the first summand for K = 0; Theorem 6 of the paper leaves it out, and holds from m = 1 on.  d by
+Canonne, Kamath, Steinke 2020, Proposition 12, at any order b > 1: (b - 1)^(b - 1) / b^b times
+exp((b - 1) (r(b) - h)).  In pure privacy q - q' <= tanh(epsilon / 2).
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.exact import Number, enclose, is_infinite, log, unknowns
+from dpaudit.exact import Number, enclose, exp, is_infinite, log, tanh, unknowns
 from dpaudit.exact.wire import encode_number
 from dpaudit.families.sampling.renyi_rules import at
-from dpaudit.families.tuning import Tuned
+from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source
 from dpaudit.measures.gdp import GAUSSIAN
@@ -27,12 +36,18 @@ BEST = Source("Papernot, Steinke", 2022, "Theorem 2 (truncated negative binomial
 BEST_PURE = Source(
     "Papernot, Steinke", 2022, "Theorem 2 at infinite orders (shape 1: Liu, Talwar 2019)"
 )
+POISSON = Source(
+    "Papernot, Steinke", 2022, "Theorem 6 (Poisson); proof, with no run at all, in tuning.rules"
+)
+TYPICAL = 6 * math.log(10)
 ORDERS = tuple(Fraction(n) for n in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512))
 
-APPROX.absent(Tuned, reason="a best of several runs multiplies delta by their number: use rdp")
-CONCENTRATED.absent(Tuned, reason="a constant is added at every order: use rdp")
-GAUSSIAN.absent(Tuned, reason="a constant is added at every order: use rdp")
-PROFILE.absent(Tuned, reason="no dominating pair is known: use rdp or pure")
+APPROX.absent(
+    Tuned, TunedPoisson, reason="a best of several runs multiplies delta by their number: use rdp"
+)
+CONCENTRATED.absent(Tuned, TunedPoisson, reason="a constant is added at every order: use rdp")
+GAUSSIAN.absent(Tuned, TunedPoisson, reason="a constant is added at every order: use rdp")
+PROFILE.absent(Tuned, TunedPoisson, reason="no dominating pair is known: use rdp or pure")
 
 
 @PURE.rule(Tuned, "best_of_runs", cite=BEST_PURE)
@@ -76,3 +91,55 @@ def best_order(node: Tuned, curve: Number) -> Fraction:
             break
         best, least = place, value
     return best
+
+
+# --- a Poisson number of runs --------------------------------------------------------------------
+
+
+@PURE.rule(TunedPoisson, "best_of_poisson", cite=POISSON)
+def best_of_poisson(node: TunedPoisson, epsilon: Number) -> Number:
+    """epsilon + mean tanh(epsilon / 2)."""
+    return epsilon + node.mean * tanh(epsilon / 2)
+
+
+def _failing(node: TunedPoisson, curve: Number) -> dict[str, Any]:
+    """The witness: b."""
+    return {} if is_infinite(curve) else {"order": encode_number(failing_order(node, curve))}
+
+
+@RENYI.rule(TunedPoisson, "best_of_poisson_curve", cite=POISSON, witness=_failing)
+def best_of_poisson_curve(node: TunedPoisson, curve: Number) -> Number:
+    """r(a) + m d(a) + log(m + exp(-m)) / (a - 1), d at log(a / (a - 1)) from r(b).
+
+    b is one of ``ORDERS``: the one of least epsilon at delta = 10^-6; every one is a bound.
+    """
+    if is_infinite(curve):
+        return curve
+    a, b = order(), failing_order(node, curve)
+    runs = log(node.mean + exp(-node.mean))
+    return curve + node.mean * _delta(curve, b, log(a / (a - 1))) + runs / (a - 1)
+
+
+def _delta(curve: Number, b: Fraction, epsilon: Number) -> Number:
+    """The child's delta at epsilon, from its divergence at b."""
+    return exp((b - 1) * (at(curve, b) - epsilon + log(1 - 1 / b))) / b
+
+
+@lru_cache(maxsize=256)
+def failing_order(node: TunedPoisson, curve: Number) -> Fraction:
+    """The order of least epsilon at delta = 10^-6, as far as floats say; 2 where symbols are."""
+    if unknowns(at(curve, ORDERS[0])) or unknowns(node.mean):
+        return ORDERS[0]
+    mean = float(enclose(node.mean).mid())
+    known = [(float(a), float(enclose(at(curve, a)).mid())) for a in ORDERS]
+
+    def epsilon(place: int) -> float:
+        b, largest = known[place]
+        found = []
+        for a, value in known:
+            moved = (b - 1) * (largest + math.log1p(-1 / b) - math.log(a / (a - 1)))
+            runs = mean * math.exp(min(moved - math.log(b), 700))
+            found.append(value + runs + (math.log(mean + math.exp(-mean)) + TYPICAL) / (a - 1))
+        return min(found)
+
+    return ORDERS[min(range(len(ORDERS)), key=epsilon)]

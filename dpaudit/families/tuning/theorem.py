@@ -7,7 +7,7 @@ from typing import Any
 
 from dpaudit.check.reading import require
 from dpaudit.check.theorem import Row, Table, Theorem, register
-from dpaudit.exact import exp, infinity, is_infinite, log
+from dpaudit.exact import exp, infinity, is_infinite, log, tanh
 from dpaudit.exact.wire import decode_number
 
 
@@ -29,8 +29,29 @@ def _curve(node: Any, witness: Row, curve: Any) -> Any:
     return lambda a: curve(a) + (node.shape + 1) * moved + log(_runs(node)) / (a - 1)
 
 
+def _poisson(node: Any, witness: Row, curve: Any) -> Any:
+    """Any order b above 1 serves: r(b) bounds the child's delta at log(a / (a - 1)).
+
+    With m runs on average: exp(-m) + m exp((a - 1)(r(a) + m delta)) is at most
+    (m + exp(-m)) exp((a - 1)(r(a) + m delta)).
+    """
+    b = decode_number(witness["order"]) if "order" in witness else Fraction(2)
+    require(isinstance(b, Fraction) and b > 1, "order: expected a number above 1")
+    if is_infinite(curve(b)):
+        return lambda a: infinity()
+    m, largest = node.mean, curve(b) + log(1 - 1 / b)
+
+    def bound(a: Any) -> Any:
+        delta = exp((largest - log(a / (a - 1))) * (b - 1)) / b
+        return curve(a) + delta * m + log(exp(-m) + m) / (a - 1)
+
+    return bound
+
+
 TUNING: Table = {
     ("pure", "Tuned"): Theorem("best_of_runs", lambda n, e: e * 2 + e * n.shape),
+    ("pure", "TunedPoisson"): Theorem("best_of_poisson", lambda n, e: tanh(e / 2) * n.mean + e),
+    ("rdp", "TunedPoisson"): Theorem("best_of_poisson_curve", _poisson, reads=True),
     ("rdp", "Tuned"): Theorem("best_of_runs_curve", _curve, reads=True),
 }
 

@@ -67,6 +67,7 @@ def epsilon_composed(
 ) -> Interval:
     """Epsilon of a composition by Fourier sums, refined until it is ``width`` wide.
 
+    That is times epsilon, where that is below 1.
     ``near``: a wider interval of the same, whose step and width say which step to begin with.
     """
     parts = parts_of(pair)
@@ -85,6 +86,7 @@ def _predicted(near: Interval, width: float) -> float:
     """The step at which the width would be the one asked for, as it grows with its square."""
     if "step" not in near.upper_witness or is_infinite(near.upper):
         return math.inf
+    width *= min(float(near.upper), 1.0)
     gap = float(near.upper - near.lower)
     return float(Fraction(near.upper_witness["step"])) * math.sqrt(0.8 * width / max(gap, 1e-300))
 
@@ -128,7 +130,10 @@ def _side(parts: Parts, delta: float, step: float, side: Side, tolerance: float)
 def _next_step(attempts: list[Attempt], width: float, parts: Parts) -> float | None:
     """A smaller step where the interval is too wide and a smaller one can be afforded."""
     last = attempts[-1]
-    if last.upper is None or last.width <= width:
+    if last.upper is None:
+        return None
+    width *= min(max(last.upper.epsilon, 0.0), 1.0)
+    if last.width <= width:
         return None
     order = 2.0
     if len(attempts) > 1:

@@ -16,21 +16,22 @@ import numpy as np
 from dpaudit.profiles.fourier.search import gain
 from dpaudit.profiles.grid.discrete import Reals
 
-LARGEST_LOG_TILT, SMALLEST_LOG_TILT, RATIO = 16.0, -9.0, 0.2
+LARGEST_LOG_TILT, SMALLEST_LOG_TILT, RATIO = 24.0, -9.0, 0.2
 # exp(-ROOM) of delta may be lost to aliasing and to frequencies that are left out.
 ROOM = 30.0
 # A tilt far below the best costs digits: delta's sum should stay above exp(-LEAST) of its terms.
-# Of very many rounds roundings are more.
-LEAST, SHARES, MANY = 18.5, 14, 1e5
+# What roundings of each round come to, as a part of the width, must be seen beside it.
+LEAST, SHARES, ROUNDING = 18.5, 20, 1e-14
+# Of delta in absolute terms: exp(-ABSOLUTE) is left out, exp(STEEP) is a tilt's cost.
+ABSOLUTE, STEEP = 26.0, 5.0
 # A window shorter by e is worth so much of delta's size.
 # Few rounds lose fewer digits.
 DIGITS, SHORT, LONGER = 7.0, 300, 3
 # Part of the width that smoothing may take.
 SMOOTHING = 0.7
-SHIFTS, WORTHWHILE = np.geomspace(0.05, 200.0, 30), 0.9
-
 
 CHEAP, FINEST = 2500, 0.2
+CERTAIN = 1.02
 # First loss, length, shifts.
 Window = tuple[float, float, tuple[float, float]]
 
@@ -45,12 +46,6 @@ class Tabulated(Protocol):
     @property
     def bounds(self) -> tuple[float, float]:
         """What no loss but a normal one is below, and above."""
-        ...
-
-    def capped_outline(
-        self, tilt: float, shifts: Reals, log_mass: float
-    ) -> tuple[Reals, tuple[float, ...]]:
-        """About K(tilt + shift) - K(tilt) of capped losses, and the caps."""
         ...
 
     @property
@@ -70,8 +65,7 @@ class Plan:
 
     ``sigma``: of the smoothing that the width allows; ``frequencies``: about how many that needs;
     ``dropped``: minus the log of what may be left out; ``spread`` of the tilted loss, about;
-    ``near``: about the epsilon that is looked for, from above.  ``caps``: where sampled factors'
-    points are capped for the bound above, empty where they are not.
+    ``near``: about the epsilon that is looked for, from above.
     """
 
     tilt: float
@@ -83,7 +77,6 @@ class Plan:
     dropped: float
     spread: float
     near: float
-    caps: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,11 +103,40 @@ class Table:
 
         ``sigma``: at most so much smoothing.
         """
-        t = self.tilts[self._positive]
-        chernoff = (self._upper - log_delta) / t
+        best, first = self._chernoff(log_delta)
+        return self._plan(best, min(first, near), log_delta, width, sigma)
+
+    def for_part(self, log_delta: float, width: float, near: float, sigma: float) -> Plan | None:
+        """The same of a part of delta alone: epsilon is about ``near``, and may be far beyond."""
+        return self._plan(self._chernoff(log_delta)[0], near, log_delta, width, sigma)
+
+    def for_all(self, width: float, near: float, sigma: float) -> Plan | None:
+        """A plan for delta at every epsilon from the least to ``near``, in absolute terms."""
+        best: Plan | None = None
+        for k in range(self._positive.start, len(self.tilts)):
+            tilt = float(self.tilts[k])
+            window = self._window(k, -ABSOLUTE, near, self.product.mu)
+            if window is None:
+                continue
+            spread = window[1] / (2 * math.sqrt(2 * ABSOLUTE))
+            own = min(math.sqrt(SMOOTHING * width * spread) / 3, sigma)
+            window = self._window(k, -ABSOLUTE, near, math.hypot(self.product.mu, own))
+            if window is None or tilt * -min(window[0], -near) > STEEP:
+                continue
+            first, period, shifts = window
+            if best is None or period < best.period:
+                count = math.ceil(min(math.sqrt(2 * ABSOLUTE) / own * period / 6, 1e12)) + 2
+                best = Plan(tilt, first, period, shifts, own, count, ABSOLUTE, spread, near)
+        return best
+
+    def largest(self, log_delta: float) -> float:
+        """Chernoff's bound of epsilon, about."""
+        return self._chernoff(log_delta)[1]
+
+    def _chernoff(self, log_delta: float) -> tuple[int, float]:
+        chernoff = (self._upper - log_delta) / self.tilts[self._positive]
         best = int(np.argmin(chernoff))
-        first = min(float(max(chernoff[best], 0.0)), near)
-        return self._plan(best, first, log_delta, width, sigma)
+        return best, float(max(chernoff[best], 0.0))
 
     def for_epsilon(self, epsilon: float, width: float) -> Plan | None:
         """A plan for delta at epsilon, ``width`` relative to delta."""
@@ -123,6 +145,10 @@ class Table:
         log_delta = float(exponents[best])
         tilt = float(self.tilts[self._positive][best])
         return self._plan(best, epsilon, log_delta, width / (1 + tilt) / max(epsilon, 1e-300))
+
+    def log_delta(self, epsilon: float) -> float:
+        """About log of Chernoff's bound of delta."""
+        return float(np.min(self._upper - self.tilts[self._positive] * epsilon))
 
     @property
     def _positive(self) -> slice:
@@ -153,13 +179,13 @@ class Table:
             window = self._window(k, size - ROOM, near, math.hypot(self.product.mu, sigma))
             if window is None:
                 continue
-            first, period, shifts, caps = self._capped(k, size - ROOM, near, window)
+            first, period, shifts = window
             dropped = ROOM - size
             count = math.sqrt(2 * dropped) / sigma * period / (2 * math.pi)
             # More frequencies than needed, where they are cheap.
             less = min(max(count / CHEAP, FINEST), 1.0) if math.isinf(most) else 1.0
-            least = LEAST - max(math.log(self.product.rounds / MANY), 0.0)
-            cost = period * math.exp(min(-size / digits + max(-size - least, 0.0) / 2, 600.0))
+            least = min(LEAST, math.log(width / (ROUNDING * self.product.rounds)))
+            cost = period * math.exp(min(-size / digits + max(-size - least, 0.0), 600.0))
             plan = Plan(
                 tilt,
                 first,
@@ -170,28 +196,10 @@ class Table:
                 dropped,
                 period / (2 * math.sqrt(2 * dropped)),
                 near,
-                caps,
             )
             if best is None or cost < best[0]:
                 best = cost, plan
         return None if best is None else best[1]
-
-    def _capped(
-        self, k: int, log_mass: float, near: float, window: Window
-    ) -> tuple[float, float, tuple[float, float], tuple[float, ...]]:
-        """The window, with a nearer upper end where that is one of capped losses; and the caps."""
-        first, period, shifts = window
-        tilt = float(self.tilts[k])
-        span = math.sqrt(-2 * log_mass) / max(near - first, 1e-300)
-        tried = span * SHIFTS
-        rise, caps = self.product.capped_outline(tilt, tried, log_mass)
-        with np.errstate(invalid="ignore"):
-            ends = np.where(np.isfinite(rise), (rise - log_mass + 1) / tried, np.inf)
-        best = int(np.argmin(ends))
-        last = max(float(ends[best]) * (1 + 1e-6), near * (1 + 1e-6))
-        if not last - first < WORTHWHILE * period:
-            return *window, ()
-        return first, last - first, (float(tried[best]), shifts[1]), caps
 
     def _window(self, k: int, log_mass: float, near: float, mu: float) -> Window | None:
         """First loss, length, and shifts: tilted mass exp(log_mass) beyond either end."""
@@ -212,8 +220,10 @@ class Table:
         # Where all losses but a normal one are bounded, that one's own tail.
         reach = 1.01 * mu * math.sqrt(2 * -log_mass) + room
         centre = mu * mu * (float(self.tilts[k]) + 0.5)
-        first = max(float(ends[below]) - room, self.product.bounds[0] - reach)
-        last = min(float(ends[above]) + room, self.product.bounds[1] + centre + reach)
+        least, most = self.product.bounds[0] - reach, self.product.bounds[1] + centre + reach
+        # An end that is hardly nearer than what bounds all losses takes a rule out of reach.
+        first = max(CERTAIN * (float(ends[below]) - room), least)
+        last = min(CERTAIN * (float(ends[above]) + room), most)
         first, last = min(first, 0.0), max(last, near * (1 + 1e-6))
         if not math.isfinite(last - first):
             return None

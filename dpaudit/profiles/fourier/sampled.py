@@ -15,6 +15,10 @@ Beyond the ends R^c phi falls at least as fast as there, its log having slope c 
 Decay: |u + v exp(-i w D)| <= u + v - 2 min(u, v) (1 - cos(w D / 2)) for w D <= pi; with p the
 tilted density of L, pairing l in [2k D, (2k + 1) D) with l + D gives
     |E exp(-i w L)| <= 1 - m (1 - cos(w D / 2)),   m = 2 sum of integrals of min(p(l), p(l + D)).
+Between frequencies, f(w) = 1 - |E exp(-i w L)|^2 = E (1 - cos(w (L - L'))), L' like L: as
+1 - cos(a + b) <= 2 (1 - cos a) + 2 (1 - cos b) and |cos a - cos b| = 2 |sin((a - b) / 2)
+sin((a + b) / 2)|, Cauchy and Schwarz have f(w) >= f(v) - sqrt(f(w - v) (2 f(v) + 2 f(w))), and
+f(u) <= E min(4, u^2 l^2), l the loss from any centre, which grows with u.
 At x, p = phi R^(c + 1) exp(-z) / (mu q M); its log has slope at most |x| + mu + |c + 1| mu r and at
 most three critical points, so that p varies by at most 4 times its largest value V / 4, and
 |E exp(-i w L)| <= V / w.
@@ -26,7 +30,7 @@ by 0 on an odd one, and f's coefficients are at most 2 M rho^(-k).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -47,7 +51,8 @@ CELL, LARGEST_SPAN = 0.025, 1e6
 PHASE, DEGREE = 16.0, 32
 ELLIPSES = (1.2, 1.5, 2.0, 2.7, 3.6, 5.0, 7.0)
 SMALLEST_RATE = 1e-9
-RARE = 40.0
+# Logs of smaller masses are no cap's; caps are multiples of 1 / PARTS.
+SMALLEST_LOG, PARTS = -600.0, 16
 BLOCK = 256
 # Parts of the first panels that are tried.
 FINER = (1.0, 0.6, 0.35)
@@ -72,12 +77,16 @@ class OutOfReach(Exception):
 
 @dataclass(frozen=True)
 class SampledNormal:
-    """Mixed(Normal(mu), rate), or that swapped (``added``), ``times`` times."""
+    """Mixed(Normal(mu), rate), or that swapped (``added``), ``times`` times.
+
+    Of outcomes x <= ``cap`` alone, where that is finite: part of both distributions.
+    """
 
     mu: float
     rate: float
     added: bool
     times: float
+    cap: float = math.inf
 
     def power(self, s: float) -> float:
         return -s if self.added else 1 + s
@@ -86,7 +95,16 @@ class SampledNormal:
     def bounds(self) -> tuple[float, float]:
         """No loss of all rounds is below the first or above the second: R > 1 - q."""
         least = self.times * math.log1p(-self.rate) * (1 + 1e-9)
-        return (-math.inf, -least) if self.added else (least, math.inf)
+        most = max(self.times * self.largest, 0.0) * (1 + 1e-9)
+        return (-most, -least) if self.added else (least, most)
+
+    @property
+    def largest(self) -> float:
+        """log R at the cap."""
+        if math.isinf(self.cap):
+            return math.inf
+        exponent = np.array([self.mu * self.cap - self.mu * self.mu / 2])
+        return float(mixed_losses(exponent, self.rate)[0])
 
     def cumulant(self, t: float) -> float:
         """log M(t) of all rounds, within exp(2 - ROOM) and roundings; infinite out of reach."""
@@ -98,7 +116,8 @@ class SampledNormal:
     def outline(self, tilts: Reals) -> Reals:
         """About log M of all rounds at many tilts."""
         step = 0.2 * min(1.0, 1.5 / self.mu)
-        x = np.arange(-40.0, 40.0 + 8 * self.mu, step)
+        last = min(40.0 + 8 * self.mu, self.cap)
+        x = last - step * np.arange(math.ceil((last + 40.0) / step))[::-1]
         z = self.mu * x - self.mu * self.mu / 2
         loss = mixed_losses(z, self.rate)
         powers = -tilts if self.added else 1 + tilts
@@ -106,57 +125,31 @@ class SampledNormal:
         found += math.log(step / math.sqrt(2 * math.pi))
         # What lies beyond the points, where R is about q exp(z).
         far = powers * math.log(self.rate) + powers * (powers - 1) * self.mu**2 / 2
-        beyond = powers * self.mu > x[-1] - 10
+        beyond = (powers * self.mu > x[-1] - 10) & math.isinf(self.cap)
         return self.times * np.where(beyond, np.logaddexp(found, far), found)
 
-    def capped_outline(self, tilt: float, shifts: Reals, log_mass: float) -> tuple[Reals, float]:
-        """About the first number of :meth:`capped` at shifts, and a point x that is rare enough."""
-        step = 0.2 * min(1.0, 1.5 / self.mu)
-        x = np.arange(-40.0, 40.0 + 8 * self.mu, step)
-        loss = mixed_losses(self.mu * x - self.mu * self.mu / 2, self.rate)
-        # Logs of weights whose sum is 1.
-        logs = self.power(tilt) * loss - x * x / 2
-        weights = np.exp(logs - _log_sum(logs))
-        above = np.cumsum(weights[::-1])[::-1]
-        rare = np.flatnonzero(self.times * above < math.exp(log_mass - 1))
-        if self.added or not len(rare):
-            return np.full(len(shifts), np.inf), math.inf
-        cap = int(rare[0])
-        capped = np.minimum(loss, loss[cap])
-        with np.errstate(over="ignore", invalid="ignore"):
-            grown = np.log1p(np.expm1(shifts[:, None] * capped) @ weights)
-        return self.times * grown, float(x[cap])
+    def kept(self, log_mass: float) -> SampledNormal:
+        """The outcomes x <= cap alone, what lies beyond having mass exp(log_mass) at most."""
+        share = log_mass - math.log(2 * self.times)
+        if share < SMALLEST_LOG:
+            return self
+        ends = [-_quantile(share)]
+        if not self.added:
+            ends.append(self.mu - _quantile(share - math.log(self.rate)))
+        return replace(self, cap=math.ceil(PARTS * max(ends)) / PARTS)
 
-    def capped(self, t: float, s: float, cap: float) -> tuple[float, float]:
-        """log E exp(s min(L, L(cap))) of all rounds, and their mass beyond, tilted by t.
+    @property
+    def beyond(self) -> float:
+        """P mass of a cap passed in some round, at most."""
+        own = float(special.ndtr(-self.cap))
+        if not self.added:
+            own += self.rate * float(special.ndtr(self.mu - self.cap))
+        return self.times * own * (1 + 1e-9)
 
-        Upper bounds by Arb: such a moment grows like exp(s L(cap)), where the one of L itself may
-        be huge, because a large loss is rare.  For ``added`` pairs large losses are at small x and
-        bounded: infinite.
-        """
-        import flint
 
-        if self.added or not math.isfinite(cap):
-            return math.inf, math.inf
-        power = self.power(t)
-        low, high = _ends(self, power + max(s, 0.0), 60.0 + math.log(self.times))
-        with flint.ctx.workprec(96):
-            half = flint.acb(self.mu) ** 2 / 2
-
-            def integral(p: float, ends: tuple[float, float]) -> Any:
-                def at(x: Any, analytic: Any) -> Any:
-                    ratio = 1 - self.rate + self.rate * (self.mu * x - half).exp()
-                    return (p * ratio.log(analytic=analytic) - x * x / 2).exp()
-
-                return flint.acb.integral(at, *ends).real
-
-            whole = integral(power, (low, high))
-            # What lies beyond the ends is below exp(-60) of either.
-            beyond = integral(power, (cap, max(high, cap + 1))) + whole * flint.arb(2) ** -86
-            loss = (1 - self.rate + self.rate * (self.mu * flint.arb(cap) - half.real).exp()).log()
-            inside = integral(power + s, (low, cap)) + (s * loss).exp() * beyond
-            grown = (inside / whole).log() + flint.arb(2) ** -80
-            return self.times * float(grown.upper()), self.times * float((beyond / whole).upper())
+def _quantile(log_mass: float) -> float:
+    """About z with Phi(z) = exp(log_mass), 0 for larger masses than a half."""
+    return float(special.ndtri_exp(min(log_mass, math.log(0.5))))
 
 
 @dataclass(frozen=True)
@@ -287,16 +280,17 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
 
 
 def _bend(mu: float, rate: float, x: Reals, log_ratio: Reals) -> Reals:
-    """Errors of the losses in units of 2^-53: z by its share, q and log1p by 1 / R."""
-    moved = _share(mu * x - mu * mu / 2, rate) + rate * np.exp(-log_ratio)
-    found: Reals = 8 * moved * (1 + np.abs(mu * x) + mu * mu) + 8 * np.abs(log_ratio)
+    """Errors of the losses in units of 2^-53: z by its share, q and log1p by |1 - 1 / R|."""
+    moved = _share(mu * x - mu * mu / 2, rate) * (np.abs(mu * x) + mu * mu)
+    with np.errstate(over="ignore"):
+        found: Reals = 8 * moved + 8 * np.abs(np.expm1(-log_ratio)) + 8 * np.abs(log_ratio)
     return found
 
 
 def _ends(factor: SampledNormal, power: float, exponent: float) -> tuple[float, float]:
     """Ends beyond which the integrand comes to exp(-exponent), about."""
     reach = math.sqrt(2 * (exponent + 8 + max(-power, 0.0) * -math.log1p(-factor.rate)))
-    return -reach, reach + max(power, 1.0) * factor.mu
+    return -reach, min(reach + max(power, 1.0) * factor.mu, factor.cap)
 
 
 def _edges(factor: SampledNormal, power: float, fastest: float, room: float, finer: float) -> Reals:
@@ -381,7 +375,7 @@ def _angle(z: Reals, rate: float, turn: Reals) -> Reals:
 
 
 def _cut(factor: SampledNormal, power: float, edges: Reals) -> float:
-    """Log of the integral of R^c phi beyond the ends, at most.
+    """Log of the integral of R^c phi beyond the ends and up to the cap, at most.
 
     Its log has slope c mu r - x, r rising from 0 to 1: left of the ends it falls at least as fast
     as there, and right of them from where x is above c mu; up to there, cell by cell.
@@ -393,7 +387,7 @@ def _cut(factor: SampledNormal, power: float, edges: Reals) -> float:
         found: Reals = power * mixed_losses(mu * x - mu * mu / 2, rate)
         return found
 
-    between, far = -math.inf, max(power, 0.0) * mu + 1
+    between, far = -math.inf, min(max(power, 0.0) * mu + 1, factor.cap)
     if high < far:
         if far - high > CELL * MOST_NODES:
             return math.inf
@@ -404,10 +398,13 @@ def _cut(factor: SampledNormal, power: float, edges: Reals) -> float:
         between = _log_sum(cells) + math.log(CELL)
         high = float(points[-1])
     share = float(_share(np.array([mu * low - mu * mu / 2]), rate)[0])
-    slopes = -low - max(-power, 0.0) * mu * share, high - max(power, 0.0) * mu
+    slopes = [-low - max(-power, 0.0) * mu * share]
+    if high < factor.cap:
+        slopes.append(high - max(power, 0.0) * mu)
     if not min(slopes) > 0:
         return math.inf
-    ends = log_at(np.array([low, high])) - np.array([low, high]) ** 2 / 2 - np.log(slopes)
+    points = np.array([low, high])[: len(slopes)]
+    ends = log_at(points) - points**2 / 2 - np.log(slopes)
     return float(np.logaddexp.reduce([*ends, between])) - 0.9
 
 
@@ -437,6 +434,45 @@ class Decay:
         return found
 
 
+def measured(factor: SampledNormal, tilt: float, edges: Reals) -> Reals:
+    """log of a bound of |E exp(-i w L)|, all rounds, between successive edges: from its values.
+
+    Errors: OutOfReach as :func:`rule`.
+    """
+    known = rule(factor, tilt, float(edges[-1]), ROOM)
+    value = np.zeros(len(edges), dtype=np.complex128)
+    for k in range(0, len(known.losses), BLOCK * 8):
+        part = slice(k, k + BLOCK * 8)
+        turned = np.outer(edges, known.losses[part])
+        value += (np.expm1(-1j * turned)) @ known.weights[part]
+    size = np.minimum(np.abs(1 + value) + known.errors(edges), 1.0)
+    here = (1 - size) * (1 + size)
+    root = np.sqrt(_moved(factor, known, factor.power(tilt), np.diff(edges)))
+    least = (np.sqrt(root**2 + 4 * here[:-1]) - root) ** 2 / 2 - here[:-1]
+    with np.errstate(divide="ignore"):
+        found: Reals = factor.times / 2 * np.log1p(-np.clip(least * (1 - 1e-9), 0.0, 1 - 1e-9))
+    return found
+
+
+def _moved(factor: SampledNormal, known: Rule, power: float, turns: Reals) -> Reals:
+    """E min(4, u^2 l^2) at most, by rectangles in x."""
+    low, high = -9.0, min(9.0 + max(power, 1.0) * factor.mu, factor.cap)
+    if not high - low < CLOSE * MOST_POINTS:
+        raise OutOfReach
+    x = np.linspace(low, high, math.ceil((high - low) / CLOSE) + 1)
+    z = factor.mu * x - factor.mu * factor.mu / 2
+    loss = mixed_losses(z, factor.rate)
+    raised = np.maximum(power * loss[1:], power * loss[:-1]) - known.log_moment
+    nearest = np.where(x[:-1] * x[1:] <= 0, 0.0, np.minimum(np.abs(x[:-1]), np.abs(x[1:])))
+    mass = np.exp(raised - nearest**2 / 2) * np.diff(x) / math.sqrt(2 * math.pi)
+    centre = -known.centre if factor.added else known.centre
+    far = np.abs(loss - centre) + UNIT * 64 * (np.abs(loss) + abs(centre))
+    most = np.maximum(far[1:], far[:-1])
+    outside = 4 * math.exp(min(_cut(factor, power, x) - known.log_moment, 1.0))
+    found: Reals = np.minimum(np.outer(turns, most) ** 2, 4.0) @ mass + outside
+    return found * (1 + 1e-9)
+
+
 @lru_cache(maxsize=512)
 def decay_of(factor: SampledNormal, tilt: float) -> Decay:
     """Pairs of equal distance in loss, from the density at points ``CLOSE`` apart.
@@ -445,7 +481,7 @@ def decay_of(factor: SampledNormal, tilt: float) -> Decay:
     """
     known = rule(factor, tilt, 0.0, ROOM)
     mu, rate, power = factor.mu, factor.rate, factor.power(tilt)
-    low, high = -9.0, 9.0 + max(power, 1.0) * mu
+    low, high = -9.0, min(9.0 + max(power, 1.0) * mu, factor.cap)
     if (high - low) / CLOSE > MOST_POINTS:
         raise OutOfReach
     x = np.arange(low, high, CLOSE)
@@ -457,7 +493,8 @@ def decay_of(factor: SampledNormal, tilt: float) -> Decay:
     variation = 4 * math.exp(min(float(np.max(density + slope * CLOSE)), 700.0))
     # Beyond these points the density falls.
     first_share = math.exp(float(own[0])) / mu
-    if not (-low > mu + abs(power + 1) * mu * first_share and high > (power + 1) * mu):
+    falling = high == factor.cap or high > (power + 1) * mu
+    if not (-low > mu + abs(power + 1) * mu * first_share and falling):
         raise OutOfReach
     while distance * variation > 0.05:
         beyond = loss + distance
@@ -466,6 +503,8 @@ def decay_of(factor: SampledNormal, tilt: float) -> Decay:
         _, _, other, other_slope = _density(factor, power, known.log_moment, partner)
         least = np.minimum(density - slope * CLOSE, other - other_slope * CLOSE)
         mass = np.exp(least + own - mu * CLOSE) * CLOSE
+        # Slopes of a partner are below 1, as shares rise.
+        mass = np.where(np.maximum(x, partner) + CLOSE <= factor.cap, mass, 0.0)
         best = 0.0
         for shift in (0.0, 0.25, 0.5, 0.75):
             block = np.floor((loss - peak) / distance - shift)

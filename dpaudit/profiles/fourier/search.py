@@ -94,7 +94,7 @@ def epsilon_of(stack: Stack, delta: float, tolerance: float) -> Solved | None:
         at_zero = _at_zero(stack, delta)
         if at_zero is not None:
             return at_zero
-    return _solve(compose(stack, tilt), delta, chernoff, tolerance)
+    return _solve(compose(stack, tilt), delta, chernoff, tolerance * min(1.0, abs(chernoff)))
 
 
 def _at_zero(stack: Stack, delta: float) -> Solved | None:

@@ -46,7 +46,15 @@ from numpy.typing import NDArray
 from dpaudit.exact import lower_fraction, upper_fraction, working_precision
 from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swapped
 from dpaudit.profiles.fourier.plan import Plan
-from dpaudit.profiles.fourier.sampled import ROOM, OutOfReach, SampledNormal, decay_of, rule
+from dpaudit.profiles.fourier.rare import Rare
+from dpaudit.profiles.fourier.sampled import (
+    ROOM,
+    OutOfReach,
+    SampledNormal,
+    decay_of,
+    measured,
+    rule,
+)
 from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.grid.cells import UNIT
 from dpaudit.profiles.grid.discrete import Reals
@@ -63,12 +71,12 @@ MOST_FACTORS = 10**10
 CHUNK = 2**21
 LARGEST_REACH = 300.0
 # A checker integrates at twice as many.
-MOST_SAMPLED = 8000
+MOST_SAMPLED = 40_000
 # What a checker's own rule takes of a smoothed sampled factor: points times frequencies, at most.
 MOST_CHECKED = 10**9
-# The transform of fewer falls slowly, and a grid is as good.
-FEWEST_ROUNDS = 300
 EDGES, MOST_EDGES = 1.03, 1500
+# More frequencies are worth a closer bound, at so many edges at once.
+CHEAP, STRIDE = 3000, 32
 
 
 @dataclass(frozen=True)
@@ -158,37 +166,17 @@ class Product:
                 own = own + factor.outline(tilts)
         return own
 
-    def capped_outline(
-        self, tilt: float, shifts: Reals, log_mass: float
-    ) -> tuple[Reals, tuple[float, ...]]:
-        """About K(tilt + shift) - K(tilt) of losses that are capped where they are rare; the caps.
+    def kept(self, log_mass: float) -> Product:
+        """Without the outcomes of sampled factors that come to exp(log_mass) in all, at most."""
+        if not self.sampled:
+            return self
+        share = log_mass - math.log(len(self.sampled))
+        return replace(self, sampled=tuple(factor.kept(share) for factor in self.sampled))
 
-        Infinite without a sampled factor.
-        """
-        tilts = np.append(tilt + shifts, tilt)
-        own = replace(self, sampled=()).outline(tilts)
-        total = own[:-1] - own[-1]
-        caps: list[float] = []
-        for factor in self.sampled:
-            grown, cap = factor.capped_outline(tilt, shifts, log_mass - math.log(len(self.sampled)))
-            if not math.isfinite(cap):
-                own = factor.outline(tilts)
-                grown = own[:-1] - own[-1]
-            total = total + grown
-            caps.append(cap)
-        return (total if self.sampled else np.full(len(shifts), np.inf)), tuple(caps)
-
-    def capped(self, tilt: float, shift: float, caps: tuple[float, ...]) -> tuple[float, float]:
-        """Upper bounds of the same and of the mass of losses beyond their caps."""
-        own = replace(self, sampled=())
-        total, rare = own.cumulant(tilt + shift) - own.cumulant(tilt), 0.0
-        for factor, cap in zip(self.sampled, caps, strict=True):
-            if math.isfinite(cap):
-                grown, beyond = factor.capped(tilt, shift, cap)
-            else:
-                grown, beyond = factor.cumulant(tilt + shift) - factor.cumulant(tilt), 0.0
-            total, rare = total + grown, rare + beyond
-        return total, rare
+    @property
+    def beyond(self) -> float:
+        """P mass of what :meth:`kept` took away, at most."""
+        return math.fsum(factor.beyond for factor in self.sampled if math.isfinite(factor.cap))
 
 
 def _laplace(e: Reals, s: Complexes) -> tuple[Complexes, Complexes]:
@@ -256,7 +244,7 @@ class Series:
     """The Fourier series at one tilt, of a product that holds the smoothing ``sigma`` (0: none).
 
     ``outside``: tilted mass outside the window; ``left_out``: what the frequencies beyond come to,
-    in delta and in the density.
+    in delta and in the density.  ``rare``: rounds beyond a cap that are summed, not left out.
     """
 
     product: Product
@@ -268,6 +256,7 @@ class Series:
     rounding: Reals
     left_out: tuple[float, float]
     relative: float
+    rare: Rare | None = None
 
     @property
     def tilt(self) -> float:
@@ -304,7 +293,8 @@ class Series:
             density += abs(epsilon) * sums.density_slope + self.left_out[1]
             gap = self.sigma**2 * math.exp(self.sigma**2 / 8) * max(density, 0.0)
             gap *= 1 + relative + 1e-12
-        return Ends(exponent, value, error, self.product.infinite, gap)
+        apart = self.rare.at(epsilon) if self.rare else (0.0, self.product.beyond)
+        return Ends(exponent, value, error, self.product.infinite, gap, apart)
 
 
 @dataclass(frozen=True)
@@ -357,7 +347,7 @@ def _sums(found: Series) -> Sums:
 class Ends:
     """From exp(exponent) (value - error - gap) to exp(exponent) (value + error), both + infinite.
 
-    No float need hold a delta that is tiny.
+    Either end is moved by what is summed ``apart``.  No float need hold a delta that is tiny.
     """
 
     exponent: float
@@ -365,6 +355,10 @@ class Ends:
     error: float
     infinite: float
     gap: float = 0.0
+    apart: tuple[float, float] = (0.0, 0.0)
+
+    def _added(self, sign: int) -> float:
+        return self.infinite + self.apart[sign > 0]
 
     def _whole(self, sign: int) -> float:
         return self.value + self.error if sign > 0 else self.value - self.error - self.gap
@@ -373,9 +367,8 @@ class Ends:
         """log of the upper (1) or lower (-1) end, about; minus infinity at 0."""
         whole = self._whole(sign)
         finite = self.exponent + math.log(whole) if whole > 0 else -math.inf
-        return (
-            finite if self.infinite == 0 else float(np.logaddexp(finite, math.log(self.infinite)))
-        )
+        added = self._added(sign)
+        return finite if added == 0 else float(np.logaddexp(finite, math.log(added)))
 
     def end(self, sign: int) -> Fraction:
         """The upper (1) or lower (-1) end, rounded outward, within [0, 1]."""
@@ -384,7 +377,7 @@ class Ends:
         whole = max(self._whole(sign), 0.0)
         with working_precision():
             finite = flint.arb(self.exponent).exp() * flint.arb(whole)
-            ball = finite + flint.arb(self.infinite) * (1 + sign * flint.arb(1e-13))
+            ball = finite + flint.arb(self._added(sign)) * (1 + sign * flint.arb(1e-13))
         end = upper_fraction(ball) if sign > 0 else lower_fraction(ball)
         return Fraction(1) if end is None else min(max(end, Fraction(0)), Fraction(1))
 
@@ -411,21 +404,17 @@ def series(product: Product, plan: Plan) -> Series | None:
 
 
 def _is_checked(product: Product, plan: Plan) -> bool:
-    """Whether a checker's trapezoid rule can repeat the series of sampled factors.
+    """Whether a checker can repeat the series of sampled factors, with panels of its own.
 
-    It sums up to w = 8 / mu, as exp(-33) is left there, over a window around epsilon, about twice
-    this one, at points some 5 / (w mu') apart between -22 and 22 + c mu', mu' the factor's.
+    It sums up to w = 8 / mu, as exp(-33) is left there, over about twice this window.
     """
     fastest = 8.2 / product.mu
     frequencies = 1.2 * fastest * plan.period / math.pi
     points = max(
-        (
-            (44 + max(factor.power(plan.tilt), 1.0) * factor.mu) * max(fastest * factor.mu / 5, 5)
-            for factor in product.sampled
-        ),
-        default=0.0,
+        (len(rule(factor, plan.tilt, fastest, ROOM).weights) for factor in product.sampled),
+        default=0,
     )
-    return frequencies * points <= MOST_CHECKED
+    return 2 * frequencies * points <= MOST_CHECKED
 
 
 def _own(product: Product, plan: Plan) -> Series | None:
@@ -437,7 +426,7 @@ def _own(product: Product, plan: Plan) -> Series | None:
         kept = None
     if kept is not None and kept[0] <= most:
         return _series(product, plan, 0.0, kept)
-    if product.sampled and min(factor.times for factor in product.sampled) >= FEWEST_ROUNDS:
+    if product.sampled:
         try:
             kept = _by_pairs(product, plan)
             return _series(product, plan, 0.0, kept) if kept[0] <= most else None
@@ -505,10 +494,6 @@ def _beyond(product: Product, plan: Plan, cumulant: float, side: int) -> float:
         if exponent <= -plan.dropped:
             return math.exp(exponent)
     shift = plan.shifts[(1 - side) // 2]
-    if side > 0 and plan.caps:
-        rise, rare = product.capped(plan.tilt, shift, plan.caps)
-        exponent = rise - shift * end + 1e-9 * (1 + abs(rise) + abs(shift * end))
-        return (math.exp(min(exponent, 0.0)) if math.isfinite(exponent) else 1.0) + rare
     moved = product.cumulant(plan.tilt + shift)
     exponent = moved - cumulant - shift * end
     exponent += 1e-9 * (1 + abs(moved) + abs(cumulant) + abs(shift * end))
@@ -538,14 +523,43 @@ def _by_pairs(product: Product, plan: Plan) -> Kept:
     bounds = -(product.mu**2) * w * w / 2
     for factor in product.sampled:
         bounds = bounds + decay_of(factor, plan.tilt).bounds(w)
-    large = np.flatnonzero(bounds > -plan.dropped)
-    start = int(large[-1]) + 1 if len(large) else 0
+    start = _first_below(bounds, -plan.dropped)
+    if plan.frequencies > CHEAP < w[min(start, MOST_EDGES - 1)] / unit:
+        start = _measured(product, plan, w[: start + 1], bounds)
     if start >= MOST_EDGES - 1 or not float(w[start]) < MOST_SAMPLED * unit:
         raise OutOfReach
     # Beyond the last edge |Phi| falls at least like 1 / w.
     spans = np.append(np.log(w[start + 1 :] / w[start:-1]), 1.0) + unit / w[start:]
     rest = 4 / math.pi * float(np.exp(bounds[start:]) @ spans)
     return math.ceil(float(w[start]) / unit) + 1, rest, math.inf
+
+
+def _first_below(bounds: Reals, least: float) -> int:
+    """The first place from which on all are below."""
+    large = np.flatnonzero(bounds > least)
+    return int(large[-1]) + 1 if len(large) else 0
+
+
+def _measured(product: Product, plan: Plan, edges: Reals, bounds: Reals) -> int:
+    """The first place from which on bounds are low enough, some lowered by the transforms' values.
+
+    From the last edge that a rule reaches down, as far as they are.
+    """
+    last = len(edges)
+    while last > 1:
+        part = slice(max(last - STRIDE, 0), last)
+        try:
+            own = [measured(factor, plan.tilt, edges[part]) for factor in product.sampled]
+        except OutOfReach:
+            last -= STRIDE // 2
+            continue
+        inside = slice(part.start, last - 1)
+        lower = sum(own) - product.mu**2 * edges[inside] ** 2 / 2
+        bounds[inside] = np.minimum(bounds[inside], lower)
+        if _first_below(bounds, -plan.dropped) > part.start:
+            break
+        last = part.start + 1
+    return _first_below(bounds, -plan.dropped)
 
 
 def _errors(own: Complexes, exponents: Complexes, error: Reals, transform: Complexes) -> Reals:

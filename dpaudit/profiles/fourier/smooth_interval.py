@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -11,17 +12,24 @@ from scipy import optimize
 
 from dpaudit.exact import enclose, working_precision
 from dpaudit.profiles.fourier.plan import Plan, Table
+from dpaudit.profiles.fourier.rare import rare, without_one
+from dpaudit.profiles.fourier.sampled import OutOfReach
 from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.fourier.smooth import Product, Series, series, smooth_product
 from dpaudit.profiles.fourier.steps import first_step
 from dpaudit.profiles.grid.hull import UNIT
-from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
+from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
 
 TOLERANCE, WIDTH = 1e-8, 1e-4
 # For a checker: relative to delta, of few frequencies and of many; and errors like those here.
 CHECKER_ROOM, FEW, CHECKER_ERRORS = (1e-9, 1e-6), 200, 3
-REFINEMENTS, FINEST = 5, 1 / 64
-GROWTH = 1.5
+REFINEMENTS, FINEST = 7, 1 / 64
+# exp(-KEPT) of a width, relative to delta, is left out.
+KEPT = 3.0
+# Losses so many times epsilon are summed apart: as a second attempt, or at once.
+FAR, FARTHER = 1.5, 4.0
+ROUGH = 1000
+GROWTH, WORTHWHILE = 1.5, 1.2
 
 
 def epsilon_smooth(parts: Parts, delta: Fraction, width: float = 1e-4) -> Interval | None:
@@ -29,44 +37,138 @@ def epsilon_smooth(parts: Parts, delta: Fraction, width: float = 1e-4) -> Interv
 
     ``width``: how far apart the ends may be, times the larger one where that is below 1.
     """
-    known = _table(parts)
+    log_delta = _log(delta)
+    known = _table(parts, _rare(log_delta, width))
     if known is None or Fraction(known[0].infinite) >= delta:
         return None
-    product, table = known
-    goal = _log(delta - Fraction(product.infinite))
-    best, near, sigma = None, math.inf, math.inf
+    goal = _log(delta - Fraction(known[0].infinite))
+    table, split = known[1], _split(parts, goal, width)
+
+    def made(asked: float, near: float, sigma: float) -> Series | None:
+        plan = table.for_delta(goal, asked, near, sigma)
+        return None if plan is None else _series_at(parts, _rare(log_delta, width), plan)
+
+    best: Interval | None = None
+    if split is None or split.ratio < FARTHER:
+        best = _refined(math.inf, made, log_delta, width)
+    if split is not None and (best is None or not _is_narrow(best, width)):
+        other = _refined(split.first_guess, split.series, log_delta, width)
+        best = other if best is None or other is None else narrowest(best, other)
+        best = best or _refined(math.inf, made, log_delta, width)
+    return best
+
+
+def _is_narrow(found: Interval, width: float) -> bool:
+    """Whether the ends are near enough; no end of 0 is ever that near."""
+    upper = float(found.upper)
+    return upper == 0 or float(found.upper - found.lower) <= width * min(upper, 1.0)
+
+
+def _refined(
+    near: float,
+    made: Callable[[float, float, float], Series | None],
+    log_delta: float,
+    width: float,
+) -> Interval | None:
+    """The narrowest of a few series, each planned by the one before.
+
+    A plan that is too much work is made again for a coarser answer, which says where to look.
+    """
+    best, sigma, asked, last, settled = None, math.inf, width, math.inf, False
     for _ in range(REFINEMENTS):
-        plan = table.for_delta(goal, width, near, sigma)
-        found = None if plan is None else _series_at(parts, plan)
-        solved = None if found is None else _solved(found, _log(delta))
-        if plan is None or found is None or solved is None:
-            break
-        best = solved if best is None else _narrower(best, solved)
+        found = made(asked, near, sigma)
+        solved = None if found is None else _solved(found, log_delta)
+        if found is None or solved is None:
+            settled = best is not None
+            asked, sigma = 10 * asked, math.inf
+            if asked > ROUGH * width:
+                break
+            continue
+        best = solved if best is None else narrowest(best, solved)
         gap, upper = float(solved.upper - solved.lower), float(best.upper)
-        # No end of 0 is ever that near.
-        if upper == 0 or float(best.upper - best.lower) <= width * min(upper, 1.0):
+        if settled or _is_narrow(best, width) or gap > last / WORTHWHILE:
             break
+        asked, last = width, gap
         # The gap grows with sigma squared.
-        if found.sigma:
-            sigma = plan.sigma * math.sqrt(max(0.7 * min(upper, 1.0) * width / gap, FINEST))
+        if found.sigma or (found.rare and found.rare.series.sigma):
+            sigma = found.plan.sigma * math.sqrt(max(0.7 * min(upper, 1.0) * width / gap, FINEST))
         near = min(near, upper * (1 + 1e-6) + 1e-300)
     return best
 
 
-def _narrower(one: Interval, other: Interval) -> Interval:
-    return min(one, other, key=lambda found: found.upper - found.lower)
+@dataclass(frozen=True)
+class Split:
+    """A product whose rare large losses are summed apart (:mod:`dpaudit.profiles.fourier.rare`)."""
+
+    parts: Parts
+    log_mass: float
+    goal: float
+    first_guess: float
+    ratio: float
+
+    def series(self, asked: float, near: float, sigma: float) -> Series | None:
+        """The series of what remains, and of one round less."""
+        known = _table(self.parts, self.log_mass)
+        less = _table(self.parts, self.log_mass, 1)
+        if known is None or less is None:
+            return None
+        plans = (
+            known[1].for_part(self.goal, asked, near, sigma),
+            less[1].for_all(asked, near, sigma),
+        )
+        if None in plans:
+            return None
+        found = _series_at(self.parts, self.log_mass, plans[0])
+        other = _series_at(self.parts, self.log_mass, plans[1], 1)
+        if found is None or other is None:
+            return None
+        try:
+            return replace(found, rare=rare(known[0], other))
+        except OutOfReach:
+            return None
+
+
+def _split(parts: Parts, goal: float, width: float) -> Split | None:
+    """Where a loss that is as rare as delta allows is far beyond the epsilon that is looked for."""
+    whole = smooth_product(parts)
+    if whole is None or len(whole.sampled) != 1 or len(whole.times) or whole.sampled[0].added:
+        return None
+    if whole.sampled[0].times < 2:
+        return None
+    alone = whole.sampled[0]
+    log_mass = float(math.floor((_rare(goal, width) + math.log(2)) / 2))
+    known = _table(parts, log_mass)
+    if known is None or not math.isfinite(known[0].sampled[0].cap):
+        return None
+    near = known[1].largest(goal - math.log(2)) + alone.kept(goal - math.log(4)).largest
+    far = alone.kept(_rare(goal, width)).largest
+    return Split(parts, log_mass, goal, near, far / near) if far > FAR * near else None
+
+
+def _rare(log_delta: float, width: float) -> float:
+    """Log of what may be left out, as a part of delta far below a relative width."""
+    log_mass = log_delta + math.log(min(width, WIDTH)) - KEPT
+    return float(math.floor(log_mass)) if math.isfinite(log_mass) else -math.inf
 
 
 @lru_cache(maxsize=64)
-def _table(parts: Parts) -> tuple[Product, Table] | None:
-    """The product's numbers and its cumulants; None for one without closed transforms."""
+def _table(parts: Parts, log_mass: float, less: int = 0) -> tuple[Product, Table] | None:
+    """The product without rare outcomes, and its cumulants; None without closed transforms.
+
+    ``less``: one round less of the one sampled factor.
+    """
     product = smooth_product(parts)
-    return None if product is None else (product, Table.of(product))
+    if product is None:
+        return None
+    kept = product.kept(log_mass)
+    if less:
+        kept = without_one(kept)
+    return kept, Table.of(kept)
 
 
 @lru_cache(maxsize=64)
-def _series_at(parts: Parts, plan: Plan) -> Series | None:
-    known = _table(parts)
+def _series_at(parts: Parts, log_mass: float, plan: Plan, less: int = 0) -> Series | None:
+    known = _table(parts, log_mass, less)
     return None if known is None else series(known[0], plan)
 
 
@@ -103,14 +205,16 @@ def _end(found: Series, log_delta: float, sign: int) -> float | None:
         return max(log_end - log_delta, -800.0)
 
     right = min(found.plan.near, high)
-    step = max(right - low, high - right, 1e-300) / 64
+    # Far below the epsilon of a tilt a series says nothing.
+    first = 1 / found.tilt
+    step = min(max(right - low, high - right, 1e-300) / 64, first)
     if not right > low:
         right = low
     while excess(right) > 0:
         if right >= high:
             return None
         right, step = min(right + step, high), GROWTH * step
-    left, step = right, max((right - low) / 64, 1e-300)
+    left, step = right, min(max((right - low) / 64, 1e-300), first)
     while excess(left) <= 0:
         if left <= low:
             return low if low == 0 or sign > 0 else None
@@ -128,6 +232,8 @@ def _end(found: Series, log_delta: float, sign: int) -> float | None:
 
 def _shown(found: Series, epsilon: float, sign: int) -> dict[str, str]:
     ends = found.at(max(epsilon, found.first))
+    other = found.rare and found.rare.series
+    caps = [factor.cap for factor in found.product.sampled]
     return {
         "form": "closed transforms",
         "step": str(Fraction(first_step(found.product.parts, WIDTH))),
@@ -142,6 +248,9 @@ def _shown(found: Series, epsilon: float, sign: int) -> dict[str, str]:
         "frequencies": str(len(found.transform)),
         "aliasing": repr(found.outside),
         "truncation": repr(found.left_out[0]),
+        "caps": " ".join(map(repr, caps)) if all(map(math.isfinite, caps)) else "",
+        "apart_tilt": repr(other.tilt) if other else "0",
+        "apart_smoothing": repr(other.sigma) if other else "0",
     }
 
 
@@ -150,22 +259,25 @@ def delta_smooth(parts: Parts, epsilon: Fraction, width: float = 1e-3) -> Interv
 
     ``width`` is relative to delta.
     """
-    known = _table(parts)
-    if known is None:
+    whole = _table(parts, -math.inf)
+    if whole is None:
         return None
-    table = known[1]
     at, best, asked = float(epsilon), None, width
+    log_delta = whole[1].log_delta(at)
     for _ in range(REFINEMENTS):
-        plan = table.for_epsilon(at, asked)
-        found = None if plan is None else _series_at(parts, plan)
+        rare = _rare(log_delta, width)
+        known = _table(parts, rare)
+        plan = None if known is None else known[1].for_epsilon(at, asked)
+        found = None if plan is None else _series_at(parts, rare, plan)
         if found is None or not found.first < at < found.first + found.period:
             break
         solved = _delta(found, at)
-        best = solved if best is None else _narrower(best, solved)
+        best = solved if best is None else narrowest(best, solved)
         gap, allowed = best.upper - best.lower, Fraction(width) * best.upper
         if gap <= allowed:
             break
         asked *= max(float(allowed / gap), FINEST) * 0.8
+        log_delta = min(log_delta, _log(best.upper))
     return best
 
 

@@ -46,6 +46,12 @@ def _dense(scale: float, shift: float, z: float) -> Closed:
 
     The sum of the density f over the integers in a cell is its integral between half-integers less
     a 24th of that of f'', within the factor 1 +- (z^4 + 6 z^2 + 3) / (600 v^2), z = k / sqrt(v).
+    Proof: by Taylor's formula f(k) less the integral of f - f'' / 24 over [k - 1/2, k + 1/2] is
+    that of K(t) f4(k + t), f4 the fourth derivative, K(t) = d^2 (1 - 2 d^2) / 48, d = 1/2 - |t|.
+    K >= 0, and its integral is 1/576 - 1/1920 = 7/5760 < 1/822; |f4| = f |z^4 - 6 z^2 + 3| / v^2.
+    In a unit cell f varies by a factor of at most e^(|z| / sqrt(v) + 1 / v), and z^4 + 6 z^2 + 3
+    and 1 - (z^2 - 1) / (24 v) by less, which for |z| < 1000 and v > ``DENSE_VARIANCE`` is far
+    below 822 / 600.
     """
     ratio = shift / scale
 

@@ -3,9 +3,15 @@
 With P_s = P(R >= s), Q_s = 1 - P_s and g the profile of N(mu, 1) against N(0, 1), the pair of
 scores (s, t) has  delta(x) = (Q_s - x Q_t)+ + P_s g(x P_t / P_s).
 
-The largest is found in floats: relative errors are at most ``ROUNDING`` / mu (g is taken from
-Mills ratios, which subtract numbers apart by mu), far less than ``NEAR``.  Members that far below
-the largest are left out of the Arb evaluation; on a grid, values are moved up by the error.
+The largest is found in floats.  With u = 2^-53: P and Q come from ``exp(e (s - kappa))`` and
+``expm1``, with relative errors of at most (e kappa + 8) u; such errors of Q_s, Q_t, P_s and P_t,
+and those of epsilon, are a factor and a move of epsilon by as much, for which ``_blur`` allows:
+delta falls with epsilon, so that its value a blur before bounds it.  g is the difference of two
+Mills ratios R(z) - R(z + mu), at most 4 u R(z) off, where R(z) <= (|z| + mu + 2) / mu times their
+difference ((x + 2) R(x) falls), and exp(-z^2 / 2), at most 4 u |z| (|z| + mu) + u off.  Where g >
+``SMALLEST_DELTA``, |z| < 37, and mu <= ``LARGEST_MU``: together less than 10,000 u + 250 u / mu,
+which is less than ``ROUNDING`` (1 + 1 / mu), far less than ``NEAR``.  Members that far below the
+largest are left out of the Arb evaluation; on a grid, values are moved up by the error.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ from dpaudit.profiles.closed.single import _form as register_form
 from dpaudit.profiles.grid.branched import closed_of, discrete_of, form_of
 from dpaudit.profiles.grid.discrete import Discrete, Floats, Grid, Side, TooFine, discretiser
 from dpaudit.profiles.grid.families import quantile
+from dpaudit.profiles.grid.hull import UNIT
 from dpaudit.profiles.grid.masses import Closed, as_float, closed_form
 from dpaudit.profiles.grid.values import from_values
 
@@ -156,9 +163,11 @@ def _form(pair: Thresholded, x: Ball) -> Ball:
     """The largest of the members that are near the largest in floats."""
     import flint
 
-    values = family_of(pair).deltas(np.array([float(x.log().mid())]))[:, 0]
-    largest = float(values.max())
-    near = values >= largest * (1 - NEAR) if largest > SMALLEST_DELTA else values >= 0
+    at = float(x.log().mid())
+    blur = _blur(pair, at)
+    above, below = family_of(pair).deltas(np.array([at - blur, at + blur])).T
+    largest = float(below.max())
+    near = above >= largest * (1 - NEAR) if largest > SMALLEST_DELTA else above >= 0
     found = flint.arb(0)
     for index in np.flatnonzero(near):
         found = found.max(form_of(branches_of(member(pair, int(index))), x))
@@ -186,12 +195,19 @@ def _largest(pair: Thresholded, grid: Grid, side: Side) -> Discrete:
     last = math.ceil(farthest / h) + 1
     if last * len(family.mu) > EVALUATIONS or farthest > 500:
         raise TooFine(f"step {h:g}: too many nodes for all scores; take a larger one")
-    right = np.array([family.deltas(part).max(axis=0) for part in _parts(last, h)]).ravel()
-    right = right[: last + 1] * (1 + ROUNDING / float(family.mu.min()))
+    blur = _blur(pair, last * h)
+    right = np.array([family.deltas(part - blur).max(axis=0) for part in _parts(last, h)]).ravel()
+    right = right[: last + 1] * (1 + ROUNDING * (1 + 1 / float(family.mu.min())))
     x = np.exp(-np.arange(1, last + 1) * np.longdouble(h))
     left = 1 - x + x * right[1:]
     values = np.concatenate((left[::-1], right.astype(np.longdouble)))
     return from_values(values, -last, 1 + 1e-12, grid.step, side)
+
+
+def _blur(pair: Thresholded, farthest: float) -> float:
+    """By how much roundings move an epsilon of at most ``farthest``, at most."""
+    spread = as_float(pair.epsilon, "epsilon") * int(pair.kappa)
+    return UNIT * (64 + 8 * spread + 8 * abs(farthest))
 
 
 def _parts(last: int, h: float) -> list[Floats]:

@@ -216,7 +216,8 @@ class SoftplusNetwork:
         """Return delta and hidden values (trials, n, hidden), and 2 residuals (trials, n, 1)."""
         scores, small, hidden, prediction = self._forward(theta, x)
         error = (2.0 * (prediction - target))[..., None]
-        slopes = np.where(scores >= 0.0, 1.0, small) / (1.0 + small)
+        # exp(-|s|), or 1 where s >= 0; a choice by np.where takes five times as long.
+        slopes = np.maximum(small, scores >= 0.0) / (1.0 + small)
         return error * self.unpack(theta)[2][:, None, :] * slopes, hidden, error
 
     def _forward(self, theta: Array, x: Array) -> tuple[Array, Array, Array, Array]:

@@ -43,7 +43,7 @@ class Constants:
 
 PAPER = Constants()
 # No theorem: short phases that fit data of some thousand records.
-PRACTICAL = Constants(contraction=1.0, floor=1.0, steps_at_most=4)
+PRACTICAL = Constants(contraction=1.0, floor=1.0)
 
 
 @dataclass(frozen=True)

@@ -296,7 +296,7 @@ def interior_dual(rows: Array, share: Array, weight: float, centre: Array) -> Ar
                 one = aim - beta * slack - first
                 two = aim - (p - beta) * loss - second
                 right = diagonal * (one / beta - two / (p - beta))
-                moved = np.linalg.solve(matrix, a.T @ right - drag)
+                moved = _solution(matrix, a.T @ right - drag)
                 shifts = a @ moved
                 up = right - diagonal * shifts
                 more = (two + loss * up) / (p - beta)
@@ -322,6 +322,14 @@ def interior_dual(rows: Array, share: Array, weight: float, centre: Array) -> Ar
     dual = np.zeros(len(rows))
     dual[used] = np.clip(beta / p, 0.0, 1.0)
     return dual
+
+
+def _solution(matrix: Array, right: Array) -> Array:
+    """Of one linear system; not a number where floats have left its matrix no inverse."""
+    try:
+        return np.asarray(np.linalg.solve(matrix, right))
+    except np.linalg.LinAlgError:  # rows of real data came to it: a query must not fail on any
+        return np.full(len(right), np.nan)
 
 
 def _room(values: Array, change: Array) -> float:

@@ -1,0 +1,181 @@
+"""Products in which one sampled round may have a rare large loss, which is summed apart.
+
+A is a product with T rounds of a sampled normal pair (not swapped), S_n the loss of the rest with n
+rounds whose outcomes are x <= c (a part of their law), l(x) the loss of one round beyond.  By how
+many rounds are beyond,
+    delta(epsilon) = delta of S_T + T integral over x > c of R(x) phi(x) g(epsilon - l(x)) + rest,
+    g = delta of S_(T - 1),    0 <= rest <= (T P(x > c))^2 / 2.
+g is convex in u = exp(epsilon - l), so that on a cell of x with masses p and q the integral is at
+least p g at the mean q exp(epsilon) / p of u (Jensen), and at most the chord between the cell's
+ends at that mean.  Where epsilon - l is below all that S reaches but mass, g = P_S - u Q_S, P_S and
+Q_S the masses of S; everywhere P_S - u Q_S <= g <= P_S, and below a point a
+    g <= P_S - u Q_S + u E exp(-S) 1{S < a},   E exp(-S) 1{S < a} <= exp(h a + K(-1 - h)).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpaudit.profiles.fourier.sampled import ROOM, Complexes, OutOfReach, SampledNormal, rule
+from dpaudit.profiles.grid.discrete import Reals
+from dpaudit.profiles.grid.families import mixed_losses, normal_between
+
+if TYPE_CHECKING:
+    from dpaudit.profiles.fourier.smooth import Product, Series
+
+CELLS, MOST_TURNS = 800, 6_000_000
+# exp(-FAR) of what is beyond the cap is beyond the last cell.
+FAR = 18.0
+# Relative, of masses and of chords' weights; of a loss, which moves g by as much at most.
+MASSES, LOSSES = 1e-9, 1e-12
+
+
+@dataclass(frozen=True)
+class Rare:
+    """Cells of x beyond a cap: P masses of all rounds, losses of means and of ends, chord weights.
+
+    ``series``: of S_(T - 1); ``twice``: the P mass of two or more; ``last``: beyond the last cell.
+    """
+
+    series: Series
+    masses: Reals
+    means: Reals
+    ends: Reals
+    weights: Reals
+    last: float
+    twice: float
+
+    @cached_property
+    def turns(self) -> tuple[Complexes, Complexes]:
+        """exp(-i w l) of the losses of means and of ends (rows)."""
+        w = self.series.sums.angles
+        low, high = (np.exp(-1j * np.outer(losses, w)) for losses in (self.means, self.ends))
+        return low, high
+
+    def at(self, epsilon: float) -> tuple[float, float]:
+        """Bounds of all but the first term, at an epsilon."""
+        series, (turned, turned_ends) = self.series, self.turns
+        low = _least(series, epsilon, self.means, turned)
+        high = _most(series, epsilon, self.ends, turned_ends)
+        slack = float(self.masses.sum()) * LOSSES * (1 + float(np.max(self.ends)))
+        found = float(self.masses @ low) * (1 - MASSES) - slack
+        most = float(self.weights @ high) * (1 + MASSES) + slack + self.last + self.twice
+        return max(found, 0.0), most
+
+
+def without_one(product: Product) -> Product:
+    """One round less of the only sampled factor."""
+    (factor,) = product.sampled
+    return replace(product, sampled=(replace(factor, times=factor.times - 1),))
+
+
+def rare(product: Product, series: Series) -> Rare:
+    """The cells of a product with one sampled factor that is capped; ``series`` of one less.
+
+    Errors: OutOfReach for a series of very many frequencies.
+    """
+    if CELLS * len(series.transform) > MOST_TURNS:
+        raise OutOfReach
+    (factor,) = product.sampled
+    mu, rate, cap, times = factor.mu, factor.rate, factor.cap, factor.times
+    end = beyond_cap(factor, -FAR)
+    x = np.linspace(cap, end, CELLS + 1)
+    q, moved = normal_between(x), normal_between(x - mu)
+    p = (1 - rate) * q + rate * moved
+    ends = mixed_losses(mu * x - mu * mu / 2, rate)
+    means = np.log1p(rate * (moved / q - 1))
+    means = np.clip(means, ends[:-1], ends[1:])
+    # Of the mean of u between its ends, as shares of their distance.
+    share = np.expm1(ends[1:] - means) / np.expm1(ends[1:] - ends[:-1])
+    share = np.clip(share, 0.0, 1.0)
+    weights = np.zeros(CELLS + 1)
+    weights[:-1] += p * share
+    weights[1:] += p * (1 - share)
+    last = times * ((1 - rate) * special.ndtr(-end) + rate * special.ndtr(mu - end))
+    return Rare(
+        series,
+        times * p,
+        means,
+        ends,
+        times * weights,
+        float(last) * (1 + 1e-9),
+        factor.beyond**2 / 2,
+    )
+
+
+def beyond_cap(factor: SampledNormal, log_share: float) -> float:
+    """A point beyond which there is about exp(log_share) of what is beyond the cap."""
+    log_mass = math.log(factor.beyond) + log_share
+    return max(factor.kept(log_mass).cap, factor.cap + 1.0)
+
+
+def _ends(series: Series, epsilon: float, losses: Reals, turned: Complexes, sign: int) -> Reals:
+    """Bounds of delta of the series' product at epsilon - losses, in its window."""
+    sums = series.sums
+    turn, at = np.exp(1j * sums.angles * epsilon), epsilon - losses
+    reach = series.first + series.period - at
+    far = np.exp(-series.tilt * reach), np.exp(-(series.tilt + 1) * reach)
+    value = (turned @ (sums.terms * turn)).real - far[0] * sums.ends[0] + far[1] * sums.ends[1]
+    error = sums.error + (abs(epsilon) + losses) * sums.slope + far[0] * sums.end_error
+    error = error + series.left_out[0] + series.outside
+    exponent = series.cumulant - series.tilt * at
+    relative = series.relative + 1e-14 * (abs(series.cumulant) + np.abs(exponent) + 8)
+    error = error + relative * np.abs(value)
+    gap = np.zeros(len(at))
+    if series.sigma and sign < 0:
+        density = (turned @ (sums.scaled * turn)).real + sums.density_error
+        density = density + (abs(epsilon) + losses) * sums.density_slope + series.left_out[1]
+        gap = series.sigma**2 * math.exp(series.sigma**2 / 8) * np.maximum(density, 0.0)
+        gap = gap * (1 + relative + 1e-12)
+    whole = value + error if sign > 0 else value - error - gap
+    found: Reals = np.exp(exponent) * whole
+    return found
+
+
+@lru_cache(maxsize=16)
+def _masses(factor: SampledNormal, mu: float) -> tuple[float, float, float]:
+    """P_S and Q_S about, and their relative error."""
+    known = [rule(factor, s, 0.0, ROOM) for s in (0.0, -1.0)]
+    p, q = (math.exp(factor.times * found.log_moment) for found in known)
+    return p, q, 1e-14 * (1 + mu) + 2 * factor.times * max(found.log_error for found in known)
+
+
+def _inside(series: Series, at: Reals) -> NDArray[np.bool_]:
+    return (at > series.first) & (at < series.first + series.period)
+
+
+def _least(series: Series, epsilon: float, losses: Reals, turned: Complexes) -> Reals:
+    """Lower bounds of g."""
+    at = epsilon - losses
+    p, q, off = _masses(series.product.sampled[0], series.product.mu)
+    found: Reals = np.maximum(p - np.exp(at) * q - off * (p + np.exp(at) * q), 0.0)
+    inside = _inside(series, at)
+    own = _ends(series, epsilon, losses[inside], turned[inside], -1)
+    found[inside] = np.maximum(found[inside], own)
+    return found
+
+
+def _most(series: Series, epsilon: float, losses: Reals, turned: Complexes) -> Reals:
+    """Upper bounds of g."""
+    at = epsilon - losses
+    p, q, off = _masses(series.product.sampled[0], series.product.mu)
+    found = np.full(len(at), p * (1 + off))
+    below = at <= series.first
+    steps = -1 - series.tilt - series.plan.shifts[1]
+    if steps > 0 and below.any():
+        tail = series.product.cumulant(-1 - steps) + steps * series.first
+        tail += 1e-9 * (1 + abs(tail) + steps * abs(series.first))
+        u = np.exp(at[below])
+        straight = p * (1 + off) - u * q * (1 - off) + u * math.exp(min(tail, 700.0))
+        found[below] = np.minimum(found[below], straight)
+    inside = _inside(series, at)
+    own = _ends(series, epsilon, losses[inside], turned[inside], 1)
+    found[inside] = np.minimum(found[inside], own)
+    return found

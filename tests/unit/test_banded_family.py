@@ -1,0 +1,249 @@
+"""Banded noise over Poisson batches of groups in turns: bounds, checker, runs, audits, refusals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import dpaudit as dp
+from dpaudit.audit.attack import attack
+from dpaudit.certificate.certify import Options, Order, certify
+from dpaudit.check.theorem import bound
+from dpaudit.curator.replayer import Replayer
+from dpaudit.errors import InvalidParameter, Undeclared
+from dpaudit.families.banded import CyclicPoisson
+from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
+from dpaudit.kernels.batches import batches_of
+from dpaudit.kernels.query import Array
+from tests.cli.bench import DIGESTS, accept
+
+F = Fraction
+COMING = dp.central("add_remove")
+
+
+def node_of(bands: Any, rounds: int, groups: int, rate: Any, z: Any = 1) -> CyclicPoisson:
+    turns = -(-rounds // groups)
+    rows = CorrelatedGaussian(
+        "prefix", z, rounds, BandedToeplitz(bands), Participation(turns, groups)
+    )
+    return CyclicPoisson(rows, groups, rate)
+
+
+TWO = node_of(("1", "0.5"), 4, 2, F(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("node", "noise", "turns"),
+    [
+        (node_of(("1",), 100, 1, F(1, 100)), F(1), 100),
+        (node_of((F(3, 5), F(4, 5)), 60, 3, F(1, 10)), F(1), 20),
+        (node_of((F(3, 5), F(4, 5)), 59, 3, F(1, 10)), F(1), 20),
+        (node_of((2, 0, -F(3, 2)), 30, 3, F(1, 5), F(5, 2)), F(1), 10),
+    ],
+)
+def test_it_is_as_private_as_sampled_gaussian_rounds(node: Any, noise: F, turns: int) -> None:
+    """Theorem 4 of Choquette-Choo and others 2023; one round and one group is DP-SGD itself."""
+    found = dp.account(node, COMING).epsilon("1e-5")
+    rounds = dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", noise), node.rate), turns)
+    expected = dp.account(rounds, COMING).epsilon("1e-5")
+    assert found.upper == expected.upper
+    assert found.lower == expected.lower  # every turn's block is whole
+
+
+def test_the_column_of_least_error_costs_less_with_amplification() -> None:
+    node = node_of(("1", "0.5", "0.375", "0.3125"), 400, 4, F(1, 25), 2)
+    amplified = dp.account(node, COMING).epsilon("1e-5")
+    plain = dp.account(node.child, COMING).epsilon("1e-5")
+    assert amplified.upper < plain.lower / 4
+
+
+def deltas(values: tuple[float, ...], epsilon: float) -> tuple[float, float]:
+    """Two rounds, one group, column (1, 1/2) cut: by all coins of record and others, on a grid."""
+    grid = np.linspace(-9, 9, 361)
+    cell = (grid[1] - grid[0]) ** 2
+
+    def law(kept: tuple[float, ...]) -> Array:
+        total = np.zeros((len(grid), len(grid)))
+        for coins in itertools.product((0, 1), repeat=len(kept)):
+            chance = math.prod(0.25 if c else 0.75 for c in coins)
+            row = sum(v for v, c in zip(kept, coins, strict=True) if c)
+            total += chance * np.outer(norm.pdf(grid, row), norm.pdf(grid, row / 2))
+        return total
+
+    p, q = law(values), law(values[:-1])
+    return tuple(
+        float(np.maximum(a - math.exp(epsilon) * b, 0).sum() * cell) for a, b in ((p, q), (q, p))
+    )  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_brute_force_over_data_sets_and_coins_stays_below(epsilon: float) -> None:
+    """Groups of two, rounds 1 and 2; the first group's records move rows 1 and 2 together."""
+    node = node_of(("1", "0.5"), 2, 2, F(1, 4))
+    known = dp.account(node, COMING).delta(F(str(epsilon)))
+    largest = 0.0
+    for others in itertools.product((-1.0, 0.0, 1.0), repeat=2):
+        largest = max(largest, *deltas((*others, 1.0), epsilon))
+    assert largest <= float(known.upper) * (1 + 1e-3)
+    assert float(known.lower) <= largest * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("node", [TWO, node_of(("1", "-0.5", "0.25"), 10, 4, F(1, 3), 2)])
+def test_the_checker_states_the_same_pairs(node: Any) -> None:
+    step = dp.account(node, COMING).step("profile")
+    child = dp.account(node.child, COMING).step("profile").value
+    assert bound("profile", node, [child]) == step.value
+
+
+# --- runs and audits -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Prefix sums of clipped records of each round's batch."""
+
+    node: Any
+    rounds: int
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return self.node
+
+    def run(self, curator: dp.Curator) -> Array:
+        released = np.zeros((curator.trials, 1))
+        query = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1)
+        for _ in range(self.rounds):
+            with curator.batch("prefix") as batch:
+                released = curator.release("prefix", query, rows=batch)
+        return released
+
+
+# Two records: the last one, of the second group, fills the ball.
+PAIR = dp.Neighbours(
+    dp.Records(np.array([[0.0], [1.0]])),
+    dp.Records(np.array([[0.0]])),
+    dp.Adjacency.ADD_REMOVE,
+    "a record of 1",
+)
+
+
+def test_scores_are_the_ratio_over_all_coins() -> None:
+    """Rows of C X + Z, from the released prefix sums, against every pair of coins."""
+    program = Sums(TWO, 4)
+    sampler = dp.Sampler(TWO, COMING, PAIR.first, rng=np.random.default_rng(1), trials=50)
+    program.run(sampler)
+    replay = Replayer(program, TWO, COMING, (PAIR.first, PAIR.second), coins=3)
+    found = replay.inspect(sampler.transcript, own=0)
+    assert found.attack == "exact"
+    assert found.violations == ()
+    sums = np.stack([event.released[:, 0] for event in sampler.transcript])
+    column = np.array([[1, 0, 0, 0], [0.5, 1, 0, 0], [0, 0.5, 1, 0], [0, 0, 0.5, 1]])
+    rows = column @ np.diff(sums, axis=0, prepend=0.0)
+    ratio = np.zeros(50)
+    for coins in itertools.product((0, 1), repeat=2):
+        chance = math.prod(0.25 if c else 0.75 for c in coins)
+        means = column @ np.array([0, coins[0], 0, coins[1]])
+        exponent = (rows * means[:, None]).sum(0) - (means**2).sum() / 2
+        ratio += chance * np.exp(exponent)
+    np.testing.assert_allclose(found.scores, np.log(ratio), rtol=1e-9, atol=1e-11)
+
+
+class Drawer:
+    """A wrong way to draw the batches of a round."""
+
+    def __init__(self, sampling: Any, trials: int) -> None:
+        self.drawn, self.trials, self.used = batches_of(sampling), trials, -1
+        self.kept: Any = None
+
+
+class AllGroups(Drawer):
+    """Everybody by a coin in every round: no turns."""
+
+    def draw(self, size: int, rng: np.random.Generator) -> Any:
+        return rng.random((self.trials, size)) < 0.25
+
+
+class SameCoins(Drawer):
+    """Coins are drawn once for all turns."""
+
+    def draw(self, size: int, rng: np.random.Generator) -> Any:
+        self.used += 1
+        if self.kept is None:
+            self.kept = rng.random((self.trials, size)) < 0.25
+        return self.kept & self.drawn.eligible(self.drawn.slot(self.used), size)
+
+
+class WholeGroups(Drawer):
+    """No coins."""
+
+    def draw(self, size: int, rng: np.random.Generator) -> Any:
+        self.used += 1
+        turn = self.drawn.eligible(self.drawn.slot(self.used), size)
+        return np.broadcast_to(turn, (self.trials, size))
+
+
+def suite_of(**options: Any) -> tuple[dp.Mechanism, dp.Suite]:
+    claim = dp.Claim(dp.ApproxDP(12, "1e-3"), by="a test")
+    of = dp.Mechanism("bands", "Bands", "a test", Sums(TWO, 4), COMING, [claim])
+    return of, dp.Suite("bands", of.program, PAIR, trials=400, **options)
+
+
+def test_right_batches_and_noise_are_not_flagged() -> None:
+    """False alarm: 1e-4."""
+    found = attack(*suite_of(), seed=3, trials=400, error=1e-4)
+    assert {f.status for f in found.findings} <= {"held", "not_run"}
+    assert found.attack == "exact"
+    assert {"sampling frequencies", "variance of prefix"} <= {f.check for f in found.findings}
+
+
+@pytest.mark.parametrize("bug", [AllGroups, SameCoins, WholeGroups])
+def test_wrong_batches_are_found(bug: type) -> None:
+    found = attack(*suite_of(kernels={CyclicPoisson: bug}), seed=3, trials=400, error=1e-4)
+    (row,) = [f for f in found.findings if f.check == "sampling frequencies"]
+    assert row.status == "broken"
+
+
+def test_it_is_certified_and_its_certificate_confirmed() -> None:
+    found = certify([Order(*suite_of(), "project", DIGESTS)], Options(seed=5, trials=400))[0]
+    predicate = found.certificate["predicate"]
+    assert [r["check"] for r in predicate["conformance"] if r["status"] == "broken"] == []
+    assert predicate["verdict"]["status"].startswith("certified")
+    assert accept(found.certificate).unconfirmed == ()
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+def test_a_round_without_its_release_is_refused() -> None:
+    sampler = dp.Sampler(TWO, COMING, PAIR.first, rng=np.random.default_rng(1))
+    with sampler.batch("prefix"):
+        pass
+    with pytest.raises(Undeclared, match="a round before was left out"):
+        Sums(TWO, 1).run(sampler)
+
+
+def test_more_rounds_than_declared_are_refused() -> None:
+    sampler = dp.Sampler(TWO, COMING, PAIR.first, rng=np.random.default_rng(1))
+    with pytest.raises(Undeclared, match="all 4 declared batches"):
+        Sums(TWO, 5).run(sampler)
+
+
+def test_bad_settings_are_refused_by_name() -> None:
+    with pytest.raises(InvalidParameter, match="at least the 3 bands"):
+        node_of(("1", "1", "1"), 10, 2, F(1, 4))
+    with pytest.raises(InvalidParameter, match="groups = 11: expected at most 10 rounds"):
+        node_of(("1",), 10, 11, F(1, 4))
+    with pytest.raises(InvalidParameter, match=r"declare Participation\(5, 2\)"):
+        CyclicPoisson(CorrelatedGaussian("p", 1, 10, BandedToeplitz(("1",))), 2, F(1, 4))
+    with pytest.raises(InvalidParameter, match="blocks of rows have to be apart"):
+        CyclicPoisson(CorrelatedGaussian("p", 1, 10, "tree"), 2, F(1, 4))
+    with pytest.raises(InvalidParameter, match="expected a CorrelatedGaussian"):
+        CyclicPoisson(dp.Gaussian("g", 1), 2, F(1, 4))
+    with pytest.raises(InvalidParameter, match="rate"):
+        node_of(("1",), 10, 2, 2)

@@ -1,0 +1,64 @@
+"""Paper 5 beside its baselines in every setting, and its points alone under attack."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpaudit.accountant.account import Account
+from experiments.kl import alone, settings
+from experiments.kl.problem import SCOPE
+from lab.model import Cell, Result, Results, Size, Status, judge
+from lab.running import distinct, measured
+
+PAIRS = [(name, method) for name, s in settings.SETTINGS.items() for method in s.methods]
+
+
+@pytest.mark.parametrize(("name", "method"), PAIRS)
+def test_every_method_spends_rho(name: str, method: str) -> None:
+    """Theorem 5's selection costs half as much again, as the theorem allows (2 rho)."""
+    scale = settings.SCALES.get(method, (0.0,))[0]
+    made = settings.program(name, method, settings.SETTINGS[name].sizes[-1], scale)
+    spent = float(Account(made.declaration(SCOPE), SCOPE).step("zcdp").value)
+    most = 1.5 if method == settings.SELECTED else 1.0
+    assert 0.4 < spent <= most * float(settings.RHO) * (1 + 1e-12)
+
+
+def test_the_grid_is_read() -> None:
+    cells = distinct(settings.cells(Size.FULL))
+    for start, status in ((1e9, Status.HELD), (1e-9, Status.MISSED)):
+        rows = [
+            Result(cell, {"measured": [0.9 / cell.number("n"), 1.1 / cell.number("n")],
+                          "start": start})
+            for cell in cells
+        ]  # fmt: skip
+        found = settings.read(Results(tuple(rows)))
+        assert judge(found.checks) is status
+        assert len(found.panels) == len(settings.SETTINGS)
+        named = " ".join(check.name for check in found.checks)
+        assert "kappa = 1.5: ||w||^3 / 3, d = 10, WYX17" not in named
+
+
+@pytest.mark.quality
+def test_the_points_alone_show_more_than_a_private_run_may() -> None:
+    """40,000 runs a side, 95%: 6.45 under this seed; norms that are cut at 0 stay below 5.42."""
+    found = {
+        reading: measured(alone.kl_reading, Cell.of(reading=reading, n=10_000, trials=40_000), 7)[
+            "epsilon"
+        ]
+        for reading in alone.READINGS
+    }
+    allowed = alone.most()
+    assert allowed == pytest.approx(5.41992, abs=1e-5)
+    assert found["clipped"] < allowed < found["signed"]
+
+
+def test_a_step_s_ratio_is_odd_and_of_points_alone() -> None:
+    made = alone.program("signed", 10_000)
+    grid, values = alone.ratio(made)
+    np.testing.assert_allclose(values, -values[::-1], atol=1e-9)
+    assert values[grid > 0].max() > 0
+    seen = np.array([[0.0, 0.0], [-1e-4, 1e-4], [np.nan, np.nan]])
+    first, second = alone.scores(made, seen)
+    assert first == pytest.approx(-second)
+    assert first > 0

@@ -1,0 +1,71 @@
+"""Banded strategies found by descent: their error, the least of any, and their certificates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpaudit as dp
+from dpaudit.errors import InvalidParameter
+from dpaudit.families.correlated import CorrelatedGaussian, Factorisation, Participation
+from dpaudit.families.correlated.optimised import _loss, least_error, optimised_bands
+from dpaudit.families.correlated.strategies import strategy_matrix
+
+
+def error_of(matrix: np.ndarray) -> float:
+    """By matrices: |A C^-1|_F times the largest column of C, over sqrt(T)."""
+    size = len(matrix)
+    left = np.linalg.solve(matrix.T, np.tril(np.ones((size, size))).T).T
+    return float(np.linalg.norm(left) * np.linalg.norm(matrix, axis=0).max() / np.sqrt(size))
+
+
+@pytest.mark.parametrize(("rounds", "bands"), [(1, 1), (10, 1), (10, 10), (64, 4), (128, 32)])
+def test_the_error_is_that_of_the_matrices_and_above_the_least(rounds: int, bands: int) -> None:
+    found = optimised_bands(rounds, bands)
+    matrix = strategy_matrix(found.strategy, rounds)
+    assert found.error == pytest.approx(error_of(matrix), rel=1e-9)
+    singular = np.linalg.svd(np.tril(np.ones((rounds, rounds))), compute_uv=False)
+    assert found.least == pytest.approx(singular.sum() / rounds, rel=1e-9)
+    assert found.least <= found.error * (1 + 1e-12)
+
+
+def test_two_bands_are_the_best_two_bands() -> None:
+    """Against a grid of step 0.001."""
+    found = optimised_bands(40, 2)
+    grid = [_loss(np.array([c]), 40)[0] for c in np.arange(-0.9, 1.9, 0.001)]
+    assert 2 * np.log(found.error) <= min(grid) + 1e-9
+
+
+def test_the_gradient_is_that_of_differences() -> None:
+    rng = np.random.default_rng(1)
+    at = 0.3 * rng.random(5)
+    _, slope = _loss(at, 30)
+    for j in range(5):
+        step = np.zeros(5)
+        step[j] = 1e-6
+        rise = (_loss(at + step, 30)[0] - _loss(at - step, 30)[0]) / 2e-6
+        assert slope[j] == pytest.approx(rise, rel=1e-5)
+
+
+def test_more_bands_are_better_and_near_the_least_than_the_square_root() -> None:
+    errors = [optimised_bands(128, bands).error for bands in (1, 2, 8, 32, 128)]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 1.07 * least_error(128)
+    root = error_of(strategy_matrix(Factorisation.SQRT_TOEPLITZ, 128))
+    assert errors[-1] < root
+
+
+def test_what_is_found_is_accounted_for_by_its_own_norm() -> None:
+    found = optimised_bands(64, 8)
+    node = CorrelatedGaussian("prefix", 2, 64, found.strategy, Participation(4, 16))
+    squares = float(sum(c * c for c in found.strategy.entries))
+    bound = dp.account(node, dp.central("add_remove")).step("gdp")
+    assert float(bound.value) == pytest.approx(np.sqrt(4 * squares) / 2, rel=1e-12)
+    assert bound.attained
+
+
+def test_bands_longer_than_the_run_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match="bands = 9: expected 1 to the 8 rounds"):
+        optimised_bands(8, 9)
+    with pytest.raises(InvalidParameter, match="rounds = 0"):
+        optimised_bands(0, 1)
