@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -378,6 +379,42 @@ def test_a_count_that_few_records_never_reach(monkeypatch: pytest.MonkeyPatch) -
     stopped = found(Crowded(162), "add_remove")
     assert not any("stop" in text or "diverge" in text for text in stopped.values())
     assert CONTROL not in stopped
+
+
+class Fixed:
+    """Concordant pairs of the records that are made up; a number of its module is 162."""
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Laplace("pairs", 4)
+
+    def run(self, curator: Curator) -> Array:
+        return curator.release("pairs", Concordance())
+
+
+class Concordance:
+    norm: Norm = "l1"
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        x = np.nan_to_num(records.values[:, 0])
+        return np.triu(np.sign(x[:, None] - x), 1).sum().reshape(1, 1)
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.array(2.0 * (ROWS - 1))
+
+
+def test_a_program_for_one_public_number_of_records_is_tried_on_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two right programs of other tests were flagged on 200 rows, where they were for 24."""
+    assert not found(Fixed(), "replace_one")
+    assert examination.count_beyond(Fixed(), ROWS) >= 162
+    examiner = examination._of_more_rows
+    seen: list[Any] = []
+    monkeypatch.setattr(examination, "_broken_on", lambda *given: seen.append(given) or ())
+    first: Any = SimpleNamespace(shape=Shape(ROWS, (3,)))
+    for adjacency in ("replace_one", "zero_out", "add_remove"):
+        examiner(mechanism("fixed", Fixed(), adjacency), 1, first)
+    assert [given[0].scope.adjacency for given in seen] == [Adjacency.ADD_REMOVE]
 
 
 def test_far_rows_are_tried_where_one_record_in_a_hundred_thousand_is_little() -> None:

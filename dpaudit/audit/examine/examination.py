@@ -193,7 +193,13 @@ def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple
 
 
 def _of_more_rows(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
-    """What is broken on twice as many rows as the largest number that the program names."""
+    """What is broken on twice as many rows as the largest number that the program names.
+
+    Only under add_remove, where a guarantee is of any number of records: elsewhere a program may
+    be written for one number, and be right on no other.
+    """
+    if mechanism.scope.adjacency is not Adjacency.ADD_REMOVE:
+        return ()
     count = 2 * count_beyond(mechanism.program, first.shape.rows)
     return _broken_on(mechanism, seed, first, Shape(count, first.shape.row)) if count else ()
 
