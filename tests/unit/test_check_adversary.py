@@ -18,7 +18,6 @@ import sympy
 from dpaudit.audit.residuals import check_residuals
 from dpaudit.certificate.evidence import written
 from dpaudit.check import curve_exceeds, declared_digest, standing
-from dpaudit.check.assumptions import _row
 from dpaudit.check.conformance import _row as check_row
 from dpaudit.check.measures import MEASURES
 from dpaudit.check.profile.coarse import coarser, is_computed
@@ -203,7 +202,7 @@ def washed(predicate: Json) -> None:
         row.update(status="held")
         if row["error_rate"] == "0":
             row.update(statistic="0")
-    fixed = {row["id"]: row for row in map(_row, standing(predicate["conformance"]))}
+    fixed = {row["id"]: row for row in map(Assumption.row, standing(predicate["conformance"]))}
     predicate["assumptions"] = [fixed.get(row["id"], row) for row in predicate["assumptions"]]
 
 

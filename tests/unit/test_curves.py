@@ -340,7 +340,9 @@ def test_absurd_sizes_answer_soundly_and_soon() -> None:
     found = epsilon_interval(times(SAMPLED, 10**30), DELTA)
     assert found.lower == 0
     assert is_infinite(found.upper)
-    assert epsilon_interval(times(SAMPLED, 10), F(1, 10**320)).lower == 0
+    tiny = epsilon_interval(times(SAMPLED, 10), F(1, 10**320))
+    # Chernoff's bound of a sum over the integers / 1000 is 76.4962, above by some log(t) / t.
+    assert 75.5 < tiny.lower < tiny.upper < 76.4963
     small = epsilon_interval(times(Mixed(Normal(F(1, 10**8)), F(1, 100)), 1000), DELTA)
     assert small.upper < F(1, 10**3)
     assert time.monotonic() - start < 5

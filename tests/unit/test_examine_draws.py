@@ -251,7 +251,8 @@ def test_a_query_of_other_records_than_its_secret_batch_s_is_found(
         found = examine(asked, seed=1).findings
         return [f.detail for f in found if f.check == MOVED and f.status == "broken"]
 
-    (detail,) = said()
-    assert "a record outside the secret batch moves the query" in detail
+    found = said()
+    assert found
+    assert all("a record outside the secret batch moves the query" in detail for detail in found)
     monkeypatch.setattr(displacement, "OUTSIDE", 0)
     assert not said()

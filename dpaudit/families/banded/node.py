@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, is_symbolic, readable
 from dpaudit.exact.domains import number, rate, refuse
-from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Factorisation
+from dpaudit.families.correlated.node import BandedToeplitz, CorrelatedGaussian, Factorisation
 from dpaudit.families.discrete.node import whole
 from dpaudit.nodes.core import Node
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from dpaudit.check.pairs import independent
 from dpaudit.check.reading import require
 from dpaudit.check.theorem import Table, Theorem, register
 from dpaudit.exact import is_symbolic, sqrt
-from dpaudit.nodes.pairs import Losses, Mixed, Normal, Pair, product
+from dpaudit.nodes.pairs import Losses, Mixed, Normal, Pair
 
 WITH_OR_WITHOUT = frozenset({"add_remove", "zero_out"})
 
@@ -24,7 +25,7 @@ def _blocks(node: Any, base: Losses) -> Losses:
     full = sum(1 for t in starts if t + len(bands) - 1 <= child.rounds)
 
     def side(pair: Pair, count: int) -> tuple[Pair, ...]:
-        return (product([(pair, Fraction(count))]),)
+        return (independent([(pair, Fraction(count))]),)
 
     forth = Mixed(one, node.rate)
     back = Mixed(one.swapped, node.rate).swapped

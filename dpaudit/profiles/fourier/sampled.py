@@ -46,6 +46,7 @@ Complexes = NDArray[np.complexfloating[Any, Any]]
 # exp(-ROOM) is what a rule may err by, relative to M and per round.
 ROOM = 30.0
 MOST_NODES, MOST_WORK, MOST_POINTS = 200_000, 10**9, 5000
+MOST_OUTLINED = 100_000
 CELL, LARGEST_SPAN = 0.025, 1e6
 # Phase that a panel's rule follows; ellipses that its error is bounded on.
 PHASE, DEGREE = 16.0, 32
@@ -114,9 +115,11 @@ class SampledNormal:
             return math.inf
 
     def outline(self, tilts: Reals) -> Reals:
-        """About log M of all rounds at many tilts."""
+        """About log M of all rounds at many tilts; infinite where that takes too many points."""
         step = 0.2 * min(1.0, 1.5 / self.mu)
         last = min(40.0 + 8 * self.mu, self.cap)
+        if (last + 40.0) / step > MOST_OUTLINED:
+            return np.full(len(tilts), np.inf)
         x = last - step * np.arange(math.ceil((last + 40.0) / step))[::-1]
         z = self.mu * x - self.mu * self.mu / 2
         loss = mixed_losses(z, self.rate)
@@ -253,13 +256,16 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
     bend = _bend(mu, rate, x, log_ratio)
     weight_error = 2 * BLOCK + len(x) / BLOCK + 80 + 8 * x * x + 4 * np.abs(power * log_ratio)
     weight_error += abs(power) * bend
+    moment_less_one = -1.0
     if top < 600:
         small = np.abs(power * log_ratio) < 300
         changed = np.expm1(np.where(small, power * log_ratio, 0.0)) * np.exp(log_weights)
         excess = np.where(small, changed, np.exp(raised) - np.exp(log_weights))
         # M - 1 is the integral of (R^p - 1) phi; beyond the ends -phi is known.
         tails = float(special.ndtr(edges[0]) + special.ndtr(-edges[-1]))
-        log_moment = math.log1p(float(np.sum(excess)) - tails)
+        moment_less_one = float(np.sum(excess)) - tails
+    if moment_less_one > -0.5:
+        log_moment = math.log1p(moment_less_one)
         log_error = float(np.sum(np.abs(excess) * weight_error)) * math.exp(-log_moment)
         log_error += abs(power) * float(weights @ bend) + 64 * tails * math.exp(-log_moment)
     else:

@@ -118,7 +118,7 @@ class _Run:
         for taken, change in enumerate(self.changes(items)):
             before = self.moved.copy() if equal else self.moved
             self.moved -= change
-            self.arrive()
+            np.add(self.origin, self.moved, out=self.here)
             if self.room > 0:
                 self.room -= 1
             else:
@@ -128,10 +128,6 @@ class _Run:
                 for _ in range(taken + 1, len(items)):
                     self.total += self.moved
                 break
-
-    def arrive(self) -> None:
-        """Note where the runs are."""
-        np.add(self.origin, self.moved, out=self.here)
 
     def changes(self, items: Array) -> Iterator[Array]:
         """The step times the gradient of each item, of norm at most L, where the runs then are."""
@@ -166,8 +162,7 @@ class _Run:
 class _LinearRun(_Run):
     """The same for a linear model, coordinate by coordinate: (d, runs), which is twice as fast.
 
-    The gradient is its slope in the margin times the features, whose norms and margins at the start
-    are taken in blocks: where the runs are is asked for where the set may cut them, and no sooner.
+    The gradient is its slope in the margin times the features, whose norms are taken in blocks.
     """
 
     order = (1, 2, 0)
@@ -175,10 +170,6 @@ class _LinearRun(_Run):
     def __init__(self, problem: Problem, origin: Array, step: float, slope: Slope) -> None:
         super().__init__(problem, np.ascontiguousarray(origin.T), step)
         self.slope = slope
-        self.shared = bool((self.origin == self.origin[:, :1]).all())
-
-    def arrive(self) -> None:
-        pass
 
     def sum(self) -> Array:
         """Of the displacements, (runs, d)."""
@@ -189,21 +180,17 @@ class _LinearRun(_Run):
         features, target = items[:, :-1], items[:, -1]
         squares = np.einsum("tdk,tdk->tk", features, features)
         first, second = self.slope.prepared(target, self.step)
-        if self.shared:
-            begun = np.matmul(self.origin[:, 0], features)
-        else:
-            begun = np.einsum("tdk,dk->tk", features, self.origin)
         change, far, within = np.empty_like(self.here), NOBODY, self.within(squares, target)
         margins, reach = np.empty_like(self.here[0]), self.step * self.problem.lipschitz
         for t in range(len(items)):
-            np.einsum("dk,dk->k", features[t], self.moved, out=margins)
-            margins += begun[t]
+            np.multiply(features[t], self.here, out=change)
+            np.add.reduce(change, axis=0, out=margins)
             steps = self.slope.at(margins, first[t], second[t])
             if not within:
                 far = _beyond(steps * steps * squares[t], reach)
             np.multiply(features[t], steps, out=change)
             if far.size:
-                points, records = (self.origin + self.moved).T[far], items[t, :, far]
+                points, records = self.here.T[far], items[t, :, far]
                 change[:, far] = self.step * self.problem.paired_gradients(points, records).T
             yield change
 
@@ -215,13 +202,13 @@ class _LinearRun(_Run):
 
     def project(self) -> None:
         """As above."""
-        super().arrive()
         squares = np.einsum("dk,dk->k", self.here, self.here)
         far = self.outside(squares)
         if far.size:
             ahead = self.here.T[far]
             inside = self.problem.project(ahead)
             cut = (inside != ahead).any(axis=1)
+            self.here[:, far] = inside.T
             self.moved[:, far[cut]] = (inside - self.origin.T[far])[cut].T
 
 
