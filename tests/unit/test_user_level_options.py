@@ -86,9 +86,12 @@ def test_a_batch_is_scored_by_its_own_members() -> None:
 
 
 def by_cost() -> list[Any]:
-    """Secret batches, of which every one is drawn and counted, take seconds."""
+    """Secret batches, every one drawn and counted, take seconds; so do runs one by one."""
     slow = [pytest.mark.quality]
-    return [pytest.param(k, marks=slow if "sampled" in k else []) for k in sorted(AUDITS)]
+    return [
+        pytest.param(k, marks=slow if "sampled" in k or "order" in k else [])
+        for k in sorted(AUDITS)
+    ]
 
 
 @pytest.mark.parametrize("name", by_cost())
