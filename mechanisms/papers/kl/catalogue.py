@@ -64,7 +64,7 @@ PROXIMAL = ProximalPointMethod(
 )
 PRINTED_PROXIMAL = replace(PROXIMAL, constants="paper")
 SHORT = (
-    "phases and floor are short ones that no theorem covers, T_k is the printed one for them: with "
+    "phases and floor are short ones that no theorem covers: with "
     "the printed 64 and 32 the bound is vacuous or takes hours at this size; neither constant "
     "enters the guarantee",
 )
