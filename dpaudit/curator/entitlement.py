@@ -16,6 +16,7 @@ from dpaudit.curator.uses import (
     MAXIMUM_USES,
     PUBLIC_COIN,
     Run,
+    grouped,
     label_of,
     limited,
     runs,
@@ -105,7 +106,7 @@ class Entitlements:
 
     def __init__(self, declaration: Node, trials: int) -> None:
         by_label: dict[str, list[Run]] = {}
-        for run in limited(runs(declaration)):
+        for run in limited(runs(grouped(declaration)[0])):
             by_label.setdefault(label_of(run.leaf), []).append(run)
         self._labels = {k: _entitlement(k, v, trials) for k, v in by_label.items()}
         self._batches: dict[tuple[Node, int | None], int] = {}

@@ -27,6 +27,7 @@ from dpaudit.curator.curator import (
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
 from dpaudit.curator.latent import Outcomes, drawn, enumerated
 from dpaudit.curator.locations import at, program_line
+from dpaudit.curator.uses import grouped
 from dpaudit.errors import Diverged, SensitivityExceeded
 from dpaudit.kernels.base import Session
 from dpaudit.kernels.batches import Places, batches_of, in_slot
@@ -347,7 +348,10 @@ class Replayer:
         return Replay(
             scores=np.where(np.isnan(scores), 0.0, scores),
             attack=f"averaged({self._draws})" if first.averaged else "exact",
-            violations=(*_violations(first.visits, second.visits), *disclosures(one, two)),
+            violations=(
+                *_violations(first.visits, second.visits, grouped(self._declaration)[1]),
+                *disclosures(one, two),
+            ),
             residuals=_stacked(walked),
             opposite=_stacked(other_walk),
             places={visit.label: visit.place for visit in reversed(walked.visits)},
@@ -389,13 +393,14 @@ def _stacked(walk: Walk) -> dict[str, Array]:
     return {label: np.stack(uses, axis=1) for label, uses in walk.residuals.items()}
 
 
-def _violations(first: Sequence[Visit], second: Sequence[Visit]) -> tuple[str, ...]:
+def _violations(first: Sequence[Visit], second: Sequence[Visit], group: int) -> tuple[str, ...]:
+    """What is wrong with queries on data sets that differ in so many records at most."""
     found: dict[str, None] = {}
     for a, b in zip(first, second, strict=True):
         where = at(a.place)
         if a.mixes or b.mixes:
             found[f"release {a.label!r}: a record changes another record's vector{where}"] = None
-        stated = np.minimum(a.sensitivity, b.sensitivity)
+        stated = group * np.minimum(a.sensitivity, b.sensitivity)
         if moved_too_far((a.value, b.value), stated, a.session, a.on):
             found[
                 f"release {a.label!r}: the two data sets move the query by more than its stated "

@@ -12,7 +12,7 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import is_symbolic
 from dpaudit.families.adaptive import Filter
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
-from dpaudit.families.events import EventSlack, ProposeTestRelease
+from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
 from dpaudit.families.opaque import NonPrivate
 from dpaudit.kernels.batches import batches_of, draws_batches
 from dpaudit.nodes import Leaf, Node
@@ -38,6 +38,22 @@ class Run:
     under: Filter | None = None
 
 
+def grouped(declaration: Node) -> tuple[Node, int]:
+    """What runs, and for how many records together its guarantee is stated: 1 without a Group.
+
+    Errors: InvalidParameter for a size that is still a symbol.
+    """
+    if isinstance(declaration, Assuming):
+        node, size = grouped(declaration.base)
+        return (declaration, 1) if size == 1 else (node, size)
+    if not isinstance(declaration, Group):
+        return declaration, 1
+    if is_symbolic(declaration.size):
+        raise InvalidParameter(f"{declaration.head}: bind its symbols to numbers before a run")
+    node, size = grouped(declaration.child)
+    return node, size * int(declaration.size)
+
+
 def runs(node: Node, part: int | None = None) -> Iterator[Run]:
     """The declared uses of every leaf, in declared order.
 
@@ -46,6 +62,10 @@ def runs(node: Node, part: int | None = None) -> Iterator[Run]:
     """
     if isinstance(node, NonPrivate):
         return
+    if isinstance(node, Group):
+        raise Unsupported(
+            f"{node.head} inside another node cannot be run: declare all of it for the group"
+        )
     if isinstance(node, (Leaf, ProposeTestRelease)):
         yield Run(node, 1, part)
     elif isinstance(node, (Compose, Assuming, EventSlack)):
