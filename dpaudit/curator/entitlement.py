@@ -123,10 +123,13 @@ class Entitlements:
         part: int | None,
         sampling: Node | None,
         chosen: NDArray[np.float64] | None = None,
+        *,
+        search: bool = False,
     ) -> Grant:
         """Permission for one release; nothing is used up until :meth:`spend`.
 
         ``chosen``: the noise multiplier of each trial, under a filter and only there.
+        ``search``: whether a search is asked for, which no release is.
         Errors: Undeclared for a label, part or batch that was not declared, or is used up; for
         rows that took part in more rounds than was declared, or in one too close; InvalidParameter
         for a noise that is chosen and must not be, or is not and must.
@@ -134,6 +137,13 @@ class Entitlements:
         entitlement = self._find(label)
         _same_rows(label, entitlement.runs[0], part, sampling)
         _chosen_where_it_must_be(entitlement, chosen, on)
+        if entitlement.kernel.searches and not search:
+            raise Undeclared(
+                f"release {label!r}: it is declared inside a search; ask for it in a run that "
+                "best_of makes"
+            )
+        if search and not entitlement.kernel.searches:
+            raise Undeclared(f"best_of({label!r}): no search is declared under this label")
         position = entitlement.position
         if (position >= entitlement.limit)[on].any():
             raise Undeclared(_spent(entitlement))
