@@ -39,7 +39,7 @@ class Neighbours:
         if self.first.values.shape[1:] != self.second.values.shape[1:]:
             raise InvalidParameter(f"Neighbours ({self.text}): rows of different shapes")
         check = _add_remove if self.adjacency is Adjacency.ADD_REMOVE else _same_size
-        changed = check(self.first, self.second, self.adjacency)
+        changed = check(self.first, self.second, self.adjacency, self.size)
         if not 1 <= changed <= self.size:
             expected = "exactly 1" if self.size == 1 else f"1 to {self.size}"
             raise InvalidParameter(
@@ -67,7 +67,7 @@ def _bits(records: Records) -> NDArray[np.int64]:
     return np.ascontiguousarray(records.values).view(np.int64).reshape(len(records), -1)
 
 
-def _same_size(a: Records, b: Records, adjacency: Adjacency) -> int:
+def _same_size(a: Records, b: Records, adjacency: Adjacency, size: int) -> int:
     if a.values.shape != b.values.shape:
         raise InvalidParameter(f"Neighbours: sizes {len(a)} and {len(b)} differ under {adjacency}")
     if adjacency is Adjacency.ZERO_OUT and (a.present == b.present).all():
@@ -77,9 +77,9 @@ def _same_size(a: Records, b: Records, adjacency: Adjacency) -> int:
     return _differing(a, b)
 
 
-def _add_remove(a: Records, b: Records, adjacency: Adjacency) -> int:
+def _add_remove(a: Records, b: Records, adjacency: Adjacency, size: int) -> int:
     longer, shorter = (a, b) if len(a) > len(b) else (b, a)
-    if len(longer) == len(shorter):
+    if not 1 <= len(longer) - len(shorter) <= size:
         raise InvalidParameter(f"Neighbours: sizes {len(a)} and {len(b)} under {adjacency}")
     if not (a.present.all() and b.present.all()):
         raise InvalidParameter(f"Neighbours: a record is zeroed out, which is not {adjacency}")
