@@ -148,12 +148,14 @@ def test_a_member_that_moves_more_is_no_certificate() -> None:
 def test_what_is_refused_by_name() -> None:
     import sympy
 
-    with pytest.raises(
-        InvalidParameter, match="4 records differ under add_remove; expected 1 to 3"
-    ):
+    with pytest.raises(InvalidParameter, match="sizes 6 and 2 under add_remove"):
         neighbours(4, 3)
-    with pytest.raises(InvalidParameter, match="4 records differ under add_remove; expected exact"):
-        neighbours(4, 1)
+    rows, other = np.zeros((6, 1)), np.zeros((6, 1))
+    other[:4] = 1.0
+    pair = dp.Records(rows), dp.Records(other)
+    for size, expected in ((3, "1 to 3"), (1, "exactly 1")):
+        with pytest.raises(InvalidParameter, match=f"4 records differ .*; expected {expected}"):
+            dp.Neighbours(*pair, dp.Adjacency.REPLACE_ONE, "four rows", size)
     with pytest.raises(InvalidParameter, match="differ in 4 records; the declaration is for 1"):
         attack(*suite_of(Counts(dp.Laplace("count", 4)), dp.PureDP(1)), seed=1, error=ERROR)
     inside = dp.Compose(HOUSEHOLD, dp.Laplace("other", 1))
