@@ -83,7 +83,7 @@ class ReplayTask:
         except (Diverged, Undeclared) as error:
             return _row(batch.trials, np.full(batch.trials, np.nan), stopped=[stopped_at(error)])
         kept, drawn = batch_noise(sampler)
-        kept = {**kept, **replay.residuals} if part == TRAINING else {}
+        kept = {**kept, **replay.residuals, **kept} if part == TRAINING else {}
         return _row(
             batch.trials,
             # A program that releases nothing has one score for all trials.

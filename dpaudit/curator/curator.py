@@ -239,8 +239,10 @@ class Curator(ABC):
         asked = noise_multiplier
         chosen = None if asked is None else chosen_multipliers(asked, self.trials, label)
         grant = self.entitlements.grant(label, mask, part, sampling, chosen)
-        scale, sensitivity = scaled(label, query, grant, (self.scope, len(records)), mask)
         session = self._session(label, grant, mask)
+        size, hidden = len(records), self._hidden()
+        query = session.prepared(query, self.scope.adjacency, size, hidden)
+        scale, sensitivity = scaled(label, query, grant, (self.scope, size), mask)
         request = Request(label, query, records, draws, session, scale, sensitivity, mask)
         self._rehearse(request)
         self.entitlements.spend(grant, mask)
@@ -294,6 +296,10 @@ class Curator(ABC):
         if batch.opens:
             self._passes[batch.key] = batches_of(batch.sampling).assign(trials, size, rng)
         return [in_slot(self._passes[batch.key], batch.slot)]
+
+    def _hidden(self) -> Generator | None:
+        """Whom a kernel asks for noise that no release shows; None where it is fixed."""
+        return None
 
     @abstractmethod
     def _answer(self, request: Request) -> Array:
@@ -406,6 +412,9 @@ class Sampler(Curator):
         value = public_value(draw(self._public))
         self.transcript.append(Event(PUBLIC_COIN, value, self._mask(None)))
         return value
+
+    def _hidden(self) -> Generator | None:
+        return self._rng
 
     def _rehearse(self, request: Request) -> None:
         """Errors of the query show on rows of zeros, once a label; then the kernel is asked."""

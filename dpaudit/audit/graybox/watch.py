@@ -107,6 +107,9 @@ class Watched(Sampler):
             noise = declared.residual(shown, value, request.scale)
             # A kernel with memory keeps what was released from one use to the next.
             declared.log_density(shown, value, request.scale)
+        tape = getattr(request.query, "tape", None)
+        if declared.hides and tape is not None:
+            noise = np.hstack([tape.reshape(len(noise), -1), noise])
         self.residuals.setdefault(request.label, []).append(np.where(on, noise, np.nan))
 
     def _session_of(self, label: str) -> Any:
