@@ -33,7 +33,8 @@ def sampler_of(declaration: Node) -> type[Sampler]:
 
 def _hides(node: Node) -> bool:
     load("kernel")
-    return bool(getattr(KERNELS.get(type(node)), "hides", False))
+    found: Any = KERNELS.get(type(node))
+    return found is not None and bool(found.hides or found.searches)
 
 
 def batch_noise(sampler: Any) -> tuple[dict[str, Array], list[str]]:
@@ -44,8 +45,9 @@ def batch_noise(sampler: Any) -> tuple[dict[str, Array], list[str]]:
     The second is one line, a finding as JSON with its place, or none where no batch was noted.
     """
     every = getattr(sampler, "asked", ())
-    labels = dict.fromkeys(a.label for a in every if a.batched or a.session.hides)
+    labels = dict.fromkeys(a.label for a in every if a.batched or a.searched or a.session.hides)
     noise = {label: np.stack(sampler.residuals[label], axis=1) for label in labels}
+    noise.update((k, np.stack(v, axis=1)) for k, v in getattr(sampler, "runs", {}).items())
     asked = [a for a in every if a.batched]
     if not asked:
         return noise, []

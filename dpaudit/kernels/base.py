@@ -59,11 +59,28 @@ class Session(Protocol):
         """The query as it is asked, with whatever noise it hides; asked before all else."""
 
 
+class Search(Protocol):
+    """How many runs a search makes, and what its best one's rank says; arrays are (trials,)."""
+
+    may_find_none: ClassVar[bool]
+    leaf: Any
+
+    def numbers(self, rng: Generator) -> Array:
+        """How many runs are made."""
+
+    def log_weight(self, share: Array) -> Array:
+        """Log density of the best at a rank, over that of one run; 0 to a constant."""
+
+    def number_residual(self, numbers: Array) -> Array:
+        """The numbers mapped to N(0, 1) if they were drawn as declared."""
+
+
 class Kernel:
     """Base of kernels: local facts about a leaf type.
 
     ``memory``: whether a session keeps state from one release of a use to the next; it then needs
     every trial on, and every use opens a session of its own.
+    ``searches``: whether it is no release but the best of several runs (:class:`Search`).
     ``hides``: whether noise inside a release never shows, so that an audit has to note it.
     ``told_apart``: bytes that no other release of an audit has, hashed into residuals that need
     uniform numbers; empty where nobody gave any.
@@ -73,6 +90,7 @@ class Kernel:
     continuous: ClassVar[bool] = True
     memory: ClassVar[bool] = False
     hides: ClassVar[bool] = False
+    searches: ClassVar[bool] = False
     told_apart: bytes = b""
 
     def __init__(self, leaf: Any, trials: int) -> None:
