@@ -118,7 +118,7 @@ def test_rows_along_the_steepest_signs(monkeypatch: pytest.MonkeyPatch) -> None:
 class OfKinds(Steep):
     """The same of many records, read by kinds."""
 
-    size: int = 20_000
+    size: int = 6_000
 
     def run(self, curator: Curator) -> Array:
         return curator.release("along", Along(self.bound))

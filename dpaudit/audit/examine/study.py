@@ -37,7 +37,7 @@ from dpaudit.scope import Adjacency
 WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
 NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
 SEARCHED = 200
-FEWEST_ROWS, KINDS = 12, 90
+FEWEST_ROWS, KINDS = 12, 128
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
 # Releases of a run, of which walks on other records see no more, and the share of the work after
 # which the run itself stops.
