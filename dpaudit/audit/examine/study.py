@@ -103,9 +103,6 @@ class Louder(Watched):
         self.transcript[-1] = replace(self.transcript[-1], released=found)
         return found
 
-    def _entitled(self, label: str) -> Any:
-        return next(e for e in self.entitlements if e.label == label)
-
 
 class Studied(Louder):
     """A sampler that examines every query it is asked, and keeps what it found, by label and line.

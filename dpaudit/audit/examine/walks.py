@@ -102,6 +102,9 @@ class PartWalk(Walk):
         if getattr(request.session, "memory", True):
             super()._exact(request, value, released)
 
+    def _ranked(self, *arguments: Any) -> None:
+        """No likelihood is asked for."""
+
     def _mixes(self, request: Request) -> bool:
         """Asked where queries are studied."""
         return False
