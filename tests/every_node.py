@@ -20,6 +20,7 @@ from dpaudit.families.discrete import (
 )
 from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam
 from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
+from dpaudit.families.individual import IndividualGaussian
 from dpaudit.families.iterates import LastIterate
 from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import (
@@ -98,6 +99,7 @@ EVERY_TYPE: list[Node] = [
     DistributedGaussian("total", 2, 10, 3, 2),
     DistributedSkellam("total", Fraction(1, 2), 10, 3),
     LastIterate("model", x, K, 1, y),
+    IndividualGaussian("sum", x, y, 100),
     Tuned(LEAF, Fraction(1, 10), 0),
     TunedPoisson(LEAF, x),
     SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)),
@@ -148,6 +150,7 @@ IN_NUMBERS: list[tuple[Node, str]] = [
     (SubsetResponse("page", 1, Fraction(1, 4), Fraction(1, 20)), "replace_one"),
     (Shuffled(RandomizedResponse("r", 1, 3), 9), "replace_one"),
     (LastIterate("model", 10, 100, Fraction(9, 10)), "replace_one"),
+    (IndividualGaussian("sum", 4, 1, 100), "add_remove"),
     (Tuned(L, Fraction(1, 10)), "add_remove"),
     (TunedPoisson(L, 10), "add_remove"),
     (CyclicBatches(L, 20, 5), "replace_one"),

@@ -17,9 +17,9 @@ from dpaudit.measures.convert import to_approx
 from dpaudit.measures.show import show_text, value_text
 from dpaudit.measures.sides import delta_sides, tradeoff_sides
 from dpaudit.nodes import Node, find_path, postorder
-from dpaudit.nodes.pairs import Normal
+from dpaudit.nodes.pairs import Losses, Normal, Pair
 from dpaudit.nodes.registry import load
-from dpaudit.profiles import WIDTH
+from dpaudit.profiles import RELATIVE_WIDTH, WIDTH
 from dpaudit.scope import Scope
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class Bound:
     """A number known from both sides: ``lower <= truth <= upper``, and how either was found.
 
     ``lower`` is what some data and queries of the declared kinds reach; 0 where nothing is known.
-    ``step`` is the derivation of ``upper``; ``asked`` how far apart the ends were to be, None where
-    no width was asked for.
+    ``step`` is the derivation of ``upper``; ``asked`` how far apart the ends were to be (of a
+    delta: relative to it), None where no width was asked for.
 
     >>> import dpaudit as dp
     >>> dp.account(dp.Gaussian("mean", 5), dp.central("add_remove")).delta("0.5")
@@ -61,7 +61,8 @@ class Bound:
         """Where the ends are further apart than asked: what was reached, and what more would cost.
 
         Widths shrink with the square of a grid's step and of a series' smoothing, so that a width
-        smaller by k takes about sqrt(k) times the time.
+        smaller by k takes about sqrt(k) times the time.  Where the pair that decides from above is
+        none that is reached, the gap is one between theorems.
         """
         if self.asked is None or self.width <= self.asked:
             return ""
@@ -72,8 +73,27 @@ class Bound:
             return f"{said}: no finite guarantee was found"
         if "profile" not in self.upper_method:
             return f"{said}: the theorem from above is no tighter, whatever the width"
+        pair = self._unreached
+        if pair is not None:
+            kinds = " x ".join(sorted({type(factor).__name__ for factor, _ in pair.factors}))
+            return f"{said}: what dominates ({kinds}) is nothing known to be reached, at any width"
         times = self.width**0.5 / self.asked**0.5
         return f"{said}: what was asked would take about {times:.2g} times the time"
+
+    @property
+    def _unreached(self) -> Pair | None:
+        """The pair that decides from above, where no data are known to reach it."""
+        step = self.step
+        losses = None if step is None else (step.premises[0] if step.premises else step).value
+        if step is None or not isinstance(losses, Losses):
+            return None
+        rows = step.witness.get("upper", [{"pair": str(k)} for k in range(len(losses.pairs))])
+        # An end is rounded once more: rows of the same value decide together.
+        most = max((Fraction(row.get("value", 0)) for row in rows), default=None)
+        deciding = [
+            losses.pairs[int(row["pair"])] for row in rows if Fraction(row.get("value", 0)) == most
+        ]
+        return next((pair for pair in deciding if pair not in losses.reached), None)
 
     def __repr__(self) -> str:
         return f"Bound({self._ends})"
@@ -274,15 +294,17 @@ class Account:
         """
         at = _number(epsilon, "epsilon")
         non_negative(at, "epsilon")
-        found: list[tuple[Fraction, Fraction, str]] = []
+        found: list[tuple[Fraction | None, Fraction, str]] = []
         for name in self._routes():
             lower, upper = delta_sides(self.step(name), at)
-            found.append((lower or Fraction(0), upper, name))
+            found.append((lower, upper, name))
             if lower is not None and name == "gdp":
                 break
         upper, upper_name = min(((u, n) for _, u, n in found), key=lambda row: row[0])
-        lower, lower_name = max(((low, n) for low, _, n in found), key=lambda row: row[0])
-        return Bound(lower, upper, lower_name, upper_name, self.step(upper_name))
+        known = [(low, n) for low, _, n in found if low is not None]
+        lower, lower_name = max(known, key=lambda row: row[0], default=(Fraction(0), "none"))
+        asked = RELATIVE_WIDTH * float(upper)
+        return Bound(lower, upper, lower_name, upper_name, self.step(upper_name), asked)
 
     def advantage(self) -> Bound:
         """The largest advantage of a membership guess: total variation, delta at epsilon 0."""

@@ -33,18 +33,20 @@ from dpaudit.check.conformance import EXECUTED, SENSITIVITIES
 from dpaudit.curator.curator import Program, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
-from dpaudit.curator.replayer import Replayer
+from dpaudit.curator.replayer import Replayer, same_output
+from dpaudit.curator.uses import SEARCHES
 from dpaudit.errors import Diverged, Undeclared
 from dpaudit.exact.wire import digest
 from dpaudit.kernels.base import require_kernels
 from dpaudit.kernels.query import Array, Records
-from dpaudit.nodes import Node
+from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Scope
 from dpaudit.storage.batches import AuditStore
 from dpaudit.storage.roots import code_digest
 from dpaudit.version import __version__
 
 RESIDUAL_NUMBERS = 8_000_000
+KEPT_RUNS = "the output shows more of a search than its best run"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,26 +78,33 @@ class ReplayTask:
         )
         sampler.independent = True
         try:
-            self.program.run(sampler)
+            output = self.program.run(sampler)
             coins = int(generator.integers(2**63))
             replayer = Replayer(self.program, self.declaration, self.scope, self.pair, coins=coins)
-            replay = replayer.inspect(sampler.transcript, own=side)
+            first, second = (replayer.walk(one, sampler.transcript) for one in self.pair)
+            replay = replayer.compared(first, second, side)
         except (Diverged, Undeclared) as error:
             return _row(batch.trials, np.full(batch.trials, np.nan), stopped=[stopped_at(error)])
         kept, drawn = batch_noise(sampler)
-        kept = {**kept, **replay.residuals} if part == TRAINING else {}
+        kept = {**kept, **replay.residuals, **kept} if part == TRAINING else {}
         return _row(
             batch.trials,
             # A program that releases nothing has one score for all trials.
             np.broadcast_to(replay.scores, (batch.trials,)),
             attack=[replay.attack],
-            violations=replay.violations,
+            violations=(*replay.violations, *self._kept(output, (first, second)[side][1])),
             executed=unused_releases(sampler),
             frequencies=drawn,
             labels=list(kept),
-            lines=[replay.places[label] for label in kept],
+            lines=[replay.places.get(label, "") for label in kept],
             residuals=list(kept.values()),
         )
+
+    def _kept(self, output: Any, told: Any) -> tuple[str, ...]:
+        """What runs of a search left in the output that their best does not show."""
+        if not any(isinstance(node, SEARCHES) for node in postorder(self.declaration)):
+            return ()
+        return () if same_output(output, told) else (KEPT_RUNS,)
 
 
 def stopped_at(error: Diverged | Undeclared) -> str:

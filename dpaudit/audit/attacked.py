@@ -14,6 +14,7 @@ from dpaudit.audit.engine import Batch, plan
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
+from dpaudit.curator.uses import grouped
 from dpaudit.errors import Dependent, InvalidParameter
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
@@ -58,6 +59,12 @@ def checked_declaration(mechanism: Mechanism, suite: Suite) -> Node:
     if declaration != mechanism.declaration:
         raise InvalidParameter(
             f"suite of {mechanism.name!r}: its program declares other noise than the mechanism"
+        )
+    size = grouped(declaration)[1]
+    if suite.neighbours.size > size:
+        raise InvalidParameter(
+            f"suite of {mechanism.name!r}: its data sets may differ in {suite.neighbours.size} "
+            f"records; the declaration is for {size}: declare a Group of as many"
         )
     return declaration
 

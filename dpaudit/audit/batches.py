@@ -15,30 +15,42 @@ import numpy as np
 from dpaudit.audit.residuals import Finding, Status
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.locations import at
+from dpaudit.kernels.base import KERNELS
 from dpaudit.kernels.batches import draws_batches
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node, postorder
+from dpaudit.nodes.registry import load
 
 
 def sampler_of(declaration: Node) -> type[Sampler]:
-    """The sampler of an audit's training part: one that notes batches, where any are declared."""
-    if not any(draws_batches(node) for node in postorder(declaration)):
+    """The sampler of an audit's training part: one that notes batches and noise that is hidden."""
+    if not any(draws_batches(node) or _hides(node) for node in postorder(declaration)):
         return Sampler
     from dpaudit.audit.graybox.watch import Watched
 
     return Watched
 
 
+def _hides(node: Node) -> bool:
+    load("kernel")
+    found: Any = KERNELS.get(type(node))
+    return found is not None and bool(found.hides or found.searches)
+
+
 def batch_noise(sampler: Any) -> tuple[dict[str, Array], list[str]]:
-    """Residuals of releases on secret batches, which no replay knows; and how batches were drawn.
+    """Residuals of releases on secret batches, or with hidden noise, which no replay knows.
+
+    And how batches were drawn.
 
     The second is one line, a finding as JSON with its place, or none where no batch was noted.
     """
-    asked = [a for a in getattr(sampler, "asked", ()) if a.batched]
-    if not asked:
-        return {}, []
-    labels = dict.fromkeys(a.label for a in asked)
+    every = getattr(sampler, "asked", ())
+    labels = dict.fromkeys(a.label for a in every if a.batched or a.searched or a.session.hides)
     noise = {label: np.stack(sampler.residuals[label], axis=1) for label in labels}
+    noise.update((k, np.stack(v, axis=1)) for k, v in getattr(sampler, "runs", {}).items())
+    asked = [a for a in every if a.batched]
+    if not asked:
+        return noise, []
     found = sampler.frequencies.check(0.5)
     place = at(asked[0].place)
     row = asdict(replace(found, detail=found.detail.partition("; p <=")[0]))

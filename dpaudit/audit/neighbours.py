@@ -17,8 +17,10 @@ from dpaudit.scope import Adjacency, choose
 class Neighbours:
     """Two data sets that differ in one unit under ``adjacency``; ``text`` says how.
 
-    Records are compared bit by bit.  Under add_remove the extra record is the last one.
-    Errors: InvalidParameter where they differ in none, in more than one record, or in shape.
+    ``size``: in how many units at most, where the guarantee is one for groups
+    (:class:`dpaudit.Group`).  Records are compared bit by bit.  Under add_remove the extra records
+    are the last ones.
+    Errors: InvalidParameter where they differ in none, in more than ``size`` records, or in shape.
 
     >>> import dpaudit as dp
     >>> one, none = dp.Records([[0.0], [1.0]]), dp.Records([[0.0], [0.0]])
@@ -30,17 +32,19 @@ class Neighbours:
     second: Records
     adjacency: Adjacency
     text: str
+    size: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", choose(Adjacency, self.adjacency, "Neighbours"))
         if self.first.values.shape[1:] != self.second.values.shape[1:]:
             raise InvalidParameter(f"Neighbours ({self.text}): rows of different shapes")
         check = _add_remove if self.adjacency is Adjacency.ADD_REMOVE else _same_size
-        changed = check(self.first, self.second, self.adjacency)
-        if changed != 1:
+        changed = check(self.first, self.second, self.adjacency, self.size)
+        if not 1 <= changed <= self.size:
+            expected = "exactly 1" if self.size == 1 else f"1 to {self.size}"
             raise InvalidParameter(
                 f"Neighbours ({self.text}): {changed} records differ under {self.adjacency}; "
-                "expected exactly 1"
+                f"expected {expected}"
             )
 
     @property
@@ -63,7 +67,7 @@ def _bits(records: Records) -> NDArray[np.int64]:
     return np.ascontiguousarray(records.values).view(np.int64).reshape(len(records), -1)
 
 
-def _same_size(a: Records, b: Records, adjacency: Adjacency) -> int:
+def _same_size(a: Records, b: Records, adjacency: Adjacency, size: int) -> int:
     if a.values.shape != b.values.shape:
         raise InvalidParameter(f"Neighbours: sizes {len(a)} and {len(b)} differ under {adjacency}")
     if adjacency is Adjacency.ZERO_OUT and (a.present == b.present).all():
@@ -73,13 +77,14 @@ def _same_size(a: Records, b: Records, adjacency: Adjacency) -> int:
     return _differing(a, b)
 
 
-def _add_remove(a: Records, b: Records, adjacency: Adjacency) -> int:
+def _add_remove(a: Records, b: Records, adjacency: Adjacency, size: int) -> int:
     longer, shorter = (a, b) if len(a) > len(b) else (b, a)
-    if len(longer) != len(shorter) + 1:
+    if not 1 <= len(longer) - len(shorter) <= size:
         raise InvalidParameter(f"Neighbours: sizes {len(a)} and {len(b)} under {adjacency}")
     if not (a.present.all() and b.present.all()):
         raise InvalidParameter(f"Neighbours: a record is zeroed out, which is not {adjacency}")
-    return 1 + _differing(longer.rows(0, len(shorter)), shorter)
+    more = len(longer) - len(shorter)
+    return more + _differing(longer.rows(0, len(shorter)), shorter)
 
 
 def _digest(records: Records) -> str:

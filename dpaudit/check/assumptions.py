@@ -130,14 +130,19 @@ def _bits(entropy: str) -> Assumption:
 
 
 def _draws_batches(root: Node | None) -> bool:
-    """Whether a run draws secret batches, which is done by floats."""
+    """Whether a run draws secret batches or numbers of runs, which is done by floats."""
     nodes = () if root is None else postorder(root)
-    return any(hasattr(node, "rate") or hasattr(node, "population") for node in nodes)
+    return any(hasattr(n, "rate") or hasattr(n, "population") or _searches(n) for n in nodes)
+
+
+def _searches(node: Node) -> bool:
+    """Whether a number of runs is drawn, which is done by floats."""
+    return type(node).__name__ in ("Tuned", "TunedPoisson")
 
 
 def _is_exact(root: Node) -> bool:
     """Whether every release of a declaration is sampled without a float."""
-    leaves = [node for node in postorder(root) if not node.children]
+    leaves = [node for node in postorder(root) if not node.children or _searches(node)]
     return bool(leaves) and all(type(leaf).__name__ in EXACT for leaf in leaves)
 
 

@@ -21,8 +21,8 @@ from dpaudit.accountant.filters.spending import chosen_multipliers
 from dpaudit.curator.coins import public_value
 from dpaudit.curator.entitlement import PUBLIC_COIN, Entitlements, Grant, Mask
 from dpaudit.curator.scales import scaled
-from dpaudit.errors import Dependent, InvalidParameter, Undeclared
-from dpaudit.kernels.base import Session
+from dpaudit.errors import Dependent, Diverged, InvalidParameter, Undeclared
+from dpaudit.kernels.base import Search, Session
 from dpaudit.kernels.batches import Places, batches_of, in_slot
 from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.nodes import Node
@@ -62,6 +62,7 @@ class Event:
 
 
 Transcript = Sequence[Event]
+OneRun = Callable[["Curator"], tuple[Any, Array]]
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,8 @@ class Curator(ABC):
         self._open: Batch | None = None
         self._latent: Sequence[Mask] = ()
         self._passes: dict[tuple[Node, Part | None], Places] = {}
+        self._searching = False
+        self._found: Mask | None = None
         for sampling in self.entitlements.samplings():
             self._check_population(sampling, len(records))
 
@@ -225,7 +228,7 @@ class Curator(ABC):
         than that.
         """
         mask = self._mask(on)
-        if not mask.any():
+        if not mask.any() and self._found is None:
             raise Undeclared(f"release {label!r}: no trial is on; end the loop instead")
         records, draws = self._rows(rows)
         if self.scope.trust is Trust.LOCAL and (draws or len(records) != 1):
@@ -239,8 +242,10 @@ class Curator(ABC):
         asked = noise_multiplier
         chosen = None if asked is None else chosen_multipliers(asked, self.trials, label)
         grant = self.entitlements.grant(label, mask, part, sampling, chosen)
-        scale, sensitivity = scaled(label, query, grant, (self.scope, len(records)), mask)
         session = self._session(label, grant, mask)
+        size, hidden = len(records), self._hidden()
+        query = session.prepared(query, self.scope.adjacency, size, hidden)
+        scale, sensitivity = scaled(label, query, grant, (self.scope, size), mask)
         request = Request(label, query, records, draws, session, scale, sensitivity, mask)
         self._rehearse(request)
         self.entitlements.spend(grant, mask)
@@ -253,6 +258,50 @@ class Curator(ABC):
         """
         chosen = chosen_multipliers(noise_multiplier, self.trials, label)
         return self.entitlements.admits(label, chosen, self._mask(on))
+
+    def best_of(self, label: str, run: OneRun) -> tuple[Any, Mask]:
+        """The output of the best of a random number of runs, and the trials that made any.
+
+        A search declared as :class:`~dpaudit.families.tuning.Tuned` over what one run releases, of
+        which ``label`` is the first.  ``run(curator)`` makes one on the curator that it is given,
+        from the start, its settings drawn as its public coins, and gives its output and its score,
+        (trials,); the largest is best.  Nothing of another run is shown, nor how many there were:
+        whatever a run keeps outside of its output is a leak, which audits compare.
+        Where a trial makes no run its releases are NaN.
+        Errors: Undeclared for a label under no search, or one that is spent; InvalidParameter
+        inside a batch, or for runs of which one releases something else than another.
+        """
+        if self._open is not None:
+            raise InvalidParameter(f"best_of({label!r}): a search inside a batch")
+        mask = self._mask(None)
+        grant = self.entitlements.grant(label, mask, None, None, search=True)
+        session: Any = self._open_session(grant)
+        self.entitlements.spend(grant, mask)
+        return self._search(label, session, run)
+
+    def _search(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
+        """One run, the best one, where runs are not made but told."""
+        found = self._any_run() if session.may_find_none else np.ones(self.trials, dtype=bool)
+        with self._inside(session.leaf.child, found if session.may_find_none else None):
+            output, _ = run(self)
+        return output, found
+
+    def _any_run(self) -> Mask:
+        """The trials in which a search made a run: a coin, which no record moves."""
+        return np.ones(self.trials, dtype=bool)
+
+    @contextmanager
+    def _inside(self, declaration: Node, found: Mask | None) -> Iterator[None]:
+        """One run of a search: what it releases is declared by itself."""
+        before = self.entitlements, self._sessions, self._passes, self._searching, self._found
+        self.entitlements = Entitlements(declaration, self.trials)
+        for sampling in self.entitlements.samplings():
+            self._check_population(sampling, len(self._records))
+        self._sessions, self._passes, self._searching, self._found = {}, {}, True, found
+        try:
+            yield
+        finally:
+            self.entitlements, self._sessions, self._passes, self._searching, self._found = before
 
     @abstractmethod
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
@@ -295,6 +344,10 @@ class Curator(ABC):
             self._passes[batch.key] = batches_of(batch.sampling).assign(trials, size, rng)
         return [in_slot(self._passes[batch.key], batch.slot)]
 
+    def _hidden(self) -> Generator | None:
+        """Whom a kernel asks for noise that no release shows; None where it is fixed."""
+        return None
+
     @abstractmethod
     def _answer(self, request: Request) -> Array:
         """The release; everything that can be refused has been."""
@@ -309,6 +362,8 @@ class Curator(ABC):
         mask = np.ones(self.trials, dtype=bool) if on is None else np.array(on)
         if mask.shape != (self.trials,) or mask.dtype != bool:
             raise InvalidParameter(f"on: expected {self.trials} truth values, one a trial")
+        if self._found is not None:
+            mask &= self._found
         mask.flags.writeable = False
         return mask
 
@@ -407,6 +462,37 @@ class Sampler(Curator):
         self.transcript.append(Event(PUBLIC_COIN, value, self._mask(None)))
         return value
 
+    def _hidden(self) -> Generator | None:
+        return self._rng
+
+    def _search(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
+        """All runs in turn, in all trials; the best one's releases are the transcript's.
+
+        Its output is made anew, from what it released alone.
+        """
+        numbers, start = session.numbers(self._rng), len(self.transcript)
+        self._drawn_runs(label, session, numbers)
+        best, highest = Best(self.trials), np.full(self.trials, -np.inf)
+        for k in range(1, max(1, int(numbers.max())) + 1):
+            with self._inside(session.leaf.child, None):
+                score = scores_of(run(self), self.trials)
+            taken = (numbers >= k) & ((score > highest) | (k == 1))
+            best.take(self.transcript[start:], taken)
+            del self.transcript[start:]
+            highest = np.where(taken, score, highest)
+        found = numbers >= 1
+        if session.may_find_none:
+            self.transcript.append(Event(PUBLIC_COIN, public_value(found), self._mask(None)))
+        self.transcript += best.events
+        told = Told(session.leaf.child, self.scope, self._records.placeholder(), best.events)
+        told._found = found
+        output, _ = run(told)
+        told.finish()
+        return output, found
+
+    def _drawn_runs(self, label: str, session: Search, numbers: Array) -> None:
+        """Audits note how many runs there were."""
+
     def _rehearse(self, request: Request) -> None:
         """Errors of the query show on rows of zeros, once a label; then the kernel is asked."""
         if request.label not in self._dimensions:
@@ -448,6 +534,89 @@ class Sampler(Curator):
             f"release {request.label!r}: its query failed, though not on rows of zeros; it must "
             "give one vector of the same length for any records"
         )
+
+
+class Best:
+    """The releases of the best run so far of each trial."""
+
+    def __init__(self, trials: int) -> None:
+        self.trials = trials
+        self.events: list[Event] = []
+
+    def take(self, events: Sequence[Event], taken: Mask) -> None:
+        """Put a run's releases in the place of others where it is better; NaN where none was.
+
+        Errors: InvalidParameter for releases of other labels or shapes than another run's.
+        """
+        if not self.events:
+            for e in events:
+                released = e.released if e.label == PUBLIC_COIN else _off(e.released, ~taken)
+                self.events.append(Event(e.label, released, e.on & taken))
+            return
+        if [(e.label, e.released.shape) for e in events] != [
+            (e.label, e.released.shape) for e in self.events
+        ]:
+            raise InvalidParameter("best_of: a run releases something else than another run")
+        for k, (old, new) in enumerate(zip(self.events, events, strict=True)):
+            if len(new.released) != self.trials:
+                raise InvalidParameter("best_of: a coin of a run has no row for each trial")
+            rows = taken.reshape(-1, *[1] * (new.released.ndim - 1))
+            released = np.where(rows, new.released, old.released)
+            released.flags.writeable = False
+            self.events[k] = Event(new.label, released, np.where(taken, new.on, old.on))
+
+
+def _off(released: Array, off: Mask) -> Array:
+    rows = off.reshape(-1, *[1] * (released.ndim - 1))
+    found = np.where(rows, np.nan, released)
+    found.flags.writeable = False
+    return found
+
+
+def scores_of(made: tuple[Any, Array], trials: int) -> Array:
+    """A run's scores, (trials,); what is no number is lowest.  Errors: InvalidParameter."""
+    score = np.asarray(made[1], dtype=np.float64)
+    if score.shape != (trials,):
+        raise InvalidParameter(f"best_of: scores of shape {score.shape}; expected ({trials},)")
+    return np.where(np.isnan(score), -np.inf, score)
+
+
+class Told(Curator):
+    """Answers every release with what a transcript holds; queries are never evaluated.
+
+    Errors: Diverged where the program asks for something else than was recorded.
+    """
+
+    def __init__(
+        self, declaration: Node, scope: Scope, records: Records, transcript: Transcript
+    ) -> None:
+        trials = len(transcript[0].on) if transcript else 1
+        super().__init__(declaration, scope, records, trials)
+        self._transcript = list(transcript)[::-1]
+        self._coins = np.random.default_rng(0)
+
+    def coin(self, draw: Callable[[Generator], Any]) -> Array:
+        return self._next(PUBLIC_COIN, None)
+
+    def finish(self) -> None:
+        """Errors: Diverged if the transcript holds releases that were not asked for."""
+        if self._transcript:
+            raise Diverged(f"release {self._transcript[-1].label!r}: it was not asked for again")
+
+    def _any_run(self) -> Mask:
+        return self._next(PUBLIC_COIN, None).astype(bool)
+
+    def _draw(self, sampling: Node, size: int) -> list[Mask]:
+        return self._next_batch(self.trials, size, self._coins)
+
+    def _answer(self, request: Request) -> Array:
+        return self._next(request.label, request.mask)
+
+    def _next(self, label: str, mask: Mask | None) -> Array:
+        event = self._transcript.pop() if self._transcript else None
+        if event is None or event.label != label or (mask is not None and (event.on != mask).any()):
+            raise Diverged(f"release {label!r}: another than was made on the data")
+        return event.released
 
 
 class Tracer(Curator):

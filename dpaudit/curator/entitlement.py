@@ -16,6 +16,7 @@ from dpaudit.curator.uses import (
     MAXIMUM_USES,
     PUBLIC_COIN,
     Run,
+    grouped,
     label_of,
     limited,
     runs,
@@ -105,7 +106,7 @@ class Entitlements:
 
     def __init__(self, declaration: Node, trials: int) -> None:
         by_label: dict[str, list[Run]] = {}
-        for run in limited(runs(declaration)):
+        for run in limited(runs(grouped(declaration)[0])):
             by_label.setdefault(label_of(run.leaf), []).append(run)
         self._labels = {k: _entitlement(k, v, trials) for k, v in by_label.items()}
         self._batches: dict[tuple[Node, int | None], int] = {}
@@ -122,10 +123,13 @@ class Entitlements:
         part: int | None,
         sampling: Node | None,
         chosen: NDArray[np.float64] | None = None,
+        *,
+        search: bool = False,
     ) -> Grant:
         """Permission for one release; nothing is used up until :meth:`spend`.
 
         ``chosen``: the noise multiplier of each trial, under a filter and only there.
+        ``search``: whether a search is asked for, which no release is.
         Errors: Undeclared for a label, part or batch that was not declared, or is used up; for
         rows that took part in more rounds than was declared, or in one too close; InvalidParameter
         for a noise that is chosen and must not be, or is not and must.
@@ -133,6 +137,13 @@ class Entitlements:
         entitlement = self._find(label)
         _same_rows(label, entitlement.runs[0], part, sampling)
         _chosen_where_it_must_be(entitlement, chosen, on)
+        if entitlement.kernel.searches and not search:
+            raise Undeclared(
+                f"release {label!r}: it is declared inside a search; ask for it in a run that "
+                "best_of makes"
+            )
+        if search and not entitlement.kernel.searches:
+            raise Undeclared(f"best_of({label!r}): no search is declared under this label")
         position = entitlement.position
         if (position >= entitlement.limit)[on].any():
             raise Undeclared(_spent(entitlement))

@@ -9,17 +9,16 @@ metrics give on it, they give of what was released.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dpaudit.curator.curator import Curator, Event, Request, Sampler
-from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
+from dpaudit.curator.curator import Event, Sampler, Told
 from dpaudit.curator.locations import at, is_program, program_line
-from dpaudit.errors import Diverged, Undeclared
-from dpaudit.kernels.query import Array, Records
+from dpaudit.errors import Undeclared
+from dpaudit.kernels.query import Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 
@@ -64,7 +63,7 @@ class Guarded(Sampler):
     _sessions = _Hidden()
 
 
-class Withheld(Curator):
+class Withheld(Told):
     """Answers every release with what a transcript holds; there is no record behind it.
 
     Rows are zeros, and under add_remove another number of them: it is private.  Queries are never
@@ -76,21 +75,5 @@ class Withheld(Curator):
     ) -> None:
         count, *row = shape
         more = scope.adjacency is Adjacency.ADD_REMOVE
-        super().__init__(declaration, scope, Records(np.zeros((count + more, *row))), 1)
-        self._transcript = list(transcript)[::-1]
-        self._coins = np.random.default_rng(0)
-
-    def coin(self, draw: Callable[[Generator], Any]) -> Array:
-        return self._next(PUBLIC_COIN, self._mask(None))
-
-    def _draw(self, sampling: Node, size: int) -> list[Mask]:
-        return self._next_batch(1, size, self._coins)
-
-    def _answer(self, request: Request) -> Array:
-        return self._next(request.label, request.mask)
-
-    def _next(self, label: str, mask: Mask) -> Array:
-        event = self._transcript.pop() if self._transcript else None
-        if event is None or event.label != label or (event.on != mask).any():
-            raise Diverged(f"release {label!r}: another than was made on the data")
-        return event.released
+        records = Records(np.zeros((count + more, *row)))
+        super().__init__(declaration, scope, records, transcript)

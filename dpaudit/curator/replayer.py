@@ -19,16 +19,20 @@ from dpaudit.curator.curator import (
     Batch,
     Curator,
     Event,
+    OneRun,
     Part,
     Program,
     Request,
+    Sampler,
     Transcript,
+    scores_of,
 )
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
 from dpaudit.curator.latent import Outcomes, drawn, enumerated
 from dpaudit.curator.locations import at, program_line
+from dpaudit.curator.uses import grouped
 from dpaudit.errors import Diverged, SensitivityExceeded
-from dpaudit.kernels.base import Session
+from dpaudit.kernels.base import Search, Session
 from dpaudit.kernels.batches import Places, batches_of, in_slot
 from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.nodes import Node
@@ -38,7 +42,7 @@ Generator = np.random.Generator
 RELATIVE_TOLERANCE = 1e-9
 ROUNDING = 1e-12
 # Keeps the replayer's coins apart from those of any curator with the same seed.
-LATENT, PUBLIC = 0x4C6174, 0x507562
+LATENT, PUBLIC, RUNS = 0x4C6174, 0x507562, 0x52756E
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +122,36 @@ class Walk(Curator):
         released = self._next(PUBLIC_COIN, self._mask(None)).released
         self.redrawn.append(public_value(draw(self._generator(PUBLIC, self._position))))
         return released
+
+    def _any_run(self) -> Mask:
+        found = self._next(PUBLIC_COIN, self._mask(None)).released.astype(bool)
+        return np.broadcast_to(found, (self.trials,))
+
+    def _search(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
+        """The best run is that of the transcript; its rank has a density, beside its own."""
+        found = self._any_run() if session.may_find_none else np.ones(self.trials, dtype=bool)
+        with self._inside(session.leaf.child, found if session.may_find_none else None):
+            output, score = run(self)
+        self._ranked(session, run, scores_of((None, score), self.trials), found)
+        return output, found
+
+    def _ranked(self, session: Search, run: OneRun, score: Array, found: Mask) -> None:
+        """The share of runs below the best one's score, of fresh runs on this data set.
+
+        Their coins are the same on both data sets; whatever they say, the score is a function of
+        the transcript and of these.
+        """
+        self._sampled = True
+        below = np.full(self.trials, 0.5)
+        for k in range(self._draws):
+            rng = self._generator(RUNS, self._position, k)
+            sampler = Sampler(
+                session.leaf.child, self.scope, self._records, rng=rng, trials=self.trials
+            )
+            other = scores_of(run(sampler), self.trials)
+            below += (other < score) + 0.5 * (other == score)
+        weight = session.log_weight(below / (self._draws + 1))
+        self.log_density += np.where(found, weight, 0.0)
 
     def finish(self) -> None:
         """Errors: Diverged if the transcript holds releases the program did not ask for."""
@@ -265,6 +299,9 @@ class Walk(Curator):
             own = f"{self._coins}:{self._position}".encode() if self._coins else b""
             request.session.told_apart = own
             noise = np.where(on[:, None], request.session.residual(shown, value, scale), np.nan)
+            if self._searching:
+                # Of the best of several runs: no law of its own.
+                noise = np.full_like(noise, np.nan)
             density = request.session.log_density(shown, value, scale)
         self.residuals.setdefault(request.label, []).append(noise)
         self.log_density += np.where(on, density, 0.0)
@@ -347,7 +384,10 @@ class Replayer:
         return Replay(
             scores=np.where(np.isnan(scores), 0.0, scores),
             attack=f"averaged({self._draws})" if first.averaged else "exact",
-            violations=(*_violations(first.visits, second.visits), *disclosures(one, two)),
+            violations=(
+                *_violations(first.visits, second.visits, grouped(self._declaration)[1]),
+                *disclosures(one, two),
+            ),
             residuals=_stacked(walked),
             opposite=_stacked(other_walk),
             places={visit.label: visit.place for visit in reversed(walked.visits)},
@@ -378,9 +418,9 @@ def disclosures(first: tuple[Walk, Any], second: tuple[Walk, Any]) -> tuple[str,
         if (a.scale != b.scale)[a.on].any():
             text = f"release {a.label!r}: its sensitivity depends on the private records"
             found[text + at(a.place)] = None
-    if not _equal(first[0].redrawn, second[0].redrawn):
+    if not same_output(first[0].redrawn, second[0].redrawn):
         found[PRIVATE_COIN] = None
-    if not _equal(first[1], second[1]):
+    if not same_output(first[1], second[1]):
         found[PRIVATE_OUTPUT] = None
     return tuple(found)
 
@@ -389,13 +429,14 @@ def _stacked(walk: Walk) -> dict[str, Array]:
     return {label: np.stack(uses, axis=1) for label, uses in walk.residuals.items()}
 
 
-def _violations(first: Sequence[Visit], second: Sequence[Visit]) -> tuple[str, ...]:
+def _violations(first: Sequence[Visit], second: Sequence[Visit], group: int) -> tuple[str, ...]:
+    """What is wrong with queries on data sets that differ in so many records at most."""
     found: dict[str, None] = {}
     for a, b in zip(first, second, strict=True):
         where = at(a.place)
         if a.mixes or b.mixes:
             found[f"release {a.label!r}: a record changes another record's vector{where}"] = None
-        stated = np.minimum(a.sensitivity, b.sensitivity)
+        stated = group * np.minimum(a.sensitivity, b.sensitivity)
         if moved_too_far((a.value, b.value), stated, a.session, a.on):
             found[
                 f"release {a.label!r}: the two data sets move the query by more than its stated "
@@ -417,7 +458,7 @@ def moved_too_far(values: tuple[Array, Array], stated: Array, session: Session, 
     return not bool((distance <= allowed)[on].all())
 
 
-def _equal(a: Any, b: Any) -> bool:
+def same_output(a: Any, b: Any) -> bool:
     """Whether two outputs are the same, bit by bit up to signed zeros and NaN."""
     if type(a) is not type(b):
         return False
@@ -425,11 +466,11 @@ def _equal(a: Any, b: Any) -> bool:
         numbers = a.dtype.kind in "fc"
         return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=numbers)
     if is_dataclass(a):
-        return all(_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+        return all(same_output(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
     if isinstance(a, Mapping):
-        return list(a) == list(b) and all(_equal(a[k], b[k]) for k in a)
+        return list(a) == list(b) and all(same_output(a[k], b[k]) for k in a)
     if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(_equal, a, b))
+        return len(a) == len(b) and all(map(same_output, a, b))
     if hasattr(a, "__dict__"):
-        return _equal(vars(a), vars(b))
+        return same_output(vars(a), vars(b))
     return bool(a == b or (a != a and b != b))

@@ -12,14 +12,17 @@ from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import is_symbolic
 from dpaudit.families.adaptive import Filter
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
-from dpaudit.families.events import EventSlack, ProposeTestRelease
+from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
 from dpaudit.families.opaque import NonPrivate
+from dpaudit.families.tuning import Tuned, TunedPoisson
 from dpaudit.kernels.batches import batches_of, draws_batches
 from dpaudit.nodes import Leaf, Node
 
 MAXIMUM_RUNS = 1_000_000
 MAXIMUM_USES = 2**62
 PUBLIC_COIN = "public coin"
+# A run of one is declared, and made any number of times: its use is the whole search.
+SEARCHES = (Tuned, TunedPoisson)
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,22 @@ class Run:
     under: Filter | None = None
 
 
+def grouped(declaration: Node) -> tuple[Node, int]:
+    """What runs, and for how many records together its guarantee is stated: 1 without a Group.
+
+    Errors: InvalidParameter for a size that is still a symbol.
+    """
+    if isinstance(declaration, Assuming):
+        node, size = grouped(declaration.base)
+        return (declaration, 1) if size == 1 else (node, size)
+    if not isinstance(declaration, Group):
+        return declaration, 1
+    if is_symbolic(declaration.size):
+        raise InvalidParameter(f"{declaration.head}: bind its symbols to numbers before a run")
+    node, size = grouped(declaration.child)
+    return node, size * int(declaration.size)
+
+
 def runs(node: Node, part: int | None = None) -> Iterator[Run]:
     """The declared uses of every leaf, in declared order.
 
@@ -46,8 +65,16 @@ def runs(node: Node, part: int | None = None) -> Iterator[Run]:
     """
     if isinstance(node, NonPrivate):
         return
+    if isinstance(node, Group):
+        raise Unsupported(
+            f"{node.head} inside another node cannot be run: declare all of it for the group"
+        )
     if isinstance(node, (Leaf, ProposeTestRelease)):
         yield Run(node, 1, part)
+    elif isinstance(node, SEARCHES):
+        if part is not None:
+            raise Unsupported(f"{node.head} on a part cannot be run: a search reads all records")
+        yield Run(node, 1)
     elif isinstance(node, (Compose, Assuming, EventSlack)):
         for child in node.children:
             yield from runs(child, part)
@@ -104,9 +131,12 @@ def _sampled(node: Any, part: int | None) -> Iterator[Run]:
     drawn = batches_of(node)
     for child, rounds in _visits(node.child, drawn.rounds):
         body = limited(runs(child))
-        if any(run.part is not None or run.sampling or run.under for run in body):
+        if any(
+            run.part is not None or run.sampling or run.under or isinstance(run.leaf, SEARCHES)
+            for run in body
+        ):
             raise InvalidParameter(
-                f"{node.head}: parts, batches, filters inside a batch cannot be run"
+                f"{node.head}: parts, batches, filters, searches inside a batch cannot be run"
             )
         found = []
         for run in body:
@@ -147,7 +177,12 @@ def _countable(count: int) -> None:
 
 
 def label_of(leaf: Node) -> str:
-    """The label by which a run releases a leaf; errors: InvalidParameter without a usable one."""
+    """The label by which a run releases a leaf; errors: InvalidParameter without a usable one.
+
+    Of a search that of the first leaf of one run.
+    """
+    if isinstance(leaf, SEARCHES):
+        return label_of(next(runs(leaf.child)).leaf)
     named = leaf.release if isinstance(leaf, ProposeTestRelease) else leaf
     label: Any = named.parameters.get("label")
     if not label:

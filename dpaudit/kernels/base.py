@@ -13,9 +13,10 @@ import numpy as np
 
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose
-from dpaudit.kernels.query import Array, Norm
+from dpaudit.kernels.query import Array, Norm, Query
 from dpaudit.nodes import Node, postorder
 from dpaudit.nodes.registry import load
+from dpaudit.scope import Adjacency
 
 Generator = np.random.Generator
 
@@ -52,12 +53,35 @@ class Session(Protocol):
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """How far apart two values are, (trials,), to be held against a stated sensitivity."""
 
+    def prepared(
+        self, query: Query, adjacency: Adjacency, size: int, rng: Generator | None
+    ) -> Query:
+        """The query as it is asked, with whatever noise it hides; asked before all else."""
+
+
+class Search(Protocol):
+    """How many runs a search makes, and what its best one's rank says; arrays are (trials,)."""
+
+    may_find_none: ClassVar[bool]
+    leaf: Any
+
+    def numbers(self, rng: Generator) -> Array:
+        """How many runs are made."""
+
+    def log_weight(self, share: Array) -> Array:
+        """Log density of the best at a rank, over that of one run; 0 to a constant."""
+
+    def number_residual(self, numbers: Array) -> Array:
+        """The numbers mapped to N(0, 1) if they were drawn as declared."""
+
 
 class Kernel:
     """Base of kernels: local facts about a leaf type.
 
     ``memory``: whether a session keeps state from one release of a use to the next; it then needs
     every trial on, and every use opens a session of its own.
+    ``searches``: whether it is no release but the best of several runs (:class:`Search`).
+    ``hides``: whether noise inside a release never shows, so that an audit has to note it.
     ``told_apart``: bytes that no other release of an audit has, hashed into residuals that need
     uniform numbers; empty where nobody gave any.
     """
@@ -65,6 +89,8 @@ class Kernel:
     norm: ClassVar[Norm] = "l2"
     continuous: ClassVar[bool] = True
     memory: ClassVar[bool] = False
+    hides: ClassVar[bool] = False
+    searches: ClassVar[bool] = False
     told_apart: bytes = b""
 
     def __init__(self, leaf: Any, trials: int) -> None:
@@ -73,6 +99,12 @@ class Kernel:
 
     def admit(self, scale: Array, dimension: int) -> None:
         """Any scale and dimension, unless a kernel says otherwise."""
+
+    def prepared(
+        self, query: Query, adjacency: Adjacency, size: int, rng: Generator | None
+    ) -> Query:
+        """The query, unless a kernel hides noise inside it: of ``rng``, or fixed without one."""
+        return query
 
     def centre(self, values: Array) -> Array:
         """The values, unless a kernel keeps a sum of them."""

@@ -99,6 +99,11 @@ class Records:
         rows.flags.writeable = False
         return rows, origin
 
+    @property
+    def knows_kinds(self) -> bool:
+        """Whether its distinct rows were asked for."""
+        return "_distinct" in self.__dict__
+
     def distinct(self) -> tuple[Array, NDArray[np.intp]]:
         """Distinct rows (bit by bit) and, for each record, which of them it is; made once."""
         cached = self.__dict__.get("_distinct")

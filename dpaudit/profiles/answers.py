@@ -20,6 +20,7 @@ from dpaudit.exact.domains import non_negative, probability
 from dpaudit.nodes.pairs import Largest, Mixed, Pair, Swapped, numbers_in
 from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
+from dpaudit.profiles.closed.told import delta_told, epsilon_told
 from dpaudit.profiles.closed.tradeoff import tradeoff_from
 from dpaudit.profiles.fourier.engine import delta_composed, delta_on, epsilon_composed, parts_of
 from dpaudit.profiles.fourier.engine import epsilon_outline as _outline
@@ -34,7 +35,8 @@ from dpaudit.profiles.interval import (
     rounded_up,
 )
 
-FAR, CLOSE, FINER = 60, 1.1, 4
+FAR, CLOSE, FINER, SEVERAL = 60, 1.1, 4, 8
+DIGITS = Fraction(1, 10**8)
 
 # Fewer rounds of sampled noise are the grid's: as narrow, and verified in a tenth of the time.
 FEWEST_SAMPLED = 300
@@ -67,6 +69,9 @@ def _epsilon(
         return _pure(pair)
     if has_form(pair):
         return epsilon_single(pair, wanted)
+    told = epsilon_told(pair, wanted)
+    if told is not None and _is_settled(told, width):
+        return told
     few = _few_sampled(pair)
     # A grid that is finer than asked costs little there.
     found = (
@@ -74,12 +79,28 @@ def _epsilon(
         if few
         else epsilon_smooth(parts_of(pair), wanted, width)
     )
+    if (
+        found is not None
+        and not few
+        and not _is_narrow(found, width)
+        and _is_narrow(found, SEVERAL * width)
+    ):
+        # A little less is asked for: what it missed by is a choice of plans.
+        again = epsilon_smooth(parts_of(pair), wanted, width / 2)
+        found = found if again is None else narrowest(found, again)
     if found is not None and _is_narrow(found, width):
         return found
-    other = epsilon_smooth(parts_of(pair), wanted, width) if few else _outline(pair, wanted, width)
+    # Few rounds at tiny rates: a quarter, as of the grid.
+    finer = width / FINER
+    other = epsilon_smooth(parts_of(pair), wanted, finer) if few else _outline(pair, wanted, width)
     if found is None:
         return composed(pair, wanted, width)
     return found if other is None else narrowest(found, other)
+
+
+def _is_settled(told: Interval, width: float) -> bool:
+    """Whether ends are as near as asked, or to eight digits."""
+    return _is_narrow(told, width) or told.upper - told.lower <= told.upper * DIGITS
 
 
 def _is_narrow(found: Interval, width: float) -> bool:
@@ -102,6 +123,9 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
             max(end) for end in zip(*((i.lower, i.upper) for i in members), strict=True)
         )
         return Interval(lower, upper, method="the largest of several pairs")
+    told = delta_told(pair, at)
+    if told is not None and told.upper - told.lower <= told.upper * Fraction(width):
+        return told
     found = None if _few_sampled(pair) else delta_smooth(parts_of(pair), at, width)
     return delta_composed(pair, at, width) if found is None else found
 

@@ -2,20 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+
 import pytest
 
 import dpaudit as dp
+from dpaudit.nodes.pairs import Normal
 from dpaudit.profiles.grid import values
 
+F = Fraction
+REPLACED = dp.central("replace_one")
 SPLICED = dp.Repeat(dp.SampledWithoutReplacement(dp.Gaussian("g", 1), 10, 1000), 20)
 
 
-def test_a_bound_that_is_wider_than_asked_says_so() -> None:
-    opened = dp.account(SPLICED, dp.central("replace_one"), width=1e-4)
+def test_a_bound_that_is_wider_than_asked_says_so_and_what_more_would_cost() -> None:
+    opened = dp.account(dp.Repeat(dp.RandomizedResponse("r", 1, 5), 1000), REPLACED)
     bound = opened.epsilon("1e-5")
     assert bound.asked == 1e-4 < bound.width
     assert "asked for a width of 0.0001, reached" in str(bound)
     assert "times the time" in bound.shortfall
+
+
+def test_a_gap_between_theorems_is_told_from_one_that_time_closes() -> None:
+    """Were the dominating pair reached, a smaller width would be said to take longer."""
+    bound = dp.account(SPLICED, REPLACED, width=1e-4).epsilon("1e-5")
+    assert "what dominates (Spliced) is nothing known to be reached" in bound.shortfall
+    assert bound.step is not None
+    (base,) = bound.step.premises
+    losses = base.value
+    reached = replace(losses, reached_remove=losses.remove, reached_add=losses.add)
+    step = replace(bound.step, premises=(replace(base, value=reached),))
+    assert "times the time" in replace(bound, step=step).shortfall
+    # Only the pair that decides counts.
+    (row,) = bound.step.witness["upper"]
+    small = {"pair": "0", "value": "0"}
+    both = replace(losses, remove=(losses.remove[0], Normal(F(9))), reached_remove=(Normal(F(9)),))
+    for rows, said in (
+        ([{**row, "pair": "0"}, {**small, "pair": "1"}], "Spliced"),
+        ([small, {**row, "pair": "1"}], "times the time"),
+    ):
+        changed = replace(
+            bound.step, premises=(replace(base, value=both),), witness={"upper": rows}
+        )
+        assert said in replace(bound, step=changed).shortfall
+
+
+def test_deltas_say_what_was_asked_relative_to_them() -> None:
+    bound = dp.account(SPLICED, REPLACED).delta(F(1, 10))
+    assert bound.asked == pytest.approx(float(bound.upper) / 1000)
+    assert "Spliced" in bound.shortfall
+    trusted = dp.account(dp.PureDP(1), dp.central("add_remove")).delta(F(1, 2))
+    assert trusted.lower_method == "none"
+    assert "nothing is known to be reached" in trusted.shortfall
+    sharp = dp.account(dp.Compose(dp.Gaussian("g", 1), dp.Laplace("l", 1)), REPLACED).delta(1)
+    assert sharp.shortfall == ""
 
 
 def test_a_bound_that_is_narrow_says_nothing() -> None:

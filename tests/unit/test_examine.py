@@ -24,7 +24,8 @@ from dpaudit.audit.examine.examination import (
     TRIALS,
 )
 from dpaudit.audit.examine.lines import count_beyond
-from dpaudit.audit.examine.shapes import ROWS
+from dpaudit.audit.examine.shapes import ROWS, says_how_many
+from dpaudit.audit.residuals import Finding
 from dpaudit.certificate.certificate import statement
 from dpaudit.check.assumptions import DRAWN
 from dpaudit.curator.curator import Curator
@@ -343,12 +344,12 @@ class Present:
         self.program = program
 
     def value(self, records: Records, chosen: Any = None) -> Array:
-        rows = np.nan_to_num(records.values)
+        rows = np.nan_to_num(records.values) * records.present[:, None]
         self.program.count = int(rows.any(axis=1).sum())
         return np.asarray(np.clip(rows, -1, 1).sum(axis=0)[None, :1])
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
-        return np.array(1.0)
+        return np.array(2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0)
 
 
 class Crowded:
@@ -372,12 +373,15 @@ class Crowded:
         return total
 
 
-def test_a_count_that_few_records_never_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one", "zero_out"])
+def test_a_count_that_few_records_never_reach(
+    adjacency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It stops above 162 of them, where 40 are made up unless its numbers say more."""
-    assert found(Crowded(162), "add_remove")
-    assert not found(Crowded(None), "add_remove")
+    assert CONTROL in found(Crowded(162), adjacency)
+    assert not found(Crowded(None), adjacency)
     monkeypatch.setattr(examination, "count_beyond", lambda program, rows: 0)
-    stopped = found(Crowded(162), "add_remove")
+    stopped = found(Crowded(162), adjacency)
     assert not any("stop" in text or "diverge" in text for text in stopped.values())
     assert CONTROL not in stopped
 
@@ -390,6 +394,13 @@ class Fixed:
 
     def run(self, curator: Curator) -> Array:
         return curator.release("pairs", Concordance())
+
+
+class Sized(Fixed):
+    """The same, which says for how many records it is."""
+
+    def __init__(self) -> None:
+        self.size = ROWS
 
 
 class Concordance:
@@ -406,21 +417,34 @@ class Concordance:
 def test_a_program_for_one_public_number_of_records_is_tried_on_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two right programs of other tests were flagged on 200 rows, where they were for 24."""
+    """Two right programs of other tests were flagged on 200 rows, where they were for 24.
+
+    Of a program that says for how many it is, not even its control flow is looked at on more.
+    """
     assert not found(Fixed(), "replace_one")
     assert count_beyond(Fixed(), ROWS) >= 162
     examiner = examination._of_more_rows
     seen: list[Any] = []
+    moved = Finding(MOVED, "broken", 1.0, 0.0, "too far")
+    fails = Finding(CONTROL, "broken", 1.0, 0.0, f"{examination.FAIL} (IndexError)")
+    stops = Finding(CONTROL, "broken", 1.0, 0.0, "it stops")
 
-    def broken_on(*given: Any) -> tuple[Any, ...]:
+    def broken_on(*given: Any, values: bool) -> tuple[Any, ...]:
         seen.append(given)
-        return ()
+        return moved, fails, stops
 
     monkeypatch.setattr(examination, "_broken_on", broken_on)
-    first: Any = SimpleNamespace(shape=Shape(ROWS, (3,)))
-    for adjacency in ("replace_one", "zero_out", "add_remove"):
-        examiner(mechanism("fixed", Fixed(), adjacency), 1, first)
-    assert [given[0].scope.adjacency for given in seen] == [Adjacency.ADD_REMOVE]
+
+    def told(program: Any, adjacency: str) -> tuple[Finding, ...]:
+        made = mechanism("fixed", program, adjacency)
+        sized = says_how_many(program, made.declaration, made.scope)
+        first: Any = SimpleNamespace(shape=Shape(ROWS, (3,)), sized=sized)
+        return examiner(made, 1, first)
+
+    assert told(Fixed(), "replace_one") == told(Fixed(), "zero_out") == (stops,)
+    assert told(Fixed(), "add_remove") == (moved, fails, stops)
+    assert told(Sized(), "replace_one") == ()
+    assert len(seen) == 3
 
 
 def test_far_rows_are_tried_where_one_record_in_a_hundred_thousand_is_little() -> None:

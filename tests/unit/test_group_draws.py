@@ -16,7 +16,7 @@ from dpaudit.check.profile.closed import delta_by
 from dpaudit.check.theorem import bound
 from dpaudit.errors import Unsupported
 from dpaudit.exact import decimal_upper, enclose
-from dpaudit.nodes.pairs import Drawn
+from dpaudit.nodes.pairs import Drawn, Normal, product
 from dpaudit.profiles import delta_interval
 from tests.unit.test_local_family import confirmed
 
@@ -118,3 +118,32 @@ def test_groups_over_what_is_not_known_are_refused_by_name() -> None:
     several = dp.PoissonSampled(dp.Compose(dp.Gaussian("a", 1), dp.Gaussian("b", 1)), F(1, 9))
     with pytest.raises(Unsupported, match="no dominating pair is proved for a group"):
         dp.account(dp.Group(several, 3), SCOPE).step("profile")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_group_whose_records_all_come_is_one_of_gaussian_noise(times: int) -> None:
+    """Rate 1, with and without the sampling; the checker says the same."""
+    node = dp.Group(dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", 2), 1), times), 5)
+    plain = dp.Repeat(dp.Gaussian("g", F(2, 5)), times)
+    step = Account(node, SCOPE).step("profile")
+    child = dp.account(node.children[0], SCOPE).step("profile").value
+    assert bound("profile", node, [child]) == step.value
+    known = dp.account(plain, SCOPE).epsilon("1e-5")
+    found = dp.account(node, SCOPE).epsilon("1e-5")
+    assert (found.lower, found.upper) == (known.lower, known.upper)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("rate", "size"), [("0.999999999", 5), ("0.99", 6), ("1e-9", 4)])
+def test_rates_next_to_1_and_to_0_are_composed(rate: str, size: int) -> None:
+    """With normal noise beside it, whose closed form is integrated over the group's loss."""
+    drawn, mu, epsilon = Drawn(F(1, 2), F(rate), F(size)), 0.75, 1.0
+    laws = law(0.5, float(F(rate)), size), norm.pdf(T)
+    for used, (p, q) in ((drawn, laws), (drawn.swapped, laws[::-1])):
+        at = (epsilon - np.log(p / q)) / mu
+        inner = norm.sf(at - mu / 2) - np.exp(at * mu) * norm.sf(at + mu / 2)
+        truth = float((p * inner).sum() * CELL)
+        found = delta_interval(product([(used, F(1)), (Normal(F(3, 4)), F(1))]), F(1))
+        assert float(found.lower) * (1 - 1e-9) <= truth <= float(found.upper) * (1 + 1e-9)
+        assert 0 < found.upper - found.lower <= found.upper / 500

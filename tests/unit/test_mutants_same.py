@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from dpaudit.audit.examine.shapes import Shape
-from dpaudit.kernels.query import Array, ClippedMean, clip_rows
+from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
 from dpaudit.mutate.same import same, trace
 from dpaudit.mutate.survey import _alike
 from dpaudit.scope import Adjacency
 from mechanisms.papers.srgd import baselines_catalogue, catalogue
 from mechanisms.papers.srgd.phases import halves, phase_moves
+from mechanisms.papers.stable_erm import catalogue as stable
 from mechanisms.papers.stable_erm.baselines_catalogue import (
     LOGISTIC,
     USER_COUNT,
@@ -174,3 +175,37 @@ def test_centred_gradients_of_users_move_no_further_than_twice_the_radius(dimens
         )
         furthest = max(furthest, furthest_centred(after - mean, before - mean, radius))
     assert 0.9 < furthest / (2 * radius) <= 1 + 1e-9
+
+
+def test_half_the_steps_still_bring_the_solver_s_error() -> None:
+    """ladder_stable_output_perturbation, whose privacy rests on that error and on no count.
+
+    Steps are counted by sqrt(1 - mu/L) each (Nesterov 2004, Theorem 2.2.8), for any smooth loss.
+    Of one that is twice differentiable each contracts by 1 - mu/L: a step's map has the eigenvalues
+    1 - h/L, h between mu and L, and a projection widens nothing.
+    """
+    program: Any = stable.ladder_stable_output_perturbation.program
+    loss, domain = program.statistic.loss, program.statistic.domain
+    whole = loss.steps(0.0, domain.diameter)
+    half, shrink = (whole + 1) // 2, 1 - loss.modulus / (loss.modulus + loss.smoothness)
+    assert domain.diameter * shrink**half <= loss.error < domain.diameter * shrink ** (whole // 4)
+    rng = np.random.default_rng(1)
+    items = loss.items(10.0 ** rng.uniform(-2, 2, (200, 1, 1)) * rng.standard_normal((200, 3, 6)))
+    for point in rng.standard_normal((20, 1, 1, 5)):
+        slope = 1 / (1 + np.exp(-(items * point[0, 0]).sum(-1, keepdims=True)))
+        hessian = np.einsum("nik,nil,nia->kl", items, items, slope * (1 - slope)) / (200 * 3)
+        assert np.linalg.eigvalsh(hessian).min() >= -1e-12
+        assert np.linalg.eigvalsh(hessian).max() <= loss.smoothness
+
+
+def test_half_of_eighteen_users_are_too_few_for_a_stable_release() -> None:
+    """strongly_convex_output_perturbation: of fewer than 4 kappa + 2 users nothing is released."""
+    program: Any = stable.strongly_convex_output_perturbation.program
+    users, kappa = program.problem.users, program.constants.kappa
+    assert users // 2 < 4 * kappa + 2 <= users
+    rng, query = np.random.default_rng(1), program.query()
+    sizes = 10.0 ** rng.uniform(-6, 6, 20)
+    made = [Records(size * rng.standard_normal((users, program.problem.rows, 2))) for size in sizes]
+    told = [query.value(one.rows(0, users // 2)) for one in made]
+    assert all(np.array_equal(one, told[0]) for one in told)
+    assert told[0][0, 0] == 2 * kappa + 1

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 import dpaudit as dp
+from dpaudit.check.theorem import bound
 from dpaudit.errors import InvalidParameter
+from dpaudit.exact import enclose
+from dpaudit.families.banded import CyclicPoisson
 from dpaudit.families.correlated import CorrelatedGaussian, Factorisation, Participation
-from dpaudit.families.correlated.optimised import _loss, least_error, optimised_bands
-from dpaudit.families.correlated.strategies import strategy_matrix
+from dpaudit.families.correlated.optimised import (
+    _loss,
+    least_error,
+    optimised_bands,
+    optimised_buffers,
+)
+from dpaudit.families.correlated.strategies import prefix_squares, strategy_matrix
 
 
 def error_of(matrix: np.ndarray) -> float:
@@ -69,3 +80,61 @@ def test_bands_longer_than_the_run_are_refused() -> None:
         optimised_bands(8, 9)
     with pytest.raises(InvalidParameter, match="rounds = 0"):
         optimised_bands(0, 1)
+
+
+# --- buffered linear Toeplitz strategies ---------------------------------------------------------
+
+
+def test_few_buffers_come_within_a_hundredth_of_all_bands() -> None:
+    """Dvijotham and others 2024: 2 to 4 buffers do what T coefficients do."""
+    best = optimised_bands(256, 256)
+    found = [optimised_buffers(256, buffers).error / best.error for buffers in (1, 2, 3)]
+    assert found[0] > found[1] > found[2] >= 1 - 1e-6
+    assert found[2] < 1.01
+
+
+def test_running_sums_make_the_noise_of_the_strategy() -> None:
+    """z = fresh - sum w s, s <- l s + z: C z is what was fresh; rounded to 1e-9."""
+    found = optimised_buffers(64, 3)
+    fresh = np.random.default_rng(1).standard_normal(64)
+    weights, decays, sums = np.array(found.weights), np.array(found.decays), np.zeros(3)
+    noise = np.zeros(64)
+    for t in range(64):
+        noise[t] = fresh[t] - weights @ sums
+        sums = decays * sums + noise[t]
+    whole = strategy_matrix(found.strategy, 64) @ noise
+    np.testing.assert_allclose(whole, fresh, atol=1e-6)
+
+
+def test_a_buffered_strategy_is_certified_by_its_own_norm() -> None:
+    """The accountant's and the checker's largest move are |c|, and the error is that of B."""
+    found = optimised_buffers(64, 2)
+    column = found.strategy.entries
+    node = CorrelatedGaussian("sums", 2, 64, found.strategy)
+    step = dp.account(node, dp.central("add_remove")).step("gdp")
+    norm = math.sqrt(float(sum(c * c for c in column)))
+    assert float(enclose(step.value).mid()) == pytest.approx(norm / 2, rel=1e-12)
+    assert bound("gdp", node, []) == step.value
+    squares = prefix_squares(found.strategy, 64)
+    assert found.error == pytest.approx(norm * math.sqrt(squares.mean()), rel=1e-9)
+    assert found.least < found.error
+
+
+def test_a_buffered_strategy_over_secret_batches_of_one_turn() -> None:
+    """Sampled at 1/10 it is a sampled Gaussian release of noise 2 over |c|."""
+    strategy = optimised_buffers(32, 2).strategy
+    rows = CorrelatedGaussian("sums", 2, 32, strategy)
+    scope = dp.central("add_remove")
+    sampled = dp.account(CyclicPoisson(rows, 32, Fraction(1, 10)), scope).epsilon("1e-5")
+    assert sampled.upper < dp.account(rows, scope).epsilon("1e-5").lower
+    norm = Fraction(math.sqrt(float(sum(c * c for c in strategy.entries))))
+    alone = dp.PoissonSampled(dp.Gaussian("one", 2 / norm), Fraction(1, 10))
+    expected = float(dp.account(alone, scope).epsilon("1e-5").upper)
+    assert float(sampled.upper) == pytest.approx(expected, rel=1e-3)
+
+
+def test_buffers_that_cannot_be_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match="rounds = 513: expected 2 to 512"):
+        optimised_buffers(513, 2)
+    with pytest.raises(InvalidParameter, match="buffers = 0: expected 1 to 16"):
+        optimised_buffers(64, 0)

@@ -18,6 +18,7 @@ from dpaudit.scope import Adjacency
 
 ABSENT = "no record there"
 RESTARTS = 3
+LENGTH = 1e3  # of every entry of a row whose signs are chosen
 OUTSIDE = 3  # data sets that differ in a row outside the batch
 LEAST = 3  # data sets that even a slow query is tried on
 
@@ -102,6 +103,7 @@ class Moved:
     """What was tried on the queries of one label and line, and the furthest that one moved.
 
     ``clips``: the library's own code clips every row of it; ``bounded``: or bounds it otherwise.
+    ``ordered``: whether rows after the changed one were chosen one after another.
     """
 
     label: str
@@ -114,6 +116,7 @@ class Moved:
     text: str = ""
     problems: dict[str, None] = field(default_factory=dict)
     pair: tuple[Records, Records] | None = None
+    ordered: bool = False
 
     def add(self, factor: float, text: str, pair: tuple[Records, Records] | None = None) -> None:
         """A displacement, in stated sensitivities; ``pair``: the rows of the release."""
@@ -227,7 +230,8 @@ def maximise(
     """Move one record's two values, and the scale of all others, to push the query further.
 
     ``most``: evaluations, and the work until which to try; ``alone``: the others stay.
-    Random restarts and a (1 + 1) evolution strategy: no query need have a derivative.
+    Random restarts and a (1 + 1) evolution strategy: no query need have a derivative.  The last
+    starts from rows of equal entries whose signs were chosen one by one.
     Source: Rechenberg 1973, the (1 + 1) strategy and its rule of one fifth; the moves are ours.
     """
     evaluations, until = most
@@ -236,6 +240,8 @@ def maximise(
     score = _objective(asking, row)
     for start in range(RESTARTS):
         point = (world, *starts[start % len(starts)])
+        if start == RESTARTS - 1:
+            point = _by_signs(score, point, evaluations // 4)
         best, size = score(point), 1.0
         for _ in range(evaluations // RESTARTS // 2):
             if asking.meter.beyond(until):
@@ -247,7 +253,9 @@ def maximise(
             size = min(size * 1.5, 1e3) if found > best else max(size * 0.9, 1e-3)
             if found >= best:
                 point, best = other, found
-        moved.add(best, f"row {row}, two rows found by search", _sets(point, row, asking.adjacency))
+        moved.add(
+            best, f"row {row}, two rows found by search", sets_of(point, row, asking.adjacency)
+        )
         if best > 1:
             return
 
@@ -255,9 +263,36 @@ def maximise(
 Point = tuple[Array, Array, Array]
 
 
+def _by_signs(score: Callable[[Point], float], point: Point, most: int) -> Point:
+    """Long rows of equal entries, each sign turned where that moves the query further.
+
+    A query that is steep in one direction needs rows along it, and few random ones are.
+    """
+    world, *rows = point
+    one, two = (
+        np.array(
+            np.broadcast_to(
+                LENGTH * np.where(row.reshape(-1, columns)[0] < 0, -1.0, 1.0), row.shape
+            )
+        )
+        for row in rows
+        for columns in row.shape[-1:]
+    )
+    best = score((world, one, two))
+    for turn in range(min(most, 2 * one.shape[-1])):
+        changed = (one, two)[turn % 2]
+        changed[..., turn // 2] *= -1.0
+        found = score((world, one, two))
+        if found > best:
+            best = found
+        else:
+            changed[..., turn // 2] *= -1.0
+    return world, one, two
+
+
 def _objective(asking: Asking, row: int) -> Callable[[Point], float]:
     def score(point: Point) -> float:
-        one, two = _sets(point, row, asking.adjacency)
+        one, two = sets_of(point, row, asking.adjacency)
         values = [asking.value(one, row)]
         gone = len(two) < len(one)
         values.append(_without_row(asking, two, alone=False) if gone else asking.value(two, row))
@@ -266,7 +301,7 @@ def _objective(asking: Asking, row: int) -> Callable[[Point], float]:
     return score
 
 
-def _sets(point: Point, row: int, adjacency: Adjacency) -> tuple[Records, Records]:
+def sets_of(point: Point, row: int, adjacency: Adjacency) -> tuple[Records, Records]:
     """The two data sets of a point of the search."""
     world, *values = point
     with_row = [world.copy(), world.copy()]

@@ -33,8 +33,8 @@ from dpaudit.audit.examine.lines import (
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import drawn_alone
-from dpaudit.audit.examine.shapes import Shape, Unknown, fits, shape_of
-from dpaudit.audit.examine.study import Louder, Studied
+from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
+from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.residuals import Finding
@@ -50,7 +50,7 @@ from dpaudit.scope import Adjacency
 from dpaudit.storage.opened import at_import, opened
 
 STREAM = 0x657861
-SECONDS = 10.0  # of a processor, after which nothing more is begun: the last resort
+SECONDS = 8.0  # of a processor, after which nothing more is begun: the last resort
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
 STUDY, WORLD, OTHERS, WALK = 0.5, 0.2, 0.7, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
@@ -79,6 +79,7 @@ MOVED = "displacement of every query, maximised"
 APART = "parts kept apart"
 TRIALS = "one trial as one of many"
 KEPT = "nothing kept of the records"
+FAIL = "made-up records make the program fail"
 MADE = "declared releases, made on made-up records"
 
 
@@ -195,25 +196,36 @@ def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple
 def _of_more_rows(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
     """What is broken on twice as many rows as the largest number that the program names.
 
-    Only under add_remove, where a guarantee is of any number of records: elsewhere a program may
-    be written for one number, and be right on no other.
+    Under add_remove a guarantee is of any number of records.  Elsewhere a program may be written
+    for one number, and state sensitivities that are right for no other: where nothing in it says
+    for which, only what it asks and gives beside its values is looked at, which the records may
+    decide for no number of them.
     """
-    if mechanism.scope.adjacency is not Adjacency.ADD_REMOVE:
+    anyhow = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
+    if not anyhow and first.sized:
         return ()
     count = 2 * count_beyond(mechanism.program, first.shape.rows)
-    return _broken_on(mechanism, seed, first, Shape(count, first.shape.row)) if count else ()
+    if not count:
+        return ()
+    broken = _broken_on(mechanism, seed, first, Shape(count, first.shape.row), values=anyhow)
+    return tuple(f for f in broken if anyhow or (f.check == CONTROL and FAIL not in f.detail))
 
 
 def _broken_on(
-    mechanism: Mechanism, seed: int, first: _Examiner, other: Shape
+    mechanism: Mechanism, seed: int, first: _Examiner, other: Shape, *, values: bool = True
 ) -> tuple[Finding, ...]:
-    """What is broken on records of another shape, in the time that is left; nothing if none fit."""
+    """What is broken on records of another shape, in the time that is left; nothing if none fit.
+
+    ``values``: whether more than its control flow is of interest.
+    """
     if fits(mechanism.program, mechanism.declaration, mechanism.scope, other):
         return ()
     started = time.process_time()
-    left = max(0.0, first.meter.started + first.meter.seconds - started)
+    left = first.meter.started + first.meter.seconds - started
+    if left <= 0:
+        return ()
     examiner = _Examiner(mechanism, seed, (other, None), None, started, left)
-    examiner.run()
+    examiner.run(walked=not values)
     return examiner.examination(0.0).broken
 
 
@@ -241,6 +253,9 @@ class _Examiner:
         # Of worlds by number: one trial's transcript, and the parts that it was asked in.
         self.sampled: dict[int, tuple[list[Event], list[tuple[int, int]]]] = {}
         self.pair: Neighbours | None = None
+        # Before anything ran: a program may count in a field.
+        self.sized = says_how_many(self.program, self.declaration, self.scope)
+        self.first = False
         self.longest = 0.0  # seconds of a whole run
         self.drawn = Finding(DRAWN, "not_run", 0.0, 0.0, "nothing was drawn alone")
         self.lines = Lines(self.program)
@@ -277,12 +292,14 @@ class _Examiner:
                 raise
             return likely
 
-    def run(self, *, first: bool = False) -> None:
+    def run(self, *, first: bool = False, walked: bool = False) -> None:
         """Everything in turn; what time does not allow is left out, and told.
 
-        ``first``: until something is found.
+        ``first``: until something is found; ``walked``: a run on the first world and its walks.
         """
-        for stage in self._stages():
+        self.first = first
+        short = (partial(self._study, STUDIED[0]), self._walks)
+        for stage in short if walked else self._stages():
             with contextlib.nullcontext() if stage == self._draws else self.lines:
                 stage()
             if first and self.found:
@@ -344,11 +361,12 @@ class _Examiner:
             until=self.meter.used + WORLD * self.meter.limit,
             assumed=self.assumed,
             far=far,
+            first=self.first,
             world=world.name + said,
         )
         if far != 1:
             # What it is refused for far away, no run on data may ever see.
-            with contextlib.suppress(Exception), np.errstate(all="ignore"):
+            with contextlib.suppress(Exception, Enough), np.errstate(all="ignore"):
                 self.program.run(sampler)
             self.farther.append(sampler)
             self._ran(time.process_time() - started - sampler.aside)
@@ -358,7 +376,7 @@ class _Examiner:
         self._ran(time.process_time() - started - sampler.aside)
         if whole and sampler.transcript:
             parts = sorted((p.start, p.stop) for p in sampler._parts)
-            self.sampled[number] = sampler.transcript, parts
+            self.sampled[number] = sampler.transcript[:WALKED], parts
         sampler.repeated()
         for touched in sampler.touched:
             self.notes.wrong(ACCESS, touched)
@@ -371,6 +389,8 @@ class _Examiner:
         try:
             with np.errstate(all="ignore"):
                 self.program.run(sampler)
+        except Enough:
+            return True
         except (Diverged, Undeclared) as refusal:
             self.notes.wrong(ACCESS, stopped_at(refusal))
             return False
@@ -575,6 +595,7 @@ class _Examiner:
             world.records(),
             rng=generator(self.seed, (STREAM, 100 + k)),
             far=quiet,
+            most=WALKED,
         )
         return sampler.transcript if self._run(sampler, world.name) else None
 
@@ -841,7 +862,7 @@ def _failed(error: Exception, name: str) -> str:
     said = type(error).__name__
     if isinstance(error, DpauditError):
         said += f": {' '.join(str(error).split())[:160]}"
-    return f"made-up records make the program fail ({said}), {name}{at(line)}"
+    return f"{FAIL} ({said}), {name}{at(line)}"
 
 
 def _holds(value: Array, data: Records) -> bool:

@@ -24,8 +24,10 @@ from dpaudit.curator.locations import LIBRARIES, line_of_code
 
 MOST_FUNCTIONS = 500
 MOST_CONSTANTS, LARGEST = 8, 1e12
-QUIET = 200_000  # calls and lines in a row, none of them new, after which nothing is traced
-MANY = 200  # the largest number that may be one of records
+# Calls and lines in a row, none of them new, after which nothing is traced: of the first stage, and
+# of each other, for tracing takes as long again as what it traces.
+QUIET, LATER = 200_000, 20_000
+MANY = 500  # the largest number that may be one of records
 EMPTY: set[int] = set()
 
 
@@ -45,8 +47,9 @@ class Ran:
 class Lines:
     """A tracer of a program's own code, for ``with`` statements; cheap once all lines were seen.
 
-    Until the next ``with`` it stops after ``QUIET`` events that showed no new line: a line that
-    runs later, for the first time, is listed as one that did not.
+    Until the next ``with`` it stops after ``QUIET`` events that showed no new line, and after
+    ``LATER`` once it has: a line that runs later, for the first time, is listed as one that did
+    not.
     Where another tracer is at work (a debugger's, a coverage's) nothing is traced, and ``found``
     is None.
     """
@@ -57,6 +60,7 @@ class Lines:
     _traced: bool = False
     _before: Any = None
     _quiet: int = 0
+    _most: int = QUIET
 
     def __post_init__(self) -> None:
         self._packages = {kind.__module__.partition(".")[0] for kind in _own_kinds(self.program)}
@@ -76,12 +80,13 @@ class Lines:
     ) -> None:
         if self._before is None:
             sys.settrace(None)
+            self._most = LATER
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
         left = self.left.get(code)
         self._quiet += 1
-        if self._quiet > QUIET:
+        if self._quiet > self._most:
             sys.settrace(None)
             return None
         if left is None:
@@ -223,7 +228,7 @@ def constants_of(program: Any) -> list[float]:
 
 
 def count_beyond(program: Any, rows: int) -> int:
-    """The largest number from ``rows`` to 200 in a program's fields, or in its modules; 0 if none.
+    """The largest number from ``rows`` to ``MANY`` in a program's fields, or in its modules, or 0.
 
     What a program compares a count of its records with is likely one of them.
     """

@@ -43,7 +43,7 @@ class Meter:
         elapsed = time.process_time() - self.started
         if elapsed < PATIENCE or math.isinf(self.seconds):
             return self.spent
-        return max(self.spent, self.limit * elapsed / self.seconds)
+        return max(self.spent, self.limit * elapsed / max(self.seconds, 1e-9))
 
     def beyond(self, most: float) -> bool:
         """Whether so much work is done, or as much of the time is over."""

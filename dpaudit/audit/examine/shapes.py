@@ -121,6 +121,11 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
     raise Unknown(f"the program ran on none of {tried} shapes of records made up for it: {refused}")
 
 
+def says_how_many(program: Program, declaration: Node, scope: Scope) -> bool:
+    """Whether a program's fields, or its declaration, say for how many records it is."""
+    return bool(_populations(declaration, scope) or _named(dict(_hints(program)), COUNTS))
+
+
 def _shapes(rows: Iterable[tuple[int, ...]], counts: Iterable[int]) -> Iterator[Shape]:
     for row in rows:
         for count in dict.fromkeys(counts):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,7 @@ from dpaudit.audit.examine.displacement import (
     neighbours_at,
     try_rows,
 )
+from dpaudit.audit.examine.later import READ, Later, in_order
 from dpaudit.audit.examine.made import FEW, across
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import Release
@@ -35,8 +37,11 @@ from dpaudit.scope import Adjacency
 WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
 NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
 SEARCHED = 200
-FEWEST_ROWS = 12
+FEWEST_ROWS, KINDS = 12, 128
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
+# Releases of a run, of which walks on other records see no more, and the share of the work after
+# which the run itself stops.
+WALKED, LONG = 600, 0.4
 KEPT = 8  # pairings at a time
 PAIRS = 4
 COMPARED = 20_000  # releases of a run
@@ -59,20 +64,30 @@ def bounded_by_library(query: Query) -> bool:
     return clips_itself(query) or (kind in BOUNDED and kind.__module__.startswith("dpaudit."))
 
 
+class Enough(BaseException):
+    """A run was seen for as long as it has to be; no program's own handlers are to stop it."""
+
+
 class Louder(Watched):
-    """A sampler whose added noise is ``far`` times what is declared.
+    """A sampler whose added noise is ``far`` times what is declared, for ``most`` releases.
 
     Any answer has some probability: what holds of a program holds along such a transcript too.
     Noise that grows with what was released before would leave what floats can tell apart, so that
     answers beyond ``FURTHEST`` times the first release's noise have ordinary noise.
+    Errors: Enough, after ``most`` releases.
     """
 
-    def __init__(self, *arguments: Any, far: float = 1.0, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, far: float = 1.0, most: float = math.inf, **options: Any
+    ) -> None:
         self.far = far
+        self.most = most
         self._furthest = 0.0
         super().__init__(*arguments, **options)
 
     def _answer(self, request: Request) -> Array:
+        if len(self.asked) >= self.most:
+            raise Enough
         released = super()._answer(request)
         leaf = self._entitled(request.label).runs[0].leaf
         if self.far == 1 or not leaf.is_shipped or type(leaf).__name__ not in ADDED:
@@ -88,9 +103,6 @@ class Louder(Watched):
         self.transcript[-1] = replace(self.transcript[-1], released=found)
         return found
 
-    def _entitled(self, label: str) -> Any:
-        return next(e for e in self.entitlements if e.label == label)
-
 
 class Studied(Louder):
     """A sampler that examines every query it is asked, and keeps what it found, by label and line.
@@ -99,6 +111,8 @@ class Studied(Louder):
     ``far``: by how much its noise is larger than declared: any answer has some probability, and a
     clip that ordinary ones never reach is reached by others; what such a run was refused for, or
     what overflows in it, is no finding.
+    ``first``: whether to stop at the first finding; a run of ``WALKED`` releases or more stops
+    after a share ``LONG`` of all work, too.
     ``assumed``: whether only the row that is changed may be anything.
     ``aside``: seconds of a processor that a run alone would not take.
     ``movement``: squared distance of a clipped mean's pairs of rows over the noise scale, added
@@ -115,8 +129,10 @@ class Studied(Louder):
         until: float,
         world: str,
         assumed: bool = False,
+        first: bool = False,
         **options: Any,
     ) -> None:
+        self.first = first
         self.made = rows
         self.moved = found
         self.meter, self.until = meter, until
@@ -184,6 +200,10 @@ class Studied(Louder):
             moved.problems[f"made-up records make the query fail ({type(error).__name__})"] = None
         finally:
             self.aside += time.process_time() - began
+        if self.first and (moved.factor > 1 or moved.problems):
+            raise Enough
+        if len(self.asked) >= WALKED and self.meter.after(LONG):
+            raise Enough
         return released
 
     def _value(
@@ -254,14 +274,22 @@ class Studied(Louder):
         if check is not None and number in WHOLE and self._mixes(asking.query):
             moved.problems["a record changes another record's vector"] = None
         world = request.records.values
+        # Kinds of rows make a search cheaper than its numbers say: one a line, however late it is.
+        same_line = [one for one in self.moved.values() if one.place == moved.place]
+        kinds = request.records.knows_kinds and not any(one.tried for one in same_line)
+        never = moved.tried == 0
+        # Before rows are tried, which can take all the time that there is.
+        self._one_by_one(asking, moved, request.records, number)
         least = self._row(asking, world, part)
         if self.meter.beyond(self.until):
             self.untried += 1
-            if number == 1 and moved.tried == 0:
+            if number == 1 and never:
                 # However late it is, a query that was never tried is, on the least.
                 few = dict(list(self.made.items())[:FEW])
                 pairing = self._pairing(request.records, part, least[0], few)
                 try_rows(asking, moved, pairing, self.world, self.until)
+            if kinds:
+                self._search(asking, moved, world, least[0], [], (KINDS, math.inf))
             return
         if number not in WHOLE:
             names = [*list(self.made)[:2], *list(self.made)[5:FEW]]
@@ -283,20 +311,36 @@ class Studied(Louder):
             if self.meter.beyond(self.until):
                 break
         starts = [(rows[a], rows.get(b, rows[a])) for a, b in [best] if a in rows]
-        starts += [(asked, -asked) for asked in list(self.made.values())[3:5]]
+        most = SEARCHED // 10 if bounded_by_library(asking.query) else SEARCHED
+        budget = min(most, allowed if number <= 2 else allowed // 2)
+        budget = max(budget, KINDS) if kinds else budget
+        self._search(asking, moved, world, least[0], starts, (budget, self.until))
+
+    def _search(
+        self,
+        asking: Asking,
+        moved: Moved,
+        world: Array,
+        row: int,
+        starts: Sequence[tuple[Array, Array]],
+        most: tuple[int, float],
+    ) -> None:
+        """Rows that move it further than those that were made up, unless these do already."""
+        more = [(asked, -asked) for asked in list(self.made.values())[3:5]]
         if moved.factor <= 1:
-            most = SEARCHED // 10 if bounded_by_library(asking.query) else SEARCHED
-            budget = min(most, allowed if number <= 2 else allowed // 2)
-            maximise(
-                asking,
-                moved,
-                world,
-                least[0],
-                starts,
-                (budget, self.until),
-                self._choice,
-                alone=self.assumed,
-            )
+            started = [*starts, *more]
+            rng, alone = self._choice, self.assumed
+            maximise(asking, moved, world, row, started, most, rng, alone=alone)
+
+    def _one_by_one(self, asking: Asking, moved: Moved, records: Records, number: int) -> None:
+        """Later rows for what depends on the order of rows, once a line."""
+        before = sum(one.ordered for one in self.moved.values())
+        if number > 1 or moved.ordered or asking.batched or self.assumed or self.far != 1:
+            return
+        if in_order(asking, records):
+            moved.ordered = True
+            search = Later(asking, moved, self.made, records.values.shape, self.until, self._choice)
+            search.search(READ // (1 + before))
 
     def _pairing(
         self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.examine.meter import Meter
+from dpaudit.audit.examine.study import WALKED, Enough
 from dpaudit.curator.curator import Event, Program, Request
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
 from dpaudit.curator.locations import LIBRARIES
@@ -35,14 +36,21 @@ MOST_OBJECTS = 20_000
 class PartWalk(Walk):
     """A walk that notes the rows of every release, and refuses to be told less than it asks.
 
+    ``cut``: it stops where the transcript ends, however many releases would follow.
     ``probe``: other records, of as many rows, that every query is asked on as well, before it is
     asked on its own; ``probed``: what it said, None where it failed or there is no probe.
     """
 
     def __init__(
-        self, *arguments: Any, meter: Meter, probe: Records | None = None, **options: Any
+        self,
+        *arguments: Any,
+        meter: Meter,
+        probe: Records | None = None,
+        cut: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
+        self.cut = cut
         self.meter = meter
         self.probe = probe
         self.probed: list[Array | None] = []
@@ -66,8 +74,14 @@ class PartWalk(Walk):
                 # Kept, so that equal rows are sought once.
                 self._probes[start, stop] = part
                 found = np.array(self._value(request, request.first_draw, part))
+        released = super()._answer(request)
         self.probed.append(found)
-        return super()._answer(request)
+        return released
+
+    def _next(self, label: str, mask: Mask) -> Event:
+        if self.cut and self._position >= len(self._transcript):
+            raise Enough
+        return super()._next(label, mask)
 
     def _visit(self, request: Request, value: Array, released: Array) -> None:
         super()._visit(request, value, released)
@@ -87,6 +101,9 @@ class PartWalk(Walk):
         """No likelihood is asked for, but a kernel with memory keeps what was released."""
         if getattr(request.session, "memory", True):
             super()._exact(request, value, released)
+
+    def _ranked(self, *arguments: Any) -> None:
+        """No likelihood is asked for."""
 
     def _mixes(self, request: Request) -> bool:
         """Asked where queries are studied."""
@@ -136,10 +153,17 @@ class Walker:
         kind: type[PartWalk] = PartWalk,
         probe: Records | None = None,
     ) -> tuple[PartWalk, Any]:
-        """A walk that ends where the transcript does.  Errors: Diverged."""
+        """A walk that ends where the transcript does, or where it was cut.  Errors: Diverged.
+
+        Of a transcript that was cut there is no output.
+        """
         given = (self.declaration, self.scope, records, transcript)
-        walk = kind(*given, coins=self.coins, draws=1, meter=self.meter, probe=probe)
-        output = self.program.run(walk)
+        cut = len(transcript) >= WALKED
+        walk = kind(*given, coins=self.coins, draws=1, meter=self.meter, probe=probe, cut=cut)
+        try:
+            output = self.program.run(walk)
+        except Enough:
+            return walk, None
         walk.finish()
         return walk, output
 

@@ -22,7 +22,7 @@ class Asked:
     """One release as the program asked for it; for audits' eyes alone: it holds records.
 
     ``batched``: whether it was made on a secret batch; ``members``: how many rows such a batch
-    can hold, 0 for all.
+    can hold, 0 for all.  ``searched``: whether inside a run of a search.
     """
 
     label: str
@@ -34,6 +34,7 @@ class Asked:
     on: Mask
     session: Session
     members: int = 0
+    searched: bool = False
 
 
 class Watched(Sampler):
@@ -43,6 +44,7 @@ class Watched(Sampler):
     line: such a program has found a way to the records around the queries.
     ``residuals``: the noise of every release, per label (trials, d) a use, standardised as
     declared and NaN where off; on a secret batch too, which no replay knows.
+    ``runs``: how many runs each search made, mapped alike.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -53,6 +55,8 @@ class Watched(Sampler):
         self._place = ""
         self._counted: Batch | None = None
         self._declared: dict[str, Any] = {}
+        self.runs: dict[str, list[Array]] = {}
+        self._inside_search: dict[str, Any] = {}
         self._latest = np.empty((0, 0))
         super().__init__(*arguments, **options)
 
@@ -87,6 +91,7 @@ class Watched(Sampler):
                 on=request.mask,
                 session=self._session_of(request.label),
                 members=self._members(),
+                searched=self._searching,
             )
         )
         if batch is not None and self._open is not None and self._open is not self._counted:
@@ -95,6 +100,11 @@ class Watched(Sampler):
         released = super()._answer(request)
         self._residual(request, self._latest, released)
         return released
+
+    def _drawn_runs(self, label: str, session: Any, numbers: Array) -> None:
+        declared = self._session_of(label)
+        noise = declared.number_residual(numbers)[:, None]
+        self.runs.setdefault(f"runs of {label}", []).append(noise)
 
     def _members(self) -> int:
         return 0 if self._open is None else batches_of(self._open.sampling).size
@@ -107,11 +117,21 @@ class Watched(Sampler):
             noise = declared.residual(shown, value, request.scale)
             # A kernel with memory keeps what was released from one use to the next.
             declared.log_density(shown, value, request.scale)
+        tape = getattr(request.query, "tape", None)
+        if declared.hides and tape is not None:
+            noise = np.hstack([tape.reshape(len(noise), -1), noise])
         self.residuals.setdefault(request.label, []).append(np.where(on, noise, np.nan))
+
+    def _entitled(self, label: str) -> Any:
+        """What a label may do, or, of one inside a search that is over, might."""
+        own = {e.label: e for e in self.entitlements}
+        if self._searching:
+            self._inside_search.update(own)
+        return own.get(label) or self._inside_search[label]
 
     def _session_of(self, label: str) -> Any:
         """The declared kernel's session, whatever kernel draws; a new one for every use of it."""
-        entitlement = next(e for e in self.entitlements if e.label == label)
+        entitlement = self._entitled(label)
         kernel, leaf = entitlement.kernel, entitlement.runs[0].leaf
         made = len(self.residuals.get(label, ()))
         if label not in self._declared or made % kernel.releases(leaf) == 0:

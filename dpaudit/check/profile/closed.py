@@ -11,7 +11,8 @@ With x = exp(epsilon) and (u)+ = max(0, u):
     Swapped(base)       1 - x + x delta_base(1 / x)
     Spliced             of ``above`` for x >= 1, of ``below`` for x < 1
     Largest             the largest
-    Product of Atoms    sum of (p - x q)+ over its outcomes, where they are at most ``OUTCOMES``
+    Product of Atoms    sum of (p - x q)+ over its outcomes, where they are at most ``OUTCOMES``;
+                        of rare ones that are left out, between 0 and all that P lacks without them
     Product with branches: see profile_mixtures
     Branched, Scored, Thresholded: see profile_branches
 """
@@ -58,7 +59,7 @@ from dpaudit.nodes.pairs import (
 )
 
 PRECISIONS = (128, 400, 1200, 4000)
-OUTCOMES, INTEGERS = 1000, 10**4
+OUTCOMES, INTEGERS, TINY = 1000, 10**4, 1e-150
 Ends = tuple[Number, Number]
 Forms = Mapping[type[Pair], Callable[[Any, Ball], Ball]]
 
@@ -86,8 +87,26 @@ def is_form(pair: Pair) -> bool:
 def _has_few_outcomes(pair: Product) -> bool:
     if not all(isinstance(p, Atoms) and n == int(n) and n >= 0 for p, n in pair.parts):
         return False
-    kinds = [(len(p.outcomes) - 1, int(n)) for p, n in pair.parts if isinstance(p, Atoms)]
+    kinds = [(len(p.outcomes) - 1, _rare(p, int(n))) for p, n in pair.parts if isinstance(p, Atoms)]
     return prod(comb(min(n, OUTCOMES) + k, k) for k, n in kinds) <= OUTCOMES
+
+
+@lru_cache(maxsize=64)
+def _rare(factor: Atoms, times: int) -> int:
+    """How many draws may be other than the main outcome; more have a tiny mass.
+
+    By the union bound, j of ``times`` draws are others with P mass at most (times r)^j / j!, r the
+    mass of all others.
+    """
+    if comb(min(times, OUTCOMES) + len(factor.outcomes) - 1, min(times, OUTCOMES)) <= OUTCOMES:
+        return times
+    masses = sorted((ball(p) for p, _ in factor.outcomes), key=lambda p: float(p.mid()))
+    size, term = times * sum(masses[:-1], ball(0)), ball(1)
+    for j in range(1, min(times, OUTCOMES) + 1):
+        term = term * size / j
+        if term < TINY:
+            return j - 1
+    return times
 
 
 def has_closed(pair: Pair) -> bool:
@@ -195,11 +214,34 @@ def _product(pair: Product, x: Ball, more: Forms) -> Ball:
         return delta_of_cases(pair, x)
     if not _has_few_outcomes(pair):
         raise NotConfirmed("Product")
-    found = [(ball(1), ball(1))]
+    found, whole = [(ball(1), ball(1))], True
     for factor, times in pair.parts:
-        own = _met(factor, int(times)).values()
-        found = [(p * a, q * b) for p, q in found for a, b in own]
-    return sum((_positive(p - x * q) for p, q in found), ball(0))
+        rare = _rare(factor, int(times)) if isinstance(factor, Atoms) else int(times)
+        whole = whole and rare == times
+        met = _met(factor, int(times)) if rare == times else _mostly(factor, int(times), rare)
+        found = [(p * a, q * b) for p, q in found for a, b in met.values()]
+    known = sum((_positive(p - x * q) for p, q in found), ball(0))
+    if whole:
+        return known
+    lacking = _positive(1 - sum((p for p, _ in found), ball(0)))
+    return known + ball(0).union(lacking)
+
+
+def _mostly(factor: Any, times: int, rare: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:
+    """(P, Q) masses by how often each rarer outcome was met, ``rare`` times in all at most."""
+    masses = [(ball(p), ball(q)) for p, q in factor.outcomes]
+    (p, q), *others = sorted(masses, key=lambda mass: -float(mass[0].mid()))
+    counts: list[tuple[int, ...]] = [()]
+    for _ in others:
+        counts = [(*met, n) for met in counts for n in range(rare + 1 - sum(met))]
+    found = {}
+    for met in counts:
+        left, p_mass, q_mass = times, ball(1), ball(1)
+        for n, (a, b) in zip(met, others, strict=True):
+            ways = comb(left, n)
+            p_mass, q_mass, left = p_mass * ways * a**n, q_mass * ways * b**n, left - n
+        found[met] = p_mass * p**left, q_mass * q**left
+    return found
 
 
 def _met(factor: Any, times: int) -> dict[tuple[int, ...], tuple[Ball, Ball]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -27,7 +28,14 @@ from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.sampled import is_sampled
-from dpaudit.check.profile.transforms import Choices, has_transforms, is_smooth, smooth_bound
+from dpaudit.check.profile.told import told_at_least, told_at_most
+from dpaudit.check.profile.transforms import (
+    FEW_INTEGRALS,
+    Choices,
+    has_transforms,
+    is_smooth,
+    smooth_bound,
+)
 from dpaudit.check.profile.values import value_nodes
 from dpaudit.check.reading import decimal, require
 from dpaudit.exact import (
@@ -53,6 +61,7 @@ COMMON = {"step", "side", "epsilon", "delta", "tilt", "window_first", "period", 
 FIELDS: dict[str, set[str]] = {
     "": set(),
     "closed": {"epsilon"},
+    "told apart": {"epsilon"},
     "largest loss": set(),
     "fourier": COMMON
     | {"nodes", "window_centre", "infinite", "round_off", "aliasing", "truncation", "masses"},
@@ -135,7 +144,7 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
     if form not in FIELDS or set(row) != {"pair", "value"} | FIELDS[form] | ({"form"} & set(row)):
         return False
     value = decimal(row["value"])
-    if form == "closed":
+    if form in ("closed", "told apart"):
         own = _number(row["epsilon"])
         return own == value or (slack != 0 and own <= value)
     if form in SUMS:
@@ -213,6 +222,8 @@ def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     if delta == 0 or row.get("form") == "largest loss":
         return largest_loss_at_most(pair, epsilon)
     try:
+        if row.get("form") == "told apart":
+            return told_at_most(pair, epsilon, delta)
         return _composed(pair, epsilon, delta, row, 1) <= delta
     except NotConfirmed:
         return False
@@ -227,6 +238,8 @@ def confirm_lower(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     if has_closed(pair):
         return closed_at_least(pair, epsilon, delta)
     try:
+        if row.get("form") == "told apart":
+            return told_at_least(pair, epsilon, delta)
         return _composed(pair, epsilon, delta, row, -1) >= delta
     except NotConfirmed:
         return False
@@ -245,6 +258,11 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
         caps = tuple(float(_number(cap)) for cap in row.get("caps", "").split())
         other = (_number(row.get(f"apart_{name}", "0")) for name in ("tilt", "smoothing"))
         choices = Choices(caps, float(next(other)), next(other))
+        if any(is_sampled(factor) for factor, _ in factors):
+            with suppress(NotConfirmed):
+                near = smooth_bound(factors, tilt, epsilon, sign, sigma, choices, FEW_INTEGRALS)
+                if sign * near <= sign * delta:
+                    return near
         return smooth_bound(factors, tilt, epsilon, sign, sigma, choices)
     # Losses of clones lie on lattices: only a much finer grid is nearer for certain.
     finer = 8 if any(isinstance(f, Clones) for f, _ in pair.factors) else 2

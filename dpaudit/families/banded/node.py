@@ -20,7 +20,8 @@ class CyclicPoisson(Node):
     takes part in every groups-th round, and of it each record by a coin of its own.  ``child``:
     :class:`CorrelatedGaussian` of the strategy ``identity``, or a :class:`BandedToeplitz` of at
     most ``groups`` bands, in whose declared participation a record takes part whenever its group's
-    turn comes.
+    turn comes.  Of as many rounds as groups, each has one turn, and any strategy will do: a tree,
+    which is begun anew where it is repeated.
     Errors: InvalidParameter for another child, for more bands than groups, more groups than
     rounds, or a participation that says otherwise.
     Source: Choquette-Choo and others 2023, (Amplified) Banded Matrix Factorization.
@@ -43,11 +44,14 @@ class CyclicPoisson(Node):
         super().__post_init__()
         child = self.child
         if not isinstance(child, CorrelatedGaussian) or not (
-            child.strategy is Factorisation.IDENTITY or isinstance(child.strategy, BandedToeplitz)
+            child.strategy is Factorisation.IDENTITY
+            or isinstance(child.strategy, BandedToeplitz)
+            or child.rounds == self.groups
         ):
             raise InvalidParameter(
                 f"{self.name}.child = {child.head[:80]}: expected a CorrelatedGaussian of strategy "
-                "identity or BandedToeplitz: blocks of rows have to be apart"
+                "identity or BandedToeplitz: blocks of rows have to be apart; or of as many rounds "
+                "as groups"
             )
         for value, place in (
             (child.rounds, "child.rounds"),
@@ -56,7 +60,7 @@ class CyclicPoisson(Node):
         ):
             if is_symbolic(value):
                 refuse(value, f"{self.name}.{place}", "a number, not a symbol")
-        if len(self.column) > self.groups:
+        if len(self.column) > self.groups and not self.one_turn:
             refuse(
                 self.groups,
                 f"{self.name}.groups",
@@ -72,6 +76,11 @@ class CyclicPoisson(Node):
                 f"{turns} rounds, {readable(self.groups)} apart; declare "
                 f"Participation({turns}, {readable(self.groups)})"
             )
+
+    @property
+    def one_turn(self) -> bool:
+        """Whether every group has one turn."""
+        return bool(getattr(self.child, "rounds", None) == self.groups)
 
     @property
     def column(self) -> tuple[Number, ...]:

@@ -7,6 +7,9 @@ N(0, z^2 I), or that moved by |C_t| |u_t| in a direction that is decided, |u_t| 
 record's own coin of the round says so.  Coins of different rounds are independent, so that the
 blocks are, adaptively composed, sampled Gaussian releases of noise z over |C_t|; in rows of the
 last block what is cut off moves nothing.  The first group has most turns.
+Where every group has one turn, rows before it are of others, and the record's coin of it decides
+whether the whole release is moved by its column: any strategy is one sampled Gaussian release of
+noise z over the longest column, reached where the strategy's own bound is.
 Reached, as sampled Gaussian releases are, by full moves in one direction in the first group's
 blocks that are whole.
 Source: Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta, Xu 2023, (Amplified) Banded Matrix
@@ -18,7 +21,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from dpaudit.exact import Number
 from dpaudit.families.banded import CyclicPoisson
+from dpaudit.families.correlated.moves import largest_move
+from dpaudit.families.correlated.node import SINGLE
 from dpaudit.families.correlated.rules import quotient
 from dpaudit.families.sampling.rules import mixed, mixed_away
 from dpaudit.measures.approx import APPROX
@@ -53,11 +59,23 @@ def banded_blocks(node: CyclicPoisson, base: Losses) -> Losses:
     rounds, groups = int(child.rounds), int(node.groups)
     squares = sum((Fraction(c) ** 2 for c in node.column), Fraction(0))
     block = (Normal(quotient(squares, child.noise_multiplier)),)
+    if node.one_turn:
+        move = largest_move(child.strategy, child.rounds, SINGLE)
+        return _once(node, move.upper, move.reached)
     turns, whole = -(-rounds // groups), (rounds - len(node.column)) // groups + 1
     towards, away = mixed(block, node.rate), mixed_away(block, node.rate)
     return Losses(
         _times(towards, turns), _times(away, turns), _times(towards, whole), _times(away, whole)
     )
+
+
+def _once(node: Any, upper: Number, reached: Number | None) -> Losses:
+    """Sampled Normal(the longest column / z), and what is reached of it."""
+    z = node.child.noise_multiplier
+    over = (Normal(quotient(upper, z)),)
+    under = () if reached is None else (Normal(quotient(reached, z)),)
+    forth, back = mixed(over, node.rate), mixed_away(over, node.rate)
+    return Losses(forth, back, mixed(under, node.rate), mixed_away(under, node.rate))
 
 
 def _times(pairs: tuple[Pair, ...], count: int) -> tuple[Pair, ...]:

@@ -32,6 +32,11 @@ def extent(node: CorrelatedGaussian) -> Extent:
     return _extent(kind, node.strategy, node.rounds, int(who.at_most), int(who.separation))
 
 
+def column_of(kind: str, strategy: Any, rounds: Any) -> Extent:
+    """The same of a record in one round: the longest column."""
+    return _extent(kind, strategy, rounds, 1, 1)
+
+
 @lru_cache(maxsize=256)
 def _extent(kind: str, strategy: Any, rounds: Any, most: int, apart: int) -> Extent:
     if is_symbolic(rounds):

@@ -229,6 +229,8 @@ def _drawn(pair: Pair, size: Number) -> Pair:
         return Normal(size * pair.mu)
     if isinstance(pair, Swapped):
         return _drawn(pair.base, size).swapped
+    if isinstance(pair, Mixed) and pair.rate == 1:
+        return _drawn(pair.base, size)
     if isinstance(pair, Mixed) and isinstance(pair.base, Normal):
         return Drawn(pair.base.mu, pair.rate, size)
     return product((_drawn(factor, size), times) for factor, times in pair.factors)

@@ -160,7 +160,8 @@ def _together(pair: Pair, k: Any) -> Pair:
     if isinstance(pair, Swapped):
         return _together(pair.base, k).swapped
     if isinstance(pair, Mixed) and isinstance(pair.base, Normal):
-        return Drawn(pair.base.mu, pair.rate, k)
+        certain = pair.rate == 1
+        return Normal(k * pair.base.mu) if certain else Drawn(pair.base.mu, pair.rate, k)
     if isinstance(pair, Normal):
         return Normal(k * pair.mu)
     return independent([(_together(factor, k), n) for factor, n in pair.factors])

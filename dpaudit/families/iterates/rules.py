@@ -5,7 +5,8 @@ record moves.  A third run y starts with x' at some step, at most D from x, and 
 towards x by a_k: it shares the noise of x but for that shift, so that |y - x| <= (1 - l_k) u_k,
 u_k = c |y - x| + 1 before, a_k = l_k u_k, 0 <= l_k <= 1, l_t = 1.  Then y = x at the end, and y
 against x' is a composition of normal pairs of mu a_k / z, shifted updates being post-processing of
-what came before (projections do not lengthen).  Over m steps the shifts have to meet
+what came before (projections do not lengthen; the last one is, too, so that a run may show its last
+step before it is projected).  Over m steps the shifts have to meet
 
     sum_k c^(m - k) a_k = c^m D + (1 - c^m) / (1 - c),
 

@@ -26,6 +26,7 @@ form "closed transforms": the series of :mod:`dpaudit.profiles.fourier.smooth`, 
 ``smoothing`` sigma (0: none), the window [window_first, window_first + period], and ``frequencies``
 J + 1; ``error`` is the sum of all errors but the smoothing's gap.
 form "closed": the closed form of :mod:`dpaudit.profiles.closed.single` at ``epsilon``.
+form "told apart": the sums of :mod:`dpaudit.profiles.closed.told` at ``epsilon``.
 form "largest loss": the sum of the factors' largest losses.  form "chernoff": P(L > epsilon) <=
 exp(K(t) - t epsilon).  form "conjugate": :mod:`dpaudit.profiles.closed.tradeoff`.
 """

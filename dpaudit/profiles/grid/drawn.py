@@ -28,7 +28,7 @@ from dpaudit.profiles.grid.families import normal_between, quantile
 from dpaudit.profiles.grid.masses import NO_OUTCOMES, NORMAL_FACTOR, Closed, as_float, cells_of
 from dpaudit.profiles.grid.masses import closed_form as register_closed
 
-LARGEST_SIZE, TABLE, NEWTONS, FAR, BLOCK = 4096, 20_000, 12, 30.0, 2**16
+LARGEST_SIZE, TABLE, NEWTONS, BLOCK = 4096, 20_000, 12, 2**16
 NEAR = 2.0**-42
 
 
@@ -88,7 +88,7 @@ def _terms(weights: list[Ball], mu: Ball, t: Ball) -> list[Ball]:
 
 @lru_cache(maxsize=256)
 def _floats(mu: Number, rate: Number, size: Number) -> tuple[float, Floats, float]:
-    """mu, the logarithms of w_1, w_2, ..., and 1 - w_0."""
+    """mu, the logarithms of w_1, w_2, ..., and that of w_0."""
     k = int(size)
     if k > LARGEST_SIZE:
         raise TooFine(f"a group of {k}: expected at most {LARGEST_SIZE} records")
@@ -96,7 +96,7 @@ def _floats(mu: Number, rate: Number, size: Number) -> tuple[float, Floats, floa
     logs = [
         float((math.comb(k, j) * q**j * (1 - q) ** (k - j)).log().mid()) for j in range(1, k + 1)
     ]
-    return as_float(mu, "mu"), np.array(logs), float((1 - (1 - q) ** k).mid())
+    return as_float(mu, "mu"), np.array(logs), float((k * (1 - q).log()).mid())
 
 
 def _log_g(parameters: tuple[float, Floats, float], t: Reals) -> tuple[Reals, Reals]:
@@ -144,31 +144,27 @@ def _start(pair: Drawn, y: float) -> float:
 def closed_of(pair: Drawn, tail: float) -> Closed:
     """Masses by loss."""
     parameters = _floats(pair.mu, pair.rate, pair.size)
-    mu, logs, rest = parameters
+    mu, logs, log_none = parameters
     z = quantile(tail)
     farthest = z + len(logs) * mu
     ends = _log_g(parameters, np.array([-z, farthest]))[0]
-    span = tuple(float(np.logaddexp(math.log1p(-rest), end)) for end in ends)
+    span = tuple(float(np.logaddexp(log_none, end)) for end in ends)
 
     def masses(edges: Reals) -> tuple[Reals, Reals]:
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            near = np.expm1(np.minimum(edges, FAR)) + rest
-            y = np.where(
-                edges > FAR,
-                edges + np.log1p(-(1 - rest) * np.exp(-np.maximum(edges, FAR))),
-                np.log(np.maximum(near, 0.0)),
-            )
+        # log(e^l - w_0), where a difference of logarithms is all that is rounded.
+        with np.errstate(divide="ignore"):
+            y = edges + np.log(-np.expm1(np.minimum(log_none - edges, 0.0)))
         t = np.where(y > 0, np.inf, -np.inf)
         known = np.isfinite(y)
         t[known] = _places(parameters, y[known])
         q = normal_between(t)
-        p = (1 - rest) * q
+        p = math.exp(log_none) * q
         for j, weight in enumerate(np.exp(logs), 1):
             p = p + weight * normal_between(t - j * mu)
         return p, q
 
     largest = float(np.max(np.abs(logs))) + len(logs) * mu * farthest
-    error = 2 * NEAR * (1 + abs(span[0]) + abs(span[1])) + 16 * UNIT * (largest - math.log1p(-rest))
+    error = 2 * NEAR * (1 + abs(span[0]) + abs(span[1])) + 16 * UNIT * (largest - log_none)
     relative = NORMAL_FACTOR + 4 * UNIT * (farthest * farthest + largest + len(logs))
     return Closed(masses, NO_OUTCOMES, (span[0], span[1]), error, relative)
 

@@ -1,0 +1,166 @@
+"""Planted bugs in what training does: each breaks the declared guarantee."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import dpaudit as dp
+from audits.training.common import FAR, PAIR, TURNED, ZEROED
+from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.kernels.base import Generator
+from dpaudit.kernels.query import Array
+from dpaudit.scope import Adjacency
+from mechanisms.classics.dp_sgd import gradients
+from mechanisms.training.adam import BATCH, DpAdam
+from mechanisms.training.adaptive_clipping import AdaptivelyClipped
+from mechanisms.training.layers import RADII, Layered
+from mechanisms.training.microbatches import (
+    AT_ONCE,
+    RECORDS,
+    TOGETHER,
+    Accumulated,
+    InPieces,
+    Microbatched,
+)
+
+
+@dataclass(frozen=True)
+class CleanMoments(DpAdam):
+    """The second moment is of the clean gradient, which the query left behind."""
+
+    def query(self, weights: Array) -> dp.Query:
+        kept: list[Array] = []
+        object.__setattr__(self, "_kept", kept)
+
+        def rows(values: Array) -> Array:
+            found = gradients(weights, values)
+            kept.append(found.sum(axis=1))
+            return found
+
+        return dp.ClippedMean(rows, radius=1, divisor=BATCH)
+
+    def squared(self, found: Array) -> Array:
+        last = self.__dict__["_kept"][-1]
+        return np.broadcast_to(np.square(last / BATCH), found.shape)
+
+
+@dataclass(frozen=True)
+class ClippedOnce(DpAdam):
+    """The mean of the batch is clipped, not each gradient."""
+
+    def query(self, weights: Array) -> dp.Query:
+        def rows(values: Array) -> Array:
+            found = gradients(weights, values)
+            return np.broadcast_to(found.sum(axis=1, keepdims=True), found.shape)
+
+        return dp.ClippedMean(rows, radius=1, divisor=BATCH)
+
+
+class WholeCounts(AdaptivelyClipped):
+    """Counts are 1 and 0, which a record moves by 1, and the noise is that of 1/2."""
+
+    def within(self, weights: Array, radius: Array) -> dp.Query:
+        def counts(values: Array) -> Array:
+            norms = np.linalg.norm(gradients(weights, values), axis=-1)
+            return np.where(norms <= radius[:, None], 0.0, 1.0)[..., None]
+
+        return _Halved(counts, radius=1, divisor=BATCH)
+
+
+@dataclass(frozen=True, eq=False)
+class _Halved(dp.ClippedMean):
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.asarray(super().sensitivity(adjacency, size) / 2)
+
+
+class OldRadius(AdaptivelyClipped):
+    """Noise is made for the first radius, gradients are clipped to that of the step."""
+
+    def mean(self, weights: Array, radius: Array) -> dp.Query:
+        right: Any = super().mean(weights, radius)
+        return _Fixed(right.per_record, radius=radius * 2, divisor=BATCH)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fixed(dp.ClippedMean):
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.asarray(replace(self, radius=self.radius / 2).stated(adjacency, size))
+
+    def stated(self, adjacency: Adjacency, size: int) -> Array:
+        return super().sensitivity(adjacency, size)
+
+
+class LargestLayer(Layered):
+    """Noise for the larger of both radii, not for both together."""
+
+    def query(self, weights: Array) -> dp.Query:
+        right: Any = super().query(weights)
+        return _LargestRadius(right.per_record, radius=right.radius, divisor=BATCH)
+
+
+@dataclass(frozen=True, eq=False)
+class _LargestRadius(dp.ClippedMean):
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.asarray(max(RADII) / BATCH)
+
+
+@dataclass(frozen=True)
+class OnceTheRadius(InPieces):
+    """A microbatch's mean moves by twice the radius, and once is stated."""
+
+    def query(self, weights: Array) -> dp.Query:
+        return _Once(weights, TOGETHER)
+
+
+@dataclass(frozen=True, eq=False)
+class _Once(Microbatched):
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.asarray(super().sensitivity(adjacency, size) / 2)
+
+
+class NoiseOfAPiece(GaussianKernel):
+    """Noise over the number of pieces that were accumulated."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        return super().sample(values, scale * AT_ONCE / RECORDS, rng)
+
+
+@dataclass(frozen=True)
+class FlushedTwice(InPieces):
+    """What the last piece holds is added once more when all are in."""
+
+    def query(self, weights: Array) -> dp.Query:
+        right: Any = super().query(weights)
+        return _Flushed(right.whole, AT_ONCE)
+
+
+@dataclass(frozen=True, eq=False)
+class _Flushed(Accumulated):
+    def value(self, records: dp.Records, chosen: Any = None) -> Array:
+        last = records.rows(len(records) - self.at_once, len(records))
+        return super().value(records, chosen) + self.whole.value(last)
+
+
+def _suite(name: str, program: Any, pair: dp.Neighbours, bug: str, **options: Any) -> dp.Suite:
+    return dp.Suite(name, program, pair, trials=1_000, bug=bug, **options)
+
+
+BROKEN = [
+    _suite("dp_adam", CleanMoments(), PAIR, "clean_moments"),
+    _suite("dp_adam", ClippedOnce(), PAIR, "clipped_once"),
+    _suite("adaptively_clipped_sgd", WholeCounts(), PAIR, "whole_counts"),
+    _suite("adaptively_clipped_sgd", OldRadius(), PAIR, "old_radius"),
+    _suite("layered_sgd", LargestLayer(), FAR, "largest_layer"),
+    _suite("microbatched_gd", OnceTheRadius(TOGETHER), TURNED, "once_the_radius"),
+    _suite(
+        "accumulated_gd",
+        InPieces(),
+        ZEROED,
+        "noise_of_a_piece",
+        kernels={dp.Gaussian: NoiseOfAPiece},
+    ),
+    _suite("accumulated_gd", FlushedTwice(), ZEROED, "flushed_twice"),
+]

@@ -1,0 +1,1 @@
+"""Audits of what training does, and bugs that they have to find."""

@@ -1,0 +1,66 @@
+"""Sums in which every record has its own budget: as private as one Gaussian release of mu.
+
+Let x be the record that one data set has and the other has not.  What every other record adds in a
+round, and what it has left, is made of its own values and of what was released before: given the
+past it is the same on both data sets.  So round t is normal with covariance s^2 I, and its mean is
+moved by a vector v_t that the past decides, the vector of x cut by what x has left: the sum of
+|v_t|^2 / s^2 is at most mu^2 whatever happens.  Such adaptive Gaussian releases are mu-GDP:
+continue each run, after the last round, by one release of noise s that x moves by what is left in
+one direction.  Then the squares of the moves add up to mu^2 s^2 along every path, so that under
+either data set S = sum <v_t, Z_t> / s^2, Z the noise, has E exp(l S) = exp(l^2 mu^2 / 2) for every
+l, round by round from the last: S is N(0, mu^2), and the log-likelihood ratio, S + mu^2 / 2 or
+S - mu^2 / 2, is that of N(mu, 1) and N(0, 1).  What a run shows is post-processing of it.
+Either direction; a record that fills the radius spends it all and reaches it.  Under replace_one
+two records' vectors would be moved at once, which is not accounted for here.
+Source: Feldman, Zrnic 2021, Theorem 4.5 (individual filters, Renyi); Koskela, Tobaben, Honkela
+2023, Theorem 13 (GDP); Smith, Thakurta 2022 (the filter).
+"""
+
+from __future__ import annotations
+
+from dpaudit.exact import Number
+from dpaudit.families.individual import IndividualGaussian
+from dpaudit.measures.approx import APPROX
+from dpaudit.measures.calculus import Source, always
+from dpaudit.measures.gdp import GAUSSIAN
+from dpaudit.measures.profile import PROFILE
+from dpaudit.measures.pure import PURE
+from dpaudit.measures.renyi import RENYI, order
+from dpaudit.measures.zcdp import CONCENTRATED
+from dpaudit.nodes.pairs import Losses, Normal, one
+from dpaudit.scope import Adjacency
+
+OWN = Source("Feldman, Zrnic", 2021, "Theorem 4.5; for GDP, proof in families.individual.rules")
+COMING = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
+
+PURE.absent(IndividualGaussian, reason="an unbounded loss: no epsilon holds at delta 0")
+APPROX.absent(
+    IndividualGaussian,
+    reason="a whole curve of (epsilon, delta), no one point of it: convert another calculus",
+)
+
+
+@GAUSSIAN.rule(IndividualGaussian, "own_budget", cite=OWN, adjacency=COMING, attained=always)
+def own_budget(node: IndividualGaussian) -> Number:
+    """mu."""
+    return node.mu
+
+
+@CONCENTRATED.rule(
+    IndividualGaussian, "own_budget_concentrated", cite=OWN, adjacency=COMING, attained=always
+)
+def own_budget_concentrated(node: IndividualGaussian) -> Number:
+    """mu^2 / 2."""
+    return node.mu**2 / 2
+
+
+@RENYI.rule(IndividualGaussian, "own_budget_curve", cite=OWN, adjacency=COMING, attained=always)
+def own_budget_curve(node: IndividualGaussian) -> Number:
+    """alpha mu^2 / 2."""
+    return order() * node.mu**2 / 2
+
+
+@PROFILE.rule(IndividualGaussian, "own_budget_pair", cite=OWN, adjacency=COMING)
+def own_budget_pair(node: IndividualGaussian) -> Losses:
+    """Normal(mu)."""
+    return one(Normal(node.mu))

@@ -1,0 +1,34 @@
+"""Sums in which every record has its own budget, stated a second time.
+
+The squares of what one record moves add up to mu^2 s^2 at most, along every path of releases.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpaudit.check.theorem import Table, Theorem, reached, register
+from dpaudit.nodes.pairs import Normal
+
+COMING = frozenset({"add_remove", "zero_out"})
+
+
+def _always(node: Any, premises: Any) -> bool:
+    """A record whose vectors fill the radius pays all it has."""
+    return True
+
+
+INDIVIDUAL: Table = {
+    ("gdp", "IndividualGaussian"): Theorem("own_budget", lambda n: n.mu, COMING, _always),
+    ("zcdp", "IndividualGaussian"): Theorem(
+        "own_budget_concentrated", lambda n: n.mu * n.mu / 2, COMING, _always
+    ),
+    ("rdp", "IndividualGaussian"): Theorem(
+        "own_budget_curve", lambda n: lambda a: a * n.mu * n.mu / 2, COMING, _always
+    ),
+    ("profile", "IndividualGaussian"): Theorem(
+        "own_budget_pair", lambda n: reached(Normal(n.mu)), COMING
+    ),
+}
+
+register(INDIVIDUAL)

@@ -1,0 +1,107 @@
+"""Runs of which the last iterate alone is shown: the steps before it never leave the session."""
+
+from __future__ import annotations
+
+import math
+from hashlib import sha256
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpaudit.errors import InvalidParameter
+from dpaudit.exact import enclose
+from dpaudit.families.iterates import LastIterate
+from dpaudit.kernels.base import Generator, Kernel, exact_match, kernel, standardised
+from dpaudit.kernels.iterations import Iterations, Path, antithetic, packed_parts
+from dpaudit.kernels.query import Array, Query
+from dpaudit.scope import Adjacency
+
+PAIRS = 32
+ROOM = 1 + 1e-9
+CONTRACTS = 1 + 1e-6
+
+
+@kernel(LastIterate)
+class LastIterateKernel(Kernel):
+    """The last step of :class:`Iterations`, + N(0, scale^2 I), before it is projected.
+
+    A replay does not know the noise of the steps before.  It runs ``2 PAIRS`` paths of fixed
+    antithetic noise on each data set, and scores by normal laws of their means and variances:
+    optimal where updates are affine, and a function of what was released in any case.
+    """
+
+    hides: ClassVar[bool] = True
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        super().__init__(leaf, trials)
+        self.averaged = True
+
+    def prepared(
+        self, query: Query, adjacency: Adjacency, size: int, rng: Generator | None
+    ) -> Query:
+        """The query along noise that is drawn here, of ``rng``, or of fixed paths without one.
+
+        Errors: InvalidParameter for another query, or a ball that is wider than was declared.
+        """
+        leaf, where = self.leaf, f"release {self.leaf.label!r}"
+        if not isinstance(query, Iterations):
+            raise InvalidParameter(f"{where}: a LastIterate releases Iterations, no other query")
+        shape = (int(leaf.steps) - 1, len(query.start))
+        rest = (query, self.multiplier(leaf), int(leaf.batches))
+        if rng is not None:
+            return self._checked(rest, self.tape(shape, rng), adjacency, size, each=True)
+        fixed = np.random.default_rng(int.from_bytes(sha256(leaf.digest.encode()).digest()[:8]))
+        return self._checked(rest, antithetic(PAIRS, shape, fixed), adjacency, size, each=False)
+
+    def tape(self, shape: tuple[int, int], rng: Generator) -> Array:
+        """The noise of all steps but the last, (trials, steps - 1, d)."""
+        return np.asarray(rng.standard_normal((self.trials, *shape)))
+
+    def _checked(
+        self, rest: Any, tape: Array, adjacency: Adjacency, size: int, *, each: bool
+    ) -> Path:
+        query, multiplier, batches = rest
+        path = Path(query, tape, 0.0, batches, each)
+        unit = np.unique(np.asarray(path.sensitivity(adjacency, size)))
+        where = f"release {self.leaf.label!r}"
+        if unit.size != 1 or not np.isfinite(unit).all() or unit[0] <= 0:
+            raise InvalidParameter(f"{where}: its steps need one sensitivity, positive and finite")
+        diameter = float(enclose(self.leaf.diameter).mid())
+        if diameter and (query.radius is None or 2 * query.radius > diameter * unit[0] * ROOM):
+            reached = "none" if query.radius is None else f"one of {2 * query.radius / unit[0]:.6g}"
+            raise InvalidParameter(
+                f"{where}: declared on a set of diameter {diameter:.6g} units; its steps project "
+                f"to {reached}"
+            )
+        return Path(query, tape, multiplier * float(unit[0]), batches, each)
+
+    def centre(self, values: Array) -> Array:
+        return np.asarray(packed_parts(values)[0].mean(axis=1))
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        last = packed_parts(values)[0][:, 0]
+        return np.asarray(last + scale[:, None] * rng.standard_normal(last.shape))
+
+    def log_density(self, released: Array, values: Array, scale: Array) -> Array:
+        paths = packed_parts(values)[0]
+        mean, spread = paths.mean(axis=1), paths.var(axis=1) + np.square(scale)[:, None]
+        if not (scale > 0).all():
+            return exact_match(released, mean)
+        squares = np.square(released - mean) / spread + np.log(2 * math.pi * spread)
+        return np.asarray(-squares.sum(axis=-1) / 2)
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        """The last step's noise, where the steps before are known; NaN elsewhere."""
+        paths = packed_parts(values)[0]
+        if paths.shape[1] != 1:
+            return np.full(released.shape, np.nan)
+        return standardised(released, paths[:, 0], scale)
+
+    def apart(self, values: Array, others: Array, stated: Array) -> Array:
+        """The furthest that an update takes one probed point on the two; infinite for a stretch."""
+        width = int(values[0, 1])
+        moved = packed_parts(values)[2] - packed_parts(others)[2]
+        far = np.linalg.norm(moved.reshape(len(values), -1, width), axis=-1).max(axis=1)
+        most = float(enclose(self.leaf.contraction).mid()) * CONTRACTS
+        stretched = np.maximum(values[:, 2], others[:, 2]) > most
+        return np.asarray(np.where(stretched, np.inf, far))

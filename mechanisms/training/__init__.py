@@ -1,0 +1,1 @@
+"""What training does beside DP-SGD, each with its declared guarantee."""
