@@ -77,9 +77,11 @@ lint: $(READY)  ## ruff, mypy --strict and the import contracts
 	$(BIN)/lint-imports
 
 PRV := build/prv
-bench-account: $(READY)  ## the accountant beside dp-accounting and prv_accountant
+PEERS := build/peers
+bench-account: $(READY)  ## the accountant beside dp-accounting, prv_accountant, jax-privacy and autodp
 	test -x $(PRV)/bin/python || { $(PYTHON) -m venv $(PRV) && $(PRV)/bin/python -m pip install --quiet prv_accountant==0.2.0; }
-	$(BIN)/python -m benchmarks.account --prv $(PRV)/bin/python $(ARGS)
+	test -x $(PEERS)/bin/python || { $(PYTHON) -m venv $(PEERS) && $(PEERS)/bin/python -m pip install --quiet jax-privacy==2.0.0 autodp==0.2.3.1; }
+	$(BIN)/python -m benchmarks.account --prv $(PRV)/bin/python --peers $(PEERS)/bin/python $(ARGS)
 	$(BIN)/python -m benchmarks.account_grid
 
 bench-audit: $(READY)  ## bounds and detection beside jax-privacy and privacy-estimates

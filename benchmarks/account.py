@@ -1,7 +1,8 @@
-"""The accountant beside dp-accounting and prv_accountant: intervals, times and their ratios.
+"""The accountant beside dp-accounting, prv_accountant, jax-privacy and autodp.
 
-All run in turn in one call, so that a machine that slows down slows all; prv_accountant needs
-another NumPy and runs in an interpreter of its own (``--prv PYTHON``), which times itself.
+Intervals, times and their ratios.  All run in turn in one call, so that a machine that slows down
+slows all; prv_accountant needs another NumPy and runs in an interpreter of its own (``--prv
+PYTHON``), and so do jax-privacy and autodp (``--peers PYTHON``); they time themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,11 @@ from dpaudit.accountant.account import Account
 from dpaudit.accountant.calibrate import calibrate
 from dpaudit.exact import decimal_lower, decimal_upper
 from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.banded import CyclicPoisson
+from dpaudit.families.batches import TruncatedPoisson
 from dpaudit.families.composition import Compose, Repeat
+from dpaudit.families.correlated import CorrelatedGaussian, Factorisation, Participation
+from dpaudit.families.events import Group
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.families.sampling import PoissonSampled, RandomAllocation, SampledWithoutReplacement
 from dpaudit.measures.calculus import CALCULI
@@ -33,6 +39,7 @@ from dpaudit.scope import central
 
 ROUNDS = 3
 PRV_SCRIPT = Path(__file__).with_name("prv.py")
+PEERS_SCRIPT = Path(__file__).with_name("peers.py")
 PATIENCE = 120
 
 
@@ -44,6 +51,7 @@ class Task:
     ours: Callable[[], str]
     dp_accounting: Callable[[], str] | None = None
     prv: dict[str, Any] | None = None
+    peers: tuple[dict[str, Any], ...] = ()
 
 
 def interval(
@@ -189,12 +197,49 @@ def prv_sgd(sigma: float, rate: float, times: int, delta: float, error: float) -
     return {"sigma": sigma, "rate": rate, "times": times, "delta": delta, "error": error}
 
 
+def training(
+    sigma: float, batch: int, times: int, delta: float, *, peer: str = "jax-privacy", **more: int
+) -> dict[str, Any]:
+    """A question for benchmarks/peers.py, of 60,000 records."""
+    numbers = {"sigma": sigma, "batch": batch, "times": times, "delta": delta}
+    return {"peer": peer, "records": 60_000, **numbers, **more}
+
+
+def banded(groups: int, rounds: int) -> Node:
+    """Noise of as many bands as groups, over Poisson batches of groups that take turns."""
+    turns = Participation(rounds // groups, groups)
+    rows = CorrelatedGaussian("rows", 1, rounds, Factorisation.IDENTITY, turns)
+    return CyclicPoisson(rows, groups, Fraction(1, 100))
+
+
+def truncated() -> Node:
+    """Poisson batches of 600 on average, cut to 700."""
+    batch = TruncatedPoisson(Gaussian("gradient", 1), Fraction(1, 100), 60_000, 700)
+    return Repeat(batch, 1_000)
+
+
 TASKS = (
     Task(
         "DP-SGD sigma=1 q=.01 T=1e4 delta=1e-5",
         interval(sgd("1", "0.01", 10_000), "1e-5"),
         pld_sgd(1.0, 0.01, 10_000, 1e-5),
         prv_sgd(1.0, 0.01, 10_000, 1e-5, 0.01),
+        (training(1.0, 600, 10_000, 1e-5), training(1.0, 600, 10_000, 1e-5, peer="autodp")),
+    ),
+    Task(
+        "BandMF sigma=1, 10 groups of 6,000, q=.01 T=1e4 delta=1e-5",
+        interval(banded(10, 10_000), "1e-5"),
+        peers=(training(1.0, 60, 10_000, 1e-5, cycle=10),),
+    ),
+    Task(
+        "truncated batches n=6e4 q=.01 B=700 sigma=1 T=1e3 delta=1e-5",
+        interval(truncated(), "1e-5"),
+        peers=(training(1.0, 600, 1_000, 1e-5, truncated=700),),
+    ),
+    Task(
+        "users of 5 records, sigma=4 q=.01 T=1e3 delta=1e-5",
+        interval(Group(sgd("4", "0.01", 1_000), 5), "1e-5"),
+        peers=(training(4.0, 600, 1_000, 1e-5, per_user=5),),
     ),
     Task(
         "the same, T=1e5",
@@ -217,7 +262,12 @@ TASKS = (
     rare("0.7", "1e-5", 1_000_000, "1e-7"),
     rare("0.5", "1e-4", 100_000, "1e-9"),
     rare("1", "1e-4", 1_000_000, "1e-8"),
-    Task("100 different Laplaces", interval(laplaces(100), "1e-5"), pld_laplaces(100)),
+    Task(
+        "100 different Laplaces",
+        interval(laplaces(100), "1e-5"),
+        pld_laplaces(100),
+        peers=({"peer": "autodp", "laplaces": 100, "delta": 1e-5},),
+    ),
     Task("1,000 different Laplaces", interval(laplaces(1000), "1e-5"), pld_laplaces(1000)),
     Task("calibrate sigma: eps=1 delta=1e-6 q=.004 T=1e4", calibrated, pld_calibrated),
     Task(
@@ -242,26 +292,30 @@ def timed(run: Callable[[], str]) -> tuple[str, float]:
     return text, time.perf_counter() - start
 
 
-def ask_prv(python: str, question: dict[str, Any]) -> tuple[str, float]:
-    """The answer of an interpreter that has prv_accountant, and the seconds it measured."""
-    command = [python, str(PRV_SCRIPT), json.dumps(question)]
+def ask(python: str, script: Path, question: dict[str, Any]) -> tuple[str, float]:
+    """The answer of an interpreter that has another accountant, and the seconds it measured."""
+    command = [python, str(script), json.dumps(question)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         return f"no answer in {PATIENCE} s", float("nan")
+    except subprocess.CalledProcessError as error:
+        return f"no answer: {error.stderr.strip().splitlines()[-1][:80]}", float("nan")
     found = json.loads(done.stdout)
     return found["text"], found["seconds"]
 
 
-def measure(task: Task, prv: str | None) -> dict[str, Any]:
+def measure(task: Task, prv: str | None, peers: str | None) -> dict[str, Any]:
     """Answers and median seconds of every accountant, asked in turn."""
     asked: dict[str, Callable[[], tuple[str, float]]] = {"dpaudit": lambda: timed(task.ours)}
     theirs, question = task.dp_accounting, task.prv
     if theirs is not None:
         asked["dp-accounting"] = lambda: timed(theirs)
     if prv is not None and question is not None:
-        asked["prv_accountant"] = lambda: ask_prv(prv, question)
-    runs = [{name: ask() for name, ask in asked.items()} for _ in range(ROUNDS)]
+        asked["prv_accountant"] = lambda: ask(prv, PRV_SCRIPT, question)
+    for one in task.peers if peers is not None else ():
+        asked[one["peer"]] = partial(ask, peers, PEERS_SCRIPT, one)
+    runs = [{name: run() for name, run in asked.items()} for _ in range(ROUNDS)]
     return {
         "task": task.name,
         **{
@@ -289,12 +343,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--prv", help="an interpreter that has prv_accountant 0.2.0")
+    parser.add_argument("--peers", help="an interpreter that has jax-privacy 2 and autodp 0.2.3")
     parser.add_argument("--only", default="", help="tasks whose name holds this text")
     arguments = parser.parse_args()
     rows = []
     for task in TASKS:
         if arguments.only in task.name:
-            rows.append(measure(task, arguments.prv))
+            rows.append(measure(task, arguments.prv, arguments.peers))
             if not arguments.json:
                 show(rows[-1])
     if arguments.json:

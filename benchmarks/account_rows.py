@@ -130,6 +130,8 @@ ROWS = (
     trained("0.7", "1e-5", 10_000, "1e-5", "[0, .1000]"),
     trained("100", "3e-4", 10_000, "1e-10", "lower end 0"),
     trained("1000", "3e-4", 10_000, "1e-20", "lower end 0"),
+    trained("0.02", "1e-5", 1000, "1e-6", "[.01, 2626.5], 17 s"),
+    trained("0.0118", "3.3e-4", 4_300_000, "1e-5", "[0, 3.1e10]"),
     Row("DP-SGD, noise 1, rate .01, 10,000 steps, delta 1e-5, width 1e-7", "width 7.7e-5",
         epsilon(sgd("1", "0.01", 10_000), "1e-5", width=1e-7), pld_sgd(1.0, 0.01, 10_000, 1e-5)),
     Row("groups of 5: DP-SGD, noise 4, rate .001, 1,000 steps, delta 1e-5", "fails in a binomial",

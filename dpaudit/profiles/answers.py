@@ -35,7 +35,7 @@ from dpaudit.profiles.interval import (
     rounded_up,
 )
 
-FAR, CLOSE, FINER = 60, 1.1, 4
+FAR, CLOSE, FINER, SEVERAL = 60, 1.1, 4, 8
 DIGITS = Fraction(1, 10**8)
 
 # Fewer rounds of sampled noise are the grid's: as narrow, and verified in a tenth of the time.
@@ -79,9 +79,20 @@ def _epsilon(
         if few
         else epsilon_smooth(parts_of(pair), wanted, width)
     )
+    if (
+        found is not None
+        and not few
+        and not _is_narrow(found, width)
+        and _is_narrow(found, SEVERAL * width)
+    ):
+        # A little less is asked for: what it missed by is a choice of plans.
+        again = epsilon_smooth(parts_of(pair), wanted, width / 2)
+        found = found if again is None else narrowest(found, again)
     if found is not None and _is_narrow(found, width):
         return found
-    other = epsilon_smooth(parts_of(pair), wanted, width) if few else _outline(pair, wanted, width)
+    # Few rounds at tiny rates: a quarter, as of the grid.
+    finer = width / FINER
+    other = epsilon_smooth(parts_of(pair), wanted, finer) if few else _outline(pair, wanted, width)
     if found is None:
         return composed(pair, wanted, width)
     return found if other is None else narrowest(found, other)

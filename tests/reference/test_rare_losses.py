@@ -199,6 +199,9 @@ WIDE = [
     ("1000", "3e-4", 10**4, "1e-20"),
     pytest.param("0.7", "1e-6", 10**5, "1e-8", marks=pytest.mark.quality),
     pytest.param("0.5", "1e-7", 1000, "1e-8", marks=pytest.mark.quality),
+    # Rows of the grid that were 1.13e-4 wide, or above a peer's by 2e-5.
+    pytest.param("0.3", "1e-7", 10**5, "1e-8", marks=pytest.mark.quality),
+    pytest.param("0.5", "1e-4", 100, "1e-5", marks=pytest.mark.quality),
 ]
 
 

@@ -150,6 +150,8 @@ def compose(stack: Stack, tilt: float) -> Composition:
     window = _window(stack, tilt, cumulant, centres, float(stack.times @ variance))
     spread = math.sqrt(float(stack.times @ variance)) / stack.width
     phi = transform(stack, tilted, centres, window.period, spread)
+    # A composition is kept for its epsilon, beside those of other steps.
+    stack.release()
     return Composition(
         stack, tilt, cumulant, window, phi.values, phi.errors, phi.left_out, tilted.relative
     )

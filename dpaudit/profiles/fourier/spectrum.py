@@ -14,6 +14,7 @@ and everywhere |phi(theta)| <= sum_n |p~_n - p~_{n-1}| / (2 sin(theta / 2)) (sum
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,8 @@ COVER_RATIO = 0.25
 COVER_SLACK = 1e-8
 COVER_EXPONENT = 40.0
 MOST_INTERVALS = 400
+# Angles in one array.
+AT_ONCE = 2**19
 
 
 @dataclass(frozen=True)
@@ -64,20 +67,32 @@ def rows_of(stack: Stack, masses: Reals, centres: Integers) -> Rows:
 
 def at_frequencies(rows: Rows, frequencies: Integers, period: int) -> Complexes:
     """phi of every factor (rows) at 2 pi j / period (columns), each within ``rows.relative``."""
-    inner = np.outer(np.arange(rows.length), frequencies) % period
-    outer = np.outer(rows.leads, frequencies) % period
-    return _sums(rows, inner * (2 * math.pi / period), outer * (2 * math.pi / period))
+    unit = 2 * math.pi / period
+    inner = np.outer(np.arange(rows.length), frequencies) % period * unit
+    return _sums(rows, inner, lambda leads: np.outer(leads, frequencies) % period * unit)
 
 
 def at_angles(rows: Rows, angles: Reals) -> Complexes:
     """phi of every factor at any angles, within ``COVER_SLACK``."""
-    return _sums(rows, np.outer(np.arange(rows.length), angles), np.outer(rows.leads, angles))
+    inner = np.outer(np.arange(rows.length), angles)
+    return _sums(rows, inner, lambda leads: np.outer(leads, angles))
 
 
-def _sums(rows: Rows, inner: Reals, outer: Reals) -> Complexes:
-    parts = (rows.matrix @ np.cos(inner)) - 1j * (rows.matrix @ np.sin(inner))
-    turned: Complexes = np.add.reduceat(parts * np.exp(-1j * outer), rows.starts, axis=0)
-    return turned
+def _sums(rows: Rows, inner: Reals, outer: Callable[[Integers], Reals]) -> Complexes:
+    """A few factors at a time: of all of them the angles would be the largest array by far."""
+    low, high = np.cos(inner), np.sin(inner)
+    ends = np.append(rows.starts[1:], len(rows.leads))
+    found = np.empty((len(rows.starts), inner.shape[1]), dtype=np.complex128)
+    most, first = max(AT_ONCE // max(inner.shape[1], 1), 1), 0
+    while first < len(ends):
+        start = int(rows.starts[first])
+        last = max(int(np.searchsorted(ends, start + most, side="right")), first + 1)
+        part = slice(start, int(ends[last - 1]))
+        parts = (rows.matrix[part] @ low) - 1j * (rows.matrix[part] @ high)
+        parts *= np.exp(-1j * outer(rows.leads[part]))
+        found[first:last] = np.add.reduceat(parts, rows.starts[first:last] - start, axis=0)
+        first = last
+    return found
 
 
 # --- frequencies left out ------------------------------------------------------------------------

@@ -55,7 +55,11 @@ class Sums:
     def terms(self, tilt: float) -> tuple[Reals, Reals]:
         """Terms p exp(tilt * loss) scaled by exp(-peak) per factor, and the peaks."""
         if abs(tilt) * self.farthest < LARGEST_EXPONENT:
-            return self.masses * np.exp(tilt * self.losses), np.zeros(len(self.times))
+            # In place: each of these arrays is as long as all factors together.
+            terms = tilt * self.losses
+            np.exp(terms, out=terms)
+            terms *= self.masses
+            return terms, np.zeros(len(self.times))
         logs = self._log_masses + tilt * self.losses
         peaks = np.maximum.reduceat(logs, self.starts)
         peaks = np.where(np.isfinite(peaks), peaks, 0.0)
@@ -117,7 +121,7 @@ class Stack:
     def masses(self) -> Reals:
         return np.concatenate([d.masses for d, _ in self.factors])
 
-    @cached_property
+    @property
     def indices(self) -> Integers:
         return np.concatenate([d.first + np.arange(len(d.masses)) for d, _ in self.factors])
 
@@ -133,6 +137,11 @@ class Stack:
     def outline(self) -> Sums:
         """About the same sums from fewer terms: good enough to choose a tilt."""
         return self.sums.blocked(max(int(self.sizes.max()) // OUTLINE, 1))
+
+    def release(self) -> None:
+        """Forget arrays as long as all factors together; they are made again where asked for."""
+        for name in ("masses", "losses", "sums", "outline"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def infinite(self) -> float:
@@ -165,14 +174,16 @@ class Stack:
         sums = np.add.reduceat(terms, self.starts)
         reach = abs(tilt) * self.sums.farthest
         error = 2 * UNIT * (8 + reach + (800 if reach >= LARGEST_EXPONENT else 0))
-        masses = terms / np.repeat(sums, self.sizes)
-        return Tilted(tilt, masses, np.log(sums) + peaks, error)
+        terms /= np.repeat(sums, self.sizes)
+        return Tilted(tilt, terms, np.log(sums) + peaks, error)
 
     def moments(self, tilted: Tilted) -> tuple[Reals, Reals]:
         """Mean and variance of the loss of every factor under the tilted masses."""
         mean = np.add.reduceat(tilted.masses * self.losses, self.starts)
-        centred = self.losses - np.repeat(mean, self.sizes)
-        return mean, np.add.reduceat(tilted.masses * centred**2, self.starts)
+        squares = self.losses - np.repeat(mean, self.sizes)
+        squares *= squares
+        squares *= tilted.masses
+        return mean, np.add.reduceat(squares, self.starts)
 
 
 def _log_total(total: float) -> float:

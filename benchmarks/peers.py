@@ -1,0 +1,60 @@
+"""One question to autodp or jax-privacy, run by an interpreter that has both; prints JSON."""
+
+import json
+import sys
+import time
+
+question = json.loads(sys.argv[1])
+
+
+def jax_privacy():
+    """PLD epsilon of its training accountants: Poisson, cyclic (BandMF), truncated, of users."""
+    from jax_privacy.accounting import accountants, analysis
+
+    users = question.get("per_user")
+    kind = (
+        analysis.DpsgdTrainingAccountant
+        if users is None
+        else analysis.DpsgdTrainingUserLevelAccountant
+    )
+    asked = analysis.DpParams(
+        noise_multipliers=question["sigma"],
+        num_samples=question["records"],
+        delta=question["delta"],
+        batch_size=question["batch"],
+        examples_per_user=users,
+        cycle_length=question.get("cycle"),
+        truncated_batch_size=question.get("truncated"),
+    )
+    yield
+    accountant = kind(accountants.PldAccountantConfig())
+    yield accountant.compute_epsilon(question["times"], asked)
+
+
+def autodp():
+    """Renyi epsilon of sampled Gaussian noise, or of Laplace noise of many scales."""
+    import warnings
+
+    warnings.simplefilter("ignore")
+    from autodp.mechanism_zoo import GaussianMechanism, LaplaceMechanism
+    from autodp.transformer_zoo import AmplificationBySampling, Composition
+
+    yield
+    if "laplaces" in question:
+        scales = [100 + i for i in range(question["laplaces"])]
+        made, counts = [LaplaceMechanism(b=b) for b in scales], [1] * len(scales)
+    else:
+        one = GaussianMechanism(question["sigma"])
+        one.neighboring = "add_remove"
+        rate = question["batch"] / question["records"]
+        sampled = AmplificationBySampling(PoissonSampling=True)
+        made, counts = [sampled(one, rate, improved_bound_flag=True)], [question["times"]]
+    yield Composition()(made, counts).get_approxDP(question["delta"])
+
+
+asking = {"jax-privacy": jax_privacy, "autodp": autodp}[question["peer"]]()
+next(asking)  # imports are not timed
+start = time.perf_counter()
+answer = next(asking)
+seconds = time.perf_counter() - start
+print(json.dumps({"text": f"upper {float(answer):.6f}", "seconds": seconds}))
