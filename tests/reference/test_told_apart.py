@@ -13,8 +13,9 @@ from scipy import special
 
 import dpaudit as dp
 from dpaudit.check.profile.cells import ball
-from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
+from dpaudit.check.profile.conversions import confirm_conversion, confirm_lower, confirm_upper
 from dpaudit.check.profile.told import told
+from dpaudit.exact import decimal_upper
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, product
 from dpaudit.profiles import delta_interval, epsilon_interval
 from dpaudit.profiles.closed.told import Rounds, delta_told
@@ -108,6 +109,28 @@ def test_training_with_little_noise_is_certified_by_both() -> None:
     delta = dp.account(run, central("add_remove")).delta(100)
     # Some round holds the record.
     assert float(delta.upper) == pytest.approx(-math.expm1(1000 * math.log1p(-1e-5)), rel=1e-3)
+
+
+def test_a_conversion_is_confirmed_as_certificates_hold_it_and_a_smaller_one_is_not() -> None:
+    run = dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", F(1, 40)), F(1, 1000)), 50)
+    delta = F(1, 10**5)
+    step = dp.account(run, central("add_remove")).converted("profile", delta)
+    rows = step.witness["upper"]
+    assert {row["form"] for row in rows} == {"told apart"}
+    losses, shown = step.premises[0].value, decimal_upper(step.value[0])
+    found = confirm_conversion(losses, delta, shown, step.witness)
+    assert found is not None
+    assert found.trusted == ()
+    assert (found.epsilon, found.reached) == (step.value[0], step.lower)
+    for side in ("upper", "lower"):
+        small = F(1, 2) if side == "upper" else F(2)
+        forged = []
+        for row in step.witness[side]:
+            value = F(row["value"]) * small
+            forged.append({**row, "value": decimal_upper(value), "epsilon": str(value)})
+        end = decimal_upper(step.value[0] * small) if side == "upper" else shown
+        changed = {**step.witness, side: forged}
+        assert confirm_conversion(losses, delta, end, changed) is None
 
 
 def rounds(mu: str, rate: str, times: int, last: int, **other: Any) -> Rounds:
