@@ -162,6 +162,7 @@ def time_command(*, size: str, seed: int, out: Path) -> None:
 
 def _bill_lines(root: Path, size: Size, seed: int, out: Path) -> list[str]:
     from lab.found import load
+    from lab.model import Size
     from lab.pages import table_lines
     from lab.running import Order, distinct, kept_cells
     from lab.times import FILE, Times, bill, bills_table
@@ -172,7 +173,7 @@ def _bill_lines(root: Path, size: Size, seed: int, out: Path) -> list[str]:
         kept = kept_cells(order, experiment, out / STORE)
         whole = _there(order, out) is not None
         done = {cell.name for cell in cells if whole or kept.get(cell.name) is not None}
-        found.append(bill(name, cells, done, Times(out / FILE)))
+        found.append(bill(name, cells, done, Times(out / FILE), experiment.cells(Size.QUICK)))
     return list(table_lines(bills_table(found)))
 
 

@@ -53,7 +53,8 @@ class Bill:
     """What an experiment's grid costs in processor seconds.
 
     ``measured``: the sum over the ``timed`` cells; ``estimated``: of the others, by their declared
-    costs at the pace of all timed cells of the experiment, None where there are none.  ``left``:
+    costs at the pace of all timed cells of the experiment, or, where there are none, of those of
+    its quick grid, and None where these are not timed either.  ``left``:
     the part of both that is still to be run.
     """
 
@@ -66,12 +67,19 @@ class Bill:
     left: float | None
 
 
-def bill(experiment: str, cells: Sequence[Cell], done: set[str], times: Times) -> Bill:
+def bill(
+    experiment: str,
+    cells: Sequence[Cell],
+    done: set[str],
+    times: Times,
+    quick: Sequence[Cell] = (),
+) -> Bill:
     """The bill of a grid of which the cells named in ``done`` need not be run."""
     known = {name: s for (of, name), (s, _) in times.read().items() if of == experiment}
     timed = [cell for cell in cells if cell.name in known]
-    cost = sum(cell.cost for cell in timed)
-    pace = sum(known[cell.name] for cell in timed) / cost if timed else None
+    paced = timed or [cell for cell in quick if cell.name in known]
+    cost = sum(cell.cost for cell in paced)
+    pace = sum(known[cell.name] for cell in paced) / cost if paced else None
 
     def seconds(some: Sequence[Cell]) -> float | None:
         found = [known.get(c.name, None if pace is None else pace * c.cost) for c in some]

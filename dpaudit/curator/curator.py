@@ -277,9 +277,9 @@ class Curator(ABC):
         grant = self.entitlements.grant(label, mask, None, None, search=True)
         session: Any = self._open_session(grant)
         self.entitlements.spend(grant, mask)
-        return self._search(label, session, run)
+        return self._best_of(label, session, run)
 
-    def _search(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
+    def _best_of(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
         """One run, the best one, where runs are not made but told."""
         found = self._any_run() if session.may_find_none else np.ones(self.trials, dtype=bool)
         with self._inside(session.leaf.child, found if session.may_find_none else None):
@@ -465,7 +465,7 @@ class Sampler(Curator):
     def _hidden(self) -> Generator | None:
         return self._rng
 
-    def _search(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
+    def _best_of(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
         """All runs in turn, in all trials; the best one's releases are the transcript's.
 
         Its output is made anew, from what it released alone.

@@ -127,7 +127,7 @@ class Walk(Curator):
         found = self._next(PUBLIC_COIN, self._mask(None)).released.astype(bool)
         return np.broadcast_to(found, (self.trials,))
 
-    def _search(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
+    def _best_of(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
         """The best run is that of the transcript; its rank has a density, beside its own."""
         found = self._any_run() if session.may_find_none else np.ones(self.trials, dtype=bool)
         with self._inside(session.leaf.child, found if session.may_find_none else None):

@@ -23,7 +23,7 @@ PAPERS = {
     "diff2": ("catalogue",),
     "srgd": ("catalogue", "printed", "baselines_catalogue"),
     "kl": ("catalogue", "adaptive_catalogue", "adaptive_readings", "baselines_catalogue"),
-    "stable_erm": ("catalogue", "baselines_catalogue"),
+    "stable_erm": ("catalogue", "rows_catalogue", "baselines_catalogue"),
     "user_level": ("catalogue", "options_catalogue", "baselines_catalogue"),
 }
 NAMES = {

@@ -162,7 +162,7 @@ def test_a_second_run_keeps_everything_and_attacks_nothing(dpaudit: Invoke, smal
 
 
 @pytest.mark.parametrize(
-    "other", [("--seed", "2"), ("--trials", "401"), ("--seed", "1", "--trials", "300")]
+    "other", [("--seed", "2"), pytest.param(("--trials", "401"), marks=pytest.mark.quality)]
 )
 def test_another_seed_or_number_of_trials_is_another_run(
     other: tuple[str, ...], dpaudit: Invoke, small: Path

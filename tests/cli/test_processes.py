@@ -125,7 +125,9 @@ def wait_for_batches(out: Path, count: int) -> None:
     [
         pytest.param(signal.SIGINT, 130, "1", id="SIGINT", marks=pytest.mark.quality),
         pytest.param(signal.SIGKILL, -signal.SIGKILL, "1", id="kill -9"),
-        pytest.param(signal.SIGINT, 130, "2", id="SIGINT with two workers"),
+        pytest.param(
+            signal.SIGINT, 130, "2", id="SIGINT with two workers", marks=pytest.mark.quality
+        ),
     ],
 )
 def test_an_interrupted_run_resumes_and_ends_the_same(
@@ -157,16 +159,25 @@ def test_an_interrupted_run_resumes_and_ends_the_same(
 # --- a project from init -------------------------------------------------------------------------
 
 
-def test_a_copy_of_a_shipped_mechanism_is_listed_and_certified(tmp_path: Path) -> None:
-    call("init", "mine", "--with", "diff2", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("package", "name", "records"),
+    [
+        ("noisy_count", "noisy_count", 0),
+        pytest.param("diff2", "diff2_gd", 20_190, marks=pytest.mark.quality),
+    ],
+)
+def test_a_copy_of_a_shipped_mechanism_is_listed_and_certified(
+    package: str, name: str, records: int, tmp_path: Path
+) -> None:
+    call("init", "mine", "--with", package, cwd=tmp_path)
     mine = tmp_path / "mine"
     rows = {row["target"]: row for row in json.loads(call("list", "--json", cwd=mine).stdout)}
-    assert rows["diff2_gd"]["root"] == "project"
-    assert rows["catalogue:diff2_gd"]["root"] == "catalogue"
-    call("certify", "diff2_gd", "--seed", "1", "--trials", "400", cwd=mine)
-    certificate = load(mine / "reports" / "diff2_gd.json")["predicate"]
+    assert rows[name]["root"] == "project"
+    assert rows[f"catalogue:{name}"]["root"] == "catalogue"
+    call("certify", name, "--seed", "1", "--trials", "400", cwd=mine)
+    certificate = load(mine / "reports" / f"{name}.json")["predicate"]
     assert certificate["verdict"]["status"] == "certified_under_assumptions"
     assert certificate["audits"]
     assert certificate["mechanism"]["root"] == "project"
-    assert certificate["run"]["records"] > 10_000
-    assert "verified" in call("verify", "reports/diff2_gd.json", cwd=mine).stdout
+    assert (certificate["run"] or {"records": 0})["records"] == records
+    assert "verified" in call("verify", f"reports/{name}.json", cwd=mine).stdout

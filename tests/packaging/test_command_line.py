@@ -112,9 +112,9 @@ def test_two_workers_find_what_one_finds(
     assert one == two
 
 
-def test_two_workers_audit_the_catalogue(installation: Installation, tmp_path: Path) -> None:
+def test_two_workers_audit_the_catalogue(from_wheel: Installation, tmp_path: Path) -> None:
     command = ["audit", "private_spider", "--trials", "400", "--jobs", "2", "--json"]
-    result = installation.dpaudit(*command, cwd=tmp_path)
+    result = from_wheel.dpaudit(*command, cwd=tmp_path)
     assert list(values(document(result, CERTIFIED, INCONCLUSIVE), "lower"))
 
 

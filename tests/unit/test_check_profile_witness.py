@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.check.profile import conversions
 from dpaudit.check.profile.cells import Cells, Grid, NotConfirmed
 from dpaudit.check.profile.conversions import (
     OWN_PARAMETERS,
@@ -19,6 +20,7 @@ from dpaudit.check.profile.conversions import (
 )
 from dpaudit.check.profile.nodes import Nodes
 from dpaudit.check.profile.onestep import cells
+from dpaudit.check.profile.transforms import FEW_INTEGRALS, smooth_bound
 from dpaudit.errors import CertificateRejected
 from dpaudit.nodes.pairs import (
     Allocated,
@@ -96,6 +98,22 @@ def test_honest_rows_are_confirmed_and_shaved_ones_are_not(rows: Any) -> None:
     assert not confirm_lower(COMPOSED, bottom + F(1, 10**4), DELTA, lower)
     assert not confirm_upper(COMPOSED, top, DELTA * F(999, 1000), upper)
     assert not confirm_lower(COMPOSED, bottom, DELTA * F(1001, 1000), lower)
+
+
+def test_what_the_rule_in_floats_leaves_open_integrals_confirm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rule is quicker, and 4e-9 off here: a delta between the two is confirmed as before."""
+    row, pair, epsilon = {"tilt": "3", "step": "0"}, product([(SUBSAMPLED, F(2_000))]), F(3)
+    near, quick = (
+        smooth_bound([(SUBSAMPLED, 2_000)], 3.0, epsilon, 1, integrals=most)
+        for most in (500, FEW_INTEGRALS)
+    )
+    assert near < quick < near * (1 + F(1, 10**8))
+    assert confirm_upper(pair, epsilon, near, row)
+    assert not confirm_upper(pair, epsilon, near * (1 - F(1, 10**12)), row)
+    monkeypatch.setattr(conversions, "smooth_bound", lambda *arguments: quick)
+    assert not confirm_upper(pair, epsilon, near, row)
 
 
 def test_the_errors_that_a_witness_states_do_not_matter(rows: Any) -> None:

@@ -125,13 +125,21 @@ def neighbours(value: Any) -> list[Any]:
     return list(dict.fromkeys(changed))
 
 
+SHARES = 4
+OTHER = [pytest.param(share, marks=pytest.mark.quality) for share in range(1, SHARES)]
+
+
+@pytest.mark.parametrize("share", [0, *OTHER])
 @pytest.mark.parametrize("name", ["held", "pure"])
-def test_no_value_can_be_changed(name: str) -> None:
-    """Every leaf that is not listed as trusted, to neighbouring values, with new digests."""
+def test_no_value_can_be_changed(name: str, share: int) -> None:
+    """Every leaf that is not listed as trusted, to neighbouring values, with new digests.
+
+    A share is every fourth leaf; the kinds of leaves are many times more than four.
+    """
     certificate = copy.deepcopy(getattr(bench, name)())
     predicate, own = certificate["predicate"], certificate["subject"][0]["digest"]
     accepted, tried = [], 0
-    for path, value in protected(predicate):
+    for path, value in protected(predicate)[share::SHARES]:
         inside: Any = functools.reduce(lambda at, key: at[key], path[:-1], predicate)
         for other in neighbours(value):
             inside[path[-1]] = other
@@ -141,7 +149,7 @@ def test_no_value_can_be_changed(name: str) -> None:
                 accepted.append((*path, value, other))
         inside[path[-1]] = value
     assert accepted == [], accepted
-    assert tried > 200
+    assert tried > 200 / SHARES
 
 
 def weaker(path: Path_, value: Any, other: Any) -> bool:

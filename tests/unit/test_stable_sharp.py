@@ -110,6 +110,20 @@ def test_a_matrix_without_an_inverse_ends_in_gradient_steps(
     assert 0 < np.linalg.norm(found - exact) <= 2 * loss.lost(6, 1.0, np.array(1.0))
 
 
+def test_trials_in_domains_of_their_own_are_solved_each_in_its_own() -> None:
+    """Three pulls, weights and lenses at once, and one by one: the same bits."""
+    data, kept = labelled(9, 4, 3), np.ones((1, 9), dtype=bool)
+    centres = 0.1 * np.random.default_rng(3).normal(size=(3, 3))
+    lens = Lens(Ball(0.5), Ball(np.array([0.1, 0.2, 0.3]), centres))
+    every = Minimiser(Hinge(0.1, 1.5), lens, Pull(np.array([1.0, 2.0, 0.5]), centres))
+    points, seen = every.at(data, kept), measured(every, data)
+    for t in range(3):
+        alone = every.of(np.arange(3) == t)
+        assert (alone.at(data, kept)[0] == points[t]).all()
+        assert (measured(alone, data).norms[0] == seen.norms[t]).all()
+        assert lens.of(np.arange(3) == t).margin(points[t]) >= -1e-12
+
+
 @pytest.mark.parametrize("domain", [Box(1.0, 3), *DOMAINS], ids=lambda d: type(d).__name__)
 @pytest.mark.parametrize("modulus", [0.0, 0.5])
 @pytest.mark.parametrize("weight", [0.05, 1.0])

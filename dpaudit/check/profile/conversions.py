@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -28,7 +29,13 @@ from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.sampled import is_sampled
 from dpaudit.check.profile.told import told_at_least, told_at_most
-from dpaudit.check.profile.transforms import Choices, has_transforms, is_smooth, smooth_bound
+from dpaudit.check.profile.transforms import (
+    FEW_INTEGRALS,
+    Choices,
+    has_transforms,
+    is_smooth,
+    smooth_bound,
+)
 from dpaudit.check.profile.values import value_nodes
 from dpaudit.check.reading import decimal, require
 from dpaudit.exact import (
@@ -251,6 +258,11 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
         caps = tuple(float(_number(cap)) for cap in row.get("caps", "").split())
         other = (_number(row.get(f"apart_{name}", "0")) for name in ("tilt", "smoothing"))
         choices = Choices(caps, float(next(other)), next(other))
+        if any(is_sampled(factor) for factor, _ in factors):
+            with suppress(NotConfirmed):
+                near = smooth_bound(factors, tilt, epsilon, sign, sigma, choices, FEW_INTEGRALS)
+                if sign * near <= sign * delta:
+                    return near
         return smooth_bound(factors, tilt, epsilon, sign, sigma, choices)
     # Losses of clones lie on lattices: only a much finer grid is nearer for certain.
     finer = 8 if any(isinstance(f, Clones) for f, _ in pair.factors) else 2

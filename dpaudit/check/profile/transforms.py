@@ -50,8 +50,8 @@ Factors = Sequence[tuple[Factor, int]]
 BITS, FOLDED, LEFT_OUT = 128, 38, 52
 LEFT_OUT_BY_PAIRS = 33
 MOST_TERMS = 200_000
-# Arb integrates at fewer frequencies, the rule in floats at more.
-FEW, MOST_INTEGRALS, MOST_BY_RULE = 400, 500, 60_000
+# Arb integrates at fewer frequencies, the rule in floats at more: quicker, and not as near.
+FEW, FEW_INTEGRALS, MOST_INTEGRALS, MOST_BY_RULE = 400, 16, 500, 60_000
 LARGEST_TILT, LEAST_CAP, CELLS, CLOSER = 1e12, 1.0, 1600, 4000
 MOST_AT_ONCE, SETTLED = 2_000_000, 0.9
 
@@ -90,16 +90,18 @@ def smooth_bound(
     sign: int,
     sigma: Fraction = Fraction(0),
     choices: Choices = Choices(),
+    integrals: int = MOST_INTEGRALS,
 ) -> Fraction:
     """A bound of the product's delta from above (sign 1) or below (sign -1), smoothed by sigma.
 
+    Moments at fewer frequencies than ``integrals`` are integrals, others by the rule in floats.
     Errors: NotConfirmed where it would take too many terms, or a tilt makes no sense.
     """
     import flint
 
     with flint.ctx.workprec(BITS):
         kept = _kept(factors, choices.caps)
-        series = Series(kept, tilt, sigma)
+        series = Series(kept, tilt, sigma, integrals)
         at = ball(epsilon)
         finite, every = _finite(factors)
         value = series.bound(at, at, sign) + (every - finite)
@@ -126,11 +128,17 @@ def _kept(factors: Factors, caps: Sequence[float]) -> Factors:
 class Series:
     """The series of factors at a tilt, smoothed by ``sigma``; for epsilons between two ends."""
 
-    def __init__(self, factors: Factors, tilt: float, sigma: Fraction) -> None:
+    def __init__(
+        self,
+        factors: Factors,
+        tilt: float,
+        sigma: Fraction,
+        integrals: int = MOST_INTEGRALS,
+    ) -> None:
         if not 1e-6 < tilt < LARGEST_TILT or not 0 <= sigma < 1:
             raise NotConfirmed("tilt or smoothing")
         self.factors = [*factors, (Normal(sigma), 1)] if sigma else list(factors)
-        self.tilt, self.sigma = tilt, sigma
+        self.tilt, self.sigma, self.integrals = tilt, sigma, integrals
         self.t = ball(tilt)
         self.rise = _log_moment(self.factors, self.t)
 
@@ -145,7 +153,8 @@ class Series:
         # |G_j| is below 1 / w^2 + 2 exp(-t l) / w as well as below 4 / w.
         first = ball(0).pi() * count / half
         rest *= (1 / (4 * first) + (-self.t * half).exp() / 2).min(ball(1))
-        return half, _coefficients(tuple(self.factors), self.tilt, size, count), rest
+        most = self.integrals
+        return half, _coefficients(tuple(self.factors), self.tilt, size, count, most), rest
 
     @property
     def folded(self) -> Ball:
@@ -443,13 +452,13 @@ def _rounded(half: Ball) -> float:
 
 @lru_cache(maxsize=32)
 def _coefficients(
-    factors: tuple[tuple[Factor, int], ...], tilt: float, half: float, count: int
+    factors: tuple[tuple[Factor, int], ...], tilt: float, half: float, count: int, most: int
 ) -> list[Any]:
-    """Phi_0, ..., Phi_count."""
+    """Phi_0, ..., Phi_count; of sampled pairs integrals where there are fewer than ``most``."""
     import flint
 
     t, step = ball(tilt), ball(0).pi() / ball(half)
-    if count < MOST_INTEGRALS or not any(is_sampled(pair) for pair, _ in factors):
+    if count < most or not any(is_sampled(pair) for pair, _ in factors):
         whole = _moment(factors, t)
         return [_moment(factors, flint.acb(t, step * j)) / whole for j in range(count + 1)]
     rest = [factor for factor in factors if not is_sampled(factor[0])]

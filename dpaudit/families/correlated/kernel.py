@@ -64,26 +64,31 @@ class Chain:
 
 
 class Rows:
-    """Any other strategy: every z' is kept, ``row(t)`` is K_t1 ... K_tt."""
+    """Any other strategy: every z' is kept, ``earlier(t)`` is K_t1 ... K_t(t-1).
 
-    def __init__(self, row: Callable[[int], Array], rounds: int) -> None:
-        self._row = row
-        self._rounds = rounds
+    ``weights``: K_11, K_22, ..., one a round.
+    """
+
+    def __init__(self, earlier: Callable[[int], Array], weights: Array) -> None:
+        self._earlier = earlier
+        self._weights: list[float] = weights.tolist()
         self._fresh: Array | None = None
-        self._shape: tuple[int, ...] = ()
+        self._shaped: Array | None = None  # the same numbers, a round as it was given
 
     def known(self, t: int) -> Array | float:
-        if self._fresh is None:
+        if self._fresh is None or self._shaped is None:
             return 0.0
-        return np.asarray(self._row(t)[:-1] @ self._fresh[: t - 1]).reshape(self._shape)
+        known: Array = self._earlier(t).dot(self._fresh[: t - 1])
+        return known.reshape(self._shaped.shape[1:])
 
     def weight(self, t: int) -> float:
-        return float(self._row(t)[-1])
+        return self._weights[t - 1]
 
     def push(self, t: int, noise: Array, fresh: Array) -> None:
-        if self._fresh is None:
-            self._fresh, self._shape = np.zeros((self._rounds, fresh.size)), fresh.shape
-        self._fresh[t - 1] = fresh.reshape(-1)
+        if self._shaped is None:
+            self._shaped = np.zeros((len(self._weights), *fresh.shape))
+            self._fresh = self._shaped.reshape(len(self._weights), fresh.size)
+        self._shaped[t - 1] = fresh
 
 
 def past_of(strategy: Strategy, rounds: int) -> Past:
@@ -100,9 +105,9 @@ def past_of(strategy: Strategy, rounds: int) -> Past:
     if is_toeplitz(strategy):
         # Turned once: a product with a row that runs backwards would copy it every round.
         turned = np.ascontiguousarray(prefix_column(strategy, rounds)[::-1])
-        return Rows(lambda t: turned[len(turned) - t :], rounds)
+        return Rows(lambda t: turned[len(turned) - t : -1], np.full(rounds, turned[-1]))
     root = prefix_root(strategy, rounds)
-    return Rows(lambda t: root[t - 1, :t], rounds)
+    return Rows(lambda t: root[t - 1, : t - 1], root.diagonal())
 
 
 @kernel(CorrelatedGaussian)

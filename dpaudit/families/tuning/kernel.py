@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import poisson
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
@@ -97,6 +96,8 @@ class TunedPoissonKernel(_SearchKernel):
 
     def reached(self) -> Array:
         most = self._mean + 10 * math.sqrt(self._mean) + 30
+        from scipy.stats import poisson  # a third of a second, of every process
+
         return np.asarray(poisson.cdf(np.arange(int(most) + 1), self._mean))
 
     def log_weight(self, share: Array) -> Array:

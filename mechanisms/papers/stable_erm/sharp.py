@@ -8,7 +8,7 @@ has them from its dual.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -158,6 +158,10 @@ def _one(trials: int, k: int) -> Flags:
     return np.asarray(np.arange(trials) == k)
 
 
+def _each(trials: int) -> Iterator[Flags]:
+    return (_one(trials, k) for k in range(trials))
+
+
 def _row(each: tuple[Array, Array], t: int) -> tuple[Array, Array]:
     return each[0][t : t + 1], each[1][t : t + 1]
 
@@ -216,8 +220,8 @@ class Hinge:
 
     def minimise(self, users: Array, kept: Flags, pull: Pull, domain: Domain) -> Array:
         rows = [
-            self._solved(users, kept[k], pull.of(_one(len(pull.centre), t)), domain, t)[0]
-            for t in range(len(pull.centre))
+            self._solved(users, kept[k], pull.of(one), domain.of(one))[0]
+            for one in _each(len(pull.centre))
             for k in range(len(kept))
         ]
         return np.reshape(rows, (len(pull.centre), len(kept), -1))
@@ -226,22 +230,19 @@ class Hinge:
         """At the minimiser over all users, the only point that it is asked for at."""
         items, everyone = self.items(users), np.ones(len(users), dtype=bool)
         found = []
-        for t in range(len(points)):
-            one = pull.of(_one(len(pull.centre), t))
-            dual = self._solved(users, everyone, one, domain, t)[1].reshape(items.shape[:2])
+        for one in _each(len(points)):
+            dual = self._solved(users, everyone, pull.of(one), domain.of(one))[1]
+            dual = dual.reshape(items.shape[:2])
             found.append(-np.einsum("ni,nid->nd", dual, items) / items.shape[1])
         return np.stack(found)
 
     def common(self, points: Array) -> Array:
         return self.modulus * points
 
-    def _solved(
-        self, users: Array, kept: Flags, pull: Pull, domain: Domain, t: int
-    ) -> tuple[Array, Array]:
+    def _solved(self, users: Array, kept: Flags, pull: Pull, own: Domain) -> tuple[Array, Array]:
         """The point, (d,), and the items' duals, in [0, 1]."""
         rows = self.items(users).reshape(-1, users.shape[-1] - 1)
         share = np.repeat(kept, users.shape[1]) / (kept.sum() * users.shape[1])
-        own = domain.of(np.arange(t + 1) == t) if t or _many(domain) else domain
         weight = float(np.max(pull.weight)) + self.modulus
         if not weight > 0:
             raise InvalidParameter("Hinge: expected a pull of positive weight, or a modulus")
@@ -262,10 +263,6 @@ class Hinge:
             if gap <= most:
                 return point, dual
             dual = np.clip(dual + weight / self.lipschitz**2 * margins, 0.0, 1.0)
-
-
-def _many(domain: Domain) -> bool:
-    return any(np.ndim(ball.radius) or np.ndim(ball.centre) for ball in _balls(domain))
 
 
 def interior_dual(rows: Array, share: Array, weight: float, centre: Array) -> Array:
