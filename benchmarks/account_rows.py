@@ -233,7 +233,8 @@ def table(log: Path) -> str:
             cells = [row.name, row.then]
             for of in ("ours", "theirs"):
                 found = known[row.name].get(of, {})
-                cells += [str(found.get(key, "")) for key in ("answer", "seconds", "megabytes")]
+                shown = (found.get(key) for key in ("answer", "seconds", "megabytes"))
+                cells += ["" if value is None else str(value) for value in shown]
             rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
