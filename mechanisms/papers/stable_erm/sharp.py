@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from scipy.optimize.elementwise import find_root
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
@@ -19,10 +21,11 @@ from mechanisms.papers.stable_erm.domains import Ball, Box, Domain, Everywhere, 
 from mechanisms.papers.stable_erm.solver import Pull
 from mechanisms.papers.stable_erm.stable import Flags, kept_means
 
-HALVINGS = 56  # to the last bit of nu
+DOUBLINGS = 28  # twice, of a pull that holds a point in a ball
 STEPS = 60  # of an interior point method: it takes about 20, whatever the data
 FLOOR = 2.0**-46  # what floats may leave of a duality gap, in units of the loss
 ULPS = 2.0**-51  # of sums and points
+TO_THE_LAST: Any = {"xatol": 0.0, "xrtol": ULPS, "fatol": 0.0, "frtol": 0.0}
 
 Solve = Callable[[Array, Array], Array]
 
@@ -30,8 +33,8 @@ Solve = Callable[[Array, Array], Array]
 def within(domain: Domain, solve: Solve, weight: Array, centre: Array) -> Array:
     """The minimisers (rows, d) over a domain, of ``solve(weight, centre)``, those over all points.
 
-    A ball that is left costs nu/2 ||theta - its centre||^2, which is one more pull; nu is found by
-    halving, since the distance falls as nu grows.
+    A ball that is left costs nu/2 ||theta - its centre||^2, which is one more pull; nu is found
+    as a root (Chandrupatla 1997, to the last bits), since the distance falls as nu grows.
     Errors: InvalidParameter for a domain that is no ball, pair of balls or all of R^d.
     """
     return _within(_balls(domain), solve, weight, centre)
@@ -59,22 +62,29 @@ def _within(balls: Sequence[Ball], solve: Solve, weight: Array, centre: Array) -
     inner = [ball.of(far) for ball in balls[1:]]
     w, c, z, r = weight[far], centre[far], middle[far], radius[far]
 
-    def pulled(nu: Array) -> Array:
-        whole = (w + nu)[:, None]
-        return _within(inner, solve, w + nu, (w[:, None] * c + nu[:, None] * z) / whole)
+    def pulled(nu: Array, at: Any) -> Array:
+        whole, rest = (w[at] + nu)[:, None], [ball.of(at) for ball in inner]
+        middles = (w[at, None] * c[at] + nu[:, None] * z[at]) / whole
+        return _within(rest, solve, w[at] + nu, middles)
 
+    def beyond(nu: Array, at: Any) -> Array:
+        return np.asarray(np.linalg.norm(pulled(nu, at) - z[at], axis=1) - r[at])
+
+    each = np.arange(len(w))
     low, high = np.zeros_like(w), w.copy()
-    for _ in range(HALVINGS):
-        outside = np.linalg.norm(pulled(high) - z, axis=1) > r
+    for _ in range(DOUBLINGS):
+        outside = beyond(high, each) > 0
         low, high = np.where(outside, high, low), np.where(outside, 4 * high, high)
         if not outside.any():
             break
-    for _ in range(HALVINGS):
-        nu = (low + high) / 2
-        outside = np.linalg.norm(pulled(nu) - z, axis=1) > r
-        low, high = np.where(outside, nu, low), np.where(outside, high, nu)
+    # Both ends as they are: arrays, where the stubs expect one number or a nest of them.
+    bracket: Any = (low, high)
+    found = find_root(beyond, bracket, args=(each,), tolerances=TO_THE_LAST)
+    # The root, or the end next to it that is inside.
+    ends = np.where(found.f_bracket[1] <= 0, found.bracket[1], found.bracket[0])
+    high = np.where(found.f_x <= 0, found.x, ends)
     points = np.array(points)
-    points[far] = pulled(high)
+    points[far] = pulled(high, each)
     return points
 
 
