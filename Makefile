@@ -46,12 +46,13 @@ experiments: $(READY)  ## the utility experiments, tables, plots and papers' pag
 experiments-time: $(READY)  ## what the experiments take, and what is left of them; runs nothing
 	$(BIN)/python -m lab time --out docs/utility $(ARGS)
 
-# Commands in processes of their own would compile every module anew.
+# Commands in processes of their own would compile every module anew; a file is one worker's, so that
+# what its tests share is made once.
 test quality: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)
 	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "$(SELECTED)" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(SELECTED)" $(ARGS)
 
 quality: $(READY)  ## power and coverage of the audits (minutes)
 	$(BIN)/python -m pytest -n $(WORKERS) -m quality $(ARGS)

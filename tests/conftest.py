@@ -18,14 +18,6 @@ settings.register_profile("dpaudit", derandomize=True, deadline=None, print_blob
 settings.load_profile("dpaudit")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file is one worker's: what its tests share is made once."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
-
 def pytest_collection_finish() -> None:
     """Garbage is collected less often, and not among the tests and modules, which all stay."""
     gc.freeze()

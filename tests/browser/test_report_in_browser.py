@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from dpaudit.cli.main import main
 from dpaudit.report import render_html, render_index, render_project
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.browser
 
 EXAMPLE = Path(__file__).parents[1] / "data" / "example_certificate.json"
 QUIET = [

@@ -250,7 +250,7 @@ def test_without_a_seed_nothing_is_kept(dpaudit: Invoke, small: Path) -> None:
 # --- interruptions -------------------------------------------------------------------------------
 
 
-@pytest.mark.xdist_group("interruptions")
+@pytest.mark.quality
 def test_killed_between_and_inside_audits_it_ends_the_same(calm: Path, tmp_path: Path) -> None:
     """kill -9 inside the slow audit; byte for byte as if it had not been killed."""
     run = ("certify", "--all", "--seed", "1")

@@ -119,7 +119,6 @@ def wait_for_batches(out: Path, count: int) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.xdist_group("interruptions")
 @pytest.mark.parametrize(
     ("stop", "code", "jobs"),
     [

@@ -14,8 +14,6 @@ import pytest
 
 from tests.cli.conftest import call, spawn
 
-pytestmark = pytest.mark.xdist_group("interruptions")
-
 BATCHES = 24
 PATIENCE = 90.0
 

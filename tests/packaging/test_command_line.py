@@ -18,7 +18,7 @@ import pytest
 from dpaudit.version import __version__
 from tests.packaging.conftest import Installation
 
-pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]
+pytestmark = pytest.mark.packaging
 
 CERTIFIED, INCONCLUSIVE, USAGE = 0, 3, 2
 
@@ -112,6 +112,7 @@ def test_two_workers_find_what_one_finds(
     assert one == two
 
 
+@pytest.mark.quality
 def test_two_workers_audit_the_catalogue(from_wheel: Installation, tmp_path: Path) -> None:
     command = ["audit", "private_spider", "--trials", "400", "--jobs", "2", "--json"]
     result = from_wheel.dpaudit(*command, cwd=tmp_path)

@@ -16,7 +16,7 @@ from dpaudit.storage import roots
 from dpaudit.version import __version__
 from tests.packaging.conftest import Built
 
-pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]
+pytestmark = pytest.mark.packaging
 
 INFO = f"dpaudit-{__version__}.dist-info"
 

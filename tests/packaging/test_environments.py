@@ -9,7 +9,7 @@ import pytest
 
 from tests.packaging.conftest import Installation
 
-pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]
+pytestmark = pytest.mark.packaging
 
 PROVIDERS = """
 import json

@@ -76,7 +76,11 @@ EXPERIMENTS = (
     user_level_smoothing, user_level_stability,
 )  # fmt: skip
 # Results of full runs that are not held, and are shown as such.
-OTHERWISE = {"srgd_one_pass": Status.INCONCLUSIVE, "stable_rates": Status.INCONCLUSIVE}
+OTHERWISE = {
+    "kl_settings": Status.MISSED,  # by a baseline without a KL condition
+    "srgd_one_pass": Status.INCONCLUSIVE,
+    "stable_rates": Status.INCONCLUSIVE,
+}
 IN_SECONDS = (diff2_bounds, srgd_acceleration)
 
 

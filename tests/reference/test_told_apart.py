@@ -63,7 +63,7 @@ def test_two_rounds_by_quadrature_lie_between_the_ends_of_both(
         assert high - low < high / 10**4
 
 
-@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("swapped", [False, pytest.param(True, marks=pytest.mark.quality)])
 def test_a_grid_has_the_same_epsilon(swapped: bool) -> None:
     pair = pair_of("18", "0.01", 40)
     used = pair.swapped if swapped else pair

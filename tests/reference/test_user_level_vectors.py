@@ -236,10 +236,15 @@ def test_the_event_is_bounded_by_quadrature() -> None:
 # --- claims ---------------------------------------------------------------------------------------
 
 
+LONG = {"user_level_phased_erm_paper-0-ApproxDP"}  # seconds; `certify --all` asks the same
+
+
 def checks() -> Iterator[Any]:
     for mechanism in MECHANISMS:
         for k, claim in enumerate(mechanism.claims):
-            yield pytest.param(mechanism, k, id=f"{mechanism.name}-{k}-{claim.guarantee.name}")
+            name = f"{mechanism.name}-{k}-{claim.guarantee.name}"
+            long = [pytest.mark.quality] if name in LONG else []
+            yield pytest.param(mechanism, k, id=name, marks=long)
 
 
 @pytest.mark.parametrize(("mechanism", "k"), list(checks()))

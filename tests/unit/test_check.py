@@ -119,7 +119,10 @@ KINDS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+LONG = pytest.param("renyi route", marks=pytest.mark.quality)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "renyi route"] + [LONG])
 def test_an_honest_certificate_verifies(kind: str) -> None:
     node, claims, adjacency = KINDS[kind]
     certificate = certified(mechanism("case", node, *claims, adjacency=adjacency)).certificate

@@ -24,9 +24,6 @@ from dpaudit.audit.workers import WorkersLost
 from dpaudit.errors import InvalidParameter, SensitivityExceeded
 from dpaudit.storage.batches import Arrays, AuditStore, Key
 
-# One worker of pytest-xdist starts the cluster, once.
-pytestmark = pytest.mark.xdist_group("dask")
-
 SEED = 77
 TRIALS = 40_000
 BATCHES = [batch for side in (0, 1) for batch in plan(0, side, 1, TRIALS, task_trials(TRIALS))]

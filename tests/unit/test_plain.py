@@ -187,6 +187,7 @@ def test_words_of_points_of_a_gaussian_are_close_to_its_own() -> None:
         assert float(one) <= float(other) * (1 + 1e-5) < float(one) * 1.12
 
 
+@pytest.mark.quality
 def test_dp_sgd_has_words_a_profile_and_a_trade_off_curve() -> None:
     """A sampled mechanism has no mu; its certificate holds all, and the checker re-derives it."""
     sampled = Repeat(PoissonSampled(Gaussian("g", 1), Fraction(1, 100)), 100)

@@ -451,6 +451,7 @@ def test_a_release_of_exact_noise_reads_certified_and_its_plan_alone_does_not(
     assert found["declared_noise"] != "enforced"
 
 
+@pytest.mark.quality
 def test_choices_by_ranks_and_counts_read_certified(tmp_path: Path) -> None:
     """Exactly drawn where they are attacked too, and their law is tested."""
     plan = release(

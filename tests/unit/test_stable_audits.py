@@ -138,14 +138,16 @@ def test_every_entry_has_an_audit_on_the_same_declaration() -> None:
     ("name", "least"),
     [
         ("deletion_stable_output_perturbation_calibrated", 0.4),
-        ("deletion_stable_output_perturbation_laplace", 0.55),
+        pytest.param(
+            "deletion_stable_output_perturbation_laplace", 0.55, marks=pytest.mark.quality
+        ),
         # Its own mean, whose bound is .466: subsets are enumerated, which takes a while.
         pytest.param("strongly_convex_output_perturbation", 0.1, marks=pytest.mark.quality),
         ("strongly_convex_output_perturbation_printed", 0.4),
         ("window_mean_score", 0.4),
-        ("ladder_stable_output_perturbation", 0.4),
+        pytest.param("ladder_stable_output_perturbation", 0.4, marks=pytest.mark.quality),
         ("stable_phased_sco", 0.38),
-        ("strongly_convex_sco", 0.35),
+        pytest.param("strongly_convex_sco", 0.35, marks=pytest.mark.quality),
     ],
 )
 def test_other_entries_are_attacked(name: str, least: float) -> None:
@@ -183,6 +185,7 @@ BASELINES = {v.name: v for v in vars(baselines).values() if isinstance(v, Mechan
 BASELINE_SUITES = {v.mechanism: v for v in vars(baseline_audits).values() if isinstance(v, Suite)}
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     ("name", "least"), [("user_level_dp_gd", 0.9), ("output_perturbation_user", 0.1)]
 )

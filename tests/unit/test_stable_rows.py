@@ -155,6 +155,7 @@ def test_claims_are_what_the_account_says(name: str) -> None:
     assert printed == 1
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("name", QUICK)
 def test_entries_are_attacked(name: str) -> None:
     """By the function that attains the profile: certified, and the audit near the exact number."""

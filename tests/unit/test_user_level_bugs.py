@@ -198,6 +198,7 @@ def test_bs23_s_local_algorithm_is_accounted_and_attacked_under_local_trust() ->
         run(replace(mechanism, scope=USERS), replace(suite, trials=200))
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("name", sorted(AUDITS))
 def test_audits_of_the_catalogue(name: str) -> None:
     suite = AUDITS[name]

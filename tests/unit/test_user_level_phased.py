@@ -44,6 +44,7 @@ def test_a_loss_that_is_not_smooth_runs_end_to_end(monkeypatch: pytest.MonkeyPat
     assert found < 0.5 * float(values["start"])  # type: ignore[arg-type]
 
 
+@pytest.mark.quality
 def test_rounds_on_secret_batches_add_up_to_epsilon() -> None:
     made = problem.problem(16384, 16)
     share = phased.share(made, 1.0, 30)
