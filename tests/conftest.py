@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from dpaudit.check import SECONDS
+from dpaudit.check.process import Row, verify_file
 from dpaudit.storage import roots
 
 # The same examples on every machine and run: a failure is a reproducer, never a coin toss.
@@ -38,6 +40,20 @@ def scratch(checkout: Path, tmp_path: Path) -> Path:
         tmp_path / "scratch",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
+
+
+@pytest.fixture
+def verified_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certificates are verified in this process: one of its own takes a second to start.
+
+    `tests/cli/test_verify_command.py` and all that runs commands as processes has it started.
+    """
+
+    def verify_files(paths: Sequence[Path], seconds: float = SECONDS) -> Iterator[Row]:
+        return (verify_file(path, seconds) for path in paths)
+
+    for module in ("check.process", "certificate.publish", "cli.gate"):
+        monkeypatch.setattr(f"dpaudit.{module}.verify_files", verify_files)
 
 
 @pytest.fixture

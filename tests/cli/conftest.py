@@ -32,7 +32,7 @@ def project(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def dpaudit(unserved: None) -> Invoke:
+def dpaudit(unserved: None, verified_here: None) -> Invoke:
     """Runs a command in this process; fails on a traceback."""
     return _invoker(main)
 

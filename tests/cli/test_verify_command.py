@@ -47,6 +47,11 @@ def noisier(predicate: Json) -> None:
     predicate["derivation"]["steps"][0]["conclusion"]["mu"] = "0.01"
 
 
+@pytest.fixture
+def verified_here() -> None:
+    """Not in these tests: they are of the process."""
+
+
 def test_each_kind_of_failure_has_a_status_of_its_own(
     file: Callable[[Json], Path], dpaudit: Invoke, tmp_path: Path
 ) -> None:
