@@ -47,12 +47,12 @@ experiments-time: $(READY)  ## what the experiments take, and what is left of th
 	$(BIN)/python -m lab time --out docs/utility $(ARGS)
 
 # Commands in processes of their own would compile every module anew; a file is one worker's, so that
-# what its tests share is made once.
+# what its tests share is made once; in this order those that fork come before those that start threads.
 test quality: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)
 	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(SELECTED)" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(ARGS)
 
 quality: $(READY)  ## power and coverage of the audits (minutes)
 	$(BIN)/python -m pytest -n $(WORKERS) -m quality $(ARGS)
