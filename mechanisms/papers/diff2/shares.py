@@ -149,7 +149,8 @@ def shares_for(
         if whole is None:
             raise InvalidParameter(f"({epsilon}, {delta}): no finite noise")
         found.append(Fraction(math.ceil(whole / left)))
-    return Shares(*found, grain, dimension, dropouts, modulus, gone, noise)
+    first, second = found
+    return Shares(first, second, grain, dimension, dropouts, modulus, gone, noise)
 
 
 def replaced_trust(scope: Scope) -> Scope:
