@@ -18,7 +18,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
 from dpaudit.families.distributed import DistributedGaussianVector
 from dpaudit.families.distributed.kernel import DistributedGaussianVectorKernel
-from dpaudit.kernels.shares import ClientTotals, units_moved
+from dpaudit.families.distributed.totals import ClientTotals, units_moved
 from dpaudit.measures.convert import gaussian_mu
 from mechanisms.papers.common.losses import Logistic
 from mechanisms.papers.diff2.catalogue import diff2_gd_shares

@@ -17,8 +17,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, enclose, upper_fraction
 from dpaudit.families.composition import Repeat
 from dpaudit.families.distributed import DistributedGaussianVector, DistributedSkellamVector
+from dpaudit.families.distributed.totals import ClientTotals, units_moved
 from dpaudit.kernels.query import Array, ClippedMean
-from dpaudit.kernels.shares import ClientTotals, units_moved
 from dpaudit.measures.convert import gaussian_mu
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, Trust, Unit

@@ -89,7 +89,7 @@ def units_moved(adjacency: Adjacency, records: int, grain: float, dimension: int
     sqrt(dimension) / 2; and a sum of squares of whole numbers is whole.
     Errors: InvalidParameter under add_remove, where a mean has no sensitivity.
 
-    >>> from dpaudit.kernels.shares import units_moved
+    >>> from dpaudit.families.distributed.totals import units_moved
     >>> units_moved("replace_one", records=100, grain=0.001, dimension=4)
     484
     """
