@@ -21,6 +21,7 @@ from dpaudit.check.profile.conversions import (
 from dpaudit.check.profile.nodes import Nodes
 from dpaudit.check.profile.onestep import cells
 from dpaudit.check.profile.transforms import FEW_INTEGRALS, smooth_bound
+from dpaudit.check.profile.values import value_nodes
 from dpaudit.errors import CertificateRejected
 from dpaudit.nodes.pairs import (
     Allocated,
@@ -112,7 +113,7 @@ def test_a_tiny_step_is_tried_coarser_first_and_proves_no_less(
 ) -> None:
     """Fewer than 2,000 nodes of a profile, not 864,276; what is too little stays too little."""
     seen: list[int] = []
-    own = conversions.value_nodes
+    own = value_nodes
 
     def counted(pair: Pair, grid: Grid) -> Nodes:
         found = own(pair, grid)
