@@ -111,6 +111,7 @@ suites = [
         diff2.diff2_bvr_local_sgd,
         diff2.diff2_bvr_local_sgd_tight,
         diff2.diff2_gd_client,
+        diff2.diff2_gd_shares,
     )
 ]
 (
@@ -122,4 +123,5 @@ suites = [
     diff2_bvr_local_sgd,
     diff2_bvr_local_sgd_tight,
     diff2_gd_client,
+    diff2_gd_shares,
 ) = suites

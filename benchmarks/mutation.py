@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.mutate import report
-from dpaudit.mutate.run import CAUGHT, CERTIFIED, SAME, STILLBORN, UNTOLD, Order, Result, run
+from dpaudit.mutate.run import (
+    CAUGHT,
+    CERTIFIED,
+    LEFT_ALONE,
+    SAME,
+    STILLBORN,
+    UNTOLD,
+    Order,
+    Result,
+    run,
+)
 from dpaudit.storage.files import write_atomically
 from dpaudit.storage.roots import code_digest
 
@@ -89,8 +99,9 @@ examination and the audit of the program itself. A mutant counts as found where 
 less of it than of the right program. Its right twin does the same thing in the same place as it
 should be done (a query of the user's own that clips, a radius made of released values), and has
 to be left alone. The operators were written down before any was run, and a place is drawn by a
-seed. `make mutants-certify` runs some of every mechanism of the catalogue; it resumes. Audits have
-400 trials a data set here, where `certify` has up to 2,000.
+seed. In the runs of a search a radius or a step made of what another run released is a bug too, so
+that no twin of these is planted there. `make mutants-certify` runs some of every mechanism of the
+catalogue; it resumes. Audits have 400 trials a data set here, where `certify` has up to 2,000.
 
 A certified mutant is run beside the right program, on made-up data sets and with equal draws.
 Where every value, every answer and every output is the same, on changed records too, the change
@@ -150,7 +161,7 @@ def page() -> str:
             for r in results if r.status == CERTIFIED]),
         _listed("Equivalent, by reason", [f"`{n}`: {named[n]}" for n in sorted(excused)]),
         _listed("Right twins that were flagged", [
-            f"{r.name}: {r.twin}" for r in results if r.twin not in ("", report.LEFT_ALONE)]),
+            f"{r.name}: {r.twin}" for r in results if r.twin not in ("", LEFT_ALONE)]),
         _listed("Mechanisms without a mutant", [
             f"{n}: {why or 'no operator fits its code'}" for n, why in without.items()]),
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.storage.files import write_atomically
+from lab.learning import BAND
 from lab.model import Check, Experiment, Findings, Results, Status, Table, judge
 from lab.plots import svg
 from lab.running import Order
@@ -88,15 +89,22 @@ def index(documents: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) ->
 
     ``missing``: why an experiment has no full result, by name.
     """
-    rows = ["# Experiments", "", "| experiment | what it shows | checks held | verdict |"]
-    rows += ["|---|---|---|---|"]
+    columns = "experiment | what it shows | checks held | rows that end at or above their start"
+    rows = ["# Experiments", "", f"| {columns} | verdict |", "|---|---|---|---|---|"]
     for made in documents:
         held = sum(check["verdict"] == Status.HELD for check in made["checks"])
         link = f"[{made['experiment']}]({made['experiment']}.md)"
         share = f"{held} of {len(made['checks'])}"
-        rows.append(f"| {link} | {escaped(made['title'])} | {share} | {made['verdict']} |")
-    rows += [f"| {name} | | | not run: {escaped(why)} |" for name, why in sorted(missing.items())]
+        cells = (link, escaped(made["title"]), share, _not_learnt(made), made["verdict"])
+        rows.append(f"| {' | '.join(cells)} |")
+    rows += [f"| {name} | | | | not run: {escaped(why)} |" for name, why in sorted(missing.items())]
     return "\n".join(rows) + "\n"
+
+
+def _not_learnt(made: Mapping[str, Any]) -> str:
+    """Of the rows that stand beside their start how many are not surely below it."""
+    own = [check["verdict"] != Status.HELD for check in made["checks"] if check["source"] == BAND]
+    return f"{sum(own)} of {len(own)}" if own else ""
 
 
 def lines(experiment: Experiment, findings: Findings) -> Iterator[str]:

@@ -197,20 +197,13 @@ def _beyond(check: Check) -> float:
 
 
 def _learning(reads: Mapping[str, Read]) -> list[str]:
-    from lab.pages import markdown_table, shown
+    from lab.pages import markdown_table
 
     lines: list[str] = []
     for name, read in reads.items():
         for table in read.findings.tables if read.findings else ():
             if table.title == TITLE:
                 lines += [f"From `{name}`:", "", *markdown_table(table)[2:]]
-    for name, read in reads.items():
-        checks = read.findings.checks if read.findings else ()
-        own = [check for check in checks if "at the start" in check.name]
-        if own:
-            lines += [f"Checks of `{name}`:", ""]
-            lines += [f"- {check.name}: {shown(check.value)} ({check.status})" for check in own]
-            lines.append("")
     if lines:
         return [f"## {TITLE}", "", *lines]
     return [f"## {TITLE}", "", "No result that was run in full measures it.", ""]

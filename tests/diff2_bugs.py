@@ -35,6 +35,7 @@ TRUTH = {
     "B24": "none: the output depends on raw losses",
     "B25": "another mechanism: no claim",
     "B26": "none: the stop depends on raw values",
+    "B27": "mu .928 (.719 declared), epsilon 4.01: 6 of 10 shares of a tenth",
 }
 
 

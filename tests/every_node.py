@@ -18,7 +18,12 @@ from dpaudit.families.discrete import (
     RandomizedResponse,
     TruncatedDiscreteLaplace,
 )
-from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam
+from dpaudit.families.distributed import (
+    DistributedGaussian,
+    DistributedGaussianVector,
+    DistributedSkellam,
+    DistributedSkellamVector,
+)
 from dpaudit.families.events import EventSlack, Group, ProposeTestRelease
 from dpaudit.families.individual import IndividualGaussian
 from dpaudit.families.iterates import LastIterate
@@ -98,6 +103,8 @@ EVERY_TYPE: list[Node] = [
     RandomizedResponse("bit", 1, 4),
     DistributedGaussian("total", 2, 10, 3, 2),
     DistributedSkellam("total", Fraction(1, 2), 10, 3),
+    DistributedGaussianVector("sums", 2, 10, 3, 2, 256),
+    DistributedSkellamVector("sums", 3, 10, 3, 2),
     LastIterate("model", x, K, 1, y),
     IndividualGaussian("sum", x, y, 100),
     Tuned(LEAF, Fraction(1, 10), 0),
@@ -126,6 +133,8 @@ IN_NUMBERS: list[tuple[Node, str]] = [
     (RandomizedResponse("r", Fraction(1, 3), 3), "replace_one"),
     (DistributedGaussian("d", 1, 9, 2), "replace_one"),
     (DistributedSkellam("d", 1, 9, 2), "replace_one"),
+    (DistributedGaussianVector("d", 1, 9, 2, 2, 64), "replace_one"),
+    (DistributedSkellamVector("d", 1, 9, 2, 2), "replace_one"),
     (EventSlack(L, Fraction(1, 10**6), "an event"), "add_remove"),
     (ProposeTestRelease(L, G, Fraction(1, 10**6)), "add_remove"),
     (Group(G, 2), "add_remove"),

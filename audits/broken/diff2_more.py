@@ -6,6 +6,7 @@ other bugs are in ``audits.broken.diff2``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -15,14 +16,27 @@ import numpy as np
 from audits.broken.diff2 import CORRECT, SIZES, mechanism, planted
 from audits.diff2 import neighbours, worst_case
 from dpaudit.audit.suite import Suite
+from dpaudit.exact import enclose
 from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.families.distributed import DistributedGaussianVector
+from dpaudit.families.distributed.kernel import DistributedGaussianVectorKernel
 from dpaudit.kernels.base import Generator
 from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
+from dpaudit.kernels.random_bits import Bits, Whole
 from dpaudit.scope import Adjacency
 from mechanisms.papers.common.losses import Logistic, WorstCase
-from mechanisms.papers.diff2.catalogue import DELTA, EPSILON, PAPER_MU, STATED, diff2_gd_program
+from mechanisms.papers.diff2.catalogue import (
+    DELTA,
+    EPSILON,
+    PAPER_MU,
+    STATED,
+    TIGHT_MU,
+    diff2_gd_program,
+    diff2_gd_shares,
+)
 from mechanisms.papers.diff2.framework import Diff2
 from mechanisms.papers.diff2.noise import Noise
+from mechanisms.papers.diff2.shares import SharedDiff2, shares_for
 
 LARGE_STEPS = 20.0
 
@@ -209,6 +223,56 @@ LARGEST_CLIENT = worst_case(
 HALVED = replace(
     CORRECT, noise=Noise(CORRECT.noise.sigma_1 / 2, CORRECT.noise.sigma_2 / 2)
 )  # what zero_out needs
+
+# --- noise in shares -----------------------------------------------------------------------------
+
+SHARING = (20,) * 10
+SHARED = worst_case(
+    SharedDiff2(
+        **{
+            **_calibrated(SHARING).__dict__,
+            "shares": shares_for(
+                EPSILON,
+                DELTA,
+                SHARING,
+                (4, 16),
+                dropouts=4,
+                units=64,
+                dimension=5,
+                modulus=2**20,
+                gone=((9,), (6, 7, 8, 9), ()),
+            ),
+        }
+    )
+)
+
+
+class EverybodyStays(DistributedGaussianVectorKernel):
+    """Each client adds the P-th part of the noise; those who drop out take theirs away (B27)."""
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        super().__init__(leaf, trials)
+        fewer = float(enclose(leaf.left * leaf.total / leaf.clients).mid())
+        self._spread = math.sqrt(fewer - 1 / 12)
+
+    def draw(self, count: int, bits: Bits) -> Whole:
+        rng = np.random.default_rng([int(word) for word in bits(4)])
+        return np.asarray(np.rint(self._spread * rng.standard_normal(count)).astype(np.int64))
+
+
+diff2_gd_shared_bench = replace(
+    mechanism("diff2_gd_shared_bench", "DIFF2-GD in shares, correct", SHARED, (TIGHT_MU,)),
+    scope=diff2_gd_shares.scope,
+)
+b27_everybody_stays = Suite(
+    mechanism="diff2_gd_shared_bench",
+    program=SHARED,
+    neighbours=neighbours(SHARING),
+    kernels={DistributedGaussianVector: EverybodyStays},
+    caught_by=("refuted", "conformance"),
+    bug="B27: shares of noise are not divided by the number of survivors",
+)
+
 
 diff2_gd_b15, b15_largest_client = _declared(
     "diff2_gd_b15", "B15: noise calibrated for the largest client", LARGEST_CLIENT

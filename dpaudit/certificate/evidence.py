@@ -31,7 +31,7 @@ from dpaudit.check.bounds import POOLED
 from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
 from dpaudit.exact import decimal_lower, decimal_upper, plain
 from dpaudit.nodes import Node
-from dpaudit.report.words import STAND_IN
+from dpaudit.report.words import STAND_IN, UNHEARD
 
 ROC_POINTS = 9
 FULL = 0.999  # of a clip
@@ -73,6 +73,10 @@ def audit_rows(
 def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> list[str]:
     """What the evidence leaves open: no examination, a stand-in's audit, a clip never reached."""
     found = []
+    asks = () if examination.ran is None else examination.ran.asks
+    if asks:
+        more = f" and {len(asks) - SHOWN} more" if len(asks) > SHOWN else ""
+        found.append(f"{UNHEARD}, and a run on the data may: {', '.join(asks[:SHOWN])}{more}")
     if examination.not_examined:
         found.append(f"not examined: {examination.not_examined}")
     elif not examination.broken and all(attempt.differs for attempt in attempts):
@@ -86,6 +90,10 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
     if examination.stopped:
         found.append(
             "the examination was cut short by time: how much was tried depends on the machine"
+        )
+    if examination.walked:
+        found.append(
+            f"runs on other records were compared over the first {examination.walked} releases"
         )
     if examination.ran is not None and examination.ran.missed:
         found.append(_never_run(examination.ran))

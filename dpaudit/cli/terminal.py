@@ -145,6 +145,12 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
 
 
 def _not_examined(predicate: Mapping[str, Any]) -> None:
+    """That it was not examined at all, or not everything that it may ask for."""
+    from dpaudit.report.words import UNHEARD
+
+    for text in predicate["caveats"]:
+        if text.startswith(UNHEARD):
+            warn(f"{predicate['mechanism']['name']}: {text}")
     why = predicate["examination"]["not_examined"]
     if why:
         warn(f"{predicate['mechanism']['name']}: not examined: {why}")

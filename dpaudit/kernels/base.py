@@ -113,6 +113,14 @@ class Kernel:
     def advance(self, values: Array, scale: Array) -> None:
         """Nothing, unless a kernel keeps state."""
 
+    def follow(self, released: Array, values: Array, scale: Array) -> None:
+        """Take a release for made whose density nobody asks for, now or later in this session.
+
+        As ``log_density`` does, unless a kernel keeps what only densities need.
+        """
+        session: Any = self
+        session.log_density(released, values, scale)
+
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
         """Their distance in the kernel's norm, unless a release has parts of several kinds."""
         difference = values - others

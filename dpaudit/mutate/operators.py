@@ -29,7 +29,7 @@ class Site:
     ``uses``: how many releases of a run come from here.  ``dimension``: of the vector.
     ``shared``: its rounds share noise or a threshold, and need one sensitivity.  ``rows``: on
     which it is asked.  ``bounded``: the library's own code clips every row of it.  ``alike``: on
-    half as many records it states no larger a sensitivity.
+    half as many records it states no larger a sensitivity.  ``searched``: in a run of a search.
     """
 
     module: str
@@ -47,6 +47,7 @@ class Site:
     rows: int = 2
     bounded: bool = False
     alike: bool = False
+    searched: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,14 @@ class Reached:
 
 @dataclass(frozen=True)
 class Planted:
-    """One change: an operator at a line of a module, and its right twin."""
+    """One change: an operator at a line of a module, and its right twin, unless it has none."""
 
     operator: str
     module: str
     line: int
     what: str
     number: int = 0
+    twin: bool = True
 
 
 Edit = Callable[[ast.Module], bool]
@@ -342,7 +344,9 @@ def planted_in(
         found = [n for n in ast.walk(trees[site.module]) if _is_release(n) and _spans(n, site.line)]
         for operator, (what, fits) in RELEASES.items() if found else ():
             if fits(site):
-                yield Planted(operator, site.module, site.line, what)
+                # What another run of a search released is shown to nobody: that is a bug as well.
+                twin = not (site.searched and RIGHT.get(operator, "").startswith("released"))
+                yield Planted(operator, site.module, site.line, what, twin=twin)
     done: set[tuple[str, str, int, int]] = set()
     bounded = all(site.bounded for site in sites)
     for one in reached:

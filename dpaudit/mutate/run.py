@@ -287,7 +287,8 @@ class _Judge:
         if status == CERTIFIED and self._same(planted):
             status = SAME
         twin = ""
-        if status in (CAUGHT, CERTIFIED, SAME) and self.order.twins and planted.operator in RIGHT:
+        told = status in (CAUGHT, CERTIFIED, SAME)
+        if told and self.order.twins and planted.twin and planted.operator in RIGHT:
             twin = self._twin(planted)
         return Result(
             name=_name(planted),

@@ -42,11 +42,16 @@ class _Traced(Louder):
     def _answer(self, request: Request) -> Array:
         released = super()._answer(request)
         if len(self.asked) <= RELEASES:
-            self.noted += [_short(a) for a in (self._latest, request.scale, released)]
+            # In units of the noise: what is far below it is rounding, and shows nothing.
+            unit = np.where(request.scale > 0, request.scale, 1.0)[:, None]
+            with np.errstate(all="ignore"):
+                self.noted += [[1.0, *_short(a / unit)] for a in (self._latest, released)]
+            self.noted.append(_short(request.scale))
             for records in self._probes(request.records):
                 try:
                     value = self._value(request, request.first_draw, records)
-                    self.noted.append(_short(value))
+                    with np.errstate(all="ignore"):
+                        self.noted.append([1.0, *_short(value / unit)])
                 except Exception as error:  # noqa: BLE001  (a mutant may fail in any way)
                     self.noted.append(_text(error))
         return released

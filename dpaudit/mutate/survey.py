@@ -155,6 +155,7 @@ def _site(place: tuple[str, int], found: list[Asked], mechanism: Mechanism, size
         rows=len(first.records),
         bounded=clips_itself(query),
         alike=_alike(query, adjacency, len(first.records)),
+        searched=first.searched,
     )
 
 

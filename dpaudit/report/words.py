@@ -87,6 +87,8 @@ MEASURES = {
 
 # How a certificate's caveat begins that an audit attacked another program.
 STAND_IN = "an audit attacks a stand-in with the same declaration, not the named program: "
+# And that releases stand in lines that never ran.
+UNHEARD = "nothing is known of releases and coins that no run on made-up records asked for"
 NEVER_RAN = "never ran while it was examined"
 
 _RELATIONS = {

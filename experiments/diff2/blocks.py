@@ -9,8 +9,10 @@ import numpy as np
 
 from experiments.diff2 import problem
 from experiments.diff2.runs import visits
+from experiments.diff2.stationarity import at_start
 from experiments.objectives import mean_square
 from lab.fits import mean_and_error
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -100,7 +102,17 @@ def read(results: Results) -> Findings:
     table = Table(
         "Block lengths, (3, 1e-5)-DP, the same rounds and step size", columns, tuple(rows)
     )
-    return Findings((table,), tuple(checks), (_sawtooth(results), _sweep(results)))
+    learnt = [_learnt(result) for result in results]
+    return Findings(
+        (table, learning_table(learnt, "squared gradient norm over the last tenth")),
+        (*checks, *learning_checks(learnt)),
+        (_sawtooth(results), _sweep(results)),
+    )
+
+
+def _learnt(result: Result) -> Learnt:
+    mean, error = mean_and_error(result.numbers("late_gradient"))
+    return Learnt(f"DIFF2-GD, T = {result.cell.count('restart_every')}", mean, at_start(), error)
 
 
 def _reset(results: list[Result]) -> Check:

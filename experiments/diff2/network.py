@@ -18,6 +18,7 @@ from dpaudit.kernels.query import Array, Records
 from experiments.diff2 import problem
 from experiments.diff2.runs import SCOPE
 from lab.fits import mean_and_error
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -240,11 +241,7 @@ def read(results: Results) -> Findings:
         Check("largest excess of a run's epsilon over what it may spend", spent, upper=0.0),
         Check("settings that survived, the fewest of all searches", fewest, lower=1.0),
     ]
-    for data, epsilon, method in _groups(results):
-        found = results.where(data=data, method=method, epsilon=epsilon)
-        share = [r.number("loss") / r.number("start") for r in found]
-        name = f"{data}, epsilon = {epsilon}, {NAMES[method]}: loss over that at the start"
-        checks.append(Check(name, mean_and_error(share)[0], upper=1.0))
+    learnt = [_learnt(results, *group) for group in _groups(results)]
     names = [str(d) for d in results.parameters("data")]
     rounds = results.rows[0].cell.count("rounds")
     notes = (
@@ -258,11 +255,27 @@ def read(results: Results) -> Findings:
         "has the stated epsilon",
     )
     return Findings(
-        (_measures(results, names), _tests(results, names)),
-        (*(replace(check, source="E6") for check in checks), *_ahead(results)),
+        (
+            _measures(results, names),
+            learning_table(learnt, "least training loss"),
+            _tests(results, names),
+        ),
+        (
+            *(replace(check, source="E6") for check in checks),
+            *learning_checks(learnt),
+            *_ahead(results),
+        ),
         tuple(_panel(results, name) for name in names),
         (*notes, *_confounded(results, names)),
     )
+
+
+def _learnt(results: Results, data: str, epsilon: int, method: str) -> Learnt:
+    """The mean least training loss of a method beside the mean loss at the start."""
+    found = results.where(data=data, method=method, epsilon=epsilon)
+    loss, error = mean_and_error([r.number("loss") for r in found])
+    start = mean_and_error([r.number("start") for r in found])[0]
+    return Learnt(f"{data}, epsilon = {epsilon}, {NAMES[method]}", loss, start, error)
 
 
 def _confounded(results: Results, names: list[str]) -> list[str]:

@@ -9,8 +9,10 @@ import numpy as np
 from experiments.diff2 import problem
 from experiments.diff2.bounds import NAMES
 from experiments.diff2.runs import visits
+from experiments.diff2.stationarity import at_start
 from experiments.objectives import mean_square
 from lab.fits import fit_power_law, mean_and_error
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -97,7 +99,18 @@ def read(results: Results) -> Findings:
     checks.append(Check(name, mean / bound, upper=1.0, margin=2 * error / bound, source="E4"))
     checks += _gains(results)
     panel = Panel("Measured", "records N", "mean squared gradient norm", tuple(_drawn(results)))
-    return Findings((_table(results),), tuple(checks), (panel,))
+    learnt = [_learnt(result) for result in results]
+    tables = (_table(results), learning_table(learnt, "squared gradient norm, mean over rounds"))
+    return Findings(tables, (*checks, *learning_checks(learnt)), (panel,))
+
+
+def _learnt(result: Result) -> Learnt:
+    mean, error = _mean(result)
+    of = result.cell
+    method = (
+        f"{NAMES[of.text('method')]}, {of.text('calibration')} constants, N = {of.count('n'):,}"
+    )
+    return Learnt(method, mean, at_start(), error)
 
 
 def _mean(result: Result) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import numpy as np
 from dpaudit.kernels.query import Array
 from experiments.kl.problem import Landscape, decay, power, replicas, sampler
 from experiments.kl.reading import ABOUT_LINES, columns, fitted, line, lower_line
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -126,7 +127,27 @@ def read(results: Results) -> Findings:
     name = f"{NAMES['signed']}: the most that a run spent of rho"
     checks.append(Check(name, most, lower=1.5, source="spec: ess sup near n sqrt(rho)/2 rho/2"))
     panels = tuple(_panel(results, d) for d in (LOW, HIGH))
-    return Findings((_table(results),), tuple(checks), (*panels, _ways(results)), (ABOUT_LINES,))
+    learnt = _learnt(results)
+    return Findings(
+        (_table(results), learning_table(learnt, "median excess")),
+        (*checks, *learning_checks(learnt)),
+        (*panels, _ways(results)),
+        (ABOUT_LINES,),
+    )
+
+
+def _learnt(results: Results) -> list[Learnt]:
+    medians, errors = columns(results)
+    return [
+        Learnt(
+            f"{NAMES[r.cell.text('method')]}, kappa = {r.cell.number('kappa'):g}, "
+            f"d = {r.cell.count('d')}, n = {r.cell.count('n'):,}",
+            median,
+            landscape(r.cell.number("kappa")).starting_gap,
+            error,
+        )
+        for r, median, error in zip(results, medians, errors, strict=True)
+    ]
 
 
 def _slope(results: Results, kappa: float, dimension: int) -> Check:

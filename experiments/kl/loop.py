@@ -7,6 +7,7 @@ import numpy as np
 from experiments.kl.problem import replicas, sampler
 from experiments.kl.reading import line, median_and_error, sizes
 from experiments.kl.spider import BETA, DIMENSION, landscape, schedule
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -58,16 +59,18 @@ def run(cell: Cell, rng: np.random.Generator) -> Values:
 
 def read(results: Results) -> Findings:
     """Shares of runs above Phi_K: at most beta, or every one."""
-    checks = []
+    checks, learnt = [], []
     rows: list[tuple[str | float, ...]] = []
     for result in results:
         ratios = result.numbers("ratio")
         loop, noise = result.cell.text("loop"), result.cell.text("noise")
         kappa, size = result.cell.number("kappa"), result.cell.count("n")
-        median, _ = median_and_error(ratios)
+        median, error = median_and_error(ratios)
         above = sum(r > 1 for r in ratios) / len(ratios)
         rows.append((loop, noise, kappa, size, median, max(ratios), above))
         name = f"{loop} loop, {noise} noise, kappa = {kappa:g}, n = {size:,}"
+        start = landscape(kappa).starting_gap / schedule(kappa, size).excess_upper
+        learnt.append(Learnt(f"Algorithm 1, {name}", median, start, error))
         if loop == "repaired":
             checks.append(Check(f"{name}: share above Phi_K", above, upper=BETA, source="spec"))
         elif (kappa, size, noise) == (2.0, STATED_AT, "printed"):
@@ -83,7 +86,12 @@ def read(results: Results) -> Findings:
         "step falls; at kappa = 1.5 one step is a small part of the way and the bound survives",
         "printed noise is less than rho-zCDP needs under replace_one",
     )
-    return Findings((table,), tuple(checks), (_panel(results),), notes)
+    return Findings(
+        (table, learning_table(learnt, "median over Phi_K")),
+        (*checks, *learning_checks(learnt)),
+        (_panel(results),),
+        notes,
+    )
 
 
 def _panel(results: Results) -> Panel:

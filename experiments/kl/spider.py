@@ -9,6 +9,7 @@ import numpy as np
 from experiments.kl.problem import Landscape, decay, power, replicas, sampler
 from experiments.kl.reading import ABOUT_LINES, columns, fitted, line, lower_line, sizes
 from lab.fits import fit_power_law
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -94,7 +95,26 @@ def read(results: Results) -> Findings:
             on = landscape(kappa)
             series.append(lower_line(f"kappa = {kappa:g}", on.kl, on.lipschitz, DIMENSION, found))
     panel = Panel("KL-Spider, repaired", "records n", "excess F - inf F", tuple(series))
-    return Findings((_table(results),), tuple(checks), (panel,), (ABOUT_LINES,))
+    learnt = _learnt(results)
+    return Findings(
+        (_table(results), learning_table(learnt, "median excess")),
+        (*checks, *learning_checks(learnt)),
+        (panel,),
+        (ABOUT_LINES,),
+    )
+
+
+def _learnt(results: Results) -> list[Learnt]:
+    medians, errors = columns(results)
+    return [
+        Learnt(
+            f"KL-Spider, kappa = {r.cell.number('kappa'):g}, n = {r.cell.count('n'):,}",
+            median,
+            landscape(r.cell.number("kappa")).starting_gap,
+            error,
+        )
+        for r, median, error in zip(results, medians, errors, strict=True)
+    ]
 
 
 def _checks(kappa: float, found: Results) -> list[Check]:

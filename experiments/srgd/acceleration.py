@@ -6,6 +6,7 @@ import numpy as np
 
 from dpaudit.kernels.query import Array
 from lab.fits import fit_power_law
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -69,7 +70,8 @@ def _last(method: str, rounds: int) -> Array:
 
 def read(results: Results) -> Findings:
     """Slopes in T, and the stated values of the printed schedule."""
-    checks, series = [], []
+    checks, series, learnt = [], [], []
+    start = _gap(np.zeros((1, DIMENSION)))
     rows: list[tuple[str | float, ...]] = []
     for method, stated in SLOPES.items():
         gaps = results.one(method=method).numbers("gap")
@@ -79,6 +81,10 @@ def read(results: Results) -> Findings:
         x = tuple(float(t) for t in ROUNDS)
         series.append(Series(f"{NAMES[method]} ({slope:.2f})", x, tuple(gaps)))
         rows.append((NAMES[method], *gaps, slope))
+        learnt += [
+            Learnt(f"without noise, {NAMES[method]}, T = {t}", gap, start)
+            for t, gap in zip(ROUNDS, gaps, strict=True)
+        ]
     gaps = results.one(method="t+1").numbers("gap")
     apart = max(abs(g / s - 1) for g, s in zip(gaps, STATED, strict=True))
     name = "eta = t + 1: largest relative distance from the stated gaps"
@@ -87,7 +93,9 @@ def read(results: Results) -> Findings:
         "Gap f(y_T) - f*", ("method", *(f"T = {t}" for t in ROUNDS), "slope"), tuple(rows)
     )
     panel = Panel("Acceleration", "rounds T", "f(y_T) - f*", tuple(series))
-    return Findings((table,), tuple(checks), (panel,))
+    return Findings(
+        (table, learning_table(learnt, "gap")), (*checks, *learning_checks(learnt)), (panel,)
+    )
 
 
 srgd_acceleration = Experiment(

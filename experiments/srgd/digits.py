@@ -12,6 +12,7 @@ from dpaudit.families.correlated.node import Factorisation
 from dpaudit.kernels.query import Array, Records
 from experiments.srgd.problem import NEXT_TO_NONE, SCOPE
 from lab.fits import mean_and_error
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -134,7 +135,16 @@ def read(results: Results) -> Findings:
     )
     panel = Panel("Even or odd", "epsilon", "test accuracy", series, "linear")
     notes = ("the network's beta and clipping norm were chosen on these data: not private",)
-    return Findings((table,), checks, (panel,), notes)
+    learnt = [_learnt(result) for result in results]
+    tables = (table, learning_table(learnt, "test loss"))
+    return Findings(tables, (*checks, *learning_checks(learnt)), (panel,), notes)
+
+
+def _learnt(result: Result) -> Learnt:
+    loss, error = mean_and_error(result.numbers("loss"))
+    start = mean_and_error(result.numbers("start"))[0]
+    noise = "noise off" if result.cell.count("epsilon") == NONE else f"epsilon = {_name(result)}"
+    return Learnt(f"{result.cell.text('model')}, {noise}", loss, start, error)
 
 
 def _name(result: Result) -> str:

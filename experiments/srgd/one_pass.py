@@ -7,7 +7,7 @@ inside the ball, or on its boundary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -198,7 +198,9 @@ def read(results: Results) -> Findings:
     learnt += [_learnt(results, m, middle, INSIDE) for m in OTHERS]
     learnt += [_learnt(results, m, middle, BOUNDARY) for m in STEPPED]
     enough = results.rows[0].cell.count("seeds") >= SEEDS[Size.FULL]
-    checks = [_ratio(results, n) for n in sizes if enough] + learning_checks(learnt)
+    checks = [_ratio(results, n) for n in sizes if enough]
+    checks += [_acceleration(results, *instance) for instance in _instances(results) if enough]
+    checks += learning_checks(learnt)
     turns = [(n, place, *_turn(results, n, place)) for n, place in _instances(results)]
     tables = (
         _by_steps(results),
@@ -231,14 +233,24 @@ def _learnt(results: Results, method: str, n: int, place: str) -> Learnt:
 
 
 def _ratio(results: Results, n: int) -> Check:
-    pairs = [
-        mean_and_error(best(results, method=m, n=n, place=INSIDE).numbers("excess"))
-        for m in (TREE, SGD)
-    ]
-    (top, error), (bottom, spread) = pairs
-    margin = 2 * top / bottom * float(np.hypot(error / top, spread / bottom))
+    """The accelerated method over one-pass DP-SGD, each at its best number of steps."""
+    found = [best(results, method=m, n=n, place=INSIDE) for m in (TREE, SGD)]
     name = f"excess risk at n = {n}: {TREE} over {SGD}"
-    return Check(name, top / bottom, 1.8, 3.4, margin, INDEPENDENT)
+    return _over(name, found, 1.8, 3.4, INDEPENDENT)
+
+
+def _acceleration(results: Results, n: int, place: str) -> Check:
+    """With acceleration over without, at the fewest steps."""
+    steps = min(int(t) for t in results.where(method=TREE).parameters("steps"))
+    found = [best(results, method=m, n=n, place=place, steps=steps) for m in (TREE, PLAIN)]
+    name = f"acceleration in {steps} steps, n = {n}, {place}: excess risk with over without"
+    return _over(name, found, -np.inf, 1.0, "Section 4.3: without it batches shrink to O(1)")
+
+
+def _over(name: str, found: Sequence[Result], lower: float, upper: float, source: str) -> Check:
+    (top, error), (bottom, spread) = (mean_and_error(r.numbers("excess")) for r in found)
+    margin = 2 * top / bottom * float(np.hypot(error / top, spread / bottom))
+    return Check(name, top / bottom, lower, upper, margin, source)
 
 
 def _turn(results: Results, n: int, place: str) -> tuple[str, str]:

@@ -96,7 +96,6 @@ def read(results: Results) -> Findings:
         *(_slope(results, m, -1.3, -0.7) for m in NOISELESS),
         _private_above(results),
         *_strategies(results),
-        *learning_checks(_learnt(results, LAST)),
     ]
     labels = {m: f"{m} ({_fit(results, m).slope:.2f})" for m in METHODS}
     sizes = [int(n) for n in results.parameters("n")]
@@ -114,17 +113,17 @@ def read(results: Results) -> Findings:
         "slopes near -1 belong to this problem, which is strongly convex near w*; the paper's -1/2 "
         "is a worst case, so that the rate is checked as a ratio",
     )
-    learnt = learning_table([one for n in sizes for one in _learnt(results, n)], "excess risk")
-    return Findings((table, learnt), tuple(checks), panels, notes)
+    learnt = [one for n in sizes for one in _learnt(results, n)]
+    tables = (table, learning_table(learnt, "excess risk"))
+    return Findings(tables, (*checks, *learning_checks(learnt)), panels, notes)
 
 
 def _learnt(results: Results, n: int) -> list[Learnt]:
-    """Every method at n records beside the start, w = 0; at the largest n there is."""
+    """Every method at n records beside the start, w = 0."""
     start = problem.excess(np.zeros(problem.FEATURES))
-    at = min(n, max(int(k) for k in results.parameters("n")))
-    have = {r.cell.text("method") for r in results.where(n=at)}
-    pairs = ((m, _pair(results, m, at)) for m in METHODS if m in have)
-    return [Learnt(f"{m}, n = {at}", mean, start, error) for m, (mean, error) in pairs]
+    have = {r.cell.text("method") for r in results.where(n=n)}
+    pairs = ((m, _pair(results, m, n)) for m in METHODS if m in have)
+    return [Learnt(f"{m}, n = {n}", mean, start, error) for m, (mean, error) in pairs]
 
 
 def _pair(results: Results, method: str, n: int) -> tuple[float, float]:

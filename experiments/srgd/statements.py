@@ -59,9 +59,9 @@ SRGD = Paper(
         ),
         Statement(
             "Section 4.3",
-            "acceleration matters: the method without it, minimiser on the boundary",
+            "acceleration matters where steps are few: risk with it over without",
             "srgd_one_pass",
-            ("accelerated, tree", "not accelerated"),
+            ("acceleration in 8 steps",),
         ),
     ),
     setting=(

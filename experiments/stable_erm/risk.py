@@ -1,7 +1,7 @@
 """Excess empirical risk of stable releases against items and users, beside output perturbation.
 
-The loss is (theta - x)^2 / 2 in one dimension; user means are drawn directly, N(0, 1/m), so that m
-can be as large as the break-even asks for.
+The loss is (theta - x)^2 / 2 in one dimension; user means are drawn directly, N(1/2, 1/m), so that
+m can be as large as the break-even asks for, and not to learn, theta = 0, costs 1/8.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dpaudit.exact import enclose
 from dpaudit.kernels.query import Array, Records
 from dpaudit.measures.convert import gaussian_mu
 from lab.fits import fit_power_law, mean_and_error
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -50,7 +51,7 @@ from mechanisms.papers.stable_erm.release import DeletionStableOutputPerturbatio
 from mechanisms.papers.stable_erm.solver import Minimiser, Quadratic
 from mechanisms.papers.stable_erm.stable import Found, Search, Statistic, count_subsets
 
-USER_COUNT, BETA = 2_000, 1e-3
+USER_COUNT, BETA, MEAN = 2_000, 1e-3, 0.5
 EXPONENTS = {Size.QUICK: (4, 7, 10), Size.FULL: (4, 5, 6, 7, 8, 9, 10)}
 MANY_USERS, MANY_ITEMS = (4_000, 16_000, 64_000), 7
 TRIALS = {Size.QUICK: 2_000, Size.FULL: 10_000}
@@ -99,7 +100,7 @@ def run(cell: Cell, rng: np.random.Generator) -> Values:
     """Mean of (theta - minimiser)^2 / 2 over trials that are not bottom, and their share."""
     method, items = cell.text("method"), 10.0 ** cell.count("log10_items")
     users = cell.count("users")
-    data = (rng.standard_normal((users, 1, 1)) / math.sqrt(items)).clip(-1, 1)
+    data = (MEAN + rng.standard_normal((users, 1, 1)) / math.sqrt(items)).clip(-1, 1)
     best, trials = float(data.mean()), cell.count("trials")
     if method == "naive":
         found = best + naive_deviation(users) * rng.standard_normal(trials)
@@ -108,7 +109,8 @@ def run(cell: Cell, rng: np.random.Generator) -> Values:
     passed = found[~np.isnan(found)]
     risks = (passed - best) ** 2 / 2
     mean, error = mean_and_error(risks.tolist()) if passed.size else (math.inf, 0.0)
-    return {"risk": mean, "error": error, "passed": float(passed.size / trials)}
+    share = float(passed.size / trials)
+    return {"risk": mean, "error": error, "passed": share, "start": best**2 / 2}
 
 
 def _released(
@@ -187,7 +189,16 @@ def read(results: Results) -> Findings:
     )
     notes = ("certificates pass on all data drawn here; where one does not, the exact search would "
              "have to enumerate, which no run at this size can",)  # fmt: skip
-    return Findings((table, solves), tuple(checks), (panel,), notes)
+    learnt = [_learnt(result) for result in results]
+    tables = (table, learning_table(learnt, "excess empirical risk"), solves)
+    return Findings(tables, (*checks, *learning_checks(learnt)), (panel,), notes)
+
+
+def _learnt(result: Result) -> Learnt:
+    of = result.cell
+    sizes = f"n = {of.count('users'):,}, m = 1e{of.count('log10_items')}"
+    method = f"{NAMES[of.text('method')]}, {sizes}"
+    return Learnt(method, *(result.number(name) for name in ("risk", "start", "error")))
 
 
 def _at(results: Results, name: str, exponent: int, users: int = USER_COUNT) -> Result:

@@ -8,7 +8,7 @@ statsmodels): the largest natural user column of a bundled data set, and few use
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -21,6 +21,7 @@ from dpaudit.kernels.query import Array, Records
 from experiments.user_level import problem
 from experiments.user_level.problem import DELTA
 from lab.fits import mean_and_error
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -233,7 +234,32 @@ def read(results: Results) -> Findings:
         "half of the countries are read",
         "hold-out rows and the whole countries' mean are looked at without privacy",
     )
-    return Findings(tables, checks, (_panel(rand),), notes)
+    learnt = [*(_learnt(r) for r in (*rand, planned)), *_released(named)]
+    learning = learning_table(learnt, "hold-out loss, or error in births")
+    return Findings(
+        (*tables, learning), (*checks, *learning_checks(learnt)), (_panel(rand),), notes
+    )
+
+
+def _learnt(result: Result) -> Learnt:
+    """On RAND rows, beside the model that starts: all weights 0, ln 2 on any row."""
+    method, epsilon = result.cell.text("method"), result.cell.count("epsilon")
+    loss, error = mean_and_error(result.numbers("loss"))
+    budget = "" if method == "plain" else f", epsilon = {epsilon}"
+    name = f"RAND {result.cell.text('users')}, {METHODS[method]}{budget}"
+    return Learnt(name, loss, float(np.log(2)), error)
+
+
+def _released(named: Sequence[Result]) -> list[Learnt]:
+    """Of countries, where anything is released: beside the start, the middle of the range."""
+    start = (HIGHEST - LOWEST) / 2 * abs(float(countries().mean()))
+    return [
+        Learnt(
+            f"countries, tau over heuristic {r.cell.number('share'):g}", r.number("error"), start
+        )
+        for r in named
+        if r.number("halted") < 1
+    ]
 
 
 def _row(result: Result) -> tuple[Parameter, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.user_level import problem
 from lab.fits import Fit, fit_power_law, mean_and_error
+from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
     Check,
@@ -76,15 +77,18 @@ def read(results: Results) -> Findings:
     fits = {name: {k: _fit(rows, name) for k, rows in of.items()} for name, of in series.items()}
     halted = sum(r.number("halted") for r in results)
     private = fits["items"]["private"]
+    learnt = [_learnt(result) for result in results]
     checks = (
         Check("Algorithm 1: slope in items a user", private.slope, *BAND, margin=2 * private.error,
               source="acceptance 1"),
         *_steps(series["users"]["private"], "users"),
-        *_learning(series["items"]["private"], "m", "items"),
-        *_learning(series["users"]["private"], "n", "users"),
+        *learning_checks(learnt),
         Check("runs that halted", halted, upper=_allowed(results), source="acceptance 3"),
     )  # fmt: skip
-    tables = tuple(_table(of, name, fits[name]) for name, of in series.items())
+    tables = (
+        *(_table(of, name, fits[name]) for name, of in series.items()),
+        learning_table(learnt, "excess risk"),
+    )
     panels = tuple(_panel(of, name, fits[name]) for name, of in series.items())
     notes = (
         f"means and standard errors of {draws} data sets, each with a run of its own",
@@ -121,18 +125,11 @@ def _steps(rows: Sequence[Result], name: str) -> list[Check]:
     return checks
 
 
-def _learning(rows: Sequence[Result], letter: str, name: str) -> list[Check]:
-    """The risk over that of the start: at 1 nothing was learnt."""
-    return [
-        Check(
-            f"Algorithm 1: risk at {letter} = {row.cell.count(name)} over that at the start",
-            mean / START,
-            upper=1.0,
-            margin=2 * error / START,
-            source="not to learn at all",
-        )
-        for row, (mean, error) in zip(rows, _means(rows), strict=True)
-    ]
+def _learnt(result: Result) -> Learnt:
+    """The risk beside that of the start."""
+    of, (mean, error) = result.cell, mean_and_error(result.numbers("risk"))
+    name = f"{NAMES[of.text('method')]}, n = {of.count('users')}, m = {of.count('items')}"
+    return Learnt(name, mean, START, error)
 
 
 def _allowed(results: Results) -> float:
@@ -152,7 +149,6 @@ def _table(of: dict[str, list[Result]], name: str, fits: dict[str, Fit]) -> Tabl
         rows.append(
             (NAMES[method], *means, f"{fits[method].slope:.2f} +- {fits[method].error:.2f}")
         )
-    rows.append(("at the start: nothing learnt", *(f"{START:.2e}" for _ in of["private"]), ""))
     bounds = (f"{_bound(r):.2e}" for r in of["private"])
     rows.append(("LR times the printed rate, no logs", *bounds, ""))
     rows.append(("phases", *(str(int(r.number("phases"))) for r in of["private"]), ""))

@@ -6,12 +6,15 @@ import sys
 from typing import Any
 
 import numpy as np
+import pytest
 
 import dpaudit as dp
 from dpaudit.audit.examine import examine
 from dpaudit.audit.examine.lines import Lines, constants_of
+from dpaudit.cli.terminal import verdicts
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, clip_rows
+from dpaudit.report.words import UNHEARD
 from tests.examined_for_tests import OwnMean, mechanism
 
 MAGIC = 4_294_967_291.5
@@ -57,6 +60,29 @@ def test_they_stand_in_the_certificate_and_among_its_caveats() -> None:
     (said,) = [text for text in predicate["caveats"] if "never ran while it was examined" in text]
     assert said.startswith(f"2 of {code['lines']} lines")
     assert all(place in said for place in code["missed"])
+
+
+class Rare(Branching):
+    """Releases once more where there are more records than anybody makes up."""
+
+    def run(self, curator: dp.Curator) -> Array:
+        found = super().run(curator)
+        if curator.trials > 10**9:
+            found = curator.release("mean", dp.ClippedMean(self.rows, 1.0, divisor=20))
+        return found
+
+
+def test_a_release_that_no_run_asked_for_is_said_first(capsys: pytest.CaptureFixture[str]) -> None:
+    certificates = [
+        dp.certify(mechanism("lines", program), seed=1, trials=200).content
+        for program in (Rare(), Branching())
+    ]
+    rare, plain = (one["predicate"]["caveats"] for one in certificates)
+    assert rare[0].startswith(f"{UNHEARD}, and a run on the data may: tests/unit/test_examine_lin")
+    assert not any(text.startswith(UNHEARD) for text in plain)
+    verdicts(certificates[:1])
+    said = capsys.readouterr()
+    assert f"lines: {UNHEARD}" in said.out + said.err
 
 
 class Special(Branching):

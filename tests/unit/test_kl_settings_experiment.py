@@ -36,7 +36,7 @@ def test_the_grid_is_read() -> None:
         assert judge(found.checks) is status
         assert len(found.panels) == len(settings.SETTINGS)
         named = " ".join(check.name for check in found.checks)
-        assert "kappa = 1.5: ||w||^3 / 3, d = 10, WYX17" not in named
+        assert "kappa = 1.5: ||w||^3 / 3, d = 10, WYX17" in named
 
 
 @pytest.mark.quality

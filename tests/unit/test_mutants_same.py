@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dpaudit.audit.examine.shapes import Shape
-from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
+from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows, clipped_sum
 from dpaudit.mutate.same import same, trace
 from dpaudit.mutate.survey import _alike
+from dpaudit.mutate.wrong import kept, wrong
 from dpaudit.scope import Adjacency
 from mechanisms.papers.srgd import baselines_catalogue, catalogue
 from mechanisms.papers.srgd.phases import halves, phase_moves
@@ -21,6 +24,9 @@ from mechanisms.papers.stable_erm.baselines_catalogue import (
     output_perturbation_item,
     user_level_dp_gd,
 )
+from mechanisms.training.adaptive_clipping import adaptively_clipped_sgd
+from mechanisms.training.layers import layered_sgd
+from mechanisms.training.search import tuned_step_size
 from tests.examined_for_tests import Descent, Stepping, mechanism
 
 SHAPE = Shape(40, (5,))
@@ -209,3 +215,70 @@ def test_half_of_eighteen_users_are_too_few_for_a_stable_release() -> None:
     told = [query.value(one.rows(0, users // 2)) for one in made]
     assert all(np.array_equal(one, told[0]) for one in told)
     assert told[0][0, 0] == 2 * kappa + 1
+
+
+def test_rows_within_the_radius_may_be_centred_where_a_record_is_added() -> None:
+    """layered_sgd: both layers are clipped before the batch's mean is taken away.
+
+    u = r - mean, |u| <= 2 R.  The record adds clip(n/(n+1) u), the others, whose mean moves by
+    u/(n+1), take back n/(n+1) A u together, A symmetric between 0 and 1: at most R is left.
+    """
+    assert layered_sgd.scope.adjacency is Adjacency.ADD_REMOVE
+    program: Any = layered_sgd.program
+    rng = np.random.default_rng(1)
+    weights = 10.0 ** rng.uniform(-2, 2, (20, 1)) * rng.standard_normal((20, 9))
+    query: Any = program.query(weights)
+    values = 10.0 ** rng.uniform(-3, 3, (200, 1)) * rng.standard_normal((200, 3))
+    radius = float(np.max(query.radius))
+    assert np.linalg.norm(query.per_record(values), axis=-1).max() <= radius * (1 + 1e-12)
+    furthest = 0.0
+    for trial in range(400):
+        kinds = rng.standard_normal((int(rng.integers(2, 5)), int(rng.integers(1, 4))))
+        kinds /= np.linalg.norm(kinds, axis=1, keepdims=True)
+        kinds[1] = -kinds[0] if trial % 3 == 0 else kinds[1]
+        which = rng.choice(len(kinds), 60, p=rng.dirichlet(np.full(len(kinds), 0.5)))
+        whole = centred(kinds[which])
+        for one in np.unique(which, return_index=True)[1]:
+            moved_by = centred(kinds[np.delete(which, one)]) - whole
+            furthest = max(furthest, float(np.linalg.norm(moved_by)))
+    assert 0.8 < furthest <= 1 + 1e-9
+
+
+def test_a_radius_that_follows_a_size_which_all_records_have_is_public() -> None:
+    """adaptively_clipped_sgd: what is noted of its counts is 1/2, of whatever records there are."""
+    program: Any = adaptively_clipped_sgd.program
+    rng, kept_of = np.random.default_rng(1), set()
+    for size in 10.0 ** rng.uniform(-3, 3, 20):
+        curator: Any = SimpleNamespace()
+        query = program.within(size * rng.standard_normal((1, 2)), np.array([size]))
+        asked: Any = wrong(query, "private_radius", curator)
+        values = 10.0 ** rng.uniform(-3, 3, (50, 1)) * rng.standard_normal((50, 3))
+        values[0] = np.nan
+        asked.value(Records(values))
+        kept_of.add(kept(curator))
+        again: Any = wrong(query, "private_radius", curator)
+        assert np.array_equal(again.value(Records(values)), query.value(Records(values)))
+    assert np.allclose(list(kept_of), 1 / 3, rtol=1e-12)
+
+
+def test_centred_scores_of_0_or_1_add_up_to_nothing() -> None:
+    """tuned_step_size: its second release is of rows of 0 or 1, clipped to 1."""
+    program: Any = tuned_step_size.program
+    rng = np.random.default_rng(1)
+    for size in 10.0 ** rng.uniform(-3, 3, 20):
+        one = SimpleNamespace(trials=1)
+        right = partial(program.right, size * rng.standard_normal((1, 2)))
+        asked: Any = wrong(clipped_sum(right, radius=1), "centre_by_the_batch", one)
+        values = size * rng.standard_normal((50, 3))
+        values[:, 2] = rng.integers(0, 2, 50)
+        values[:2] = [[np.nan], [np.inf]]
+        with np.errstate(all="ignore"):
+            assert right(values).any()
+        assert np.abs(asked.value(Records(values))).max() < 1e-12
+
+
+def test_rounding_far_below_the_noise_is_the_same_program() -> None:
+    run = traced(Descent())
+    other = [[[v + 1e-15 if v != 1.0 else v for v in one] for one in noted] for noted in run]
+    assert same(run, other)
+    assert not same(run, [[[v + 1e-6 for v in one] for one in noted] for noted in run])

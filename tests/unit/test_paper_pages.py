@@ -14,7 +14,7 @@ from experiments.srgd import one_pass
 from lab import pages
 from lab.found import load
 from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import Cell, Check, Experiment, Findings, Result, Results, Size
+from lab.model import Cell, Check, Experiment, Findings, Result, Results, Size, Status
 from lab.papers import (
     Agreement,
     Paper,
@@ -27,6 +27,7 @@ from lab.papers import (
     undecided,
 )
 from lab.running import Order, sources_of
+from tests.learning_for_tests import WITHOUT_OUTCOME, assert_beside_start
 
 LEARNT = [Learnt("method", 0.6, 1.0)]
 
@@ -122,6 +123,34 @@ def test_the_committed_pages_are_those_of_the_committed_results(checkout: Path) 
                 json.loads((folder / f"{read.experiment}.json").read_text()) if read.results else {}
             )
             assert bool(made) == bool(read.results)
+
+
+def test_every_methods_outcome_stands_beside_its_start_with_a_check(checkout: Path) -> None:
+    found = load(checkout)
+    assert set(found) > WITHOUT_OUTCOME
+    for name, one in found.items():
+        read = read_file(one, checkout / "docs" / "utility")
+        if read.findings is not None:
+            assert_beside_start(name, read.findings)
+
+
+def test_an_outcome_without_its_start_or_its_check_is_seen() -> None:
+    made = findings(-1.0)
+    assert_beside_start("one_slope", made)
+    for without in (replace(made, tables=()), replace(made, checks=made.checks[:1])):
+        with pytest.raises(AssertionError, match=r"rows of|does not learn"):
+            assert_beside_start("one_slope", without)
+    with pytest.raises(AssertionError, match="rows of"):
+        assert_beside_start("diff2_bounds", made)
+
+
+def test_who_ends_where_it_began_has_not_learnt() -> None:
+    at_start, beside, below = learning_checks(
+        [Learnt("a", 1.0, 1.0), Learnt("b", 1.01, 1.0, 0.02), Learnt("c", 0.99, 1.0)]
+    )
+    assert at_start.status is Status.MISSED
+    assert beside.status is Status.INCONCLUSIVE
+    assert below.status is Status.HELD
 
 
 def test_a_result_names_the_sources_that_made_it(tmp_path: Path, checkout: Path) -> None:

@@ -62,6 +62,22 @@ def test_the_turn_and_the_ratio_are_read_off_the_grid() -> None:
     assert judge(one_pass.read(made(1.0)).checks) is Status.MISSED
 
 
+def test_acceleration_is_asked_of_the_method_without_it() -> None:
+    results = made(2.5)
+    found = one_pass.read(results).checks
+    own = [check for check in found if check.name.startswith("acceleration in 8 steps")]
+    assert len(own) == 4
+    assert all(check.status is Status.HELD for check in own)
+    slower = [
+        Result(r.cell, {"excess": [0.05, 0.051], "start": 0.06})
+        if (r.cell.text("method"), r.cell.count("steps")) == (one_pass.TREE, 8)
+        else r
+        for r in results
+    ]
+    own = [c for c in one_pass.read(Results(tuple(slower))).checks if "in 8 steps" in c.name]
+    assert {check.status for check in own} == {Status.MISSED}
+
+
 def test_a_method_that_ends_above_its_start_fails() -> None:
     rows = [Learnt("good", 0.2, 0.5), Learnt("bad", 0.6, 0.5, 0.01)]
     assert [c.status for c in learning_checks(rows)] == [Status.HELD, Status.MISSED]

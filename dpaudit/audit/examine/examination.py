@@ -31,7 +31,7 @@ from dpaudit.audit.examine.lines import (
     takes_apart,
 )
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
-from dpaudit.audit.examine.meter import Meter
+from dpaudit.audit.examine.meter import LAST, Meter, TooLong
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
 from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied
@@ -103,7 +103,8 @@ class Examination:
     """What was found of one program; ``not_examined`` says why where it could not be run.
 
     ``pair``: of the made-up data sets tried, the two that a whole run tells apart best; ``work``:
-    how many numbers a run of one trial reads; ``ran``: which lines ran, None where another tracer
+    how many numbers a run of one trial reads; ``walked``: how many of a run's releases were walked
+    on other records, 0 for all; ``ran``: which lines ran, None where another tracer
     is at work; ``stopped``: by time, the last resort; ``opened``: files that were read meanwhile.
     """
 
@@ -113,6 +114,7 @@ class Examination:
     pair: Neighbours | None = None
     not_examined: str = ""
     work: int = 0
+    walked: int = 0
     seconds: float = 0.0
     stopped: bool = False
     ran: Ran | None = None
@@ -256,7 +258,9 @@ class _Examiner:
         # Before anything ran: a program may count in a field.
         self.sized = says_how_many(self.program, self.declaration, self.scope)
         self.first = False
-        self.longest = 0.0  # seconds of a whole run
+        self.longest = 0.0  # seconds of a whole run, or of a walk once there was one
+        self.walked = False
+        self.unfinished = 0  # runs that took all the time there is
         self.drawn = Finding(DRAWN, "not_run", 0.0, 0.0, "nothing was drawn alone")
         self.lines = Lines(self.program)
         self.work = 0
@@ -366,7 +370,7 @@ class _Examiner:
         )
         if far != 1:
             # What it is refused for far away, no run on data may ever see.
-            with contextlib.suppress(Exception, Enough), np.errstate(all="ignore"):
+            with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
                 self.program.run(sampler)
             self.farther.append(sampler)
             self._ran(time.process_time() - started - sampler.aside)
@@ -391,6 +395,9 @@ class _Examiner:
                 self.program.run(sampler)
         except Enough:
             return True
+        except TooLong:
+            self.unfinished += 1
+            return False
         except (Diverged, Undeclared) as refusal:
             self.notes.wrong(ACCESS, stopped_at(refusal))
             return False
@@ -416,8 +423,8 @@ class _Examiner:
             if (self.meter.after(WALK) or self.late()) and (number >= FEWEST_WALKS or self.over()):
                 break
             other = self._walked(walker, records, transcript, name)
-            self.notes.count(CONTROL)
             if other is not None:
+                self.notes.count(CONTROL)
                 self._compared(first, other, row, name)
         self._tied(walker)
         if self.over():
@@ -446,8 +453,8 @@ class _Examiner:
             if self.late():
                 return
             other = self._walked(walker, records, transcript, name)
-            self.notes.count(CONTROL)
             if other is not None:
+                self.notes.count(CONTROL)
                 self._compared(first, other, row, name)
 
     def _around(self, world: World) -> tuple[Records, list[tuple[Records, int, str]]]:
@@ -497,8 +504,8 @@ class _Examiner:
                 found = self._walked(
                     walker, self.worlds[other].records(), transcript, name, probe=probe
                 )
-                self.notes.count(CONTROL)
                 if found is not None:
+                    self.notes.count(CONTROL)
                     self._alike_but_values(first, found)
 
     def _alike_but_values(self, first: tuple[PartWalk, Any], found: tuple[PartWalk, Any]) -> None:
@@ -576,8 +583,19 @@ class _Examiner:
         try:
             with np.errstate(all="ignore"):
                 found = walker.walk(records, transcript, kind, probe)
-            self._ran(time.process_time() - started)
+            seconds = time.process_time() - started
+            # A walk asks every query once: of the run it follows, all but that took longer.
+            self.longest = max(self.longest, seconds) if self.walked else seconds
+            self.walked = True
+            for visit in found[0].kept:
+                self.notes.wrong(
+                    CONTROL,
+                    f"release {visit.label!r}: a run of its search asks for something else after "
+                    f"another run, which nobody is shown{at(visit.place)}",
+                )
             return found
+        except TooLong:
+            self.unfinished += 1
         except (Diverged, Undeclared) as refusal:
             check = TRIALS if kind is Tiled else CONTROL
             self.notes.wrong(check, f"{stopped_at(refusal)}, on {name}")
@@ -596,6 +614,7 @@ class _Examiner:
             rng=generator(self.seed, (STREAM, 100 + k)),
             far=quiet,
             most=WALKED,
+            meter=self.meter,
         )
         return sampler.transcript if self._run(sampler, world.name) else None
 
@@ -735,7 +754,11 @@ class _Examiner:
         short = [line for s in self.studied[:1] for line in unused_releases(s)]
         found = [
             *self._found(ACCESS, "declared releases only"),
-            *self._found(CONTROL, "the same on all of {tried} data sets"),
+            *self._found(
+                CONTROL,
+                "the same on all of {tried} data sets"
+                + (f"; {self.unfinished} runs took too long to end" if self.unfinished else ""),
+            ),
             *self._found(
                 MOVED,
                 "no query moved by more than it states, on {tried} values"
@@ -750,12 +773,16 @@ class _Examiner:
             self._gathers(),
             Finding(MADE, "held", 0.0, 0.0, "; ".join(short) or "every declared release was made"),
         ]
+        # A run of which not one query could be tried shows nothing.
+        long = f"a run of the program takes longer than {LAST * self.meter.seconds:.3g} s"
         return Examination(
+            not_examined="" if tried or not self.unfinished else long,
             findings=tuple(found),
             reached=self._reached(),
             shape=self.shape,
             pair=self.pair,
             work=self.work,
+            walked=WALKED if any(len(t) >= WALKED for t, _ in self.sampled.values()) else 0,
             seconds=seconds,
             stopped=self.meter.timed,
             ran=self.lines.found,

@@ -29,18 +29,21 @@ MOST_CONSTANTS, LARGEST = 8, 1e12
 QUIET, LATER = 200_000, 20_000
 MANY = 500  # the largest number that may be one of records
 EMPTY: set[int] = set()
+ASKS = frozenset({"release", "best_of", "coin"})
 
 
 @dataclass(frozen=True)
 class Ran:
     """How many lines of code there are, how many ran, and where the others are.
 
-    ``missed``: ``folder/file.py:12-15 in function``, one a stretch of lines.
+    ``missed``: ``folder/file.py:12-15 in function``, one a stretch of lines; ``asks``: the lines of
+    these, ``folder/file.py:12``, that ask for a release, a search or a public coin.
     """
 
     lines: int
     run: int
     missed: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
 
 
 @dataclass
@@ -117,6 +120,7 @@ class Lines:
             codes.setdefault(code, module)
         total = missed = 0
         places: list[str] = []
+        asks: dict[str, None] = {}
         for code, module in sorted(
             codes.items(), key=lambda item: (item[1], item[0].co_firstlineno)
         ):
@@ -124,7 +128,10 @@ class Lines:
             left = self.left[code] if code in self.entered else lines
             total, missed = total + len(lines), missed + len(left)
             places += _stretches(code, module, left, lines)
-        return Ran(total, total - missed, tuple(places))
+            for call in _asking(code.co_filename):
+                if left.intersection(call):
+                    asks[line_of_code(code, module, call.start)] = None
+        return Ran(total, total - missed, tuple(places), tuple(asks))
 
 
 def _own_kinds(program: Any) -> list[type[Any]]:
@@ -157,6 +164,20 @@ def _refusals(name: str) -> frozenset[int]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.update([node.lineno, *(d.lineno for d in node.decorator_list)])
     return frozenset(found)
+
+
+@cache
+def _asking(name: str) -> tuple[range, ...]:
+    """The lines of every call in a file that asks a curator for something."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(name)))
+    except SyntaxError:
+        return ()
+    return tuple(
+        range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ASKS
+    )
 
 
 def _reachable(program: Any) -> Iterator[tuple[CodeType, str]]:

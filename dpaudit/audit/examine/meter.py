@@ -12,6 +12,11 @@ from dpaudit.kernels.query import FEW_KINDS, ClippedMean, Records
 PATIENCE = 2.0
 LIMIT = 200_000_000  # numbers read: a second or two of NumPy
 EVALUATION = 20_000  # numbers that as long is spent on as on asking a query at all
+LAST = 2.0  # times the seconds, when even what was begun is left
+
+
+class TooLong(BaseException):
+    """Whatever is under way takes longer than an examination may; no program is to stop it."""
 
 
 @dataclass
@@ -21,6 +26,7 @@ class Meter:
     ``seconds``: of a processor, the last resort: queries can be slow in ways that no count tells.
     After ``PATIENCE`` of them the share of the seconds counts where it is more than that of the
     work.  ``timed``: whether it came to that, and what was tried depends on the machine.
+    ``LAST`` times the seconds are the end of what is under way, too.
     """
 
     seconds: float
@@ -30,12 +36,19 @@ class Meter:
     started: float = field(default_factory=time.process_time)
 
     def add(self, query: Any, records: Records, trials: int = 1) -> None:
-        """One query evaluated."""
+        """One query to be evaluated.  Errors: TooLong once the last of the time is over."""
+        self.end()
         numbers = records.values.size
         if isinstance(query, ClippedMean):
             # Equal records are looked at once.
             numbers = min(len(records), FEW_KINDS) * records.values[0].size
         self.spent += EVALUATION + trials * numbers
+
+    def end(self) -> None:
+        """Errors: TooLong once the last of the time is over."""
+        if time.process_time() - self.started > LAST * self.seconds:
+            self.timed = True
+            raise TooLong
 
     @property
     def used(self) -> float:

@@ -74,16 +74,29 @@ class Louder(Watched):
     Any answer has some probability: what holds of a program holds along such a transcript too.
     Noise that grows with what was released before would leave what floats can tell apart, so that
     answers beyond ``FURTHEST`` times the first release's noise have ordinary noise.
-    Errors: Enough, after ``most`` releases.
+    ``meter``: of all time, if any counts it.
+    Errors: Enough, after ``most`` releases; TooLong, where no time at all is left.
     """
 
     def __init__(
-        self, *arguments: Any, far: float = 1.0, most: float = math.inf, **options: Any
+        self,
+        *arguments: Any,
+        far: float = 1.0,
+        most: float = math.inf,
+        meter: Meter | None = None,
+        **options: Any,
     ) -> None:
         self.far = far
         self.most = most
+        self.meter = Meter(math.inf) if meter is None else meter
         self._furthest = 0.0
         super().__init__(*arguments, **options)
+
+    def _value(
+        self, request: Request, chosen: Mask | None = None, records: Records | None = None
+    ) -> Array:
+        self.meter.end()
+        return super()._value(request, chosen, records)
 
     def _answer(self, request: Request) -> Array:
         if len(self.asked) >= self.most:
@@ -107,7 +120,7 @@ class Louder(Watched):
 class Studied(Louder):
     """A sampler that examines every query it is asked, and keeps what it found, by label and line.
 
-    ``rows``: what one record becomes; ``meter``: of all work; ``until``: how much of it to do.
+    ``rows``: what one record becomes; ``until``: how much of the meter's work to do.
     ``far``: by how much its noise is larger than declared: any answer has some probability, and a
     clip that ordinary ones never reach is reached by others; what such a run was refused for, or
     what overflows in it, is no finding.
@@ -125,7 +138,6 @@ class Studied(Louder):
         rows: Mapping[str, Array],
         found: dict[tuple[str, str], Moved],
         seed: int,
-        meter: Meter,
         until: float,
         world: str,
         assumed: bool = False,
@@ -135,7 +147,7 @@ class Studied(Louder):
         self.first = first
         self.made = rows
         self.moved = found
-        self.meter, self.until = meter, until
+        self.until = until
         self.world = world
         self.assumed = assumed
         self.untried = 0
@@ -337,7 +349,12 @@ class Studied(Louder):
         before = sum(one.ordered for one in self.moved.values())
         if number > 1 or moved.ordered or asking.batched or self.assumed or self.far != 1:
             return
-        if in_order(asking, records):
+        if self.meter.beyond(self.until):
+            return
+        # Asked again of no other label of a line, of a kind that is in order on one.
+        kind = (moved.place, moved.kind)
+        known = any(one.ordered and (one.place, one.kind) == kind for one in self.moved.values())
+        if known or in_order(asking, records):
             moved.ordered = True
             search = Later(asking, moved, self.made, records.values.shape, self.until, self._choice)
             search.search(READ // (1 + before))

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.study import WALKED, Enough
-from dpaudit.curator.curator import Event, Program, Request
+from dpaudit.curator.curator import Event, OneRun, Program, Request
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
 from dpaudit.curator.locations import LIBRARIES
 from dpaudit.curator.replayer import (
@@ -26,6 +26,7 @@ from dpaudit.curator.replayer import (
     Walk,
     disclosures,
 )
+from dpaudit.kernels.base import Search
 from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
@@ -37,6 +38,7 @@ class PartWalk(Walk):
     """A walk that notes the rows of every release, and refuses to be told less than it asks.
 
     ``cut``: it stops where the transcript ends, however many releases would follow.
+    ``kept``: releases of a search that its run, made once more, asks for in another way.
     ``probe``: other records, of as many rows, that every query is asked on as well, before it is
     asked on its own; ``probed``: what it said, None where it failed or there is no probe.
     """
@@ -56,6 +58,7 @@ class PartWalk(Walk):
         self.probed: list[Array | None] = []
         self._probes: dict[tuple[int, int], Records] = {}
         self.rows: list[tuple[int, int] | None] = []
+        self.kept: list[Visit] = []
         self._asked: tuple[int, int] | None = None
 
     def release(self, label: str, query: Query, **options: Any) -> Array:
@@ -99,8 +102,27 @@ class PartWalk(Walk):
 
     def _exact(self, request: Request, value: Array, released: Array) -> None:
         """No likelihood is asked for, but a kernel with memory keeps what was released."""
-        if getattr(request.session, "memory", True):
-            super()._exact(request, value, released)
+        session: Any = request.session
+        if getattr(session, "memory", True):
+            follow = getattr(session, "follow", session.log_density)
+            with np.errstate(all="ignore"):
+                centre = session.centre(value)
+                shown = np.where(request.mask[:, None], released, centre)
+                follow(shown, value, request.scale)
+
+    def _best_of(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
+        """One run, and the same once more: a run is to know nothing of those before it."""
+        noted: tuple[list[Any], ...] = (self.visits, self.rows, self.probed, self.redrawn)
+        before, place = [len(one) for one in noted], self._position
+        found = super()._best_of(label, session, run)
+        after = [len(one) for one in noted]
+        self._position = place
+        super()._best_of(label, session, run)
+        first, again = self.visits[before[0] : after[0]], self.visits[after[0] :]
+        self.kept += differing(first, again)
+        for one, length in zip(noted, after, strict=True):
+            del one[length:]
+        return found
 
     def _ranked(self, *arguments: Any) -> None:
         """No likelihood is asked for."""
@@ -206,7 +228,7 @@ def otherwise_asked(first: PartWalk, second: PartWalk) -> Iterator[Visit]:
 
 
 def differing(first: Sequence[Visit], second: Sequence[Visit]) -> Iterator[Visit]:
-    """Releases whose noise-free values are not the same in two walks of one data set."""
+    """Releases whose values without noise, or scales, differ in two walks of one data set."""
     for a, b in zip(first, second, strict=True):
         trials = min(len(a.on), len(b.on))
         stated = a.sensitivity[:trials]
@@ -217,6 +239,8 @@ def differing(first: Sequence[Visit], second: Sequence[Visit]) -> Iterator[Visit
             same = (distance <= 1e-6 * stated + ROUNDING * size) | (
                 np.isnan(one) & np.isnan(two)
             ).any(-1)
+            # What it states is part of what it asks.
+            same &= a.scale[:trials] == b.scale[:trials]
         if not bool(same[a.on[:trials]].all()):
             yield a
 

@@ -1,4 +1,4 @@
-"""The noise of the clients that are left, added to a sum of whole numbers."""
+"""The noise of the clients that are left, added to sums of whole numbers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from dpaudit.exact import enclose
-from dpaudit.families.additive.kernel import DiscreteKernel, rounded_up
-from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam
+from dpaudit.families.additive.kernel import DiscreteKernel, rounded_up, shares_of
+from dpaudit.families.distributed import (
+    DistributedGaussian,
+    DistributedGaussianVector,
+    DistributedSkellam,
+    DistributedSkellamVector,
+)
 from dpaudit.families.distributed.masses import DIGITS, masses_of
-from dpaudit.kernels.base import exact_kernel, kernel
+from dpaudit.kernels.base import Generator, Kernel, exact_kernel, kernel
 from dpaudit.kernels.query import Array, Norm
 from dpaudit.kernels.random_bits import Bits, Whole
 from dpaudit.kernels.samplers import gaussian_units
+
+# Up to here a law is a table of certified masses; above, formulas that are right to 1e-4 of a log.
+TABLED = 10**4
+# Beyond so many standard deviations no noise is met.
+REACH = 40
 
 
 class _SummedKernel(DiscreteKernel):
@@ -66,3 +77,134 @@ class DistributedSkellamKernel(_SummedKernel):
         rng = np.random.default_rng([int(word) for word in bits(4)])
         half = float(enclose(self.leaf.total).mid()) / 2
         return np.asarray(rng.poisson(half, count) - rng.poisson(half, count))
+
+
+class _VectorKernel(_SummedKernel):
+    """Coordinates with noise of their own, modulo the leaf's modulus where it has one.
+
+    Where all noise fits between two multiples of the modulus the wrapped law is the law; elsewhere
+    it is a table of sums over the multiples.
+    """
+
+    vectors: ClassVar[bool] = True
+
+    def __init__(self, leaf: Any, trials: int) -> None:
+        Kernel.__init__(self, leaf, trials)
+        self._variance = float(enclose(leaf.total).mid())
+        self._modulus = int(leaf.modulus)
+        self._tabled = self._variance <= TABLED
+        if self._tabled:
+            super().__init__(leaf, trials)
+        far = math.ceil(REACH * math.sqrt(self._variance)) + 60
+        self._wraps = 0 < self._modulus < 2 * far
+        if self._wraps:
+            noise = np.arange(-far, far + 1)
+            places = self._residues(noise.astype(np.float64)).astype(np.int64)
+            folded = np.zeros(self._modulus)
+            np.add.at(
+                folded, places + self._modulus // 2, np.exp(self._law(noise.astype(np.float64)))
+            )
+            self._folded = np.maximum(folded, 1e-300)
+            self._below = np.cumsum(folded) / folded.sum()
+
+    @classmethod
+    def multiplier(cls, leaf: Any) -> float:
+        return cls.own_scale(leaf) / math.sqrt(float(leaf.squared))
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        return self._residues(super().sample(values, scale, rng))
+
+    def log_mass(self, k: Array) -> Array:
+        if self._wraps:
+            return np.asarray(np.log(self._folded[k.astype(np.int64) + self._modulus // 2]))
+        return self._law(k)
+
+    def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        if not self._wraps:
+            return super().residual(released, values, scale)
+        moved = self._moved(released, values, scale)
+        known = np.where(np.isfinite(moved), moved, 0.0).astype(np.int64) + self._modulus // 2
+        share = self._below[known] - shares_of(released) * self._folded[known]
+        return np.where(scale[:, None] > 0, ndtri(np.clip(share, 1e-15, 1 - 1e-15)), np.nan)
+
+    def _moved(self, released: Array, values: Array, scale: Array) -> Array:
+        return self._residues(super()._moved(released, values, scale))
+
+    def _residues(self, values: Array) -> Array:
+        """The representative from -M/2 up to M/2, the larger end left out."""
+        if not self._modulus:
+            return values
+        half = self._modulus // 2
+        return np.asarray(np.mod(values + half, self._modulus) - half)
+
+    def _law(self, k: Array) -> Array:
+        return super().log_mass(k) if self._tabled else self._formula(k)
+
+    def tail(self, k: Array) -> Array:
+        """Of the law's table, or of normal noise of the same variance between whole numbers."""
+        if self._tabled:
+            return super().tail(k)
+        return np.asarray(ndtr(-(k - 0.5) / math.sqrt(self._variance)))
+
+    def _formula(self, k: Array) -> Array:
+        """Log masses of a variance above ``TABLED``."""
+        raise NotImplementedError
+
+
+@kernel(DistributedGaussianVector)
+class DistributedGaussianVectorKernel(_VectorKernel):
+    """One number a coordinate from the law of the sum: of its table, or rounded normal noise.
+
+    Normal noise of variance V - 1/12, rounded, has the law's masses to a relative 1 / V^2.
+    """
+
+    arithmetic: ClassVar[str] = "float64"
+
+    def draw(self, count: int, bits: Bits) -> Whole:
+        """By a generator that the bits seed."""
+        rng = np.random.default_rng([int(word) for word in bits(4)])
+        if not self._tabled:
+            noise = math.sqrt(self._variance - 1 / 12) * rng.standard_normal(count)
+            return np.asarray(np.rint(noise).astype(np.int64))
+        half = np.exp(self._log_masses)
+        masses = np.concatenate([half[:0:-1], half])
+        drawn = rng.choice(len(masses), size=count, p=masses / masses.sum())
+        return np.asarray(drawn - (len(half) - 1))
+
+    def _formula(self, k: Array) -> Array:
+        height = 0.5 * math.log(2 * math.pi * self._variance)
+        return np.asarray(-(k**2) / (2 * self._variance) - height)
+
+
+@exact_kernel(DistributedGaussianVector)
+class ExactGaussianVectorKernel(DistributedGaussianVectorKernel):
+    """One exact discrete Gaussian number of each client that is left, in every coordinate."""
+
+    arithmetic: ClassVar[str] = "exact"
+
+    def draw(self, count: int, bits: Bits) -> Whole:
+        left = self.leaf.left
+        nowhere = np.zeros(count * left, dtype=np.int64)
+        drawn = gaussian_units([rounded_up(self.leaf.variance)], nowhere, bits)
+        return np.asarray(drawn.reshape(count, left).sum(axis=1))
+
+
+@kernel(DistributedSkellamVector)
+class DistributedSkellamVectorKernel(_VectorKernel):
+    """Differences of Poisson numbers, in floating point."""
+
+    arithmetic: ClassVar[str] = "float64"
+
+    def draw(self, count: int, bits: Bits) -> Whole:
+        """By a generator that the bits seed."""
+        rng = np.random.default_rng([int(word) for word in bits(4)])
+        half = self._variance / 2
+        return np.asarray(rng.poisson(half, count) - rng.poisson(half, count))
+
+    def _formula(self, k: Array) -> Array:
+        """Of exp(-V) I_k(V), by the uniform expansion to its second term (DLMF 10.41.3)."""
+        order = np.abs(k)
+        size = np.hypot(order, self._variance)
+        main = order**2 / (size + self._variance) - order * np.arcsinh(order / self._variance)
+        second = np.log1p((3 - 5 * (order / size) ** 2) / (24 * size))
+        return np.asarray(main - 0.5 * np.log(2 * math.pi * size) + second)

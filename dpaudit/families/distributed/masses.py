@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.exact import enclose
-from dpaudit.families.distributed.node import DistributedSkellam
+from dpaudit.families.distributed.node import DistributedSkellam, DistributedSkellamVector
 
 DIGITS, BITS = 40, 320
+SKELLAM = (DistributedSkellam, DistributedSkellamVector)
 
 
 @lru_cache(maxsize=32)
@@ -18,7 +19,7 @@ def masses_of(node: Any) -> tuple[int, ...]:
     import flint
 
     with flint.ctx.workprec(BITS):
-        balls = _skellam(node) if isinstance(node, DistributedSkellam) else _summed(node)
+        balls = _skellam(node) if isinstance(node, SKELLAM) else _summed(node)
         unit = flint.arb(10) ** DIGITS
         found = []
         for ball in balls:

@@ -12,26 +12,46 @@ the ratio r.
 From below: neighbouring outcomes become one, what rounding took away goes to the outcome of least
 ratio, in P, and of largest, in Q.  The points (Q(y >= t), P(y >= t)) of that pair lie below the
 concave curve of the true ones, and so does what joins them.
+
+Vectors.  Let w be at most the variance that the law's second differences allow
+(:mod:`dpaudit.families.distributed.curvature`).  The proof of :mod:`dpaudit.families.tabular.rules`
+that discrete Gaussian noise of variance w lies between cells of normal noise uses nothing else of
+it: log p has second differences of at least -1 / w, and is concave.  So a move of squares S is
+mu-GDP, mu = sqrt(S / (w - c)), c = (w + 1) / (12 w).  That is below the concentrated bound of
+Kairouz, Liu and Steinke (2021, Theorem 1) and the Renyi bound of Agarwal, Kairouz and Liu (2021,
+Theorem 3.5) but for the term c, and needs no l1-norm.  Sums modulo a number are post-processing.
+From below: one coordinate that moves by the root of S, rounded down, without a modulus.
 Source: Kairouz, Liu, Steinke 2021 and Agarwal, Kairouz, Liu 2021 (the mechanisms); dpaudit 2026.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from dpaudit.exact import Number, infinity, is_infinite
 from dpaudit.families.discrete.rules import both
-from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam
+from dpaudit.families.distributed import (
+    DistributedGaussian,
+    DistributedGaussianVector,
+    DistributedSkellam,
+    DistributedSkellamVector,
+)
+from dpaudit.families.distributed.curvature import least_variance
 from dpaudit.families.distributed.masses import DIGITS, masses_of
+from dpaudit.families.distributed.node import LARGEST_VARIANCE
+from dpaudit.families.tabular import DiscreteGaussianVector
+from dpaudit.families.tabular.rules import discrete_gaussian_vector_cells
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source
 from dpaudit.measures.gdp import GAUSSIAN
 from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
-from dpaudit.measures.renyi import RENYI
+from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
-from dpaudit.nodes.pairs import Atoms, Losses
+from dpaudit.nodes.pairs import Atoms, Losses, Normal
 
 KINDS = (DistributedGaussian, DistributedSkellam)
 UNIT = 10**DIGITS
@@ -46,6 +66,17 @@ OWN_LAW = Source(
 PURE.absent(*KINDS, reason="the loss of such noise is unbounded")
 for _calculus in (APPROX, CONCENTRATED, RENYI, GAUSSIAN):
     _calculus.absent(*KINDS, reason="its own law is accounted for as a whole: use profile")
+
+VECTORS = (DistributedGaussianVector, DistributedSkellamVector)
+VECTOR_LAW = Source(
+    "dpaudit",
+    2026,
+    "the clients' law between cells of normal noise (Kairouz, Liu, Steinke 2021; Agarwal, Kairouz, "
+    "Liu 2021); proof in families.distributed.rules",
+)
+
+PURE.absent(*VECTORS, reason="the loss of such noise is unbounded")
+APPROX.absent(*VECTORS, reason="a whole curve of (epsilon, delta), no one point of it: use profile")
 
 Masses = tuple[int, int]
 
@@ -108,3 +139,56 @@ def _below(outcomes: list[Masses]) -> Atoms:
 
 def _atoms(outcomes: list[Masses]) -> Atoms:
     return Atoms(tuple((Fraction(p, UNIT), Fraction(q, UNIT)) for p, q in outcomes if p or q))
+
+
+# --- vectors -------------------------------------------------------------------------------------
+
+
+@GAUSSIAN.rule(DistributedGaussianVector, "distributed_gaussian_vector", cite=VECTOR_LAW)
+@GAUSSIAN.rule(DistributedSkellamVector, "distributed_skellam_vector", cite=VECTOR_LAW)
+def distributed_vector(node: Any) -> Number:
+    """sqrt(squared / (w - (w + 1) / (12 w))); infinite for a w below 1/2."""
+    variance = least_variance(node)
+    if variance == 0:
+        return infinity()
+    return discrete_gaussian_vector_cells(
+        DiscreteGaussianVector(node.label, variance, node.squared, ())
+    )
+
+
+@CONCENTRATED.rule(DistributedGaussianVector, "distributed_gaussian_vector_zcdp", cite=VECTOR_LAW)
+@CONCENTRATED.rule(DistributedSkellamVector, "distributed_skellam_vector_zcdp", cite=VECTOR_LAW)
+def distributed_vector_concentrated(node: Any) -> Number:
+    """mu^2 / 2."""
+    mu = distributed_vector(node)
+    return mu if is_infinite(mu) else mu**2 / 2
+
+
+@RENYI.rule(DistributedGaussianVector, "distributed_gaussian_vector_curve", cite=VECTOR_LAW)
+@RENYI.rule(DistributedSkellamVector, "distributed_skellam_vector_curve", cite=VECTOR_LAW)
+def distributed_vector_curve(node: Any) -> Number:
+    """alpha mu^2 / 2."""
+    mu = distributed_vector(node)
+    return mu if is_infinite(mu) else order() * mu**2 / 2
+
+
+@PROFILE.rule(DistributedGaussianVector, "distributed_gaussian_vector_pair", cite=VECTOR_LAW)
+@PROFILE.rule(DistributedSkellamVector, "distributed_skellam_vector_pair", cite=VECTOR_LAW)
+def distributed_vector_pair(node: Any) -> Losses:
+    """N(mu, 1) against N(0, 1); reached: one coordinate's own law."""
+    mu = distributed_vector(node)
+    upper = TELLS_ALL if is_infinite(mu) else Normal(mu)
+    below = () if node.modulus or node.total > LARGEST_VARIANCE else _one_moved(node)
+    return Losses((upper,), (upper,), below, below)
+
+
+TELLS_ALL = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
+
+
+def _one_moved(node: Any) -> tuple[Atoms, ...]:
+    skellam = isinstance(node, DistributedSkellamVector)
+    scalar = DistributedSkellam if skellam else DistributedGaussian
+    move = Fraction(math.isqrt(int(node.squared)))
+    alone = scalar(node.label, node.variance, node.clients, node.dropouts, move)
+    outcomes = _outcomes(masses_of(alone), int(move))
+    return (_below(outcomes),) if outcomes else ()

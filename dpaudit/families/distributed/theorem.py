@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from dpaudit.check.theorem import Table, Theorem, register
-from dpaudit.exact import enclose
-from dpaudit.nodes.pairs import Atoms, Losses
+from dpaudit.exact import enclose, infinity, is_infinite, sqrt
+from dpaudit.nodes.pairs import Atoms, Losses, Normal, Pair
 
 PLACES = 40
 MANY, CELLS = 512, 256
@@ -60,7 +60,7 @@ def _masses(node: Any) -> list[int]:
     while far * far / (2 * variance + far) < 220 * math.log(2):
         far += 1 + far // 16
     modulus = 1 << (2 * far).bit_length()
-    gaussian = type(node).__name__ == "DistributedGaussian"
+    gaussian = type(node).__name__ in ("DistributedGaussian", "DistributedGaussianVector")
     transform = _gaussian_transform if gaussian else _skellam_transform
     with flint.ctx.workprec(PRECISION):
         whole = flint.acb.dft(transform(node, modulus))
@@ -103,13 +103,16 @@ def _pairs(node: Any) -> Losses:
                 upper.append((math.floor(mass * ratio), math.floor(mass)))
     upper += [(unit - sum(p for p, _ in upper), 0)]
     upper += [(0, unit - sum(q for _, q in upper))]
-    above = _of(upper, unit)
+    above, below = _of(upper, unit), _reached(lower, unit)
+    return Losses((above,), (above,), below, below)
+
+
+def _reached(lower: list[tuple[int, int]], unit: int) -> tuple[Atoms, ...]:
     if not lower:
-        return Losses((above,), (above,), (), ())
+        return ()
     lower[0] = (lower[0][0] + unit - sum(p for p, _ in lower), lower[0][1])
     lower[-1] = (lower[-1][0], lower[-1][1] + unit - sum(q for _, q in lower))
-    below = _of(lower, unit)
-    return Losses((above,), (above,), (below,), (below,))
+    return (_of(lower, unit),)
 
 
 def _of(outcomes: list[tuple[int, int]], unit: int) -> Atoms:
@@ -117,9 +120,146 @@ def _of(outcomes: list[tuple[int, int]], unit: int) -> Atoms:
     return Atoms(tuple((Fraction(p, unit), Fraction(q, unit)) for p, q in kept))
 
 
+# --- vectors -------------------------------------------------------------------------------------
+
+
+def _theta(v: Any, t: Any) -> Any:
+    """sum over m of exp(-v (t + 2 pi m)^2 / 2) over its value at t on a line, exp(-v t^2 / 2).
+
+    Written as 1 + sum over m >= 1 of 2 exp(-2 pi^2 m^2 v) cosh(2 pi m v t); at least that much.
+    """
+    import flint
+
+    pi = flint.arb.pi()
+    found, m = flint.arb(1), 1
+    while True:
+        # Two exponents, kept apart so that neither overflows: m pi v (2 t - 2 pi m) and its mirror.
+        both = [(-2 * pi * m * v * (pi * m + sign * t)).exp() for sign in (1, -1)]
+        found += sum(both, flint.arb(0))
+        if m > 1 and 2 * both[1] < flint.arb(2) ** -(PRECISION // 2):
+            # Terms fall by more than half from here on.
+            return found + flint.arb(0).union(4 * both[1])
+        m += 1
+
+
+@lru_cache(maxsize=64)
+def _allowed(node: Any) -> Fraction:
+    """The variance of a discrete Gaussian law whose log bends as sharply, in millionths."""
+    import flint
+
+    with flint.ctx.workprec(PRECISION // 2):
+        whole = enclose(node.left * node.variance)
+        if type(node).__name__ == "DistributedSkellamVector":
+            bend = _bessel_bend(whole)
+        else:
+            images = _images_at_zero(enclose(node.variance), whole, node.left)
+            if not images < 1:
+                return Fraction(0)
+            bend = 1 / whole + 2 * ((1 + images) / (1 - images)).log()
+        return Fraction(int((10**6 / bend.upper()).lower().floor().fmpz()), 10**6)
+
+
+def _images_at_zero(v: Any, whole: Any, clients: int) -> Any:
+    """p(0) sqrt(2 pi n v) (Z / sqrt(2 pi v))^n - 1, p(0) and what lies multiples of N away."""
+    import flint
+
+    spread = math.isqrt(math.ceil(float(whole.mid()))) + 1
+    nodes = 18 * spread
+    width = 2 * flint.arb.pi() / nodes
+    summed = flint.arb(0)
+    for j in range(nodes // 2 + 1):
+        t = j * width
+        value = (-whole * t**2 / 2).exp() * _theta(v, t) ** clients
+        times = 1 if j == 0 or 2 * j == nodes else 2
+        if value < flint.arb(2) ** -160:
+            summed += (nodes - 2 * j + 1) * value
+            break
+        summed += times * value
+    return (width * summed * (whole / (2 * flint.arb.pi())).sqrt() - 1).upper()
+
+
+def _bessel_bend(total: Any) -> Any:
+    """The largest -log(I_(k-1) I_(k+1) / I_k^2), by fixed-point numbers rounded either way.
+
+    I_(k+1) / I_k lies between those of the recurrence, started at 0 and 1 far out: a ratio that is
+    too small gives one that is too large, and the other way round.  Beyond V it is at most
+    -log(1 - 2 / (k + 1 + sqrt((k + 1)^2 + V^2))), less than at 0.
+    """
+    import flint
+
+    bits = 120
+    one = 1 << bits
+    lowest, highest = ((total * one).lower().floor(), (total * one).upper().ceil())
+    least, most = int(lowest.fmpz()), int(highest.fmpz())
+    start = most // one + 80
+    low, high, sharpest = 0, one, 0
+    reach = start - 40
+    for k in range(start, 0, -1):
+        # 1 / (R + 2 k / V): the sum rounded up for the lower end, down for the upper one.
+        down = one * one // (high + -(-2 * k * one * one // least))
+        up = -(-one * one // (low + 2 * k * one * one // most))
+        if k <= reach:
+            # The ratio of neighbours from below: the lower end over the upper one.
+            sharpest = max(sharpest, one - low * one // up)
+        low, high = down, min(up, one)
+    centre = -2 * (flint.arb(low) / one).log()
+    others = -(1 - flint.arb(sharpest) / one).log()
+    far = flint.arb(reach + 1)
+    beyond = -(1 - 2 / (far + (far**2 + total**2).sqrt())).log()
+    return centre.max(others).max(beyond)
+
+
+def _mu(node: Any) -> Any:
+    """Squares over w less (1 + 1/w) / 12, for 1/2 <= w."""
+    w = _allowed(node)
+    return infinity() if w < Fraction(1, 2) else sqrt(node.squared / (w - (1 + 1 / w) / 12))
+
+
+def _half_square(node: Any) -> Any:
+    mu = _mu(node)
+    return mu if is_infinite(mu) else mu**2 / 2
+
+
+def _curve(node: Any) -> Any:
+    """Infinite at every order where mu is."""
+    half = _half_square(node)
+    return lambda a: half if is_infinite(half) else a * half
+
+
+def _vector_pairs(node: Any) -> Losses:
+    mu = _mu(node)
+    nothing, all_of_it = Fraction(0), Fraction(1)
+    upper: Pair = Normal(mu)
+    if is_infinite(mu):
+        upper = Atoms(((all_of_it, nothing), (nothing, all_of_it)))
+    below: tuple[Atoms, ...] = ()
+    if node.modulus == 0 and node.left * node.variance <= 10**4:
+        below = _moved_alone(node)
+    return Losses((upper,), (upper,), below, below)
+
+
+def _moved_alone(node: Any) -> tuple[Atoms, ...]:
+    """One coordinate moved by as much as the squares allow, in as many cells as the scalar's."""
+    masses, move = _masses(node), math.isqrt(int(node.squared))
+    reach = len(masses)
+    known = [(masses[abs(k - move)], masses[abs(k)]) for k in range(move - reach + 1, reach)]
+    each = math.ceil(len(known) / CELLS) if len(known) > MANY else 1
+    cells = [known[i : i + each] for i in range(0, len(known), each)]
+    sums = [(sum(p for p, _ in cell), sum(q for _, q in cell)) for cell in cells]
+    return _reached(sums, 10**PLACES)
+
+
 DISTRIBUTED: Table = {
     ("profile", "DistributedGaussian"): Theorem("distributed_gaussian", _pairs),
     ("profile", "DistributedSkellam"): Theorem("distributed_skellam", _pairs),
 }
+for _kind in ("gaussian", "skellam"):
+    _name, _rule = f"Distributed{_kind.capitalize()}Vector", f"distributed_{_kind}_vector"
+    DISTRIBUTED |= {
+        ("gdp", _name): Theorem(_rule, _mu),
+        ("zcdp", _name): Theorem(f"{_rule}_zcdp", _half_square),
+        ("rdp", _name): Theorem(f"{_rule}_curve", _curve),
+        ("profile", _name): Theorem(f"{_rule}_pair", _vector_pairs),
+    }
 
 register(DISTRIBUTED)

@@ -14,9 +14,11 @@ from dpaudit.nodes.core import Leaf, labelled
 class IndividualGaussian(Leaf):
     """``rounds`` sums of vectors, + N(0, s^2 I); each record pays for its own vectors' norms.
 
-    ``noise_multiplier``: s over the longest that a record's vector may be in a round, the radius.
-    A vector of norm a costs a record (a / s)^2, and no record pays more than ``mu``^2 altogether:
-    what is left cuts its vector, to 0 in the end.  Vectors may be made of what was released.
+    ``noise_multiplier``: s over the most that one unit may move a sum: the longest that a record's
+    vector may be, the radius; twice that under replace_one, where two records' vectors are moved.
+    A vector of norm a costs a record (a / s)^2, and no record pays more than ``mu``^2 altogether
+    (``mu``^2 / 4 under replace_one): what is left cuts its vector, to 0 in the end.  Vectors may be
+    made of what was released.
     Errors: InvalidParameter where all rounds in full cost no more than ``mu``^2: no budget is ever
     spent, and a Repeat of Gaussian noise says as much.
 

@@ -11,7 +11,10 @@ either data set S = sum <v_t, Z_t> / s^2, Z the noise, has E exp(l S) = exp(l^2 
 l, round by round from the last: S is N(0, mu^2), and the log-likelihood ratio, S + mu^2 / 2 or
 S - mu^2 / 2, is that of N(mu, 1) and N(0, 1).  What a run shows is post-processing of it.
 Either direction; a record that fills the radius spends it all and reaches it.  Under replace_one
-two records' vectors would be moved at once, which is not accounted for here.
+two records' vectors, v_t of one and w_t of the other, are moved at once, and s is z times twice the
+radius, so that each pays for mu^2 s^2 / 4 at most along every path, and the root of the sum of
+|v_t - w_t|^2 is at most that of |v_t|^2 and that of |w_t|^2 together, mu s; opposite vectors that
+fill the radius reach it.
 Source: Feldman, Zrnic 2021, Theorem 4.5 (individual filters, Renyi); Koskela, Tobaben, Honkela
 2023, Theorem 13 (GDP); Smith, Thakurta 2022 (the filter).
 """
@@ -28,10 +31,8 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes.pairs import Losses, Normal, one
-from dpaudit.scope import Adjacency
 
 OWN = Source("Feldman, Zrnic", 2021, "Theorem 4.5; for GDP, proof in families.individual.rules")
-COMING = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
 
 PURE.absent(IndividualGaussian, reason="an unbounded loss: no epsilon holds at delta 0")
 APPROX.absent(
@@ -40,27 +41,25 @@ APPROX.absent(
 )
 
 
-@GAUSSIAN.rule(IndividualGaussian, "own_budget", cite=OWN, adjacency=COMING, attained=always)
+@GAUSSIAN.rule(IndividualGaussian, "own_budget", cite=OWN, attained=always)
 def own_budget(node: IndividualGaussian) -> Number:
     """mu."""
     return node.mu
 
 
-@CONCENTRATED.rule(
-    IndividualGaussian, "own_budget_concentrated", cite=OWN, adjacency=COMING, attained=always
-)
+@CONCENTRATED.rule(IndividualGaussian, "own_budget_concentrated", cite=OWN, attained=always)
 def own_budget_concentrated(node: IndividualGaussian) -> Number:
     """mu^2 / 2."""
     return node.mu**2 / 2
 
 
-@RENYI.rule(IndividualGaussian, "own_budget_curve", cite=OWN, adjacency=COMING, attained=always)
+@RENYI.rule(IndividualGaussian, "own_budget_curve", cite=OWN, attained=always)
 def own_budget_curve(node: IndividualGaussian) -> Number:
     """alpha mu^2 / 2."""
     return order() * node.mu**2 / 2
 
 
-@PROFILE.rule(IndividualGaussian, "own_budget_pair", cite=OWN, adjacency=COMING)
+@PROFILE.rule(IndividualGaussian, "own_budget_pair", cite=OWN)
 def own_budget_pair(node: IndividualGaussian) -> Losses:
     """Normal(mu)."""
     return one(Normal(node.mu))

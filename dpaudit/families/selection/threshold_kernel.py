@@ -101,6 +101,10 @@ class AboveThresholdKernel(Kernel):
         self._scale = np.array(scale)
         return np.where(over | yes, 1.0, 0.0)[:, None]
 
+    def follow(self, released: Array, values: Array, scale: Array) -> None:
+        """How many answers are left; the threshold's density, which takes long, is not."""
+        self._answered(released[:, 0] == 1, scale)
+
     def log_density(self, released: Array, values: Array, scale: Array) -> Array:
         yes, over = released[:, 0] == 1, self._left == 0
         said = yes | (released[:, 0] == 0)

@@ -33,6 +33,7 @@ from mechanisms.papers.common.losses import (
 from mechanisms.papers.diff2.bvr_noise import Plan, diff2_bvr_noise_paper
 from mechanisms.papers.diff2.framework import Diff2, LocalDescent, Trained, schedule, smallest_total
 from mechanisms.papers.diff2.noise import Noise, calibration_of
+from mechanisms.papers.diff2.shares import SharedDiff2, shares_for
 
 PAPER = "Murata and Suzuki 2023"
 
@@ -371,6 +372,43 @@ diff2_gd_client = replace(
     ),
 )
 
+# Five rounds, over and over: one client drops out of most of them, two of one, none of another.
+GONE = ((9,), (), (5, 9), (8,), (4,))
+SHARES = shares_for(
+    EPSILON,
+    DELTA,
+    OWN,
+    schedule(100, 10),
+    dropouts=2,
+    units=128,
+    dimension=11,
+    modulus=2**22,
+    gone=GONE,
+)
+_SHARED = _logistic(10, "tight", Fraction(5, 4))
+diff2_gd_shares = _mechanism(
+    "diff2_gd_shares",
+    "DIFF2-GD under secure aggregation, logistic regression, noise in whole-numbered shares",
+    SharedDiff2(**{**_SHARED.__dict__, "shares": SHARES}),
+    (CALIBRATED, TIGHT_MU),
+    "any_visit",
+    "ones",
+)
+diff2_gd_shares = replace(
+    diff2_gd_shares,
+    source=f"{PAPER}, Algorithms 1 to 3, and the remark of Section 2.1; Kairouz, Liu, Steinke 2021",
+    scope=Scope(Adjacency.REPLACE_ONE, Unit.RECORD, Trust.DISTRIBUTED, Released.TRANSCRIPT),
+    setting=replace(
+        diff2_gd_shares.setting,
+        covered=("100 sums of clients' noisy whole numbers, modulo 2^22",),
+        notes=(
+            *diff2_gd_shares.setting.notes,
+            "at most 2 of 10 clients drop out of a round, or tell their noise; who drops out is "
+            "public",
+        ),
+    ),
+)
+
 diff2_bvr_local_sgd_tight = _mechanism(
     "diff2_bvr_local_sgd_tight",
     "DIFF2-BVR-L-SGD, logistic regression, least local noise and larger batches",
@@ -388,6 +426,7 @@ __all__ = [
     "diff2_gd_client",
     "diff2_gd_network",
     "diff2_gd_program",
+    "diff2_gd_shares",
     "diff2_gd_tight",
     "dp_gd",
     "dp_gd_tight",

@@ -167,11 +167,15 @@ class Diff2:
             query = self.gradient_query(x) if restart else self.difference_query(x, previous)
             if by_client(curator.scope):
                 query = client_query(query, self.client_sizes)
-            released = curator.release("gradient" if restart else "difference", query)
+            released = self.asked(curator, "gradient" if restart else "difference", query, r)
             estimate = released if restart else estimate + released
             after, visited = self.routine.step(curator, self, x, previous, estimate, r)
             previous, x = x, after
             yield visited, x
+
+    def asked(self, curator: Curator, label: str, query: ClippedMean, turn: int) -> Array:
+        """The query's noisy value in round ``turn``."""
+        return curator.release(label, query)
 
     def gradient_query(self, x: Array) -> ClippedMean:
         """The mean over clients of clipped gradients at x, radius C1."""
