@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpaudit.audit.examine.shapes import Shape
-from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows
+from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows, clipped_sum
 from dpaudit.mutate.same import same, trace
 from dpaudit.mutate.survey import _alike
 from dpaudit.mutate.wrong import kept, wrong
@@ -25,6 +26,7 @@ from mechanisms.papers.stable_erm.baselines_catalogue import (
 )
 from mechanisms.training.adaptive_clipping import adaptively_clipped_sgd
 from mechanisms.training.layers import layered_sgd
+from mechanisms.training.search import tuned_step_size
 from tests.examined_for_tests import Descent, Stepping, mechanism
 
 SHAPE = Shape(40, (5,))
@@ -257,6 +259,22 @@ def test_a_radius_that_follows_a_size_which_all_records_have_is_public() -> None
         again: Any = wrong(query, "private_radius", curator)
         assert np.array_equal(again.value(Records(values)), query.value(Records(values)))
     assert np.allclose(list(kept_of), 1 / 3, rtol=1e-12)
+
+
+def test_centred_scores_of_0_or_1_add_up_to_nothing() -> None:
+    """tuned_step_size: its second release is of rows of 0 or 1, clipped to 1."""
+    program: Any = tuned_step_size.program
+    rng = np.random.default_rng(1)
+    for size in 10.0 ** rng.uniform(-3, 3, 20):
+        one = SimpleNamespace(trials=1)
+        right = partial(program.right, size * rng.standard_normal((1, 2)))
+        asked: Any = wrong(clipped_sum(right, radius=1), "centre_by_the_batch", one)
+        values = size * rng.standard_normal((50, 3))
+        values[:, 2] = rng.integers(0, 2, 50)
+        values[:2] = [[np.nan], [np.inf]]
+        with np.errstate(all="ignore"):
+            assert right(values).any()
+        assert np.abs(asked.value(Records(values))).max() < 1e-12
 
 
 def test_rounding_far_below_the_noise_is_the_same_program() -> None:

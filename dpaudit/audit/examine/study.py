@@ -349,6 +349,8 @@ class Studied(Louder):
         before = sum(one.ordered for one in self.moved.values())
         if number > 1 or moved.ordered or asking.batched or self.assumed or self.far != 1:
             return
+        if self.meter.beyond(self.until):
+            return
         # Asked again of no other label of a line, of a kind that is in order on one.
         kind = (moved.place, moved.kind)
         known = any(one.ordered and (one.place, one.kind) == kind for one in self.moved.values())
