@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpaudit.accountant.account import Account, Bound, account
     from dpaudit.accountant.calibrate import calibrate
     from dpaudit.accountant.claim import Claim
-    from dpaudit.accountant.recipes import dp_ftrl, dp_sgd, noise_for
+    from dpaudit.accountant.recipes import dp_ftrl, dp_sgd, noise_for, sampling_warning
     from dpaudit.audit.blackbox.entry import audit_function
     from dpaudit.audit.blackbox.search import audit_domain
     from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
@@ -28,10 +28,17 @@ if TYPE_CHECKING:
     from dpaudit.errors import DpauditError, InvalidParameter, Unsupported
     from dpaudit.families.adaptive import Filter
     from dpaudit.families.additive import Gaussian, Laplace
+    from dpaudit.families.banded import CyclicPoisson
+    from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
     from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
-    from dpaudit.families.correlated import CorrelatedGaussian
+    from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
+    from dpaudit.families.correlated.optimised import optimised_buffers
     from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace, RandomizedResponse
+    from dpaudit.families.distributed import DistributedGaussianVector, DistributedSkellamVector
     from dpaudit.families.events import Group
+    from dpaudit.families.individual import IndividualGaussian
+    from dpaudit.families.iterates import LastIterate
+    from dpaudit.families.local import Shuffled
     from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiDP
     from dpaudit.families.sampling import (
         PoissonSampled,
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
         SampledWithReplacement,
     )
     from dpaudit.families.selection import AboveThreshold, ExponentialMechanism, ReportNoisyMax
+    from dpaudit.families.tuning import Tuned
     from dpaudit.kernels.query import ClippedMean, Query, Records, clipped_sum
     from dpaudit.nodes import Assumption, Leaf, Node
     from dpaudit.scope import Adjacency, Scope, central
@@ -53,6 +61,7 @@ __all__ = [
     "ApproxDP",
     "Assuming",
     "Assumption",
+    "BandedToeplitz",
     "Bound",
     "Certificate",
     "Claim",
@@ -60,21 +69,28 @@ __all__ = [
     "Compose",
     "CorrelatedGaussian",
     "Curator",
+    "CyclicBatches",
+    "CyclicPoisson",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "DistributedGaussianVector",
+    "DistributedSkellamVector",
     "DpauditError",
     "ExponentialMechanism",
     "Filter",
     "Gaussian",
     "Group",
+    "IndividualGaussian",
     "InvalidParameter",
     "Laplace",
+    "LastIterate",
     "Leaf",
     "Mechanism",
     "Neighbours",
     "Node",
     "NonPrivate",
     "Parallel",
+    "Participation",
     "PoissonSampled",
     "Program",
     "PureDP",
@@ -90,7 +106,11 @@ __all__ = [
     "Sampler",
     "Scope",
     "Setting",
+    "Shuffled",
+    "ShuffledBatches",
     "Suite",
+    "TruncatedPoisson",
+    "Tuned",
     "Unsupported",
     "Verdict",
     "__version__",
@@ -107,6 +127,8 @@ __all__ = [
     "dp_ftrl",
     "dp_sgd",
     "noise_for",
+    "optimised_buffers",
+    "sampling_warning",
     "verify",
 ]
 
@@ -114,7 +136,7 @@ _NAMES = {
     "accountant.account": "Account Bound account",
     "accountant.calibrate": "calibrate",
     "accountant.claim": "Claim",
-    "accountant.recipes": "dp_ftrl dp_sgd noise_for",
+    "accountant.recipes": "dp_ftrl dp_sgd noise_for sampling_warning",
     "audit.blackbox.entry": "audit_function",
     "audit.blackbox.search": "audit_domain",
     "audit.canaries.scores": "audit_one_run audit_scores",
@@ -128,9 +150,17 @@ _NAMES = {
     "families.adaptive": "Filter",
     "families.additive": "Gaussian Laplace",
     "families.composition": "Assuming Compose Parallel Repeat",
-    "families.correlated": "CorrelatedGaussian",
     "families.discrete": "DiscreteGaussian DiscreteLaplace RandomizedResponse",
     "families.events": "Group",
+    "families.banded": "CyclicPoisson",
+    "families.batches": "CyclicBatches ShuffledBatches TruncatedPoisson",
+    "families.correlated": "BandedToeplitz CorrelatedGaussian Participation",
+    "families.correlated.optimised": "optimised_buffers",
+    "families.distributed": "DistributedGaussianVector DistributedSkellamVector",
+    "families.individual": "IndividualGaussian",
+    "families.iterates": "LastIterate",
+    "families.local": "Shuffled",
+    "families.tuning": "Tuned",
     "families.opaque": "ApproxDP GDP NonPrivate PureDP RenyiDP ZCDP",
     "families.sampling": (
         "PoissonSampled RandomAllocation SampledWithReplacement SampledWithoutReplacement"

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ive, ndtr
 
 Floats = NDArray[np.float64]
 CELLS = 160
@@ -103,6 +103,29 @@ def drawn(mu: float, rate: float, size: int) -> Cells:
     weights = [math.comb(size, j) * rate**j * (1 - rate) ** (size - j) for j in range(size + 1)]
     parts = [w * _masses(edges, j * mu) for j, w in enumerate(weights)]
     return Cells(np.sum(parts, axis=0), _masses(edges, 0.0))
+
+
+@lru_cache(maxsize=1024)
+def summed(variance: float, clients: int, skellam: bool, move: int, modulus: int = 0) -> Cells:
+    """The sum of clients' noise moved by a whole number against not; modulo a number if there is.
+
+    Discrete Gaussian noise by convolution, all terms positive; Skellam noise by SciPy's masses.
+    """
+    far = math.ceil(12 * math.sqrt(variance * clients)) + 40 + move
+    k = np.arange(-far, far + 1)
+    if skellam:
+        masses = ive(np.abs(k), variance * clients)
+    else:
+        one = np.exp(-(k**2) / (2 * variance))
+        one = masses = one / one.sum()
+        for _ in range(clients - 1):
+            masses = np.convolve(masses, one)[far:-far]
+    p, q = np.roll(masses, move), masses
+    p[:move] = 0.0
+    if modulus:
+        p, q = (np.bincount(k % modulus, law, modulus) for law in (p, q))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return merged(p, q, np.log(p) - np.log(q))
 
 
 def one_of(cells: Cells, slots: int) -> Cells:

@@ -684,25 +684,29 @@ def alternatives(form: Any, found: list[list[str]] | None = None) -> list[list[s
 
 
 def all_of(
-    certificates: dict[str, Json], most: int, only: str = ""
+    certificates: dict[str, Json], most: int, only: str = "", *, part: int = 0, of: int = 1
 ) -> Iterator[tuple[str, str, Tried]]:
     """The first part of the path, the way, and how it came out: ``most`` of them, spread evenly.
 
-    ``only``: those that change this part.
+    ``only``: those that change this part. ``part`` of ``of``: one share of these, dealt in turn.
     """
     words = [[str(word) for word in group] for group in alternatives(schema())]
     steps = [row for c in certificates.values() for row in c["predicate"]["derivation"]["steps"]]
     rules = sorted({row["rule"] for row in steps})
-    known: list[tuple[Json, str, Json]] = []
-    for certificate in certificates.values():
-        honest = certificate["predicate"]
-        for way, forged in every(honest, words, rules):
-            if forged != honest and (not only or forged[only] != honest[only]):
-                known.append((honest, way, forged))
-    count = len(known)
-    chosen = known if count <= most else [known[k * count // most] for k in range(most)]
+
+    def known() -> Iterator[tuple[Json, str, Json]]:  # made anew each time: there are gigabytes
+        for certificate in certificates.values():
+            honest = certificate["predicate"]
+            for way, forged in every(honest, words, rules):
+                if forged != honest and (not only or forged[only] != honest[only]):
+                    yield honest, way, forged
+
+    count = sum(1 for _ in known())
+    chosen = {k * count // most for k in range(most)} if count > most else range(count)
     with remembered(sealed=True):
-        for honest, way, forged in chosen:
-            part = next(differing(honest, forged), "").split(" ")
-            name = " ".join(part[:2] if part[0] in ("derivation", "mechanism") else part[:1])
-            yield name, way, attempt(honest, forged)
+        for k, (honest, way, forged) in enumerate(known()):
+            if k in chosen and k % of == part:
+                place = next(differing(honest, forged), "").split(" ")
+                inside = place[0] in ("derivation", "mechanism")
+                name = " ".join(place[:2] if inside else place[:1])
+                yield name, way, attempt(honest, forged)

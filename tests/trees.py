@@ -15,7 +15,14 @@ from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPo
 from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.correlated import CorrelatedGaussian, Participation
 from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
+from dpaudit.families.distributed import (
+    DistributedGaussian,
+    DistributedGaussianVector,
+    DistributedSkellam,
+    DistributedSkellamVector,
+)
 from dpaudit.families.events import Group
+from dpaudit.families.individual import IndividualGaussian
 from dpaudit.families.iterates import LastIterate
 from dpaudit.families.local import Shuffled, SubsetResponse
 from dpaudit.families.opaque import GDP, ApproxDP, PureDP
@@ -40,6 +47,7 @@ from tests.coarse import (
     sets,
     shuffled,
     stays,
+    summed,
 )
 
 Tree = tuple[Node, Cells]
@@ -141,6 +149,28 @@ def _correlated(rng: Draws) -> Tree:
     times, apart = rng.randint(1, 4), rng.randint(1, 3)
     sums = CorrelatedGaussian("c", z, times * apart, "identity", Participation(times, apart))
     return sums, normal(math.sqrt(times) / float(z))
+
+
+def _individual(rng: Draws) -> Tree:
+    """A record that fills the radius spends its whole budget."""
+    z, mu = rng.decimal(0.5, 6), rng.decimal(0.1, 3)
+    rounds = math.floor(z**2 * mu**2) + rng.randint(1, 10)
+    return IndividualGaussian("i", z, mu, rounds), normal(float(mu))
+
+
+def _secure(rng: Draws) -> Tree:
+    """Clients' noise: on a number, or on vectors of which one number moves, also modulo one."""
+    variance, skellam = rng.decimal(0.3, 4), rng.random() < 0.5
+    clients, gone, move = rng.randint(1, 6), rng.randint(0, 3), rng.randint(1, 5)
+    if rng.random() < 0.4:
+        kind = DistributedSkellam if skellam else DistributedGaussian
+        cells = summed(float(variance), clients, skellam, move)
+        return kind("s", variance, clients + gone, gone, move), cells
+    modulus = rng.choice((0, 0, 16, 1024))
+    vectors = DistributedSkellamVector if skellam else DistributedGaussianVector
+    squared = move**2 + rng.randint(0, 2 * move)
+    node = vectors("s", variance, clients + gone, gone, squared, modulus)
+    return node, summed(float(variance), clients, skellam, move, modulus)
 
 
 def _approximate(rng: Draws) -> Tree:
@@ -253,6 +283,8 @@ LEAVES: tuple[Callable[[Draws], Tree], ...] = (
     _sets,
     _iterates,
     _correlated,
+    _individual,
+    _secure,
 )
 COMBINED: tuple[Callable[[Draws, str, int], Tree], ...] = (
     _compose,

@@ -375,6 +375,13 @@ def sampling_warning(
 
     None where both are the same; otherwise both numbers.
     Source: Chua and others 2024, How Private are DP-SGD Implementations?
+
+    >>> import dpaudit as dp
+    >>> run = {"delta": "1e-5", "n": 1_000, "batch": 100, "epochs": 1, "sigma": 1}
+    >>> dp.sampling_warning(used="poisson", accounted="poisson", **run) is None
+    True
+    >>> print(dp.sampling_warning(used="cyclic", accounted="poisson", **run)[:61])
+    batches are drawn by 'cyclic' sampling and accounted for as '
     """
     if used == accounted:
         return None

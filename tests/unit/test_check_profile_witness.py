@@ -21,10 +21,12 @@ from dpaudit.check.profile.conversions import (
 from dpaudit.check.profile.nodes import Nodes
 from dpaudit.check.profile.onestep import cells
 from dpaudit.check.profile.transforms import FEW_INTEGRALS, smooth_bound
+from dpaudit.check.profile.values import value_nodes
 from dpaudit.errors import CertificateRejected
 from dpaudit.nodes.pairs import (
     Allocated,
     Atoms,
+    Drawn,
     LaplaceShift,
     Losses,
     Mixed,
@@ -98,6 +100,42 @@ def test_honest_rows_are_confirmed_and_shaved_ones_are_not(rows: Any) -> None:
     assert not confirm_lower(COMPOSED, bottom + F(1, 10**4), DELTA, lower)
     assert not confirm_upper(COMPOSED, top, DELTA * F(999, 1000), upper)
     assert not confirm_lower(COMPOSED, bottom, DELTA * F(1001, 1000), lower)
+
+
+GROUP = product([(Drawn(F(1, 4), F(1, 2), F(4)), F(3))])
+# As an accountant wrote it whose end from below needed a step of 1.5e-5.
+FINE = {"tilt": "0.9683976629512762", "step": "4059/268435456", "form": "fourier"}
+NEAR = F("0.33118768067429083")  # delta at 2.4651561678e-5, right to 1e-15
+
+
+def test_a_tiny_step_is_tried_coarser_first_and_proves_no_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fewer than 2,000 nodes of a profile, not 864,276; what is too little stays too little."""
+    seen: list[int] = []
+    own = value_nodes
+
+    def counted(pair: Pair, grid: Grid) -> Nodes:
+        found = own(pair, grid)
+        seen.append(len(found.masses))
+        return found
+
+    monkeypatch.setattr(conversions, "value_nodes", counted)
+    conversions._values.cache_clear()
+    epsilon, delta = F("0.000024651561677905675"), NEAR * F(10001, 10000)
+    assert confirm_upper(GROUP, epsilon, delta, FINE)
+    assert 0 < sum(seen) < 2_000
+    # At a step at which the finest takes no time, a delta below the true one.
+    coarse = {**FINE, "step": "1/4096"}
+    assert not confirm_upper(GROUP, epsilon, NEAR * F(999999, 1000000), coarse)
+    monkeypatch.setattr(conversions, "COARSENINGS", ())
+    assert not confirm_upper(GROUP, epsilon, NEAR * F(999999, 1000000), coarse)
+    assert confirm_upper(GROUP, epsilon, delta, coarse)
+    seen.clear()
+    conversions._values.cache_clear()
+    # Without the coarser tries a fine step is paid for: 1/100 of it is enough to see that.
+    assert confirm_upper(GROUP, epsilon, delta, {**FINE, "step": "4059/2684354"})
+    assert sum(seen) > 5_000
 
 
 def test_what_the_rule_in_floats_leaves_open_integrals_confirm(

@@ -51,6 +51,8 @@ NEAR = {
     "_sets": ("replace_one", 0.9),
     "_iterates": ("replace_one", 0.9),
     "_correlated": ("zero_out", 0.9),
+    "_individual": ("replace_one", 0.9),
+    "_secure": ("add_remove", 0.9),
     "_tuned": ("replace_one", 0.3),
     "_shuffled": ("replace_one", 0.9),
     "_users": ("add_remove", 0.9),
@@ -85,7 +87,9 @@ def test_every_new_node_is_drawn() -> None:
     drawn = [trees.draw(rng, a)[0] for _ in range(300) for a in ("add_remove", "zero_out")]
     names = {type(part).__name__ for node in drawn for part in postorder(node)}
     new = "CorrelatedGaussian CyclicBatches LastIterate RandomAllocation Shuffled ShuffledBatches"
-    more = "SubsetResponse TruncatedPoisson Tuned Group PoissonSampled"
+    more = "SubsetResponse TruncatedPoisson Tuned Group PoissonSampled IndividualGaussian "
+    more += "DistributedGaussian DistributedSkellam DistributedGaussianVector "
+    more += "DistributedSkellamVector"
     drawn = [trees.draw(rng, "replace_one")[0] for _ in range(99)]
     names |= {type(part).__name__ for node in drawn for part in postorder(node)}
     assert set(f"{new} {more}".split()) <= names

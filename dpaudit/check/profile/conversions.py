@@ -8,7 +8,7 @@ takes the step and the tilt alone, for which any choice gives true bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -54,6 +54,8 @@ Row = Mapping[str, Any]
 LEFT_OUT, SMALLEST = 1e-9, 1e-290
 SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
 MOST_FACTORS = 10**10
+# How much coarser than the witness's steps are tried first, and up to what.
+COARSENINGS, COARSEST = (1024, 128, 16), Fraction(1, 64)
 LONGEST, LONGEST_EXPONENT, SHOWN = 400, 4, 80
 # The fields of a row besides its pair and value, by form; "" is an end that says nothing.
 SUMS = ("fourier", "closed transforms")
@@ -224,9 +226,27 @@ def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     try:
         if row.get("form") == "told apart":
             return told_at_most(pair, epsilon, delta)
+        for times in _coarser_steps(pair, row):
+            with suppress(NotConfirmed):
+                if _composed(pair, epsilon, delta, {**row, "step": times}, 1) <= delta:
+                    return True
         return _composed(pair, epsilon, delta, row, 1) <= delta
     except NotConfirmed:
         return False
+
+
+def _coarser_steps(pair: Pair, row: Row) -> Iterator[str]:
+    """Steps to try before a tiny one, where every node of a profile costs special functions.
+
+    A bound holds at any step; the accountant's may have been chosen for its end from below.
+    """
+    costly = any(not is_known(factor) for factor, _ in pair.factors)
+    if not costly or "step" not in row or _by_transforms(pair, row):
+        return
+    step = _number(row["step"])
+    for times in COARSENINGS:
+        if times * step < COARSEST:
+            yield str(times * step)
 
 
 def confirm_lower(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> bool:
@@ -251,9 +271,8 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
         raise NotConfirmed("no tilt")
     tilt = float(_number(row["tilt"]))
     counts = [_whole(times) for _, times in pair.factors]
-    by_grid = row.get("form") == "fourier" and any(is_sampled(f) for f, _ in pair.factors)
-    sigma = _number(row.get("smoothing", "0"))
-    if (is_smooth(pair) or (sigma > 0 and has_transforms(pair))) and not by_grid:
+    if _by_transforms(pair, row):
+        sigma = _number(row.get("smoothing", "0"))
         factors = [(f, n) for (f, _), n in zip(pair.factors, counts, strict=True)]
         caps = tuple(float(_number(cap)) for cap in row.get("caps", "").split())
         other = (_number(row.get(f"apart_{name}", "0")) for name in ("tilt", "smoothing"))
@@ -273,6 +292,12 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
     grid = Grid(step, 2.0 ** math.floor(math.log2(tail)))
     nodes = [_nodes(factor, grid, sign) for factor, _ in pair.factors]
     return delta_bound(list(zip(nodes, counts, strict=True)), step, tilt, epsilon, sign)
+
+
+def _by_transforms(pair: Pair, row: Row) -> bool:
+    by_grid = row.get("form") == "fourier" and any(is_sampled(f) for f, _ in pair.factors)
+    smoothed = _number(row.get("smoothing", "0")) > 0 and has_transforms(pair)
+    return (is_smooth(pair) or smoothed) and not by_grid
 
 
 def _nodes(factor: Pair, grid: Grid, sign: int) -> Nodes:

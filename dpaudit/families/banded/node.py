@@ -27,11 +27,9 @@ class CyclicPoisson(Node):
     Source: Choquette-Choo and others 2023, (Amplified) Banded Matrix Factorization.
 
     >>> import dpaudit as dp
-    >>> from dpaudit.families.banded import CyclicPoisson
-    >>> from dpaudit.families.correlated import BandedToeplitz, Participation
-    >>> bands = BandedToeplitz(("1", "0.5", "0.375", "0.3125"))
-    >>> rows = dp.CorrelatedGaussian("prefix", 2, 400, bands, Participation(100, 4))
-    >>> amplified = CyclicPoisson(rows, groups=4, rate="0.04")
+    >>> bands = dp.BandedToeplitz(("1", "0.5", "0.375", "0.3125"))
+    >>> rows = dp.CorrelatedGaussian("prefix", 2, 400, bands, dp.Participation(100, 4))
+    >>> amplified = dp.CyclicPoisson(rows, groups=4, rate="0.04")
     >>> dp.account(amplified, dp.central("add_remove")).epsilon("1e-5").upper < 2
     True
     """

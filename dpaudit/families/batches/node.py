@@ -41,8 +41,7 @@ class CyclicBatches(Node):
     records are in the same batches.
 
     >>> import dpaudit as dp
-    >>> from dpaudit.families.batches import CyclicBatches
-    >>> epochs = CyclicBatches(dp.Repeat(dp.Gaussian("gradient", 2), 4), 60_000, 600)
+    >>> epochs = dp.CyclicBatches(dp.Repeat(dp.Gaussian("gradient", 2), 4), 60_000, 600)
     >>> dp.account(epochs, dp.central("zero_out")).step("gdp").value
     Fraction(1, 1)
     """
@@ -65,8 +64,7 @@ class ShuffledBatches(Node):
     public ones; a lower bound says how much less than Poisson ones they do.
 
     >>> import dpaudit as dp
-    >>> from dpaudit.families.batches import ShuffledBatches
-    >>> epoch = ShuffledBatches(dp.Gaussian("gradient", "0.5"), 60_000, 600)
+    >>> epoch = dp.ShuffledBatches(dp.Gaussian("gradient", "0.5"), 60_000, 600)
     >>> bound = dp.account(epoch, dp.central("zero_out")).epsilon("1e-5")
     >>> 4 < bound.lower < bound.upper < 12
     True
@@ -90,8 +88,7 @@ class TruncatedPoisson(Node):
     ``population``: of the larger of two neighbours, at most.
 
     >>> import dpaudit as dp
-    >>> from dpaudit.families.batches import TruncatedPoisson
-    >>> step = TruncatedPoisson(dp.Gaussian("gradient", 1), "0.01", 10_000, 160)
+    >>> step = dp.TruncatedPoisson(dp.Gaussian("gradient", 1), "0.01", 10_000, 160)
     >>> dp.account(dp.Repeat(step, 100), dp.central("add_remove")).epsilon("1e-5").upper < 1
     True
     """

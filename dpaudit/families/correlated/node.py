@@ -89,6 +89,12 @@ class BandedToeplitz:
 
     ``coefficients``: a text of exact rationals apart by spaces, or a sequence of numbers.
     Errors: InvalidParameter for entries that are no rationals, c_0 = 0, too many of them.
+
+    >>> import dpaudit as dp
+    >>> bands = dp.BandedToeplitz(("1", "0.5", "0.375"))
+    >>> sums = dp.CorrelatedGaussian("prefix sums", 4, rounds=100, strategy=bands)
+    >>> round(float(dp.account(sums, dp.central("add_remove")).step("gdp").value), 4)
+    0.2948
     """
 
     coefficients: str
@@ -117,6 +123,10 @@ class Participation:
 
     The rounds are public, and the same whatever the record holds.
     Errors: InvalidParameter unless both are whole numbers of at least 1.
+
+    >>> import dpaudit as dp
+    >>> print(dp.Participation(at_most=4, separation=100))
+    4 rounds, 100 apart
     """
 
     at_most: Number = Fraction(1)

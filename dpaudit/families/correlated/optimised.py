@@ -99,8 +99,8 @@ def optimised_buffers(rounds: int, buffers: int) -> Buffered:
     Local: L-BFGS over decays and weights, from decays 1 - 2^-2j.
     Errors: InvalidParameter for over 512 rounds, or no buffers, or over 16.
 
-    >>> from dpaudit.families.correlated.optimised import optimised_buffers
-    >>> print(optimised_buffers(64, 3))
+    >>> import dpaudit as dp
+    >>> print(dp.optimised_buffers(64, 3))
     3 buffers: error 2.17991, 6.85% above 2.04013, which no strategy is below
     """
     if not 2 <= rounds <= LARGEST_MATRIX:

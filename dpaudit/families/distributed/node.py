@@ -85,8 +85,7 @@ class DistributedGaussianVector(Leaf):
     and 2 without their rotation; the bound is ours.
 
     >>> import dpaudit as dp
-    >>> from dpaudit.families.distributed import DistributedGaussianVector
-    >>> total = DistributedGaussianVector("total", 10, clients=100, dropouts=10, squared=225)
+    >>> total = dp.DistributedGaussianVector("total", 10, clients=100, dropouts=10, squared=225)
     >>> dp.account(total, dp.central("replace_one")).step("gdp").value < 0.51
     True
     """
@@ -126,8 +125,7 @@ class DistributedSkellamVector(DistributedGaussianVector):
     Source: Agarwal, Kairouz, Liu 2021, The Skellam Mechanism; the bound is ours.
 
     >>> import dpaudit as dp
-    >>> from dpaudit.families.distributed import DistributedSkellamVector
-    >>> total = DistributedSkellamVector("total", 10, clients=100, dropouts=10, squared=225)
+    >>> total = dp.DistributedSkellamVector("total", 10, clients=100, dropouts=10, squared=225)
     >>> dp.account(total, dp.central("replace_one")).step("gdp").value < 0.51
     True
     """

@@ -23,8 +23,7 @@ class IndividualGaussian(Leaf):
     spent, and a Repeat of Gaussian noise says as much.
 
     >>> import dpaudit as dp
-    >>> from dpaudit.families.individual import IndividualGaussian
-    >>> sums = IndividualGaussian("sum", noise_multiplier=10, mu=1, rounds=1_000)
+    >>> sums = dp.IndividualGaussian("sum", noise_multiplier=10, mu=1, rounds=1_000)
     >>> dp.account(sums, dp.central("add_remove")).step("gdp").value
     Fraction(1, 1)
     """

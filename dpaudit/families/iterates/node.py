@@ -26,8 +26,7 @@ class LastIterate(Leaf):
     Errors: InvalidParameter for a contraction above 1.
 
     >>> import dpaudit as dp
-    >>> from dpaudit.families.iterates import LastIterate
-    >>> run = LastIterate("model", noise_multiplier=10, steps=10_000, contraction="0.9")
+    >>> run = dp.LastIterate("model", noise_multiplier=10, steps=10_000, contraction="0.9")
     >>> dp.account(run, dp.central("replace_one")).epsilon("1e-5").upper < 2
     True
     """

@@ -121,8 +121,7 @@ class Shuffled(Node):
     partial round is another population.
 
     >>> import dpaudit as dp
-    >>> from dpaudit.families.local import Shuffled
-    >>> poll = Shuffled(dp.RandomizedResponse("smokes", 2, choices=3), population=10_000)
+    >>> poll = dp.Shuffled(dp.RandomizedResponse("smokes", 2, choices=3), population=10_000)
     >>> dp.account(poll, dp.central("replace_one")).epsilon("1e-6").upper < 0.15
     True
     """

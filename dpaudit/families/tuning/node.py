@@ -29,8 +29,7 @@ class Tuned(Node):
     Source: Papernot, Steinke 2022, Definition 1; Liu, Talwar 2019 (shape 1).
 
     >>> import dpaudit as dp
-    >>> from dpaudit.families.tuning import Tuned
-    >>> search = Tuned(dp.PureDP("0.1"), gamma="0.01")
+    >>> search = dp.Tuned(dp.PureDP("0.1"), gamma="0.01")
     >>> dp.account(search, dp.central("replace_one")).step("pure").value
     Fraction(3, 10)
     """
