@@ -113,17 +113,15 @@ def summed(variance: float, clients: int, skellam: bool, move: int, modulus: int
     """
     far = math.ceil(12 * math.sqrt(variance * clients)) + 40 + move
     k = np.arange(-far, far + 1)
-    if skellam:
-        masses = ive(np.abs(k), variance * clients)
-    else:
-        one = np.exp(-(k**2) / (2 * variance))
-        one = masses = one / one.sum()
-        for _ in range(clients - 1):
-            masses = np.convolve(masses, one)[far:-far]
+    one = np.exp(-(k**2) / (2 * variance))
+    one = one / one.sum()
+    masses = np.asarray(ive(np.abs(k), variance * clients) if skellam else one, dtype=np.float64)
+    for _ in range(0 if skellam else clients - 1):
+        masses = np.convolve(masses, one)[far:-far].astype(np.float64)
     p, q = np.roll(masses, move), masses
     p[:move] = 0.0
     if modulus:
-        p, q = (np.bincount(k % modulus, law, modulus) for law in (p, q))
+        p, q = (np.bincount(k % modulus, law, modulus).astype(np.float64) for law in (p, q))
     with np.errstate(divide="ignore", invalid="ignore"):
         return merged(p, q, np.log(p) - np.log(q))
 

@@ -12,7 +12,9 @@ import pytest
 import sympy
 from dp_accounting.pld import privacy_loss_distribution as distributions
 
+from dpaudit.accountant.account import Account
 from dpaudit.exact import is_infinite
+from dpaudit.families.composition import Repeat
 from dpaudit.families.discrete import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -27,6 +29,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
+from dpaudit.scope import central
 from tests.enumeration import (
     SCOPE,
     Outcomes,
@@ -275,3 +278,44 @@ def test_discrete_gaussian_noise(sigma: float, move: int) -> None:
                 for j, a in zip(support, p, strict=True)
             )
         ) / (alpha - 1) == pytest.approx(number(fold(CONCENTRATED, node)) * alpha, rel=1e-9)
+
+
+def answers_by_a_polynomial(epsilon: Fraction, choices: int, times: int, delta: float) -> float:
+    """Epsilon of many random answers: losses are epsilon times the exponents of a power."""
+    import flint
+
+    with flint.ctx.workprec(300):
+        size = flint.arb(epsilon.numerator) / epsilon.denominator
+        odds = size.exp()
+        whole = odds + choices - 1
+        power = flint.arb_poly([1 / whole, (choices - 2) / whole, odds / whole]) ** times
+        masses = [power[i] for i in range(2 * times + 1)]
+
+        def left(at: float) -> float:
+            told = flint.arb(0)
+            for i, (p, q) in enumerate(zip(masses, masses[::-1], strict=True)):
+                if float(epsilon) * (i - times) > at:
+                    told += p - q * flint.arb(at).exp()
+            return float(told)
+
+        low, high = 0.0, float(epsilon) * times
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if left(middle) > delta else (low, middle)
+        return low
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "choices", "times"),
+    [(Fraction(1), 5, 1000), (Fraction(1, 2), 10, 100), (Fraction(7, 10), 3, 37)],
+)
+def test_many_answers_of_several_choices_are_on_the_lattice_of_their_losses(
+    epsilon: Fraction, choices: int, times: int
+) -> None:
+    """Equally likely outcomes have loss 0, whose ball need not be 0: it aligned no grid."""
+    node = Repeat(RandomizedResponse("r", epsilon, choices), times)
+    found = Account(node, central("replace_one")).epsilon("1e-5")
+    truth = answers_by_a_polynomial(epsilon, choices, times, 1e-5)
+    assert float(found.lower) <= truth * (1 + 1e-12)
+    assert truth * (1 - 1e-12) <= float(found.upper)
+    assert float(found.upper - found.lower) < 1e-5

@@ -13,11 +13,12 @@ import pytest
 import sympy
 
 from dpaudit.exact import enclose
-from dpaudit.families.additive import Gaussian
-from dpaudit.families.opaque import ApproxDP
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.opaque import GDP, ApproxDP, PureDP
 from dpaudit.nodes import Node
 from tests.claims_for_tests import account, check
 
+F = Fraction
 eps = sympy.Symbol("epsilon", positive=True)
 loss = sympy.Symbol("L", positive=True)  # log(1 / delta)
 kappa = sympy.Symbol("kappa", positive=True, integer=True)
@@ -55,6 +56,39 @@ ROWS = {
         ("11.5", "20.8"), "refuted"
     ),
 }  # fmt: skip
+
+
+def test_paper_1s_test_costs_a_tenth_for_every_number_of_groups() -> None:
+    """Theorem 2.1: threshold noise 20 / epsilon on a score that moves by 2 (C - 1) / C.
+
+    Every n, m and delta at once: they decide C = 2, 3, ... alone; .099 is refuted by some C.
+    """
+    more = sympy.Symbol("C_less_1", positive=True, integer=True)
+    groups = more + 1
+    score = Laplace("score", 20 / eps * groups / (2 * more))
+    assert check(PureDP(eps / 10), score, by="Theorem 2.1").outcome == "proved"
+    ranges: dict[Any, Any] = {eps: ("0.01", "10"), more: (1, 10**6)}
+    short = check(PureDP(eps * F(99, 1000)), score, ranges=ranges, by="a hundredth less")
+    assert short.outcome == "refuted"
+    few: dict[Any, Any] = {eps: ("0.01", "10"), more: (1, 98)}
+    assert check(PureDP(eps * F(99, 1000)), score, ranges=few, by="C to 99").outcome == "proved"
+
+
+def test_shares_under_secure_aggregation_hold_for_every_number_of_clients() -> None:
+    """Paper 4, Section 2.1: P shares of variance P sigma^2 C^2, t told: sigma^2 (P - t) / P.
+
+    With t at most P / 5 the run is sqrt(5 / 4) times the mu of all, for every P, n and sigma; with
+    a sixth more of mu^2 it would not be: P = 5, t = 1 refutes it.
+    """
+    told, others = sympy.symbols("t others", positive=True, integer=True)
+    clients = 5 * told + others - 1
+    mu = sympy.Symbol("mu", positive=True)
+    left = Gaussian("sum", sympy.sqrt((clients - told) / clients) / mu)
+    ranges: dict[Any, Any] = {told: (1, 1000), others: (1, 1000), mu: ("0.001", "10")}
+    claim = GDP(mu * sympy.sqrt(sympy.Rational(5, 4)))
+    assert check(claim, left, ranges=ranges, by="all P").outcome == "proved"
+    less = GDP(mu * sympy.sqrt(sympy.Rational(7, 6)))
+    assert check(less, left, ranges=ranges, by="too little").outcome == "refuted"
 
 
 @pytest.mark.parametrize("name", ROWS)

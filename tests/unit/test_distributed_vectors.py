@@ -93,6 +93,22 @@ def test_normal_noise_of_mu_is_at_least_as_telling_at_every_threshold(name: str)
                 assert norm.isf(level) - norm.isf(power) <= mu + 1e-9
 
 
+@pytest.mark.parametrize("kind", [Gauss, Skellam])
+def test_moves_of_several_coordinates_are_dominated_too(kind: Any) -> None:
+    """(2, 1) and (1, 2), squares of 5, by the outer product of two laws, at six epsilons."""
+    node = kind("t", 1, 12, 2, 5)
+    masses = law(node)[REACH - 60 : REACH + 61]
+    account = dp.account(node, SCOPE)
+    second = np.outer(masses, masses)
+    for moves in ((2, 1), (1, 2), (-2, 1)):
+        first = np.outer(np.roll(masses, moves[0]), np.roll(masses, moves[1]))
+        for epsilon in (0.0, 0.2, 0.5, 1.0, 1.5, 2.0):
+            delta = float(np.maximum(first - math.exp(epsilon) * second, 0).sum())
+            upper = float(account.delta(F(str(epsilon))).upper)
+            assert delta <= upper + 1e-12
+            assert upper <= (1.1 if kind is Gauss else 3) * delta
+
+
 def test_without_the_images_the_bound_would_be_false(monkeypatch: pytest.MonkeyPatch) -> None:
     """E of the Poisson sum, set to 0: the law of three halves bends more than that allows."""
     node = Gauss("left out", F(1, 2), 3)

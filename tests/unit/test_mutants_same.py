@@ -141,13 +141,15 @@ def logistic(point: Array, length: float, count: int, rng: np.random.Generator) 
     return np.asarray(x / (1 + np.exp(-x @ point))[:, None])
 
 
-def test_rows_within_the_radius_may_be_centred_where_a_record_is_zeroed_out() -> None:
-    """localized_accelerated_dp_sgd: its loss's gradients are never longer than its clip.
+@pytest.mark.parametrize("name", ["localized_accelerated_dp_sgd", "accelerated_dp_sgd"])
+def test_rows_within_the_radius_may_be_centred_where_a_record_is_zeroed_out(name: str) -> None:
+    """Their losses' gradients are never longer than their clips.
 
     A row less the mean is at most twice the clip, and without the record nothing stands there.
     """
-    program: Any = baselines_catalogue.localized_accelerated_dp_sgd.program
-    assert baselines_catalogue.localized_accelerated_dp_sgd.scope.adjacency is Adjacency.ZERO_OUT
+    one: Any = getattr(baselines_catalogue, name)
+    program: Any = one.program
+    assert one.scope.adjacency is Adjacency.ZERO_OUT
     rng = np.random.default_rng(1)
     clip = program.problem.clip
     points = 100.0 ** rng.uniform(-1, 1, (20, 1)) * rng.standard_normal((20, 10))

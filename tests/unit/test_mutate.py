@@ -153,6 +153,13 @@ def test_what_can_break_nothing_is_not_planted(operator: str, site: dict[str, An
     assert operator in {p.operator for p in made(replace(SITE, exact=operator == "private_radius"))}
 
 
+def test_what_another_run_of_a_search_released_is_no_right_twin() -> None:
+    for searched in (False, True):
+        found = {p.operator: p.twin for p in made(replace(SITE, exact=True, searched=searched))}
+        assert found["private_radius"] is found["private_step"] is not searched
+        assert found["delete_the_clip"]
+
+
 def test_points_and_searches_that_end_in_a_library_s_clip_are_left_out() -> None:
     found = {p.operator for p in made(replace(SITE, exact=True, bounded=True))}
     assert not found & {"stale_point", "half_the_search"}

@@ -34,7 +34,7 @@ from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.meter import LAST, Meter, TooLong
 from dpaudit.audit.examine.noise import drawn_alone
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
-from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied
+from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.residuals import Finding
@@ -62,6 +62,7 @@ FAR = (
 QUIET = 1e-3  # times its noise, so that a projection or a sign does not hide what differs
 # Along which other records are walked: worlds and noises; and of more, in this share of the work.
 ALONG, TRANSCRIPTS, SHORT = ((0, 1.0), (3, QUIET), (2, 1.0)), 8, 0.02
+LOUD = 30.0
 CLIPPED_WORLDS = 2  # of them, where the library's own clip bounds every query
 FEWEST_WALKS, LEAST = 3, 1.5  # tried in so many times the seconds, however late it is
 TIED = 8  # the world in which one record decides between columns
@@ -365,6 +366,8 @@ class _Examiner:
             until=self.meter.used + WORLD * self.meter.limit,
             assumed=self.assumed,
             far=far,
+            # Far away the first releases are as before, and the last differ most.
+            spread=1 if far == 1 else wholes(self.studied[0].asked),
             first=self.first,
             world=world.name + said,
         )
@@ -418,6 +421,7 @@ class _Examiner:
         if first is None:
             return
         self._others(walker)
+        self._loud(walker)
         neighbours = self._neighbours(world, parts, len(first[0].visits))
         for number, (records, row, name) in enumerate(neighbours):
             if (self.meter.after(WALK) or self.late()) and (number >= FEWEST_WALKS or self.over()):
@@ -507,6 +511,58 @@ class _Examiner:
                 if found is not None:
                     self.notes.count(CONTROL)
                     self._alike_but_values(first, found)
+
+    def _loud(self, walker: Walker) -> None:
+        """The same along answers of far more noise, which reach branches that others seldom do.
+
+        Any answer has some probability.  What fails of it far away is no finding.
+        """
+        world, began = self.worlds[min(3, len(self.worlds) - 1)], self.meter.spent
+        others = [(self.worlds[0].records(), self.worlds[0].name)]
+        whole = np.arange(len(world.values)) < len(world.values) - 1
+        if self.scope.adjacency is Adjacency.ADD_REMOVE:
+            others.append((Records(world.values[whole]), f"{world.name}, one fewer"))
+        else:
+            others.append((Records(self.worlds[1].values, whole), "others zero, one absent"))
+        if self.scope.adjacency is Adjacency.REPLACE_ONE:
+            others[-1] = self.worlds[1].records(), self.worlds[1].name
+        for k in range(TRANSCRIPTS):
+            if self.meter.after(OTHERS) or self.late():
+                return
+            if k > 0 and self.meter.spent - began > SHORT * self.meter.limit:
+                return
+            sampler = self._louder(world, LOUD, 200 + k)
+            try:
+                with np.errstate(all="ignore"), contextlib.suppress(Enough):
+                    self.program.run(sampler)
+                with np.errstate(all="ignore"):
+                    first = walker.walk(world.records(), sampler.transcript)
+                for records, name in others:
+                    self._told_apart(walker, first, records, sampler.transcript, name)
+            except TooLong:
+                self.unfinished += 1
+            except Exception:  # noqa: BLE001  (far away)
+                return
+
+    def _told_apart(
+        self,
+        walker: Walker,
+        first: tuple[PartWalk, Any],
+        records: Records,
+        transcript: Sequence[Event],
+        name: str,
+    ) -> None:
+        """What a walk of other records gives away along a loud transcript."""
+        try:
+            with np.errstate(all="ignore"):
+                found = walker.walk(records, transcript)
+        except (Diverged, Undeclared) as refusal:
+            said = f"{name}, after answers with {LOUD:.0f} times their noise"
+            self.notes.wrong(CONTROL, f"{stopped_at(refusal)}, on {said}")
+            return
+        self.notes.count(CONTROL)
+        for text in walks.told(first, found):
+            self.notes.wrong(CONTROL, text)
 
     def _alike_but_values(self, first: tuple[PartWalk, Any], found: tuple[PartWalk, Any]) -> None:
         """What walks of other records along one transcript ask for and give is the same."""
@@ -607,16 +663,20 @@ class _Examiner:
         return Walker(self.program, self.declaration, self.scope, self.seed, self.meter)
 
     def _sampled(self, world: World, quiet: float = 1.0, k: int = 0) -> list[Event] | None:
-        sampler = Louder(
+        sampler = self._louder(world, quiet, 100 + k)
+        return sampler.transcript if self._run(sampler, world.name) else None
+
+    def _louder(self, world: World, times: float, key: int) -> Louder:
+        """A run with so many times its noise, to be walked."""
+        return Louder(
             self.declaration,
             self.scope,
             world.records(),
-            rng=generator(self.seed, (STREAM, 100 + k)),
-            far=quiet,
+            rng=generator(self.seed, (STREAM, key)),
+            far=times,
             most=WALKED,
             meter=self.meter,
         )
-        return sampler.transcript if self._run(sampler, world.name) else None
 
     # --- one trial, many trials -----------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,7 +24,7 @@ from dpaudit.audit.examine.later import READ, Later, in_order
 from dpaudit.audit.examine.made import FEW, across
 from dpaudit.audit.examine.meter import Meter
 from dpaudit.audit.examine.noise import Release
-from dpaudit.audit.graybox.watch import Watched
+from dpaudit.audit.graybox.watch import Asked, Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.entitlement import Mask
 from dpaudit.curator.locations import at
@@ -50,6 +51,7 @@ CLEAR = 1e9  # times the noise, up to which a value leaves it to be seen
 ADDED = frozenset(
     {"Gaussian", "Laplace", "CorrelatedGaussian", "DiscreteGaussian", "DiscreteLaplace"}
 )
+BEFORE = "the row before it, again"
 SOME = slice(2, None, 3)  # of the rows made up, to be without the others
 
 
@@ -62,6 +64,12 @@ def bounded_by_library(query: Query) -> bool:
     """Whether the library's own code bounds a query, whatever the program is."""
     kind = type(query)
     return clips_itself(query) or (kind in BOUNDED and kind.__module__.startswith("dpaudit."))
+
+
+def wholes(asked: Sequence[Asked]) -> int:
+    """How many releases of a run get the whole examination; 1 at least."""
+    counts = Counter((one.label, one.place) for one in asked)
+    return max(1, sum(sum(number <= count for number in WHOLE) for count in counts.values()))
 
 
 class Enough(BaseException):
@@ -120,7 +128,8 @@ class Louder(Watched):
 class Studied(Louder):
     """A sampler that examines every query it is asked, and keeps what it found, by label and line.
 
-    ``rows``: what one record becomes; ``until``: how much of the meter's work to do.
+    ``rows``: what one record becomes; ``until``: how much of the meter's work to do, ``spread``:
+    over so many releases that get the whole examination, each with its share and what is left.
     ``far``: by how much its noise is larger than declared: any answer has some probability, and a
     clip that ordinary ones never reach is reached by others; what such a run was refused for, or
     what overflows in it, is no finding.
@@ -139,6 +148,7 @@ class Studied(Louder):
         found: dict[tuple[str, str], Moved],
         seed: int,
         until: float,
+        spread: int = 1,
         world: str,
         assumed: bool = False,
         first: bool = False,
@@ -148,6 +158,7 @@ class Studied(Louder):
         self.made = rows
         self.moved = found
         self.until = until
+        self._until, self._spread, self._wholes = until, spread, 0
         self.world = world
         self.assumed = assumed
         self.untried = 0
@@ -162,6 +173,7 @@ class Studied(Louder):
         self._pairings: dict[tuple[int | None, int, int], Pairing] = {}
         self._random: dict[int | None, int] = {}
         super().__init__(*arguments, **options)
+        self._begun = self.meter.used
         self._given = self._rng
 
     def release(self, label: str, query: Query, **options: Any) -> Array:
@@ -199,6 +211,10 @@ class Studied(Louder):
             meter=self.meter,
         )
         self._note(request, before)
+        if number in WHOLE:
+            self._wholes += 1
+            share = min(1.0, self._wholes / self._spread)
+            self.until = self._begun + share * (self._until - self._begun)
         known, began = moved.pair, time.process_time()
         try:
             self._study(asking, moved, request, number, part)
@@ -317,11 +333,13 @@ class Studied(Louder):
         best = ("", "")
         for k, row in enumerate(least):
             some = rows if k == 0 else dict(list(rows.items())[:FEW])
+            some = {BEFORE: world[row - 1], **some}
             pairing = self._pairing(request.records, part, row, some)
             found = try_rows(asking, moved, pairing, self.world, self.until)
             best = found if k == 0 else best
             if self.meter.beyond(self.until):
                 break
+        rows[BEFORE] = world[least[0] - 1]
         starts = [(rows[a], rows.get(b, rows[a])) for a, b in [best] if a in rows]
         most = SEARCHED // 10 if bounded_by_library(asking.query) else SEARCHED
         budget = min(most, allowed if number <= 2 else allowed // 2)

@@ -48,5 +48,7 @@ def _anchors(pair: Pair) -> list[float]:
         return [as_float(abs(pair.shift) / (2 * pair.variance), "shift / (2 variance)")]
     if isinstance(pair, Atoms):
         ratios = [enclose(p / q).log() for p, q in pair.outcomes if p != 0 and q != 0]
-        return sorted({float(f"{abs(float(r.mid())):.13g}") for r in ratios} - {0.0})
+        # An outcome that is as likely under both has a ball around 0 that need not be 0 itself.
+        sizes = [abs(float(r.mid())) for r in ratios if not r.contains(0)]
+        return sorted({float(f"{size:.13g}") for size in sizes})
     return []
