@@ -90,8 +90,8 @@ STABLE = Paper(
                 )
             ),
             why=(
-                "no result: 55 of 60 cells took 207 processor seconds, the next, of Algorithm 5 without "
-                "noise, had not ended after 150"
+                "no result: 55 of 60 cells took 207 processor seconds, the next, of Algorithm 5 "
+                "without noise, had not ended after 150"
             ),
         ),
         Statement(
