@@ -23,13 +23,13 @@ class Site:
     """A release of a program on made-up records: where it asks, and what for.
 
     ``module`` and ``line``: of the call.  ``clips``: the query is a clipped mean of the library, or
-    of its kind.  ``weighted``: with weights or a divisor of its own, which no part of the records
-    changes.  ``summed``: with a divisor of 1.  ``private_count``: on a batch of random size, or
-    where who takes part is private.  ``parts``: on a part of the records, or on a batch.
-    ``uses``: how many releases of a run come from here.  ``dimension``: of the vector.
-    ``shared``: its rounds share noise or a threshold, and need one sensitivity.  ``rows``: on
-    which it is asked.  ``bounded``: the library's own code clips every row of it.  ``alike``: on
-    half as many records it states no larger a sensitivity.  ``searched``: in a run of a search.
+    gives what one does.  ``weighted``: with weights or a divisor of its own, which no part of the
+    records changes.  ``summed``: with a divisor of 1.  ``private_count``: on a batch of random
+    size, or where who takes part is private.  ``parts``: on a part of the records, or on a batch.
+    ``uses``: how many releases of a run come from here.  ``dimension``: of the vector.  ``shared``:
+    its rounds share noise or a threshold, and need one sensitivity.  ``rows``: on which it is
+    asked.  ``bounded``: the library's own code clips every row of it.  ``alike``: on half as many
+    records it states no larger a sensitivity.  ``searched``: in a run of a search.
     """
 
     module: str

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from types import CodeType, FrameType
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import DpauditError
 from dpaudit.kernels.query import ClippedMean, Query
 from dpaudit.mutate.operators import Reached, Site
+from dpaudit.mutate.wrong import wrong
 from dpaudit.scope import Adjacency
 from dpaudit.storage.roots import EXPERIMENTS, PACKAGES
 
@@ -133,7 +134,7 @@ def survey(mechanism: Mechanism, home: tuple[str, str], shape: Shape, seed: int)
 def _site(place: tuple[str, int], found: list[Asked], mechanism: Mechanism, size: int) -> Site:
     first = found[0]
     query: Any = first.query
-    clips = isinstance(query, ClippedMean)
+    clips = isinstance(query, ClippedMean) and _sums(query, first)
     adjacency = mechanism.scope.adjacency
     counted = adjacency is not Adjacency.REPLACE_ONE or (first.batched and not first.members)
     with np.errstate(all="ignore"):
@@ -157,6 +158,16 @@ def _site(place: tuple[str, int], found: list[Asked], mechanism: Mechanism, size
         alike=_alike(query, adjacency, len(first.records)),
         searched=first.searched,
     )
+
+
+def _sums(query: ClippedMean, asked: Asked) -> bool:
+    """Whether a query is the weighted sum of clipped rows that wrong ones are made of."""
+    chosen = np.ones((1, len(asked.records)), dtype=bool) if asked.batched else None
+    plain: Any = wrong(query, "right", SimpleNamespace(trials=1))
+    with np.errstate(all="ignore"):
+        one, two = (np.asarray(q.value(asked.records, chosen)) for q in (query, plain))
+    size = float(np.nan_to_num(np.abs(one)).max(initial=0.0))
+    return one.shape == two.shape and np.allclose(one, two, rtol=0, atol=1e-6 * size)
 
 
 def _alike(query: Query, adjacency: Adjacency, size: int) -> bool:

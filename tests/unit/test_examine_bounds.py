@@ -11,6 +11,7 @@ import pytest
 import dpaudit as dp
 from dpaudit.audit.examine import examine, meter
 from dpaudit.audit.examine.examination import CONTROL, MOVED
+from dpaudit.certificate.evidence import evidence_caveats
 from dpaudit.families.selection.node import AboveThreshold
 from dpaudit.families.selection.threshold_kernel import AboveThresholdKernel
 from dpaudit.families.tuning import Tuned
@@ -65,6 +66,8 @@ def test_thousands_of_rounds_stay_within_the_work(monkeypatch: pytest.MonkeyPatc
     assert not found.broken
     assert not found.stopped
     assert found.walked == 600
+    said = "runs on other records were compared over the first 600 releases"
+    assert said in evidence_caveats(found, [])
     assert any(f.check == MOVED and "too slow to try" in f.detail for f in found.findings)
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from dpaudit.audit.examine.shapes import Shape
+from dpaudit.families.distributed.totals import ClientTotals
 from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows, clipped_sum
 from dpaudit.mutate.same import same, trace
-from dpaudit.mutate.survey import _alike
+from dpaudit.mutate.survey import _alike, _sums
 from dpaudit.mutate.wrong import kept, wrong
 from dpaudit.scope import Adjacency
 from mechanisms.papers.srgd import baselines_catalogue, catalogue
@@ -62,6 +63,18 @@ def test_half_as_many_records_may_state_as_little() -> None:
     public = ClippedMean(lambda values: values[None], 1.0, divisor=40.0)
     assert not _alike(rows, Adjacency.REPLACE_ONE, 40)
     assert _alike(public, Adjacency.REPLACE_ONE, 40)
+
+
+def test_a_sum_of_another_kind_is_no_clipped_mean() -> None:
+    """Its wrong twin would be another sum, of far smaller numbers: no bug of the program's."""
+    records = Records(np.random.default_rng(1).standard_normal((40, 3)))
+    asked: Any = SimpleNamespace(records=records, batched=False)
+    rows = ClippedMean(lambda values: values[None], 1.0)
+    totals = ClientTotals(
+        lambda values: values[None], 1.0, client_sizes=(20, 20), grain=2.0**-10, dimension=3
+    )
+    assert _sums(rows, asked)
+    assert not _sums(totals, asked)
 
 
 def moved(contraction: float, step: float, steps: int) -> float:
