@@ -84,7 +84,6 @@ DIFF2 = Paper(
             "the same at R = 2,000 and ten seeds; here on Friedman's function, epsilon 3",
             "diff2_rounds",
             ("training loss:",),
-            why="no result: the grid takes about 460 processor seconds, of which 138 were run",
         ),
         Statement(
             "Section 5",

@@ -80,6 +80,7 @@ EXPERIMENTS = (
 )  # fmt: skip
 # Results of full runs that are not held, and are shown as such; in a corner these may not learn.
 OTHERWISE = {
+    "diff2_rounds": Status.INCONCLUSIVE,  # DIFF2-GD ends above DP-GD, within two standard errors
     "kl_proximal": Status.MISSED,  # the rate above kappa = 2, whose proof has a gap
     "kl_settings": Status.MISSED,  # by a baseline without a KL condition
     "kl_stationary": Status.MISSED,  # at n = 100,000 no run gets inside
