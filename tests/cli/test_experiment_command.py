@@ -124,7 +124,7 @@ def test_one_that_cannot_run_leaves_the_others(lab: Invoke, experiments: Path) -
     result = lab("run", "--all", "--quick", "--json", code=2)
     assert [made["experiment"] for made in json.loads(result.stdout)] == ["held"]
     page = Path("reports/experiments/README.md").read_text()
-    assert "| [held](held.md) | Title of held | 1 of 1 | held |" in page
+    assert "| [held](held.md) | Title of held | 1 of 1 |  | held |" in page
     assert "broken" not in page
     assert "dpaudit: broken: broken: n=0 v=0.5: drawn: expected a number" in result.stderr
 

@@ -17,10 +17,10 @@ SPLICED = dp.Repeat(dp.SampledWithoutReplacement(dp.Gaussian("g", 1), 10, 1000),
 
 
 def test_a_bound_that_is_wider_than_asked_says_so_and_what_more_would_cost() -> None:
-    opened = dp.account(dp.Repeat(dp.RandomizedResponse("r", 1, 5), 1000), REPLACED)
-    bound = opened.epsilon("1e-5")
-    assert bound.asked == 1e-4 < bound.width
-    assert "asked for a width of 0.0001, reached" in str(bound)
+    noisy = dp.Compose(dp.Gaussian("g", 1), dp.Laplace("l", 1))
+    bound = dp.account(noisy, REPLACED, width=1e-13).epsilon("1e-5")
+    assert bound.asked == 1e-13 < bound.width
+    assert "asked for a width of 1e-13, reached" in str(bound)
     assert "times the time" in bound.shortfall
 
 
@@ -90,3 +90,11 @@ def test_ends_beyond_the_floats_are_said() -> None:
     assert bound.upper > 10**319
     assert "e320" in str(bound)
     assert "reached 1.8e+308" in bound.shortfall
+
+
+@pytest.mark.parametrize("width", [1e-4, 1e-6, 1e-9])
+def test_next_to_the_largest_loss_the_lower_end_is_near(width: float) -> None:
+    """Both losses at their largest have mass 1/4: delta at 15/8 - s is about s / 4."""
+    two = dp.Compose(dp.Laplace("a", 1), dp.Laplace("b", "8/7"))
+    bound = dp.account(two, dp.central("replace_one"), width=width).epsilon("1e-5")
+    assert 1.8749 < bound.lower <= 1.875 - 4e-5 + 1e-9 <= bound.upper + 1e-9 < 1.87497

@@ -13,7 +13,7 @@ from typing import Any
 from dpaudit.exact import enclose
 from dpaudit.families.distributed.node import DistributedSkellamVector
 
-BITS = 192
+BITS = 256
 PLACES = 10**6
 
 

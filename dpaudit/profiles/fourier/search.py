@@ -21,7 +21,7 @@ Parts = tuple[tuple[Pair, int], ...]
 CUT = 1e-7
 SMALLEST_TAIL = 1e-300
 TILTS = (-7.0, 11.0)
-SMALL_TILT = 0.1
+SMALL_TILT, LARGE_TILT = 0.1, 100.0
 CHECKER_ROOM = 12
 
 
@@ -94,7 +94,13 @@ def epsilon_of(stack: Stack, delta: float, tolerance: float) -> Solved | None:
         at_zero = _at_zero(stack, delta)
         if at_zero is not None:
             return at_zero
-    return _solve(compose(stack, tilt), delta, chernoff, tolerance * min(1.0, abs(chernoff)))
+    tolerance *= min(1.0, abs(chernoff))
+    while True:
+        found = _solve(compose(stack, tilt), delta, chernoff, tolerance)
+        # Next to a largest loss the window of a large tilt may be narrower than what is looked for.
+        if found is not None or stack.side is Side.UPPER or chernoff <= 0 or tilt < LARGE_TILT:
+            return found
+        tilt /= 8
 
 
 def _at_zero(stack: Stack, delta: float) -> Solved | None:
