@@ -26,9 +26,9 @@ def test_they_come_out_again(checkout: Path, tmp_path: Path) -> None:
     targets = re.findall(r"^TARGETS \?= (.*)$", makefile, re.M)[0].split()
     epoch = re.findall(r"SOURCE_DATE_EPOCH \?= (\d+)", makefile)[0]
     options = re.findall(r"dpaudit certify \$\(TARGETS\) (.*) --jobs", makefile)[0].split()
+    command = [sys.executable, "-m", "dpaudit", "certify", *targets, *options, "--jobs", "2"]
     subprocess.run(
-        [sys.executable, "-m", "dpaudit", "certify", *targets, *options]
-        + ["--jobs", "2", "--out", str(tmp_path)],
+        [*command, "--out", str(tmp_path)],
         cwd=checkout,
         env={**os.environ, "SOURCE_DATE_EPOCH": epoch},
         check=True,
