@@ -7,17 +7,19 @@ and a garbling of this pair.  Where e^epsilon share + 1 - share - m (e^epsilon +
 2 m e^(epsilon/2), F(u) of :mod:`dpaudit.families.discrete.rules` has imaginary zeros only.
 
 Shuffled reports.  The pair holds values 0 and 1, of laws P and Q, the others any.  P is
-    (e^epsilon N0 + N1) / (e^epsilon + 1), and Q the same with N0 and N1 exchanged, for two laws
-whose mean is that of P and Q (Kairouz, Oh, Viswanath 2017, Theorem 3.3).  Any report has at least
-``hidden`` times that mean: e^-epsilon times, as it has at least so much of P and of Q; in randomised
-response 2 / (e^epsilon + 1), as a third value has the same mass 1 / (e^epsilon + k - 1) in all three
-and one of the two at most (e^epsilon + 1) / 2 of it in the mean.  Who is told, of every other report,
-whether it is of one of these parts and otherwise all, sees the counts of the two parts,
+    (e^epsilon N0 + N1) / (e^epsilon + 1),
+and Q the same with N0 and N1 exchanged, for two laws whose mean is that of P and Q (Kairouz, Oh,
+Viswanath 2017, Theorem 3.3).  Any report has at least ``hidden`` times that mean: e^-epsilon times,
+as it has at least so much of P and of Q; in randomised response 2 / (e^epsilon + 1): a third
+value's mass is the same in P and Q, and no report has less of it, while the two values have
+(e^epsilon + 1) / 2 of that mass in the mean.  Who is told, of every other report, whether it is of
+one of these parts and otherwise all, sees the counts of the two parts,
 Clones(epsilon, 1, hidden, population - 1), and reports that are the same under both.
-The one report has to be of the parts for certain.  Were it so with probability told only, and else of
-a law M that both values share, then which of the others are of no part would tell whether it is: M is
-no law of theirs.  The counts of told < 1 alone bound nothing: of ten randomised responses among three
-values at epsilon 3, nine of them known to hold 0, all ten are 0 with probability .387 or .0193.
+The one report has to be of the parts for certain.  Were it so with probability told only, and else
+of a law M that both values share, then which of the others are of no part would tell whether it
+is: M is no law of theirs.  The counts of told < 1 alone bound nothing: of ten randomised responses
+among three values at epsilon 3, where the nine others hold 0, all ten are 0 with probability .387
+or .0193.
 Reached: where all others hold a third value, of whose set ``free`` of either part is free, the
 counts of those free outcomes alone are Clones(epsilon, free told, free 2 m / w, population - 1),
 told = m (e^epsilon + 1) / w.
