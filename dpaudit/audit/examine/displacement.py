@@ -246,7 +246,8 @@ def maximise(
         for _ in range(evaluations // RESTARTS // 2):
             if asking.meter.beyond(until):
                 break
-            other = _mutated(point, size, rng, alone=alone)
+            # Where nothing moves it at all there is no way up to follow: only other rows help.
+            other = _mutated(point, size, rng, alone=alone) if best > 0 else _anew(point, rng)
             found = score(other)
             moved.tried += 2
             # A fifth of the steps should succeed: bolder after a success, more timid otherwise.
@@ -319,7 +320,7 @@ def _mutated(point: Point, size: float, rng: np.random.Generator, *, alone: bool
     world, one, two = point
     which = rng.integers(9)
     factor = 10.0 ** rng.uniform(-3, 3)
-    noise = size * rng.standard_normal(one.shape)
+    noise = size * _drawn(one.shape, rng)
     with np.errstate(all="ignore"):
         if which <= 1:
             one = one + noise * np.maximum(np.abs(one).mean(), 1e-12)
@@ -337,6 +338,27 @@ def _mutated(point: Point, size: float, rng: np.random.Generator, *, alone: bool
             flip = np.where(rng.random(one.shape) < 0.3, -1.0, 1.0)
             one, two = one * flip, np.where(rng.random(two.shape) < 0.2, 0.0, two)
         return world, np.clip(one, -1e9, 1e9), np.clip(two, -1e9, 1e9)
+
+
+def _drawn(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Normal numbers; of a row of several items the same ones for all items, half of the time.
+
+    What is a mean over items moves furthest where all of them pull in one direction.
+    """
+    if len(shape) > 1 and rng.random() < 0.5:
+        return np.array(np.broadcast_to(rng.standard_normal(shape[-1]), shape))
+    return rng.standard_normal(shape)
+
+
+def _anew(point: Point, rng: np.random.Generator) -> Point:
+    """The same others, and two long rows drawn anew: opposite ones with one label, or any two."""
+    world, *rows = point
+    one, two = (LENGTH * _drawn(row.shape, rng) for row in rows)
+    if rng.random() < 0.5:
+        two = -one
+    for row in (one, two):
+        row[..., -1] = rng.choice([-1.0, 1.0])
+    return world, one, two
 
 
 def pooled(rows: Mapping[str, Array]) -> Any:
