@@ -192,7 +192,7 @@ def everywhere(value: Any, old: str, new: str) -> Any:
         return {key: everywhere(inside, old, new) for key, inside in value.items()}
     if isinstance(value, list):
         return [everywhere(inside, old, new) for inside in value]
-    if not isinstance(value, str):
+    if not isinstance(value, str) or old not in value:
         return value
     return new if value == old else re.sub(rf"(?<![\d.]){re.escape(old)}(?![\d.])", new, value)
 
