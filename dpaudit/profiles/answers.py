@@ -40,7 +40,8 @@ FAR, CLOSE, FINER, SEVERAL = 60, 1.1, 4, 8
 DIGITS = Fraction(1, 10**8)
 
 # Fewer rounds of sampled noise are the grid's: as narrow, and verified in a tenth of the time.
-FEWEST_SAMPLED = 300
+# Of more kinds of them a grid takes longer, and memory that grows with their number.
+FEWEST_SAMPLED, MOST_KINDS = 300, 24
 
 
 def epsilon_interval(
@@ -226,7 +227,7 @@ def _record(pair: Pair) -> tuple[Replaced, int] | None:
 
 
 def _few_sampled(pair: Pair) -> bool:
-    """Whether few rounds of sampled noise."""
+    """Whether few rounds of sampled noise, of few kinds."""
     parts = parts_of(pair)
-    sampled = any(isinstance(factor, Mixed | Swapped) for factor, _ in parts)
-    return sampled and sum(times for _, times in parts) < FEWEST_SAMPLED
+    kinds = sum(isinstance(factor, Mixed | Swapped) for factor, _ in parts)
+    return 0 < kinds <= MOST_KINDS and sum(times for _, times in parts) < FEWEST_SAMPLED

@@ -26,7 +26,7 @@ from dpaudit.check.profile.closed import (
 from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.game import played_delta
-from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
+from dpaudit.check.profile.nodes import Nodes, lower_nodes, rounded_down, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.sampled import is_sampled
 from dpaudit.check.profile.told import told_at_least, told_at_most
@@ -48,7 +48,17 @@ from dpaudit.exact import (
     unknowns,
     working_precision,
 )
-from dpaudit.nodes.pairs import Clones, Losses, Pair, Replaced, numbers_in
+from dpaudit.nodes.pairs import (
+    Atoms,
+    Clones,
+    DiscreteNormal,
+    Losses,
+    Mixed,
+    Pair,
+    Replaced,
+    Swapped,
+    numbers_in,
+)
 
 Row = Mapping[str, Any]
 # What one step may leave out, as a part of delta: it moves delta by that part at most.
@@ -296,7 +306,7 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
         raise NotConfirmed(f"step {float(step)}")
     tail = max(float(delta) / sum(counts) * LEFT_OUT, SMALLEST)
     grid = Grid(step, 2.0 ** math.floor(math.log2(tail)))
-    nodes = [_nodes(factor, grid, sign) for factor, _ in pair.factors]
+    nodes = [_nodes(factor, grid, sign, tilt) for factor, _ in pair.factors]
     return delta_bound(list(zip(nodes, counts, strict=True)), step, tilt, epsilon, sign)
 
 
@@ -317,13 +327,30 @@ def _played(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
     return Fraction(played_delta(record, _whole(times), at, shape, sign))
 
 
-def _nodes(factor: Pair, grid: Grid, sign: int) -> Nodes:
+def _is_far_apart(factor: Pair) -> bool:
+    """Whether outcomes are single ones, sampled or not."""
+    while isinstance(factor, Mixed | Swapped):
+        factor = factor.base
+    return isinstance(factor, Atoms | DiscreteNormal)
+
+
+def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
+    """From below the better one at the tilt, of outcomes that may lie far apart."""
     if sign > 0 and not is_known(factor):
         return _values(factor, grid)
     if sign < 0 and isinstance(factor, Replaced):
         factor = factor.sampled
     made = _cells(factor, grid)
-    return upper_nodes(made) if sign > 0 else lower_nodes(made, grid.h)
+    if sign > 0:
+        return upper_nodes(made)
+    if not _is_far_apart(factor):
+        return lower_nodes(made, grid.h)
+    down = rounded_down(made)
+    try:
+        lowered = lower_nodes(made, grid.h)
+    except NotConfirmed:
+        return down
+    return max(down, lowered, key=lambda nodes: nodes.log_moment(tilt, grid.h))
 
 
 def _number(text: str) -> Fraction:
