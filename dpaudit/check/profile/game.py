@@ -62,8 +62,8 @@ def played_delta(
 @lru_cache(maxsize=4)
 def _rounds(mu: float, rate: float, times: int, shape: tuple[float, int, int], sign: int) -> Floats:
     step, nodes, cells = shape
-    furthest = math.log1p(rate * math.expm1((TAIL + mu / 2) * mu)) / step
-    losses: Floats = step * np.arange(math.ceil(furthest), dtype=np.float64)
+    farthest = math.log1p(rate * math.expm1((TAIL + mu / 2) * mu)) / step
+    losses: Floats = step * np.arange(math.ceil(farthest), dtype=np.float64)
     if sign > 0:
         half = [math.sin(math.pi * k / (cells // 2) / 2) ** 2 for k in range(cells // 2 + 1)]
         known = [(_order(mu, rate, v, losses), _back(mu, rate, v, losses)) for v in half]
