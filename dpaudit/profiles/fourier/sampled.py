@@ -124,7 +124,7 @@ class SampledNormal:
         terms = powers[:, None] * loss - x * x / 2
         top = terms.max(axis=1)
         terms -= top[:, None]
-        found = top + np.log(np.exp(terms, out=terms).sum(axis=1))
+        found: Reals = top + np.log(np.exp(terms, out=terms).sum(axis=1))
         found += math.log(step / math.sqrt(2 * math.pi))
         # What lies beyond the points, where R is about q exp(z).
         far = powers * math.log(self.rate) + powers * (powers - 1) * self.mu**2 / 2
