@@ -11,6 +11,7 @@ import argparse
 import json
 import resource
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -47,32 +48,35 @@ def names() -> list[str]:
 
 
 def measure(limit: int, seed: int, jobs: int, minutes: float) -> None:
-    """Run what has not been run yet, the mechanisms first that are examined the quickest."""
-    code, known = code_digest(), _found()
-    found: dict[str, Any] = {"code": code, "seed": seed, "limit": limit, "targets": {}}
-    # Of one state of the code, or of none.
-    if all(known.get(name) == found[name] for name in ("code", "seed", "limit")):
-        found["targets"] = known["targets"]
+    """Run what has not been run yet, then what was run on other code; the quickest first of each.
+
+    Every target says of which state of the code it is, and how many mutants were asked for.
+    """
+    code, found = code_digest(), _found()
     stop = time.monotonic() + 60 * minutes
     todo = names()
-    found["known"] = len(todo)
+    found |= {"seed": seed, "known": len(todo)}
+    targets: dict[str, Any] = found["targets"]
     slow = {name: row["seconds"] for name, row in json.loads(EXAMINED.read_text("utf-8")).items()}
-    todo.sort(key=lambda name: (slow.get(name, 0.0), name))
+    todo.sort(key=lambda name: (name in targets, slow.get(name, 0.0), name))
+    now = {"code": code, "seed": seed, "limit": limit}
     for name in todo:
-        if name in found["targets"] or time.monotonic() > stop:
+        known = {key: targets.get(name, {}).get(key) for key in now}
+        if known == now or time.monotonic() > stop:
             continue
         began = resource.getrusage(resource.RUSAGE_CHILDREN)
         order = Order(name, ROOT, seed=seed, limit=limit, store=KEPT)
         ran = run(order, jobs=jobs)
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found["targets"][name] = {
+        targets[name] = {
+            **now,
             "right_program": ran.right,
             "found_without_any": ran.faults,
             "planted": ran.planted,
             "seconds": round(sum(ended[:2]) - sum(began[:2]), 1),
             "mutants": [asdict(r) for r in ran.results],
         }
-        found["targets"] = dict(sorted(found["targets"].items()))
+        found["targets"] = targets = dict(sorted(targets.items()))
         text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
         write_atomically(RESULTS, text.encode())
         print("\n".join(report.lines(ran)), flush=True)
@@ -80,7 +84,7 @@ def measure(limit: int, seed: int, jobs: int, minutes: float) -> None:
 
 def _found() -> dict[str, Any]:
     if not RESULTS.exists():
-        return {"seed": 1, "limit": 0, "known": len(names()), "targets": {}}
+        return {"seed": 1, "known": len(names()), "targets": {}}
     known: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))
     return known
 
@@ -150,8 +154,7 @@ def page() -> str:
         HEAD,
         "\n".join(reasons),
         f"\nSeed {found['seed']}, {len(right)} of {found['known']} mechanisms, those first that "
-        f"are examined the quickest, at most {found['limit']} mutants of each; {len(without)} had "
-        "none.\n",
+        f"are examined the quickest; {len(without)} had none. {_states(found['targets'])}\n",
         _table(("operator", "what it does", "not certified", "certified", "change nothing",
                 "do not run", "not certified, of those that count", "right twins left alone"),
                rows),
@@ -168,6 +171,16 @@ def page() -> str:
     if TESTS.exists():
         text += _of_tests(json.loads(TESTS.read_text("utf-8")))
     return "\n".join(part for part in text if part).replace("\n\n\n", "\n\n") + "\n"
+
+
+def _states(targets: dict[str, Any]) -> str:
+    """Of which states of the code the figures are, and how many mutants were asked for."""
+    counted = Counter((t["code"], t["limit"]) for t in targets.values())
+    told = [
+        f"at most {limit} mutants of each of {count} on code {code.removeprefix('sha256:')[:8]}"
+        for (code, limit), count in counted.most_common()
+    ]
+    return f"{'; '.join(told).capitalize()} (the first digits of the digest of all sources)."
 
 
 def _results(found: dict[str, Any], named: dict[str, str]) -> tuple[list[Result], list[str]]:

@@ -240,15 +240,21 @@ OF_ANY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def kept(curator: Any) -> float:
-    """A number in [0, 1] made of what was seen of the records; 0 before anything was."""
+def kept(curator: Any) -> Any:
+    """A number in [0, 1] made of what was seen of the records; 0 before anything was.
+
+    One of each trial, (trials,), where it is made of what each was told.
+    """
     seen = vars(curator).get(KEPT, 0.0)
-    return float(1 - 1 / (1 + seen))
+    return 1 - 1 / (1 + seen)
 
 
 def told(released: Array, curator: Any) -> Array:
-    """The right twin of what is kept: a released value, which anybody may use; returns it."""
-    vars(curator)[KEPT] = float(np.nan_to_num(np.abs(released)).mean(axis=0).sum())
+    """The right twin of what is kept: a released value, which anybody may use; returns it.
+
+    Every trial keeps its own: a right program's trials know nothing of one another.
+    """
+    vars(curator)[KEPT] = np.nan_to_num(np.abs(released)).sum(axis=-1)
     return released
 
 
@@ -303,9 +309,9 @@ class _Silent:
 # --- of code that is no query -----------------------------------------------------------------
 
 
-def scaled(released: Array, factor: Callable[[], float]) -> Array:
-    """A released value times a factor that is asked for afterwards."""
-    return np.asarray(released * factor())
+def scaled(released: Array, factor: Callable[[], Any]) -> Array:
+    """A released value times a factor, or one of each trial, that is asked for afterwards."""
+    return np.asarray(released * np.asarray(factor())[..., None])
 
 
 def less(levels: int) -> int:

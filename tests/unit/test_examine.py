@@ -187,6 +187,46 @@ class Picky(Descent):
         return curator.release("gradient", ClippedMean(rows, 1.0))
 
 
+@dataclass(frozen=True)
+class Refusing(Descent):
+    """Refuses whatever it is given, or what it says it takes, or more than anybody makes up."""
+
+    users: int = 30
+    why: str = "always"
+
+    def run(self, curator: Curator) -> Array:
+        if self.why == "always":
+            raise InvalidParameter("it cannot run")
+        return curator.release("gradient", Counting(self.users))
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A query that asks for so many rows, and has too much to do with them."""
+
+    users: int
+    norm: str = "l2"
+
+    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
+        return np.ones(1)
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        if len(records) == self.users:
+            raise InvalidParameter("1e88 subsets of that many users")
+        raise InvalidParameter(f"for {self.users} users was given {len(records)}")
+
+
+def test_why_nothing_could_be_run_is_told_of_the_shape_that_the_program_asks_for() -> None:
+    """The last refusal of many tries is of rows that nobody asked for, and says nothing."""
+    alike = examine(mechanism("case", Refusing()), seed=1).not_examined
+    assert "refused all" in alike and "it cannot run" in alike
+    subsets = examine(mechanism("case", Refusing(why="subsets")), seed=1).not_examined
+    assert "1e88 subsets of that many users" in subsets
+    many = examine(mechanism("case", Refusing(users=4_000_000, why="subsets")), seed=1).not_examined
+    assert "it takes 4,000,000 rows" in many and "at most 4,000,000 are made up" in many
+    assert all("records_like" in text for text in (alike, subsets, many))
+
+
 def test_the_shape_is_found_out_or_asked_for() -> None:
     assert examine(mechanism("case", Stepping()), seed=1).shape == Shape(40, (5,))
     unknown = examine(mechanism("case", Picky()), seed=1)

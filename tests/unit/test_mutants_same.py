@@ -16,6 +16,7 @@ from dpaudit.mutate.same import same, trace
 from dpaudit.mutate.survey import _alike, _sums
 from dpaudit.mutate.wrong import kept, wrong
 from dpaudit.scope import Adjacency
+from mechanisms.papers.diff2 import baselines
 from mechanisms.papers.srgd import baselines_catalogue, catalogue
 from mechanisms.papers.srgd.phases import halves, phase_moves
 from mechanisms.papers.stable_erm import catalogue as stable
@@ -174,6 +175,31 @@ def test_rows_within_the_radius_may_be_centred_where_a_record_is_zeroed_out(name
     assert 0.99 * clip < furthest_centred(rows, np.zeros_like(rows), clip) <= clip * (1 + 1e-9)
     longer = furthest_centred(1.5 * rows, np.zeros_like(rows), clip)
     assert longer > 1.4 * clip
+
+
+@pytest.mark.parametrize("name", ["dp_sgd", "dp_srm"])
+def test_rows_within_the_radius_may_be_centred_where_a_record_is_replaced(name: str) -> None:
+    """Their own code clips the rows before they are centred: a record replaced moves 2 C at most.
+
+    Differences of a clip are K d and J d, of symmetric matrices between 0 and 1 (it is the gradient
+    of a convex function, 1-Lipschitz): what the record adds, less what the others take back, is
+    (1 - 1/b) (K - J) d with J the others' mean, no longer than d itself, which is 2 C at most.
+    """
+    one: Any = getattr(baselines, name)
+    program: Any = one.program
+    assert one.scope.adjacency is Adjacency.REPLACE_ONE
+    rng = np.random.default_rng(1)
+    points = 100.0 ** rng.uniform(-1, 1, (20, 1)) * rng.standard_normal((20, 10))
+    query: Any = program.query(points, np.roll(points, 1, axis=0), program.momentum)
+    values = 100.0 ** rng.uniform(-2, 2, (200, 1)) * rng.standard_normal((200, 11))
+    lengths = np.linalg.norm(query.per_record(values), axis=-1)
+    assert (lengths <= query.radius[:, None] * (1 + 1e-12)).all()
+    rows = rng.standard_normal((3, 20_000, 2))
+    rows *= rng.uniform(0.9, 1, (3, 20_000, 1)) / np.linalg.norm(rows, axis=-1, keepdims=True)
+    after, before, mean = rows
+    assert 1.7 < furthest_centred(after - mean, before - mean, 1.0) <= 2 * (1 + 1e-9)
+    longer = 3 * after - mean, 3 * before - mean
+    assert furthest_centred(*longer, 1.0) > 3
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 4])

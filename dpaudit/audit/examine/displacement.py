@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ RESTARTS = 3
 LENGTH = 1e3  # of every entry of a row whose signs are chosen
 OUTSIDE = 3  # data sets that differ in a row outside the batch
 LEAST = 3  # data sets that even a slow query is tried on
+COUNTED, COUNTED_NUMBERS = 48, 400_000  # rows of one kind, one by one; and numbers in all, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +105,8 @@ class Moved:
     """What was tried on the queries of one label and line, and the furthest that one moved.
 
     ``clips``: the library's own code clips every row of it; ``bounded``: or bounds it otherwise.
-    ``ordered``: whether rows after the changed one were chosen one after another.
+    ``ordered``: whether rows after the changed one were chosen one after another; ``counted``:
+    whether every number of equal rows was tried; ``crowded``: whether a thousand rows at once were.
     """
 
     label: str
@@ -117,6 +120,8 @@ class Moved:
     problems: dict[str, None] = field(default_factory=dict)
     pair: tuple[Records, Records] | None = None
     ordered: bool = False
+    counted: bool = False
+    crowded: bool = False
 
     def add(self, factor: float, text: str, pair: tuple[Records, Records] | None = None) -> None:
         """A displacement, in stated sensitivities; ``pair``: the rows of the release."""
@@ -204,6 +209,59 @@ def try_rows(
     return best
 
 
+def try_counts(
+    asking: Asking, moved: Moved, world: Array, rows: Mapping[str, Array], until: float
+) -> None:
+    """Data sets of k rows of one kind among zeros, and of k + 1: what a count decides shows there.
+
+    A small cell that is hidden, a majority, a whole number that wraps.  Under add_remove there are
+    k rows and no others, under zero_out the others are absent.  ``until``: the work until which to
+    try.  A query need not run on so few rows: what it fails on is left out.
+    """
+    size, adjacency = len(world), asking.adjacency
+    more = adjacency is Adjacency.ADD_REMOVE
+    for name, row in rows.items():
+        known: dict[int, Array] = {}
+        for count in _counts(size, more=more, numbers=row.size):
+            for k in (count, count + 1):
+                if k in known or asking.meter.beyond(until):
+                    continue
+                with contextlib.suppress(Exception):
+                    known[k] = asking.value(_so_many(row, k, size, adjacency), max(k - 1, 0))
+        moved.tried += len(known)
+        for k in known:
+            if k + 1 not in known:
+                continue
+            stated = asking.sensitivity
+            if more:
+                with np.errstate(all="ignore"):
+                    sizes = [asking.query.sensitivity(adjacency, n) for n in (k, k + 1)]
+                stated = np.maximum(stated, np.maximum(*sizes))
+            told = replace(asking, sensitivity=stated)
+            factor = float(told.factors([known[k]], [known[k + 1]])[0])
+            if factor > moved.factor:
+                pair = (_so_many(row, k + 1, size, adjacency), _so_many(row, k, size, adjacency))
+                moved.add(factor, f"{k} and {k + 1} rows {name!r}, no others", pair)
+
+
+def _counts(size: int, *, more: bool, numbers: int) -> list[int]:
+    """Numbers k of which k + 1 is tried too: the first, powers of two, and all but one."""
+    most = COUNTED_NUMBERS // numbers if more else size - 1
+    first = range(1 if more else 0, min(COUNTED, most))
+    doubled = (2**power - 1 for power in range(6, 17))
+    counts = dict.fromkeys((*first, *doubled, size // 2, size - 1))
+    return [k for k in counts if 0 <= k <= most]
+
+
+def _so_many(row: Array, count: int, size: int, adjacency: Adjacency) -> Records:
+    """So many equal rows; the others are zero, absent, or not there."""
+    if adjacency is Adjacency.ADD_REMOVE:
+        return Records(np.array(np.broadcast_to(row, (count, *row.shape))))
+    first = np.arange(size) < count
+    values = np.where(first.reshape(-1, *[1] * row.ndim), row, 0.0)
+    return Records(values, first) if adjacency is Adjacency.ZERO_OUT else Records(values)
+
+
 def _without_row(asking: Asking, records: Records, *, alone: bool) -> Array:
     """The value where a row was taken out: on a batch of the others, or of nobody."""
     if not asking.batched:
@@ -246,7 +304,8 @@ def maximise(
         for _ in range(evaluations // RESTARTS // 2):
             if asking.meter.beyond(until):
                 break
-            other = _mutated(point, size, rng, alone=alone)
+            # Where nothing moves it at all there is no way up to follow: only other rows help.
+            other = _mutated(point, size, rng, alone=alone) if best > 0 else _anew(point, rng)
             found = score(other)
             moved.tried += 2
             # A fifth of the steps should succeed: bolder after a success, more timid otherwise.
@@ -319,7 +378,7 @@ def _mutated(point: Point, size: float, rng: np.random.Generator, *, alone: bool
     world, one, two = point
     which = rng.integers(9)
     factor = 10.0 ** rng.uniform(-3, 3)
-    noise = size * rng.standard_normal(one.shape)
+    noise = size * _drawn(one.shape, rng)
     with np.errstate(all="ignore"):
         if which <= 1:
             one = one + noise * np.maximum(np.abs(one).mean(), 1e-12)
@@ -337,6 +396,27 @@ def _mutated(point: Point, size: float, rng: np.random.Generator, *, alone: bool
             flip = np.where(rng.random(one.shape) < 0.3, -1.0, 1.0)
             one, two = one * flip, np.where(rng.random(two.shape) < 0.2, 0.0, two)
         return world, np.clip(one, -1e9, 1e9), np.clip(two, -1e9, 1e9)
+
+
+def _drawn(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Normal numbers; of a row of several items the same ones for all items, half of the time.
+
+    What is a mean over items moves furthest where all of them pull in one direction.
+    """
+    if len(shape) > 1 and rng.random() < 0.5:
+        return np.array(np.broadcast_to(rng.standard_normal(shape[-1]), shape))
+    return rng.standard_normal(shape)
+
+
+def _anew(point: Point, rng: np.random.Generator) -> Point:
+    """The same others, and two long rows drawn anew: opposite ones with one label, or any two."""
+    world, *rows = point
+    one, two = (LENGTH * _drawn(row.shape, rng) for row in rows)
+    if rng.random() < 0.5:
+        two = -one
+    for row in (one, two):
+        row[..., -1] = rng.choice([-1.0, 1.0])
+    return world, one, two
 
 
 def pooled(rows: Mapping[str, Array]) -> Any:

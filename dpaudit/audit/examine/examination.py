@@ -165,7 +165,7 @@ def examine(
         try:
             examiner = _Examiner(mechanism, seed, (shape, likely), data, started, seconds)
         except Unknown as unknown:
-            return Examination(not_examined=f"{unknown}; give the mechanism a records_like hook")
+            return Examination(not_examined=str(unknown))
         examiner.run(first=first)
         more: tuple[Finding, ...] = ()
         asked = not (first and examiner.found)

@@ -87,12 +87,15 @@ class _Asking(Sampler):
 def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
     """A shape of records on which the program runs.
 
-    Errors: Unknown, with what the last try was refused for.
+    Errors: Unknown, with what it was refused for on as many rows as it says itself, if it says so.
     """
     hints = dict(_hints(program))
-    counts = [*_populations(declaration, scope), *_named(hints, COUNTS), ROWS]
+    own = [*_populations(declaration, scope), *_named(hints, COUNTS)]
+    counts = [*own, ROWS]
     rows = list(_row_shapes(hints))
+    likeliest, wide = "", Shape(own[0], rows[0]) if own and rows else None
     refused, tried = "it ran on no rows", 0
+    refusals: dict[str, None] = {}
     heard, asked = list[int](), dict[int, None]()
     for again in (False, True):
         if again:
@@ -116,9 +119,22 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
                     wanted = Shape(why.count, shape.row)
                     asked[why.count] = None
                     continue
+                refusals[why] = None
+                if own and wanted.rows == own[0]:
+                    likeliest = likeliest or why
                 refused, wanted = why, None
                 heard += [int(n) for n in re.findall(r"\b\d{1,6}\b", why) if int(n) > 0]
-    raise Unknown(f"the program ran on none of {tried} shapes of records made up for it: {refused}")
+    why = likeliest or refused
+    what = f"the program ran on none of {tried} shapes of records made up for it: {why}"
+    if len(refusals) == 1:
+        what = f"the program refused all {tried} shapes of records made up for it, alike: {why}"
+    elif wide is not None and wide.numbers > MOST_NUMBERS:
+        what = (
+            f"the program says that it takes {wide.rows:,} rows of shape {wide.row}, which is "
+            f"{wide.numbers:,} numbers where at most {MOST_NUMBERS:,} are made up, and refused "
+            f"{tried} smaller shapes"
+        )
+    raise Unknown(f"{what}; if there are records that it runs on, give it a records_like hook")
 
 
 def says_how_many(program: Program, declaration: Node, scope: Scope) -> bool:

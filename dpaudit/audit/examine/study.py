@@ -18,6 +18,7 @@ from dpaudit.audit.examine.displacement import (
     Pairing,
     maximise,
     neighbours_at,
+    try_counts,
     try_rows,
 )
 from dpaudit.audit.examine.later import READ, Later, in_order
@@ -39,12 +40,13 @@ WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
 NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
 SEARCHED = 200
 FEWEST_ROWS, KINDS = 12, 128
+COUNTED, SHARE = ("all one", "zero", "a unit row", "all a million"), 0.1
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
 # Releases of a run, of which walks on other records see no more, and the share of the work after
 # which the run itself stops.
 WALKED, LONG = 600, 0.4
 KEPT = 8  # pairings at a time
-PAIRS = 4
+PAIRS, CROWD = 4, 1_001
 COMPARED = 20_000  # releases of a run
 FURTHEST = 1e6  # times the noise of a run's first release, from where answers are ordinary again
 CLEAR = 1e9  # times the noise, up to which a value leaves it to be seen
@@ -308,6 +310,7 @@ class Studied(Louder):
         never = moved.tried == 0
         # Before rows are tried, which can take all the time that there is.
         self._one_by_one(asking, moved, request.records, number)
+        self._by_count(asking, moved, world, number)
         least = self._row(asking, world, part)
         if self.meter.beyond(self.until):
             self.untried += 1
@@ -377,6 +380,16 @@ class Studied(Louder):
             search = Later(asking, moved, self.made, records.values.shape, self.until, self._choice)
             search.search(READ // (1 + before))
 
+    def _by_count(self, asking: Asking, moved: Moved, world: Array, number: int) -> None:
+        """Every number of equal rows, once a line, in a tenth of the work that is left."""
+        if number > 1 or moved.counted or asking.batched or self.assumed or self.far != 1:
+            return
+        moved.counted = True
+        finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
+        kinds = {name: finite[name] for name in COUNTED if name in finite}
+        used = self.meter.used
+        try_counts(asking, moved, world, kinds, used + SHARE * (self.until - used))
+
     def _pairing(
         self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]
     ) -> Pairing:
@@ -401,9 +414,13 @@ class Studied(Louder):
             rows.insert(0, size - 1)
         return list(dict.fromkeys(rows))
 
-    def _mixes(self, query: Any) -> bool:
-        """Whether a row's vector depends on those beside it: like, huge or broken ones."""
-        return any(bool(query.mixes_records(rows)) for rows in self._pools)
+    def _mixes(self, query: Any, *, many: bool = False) -> bool:
+        """Whether a row's vector depends on those beside it: like, huge or broken ones.
+
+        ``many``: or a thousand of them, as what is done from some number of records on shows.
+        """
+        pools = (*self._pools, self._crowd) if many else self._pools
+        return any(bool(query.mixes_records(rows)) for rows in pools)
 
     @cached_property
     def _pool(self) -> Array:
@@ -413,13 +430,23 @@ class Studied(Louder):
     def _pools(self) -> tuple[Records, ...]:
         """All rows, those that are numbers, and small ones."""
         pool = self._pool
-        size = np.nan_to_num(np.abs(pool), nan=np.inf).reshape(len(pool), -1).max(axis=1)
+        size = (
+            np.nan_to_num(np.abs(pool), nan=np.inf, posinf=np.inf)
+            .reshape(len(pool), -1)
+            .max(axis=1)
+        )
         # Of a few, each decides more: what is chosen by a sum or a vote changes without one.
         rng = np.random.default_rng(len(pool))
         few = rng.choice([-1.0, 1.0], (PAIRS, 3, *pool.shape[1:]))
         small = (Records(rows) for rows in few)
         found = Records(pool), Records(pool[np.isfinite(size)]), Records(pool[size < 10])
         return (*found, *small)
+
+    @cached_property
+    def _crowd(self) -> Records:
+        """Random rows, no two of them equal."""
+        rng = np.random.default_rng(CROWD)
+        return Records(rng.standard_normal((CROWD, *self._pool.shape[1:])))
 
     def _clipped(
         self, asking: Asking, moved: Moved, request: Request, number: int, part: int | None
@@ -432,7 +459,9 @@ class Studied(Louder):
             raw = np.asarray(query.per_record(pool), dtype=np.float64)
             vectors = clip_rows(raw, query.radius, query.norm)[0]
             plain = np.where(np.isfinite(raw).all(-1, keepdims=True), raw, 0.0)[0]
-        mixes = self._mixes(query) if number in WHOLE else self._differs(query, vectors)
+        many = number == 1 and not moved.crowded and self._pool[0].size <= NUMBERS // CROWD
+        moved.crowded = moved.crowded or many
+        mixes = self._mixes(query, many=many) if number in WHOLE else self._differs(query, vectors)
         if mixes:
             moved.problems["a record changes another record's vector"] = None
         radius = float(np.atleast_1d(query.radius)[0])

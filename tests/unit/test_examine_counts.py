@@ -1,0 +1,166 @@
+"""What shows only from some number of records on, or in rows that are no numbers in part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpaudit as dp
+from dpaudit.audit.examine import displacement, examine, made, study
+from dpaudit.audit.examine.lines import constants_of
+from dpaudit.kernels.query import Array, ClippedMean, Records
+from tests.examined_for_tests import mechanism
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """A sum by the user's own code, of the rows that are there; moved by 1 at most, it says."""
+
+    compute: Callable[[Array], Array]
+    norm: str = "l2"
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        return np.asarray(self.compute(records.values[records.present]), dtype=float)[None]
+
+    def sensitivity(self, adjacency: dp.Adjacency, size: int) -> Array:
+        return np.array(2.0 if adjacency is dp.Adjacency.REPLACE_ONE else 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Once:
+    """One release of a query that its field holds."""
+
+    query: Any
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("sum", 2)
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("sum", self.query)
+
+
+def inside(rows: Array) -> Array:
+    return np.clip(np.nan_to_num(rows[:, :1]), 0, 1)
+
+
+def total(rows: Array) -> Array:
+    return inside(rows).sum(axis=0)
+
+
+def hidden(rows: Array) -> Array:
+    """Wrong: sums below 7 are hidden, and the seventh record moves it by 7."""
+    found = total(rows)
+    return np.where(found >= 7, found, 0.0)
+
+
+def wrapped(rows: Array) -> Array:
+    """Wrong: 128 records wrap."""
+    return inside(rows).astype(np.int8).sum(axis=0, dtype=np.int8)
+
+
+def long(rows: Array) -> Array:
+    """Rows of length 1 at most; what is no number counts as 0 before lengths are taken."""
+    rows = np.nan_to_num(rows / 100, posinf=1e100, neginf=-1e100)
+    return np.asarray(rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True)))
+
+
+def longer(rows: Array) -> Array:
+    """Wrong: a row with one entry that is no number has no length that is above 1."""
+    with np.errstate(all="ignore"):
+        rows = rows / 100
+        norm = np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.nan_to_num(np.where(norm > 1, rows / norm, rows), posinf=0.0, neginf=0.0)
+
+
+def told(program: Any, adjacency: str) -> list[str]:
+    found = examine(mechanism("counts", program, adjacency), seed=1, seconds=20)
+    assert not found.not_examined
+    return [f.detail for f in found.broken]
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "zero_out", "replace_one"])
+@pytest.mark.parametrize("compute", [total, hidden])
+def test_a_count_that_decides_is_met(
+    compute: Any, adjacency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = told(Once(Own(compute)), adjacency)
+    assert bool(found) == (compute is hidden), found
+    monkeypatch.setattr(study, "COUNTED", ())
+    monkeypatch.setattr(study, "SEARCHED", 0)
+    assert not any("rows 'all" in text for text in told(Once(Own(compute)), adjacency))
+
+
+def test_whole_numbers_that_wrap_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert any("127 and 128 rows" in text for text in told(Once(Own(wrapped)), "add_remove"))
+    monkeypatch.setattr(displacement, "COUNTED_NUMBERS", 100)
+    assert not told(Once(Own(wrapped)), "add_remove")
+
+
+@pytest.mark.parametrize(("compute", "wrong"), [(long, False), (longer, True)])
+def test_a_part_that_is_no_number_hides_no_length(
+    compute: Any, wrong: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Once(Own(lambda rows: compute(rows).sum(axis=0)))
+    assert bool(told(program, "add_remove")) == wrong
+    kept = made.rows_of
+
+    def without(*given: Any) -> Any:
+        return {name: row for name, row in kept(*given).items() if "far row, its" not in name}
+
+    monkeypatch.setattr("dpaudit.audit.examine.examination.rows_of", without)
+    assert not told(program, "add_remove")
+
+
+def scaled_together(rows: Array) -> Array:
+    """Wrong: one row above 3e7 scales all."""
+    with np.errstate(all="ignore"):
+        largest = np.abs(rows).max()
+        return np.asarray(rows / largest if largest > 3e7 else rows)[None]
+
+
+def scaled_alone(rows: Array) -> Array:
+    with np.errstate(all="ignore"):
+        largest = np.abs(rows).max(axis=-1, keepdims=True)
+        return np.where(largest > 3e7, rows / largest, rows)[None]
+
+
+def centred_when_many(rows: Array) -> Array:
+    """Wrong: above 300 rows their own mean is taken off."""
+    with np.errstate(all="ignore"):
+        return np.asarray(rows - rows.mean(axis=0) if len(rows) > 300 else rows)[None]
+
+
+def as_they_are(rows: Array) -> Array:
+    return np.asarray(rows)[None]
+
+
+@pytest.mark.parametrize(
+    ("rows", "wrong"),
+    [
+        (scaled_together, True),
+        (scaled_alone, False),
+        (centred_when_many, True),
+        (as_they_are, False),
+    ],
+)
+def test_rows_that_mix_beyond_a_number_are_found(rows: Any, wrong: bool) -> None:
+    found = told(Once(ClippedMean(rows, radius=1)), "replace_one")
+    assert any("changes another record's vector" in text for text in found) == wrong, found
+
+
+def test_without_a_crowd_or_its_numbers_they_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "CROWD", 3)
+    assert not told(Once(ClippedMean(centred_when_many, radius=1)), "replace_one")
+    monkeypatch.setattr("dpaudit.audit.examine.examination.constants_of", lambda program: [])
+    assert not told(Once(ClippedMean(scaled_together, radius=1)), "replace_one")
+
+
+def test_numbers_are_read_in_what_a_field_holds() -> None:
+    assert constants_of(Once(ClippedMean(scaled_together, radius=1))) == [3e7]
+    assert 7.0 in constants_of(Once(Own(hidden)))
+    assert {5.0, 7.0} <= set(constants_of(Once(Own(lambda rows: hidden(rows) * 5))))
+    assert 7.0 not in constants_of(Once(Own(total)))
