@@ -19,6 +19,7 @@ from dpaudit.scope import Adjacency
 ABSENT = "no record there"
 RESTARTS = 3
 LENGTH = 1e3  # of every entry of a row whose signs are chosen
+LONGEST = 64  # data sets of equal rows, one more in each
 OUTSIDE = 3  # data sets that differ in a row outside the batch
 LEAST = 3  # data sets that even a slow query is tried on
 
@@ -103,7 +104,8 @@ class Moved:
     """What was tried on the queries of one label and line, and the furthest that one moved.
 
     ``clips``: the library's own code clips every row of it; ``bounded``: or bounds it otherwise.
-    ``ordered``: whether rows after the changed one were chosen one after another.
+    ``ordered``: whether rows after the changed one were chosen one after another; ``counted``: and
+    whether equal rows were added one by one.
     """
 
     label: str
@@ -117,6 +119,7 @@ class Moved:
     problems: dict[str, None] = field(default_factory=dict)
     pair: tuple[Records, Records] | None = None
     ordered: bool = False
+    counted: bool = False
 
     def add(self, factor: float, text: str, pair: tuple[Records, Records] | None = None) -> None:
         """A displacement, in stated sensitivities; ``pair``: the rows of the release."""
@@ -156,6 +159,26 @@ def neighbours_at(
     absent = tuple(Records(one.values, present) for one in sets[:2])
     pairs = tuple((count, j) for j in range(count))
     return Pairing(row, (*names, ABSENT), (*sets, absent[0]), pairs, absent)
+
+
+def chain_of(world: Records, row: Array, adjacency: Adjacency) -> list[Records]:
+    """Data sets of none, one, two, ... equal rows: each the neighbour of the one before it.
+
+    Under add_remove of those rows alone; elsewhere of as many rows as there are, the others zero,
+    or absent.
+    """
+    size, most = len(world), LONGEST
+    if adjacency is Adjacency.ADD_REMOVE:
+        every = np.broadcast_to(row, (most, *row.shape))
+        return [Records(np.array(every[:count])) for count in range(1, most + 1)]
+    counts, found = np.arange(size), []
+    for count in range(min(size, most) + 1):
+        here = counts < count
+        if adjacency is Adjacency.ZERO_OUT:
+            found.append(Records(np.array(np.broadcast_to(row, (size, *row.shape))), here))
+        else:
+            found.append(Records(np.where(here.reshape(-1, *[1] * row.ndim), row, 0.0)))
+    return found
 
 
 def try_rows(

@@ -15,9 +15,9 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
-from types import CodeType, FrameType, FunctionType, TracebackType
+from types import CellType, CodeType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 from dpaudit.curator.locations import LIBRARIES, line_of_code
@@ -29,6 +29,7 @@ MOST_CONSTANTS, LARGEST = 8, 1e12
 QUIET, LATER = 200_000, 20_000
 MANY = 500  # the largest number that may be one of records
 EMPTY: set[int] = set()
+DEEP, FEW_HELD = 5, 64  # levels of fields, and values of one, that functions are sought in
 ASKS = frozenset({"release", "best_of", "coin"})
 
 
@@ -181,12 +182,15 @@ def _asking(name: str) -> tuple[range, ...]:
 
 
 def _reachable(program: Any) -> Iterator[tuple[CodeType, str]]:
-    """Functions of the program's own classes and modules, from ``run`` on, by the names used."""
+    """Functions of the program's own classes and modules, from ``run`` on, by the names used.
+
+    And those that its fields hold, at any depth: a query's rows may be made by one.
+    """
     methods: dict[str, Any] = {}
     for kind in reversed(_own_kinds(program)):
         methods.update(vars(kind))
-    run = _function(methods.get("run"))
-    queue = [] if run is None else [(run.__code__, run.__globals__)]
+    held = [_function(methods.get("run")), *_held(program)]
+    queue = [(one.__code__, one.__globals__) for one in held if one is not None]
     seen: set[CodeType] = set()
     while queue and len(seen) < MOST_FUNCTIONS:
         code, around = queue.pop()
@@ -201,6 +205,42 @@ def _reachable(program: Any) -> Iterator[tuple[CodeType, str]]:
             known = _function(methods.get(name))
             if known is not None and name != "declaration":
                 queue.append((known.__code__, known.__globals__))
+
+
+def _held(program: Any) -> Iterator[FunctionType]:
+    """Functions of no library in the fields, items and closures of a program."""
+    libraries = LIBRARIES | sys.stdlib_module_names
+    level, seen = [program], set[int]()
+    for _ in range(DEEP):
+        deeper: list[Any] = []
+        for one in level:
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            function = _function(one)
+            if function is not None:
+                if function.__module__.partition(".")[0] not in libraries:
+                    yield function
+                deeper += [
+                    cell.cell_contents for cell in function.__closure__ or () if _filled(cell)
+                ]
+            elif isinstance(one, (list, tuple)):
+                deeper += one[:FEW_HELD]
+            elif isinstance(one, dict):
+                deeper += list(one.values())[:FEW_HELD]
+            elif not isinstance(one, (type, ModuleType)):
+                deeper += list(getattr(one, "__dict__", {}).values())[:FEW_HELD]
+            if isinstance(one, partial):
+                deeper += [one.func, *one.args, *one.keywords.values()]
+        level = deeper
+
+
+def _filled(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 def names_of(program: Any) -> frozenset[str]:

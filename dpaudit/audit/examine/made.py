@@ -56,6 +56,8 @@ def rows_of(
     first[0], last[-1] = 1.0, 1.0
     broken = base.copy()
     broken.reshape(-1)[0] = np.nan
+    hidden = HUGE * base
+    hidden.reshape(-1)[0] = np.nan
     far = 1e3 * labelled
     far[..., -1] = 1.0
     opposite = far.copy()
@@ -87,10 +89,12 @@ def rows_of(
         "minus a million in the last place": -HUGE * last.reshape(shape.row),
         "all one": np.ones(shape.row),
         "one entry not a number": broken,
+        "a million times a random row, one entry not a number": hidden,
         "infinite": np.full(shape.row, np.inf),
         "minus infinite": np.full(shape.row, -np.inf),
         "whole numbers": np.arange(size, dtype=float).reshape(shape.row),
         **{f"all {number:.6g}": np.full(shape.row, number) for number in constants},
+        **{f"all {10 * number:.6g}": np.full(shape.row, 10 * number) for number in constants},
     }
 
 

@@ -16,6 +16,7 @@ from dpaudit.audit.examine.displacement import (
     Asking,
     Moved,
     Pairing,
+    chain_of,
     maximise,
     neighbours_at,
     try_rows,
@@ -45,6 +46,7 @@ SELDOM = 3  # of releases of one line, those that are asked again once the work 
 WALKED, LONG = 600, 0.4
 KEPT = 8  # pairings at a time
 PAIRS = 4
+DISTINCT = 200  # rows of which each is another, for what only happens among many
 COMPARED = 20_000  # releases of a run
 FURTHEST = 1e6  # times the noise of a run's first release, from where answers are ordinary again
 CLEAR = 1e9  # times the noise, up to which a value leaves it to be seen
@@ -52,6 +54,9 @@ ADDED = frozenset(
     {"Gaussian", "Laplace", "CorrelatedGaussian", "DiscreteGaussian", "DiscreteLaplace"}
 )
 BEFORE = "the row before it, again"
+# Of which there is one more each time, and the numbers in all that this may take.
+ALIKE = ("all one", "zero", "a unit row", "a random row labelled 1")
+CHAIN = 1_000_000
 SOME = slice(2, None, 3)  # of the rows made up, to be without the others
 
 
@@ -308,6 +313,7 @@ class Studied(Louder):
         never = moved.tried == 0
         # Before rows are tried, which can take all the time that there is.
         self._one_by_one(asking, moved, request.records, number)
+        self._by_count(asking, moved, request.records)
         least = self._row(asking, world, part)
         if self.meter.beyond(self.until):
             self.untried += 1
@@ -377,6 +383,26 @@ class Studied(Louder):
             search = Later(asking, moved, self.made, records.values.shape, self.until, self._choice)
             search.search(READ // (1 + before))
 
+    def _by_count(self, asking: Asking, moved: Moved, records: Records) -> None:
+        """One more row of a kind at a time: what only happens to so many equal ones.
+
+        Under add_remove there are only those, elsewhere as many rows as there are.
+        """
+        if moved.counted or asking.batched or self.assumed or self.far != 1:
+            return
+        moved.counted = True
+        for name in ALIKE:
+            row = self.made[name]
+            sets = chain_of(records, row, self.scope.adjacency)
+            if sum(one.values.size for one in sets) > CHAIN or self.meter.beyond(self.until):
+                return
+            values = [asking.value(one, -1) for one in sets]
+            factors = asking.factors(values[1:], values[:-1])
+            moved.tried += len(values)
+            worst = int(np.argmax(factors))
+            text = f"row {worst} {name!r}, after as many of them"
+            moved.add(float(factors[worst]), text, (sets[worst + 1], sets[worst]))
+
     def _pairing(
         self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]
     ) -> Pairing:
@@ -411,15 +437,17 @@ class Studied(Louder):
 
     @cached_property
     def _pools(self) -> tuple[Records, ...]:
-        """All rows, those that are numbers, and small ones."""
+        """All rows, those that are numbers, small ones, and many different ones."""
         pool = self._pool
-        size = np.nan_to_num(np.abs(pool), nan=np.inf).reshape(len(pool), -1).max(axis=1)
+        size = np.nan_to_num(np.abs(pool), nan=np.inf, posinf=np.inf)
+        size = size.reshape(len(pool), -1).max(axis=1)
         # Of a few, each decides more: what is chosen by a sum or a vote changes without one.
         rng = np.random.default_rng(len(pool))
         few = rng.choice([-1.0, 1.0], (PAIRS, 3, *pool.shape[1:]))
         small = (Records(rows) for rows in few)
+        many = rng.standard_normal((DISTINCT, *pool.shape[1:]))
         found = Records(pool), Records(pool[np.isfinite(size)]), Records(pool[size < 10])
-        return (*found, *small)
+        return (*found, *small, Records(many))
 
     def _clipped(
         self, asking: Asking, moved: Moved, request: Request, number: int, part: int | None
