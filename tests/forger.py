@@ -13,10 +13,11 @@ import marshal
 import math
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.check import bounds, check, conformance, curves, declared_digest
 from dpaudit.check.file import schema, validate
 from dpaudit.check.measures import MEASURES
+from dpaudit.check.profile import conversions
+from dpaudit.check.profile.cells import NotConfirmed
 from dpaudit.errors import CertificateRejected, DpauditError
 from dpaudit.exact.wire import decode_number, digest
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
@@ -127,6 +130,7 @@ def remembered(*, sealed: bool = False) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module, name in slow:
             patch.setattr(module, name, remembering(getattr(module, name)))
+        patch.setattr(conversions, "smooth_bound", remembering_bounds(conversions.smooth_bound))
         if sealed:
             patch.setattr(check_module, "digest", lambda v: SEALED if "claims" in v else digest(v))
         for law in ("variance", "binomial"):
@@ -155,6 +159,24 @@ def remembering(function: Any) -> Any:
         key = tuple(a.str(60, more=True) if hasattr(a, "mid") else str(a) for a in arguments)
         if key not in known:
             known[key] = function(*arguments)
+        return known[key]
+
+    return call
+
+
+def remembering_bounds(function: Any) -> Any:
+    """A bound of factors, with what it gave for the same arguments, or that it gave none."""
+    known: dict[tuple[Any, ...], Any] = {}
+
+    def call(factors: Any, *arguments: Any) -> Any:
+        key = (tuple(factors), *arguments)
+        if key not in known:
+            try:
+                known[key] = function(factors, *arguments)
+            except NotConfirmed as error:
+                known[key] = error
+        if isinstance(known[key], NotConfirmed):
+            raise NotConfirmed(*known[key].args)
         return known[key]
 
     return call
@@ -192,7 +214,7 @@ def everywhere(value: Any, old: str, new: str) -> Any:
         return {key: everywhere(inside, old, new) for key, inside in value.items()}
     if isinstance(value, list):
         return [everywhere(inside, old, new) for inside in value]
-    if not isinstance(value, str):
+    if not isinstance(value, str) or old not in value:
         return value
     return new if value == old else re.sub(rf"(?<![\d.]){re.escape(old)}(?![\d.])", new, value)
 
@@ -554,8 +576,12 @@ EXACT: tuple[Any, ...] = ("0/1", "1/0", "1", ["Infinity"], ["Symbol", "x", {}], 
 WHOLE = (0, 1, -1, 2, 10**9, 10**30)
 
 
-def every(honest: Json, words: list[list[str]], rules: list[str]) -> Iterator[tuple[str, Json]]:
+def every(
+    honest: Json, words: list[list[str]], rules: list[str]
+) -> Iterator[tuple[str, Callable[[], Json]]]:
     """Each field of a predicate, by its first and its last place, changed in each way; what it is.
+
+    What is given makes the forgery, and is called before the next is asked for.
 
     A forger's ways: smaller and larger numbers, at their last digit, at the ends of their range and
     beyond, alone and with every other place of the same number; other words of the same list; other
@@ -570,15 +596,25 @@ def every(honest: Json, words: list[list[str]], rules: list[str]) -> Iterator[tu
             value = reached(honest, path)
             for way, other in changes(name, value, words, rules, honest):
                 if way == "everywhere":
-                    yield way, everywhere(copied(honest), value, other)
+                    yield way, partial(everywhere, honest, value, other)
                 elif way == "field left out":
-                    forged = copied(honest)
-                    del reached(forged, path)[other]
-                    yield way, forged
+                    yield way, partial(without, honest, path, other)
                 else:
-                    forged = copied(honest)
-                    put(forged, path, other)
-                    yield way, forged
+                    yield way, partial(having, honest, path, other)
+
+
+def without(honest: Json, path: Path, key: str) -> Json:
+    """A copy that lacks a field of the object at a path."""
+    forged = copied(honest)
+    del reached(forged, path)[key]
+    return forged
+
+
+def having(honest: Json, path: Path, value: Any) -> Json:
+    """A copy with another value at a path."""
+    forged = copied(honest)
+    put(forged, path, value)
+    return forged
 
 
 def places(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -684,11 +720,16 @@ def alternatives(form: Any, found: list[list[str]] | None = None) -> list[list[s
 
 
 def all_of(
-    certificates: dict[str, Json], most: int, only: str = "", *, part: int = 0, of: int = 1
+    certificates: dict[str, Json],
+    most: int | None = None,
+    only: str = "",
+    *,
+    part: int = 0,
+    of: int = 1,
 ) -> Iterator[tuple[str, str, Tried]]:
-    """The first part of the path, the way, and how it came out: ``most`` of them, spread evenly.
+    """The first part of the path, the way, and how it came out; ``most`` of them, spread evenly.
 
-    ``only``: those that change this part. ``part`` of ``of``: one share of these, dealt in turn.
+    ``only``: those that change this part. ``part`` of ``of``: of one share, dealt in turn.
     """
     words = [[str(word) for word in group] for group in alternatives(schema())]
     steps = [row for c in certificates.values() for row in c["predicate"]["derivation"]["steps"]]
@@ -697,15 +738,18 @@ def all_of(
     def known() -> Iterator[tuple[Json, str, Json]]:  # made anew each time: there are gigabytes
         for certificate in certificates.values():
             honest = certificate["predicate"]
-            for way, forged in every(honest, words, rules):
+            for number, (way, make) in enumerate(every(honest, words, rules)):
+                if number % of != part:
+                    continue
+                forged = make()
                 if forged != honest and (not only or forged[only] != honest[only]):
                     yield honest, way, forged
 
-    count = sum(1 for _ in known())
-    chosen = {k * count // most for k in range(most)} if count > most else range(count)
+    count = sum(1 for _ in known()) if most is not None else 0
+    chosen = {k * count // most for k in range(most)} if most is not None else set()
     with remembered(sealed=True):
         for k, (honest, way, forged) in enumerate(known()):
-            if k in chosen and k % of == part:
+            if most is None or count <= most or k in chosen:
                 place = next(differing(honest, forged), "").split(" ")
                 inside = place[0] in ("derivation", "mechanism")
                 name = " ".join(place[:2] if inside else place[:1])

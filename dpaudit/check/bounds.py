@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -260,11 +260,32 @@ def curve_exceeds(
     for positive, negative, *_ in row["roc"]:
         seen = [decimal(rate) for rate in (positive, negative)]
         # What is seen shows more than its bounds do, and costs a thousandth to compare.
-        if refutes([max(rate, MILLIONTH) for rate in seen]) and refutes(
-            [_upper(round(rate * row["trials"]), row["trials"], share) for rate in seen]
+        if refutes([max(rate, MILLIONTH) for rate in seen]) and _bounds_refute(
+            [round(rate * row["trials"]) for rate in seen], row["trials"], share, refutes
         ):
             return True
     return False
+
+
+def _bounds_refute(
+    counts: Sequence[int],
+    trials: int,
+    share: Fraction,
+    refutes: Callable[[Sequence[Fraction]], bool],
+) -> bool:
+    """Whether the Clopper-Pearson bounds of two counts refute, in as few tails as it takes.
+
+    Lower rates show more: once what the bounds are above does not refute, they do not, and once
+    what they are below does, they do.
+    """
+    between = [(Fraction(count, trials), Fraction(1)) for count in counts]
+    for _ in range(30):
+        if not refutes([max(low, MILLIONTH) for low, _ in between]):
+            return False
+        if refutes([high for _, high in between]):
+            return True
+        between = [_halved(*pair, trials, share) for pair in zip(counts, between, strict=True)]
+    return refutes([high for _, high in between])
 
 
 def _shown(rates: Sequence[Fraction], delta: Fraction | None, from_rates: FromRates | None) -> Any:
@@ -272,17 +293,15 @@ def _shown(rates: Sequence[Fraction], delta: Fraction | None, from_rates: FromRa
     return from_rates(positive, negative) if from_rates else implied((positive, negative), delta)
 
 
-@lru_cache(maxsize=256)
-def _upper(count: int, trials: int, error: Fraction) -> Fraction:
-    """A Clopper-Pearson bound from above, by bisection."""
-    low, high = Fraction(count, trials), Fraction(1)
-    for _ in range(30):
-        middle = (low + high) / 2
-        if _tail(count, trials, middle, HELD_BITS) <= enclose(error):
-            high = middle
-        else:
-            low = middle
-    return high
+@lru_cache(maxsize=4096)
+def _halved(
+    count: int, between: tuple[Fraction, Fraction], trials: int, error: Fraction
+) -> tuple[Fraction, Fraction]:
+    """The half of an interval in which the Clopper-Pearson bound from above lies."""
+    low, high = between
+    middle = (low + high) / 2
+    held = _tail(count, trials, middle, HELD_BITS) <= enclose(error)
+    return (low, middle) if held else (middle, high)
 
 
 def _roc(row: Json) -> None:

@@ -89,10 +89,6 @@ STABLE = Paper(
                     "Algorithm 6, strongly convex SCO",
                 )
             ),
-            why=(
-                "no result: 55 of 60 cells took 207 processor seconds, the next, of Algorithm 5 "
-                "without noise, had not ended after 150"
-            ),
         ),
         Statement(
             "Section 6",

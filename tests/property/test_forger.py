@@ -76,7 +76,7 @@ SHARES = 6  # so that workers can divide them
 def every_field(part: int = 0, of: int = 1) -> list[tuple[str, str, Tried]]:
     """Every change of every field, of seven certificates; or a share of them, dealt in turn."""
     certificates = {str(n): c for n, c in enumerate(forger().honest)}
-    return list(all_of(certificates, 100_000, part=part, of=of))
+    return list(all_of(certificates, part=part, of=of))
 
 
 def at_random(part: int = 0, of: int = 1) -> list[Tried]:

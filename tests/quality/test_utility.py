@@ -31,6 +31,7 @@ from experiments.diff2.identity import diff2_identity
 from experiments.diff2.local import diff2_local
 from experiments.diff2.network import diff2_network
 from experiments.diff2.rounds import diff2_rounds
+from experiments.diff2.search import diff2_search
 from experiments.diff2.slopes import diff2_slopes
 from experiments.kl.adaptive import kl_adaptive
 from experiments.kl.alone import kl_reading
@@ -69,7 +70,7 @@ from tests.learning_for_tests import assert_beside_start
 
 EXPERIMENTS = (
     diff2_blocks, diff2_bounds, diff2_clients, diff2_costs, diff2_identity, diff2_local,
-    diff2_network, diff2_rounds, diff2_slopes,
+    diff2_network, diff2_rounds, diff2_search, diff2_slopes,
     kl_adaptive, kl_baselines, kl_loop, kl_proximal, kl_reading, kl_settings, kl_spider,
     kl_stationary,
     srgd_acceleration, srgd_costs, srgd_digits, srgd_estimator, srgd_one_pass, srgd_risk,
@@ -85,6 +86,7 @@ OTHERWISE = {
     "kl_settings": Status.MISSED,  # by a baseline without a KL condition
     "kl_stationary": Status.MISSED,  # at n = 100,000 no run gets inside
     "srgd_risk": Status.MISSED,  # at n = 1,024 noise takes it above its start
+    "stable_data": Status.MISSED,  # printed noise is 10^4 domains wide and more: above the start
     "stable_risk": Status.MISSED,  # constants as printed, below 1e8 items a user
     "srgd_one_pass": Status.MISSED,  # by acceleration, at the boundary
     "stable_rates": Status.INCONCLUSIVE,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
+from scipy.stats import beta, norm
 
 from dpaudit.audit.residuals import check_residuals
 from dpaudit.certificate.evidence import written
@@ -225,6 +226,23 @@ def test_a_curve_that_refutes_refutes() -> None:
     assert not curve_exceeds(row, None, Fraction(5))
     assert curve_exceeds(row, TINY, Fraction(2))
     assert curve_exceeds(row, None, Fraction(1, 8), MEASURES["zcdp"].from_rates)
+
+
+@pytest.mark.parametrize(("positives", "negatives"), [(0, 0), (0, 400), (37, 211), (180, 180)])
+@pytest.mark.parametrize("trials", [1_000, 20_000])
+def test_a_curve_refutes_up_to_its_clopper_pearson_bounds(
+    positives: int, negatives: int, trials: int
+) -> None:
+    """SciPy's bounds at half of 10^-9 a side: refuted a hair below what they show, not above it."""
+    counts = (positives, negatives)
+    shown = [beta.ppf(1 - 5e-10, count + 1, trials - count) for count in counts]
+    mu = -norm.ppf(shown[0]) - norm.ppf(shown[1])
+    epsilon = max(math.log((1 - 1e-6 - a) / b) for a, b in (shown, shown[::-1]))
+    assert min(mu, epsilon) > 0
+    row = {"roc": [[str(count / trials) for count in counts]], "trials": trials}
+    for delta, value in ((None, mu), (Fraction("1e-6"), epsilon)):
+        assert curve_exceeds(row, delta, Fraction(value * (1 - 1e-6)))
+        assert not curve_exceeds(row, delta, Fraction(value * (1 + 1e-6)))
 
 
 def test_an_audit_of_one_data_set_is_none() -> None:

@@ -1,4 +1,4 @@
-"""What only happens to many rows, to rows beyond a number that code names, or once a process."""
+"""What shows only from some number of records on, or in rows that are no numbers in part."""
 
 from __future__ import annotations
 
@@ -9,111 +9,158 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpaudit.audit.examine import examine
-from dpaudit.curator.curator import Curator
-from dpaudit.families.additive import Gaussian
-from dpaudit.kernels.query import Array, ClippedMean, Query, Records
-from dpaudit.nodes import Node
-from dpaudit.scope import Adjacency, Scope
+import dpaudit as dp
+from dpaudit.audit.examine import displacement, examine, made, study
+from dpaudit.audit.examine.lines import constants_of
+from dpaudit.kernels.query import Array, ClippedMean, Records
 from tests.examined_for_tests import mechanism
-
-Rows = Callable[[Array], Array]
-FIRST: dict[str, Array] = {}
-
-
-@dataclass(frozen=True, eq=False)
-class Once:
-    """One release of a query whose code a field holds."""
-
-    query: Query
-
-    def declaration(self, scope: Scope) -> Node:
-        return Gaussian("count", noise_multiplier=1)
-
-    def run(self, curator: Curator) -> Array:
-        return curator.release("count", self.query)
 
 
 @dataclass(frozen=True, eq=False)
 class Own:
-    """A sum of the user's own, which says that a row moves it by 1."""
+    """A sum by the user's own code, of the rows that are there; moved by 1 at most, it says."""
 
-    rows: Rows
-    norm: Any = "l2"
-
-    def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
-        return np.ones(1)
+    compute: Callable[[Array], Array]
+    norm: str = "l2"
 
     def value(self, records: Records, chosen: Any = None) -> Array:
-        return np.asarray(self.rows(records.values[records.present]), dtype=float).reshape(1, 1)
+        return np.asarray(self.compute(records.values[records.present]), dtype=float)[None]
+
+    def sensitivity(self, adjacency: dp.Adjacency, size: int) -> Array:
+        return np.array(2.0 if adjacency is dp.Adjacency.REPLACE_ONE else 1.0)
 
 
-def positive(values: Array) -> int:
-    return int((values[:, 0] > 0.5).sum())
+@dataclass(frozen=True, eq=False)
+class Once:
+    """One release of a query that its field holds."""
+
+    query: Any
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("sum", 2)
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("sum", self.query)
 
 
-def small_cells_hidden(values: Array) -> int:
-    return positive(values) if positive(values) >= 12 else 0
+def inside(rows: Array) -> Array:
+    return np.clip(np.nan_to_num(rows[:, :1]), 0, 1)
 
 
-def wrapped(values: Array) -> float:
-    return float((100 * (values[:, 0] > 0.5)).astype(np.int8).sum(dtype=np.int8)) / 100
+def total(rows: Array) -> Array:
+    return inside(rows).sum(axis=0)
 
 
-def broken_entries_dropped(values: Array) -> Array:
+def hidden(rows: Array) -> Array:
+    """Wrong: sums below 7 are hidden, and the seventh record moves it by 7."""
+    found = total(rows)
+    return np.where(found >= 7, found, 0.0)
+
+
+def wrapped(rows: Array) -> Array:
+    """Wrong: 128 records wrap."""
+    return inside(rows).astype(np.int8).sum(axis=0, dtype=np.int8)
+
+
+def long(rows: Array) -> Array:
+    """Rows of length 1 at most; what is no number counts as 0 before lengths are taken."""
+    rows = np.nan_to_num(rows / 100, posinf=1e100, neginf=-1e100)
+    return np.asarray(rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True)))
+
+
+def longer(rows: Array) -> Array:
+    """Wrong: a row with one entry that is no number has no length that is above 1."""
     with np.errstate(all="ignore"):
-        norms = np.linalg.norm(values, axis=1, keepdims=True)
-        return np.nan_to_num(np.where(norms > 1, values / norms, values), posinf=0, neginf=0)
+        rows = rows / 100
+        norm = np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.nan_to_num(np.where(norm > 1, rows / norm, rows), posinf=0.0, neginf=0.0)
 
 
-def broken_rows_dropped(values: Array) -> Array:
-    return broken_entries_dropped(np.where(np.isfinite(values).all(1, keepdims=True), values, 0.0))
+def told(program: Any, adjacency: str) -> list[str]:
+    found = examine(mechanism("counts", program, adjacency), seed=1, seconds=20)
+    assert not found.not_examined
+    return [f.detail for f in found.broken]
 
 
-def scaled_by_the_largest(values: Array) -> Array:
-    largest = np.abs(values).max(initial=0.0)
-    return (values / largest if largest > 3e9 else values)[None]
+@pytest.mark.parametrize("adjacency", ["add_remove", "zero_out", "replace_one"])
+@pytest.mark.parametrize("compute", [total, hidden])
+def test_a_count_that_decides_is_met(
+    compute: Any, adjacency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = told(Once(Own(compute)), adjacency)
+    assert bool(found) == (compute is hidden), found
+    monkeypatch.setattr(study, "COUNTED", ())
+    monkeypatch.setattr(study, "SEARCHED", 0)
+    assert not any("rows 'all" in text for text in told(Once(Own(compute)), adjacency))
 
 
-def scaled_by_their_own(values: Array) -> Array:
-    largest = np.abs(values).max(axis=1, keepdims=True)
-    return np.where(largest > 3e9, values / np.where(largest > 0, largest, 1), values)[None]
+def test_whole_numbers_that_wrap_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert any("127 and 128 rows" in text for text in told(Once(Own(wrapped)), "add_remove"))
+    monkeypatch.setattr(displacement, "COUNTED_NUMBERS", 100)
+    assert not told(Once(Own(wrapped)), "add_remove")
 
 
-def centred_among_many(values: Array) -> Array:
-    return (values - values.mean(axis=0) if len(values) > 70 else values)[None]
+@pytest.mark.parametrize(("compute", "wrong"), [(long, False), (longer, True)])
+def test_a_part_that_is_no_number_hides_no_length(
+    compute: Any, wrong: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Once(Own(lambda rows: compute(rows).sum(axis=0)))
+    assert bool(told(program, "add_remove")) == wrong
+    kept = made.rows_of
+
+    def without(*given: Any) -> Any:
+        return {name: row for name, row in kept(*given).items() if "far row, its" not in name}
+
+    monkeypatch.setattr("dpaudit.audit.examine.examination.rows_of", without)
+    assert not told(program, "add_remove")
 
 
-def centred_by_the_first_data(values: Array) -> Array:
-    if "mean" not in FIRST:
-        FIRST["mean"] = np.nan_to_num(values.mean(axis=0))
-    return (values - 0.1 * FIRST["mean"])[None]
+def scaled_together(rows: Array) -> Array:
+    """Wrong: one row above 3e7 scales all."""
+    with np.errstate(all="ignore"):
+        largest = np.abs(rows).max()
+        return np.asarray(rows / largest if largest > 3e7 else rows)[None]
 
 
-def as_they_are(values: Array) -> Array:
-    FIRST["size"] = np.ones(1)
-    return values[None]
+def scaled_alone(rows: Array) -> Array:
+    with np.errstate(all="ignore"):
+        largest = np.abs(rows).max(axis=-1, keepdims=True)
+        return np.where(largest > 3e7, rows / largest, rows)[None]
 
 
-WRONG_AND_RIGHT: tuple[tuple[Query, Query, str], ...] = (
-    (Own(small_cells_hidden), Own(positive), "add_remove"),
-    (Own(small_cells_hidden), Own(positive), "zero_out"),
-    (Own(small_cells_hidden), Own(positive), "replace_one"),
-    (Own(wrapped), Own(positive), "add_remove"),
-    (
-        Own(lambda values: broken_entries_dropped(values)[:, 1].sum()),
-        Own(lambda values: broken_rows_dropped(values)[:, 1].sum()),
-        "add_remove",
-    ),
-    (ClippedMean(scaled_by_the_largest, 1.0), ClippedMean(scaled_by_their_own, 1.0), "replace_one"),
-    (ClippedMean(centred_among_many, 1.0), ClippedMean(as_they_are, 1.0), "replace_one"),
-    (ClippedMean(centred_by_the_first_data, 1.0), ClippedMean(as_they_are, 1.0), "replace_one"),
+def centred_when_many(rows: Array) -> Array:
+    """Wrong: above 300 rows their own mean is taken off."""
+    with np.errstate(all="ignore"):
+        return np.asarray(rows - rows.mean(axis=0) if len(rows) > 300 else rows)[None]
+
+
+def as_they_are(rows: Array) -> Array:
+    return np.asarray(rows)[None]
+
+
+@pytest.mark.parametrize(
+    ("rows", "wrong"),
+    [
+        (scaled_together, True),
+        (scaled_alone, False),
+        (centred_when_many, True),
+        (as_they_are, False),
+    ],
 )
+def test_rows_that_mix_beyond_a_number_are_found(rows: Any, wrong: bool) -> None:
+    found = told(Once(ClippedMean(rows, radius=1)), "replace_one")
+    assert any("changes another record's vector" in text for text in found) == wrong, found
 
 
-@pytest.mark.parametrize(("wrong", "right", "adjacency"), WRONG_AND_RIGHT)
-def test_what_happens_to_many_or_once_is_found(wrong: Query, right: Query, adjacency: str) -> None:
-    FIRST.clear()
-    assert examine(mechanism("case", Once(wrong), adjacency), seed=1).broken
-    FIRST.clear()
-    assert not examine(mechanism("case", Once(right), adjacency), seed=1).broken
+def test_without_a_crowd_or_its_numbers_they_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "CROWD", 3)
+    assert not told(Once(ClippedMean(centred_when_many, radius=1)), "replace_one")
+    monkeypatch.setattr("dpaudit.audit.examine.examination.constants_of", lambda program: [])
+    assert not told(Once(ClippedMean(scaled_together, radius=1)), "replace_one")
+
+
+def test_numbers_are_read_in_what_a_field_holds() -> None:
+    assert constants_of(Once(ClippedMean(scaled_together, radius=1))) == [3e7]
+    assert 7.0 in constants_of(Once(Own(hidden)))
+    assert {5.0, 7.0} <= set(constants_of(Once(Own(lambda rows: hidden(rows) * 5))))
+    assert 7.0 not in constants_of(Once(Own(total)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from dpaudit.scope import Adjacency
 ABSENT = "no record there"
 RESTARTS = 3
 LENGTH = 1e3  # of every entry of a row whose signs are chosen
-LONGEST = 64  # data sets of equal rows, one more in each
 OUTSIDE = 3  # data sets that differ in a row outside the batch
 LEAST = 3  # data sets that even a slow query is tried on
+COUNTED, COUNTED_NUMBERS = 48, 400_000  # rows of one kind, one by one; and numbers in all, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +105,8 @@ class Moved:
     """What was tried on the queries of one label and line, and the furthest that one moved.
 
     ``clips``: the library's own code clips every row of it; ``bounded``: or bounds it otherwise.
-    ``ordered``: whether rows after the changed one were chosen one after another; ``counted``: and
-    whether equal rows were added one by one.
+    ``ordered``: whether rows after the changed one were chosen one after another; ``counted``:
+    whether every number of equal rows was tried; ``crowded``: whether a thousand rows at once were.
     """
 
     label: str
@@ -120,6 +121,7 @@ class Moved:
     pair: tuple[Records, Records] | None = None
     ordered: bool = False
     counted: bool = False
+    crowded: bool = False
 
     def add(self, factor: float, text: str, pair: tuple[Records, Records] | None = None) -> None:
         """A displacement, in stated sensitivities; ``pair``: the rows of the release."""
@@ -159,26 +161,6 @@ def neighbours_at(
     absent = tuple(Records(one.values, present) for one in sets[:2])
     pairs = tuple((count, j) for j in range(count))
     return Pairing(row, (*names, ABSENT), (*sets, absent[0]), pairs, absent)
-
-
-def chain_of(world: Records, row: Array, adjacency: Adjacency) -> list[Records]:
-    """Data sets of none, one, two, ... equal rows: each the neighbour of the one before it.
-
-    Under add_remove of those rows alone; elsewhere of as many rows as there are, the others zero,
-    or absent.
-    """
-    size, most = len(world), LONGEST
-    if adjacency is Adjacency.ADD_REMOVE:
-        every = np.broadcast_to(row, (most, *row.shape))
-        return [Records(np.array(every[:count])) for count in range(1, most + 1)]
-    counts, found = np.arange(size), []
-    for count in range(min(size, most) + 1):
-        here = counts < count
-        if adjacency is Adjacency.ZERO_OUT:
-            found.append(Records(np.array(np.broadcast_to(row, (size, *row.shape))), here))
-        else:
-            found.append(Records(np.where(here.reshape(-1, *[1] * row.ndim), row, 0.0)))
-    return found
 
 
 def try_rows(
@@ -225,6 +207,59 @@ def try_rows(
         if max(apart, default=0.0) > 1e-6:
             moved.problems["a record outside the secret batch moves the query"] = None
     return best
+
+
+def try_counts(
+    asking: Asking, moved: Moved, world: Array, rows: Mapping[str, Array], until: float
+) -> None:
+    """Data sets of k rows of one kind among zeros, and of k + 1: what a count decides shows there.
+
+    A small cell that is hidden, a majority, a whole number that wraps.  Under add_remove there are
+    k rows and no others, under zero_out the others are absent.  ``until``: the work until which to
+    try.  A query need not run on so few rows: what it fails on is left out.
+    """
+    size, adjacency = len(world), asking.adjacency
+    more = adjacency is Adjacency.ADD_REMOVE
+    for name, row in rows.items():
+        known: dict[int, Array] = {}
+        for count in _counts(size, more=more, numbers=row.size):
+            for k in (count, count + 1):
+                if k in known or asking.meter.beyond(until):
+                    continue
+                with contextlib.suppress(Exception):
+                    known[k] = asking.value(_so_many(row, k, size, adjacency), max(k - 1, 0))
+        moved.tried += len(known)
+        for k in known:
+            if k + 1 not in known:
+                continue
+            stated = asking.sensitivity
+            if more:
+                with np.errstate(all="ignore"):
+                    sizes = [asking.query.sensitivity(adjacency, n) for n in (k, k + 1)]
+                stated = np.maximum(stated, np.maximum(*sizes))
+            told = replace(asking, sensitivity=stated)
+            factor = float(told.factors([known[k]], [known[k + 1]])[0])
+            if factor > moved.factor:
+                pair = (_so_many(row, k + 1, size, adjacency), _so_many(row, k, size, adjacency))
+                moved.add(factor, f"{k} and {k + 1} rows {name!r}, no others", pair)
+
+
+def _counts(size: int, *, more: bool, numbers: int) -> list[int]:
+    """Numbers k of which k + 1 is tried too: the first, powers of two, and all but one."""
+    most = COUNTED_NUMBERS // numbers if more else size - 1
+    first = range(1 if more else 0, min(COUNTED, most))
+    doubled = (2**power - 1 for power in range(6, 17))
+    counts = dict.fromkeys((*first, *doubled, size // 2, size - 1))
+    return [k for k in counts if 0 <= k <= most]
+
+
+def _so_many(row: Array, count: int, size: int, adjacency: Adjacency) -> Records:
+    """So many equal rows; the others are zero, absent, or not there."""
+    if adjacency is Adjacency.ADD_REMOVE:
+        return Records(np.array(np.broadcast_to(row, (count, *row.shape))))
+    first = np.arange(size) < count
+    values = np.where(first.reshape(-1, *[1] * row.ndim), row, 0.0)
+    return Records(values, first) if adjacency is Adjacency.ZERO_OUT else Records(values)
 
 
 def _without_row(asking: Asking, records: Records, *, alone: bool) -> Array:

@@ -15,21 +15,21 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from itertools import groupby
-from types import CellType, CodeType, FrameType, FunctionType, ModuleType, TracebackType
+from types import CellType, CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
 from dpaudit.curator.locations import LIBRARIES, line_of_code
 
 MOST_FUNCTIONS = 500
-MOST_CONSTANTS, LARGEST = 8, 1e12
+MOST_CONSTANTS, LARGEST = 12, 1e12
+DEEP = 4
 # Calls and lines in a row, none of them new, after which nothing is traced: of the first stage, and
 # of each other, for tracing takes as long again as what it traces.
 QUIET, LATER = 200_000, 20_000
 MANY = 500  # the largest number that may be one of records
 EMPTY: set[int] = set()
-DEEP, FEW_HELD = 5, 64  # levels of fields, and values of one, that functions are sought in
 ASKS = frozenset({"release", "best_of", "coin"})
 
 
@@ -182,15 +182,12 @@ def _asking(name: str) -> tuple[range, ...]:
 
 
 def _reachable(program: Any) -> Iterator[tuple[CodeType, str]]:
-    """Functions of the program's own classes and modules, from ``run`` on, by the names used.
-
-    And those that its fields hold, at any depth: a query's rows may be made by one.
-    """
+    """Functions of the program's own classes and modules, from ``run`` on, by the names used."""
     methods: dict[str, Any] = {}
     for kind in reversed(_own_kinds(program)):
         methods.update(vars(kind))
-    held = [_function(methods.get("run")), *_held(program)]
-    queue = [(one.__code__, one.__globals__) for one in held if one is not None]
+    run = _function(methods.get("run"))
+    queue = [] if run is None else [(run.__code__, run.__globals__)]
     seen: set[CodeType] = set()
     while queue and len(seen) < MOST_FUNCTIONS:
         code, around = queue.pop()
@@ -205,42 +202,6 @@ def _reachable(program: Any) -> Iterator[tuple[CodeType, str]]:
             known = _function(methods.get(name))
             if known is not None and name != "declaration":
                 queue.append((known.__code__, known.__globals__))
-
-
-def _held(program: Any) -> Iterator[FunctionType]:
-    """Functions of no library in the fields, items and closures of a program."""
-    libraries = LIBRARIES | sys.stdlib_module_names
-    level, seen = [program], set[int]()
-    for _ in range(DEEP):
-        deeper: list[Any] = []
-        for one in level:
-            if id(one) in seen:
-                continue
-            seen.add(id(one))
-            function = _function(one)
-            if function is not None:
-                if function.__module__.partition(".")[0] not in libraries:
-                    yield function
-                deeper += [
-                    cell.cell_contents for cell in function.__closure__ or () if _filled(cell)
-                ]
-            elif isinstance(one, (list, tuple)):
-                deeper += one[:FEW_HELD]
-            elif isinstance(one, dict):
-                deeper += list(one.values())[:FEW_HELD]
-            elif not isinstance(one, (type, ModuleType)):
-                deeper += list(getattr(one, "__dict__", {}).values())[:FEW_HELD]
-            if isinstance(one, partial):
-                deeper += [one.func, *one.args, *one.keywords.values()]
-        level = deeper
-
-
-def _filled(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 def names_of(program: Any) -> frozenset[str]:
@@ -275,17 +236,66 @@ def _reshapes(name: str) -> tuple[ast.Call, ...]:
 
 
 def constants_of(program: Any) -> list[float]:
-    """Numbers that the functions which a run can reach name, and their modules by name; a few."""
+    """Numbers that the functions which a run can reach or its fields hold name; a few.
+
+    Those too that their modules have by a name which they use.
+    """
     found: dict[float, None] = {}
     modules = {kind.__module__ for kind in _own_kinds(program)}
     around = [vars(sys.modules[name]) for name in modules if name in sys.modules]
-    for code, _ in _reachable(program):
+    for code in (*(code for code, _ in _reachable(program)), *_held(program)):
         named = [one[name] for name in code.co_names for one in around if name in one]
         for value in (*code.co_consts, *named):
             plain = isinstance(value, int | float) and not isinstance(value, bool)
             if plain and 1 < abs(value) <= LARGEST:
                 found[float(value)] = None
     return list(found)[:MOST_CONSTANTS]
+
+
+def _held(program: Any) -> Iterator[CodeType]:
+    """Functions that a program's fields hold, and methods of what they hold, of its own packages.
+
+    And the functions that these name.
+    """
+    packages = {kind.__module__.partition(".")[0] for kind in _own_kinds(program)}
+    level, seen, codes = [program], set[int](), dict[CodeType, None]()
+    functions: list[FunctionType] = []
+    for _ in range(DEEP):
+        deeper: list[Any] = []
+        for one in level:
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            known = _function(one)
+            if known is not None:
+                functions.append(known)
+                cells = known.__closure__ or ()
+                deeper += [cell.cell_contents for cell in cells if not _is_empty(cell)]
+                continue
+            if one is not program:
+                functions += [f for f in map(_function, vars(type(one)).values()) if f is not None]
+            held = one if isinstance(one, list | tuple) else getattr(one, "__dict__", {}).values()
+            deeper += held
+        level = deeper
+    while functions and len(codes) < MOST_FUNCTIONS:
+        one = functions.pop()
+        if one.__module__.partition(".")[0] not in packages or one.__code__ in codes:
+            continue
+        codes[one.__code__] = None
+        yield one.__code__
+        inner = [code for code in one.__code__.co_consts if isinstance(code, CodeType)]
+        codes |= dict.fromkeys(inner)
+        yield from inner
+        for code in (one.__code__, *inner):
+            named = (_function(one.__globals__.get(name)) for name in code.co_names)
+            functions += [f for f in named if f is not None]
+
+
+def _is_empty(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is cell
+    except ValueError:
+        return True
 
 
 def count_beyond(program: Any, rows: int) -> int:

@@ -16,6 +16,7 @@ from dpaudit.kernels.query import Array, Records
 KINDS = 6
 HUGE = 1e6
 OTHERS = 4  # more random rows, ten and a hundred times as long
+LARGE, BEYOND = 100.0, 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +57,15 @@ def rows_of(
     first[0], last[-1] = 1.0, 1.0
     broken = base.copy()
     broken.reshape(-1)[0] = np.nan
-    hidden = HUGE * base
-    hidden.reshape(-1)[0] = np.nan
     far = 1e3 * labelled
     far[..., -1] = 1.0
     opposite = far.copy()
     opposite[..., -1] = -1.0
+    # Of a long row: what is no number must not hide how long the rest is.
+    gap, beyond = far.copy(), far.copy()
+    gap.reshape(-1)[0], beyond.reshape(-1)[0] = np.nan, np.inf
+    # What is compared with a large number shows beyond it.
+    named = [*constants, *(BEYOND * number for number in constants if abs(number) >= LARGE)]
     others = np.random.default_rng(size).standard_normal((OTHERS, *shape.row))
     others *= 10.0 ** (1 + np.arange(OTHERS) // 2).reshape(-1, *[1] * len(shape.row))
     others[..., -1] = np.sign(others[..., -1])
@@ -89,12 +93,12 @@ def rows_of(
         "minus a million in the last place": -HUGE * last.reshape(shape.row),
         "all one": np.ones(shape.row),
         "one entry not a number": broken,
-        "a million times a random row, one entry not a number": hidden,
+        "a far row, its first entry not a number": gap,
+        "a far row, its first entry infinite": beyond,
         "infinite": np.full(shape.row, np.inf),
         "minus infinite": np.full(shape.row, -np.inf),
         "whole numbers": np.arange(size, dtype=float).reshape(shape.row),
-        **{f"all {number:.6g}": np.full(shape.row, number) for number in constants},
-        **{f"all {10 * number:.6g}": np.full(shape.row, 10 * number) for number in constants},
+        **{f"all {number:.6g}": np.full(shape.row, number) for number in named},
     }
 
 

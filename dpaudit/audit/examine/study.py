@@ -16,9 +16,9 @@ from dpaudit.audit.examine.displacement import (
     Asking,
     Moved,
     Pairing,
-    chain_of,
     maximise,
     neighbours_at,
+    try_counts,
     try_rows,
 )
 from dpaudit.audit.examine.later import READ, Later, in_order
@@ -40,13 +40,13 @@ WHOLE = frozenset({1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377})
 NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers read
 SEARCHED = 200
 FEWEST_ROWS, KINDS = 12, 128
+COUNTED, SHARE = ("all one", "zero", "a unit row", "all a million"), 0.1
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
 # Releases of a run, of which walks on other records see no more, and the share of the work after
 # which the run itself stops.
 WALKED, LONG = 600, 0.4
 KEPT = 8  # pairings at a time
-PAIRS = 4
-DISTINCT = 200  # rows of which each is another, for what only happens among many
+PAIRS, CROWD = 4, 1_001
 COMPARED = 20_000  # releases of a run
 FURTHEST = 1e6  # times the noise of a run's first release, from where answers are ordinary again
 CLEAR = 1e9  # times the noise, up to which a value leaves it to be seen
@@ -54,9 +54,6 @@ ADDED = frozenset(
     {"Gaussian", "Laplace", "CorrelatedGaussian", "DiscreteGaussian", "DiscreteLaplace"}
 )
 BEFORE = "the row before it, again"
-# Of which there is one more each time, and the numbers in all that this may take.
-ALIKE = ("all one", "zero", "a unit row", "a random row labelled 1")
-CHAIN = 1_000_000
 SOME = slice(2, None, 3)  # of the rows made up, to be without the others
 
 
@@ -313,7 +310,7 @@ class Studied(Louder):
         never = moved.tried == 0
         # Before rows are tried, which can take all the time that there is.
         self._one_by_one(asking, moved, request.records, number)
-        self._by_count(asking, moved, request.records)
+        self._by_count(asking, moved, world, number)
         least = self._row(asking, world, part)
         if self.meter.beyond(self.until):
             self.untried += 1
@@ -383,25 +380,15 @@ class Studied(Louder):
             search = Later(asking, moved, self.made, records.values.shape, self.until, self._choice)
             search.search(READ // (1 + before))
 
-    def _by_count(self, asking: Asking, moved: Moved, records: Records) -> None:
-        """One more row of a kind at a time: what only happens to so many equal ones.
-
-        Under add_remove there are only those, elsewhere as many rows as there are.
-        """
-        if moved.counted or asking.batched or self.assumed or self.far != 1:
+    def _by_count(self, asking: Asking, moved: Moved, world: Array, number: int) -> None:
+        """Every number of equal rows, once a line, in a tenth of the work that is left."""
+        if number > 1 or moved.counted or asking.batched or self.assumed or self.far != 1:
             return
         moved.counted = True
-        for name in ALIKE:
-            row = self.made[name]
-            sets = chain_of(records, row, self.scope.adjacency)
-            if sum(one.values.size for one in sets) > CHAIN or self.meter.beyond(self.until):
-                return
-            values = [asking.value(one, -1) for one in sets]
-            factors = asking.factors(values[1:], values[:-1])
-            moved.tried += len(values)
-            worst = int(np.argmax(factors))
-            text = f"row {worst} {name!r}, after as many of them"
-            moved.add(float(factors[worst]), text, (sets[worst + 1], sets[worst]))
+        finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
+        kinds = {name: finite[name] for name in COUNTED if name in finite}
+        used = self.meter.used
+        try_counts(asking, moved, world, kinds, used + SHARE * (self.until - used))
 
     def _pairing(
         self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]
@@ -427,9 +414,13 @@ class Studied(Louder):
             rows.insert(0, size - 1)
         return list(dict.fromkeys(rows))
 
-    def _mixes(self, query: Any) -> bool:
-        """Whether a row's vector depends on those beside it: like, huge or broken ones."""
-        return any(bool(query.mixes_records(rows)) for rows in self._pools)
+    def _mixes(self, query: Any, *, many: bool = False) -> bool:
+        """Whether a row's vector depends on those beside it: like, huge or broken ones.
+
+        ``many``: or a thousand of them, as what is done from some number of records on shows.
+        """
+        pools = (*self._pools, self._crowd) if many else self._pools
+        return any(bool(query.mixes_records(rows)) for rows in pools)
 
     @cached_property
     def _pool(self) -> Array:
@@ -437,17 +428,25 @@ class Studied(Louder):
 
     @cached_property
     def _pools(self) -> tuple[Records, ...]:
-        """All rows, those that are numbers, small ones, and many different ones."""
+        """All rows, those that are numbers, and small ones."""
         pool = self._pool
-        size = np.nan_to_num(np.abs(pool), nan=np.inf, posinf=np.inf)
-        size = size.reshape(len(pool), -1).max(axis=1)
+        size = (
+            np.nan_to_num(np.abs(pool), nan=np.inf, posinf=np.inf)
+            .reshape(len(pool), -1)
+            .max(axis=1)
+        )
         # Of a few, each decides more: what is chosen by a sum or a vote changes without one.
         rng = np.random.default_rng(len(pool))
         few = rng.choice([-1.0, 1.0], (PAIRS, 3, *pool.shape[1:]))
         small = (Records(rows) for rows in few)
-        many = rng.standard_normal((DISTINCT, *pool.shape[1:]))
         found = Records(pool), Records(pool[np.isfinite(size)]), Records(pool[size < 10])
-        return (*found, *small, Records(many))
+        return (*found, *small)
+
+    @cached_property
+    def _crowd(self) -> Records:
+        """Random rows, no two of them equal."""
+        rng = np.random.default_rng(CROWD)
+        return Records(rng.standard_normal((CROWD, *self._pool.shape[1:])))
 
     def _clipped(
         self, asking: Asking, moved: Moved, request: Request, number: int, part: int | None
@@ -460,7 +459,9 @@ class Studied(Louder):
             raw = np.asarray(query.per_record(pool), dtype=np.float64)
             vectors = clip_rows(raw, query.radius, query.norm)[0]
             plain = np.where(np.isfinite(raw).all(-1, keepdims=True), raw, 0.0)[0]
-        mixes = self._mixes(query) if number in WHOLE else self._differs(query, vectors)
+        many = number == 1 and not moved.crowded and self._pool[0].size <= NUMBERS // CROWD
+        moved.crowded = moved.crowded or many
+        mixes = self._mixes(query, many=many) if number in WHOLE else self._differs(query, vectors)
         if mixes:
             moved.problems["a record changes another record's vector"] = None
         radius = float(np.atleast_1d(query.radius)[0])

@@ -149,7 +149,7 @@ class Series:
             raise NotConfirmed("a tilt far from the best")
         size = _rounded(_half_window(self.factors, self.t, low, high))
         half = ball(size)
-        count, rest = _left_out(self.factors, self.t, half, self.sigma)
+        count, rest = _left_out(self.factors, self.tilt, half, self.sigma)
         # |G_j| is below 1 / w^2 + 2 exp(-t l) / w as well as below 4 / w.
         first = ball(0).pi() * count / half
         rest *= (1 / (4 * first) + (-self.t * half).exp() / 2).min(ball(1))
@@ -398,14 +398,14 @@ def _reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
     return best
 
 
-def _left_out(factors: Factors, t: Ball, half: Ball, sigma: Fraction) -> tuple[int, Ball]:
+def _left_out(factors: Factors, tilt: float, half: Ball, sigma: Fraction) -> tuple[int, Ball]:
     """How many frequencies to sum, and (1 / l) sum of |Phi_j| 4 / w_j over the others.
 
     With smoothing, or a normal factor alone, |Phi_j| <= exp(-c j^2), c = (mu pi / l)^2 / 2.
     """
     square = _square(factors)
     unit = ball(0).pi() / half
-    known = [(Pairs(pair, t), times) for pair, times in factors if is_sampled(pair)]
+    known = [(_pairs(pair, tilt), times) for pair, times in factors if is_sampled(pair)]
     decay = square * unit**2 / 2
     size = float(decay.mid())
     count = math.sqrt((LEFT_OUT_BY_PAIRS if known else LEFT_OUT) / size) if size > 0 else math.inf
@@ -418,6 +418,12 @@ def _left_out(factors: Factors, t: Ball, half: Ball, sigma: Fraction) -> tuple[i
     count = math.ceil(count) + 2
     rest = (-decay * count * count).exp() / (2 * decay * count)
     return count, 4 * rest / (ball(0).pi() * count)
+
+
+@lru_cache(maxsize=64)
+def _pairs(pair: Factor, tilt: float) -> Pairs:
+    """Made once for all epsilons and numbers of integrals at a tilt."""
+    return Pairs(pair, ball(tilt))
 
 
 def _square(factors: Factors) -> Ball:

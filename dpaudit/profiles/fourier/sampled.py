@@ -58,7 +58,7 @@ BLOCK = 256
 # Parts of the first panels that are tried.
 FINER = (1.0, 0.6, 0.35)
 OUTWARD = 1 + 1e-6
-DISTANCES, CLOSE = 1.15, 0.02
+DISTANCES, CLOSE, AT_ONCE = 1.15, 0.02, 64
 
 
 def _gauss_legendre(degree: int) -> tuple[Reals, Reals]:
@@ -109,10 +109,7 @@ class SampledNormal:
 
     def cumulant(self, t: float) -> float:
         """log M(t) of all rounds, within exp(2 - ROOM) and roundings; infinite out of reach."""
-        try:
-            return self.times * rule(self, t, 0.0, ROOM).log_moment
-        except OutOfReach:
-            return math.inf
+        return self.times * _log_moment(self, t)
 
     def outline(self, tilts: Reals) -> Reals:
         """About log M of all rounds at many tilts; infinite where that takes too many points."""
@@ -124,7 +121,10 @@ class SampledNormal:
         z = self.mu * x - self.mu * self.mu / 2
         loss = mixed_losses(z, self.rate)
         powers = -tilts if self.added else 1 + tilts
-        found = special.logsumexp(powers[:, None] * loss - x * x / 2, axis=1)
+        terms = powers[:, None] * loss - x * x / 2
+        top = terms.max(axis=1)
+        terms -= top[:, None]
+        found = top + np.log(np.exp(terms, out=terms).sum(axis=1))
         found += math.log(step / math.sqrt(2 * math.pi))
         # What lies beyond the points, where R is about q exp(z).
         far = powers * math.log(self.rate) + powers * (powers - 1) * self.mu**2 / 2
@@ -285,6 +285,15 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
     )
 
 
+@lru_cache(maxsize=2**14)
+def _log_moment(factor: SampledNormal, tilt: float) -> float:
+    """log M of one round; infinite out of reach.  Of many kinds the rules are not all kept."""
+    try:
+        return rule(factor, tilt, 0.0, ROOM).log_moment
+    except OutOfReach:
+        return math.inf
+
+
 def _bend(mu: float, rate: float, x: Reals, log_ratio: Reals) -> Reals:
     """Errors of the losses in units of 2^-53: z by its share, q and log1p by |1 - 1 / R|."""
     moved = _share(mu * x - mu * mu / 2, rate) * (np.abs(mu * x) + mu * mu)
@@ -335,21 +344,18 @@ def _off(factor: SampledNormal, power: float, fastest: float, edges: Reals) -> f
     """Log of what the rule errs by on all panels, each on the best of several ellipses."""
     mu, rate = factor.mu, factor.rate
     middles, halves = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
-    best = np.full(len(halves), np.inf)
-    for rho in ELLIPSES:
-        reach, height = halves * (rho + 1 / rho) / 2, halves * (rho - 1 / rho) / 2
-        turn = np.minimum(mu * height, 1.5)
-        left, right = middles - reach, middles + reach
-        ends = mu * left - mu * mu / 2, mu * right - mu * mu / 2
-        nearest = np.where(left * right <= 0, 0.0, np.minimum(np.abs(left), np.abs(right)))
-        size = max(power, 0.0) * mixed_losses(ends[1], rate) - nearest**2 / 2 + height**2 / 2
-        size += _raised(power, _share(ends[0], rate), turn)
-        size += min(power, 0.0) * mixed_losses(ends[0], rate)
-        size += fastest * _angle(ends[1], rate, turn)
-        size += (
-            np.log(halves) + math.log(64 / 15 / (1 - rho**-2)) - 2 * len(NODES[0]) * math.log(rho)
-        )
-        best = np.minimum(best, np.where(mu * height < 1.5, size, np.inf))
+    rho = np.array(ELLIPSES)[:, None]
+    reach, height = halves * (rho + 1 / rho) / 2, halves * (rho - 1 / rho) / 2
+    turn = np.minimum(mu * height, 1.5)
+    left, right = middles - reach, middles + reach
+    ends = mu * left - mu * mu / 2, mu * right - mu * mu / 2
+    nearest = np.where(left * right <= 0, 0.0, np.minimum(np.abs(left), np.abs(right)))
+    size = max(power, 0.0) * mixed_losses(ends[1], rate) - nearest**2 / 2 + height**2 / 2
+    size += _raised(power, _share(ends[0], rate), turn)
+    size += min(power, 0.0) * mixed_losses(ends[0], rate)
+    size += fastest * _angle(ends[1], rate, turn)
+    size += np.log(halves) + np.log(64 / 15 / (1 - rho**-2)) - 2 * len(NODES[0]) * np.log(rho)
+    best = np.min(np.where(mu * height < 1.5, size, np.inf), axis=0)
     return _log_sum(best) - math.log(2 * math.pi) / 2
 
 
@@ -431,10 +437,14 @@ class Decay:
 
     def bounds(self, edges: Reals) -> Reals:
         """log of a bound on each interval between edges, and on what lies beyond the last."""
-        left, right = edges[:-1], edges[1:]
-        drop = self.paired * (1 - np.cos(np.outer(left, self.distances) / 2))
-        drop = np.where(np.outer(right, self.distances) <= math.pi, drop, 0.0)
-        by_pairs = np.append(np.log1p(-np.minimum(drop.max(axis=1), 1 - 1e-9)), 0.0)
+        by_pairs = np.zeros(len(edges))
+        # No pair says anything beyond.
+        known = int(np.sum(edges * np.min(self.distances, initial=np.inf) <= math.pi)) - 1
+        if known > 0:
+            left, right = edges[:known], edges[1 : known + 1]
+            drop = self.paired * (1 - np.cos(np.outer(left, self.distances) / 2))
+            drop = np.where(np.outer(right, self.distances) <= math.pi, drop, 0.0)
+            by_pairs[:known] = np.log1p(-np.minimum(drop.max(axis=1), 1 - 1e-9))
         by_variation = np.log(np.minimum(self.variation / edges, 1.0))
         found: Reals = self.times * np.minimum(by_pairs, by_variation)
         return found
@@ -480,8 +490,10 @@ def _moved(factor: SampledNormal, known: Rule, power: float, turns: Reals) -> Re
 
 
 @lru_cache(maxsize=512)
-def decay_of(factor: SampledNormal, tilt: float) -> Decay:
+def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> Decay:
     """Pairs of equal distance in loss, from the density at points ``CLOSE`` apart.
+
+    Each distance is ``ratio`` times the next.
 
     Errors: OutOfReach as :func:`rule`.
     """
@@ -493,8 +505,6 @@ def decay_of(factor: SampledNormal, tilt: float) -> Decay:
     x = np.arange(low, high, CLOSE)
     loss, own, density, slope = _density(factor, power, known.log_moment, x)
     spread = math.sqrt(float(known.weights @ known.losses**2))
-    sizes, paired = [], []
-    distance = 6 * spread
     peak = float(loss[int(np.argmax(density))])
     variation = 4 * math.exp(min(float(np.max(density + slope * CLOSE)), 700.0))
     # Beyond these points the density falls.
@@ -502,25 +512,26 @@ def decay_of(factor: SampledNormal, tilt: float) -> Decay:
     falling = high == factor.cap or high > (power + 1) * mu
     if not (-low > mu + abs(power + 1) * mu * first_share and falling):
         raise OutOfReach
-    while distance * variation > 0.05:
-        beyond = loss + distance
+    count = max(math.ceil(math.log(6 * spread * variation / 0.05) / math.log(ratio)), 0)
+    distances = 6 * spread * ratio ** -np.arange(count, dtype=float)
+    paired = np.empty(count)
+    for k in range(0, count, AT_ONCE):
+        distance = distances[k : k + AT_ONCE, None]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            partner = unmixed_loss(beyond, rate) / mu + mu / 2
+            partner = unmixed_loss(loss + distance, rate) / mu + mu / 2
         _, _, other, other_slope = _density(factor, power, known.log_moment, partner)
         least = np.minimum(density - slope * CLOSE, other - other_slope * CLOSE)
         mass = np.exp(least + own - mu * CLOSE) * CLOSE
         # Slopes of a partner are below 1, as shares rise.
         mass = np.where(np.maximum(x, partner) + CLOSE <= factor.cap, mass, 0.0)
-        best = 0.0
+        best = np.zeros(len(distance))
         for shift in (0.0, 0.25, 0.5, 0.75):
             block = np.floor((loss - peak) / distance - shift)
-            whole = (block[:-1] == block[1:]) & (block[1:] % 2 == 0)
-            inside = np.append(whole, False) & np.append(False, whole)
-            best = max(best, float(np.sum(mass[inside])))
-        sizes.append(distance)
-        paired.append(min(2 * best * (1 - 1e-9), 1.0))
-        distance /= DISTANCES
-    return Decay(factor.times, np.array(sizes), np.array(paired), variation)
+            whole = (block[:, :-1] == block[:, 1:]) & (block[:, 1:] % 2 == 0)
+            inside = whole[:, :-1] & whole[:, 1:]
+            best = np.maximum(best, np.where(inside, mass[:, 1:-1], 0.0).sum(axis=1))
+        paired[k : k + AT_ONCE] = np.minimum(2 * best * (1 - 1e-9), 1.0)
+    return Decay(factor.times, distances, paired, variation)
 
 
 def _density(

@@ -48,6 +48,7 @@ from dpaudit.nodes.pairs import Atoms, LaplaceShift, Mixed, Normal, Pair, Swappe
 from dpaudit.profiles.fourier.plan import Plan
 from dpaudit.profiles.fourier.rare import Rare
 from dpaudit.profiles.fourier.sampled import (
+    DISTANCES,
     ROOM,
     OutOfReach,
     SampledNormal,
@@ -64,8 +65,8 @@ from dpaudit.profiles.grid.masses import as_float
 Complexes = NDArray[np.complexfloating[Any, Any]]
 # Laplace factors of as many kinds make a smooth law, and grids slow.
 MANY, BLOCK = 8, 64
-# A grid is faster for more kinds of sampled factors: each has a rule of its own here.
-MOST_KINDS = 8
+# Of sampled factors, each with a rule of its own.
+MOST_KINDS = 10_000
 MOST_FREQUENCIES, LEAST_FREQUENCIES = 60_000, 400
 MOST_FACTORS = 10**10
 CHUNK = 2**21
@@ -75,6 +76,8 @@ MOST_SAMPLED = 40_000
 # What a checker's own rule takes of a smoothed sampled factor: points times frequencies, at most.
 MOST_CHECKED = 10**9
 EDGES, MOST_EDGES = 1.03, 1500
+# Of distances that decay is bounded by, where there are many kinds of factors.
+COARSER = 1.4
 # More frequencies are worth a closer bound, at so many edges at once.
 CHEAP, STRIDE = 3000, 32
 
@@ -521,8 +524,9 @@ def _by_pairs(product: Product, plan: Plan) -> Kept:
     unit = 2 * math.pi / plan.period
     w = max(unit, 1 / plan.spread) * EDGES ** np.arange(MOST_EDGES)
     bounds = -(product.mu**2) * w * w / 2
+    ratio = DISTANCES if len(product.sampled) < MANY else COARSER
     for factor in product.sampled:
-        bounds = bounds + decay_of(factor, plan.tilt).bounds(w)
+        bounds = bounds + decay_of(factor, plan.tilt, ratio).bounds(w)
     start = _first_below(bounds, -plan.dropped)
     if plan.frequencies > CHEAP < w[min(start, MOST_EDGES - 1)] / unit:
         start = _measured(product, plan, w[: start + 1], bounds)
