@@ -17,7 +17,7 @@ from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
 from tests.examined_for_tests import mechanism
 
-Rows = Callable[[Array], Array]
+Rows = Callable[[Array], Any]
 FIRST: dict[str, Array] = {}
 
 
