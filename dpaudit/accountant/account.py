@@ -17,7 +17,7 @@ from dpaudit.measures.convert import to_approx
 from dpaudit.measures.show import show_text, value_text
 from dpaudit.measures.sides import delta_sides, tradeoff_sides
 from dpaudit.nodes import Node, find_path, postorder
-from dpaudit.nodes.pairs import Losses, Normal, Pair
+from dpaudit.nodes.pairs import Losses, Normal, Pair, Replaced
 from dpaudit.nodes.registry import load
 from dpaudit.profiles import RELATIVE_WIDTH, WIDTH
 from dpaudit.scope import Scope
@@ -77,15 +77,24 @@ class Bound:
         if pair is not None:
             kinds = " x ".join(sorted({type(factor).__name__ for factor, _ in pair.factors}))
             return f"{said}: what dominates ({kinds}) is nothing known to be reached, at any width"
+        losses = self._losses
+        if losses and any(isinstance(f, Replaced) for p in losses.pairs for f, _ in p.factors):
+            return f"{said}: rounds that choose by what was released have a grid of their own"
         times = self.width**0.5 / self.asked**0.5
         return f"{said}: what was asked would take about {times:.2g} times the time"
 
     @property
+    def _losses(self) -> Losses | None:
+        """The pairs that the ends are of."""
+        step = self.step
+        value = None if step is None else (step.premises[0] if step.premises else step).value
+        return value if isinstance(value, Losses) else None
+
+    @property
     def _unreached(self) -> Pair | None:
         """The pair that decides from above, where no data are known to reach it."""
-        step = self.step
-        losses = None if step is None else (step.premises[0] if step.premises else step).value
-        if step is None or not isinstance(losses, Losses):
+        step, losses = self.step, self._losses
+        if step is None or losses is None:
             return None
         rows = step.witness.get("upper", [{"pair": str(k)} for k in range(len(losses.pairs))])
         # An end is rounded once more: rows of the same value decide together.

@@ -194,7 +194,11 @@ def _declared(
     found = make(replace(run, sigma=run.sigma / (wider * moved)))
     if largest is not None:
         found = _cut(found, run, _count(largest, "largest"), sampling)
-    share = None if clipped_share is None else exact(clipped_share, "clipped_share") / moved
+    # A record that is replaced flips a bit of the count, as does one within a microbatch.
+    flips = 2 if sampling == "fixed" or own > 1 else 1
+    share = (
+        None if clipped_share is None else exact(clipped_share, "clipped_share") / (flips * moved)
+    )
     found = _with_releases(found, _count(layers, "layers"), share)
     return found if owned == moved else Group(found, owned)
 
@@ -232,8 +236,8 @@ def _cut(found: Node, run: Batches, largest: int, sampling: str) -> Node:
 def _with_releases(node: Node, layers: int, clipped_share: Number | None) -> Node:
     """The run with a release for each layer, and one of the share of clipped gradients.
 
-    A count of bits, each less a half, moves by a half where a record comes or goes, and by 1 where
-    it is replaced: as every sum, by twice as much.
+    A count of bits, each less a half, moves by a half where a record comes or goes; where it flips
+    a bit, by twice as much, which halves ``clipped_share`` before.
     """
     if layers == 1 and clipped_share is None:
         return node
@@ -242,8 +246,7 @@ def _with_releases(node: Node, layers: int, clipped_share: Number | None) -> Nod
         sums: Node = node if layers == 1 else Repeat(Gaussian("gradient of a layer", z), layers)
         if clipped_share is None:
             return sums
-        counted = Gaussian("clipped share", 2 * clipped_share)
-        return Compose(sums, counted)
+        return Compose(sums, Gaussian("clipped share", 2 * clipped_share))
     children = [_with_releases(child, layers, clipped_share) for child in node.children]
     return node.rebuild(node.parameters, children)
 

@@ -30,6 +30,7 @@ from dpaudit.nodes.pairs import (
     Pair,
     Product,
     Renyi,
+    Replaced,
     Spliced,
     Swapped,
     from_wire,
@@ -182,4 +183,5 @@ GROWS: dict[type[Pair], dict[str, Callable[[Any, Any], bool]]] = {
     Drawn: {"mu": _at_least, "rate": _rate, "size": _at_least},
     Spliced: {"above": dominates, "below": dominates},
     Swapped: {"base": dominates},
+    Replaced: {"mu": _at_least},
 }

@@ -153,6 +153,34 @@ class Spliced(Pair):
 
 
 @dataclass(frozen=True)
+class Replaced(Symmetric):
+    """A batch that a record is in at a ``rate``: N(x) or N(x') for the record, else N(y).
+
+    ((1 - rate) N(y, I) + rate N(x, I), (1 - rate) N(y, I) + rate N(x', I)) for whatever y, x and x'
+    are at most ``mu`` apart.  In a product each round has its own, which may be chosen by what the
+    rounds before showed.  One round's profile is that of :class:`Spliced` over Mixed(Normal(mu)).
+    """
+
+    mu: Number
+    rate: Number
+
+    @property
+    def sampled(self) -> Pair:
+        """The triple with y = x', reached from above x = 1; swapped, from below."""
+        return Mixed(Normal(self.mu), self.rate)
+
+    @property
+    def spliced(self) -> Pair:
+        """One pair that dominates every triple, and all at once."""
+        return Spliced(self.sampled, self.sampled.swapped)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The normal pair at rate 1."""
+        return Normal(self.mu).factors if self.rate == 1 else ((self, Fraction(1)),)
+
+
+@dataclass(frozen=True)
 class Largest(Pair):
     """The pointwise largest of several profiles; made by :func:`largest` only."""
 

@@ -17,13 +17,14 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import exact, is_infinite, unknowns
 from dpaudit.exact.domains import non_negative, probability
-from dpaudit.nodes.pairs import Largest, Mixed, Pair, Swapped, numbers_in
+from dpaudit.nodes.pairs import Largest, Mixed, Pair, Replaced, Swapped, numbers_in
 from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
 from dpaudit.profiles.closed.told import delta_told, epsilon_told
 from dpaudit.profiles.closed.tradeoff import tradeoff_from
 from dpaudit.profiles.fourier.engine import delta_composed, delta_on, epsilon_composed, parts_of
 from dpaudit.profiles.fourier.engine import epsilon_outline as _outline
+from dpaudit.profiles.fourier.game import delta_game, epsilon_game, is_played
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
 from dpaudit.profiles.interval import (
@@ -70,6 +71,11 @@ def _epsilon(
         return _pure(pair)
     if has_form(pair):
         return epsilon_single(pair, wanted)
+    record = _record(pair)
+    if record is not None:
+        known = composed(pair, wanted, width)
+        narrow = _is_narrow(known, width) or is_infinite(known.upper)
+        return known if narrow else epsilon_game(*record, wanted, known)
     told = epsilon_told(pair, wanted)
     if told is not None and _is_settled(told, width):
         return told
@@ -124,6 +130,11 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
             max(end) for end in zip(*((i.lower, i.upper) for i in members), strict=True)
         )
         return Interval(lower, upper, method="the largest of several pairs")
+    record = _record(pair)
+    if record is not None:
+        known = delta_composed(pair, at, width)
+        narrow = known.upper - known.lower <= known.upper * Fraction(width)
+        return known if narrow else delta_game(*record, at, known)
     told = delta_told(pair, at)
     if told is not None and told.upper - told.lower <= told.upper * Fraction(width):
         return told
@@ -205,6 +216,14 @@ def _settled(pair: Pair, width: float) -> None:
         raise InvalidParameter(f"{type(pair).__name__}: bind {names} first; a number was asked for")
     if not 0 < width < math.inf:
         raise InvalidParameter(f"width = {width!r}: expected a positive number")
+
+
+def _record(pair: Pair) -> tuple[Replaced, int] | None:
+    """A replaced record's rounds, where they are played as a game."""
+    (record, times), *others = parts_of(pair)
+    if others or not isinstance(record, Replaced) or not is_played(record, times):
+        return None
+    return record, times
 
 
 def _few_sampled(pair: Pair) -> bool:

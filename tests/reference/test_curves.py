@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.nodes.pairs import (
     Atoms,
     Concentrated,
@@ -19,6 +20,7 @@ from dpaudit.nodes.pairs import (
     Normal,
     Pair,
     Product,
+    Replaced,
     Spliced,
     product,
 )
@@ -306,6 +308,16 @@ def test_without_replacement_pair_is_above_the_one_sided_pair() -> None:
     assert sided.upper < both.lower
     assert both.upper <= F("14.9")
     assert sided.lower >= F("13.3")
+
+
+def test_rounds_that_choose_their_triples_are_between_the_two_and_confirmed() -> None:
+    """A game in floats, of three triangles or all without error bounds, has 13.586 (+- .005)."""
+    pair = product([(Replaced(F(2), F(1, 100)), F(1000))])
+    found = epsilon_interval(pair, DELTA)
+    assert F("13.56") <= found.lower <= F("13.591")
+    assert F("13.581") <= found.upper <= F("13.61")
+    assert confirm_upper(pair, F(found.upper), DELTA, found.upper_witness)
+    assert confirm_lower(pair, found.lower, DELTA, found.lower_witness)
 
 
 def _normal_and_laplace(epsilon: int) -> mpmath.mpf:

@@ -13,7 +13,7 @@ from dpaudit.profiles.grid import values
 
 F = Fraction
 REPLACED = dp.central("replace_one")
-SPLICED = dp.Repeat(dp.SampledWithoutReplacement(dp.Gaussian("g", 1), 10, 1000), 20)
+SPLICED = dp.Repeat(dp.SampledWithoutReplacement(dp.Laplace("l", 1), 10, 1000), 20)
 
 
 def test_a_bound_that_is_wider_than_asked_says_so_and_what_more_would_cost() -> None:

@@ -29,7 +29,8 @@ def test_series_of_many_kinds_lies_in_the_grids_interval_and_is_confirmed() -> N
     assert found.method == "closed transforms"
     assert 0 < found.upper - found.lower < 2e-6
     grid = epsilon_composed(pair, DELTA, 1e-4)
-    assert grid.lower <= found.upper and found.lower <= grid.upper
+    assert grid.lower <= found.upper
+    assert found.lower <= grid.upper
     assert confirm_upper(pair, found.upper, DELTA, found.upper_witness)
     assert not confirm_upper(pair, found.lower - Fraction(1, 10**5), DELTA, found.upper_witness)
     assert confirm_lower(pair, found.lower, DELTA, found.lower_witness)

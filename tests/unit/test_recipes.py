@@ -107,6 +107,13 @@ def test_what_training_does_besides() -> None:
     adaptive = dp.dp_sgd(**settings, clipped_share=5)
     inner = dp.Compose(dp.Gaussian("gradient", 2), dp.Gaussian("clipped share", 10))
     assert adaptive == dp.Repeat(dp.PoissonSampled(inner, Fraction(1, 100)), 100)
+    # Where a record is replaced, or is one of a microbatch, its bit of the count flips: by 1.
+    for flipped in ({"sampling": "fixed"}, {"sampling": "cyclic", "microbatch": 5}):
+        run = dp.dp_sgd(**settings, **flipped, clipped_share=5)
+        assert run.child.child.nodes == (
+            dp.Gaussian("gradient", 1),
+            dp.Gaussian("clipped share", 5),
+        )
     small = dp.dp_sgd(**settings, sampling="cyclic", microbatch=5)
     assert dp.account(small, scope_of("cyclic")).step("gdp").value == 1
     cut = dp.dp_sgd(**settings, largest=40)

@@ -10,6 +10,7 @@ With x = exp(epsilon) and (u)+ = max(0, u):
                         sum_j w_j exp(j mu t - j^2 mu^2 / 2) is x; 1 - x for x <= w_0
     Swapped(base)       1 - x + x delta_base(1 / x)
     Spliced             of ``above`` for x >= 1, of ``below`` for x < 1
+    Replaced            of its splice: one round alone is never worse
     Largest             the largest
     Product of Atoms    sum of (p - x q)+ over its outcomes, where they are at most ``OUTCOMES``;
                         of rare ones that are left out, between 0 and all that P lacks without them
@@ -52,6 +53,7 @@ from dpaudit.nodes.pairs import (
     Normal,
     Pair,
     Product,
+    Replaced,
     Scored,
     Spliced,
     Swapped,
@@ -70,6 +72,8 @@ def parts(pair: Pair) -> tuple[Pair, ...]:
         return (pair.base,)
     if isinstance(pair, Spliced):
         return pair.above, pair.below
+    if isinstance(pair, Replaced):
+        return (pair.spliced,)
     if isinstance(pair, Branched):
         return tuple(base for _, _, base in pair.branches)
     return pair.pairs if isinstance(pair, Largest) else ()
@@ -334,6 +338,10 @@ def _spliced(pair: Spliced, x: Ball, more: Forms) -> Ball:
     return delta_by(pair.above, x, more).union(delta_by(pair.below, x, more))
 
 
+def _replaced(pair: Replaced, x: Ball, more: Forms) -> Ball:
+    return delta_by(pair.spliced, x, more)
+
+
 def _largest(pair: Largest, x: Ball, more: Forms) -> Ball:
     found = ball(0)
     for member in pair.pairs:
@@ -356,6 +364,7 @@ _CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
     Drawn: _of_a_group,
     Swapped: _swapped,
     Spliced: _spliced,
+    Replaced: _replaced,
     Largest: _largest,
     Branched: _with_bases(branched),
     Scored: _with_bases(scored),

@@ -25,7 +25,8 @@ from dpaudit.check.profile.closed import (
 )
 from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.fourier import delta_bound
-from dpaudit.check.profile.nodes import Nodes, lower_nodes, upper_nodes
+from dpaudit.check.profile.game import played_delta
+from dpaudit.check.profile.nodes import Nodes, lower_nodes, rounded_down, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.sampled import is_sampled
 from dpaudit.check.profile.told import told_at_least, told_at_most
@@ -47,7 +48,17 @@ from dpaudit.exact import (
     unknowns,
     working_precision,
 )
-from dpaudit.nodes.pairs import Clones, Losses, Pair, numbers_in
+from dpaudit.nodes.pairs import (
+    Atoms,
+    Clones,
+    DiscreteNormal,
+    Losses,
+    Mixed,
+    Pair,
+    Replaced,
+    Swapped,
+    numbers_in,
+)
 
 Row = Mapping[str, Any]
 # What one step may leave out, as a part of delta: it moves delta by that part at most.
@@ -65,6 +76,7 @@ FIELDS: dict[str, set[str]] = {
     "closed": {"epsilon"},
     "told apart": {"epsilon"},
     "largest loss": set(),
+    "game": {"side", "epsilon", "delta", "step", "nodes", "cells"},
     "fourier": COMMON
     | {"nodes", "window_centre", "infinite", "round_off", "aliasing", "truncation", "masses"},
     "closed transforms": COMMON
@@ -149,7 +161,7 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
     if form in ("closed", "told apart"):
         own = _number(row["epsilon"])
         return own == value or (slack != 0 and own <= value)
-    if form in SUMS:
+    if form in (*SUMS, "game"):
         beyond = (value - _number(row["epsilon"])) * (1 if side == "upper" else -1)
         return row["side"] == side and beyond >= -ROUNDED * (1 + value)
     return form == "largest loss" or value == 0
@@ -226,6 +238,8 @@ def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     try:
         if row.get("form") == "told apart":
             return told_at_most(pair, epsilon, delta)
+        if row.get("form") == "game":
+            return _played(pair, epsilon, row, 1) <= delta
         for times in _coarser_steps(pair, row):
             with suppress(NotConfirmed):
                 if _composed(pair, epsilon, delta, {**row, "step": times}, 1) <= delta:
@@ -260,6 +274,8 @@ def confirm_lower(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     try:
         if row.get("form") == "told apart":
             return told_at_least(pair, epsilon, delta)
+        if row.get("form") == "game":
+            return _played(pair, epsilon, row, -1) >= delta
         return _composed(pair, epsilon, delta, row, -1) >= delta
     except NotConfirmed:
         return False
@@ -290,7 +306,7 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
         raise NotConfirmed(f"step {float(step)}")
     tail = max(float(delta) / sum(counts) * LEFT_OUT, SMALLEST)
     grid = Grid(step, 2.0 ** math.floor(math.log2(tail)))
-    nodes = [_nodes(factor, grid, sign) for factor, _ in pair.factors]
+    nodes = [_nodes(factor, grid, sign, tilt) for factor, _ in pair.factors]
     return delta_bound(list(zip(nodes, counts, strict=True)), step, tilt, epsilon, sign)
 
 
@@ -300,11 +316,41 @@ def _by_transforms(pair: Pair, row: Row) -> bool:
     return (is_smooth(pair) or smoothed) and not by_grid
 
 
-def _nodes(factor: Pair, grid: Grid, sign: int) -> Nodes:
+def _played(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
+    """delta of rounds that choose their triples by what was released before."""
+    (record, times), *others = pair.factors
+    if others or not isinstance(record, Replaced):
+        raise NotConfirmed("no game")
+    step, nodes, cells = (_number(row[name]) for name in ("step", "nodes", "cells"))
+    shape = float(step), int(nodes), int(cells)
+    at = math.nextafter(float(epsilon), -sign * math.inf)
+    return Fraction(played_delta(record, _whole(times), at, shape, sign))
+
+
+def _is_far_apart(factor: Pair) -> bool:
+    """Whether outcomes are single ones, sampled or not."""
+    while isinstance(factor, Mixed | Swapped):
+        factor = factor.base
+    return isinstance(factor, Atoms | DiscreteNormal)
+
+
+def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
+    """From below the better one at the tilt, of outcomes that may lie far apart."""
     if sign > 0 and not is_known(factor):
         return _values(factor, grid)
+    if sign < 0 and isinstance(factor, Replaced):
+        factor = factor.sampled
     made = _cells(factor, grid)
-    return upper_nodes(made) if sign > 0 else lower_nodes(made, grid.h)
+    if sign > 0:
+        return upper_nodes(made)
+    if not _is_far_apart(factor):
+        return lower_nodes(made, grid.h)
+    down = rounded_down(made)
+    try:
+        lowered = lower_nodes(made, grid.h)
+    except NotConfirmed:
+        return down
+    return max(down, lowered, key=lambda nodes: nodes.log_moment(tilt, grid.h))
 
 
 def _number(text: str) -> Fraction:

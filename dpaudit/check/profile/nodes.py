@@ -7,7 +7,8 @@ Upper: a and b on their nodes; convex functions lie below their chords.
 Lower: with D the chords of delta, a chord exceeds the tangents of its cell by at most
 Gap = a b (e^h - 1) / (a e^h + b).  The chords of D_i - max of the two gaps at node i lie below
 delta; they start where delta has left 1 - x by that much, and end where it is that close to 0.
-Concave kinks are then cut off, which lowers them.
+Concave kinks are then cut off, which lowers them.  Where nothing is left by that, or too little,
+masses are moved down to the node below.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ class Nodes:
     infinite: float
     relative: float
     shift: float
+
+    def log_moment(self, tilt: float, h: float) -> float:
+        """About log of the sum of masses times exp(tilt * loss)."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.masses) + tilt * h * (self.first + np.arange(len(self.masses)))
+        return float(np.logaddexp.reduce(logs))
 
 
 def upper_nodes(cells: Cells) -> Nodes:
@@ -72,6 +79,14 @@ def lower_nodes(cells: Cells, h: float) -> Nodes:
     kinks[0] = (excess[start + 1] * (1 - CUMULATED) - lowering[start + 1]) / math.expm1(h)
     kinks[-1] = (rest[end - 1] * (1 - CUMULATED) - lowering[end - 1]) / -math.expm1(-h)
     return Nodes(cells.first + start, convex(kinks, h), cells.infinite[0], relative, cells.shift)
+
+
+def rounded_down(cells: Cells) -> Nodes:
+    """Every mass at the lower end of its cell: a smaller loss lowers p (1 - x exp(-l))_+."""
+    masses = cells.on.copy()
+    masses[:-1] += np.maximum(cells.a + cells.b, 0.0)
+    relative = 8 * cells.relative + ROUNDING
+    return Nodes(cells.first, masses, cells.infinite[0], relative, cells.shift)
 
 
 def _without_crumbs(cells: Cells) -> Cells:

@@ -31,6 +31,7 @@ from dpaudit.nodes.pairs import (
     Mixed,
     Normal,
     Pair,
+    Replaced,
     Spliced,
     Swapped,
 )
@@ -55,6 +56,8 @@ def is_known(pair: Pair) -> bool:
         return type(pair.base) in BASES or type(pair.base) in OUTCOMES
     if isinstance(pair, Branched):
         return all(p == q and is_known(base) for p, q, base in pair.branches)
+    if isinstance(pair, Replaced):
+        return is_known(pair.spliced)
     if isinstance(pair, Spliced):
         return is_known(pair.above) and _mirrored(pair)
     return type(pair) in _MAKERS
@@ -158,4 +161,5 @@ _MAKERS: dict[type[Pair], Callable[[Any, Grid], Cells]] = {
     DiscreteNormal: _mixed,
     Swapped: _swapped,
     Spliced: _spliced,
+    Replaced: lambda pair, grid: cells(pair.spliced, grid),
 }

@@ -6,19 +6,24 @@ does; outcomes of both sets, or of none, are as likely either way.  A larger ove
 and a garbling of this pair.  Where e^epsilon share + 1 - share - m (e^epsilon + 1) is at most
 2 m e^(epsilon/2), F(u) of :mod:`dpaudit.families.discrete.rules` has imaginary zeros only.
 
-Shuffled reports.  The pair holds values 0 and 1, the others any.  Let N0 and N1 be the laws of a
-report that is known to be of one of the two sets alone.  A report of value 0 is
-    told (e^epsilon N0 + N1) / (e^epsilon + 1) + (1 - told) M,    told = m (e^epsilon + 1) / w,
-with M the same for value 1, which exchanges N0 and N1.  Any report has at least the mass m / w on
-either set alone, so that it is 2 m / w (N0 + N1) / 2 + (1 - 2 m / w) of something else.  Who is
-told, of every report, whether it is of one of these parts and otherwise all, sees the counts of
-the two parts, Clones(epsilon, told, 2 m / w, population - 1), and laws that are the same under
-both.  For any child of largest loss epsilon, N0 and N1 are those of Kairouz, Oh, Viswanath 2017,
-Theorem 3.3, told is 1, and any report has at least e^-epsilon times the mean of the two.
+Shuffled reports.  The pair holds values 0 and 1, of laws P and Q, the others any.  P is
+    (e^epsilon N0 + N1) / (e^epsilon + 1),
+and Q the same with N0 and N1 exchanged, for two laws whose mean is that of P and Q (Kairouz, Oh,
+Viswanath 2017, Theorem 3.3).  Any report has at least ``hidden`` times that mean: e^-epsilon times,
+as it has at least so much of P and of Q; in randomised response 2 / (e^epsilon + 1): a third
+value's mass is the same in P and Q, and no report has less of it, while the two values have
+(e^epsilon + 1) / 2 of that mass in the mean.  Who is told, of every other report, whether it is of
+one of these parts and otherwise all, sees the counts of the two parts,
+Clones(epsilon, 1, hidden, population - 1), and reports that are the same under both.
+The one report has to be of the parts for certain.  Were it so with probability told only, and else
+of a law M that both values share, then which of the others are of no part would tell whether it
+is: M is no law of theirs.  The counts of told < 1 alone bound nothing: of ten randomised responses
+among three values at epsilon 3, where the nine others hold 0, all ten are 0 with probability .387
+or .0193.
 Reached: where all others hold a third value, of whose set ``free`` of either part is free, the
-counts of those free outcomes alone are Clones(epsilon, free told, free 2 m / w, population - 1).
-Source: Feldman, McMillan, Talwar 2021, Hiding Among the Clones, Theorem 3.1 (any child); 2022,
-Stronger Privacy Amplification by Shuffling, Theorem 3.2 (a randomiser's own parts).
+counts of those free outcomes alone are Clones(epsilon, free told, free 2 m / w, population - 1),
+told = m (e^epsilon + 1) / w.
+Source: Feldman, McMillan, Talwar 2021, Hiding Among the Clones, Theorem 3.1 (any child).
 """
 
 from __future__ import annotations
@@ -47,8 +52,8 @@ SETS_ZCDP = Source("dpaudit", 2026, "imaginary zeros; proof in families.local.ru
 SETS_CORNER = Source("Dong, Roth, Su", 2022, "Definition 2.6, at the corners of a polygon")
 CLONES = Source(
     "Feldman, McMillan, Talwar",
-    2022,
-    "Theorem 3.2 (2021, Theorem 3.1, for any child); proof in families.local.rules",
+    2021,
+    "Hiding Among the Clones, Theorem 3.1; proof in families.local.rules",
 )
 SHUFFLER = Source("Erlingsson and others", 2019, "a shuffler post-processes: Section 2")
 REPLACED = (Adjacency.REPLACE_ONE,)
@@ -170,12 +175,14 @@ def shuffled_profile(node: Shuffled, base: Losses) -> Losses:
     child, others = node.child, node.population - 1
     as_sets = _as_sets(child)
     if as_sets is not None:
-        rare, told = rare_and_told(as_sets)
-        upper = Clones(as_sets.epsilon, told, 2 * rare, others)
+        level = as_sets.epsilon
+        disjoint = isinstance(child, RandomizedResponse)
+        upper = Clones(level, WHOLE, 2 / (1 + exp(level)) if disjoint else exp(-level), others)
         if as_sets.free == 0:
             return Losses((upper,), (upper,))
+        rare, told = rare_and_told(as_sets)
         free = as_sets.free
-        return both(upper, Clones(as_sets.epsilon, free * told, free * 2 * rare, others))
+        return both(upper, Clones(level, free * told, free * 2 * rare, others))
     loss = _largest_loss(child)
     if loss is None:
         return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)

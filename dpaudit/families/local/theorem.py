@@ -88,10 +88,13 @@ def _shuffled(node: Any, base: Losses) -> Losses:
     elif kind == "RandomizedResponse" and not is_symbolic(child.choices):
         sets = 1 / child.choices, ZERO, ONE if child.choices > 2 else ZERO
     if sets is not None:
-        rare, told = _parts(child.epsilon, sets[0], sets[1])
-        upper = Clones(child.epsilon, told, 2 * rare, others)
+        # Any report has so much of the mean of two that differ.
+        level = child.epsilon
+        rate = exp(-level) if kind == "SubsetResponse" else 2 / (1 + exp(level))
+        upper = Clones(child.epsilon, ONE, rate, others)
         if sets[2] == 0:
             return Losses((upper,), (upper,))
+        rare, told = _parts(child.epsilon, sets[0], sets[1])
         below = Clones(child.epsilon, told * sets[2], 2 * rare * sets[2], others)
         return Losses((upper,), (upper,), (below,), (below,))
     if kind == "PureDP":

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpaudit.check.theorem import Table, Theorem, register
 from dpaudit.families.sampling.theorem import interchangeable
-from dpaudit.nodes.pairs import Allocated, Losses, Mixed, Normal, Pair, Spliced
+from dpaudit.nodes.pairs import Allocated, Losses, Mixed, Normal, Pair, Replaced, Spliced
 
 Change = Callable[[Pair], Pair]
 
@@ -49,11 +49,18 @@ def _without_replacement(node: Any, base: Losses) -> Losses:
     delta(x) = 1 - x + x delta'(1/x) with the swapped pair gives x < 1 from the other direction.
     Reached: all other records hold what the replaced record is replaced by.
     Where records have places, only the runs with the same draws are compared.
-    Source: Zhu, Dong, Wang 2022, Theorem 11.
+    Below Gaussian noise three answers, each two at most 1 / z noises apart: that of the batch with
+    the record, with what replaces it, and with neither; queries choose them, so all are reached.
+    Source: Zhu, Dong, Wang 2022, Theorem 11; dpaudit 2026, profiles.grid.triangles.
     """
     if not interchangeable(node.child):
         return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)
     share = node.batch_size / node.population
+    if type(node.child).__name__ == "Gaussian" and node.batch_size != node.population:
+        triple = Replaced(1 / node.child.noise_multiplier, share)
+        one_way = Mixed(Normal(1 / node.child.noise_multiplier), share)
+        reached = (triple, one_way), (triple, one_way.swapped)
+        return Losses((triple,), (triple,), *reached, base.slack, base.in_one_part)
     above, below = _towards(share), _away(share)
 
     def joined(pair: Pair) -> Pair:

@@ -24,7 +24,7 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node, postorder
-from dpaudit.nodes.pairs import Allocated, Losses, Mixed, Normal, Pair, Spliced, one
+from dpaudit.nodes.pairs import Allocated, Losses, Mixed, Normal, Pair, Replaced, Spliced, one
 from dpaudit.scope import Adjacency
 
 BALLE_POISSON = Source("Balle, Barthe, Gaboardi", 2018, "Theorem 8")
@@ -33,7 +33,12 @@ BALLE_DRAWS = Source(
     "Balle, Barthe, Gaboardi", 2018, "Theorem 10 (its setting); dpaudit 2026, proof at the rule"
 )
 ZHU_POISSON = Source("Zhu, Dong, Wang", 2022, "Theorem 11 (Poisson sampling of a dominating pair)")
-ZHU_BATCH = Source("Zhu, Dong, Wang", 2022, "Theorem 11 (sampling without replacement)")
+ZHU_BATCH = Source(
+    "Zhu, Dong, Wang",
+    2022,
+    "Theorem 11 (sampling without replacement); Gaussian children: dpaudit 2026, "
+    "proof in profiles.grid.triangles",
+)
 CHUA = Source(
     "Chua, Ghazi, Harrison, Kamath, Kumar, Leeman, Manurangsi, Sinha, Zhang",
     2024,
@@ -209,11 +214,17 @@ def batch_profile(node: SampledWithoutReplacement, base: Losses) -> Losses:
     """The two directions spliced at x = 1; one of them is reached.
 
     It is reached where all other records hold what the replaced one is replaced by.  The child's
-    own pairs unless records are alike.
+    own pairs unless records are alike.  Gaussian noise: whatever three answers are a sensitivity
+    apart, which rounds choose by what was released, and which three records reach.
     """
     if not alike(node.child):
         return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)
     share = share_of(node)
+    if isinstance(node.child, Gaussian) and share != 1:
+        triple = Replaced(1 / node.child.noise_multiplier, share)
+        # The sampled pair is among them, and has bounds from below of its own.
+        forth, back = (triple, triple.sampled), (triple, triple.sampled.swapped)
+        return Losses((triple,), (triple,), forth, back, base.slack, base.in_one_part)
     remove = tuple(spliced(pair, share) for pair in base.remove)
     add = tuple(spliced(pair, share) for pair in base.add)
     return Losses(

@@ -34,6 +34,7 @@ from dpaudit.nodes.pairs import (
     Normal,
     Pair,
     Product,
+    Replaced,
     Spliced,
     Swapped,
 )
@@ -79,6 +80,8 @@ def _inner(pair: Pair) -> tuple[Pair, ...]:
         return (pair.base,)
     if isinstance(pair, Spliced):
         return pair.above, pair.below
+    if isinstance(pair, Replaced):
+        return (pair.spliced,)
     if isinstance(pair, Branched):
         return tuple(base for _, _, base in pair.branches)
     return pair.pairs if isinstance(pair, Largest) else ()
@@ -196,6 +199,11 @@ def _swapped(pair: Swapped, x: Ball) -> Ball:
 def _spliced(pair: Spliced, x: Ball) -> Ball:
     above, below = (delta_ball(part, x) for part in (pair.above, pair.below))
     return above if x >= 1 else below if x < 1 else above.union(below)
+
+
+@_form(Replaced)
+def _replaced(pair: Replaced, x: Ball) -> Ball:
+    return delta_ball(pair.spliced, x)
 
 
 @_form(Largest)

@@ -95,8 +95,15 @@ def _attempted(pair: Pair, delta: Fraction, width: float, first: float, most: in
     parts, at = parts_of(pair), float(delta)
     total = sum(times for _, times in parts)
     cap = largest_loss(pair)
-    if total > MOST_PARTS or at < SMALLEST_DELTA:
+    if total > MOST_PARTS:
         return _capped(Interval(Fraction(0), rounded_up(math.inf)), cap)
+    if at < SMALLEST_DELTA:
+        # Epsilon grows as delta falls: a lower end at a larger delta holds.
+        larger = _attempted(pair, Fraction(2 * SMALLEST_DELTA), width, first, most)
+        whole = Interval(
+            larger.lower, rounded_up(math.inf), larger.lower_witness, {}, larger.method
+        )
+        return _capped(whole, cap)
     tolerance = width * ROUNDING_PARTS
     attempts: list[Attempt] = []
     step: float | None = first

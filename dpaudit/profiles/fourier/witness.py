@@ -27,6 +27,8 @@ form "closed transforms": the series of :mod:`dpaudit.profiles.fourier.smooth`, 
 J + 1; ``error`` is the sum of all errors but the smoothing's gap.
 form "closed": the closed form of :mod:`dpaudit.profiles.closed.single` at ``epsilon``.
 form "told apart": the sums of :mod:`dpaudit.profiles.closed.told` at ``epsilon``.
+form "game": :mod:`dpaudit.profiles.fourier.game` on losses i ``step``, i < ``nodes``, with so many
+``cells`` of places.
 form "largest loss": the sum of the factors' largest losses.  form "chernoff": P(L > epsilon) <=
 exp(K(t) - t epsilon).  form "conjugate": :mod:`dpaudit.profiles.closed.tradeoff`.
 """

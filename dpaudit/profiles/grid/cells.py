@@ -203,11 +203,41 @@ def _lower(cells: Cells) -> Discrete:
     lowering = _lowering(cells, splits)
     start, end = _start(cells, masses, lowering), last_end(masses, lowering, h)
     if start is None or end is None or start.node >= end.node:
-        return _only_infinite(cells)
+        return _rounded_down(cells)
     hull = convexified(second_differences(masses, lowering, start, end, h), h)
     if hull is None:
+        return _rounded_down(cells)
+    lowered = Discrete(cells.step, cells.first + start.node, hull, cells.infinite[0]).trimmed()
+    if not len(cells.atoms.index):
+        return lowered
+    # Either is sound; the larger one is wanted where large losses count.
+    return max(lowered, _rounded_down(cells), key=_log_moment)
+
+
+def _log_moment(found: Discrete) -> float:
+    """log of the sum of masses times exp(loss)."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(found.masses) + found.losses
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))
+
+
+def _rounded_down(cells: Cells) -> Discrete:
+    """Every mass at the lower end of its cell, where its Q mass is larger: p (1 - x q / p)_+ falls.
+
+    Chords that are lowered say more of smooth laws, and nothing of outcomes far apart whose masses
+    fall faster than the chords between them.  A mass whose Q mass says that its loss is below the
+    node, by rounding, lies one node further down.
+    """
+    h = float(cells.step)
+    masses = np.zeros(len(cells.p) + 1)
+    for part in cells.parts:
+        below = part.q * (1 + SPLITTING) > part.p * np.exp(-part.index * h)
+        np.add.at(masses, part.index - cells.first + 1 - below, part.p)
+    if not masses.any():
         return _only_infinite(cells)
-    return Discrete(cells.step, cells.first + start.node, hull, cells.infinite[0]).trimmed()
+    found = Discrete(cells.step, cells.first - 1, masses * (1 - SPLITTING), cells.infinite[0])
+    return found.trimmed()
 
 
 def _only_infinite(cells: Cells) -> Discrete:

@@ -10,6 +10,7 @@ from dpaudit.nodes.pairs import (
     Mixed,
     Normal,
     Pair,
+    Replaced,
     Spliced,
     Swapped,
 )
@@ -76,3 +77,9 @@ def _spliced(pair: Spliced, grid: Grid, side: Side) -> Discrete:
     if above is not None and below is not None:
         return spliced(above, below).discrete(side)
     return joined(discretise(pair.above, grid, side), discretise(pair.below, grid, side), side)
+
+
+@discretiser(Replaced)
+def _replaced(pair: Replaced, grid: Grid, side: Side) -> Discrete:
+    """One pair for all triples from above; from below the sampled one, which is among them."""
+    return discretise(pair.spliced if side is Side.UPPER else pair.sampled, grid, side)
