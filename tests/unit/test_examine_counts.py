@@ -159,6 +159,73 @@ def test_without_a_crowd_or_its_numbers_they_are_not(monkeypatch: pytest.MonkeyP
     assert not told(Once(ClippedMean(scaled_together, radius=1)), "replace_one")
 
 
+EDGES = (0.15, 0.35, 0.7)
+
+
+def cells(rows: Array, most: Any) -> Array:
+    """How many rows are below each edge and from it on."""
+    first = np.nan_to_num(rows[:, :1])
+    return np.concatenate([most(first, np.array(EDGES)).sum(0), (first >= EDGES).sum(0)])
+
+
+def on_both_sides(rows: Array) -> Array:
+    """Wrong: a value on an edge is counted twice."""
+    return cells(rows, np.less_equal)
+
+
+def on_one_side(rows: Array) -> Array:
+    return cells(rows, np.less)
+
+
+def at_least(rows: Array) -> Array:
+    """Wrong: from 25 records on, one more of the other sign divides by 26 what 25 add up to."""
+    signed = np.clip(np.nan_to_num(rows[:, :1]), -1, 1)
+    return 25 * signed.sum(axis=0) / max(len(rows), 25)
+
+
+@pytest.mark.parametrize(
+    ("compute", "wrong"), [(on_both_sides, True), (on_one_side, False), (at_least, True)]
+)
+def test_edges_and_numbers_that_divide_are_tried(compute: Any, wrong: bool) -> None:
+    scaled = Once(Own(lambda rows: compute(rows) / (1 if compute is at_least else np.sqrt(3))))
+    assert bool(told(scaled, "add_remove")) == wrong
+
+
+def test_numbers_that_divide_are_found_by_opposites_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(displacement, "_try_opposites", lambda *_: None)
+    monkeypatch.setattr(study, "SEARCHED", 0)
+    assert not any("opposite" in text for text in told(Once(Own(at_least)), "add_remove"))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The candidate of the largest score, by the exponential mechanism for monotone scores."""
+
+    compute: Callable[[Array], Array]
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.ExponentialMechanism("chosen", 1, scores="monotone")
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("chosen", Own(self.compute, norm="linf"))
+
+
+def votes(rows: Array) -> Array:
+    positive = np.nan_to_num(rows[:, 0]) > 0
+    return np.array([positive.sum(), (~positive).sum(), 3.0])
+
+
+def votes_against(rows: Array) -> Array:
+    """Wrong: a vote for one candidate is one against the other."""
+    positive = np.nan_to_num(rows[:, 0]) > 0
+    return np.array([positive.sum() - (~positive).sum(), (~positive).sum() - positive.sum(), 3.0])
+
+
+@pytest.mark.parametrize(("compute", "wrong"), [(votes, False), (votes_against, True)])
+def test_scores_that_move_apart_are_not_monotone(compute: Any, wrong: bool) -> None:
+    assert bool(told(Chosen(compute), "add_remove")) == wrong
+
+
 def test_numbers_are_read_in_what_a_field_holds() -> None:
     assert constants_of(Once(ClippedMean(scaled_together, radius=1))) == [3e7]
     assert 7.0 in constants_of(Once(Own(hidden)))

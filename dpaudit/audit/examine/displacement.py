@@ -222,6 +222,9 @@ def try_counts(
     """
     size, adjacency = len(world), asking.adjacency
     more = adjacency is Adjacency.ADD_REMOVE
+    if more:
+        # One more that is the opposite of all others, whose number divides what they add up to.
+        _try_opposites(asking, moved, rows, until)
     for name, row in rows.items():
         known: dict[int, Array] = {}
         for count in _counts(size, more=more, numbers=row.size):
@@ -234,16 +237,37 @@ def try_counts(
         for k in known:
             if k + 1 not in known:
                 continue
-            stated = asking.sensitivity
-            if more:
-                with np.errstate(all="ignore"):
-                    sizes = [asking.query.sensitivity(adjacency, n) for n in (k, k + 1)]
-                stated = np.maximum(stated, np.maximum(*sizes))
-            told = replace(asking, sensitivity=stated)
+            told = _of_sizes(asking, k) if more else asking
             factor = float(told.factors([known[k]], [known[k + 1]])[0])
             if factor > moved.factor:
                 pair = (_so_many(row, k + 1, size, adjacency), _so_many(row, k, size, adjacency))
                 moved.add(factor, f"{k} and {k + 1} rows {name!r}, no others", pair)
+
+
+def _try_opposites(asking: Asking, moved: Moved, rows: Mapping[str, Array], until: float) -> None:
+    for name, row in rows.items():
+        if not row.any():
+            continue
+        for count in range(1, COUNTED):
+            if asking.meter.beyond(until):
+                return
+            without = _so_many(row, count, count, asking.adjacency)
+            among = Records(np.concatenate([without.values, -row[None]]))
+            try:
+                values = [asking.value(one, 0) for one in (without, among)]
+            except Exception:  # noqa: BLE001  (on so few rows)
+                break
+            moved.tried += 2
+            told = _of_sizes(asking, count)
+            text = f"{count} rows {name!r} and one opposite, or none"
+            moved.add(float(told.factors(values[:1], values[1:])[0]), text, (among, without))
+
+
+def _of_sizes(asking: Asking, count: int) -> Asking:
+    """The same, of the largest sensitivity that it states of so many rows, and of one more."""
+    with np.errstate(all="ignore"):
+        sizes = [asking.query.sensitivity(asking.adjacency, n) for n in (count, count + 1)]
+    return replace(asking, sensitivity=np.maximum(asking.sensitivity, np.maximum(*sizes)))
 
 
 def _counts(size: int, *, more: bool, numbers: int) -> list[int]:

@@ -20,10 +20,12 @@ from itertools import groupby
 from types import CellType, CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
+import numpy as np
+
 from dpaudit.curator.locations import LIBRARIES, line_of_code
 
 MOST_FUNCTIONS = 500
-MOST_CONSTANTS, LARGEST = 12, 1e12
+MOST_CONSTANTS, LARGEST, TINY = 12, 1e12, 1e-4
 DEEP = 4
 # Calls and lines in a row, none of them new, after which nothing is traced: of the first stage, and
 # of each other, for tracing takes as long again as what it traces.
@@ -243,19 +245,33 @@ def constants_of(program: Any) -> list[float]:
     found: dict[float, None] = {}
     modules = {kind.__module__ for kind in _own_kinds(program)}
     around = [vars(sys.modules[name]) for name in modules if name in sys.modules]
-    for code in (*(code for code, _ in _reachable(program)), *_held(program)):
-        named = [one[name] for name in code.co_names for one in around if name in one]
-        for value in (*code.co_consts, *named):
-            plain = isinstance(value, int | float) and not isinstance(value, bool)
-            if plain and 1 < abs(value) <= LARGEST:
+    own = [(code, around) for code, _ in _reachable(program)]
+    held = [(code, [known]) for code, known in _held(program)]
+    for code, known in (*own, *held):
+        named = [one[name] for name in code.co_names for one in known if name in one]
+        for value in (number for one in (*code.co_consts, *named) for number in _numbers_of(one)):
+            # 0 and 1 are tried anyway.
+            if TINY < abs(value) <= LARGEST and abs(value) != 1:
                 found[float(value)] = None
     return list(found)[:MOST_CONSTANTS]
 
 
-def _held(program: Any) -> Iterator[CodeType]:
+def _numbers_of(value: Any) -> list[float]:
+    """A number, or the few that a tuple, a list or an array holds."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+        value = value.reshape(-1)[:MOST_CONSTANTS].tolist()
+    several = value if isinstance(value, list | tuple) else [value]
+    return [
+        one
+        for one in several[:MOST_CONSTANTS]
+        if isinstance(one, int | float) and not isinstance(one, bool)
+    ]
+
+
+def _held(program: Any) -> Iterator[tuple[CodeType, dict[str, Any]]]:
     """Functions that a program's fields hold, and methods of what they hold, of its own packages.
 
-    And the functions that these name.
+    And the functions that these name; each with its module's names.
     """
     packages = {kind.__module__.partition(".")[0] for kind in _own_kinds(program)}
     level, seen, codes = [program], set[int](), dict[CodeType, None]()
@@ -282,10 +298,10 @@ def _held(program: Any) -> Iterator[CodeType]:
         if one.__module__.partition(".")[0] not in packages or one.__code__ in codes:
             continue
         codes[one.__code__] = None
-        yield one.__code__
+        yield one.__code__, one.__globals__
         inner = [code for code in one.__code__.co_consts if isinstance(code, CodeType)]
         codes |= dict.fromkeys(inner)
-        yield from inner
+        yield from ((code, one.__globals__) for code in inner)
         for code in (one.__code__, *inner):
             named = (_function(one.__globals__.get(name)) for name in code.co_names)
             functions += [f for f in named if f is not None]

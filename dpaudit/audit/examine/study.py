@@ -383,7 +383,9 @@ class Studied(Louder):
 
     def _by_count(self, asking: Asking, moved: Moved, world: Array, number: int) -> None:
         """Every number of equal rows, once a line, in a tenth of the work that is left."""
-        if number > 1 or moved.counted or asking.batched or self.assumed or self.far != 1:
+        if number > 1 or moved.counted or asking.members or self.assumed or self.far != 1:
+            return
+        if asking.batched and asking.adjacency is not Adjacency.ADD_REMOVE:
             return
         moved.counted = True
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}

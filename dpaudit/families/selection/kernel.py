@@ -10,6 +10,7 @@ from scipy.special import log_softmax
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose
 from dpaudit.families.selection import ExponentialMechanism, NoisyComparisons
+from dpaudit.families.selection.node import Scores
 from dpaudit.kernels.base import Generator, Kernel, kernel
 from dpaudit.kernels.query import Array, Norm
 
@@ -51,10 +52,17 @@ class ExponentialMechanismKernel(Kernel):
         return np.full(values.shape, np.nan)
 
     def apart(self, values: Array, others: Array, stated: Array) -> Array:
-        """The most that a score differs by; candidates that are on neither list differ by 0."""
+        """The most that a score differs by; candidates that are on neither list differ by 0.
+
+        Monotone scores all move one way, by the sensitivity at most: of two that move apart, the
+        sum of what they move by is what epsilon / 2 has to pay for.
+        """
         same = values == others
         with np.errstate(invalid="ignore"):
-            return np.asarray(np.where(same, 0.0, np.abs(values - others)).max(axis=-1))
+            moved = np.where(same, 0.0, values - others)
+        up, down = np.maximum(moved.max(axis=-1), 0.0), np.maximum(-moved.min(axis=-1), 0.0)
+        one_way = self.leaf.scores is Scores.MONOTONE
+        return np.asarray(up + down if one_way else np.maximum(up, down))
 
 
 def logits_of(values: Array, scale: Array) -> Array:
