@@ -54,8 +54,9 @@ test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)
 	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(ARGS)
 
+# Single tests take minutes: an idle worker takes over what another has not begun.
 quality: $(READY)  ## power and coverage of the audits (minutes)
-	$(BIN)/python -m pytest -n $(WORKERS) -m quality $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m quality $(ARGS)
 
 quality-trees: export DPAUDIT_TREES ?= 100000
 quality-trees: $(READY)  ## 10^5 random declarations, upper bounds against lower ones (an hour; resumable)

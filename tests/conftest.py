@@ -20,7 +20,7 @@ settings.register_profile("dpaudit", derandomize=True, deadline=None, print_blob
 settings.load_profile("dpaudit")
 
 
-# Of what collection makes, all stays: looking for garbage among it took two thirds of its time
+# Of what collection makes, all stays: looking for garbage among it took a third of its time
 # where bytecode is compiled.
 gc.disable()
 

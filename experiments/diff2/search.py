@@ -18,7 +18,18 @@ from experiments.diff2.network import Setting
 from experiments.diff2.runs import SCOPE
 from lab.fits import mean_and_error
 from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import Cell, Check, Experiment, Findings, Results, Size, Table, Values
+from lab.model import (
+    Cell,
+    Check,
+    Experiment,
+    Findings,
+    Panel,
+    Results,
+    Series,
+    Size,
+    Table,
+    Values,
+)
 from mechanisms.papers.common.losses import mean_value
 from mechanisms.papers.diff2.framework import Diff2, schedule
 from mechanisms.papers.diff2.theory import Budget
@@ -156,7 +167,17 @@ def read(results: Results) -> Findings:
     )
     title = f"{DATA}, epsilon = {EPSILON}, {results.rows[0].cell.count('rounds'):,} rounds"
     tables = (Table(title, columns, tuple(rows)), learning_table(learnt, "least training loss"))
-    return Findings(tables, checks, (), notes)
+    return Findings(tables, checks, (_panel(title, results),), notes)
+
+
+def _panel(title: str, results: Results) -> Panel:
+    """Mean losses over T, a line for every C2."""
+    radii: dict[float, list[tuple[float, float]]] = {}
+    for setting, mean in means(results).items():
+        radii.setdefault(setting.difference_radius, []).append((setting.restart_every, mean))
+    lines = [(f"C2 = {r:g}", *zip(*sorted(points), strict=True)) for r, points in radii.items()]
+    series = tuple(Series(str(label), tuple(x), tuple(y)) for label, x, y in lines)
+    return Panel(title, "T", "mean least training loss", series)
 
 
 diff2_search = Experiment(

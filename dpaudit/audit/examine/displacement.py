@@ -67,7 +67,9 @@ class Asking:
         self.meter.add(self.query, records, trials)
         with np.errstate(all="ignore"):
             found = np.asarray(self.query.value(records, chosen), dtype=np.float64)
-        return np.broadcast_to(found, (trials, found.shape[-1]))
+        return self.meter.made(
+            self.query, records, np.broadcast_to(found, (trials, found.shape[-1]))
+        )
 
     def _apart(self, one: Array, two: Array, stated: Array) -> Array:
         """As the kernel says, all pairs at once, or one by one where it takes no others."""
@@ -350,8 +352,13 @@ def _by_signs(score: Callable[[Point], float], point: Point, most: int) -> Point
 
 
 def _objective(asking: Asking, row: int) -> Callable[[Point], float]:
+    known: list[tuple[Array, Records]] = []
+
     def score(point: Point) -> float:
-        one, two = sets_of(point, row, asking.adjacency)
+        # Of a world that stays, kinds of rows are sought once.
+        if not known or known[0][0] is not point[0]:
+            known[:] = [(point[0], Records(point[0]))]
+        one, two = sets_of(point, row, asking.adjacency, known[0][1])
         values = [asking.value(one, row)]
         gone = len(two) < len(one)
         values.append(_without_row(asking, two, alone=False) if gone else asking.value(two, row))
@@ -360,18 +367,18 @@ def _objective(asking: Asking, row: int) -> Callable[[Point], float]:
     return score
 
 
-def sets_of(point: Point, row: int, adjacency: Adjacency) -> tuple[Records, Records]:
-    """The two data sets of a point of the search."""
-    world, *values = point
-    with_row = [world.copy(), world.copy()]
-    for changed, value in zip(with_row, values, strict=True):
-        changed[row] = value
-    first = Records(with_row[0])
+def sets_of(
+    point: Point, row: int, adjacency: Adjacency, known: Records | None = None
+) -> tuple[Records, Records]:
+    """The two data sets of a point of the search; ``known``: its world, if it is made already."""
+    world, one, two = point
+    around = Records(world) if known is None else known
+    first = around.with_row(row, one)
     if adjacency is Adjacency.ADD_REMOVE:
         return first, Records(np.delete(world, row, axis=0))
     if adjacency is Adjacency.ZERO_OUT:
-        return first, Records(with_row[0], np.arange(len(world)) != row)
-    return first, Records(with_row[1])
+        return first, Records(first.values, np.arange(len(world)) != row)
+    return first, around.with_row(row, two)
 
 
 def _mutated(point: Point, size: float, rng: np.random.Generator, *, alone: bool) -> Point:

@@ -50,7 +50,7 @@ from dpaudit.scope import Adjacency
 from dpaudit.storage.opened import at_import, opened
 
 STREAM = 0x657861
-SECONDS = 8.0  # of a processor, after which nothing more is begun: the last resort
+SECONDS = 12.0  # of a processor, after which nothing more is begun: the last resort
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
 STUDY, WORLD, OTHERS, WALK = 0.5, 0.2, 0.7, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
@@ -265,6 +265,8 @@ class _Examiner:
         self.drawn = Finding(DRAWN, "not_run", 0.0, 0.0, "nothing was drawn alone")
         self.lines = Lines(self.program)
         self.work = 0
+        # What is made once, of the records that come first, has to be made again to be seen.
+        self.shared = walks.shared(self.program)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
@@ -716,13 +718,18 @@ class _Examiner:
         world = self.worlds[0]
         if 0 not in self.sampled:
             return
-        states = []
+        states, now = [], walks.shared(self.program)
         for records in (world.records(), self.worlds[3].records()):
             program = walks.own_copy(self.program)
             walker = Walker(program, self.declaration, self.scope, self.seed, self.meter)
-            if self._walked(walker, records, self.sampled[0][0], "other records") is None:
+            walks.restore(self.shared)
+            try:
+                found = self._walked(walker, records, self.sampled[0][0], "other records")
+                states.append(walks.state(program))
+            finally:
+                walks.restore(now)
+            if found is None:
                 return
-            states.append(walks.state(program))
         self.notes.count(KEPT)
         one, two = states
         for path in sorted(set(one) | set(two)):

@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpaudit.kernels.query import FEW_KINDS, ClippedMean, Records
+from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Records
 
-PATIENCE = 2.0
+PATIENCE = 4.0
 LIMIT = 200_000_000  # numbers read: a second or two of NumPy
 EVALUATION = 20_000  # numbers that as long is spent on as on asking a query at all
-LAST = 2.0  # times the seconds, when even what was begun is left
+LAST = 1.6  # times the seconds, when even what was begun is left
 
 
 class TooLong(BaseException):
@@ -38,11 +38,21 @@ class Meter:
     def add(self, query: Any, records: Records, trials: int = 1) -> None:
         """One query to be evaluated.  Errors: TooLong once the last of the time is over."""
         self.end()
-        numbers = records.values.size
-        if isinstance(query, ClippedMean):
-            # Equal records are looked at once.
-            numbers = min(len(records), FEW_KINDS) * records.values[0].size
-        self.spent += EVALUATION + trials * numbers
+        self.spent += EVALUATION + trials * self._rows(query, records) * _size(records)
+
+    def made(self, query: Any, records: Records, value: Array) -> Array:
+        """What it gave, (trials, d), counted as d numbers of each record where a record has fewer.
+
+        A network's gradient is longer than its records, and its time goes with it.
+        """
+        trials, columns = value.shape
+        more = max(0, columns - _size(records))
+        self.spent += trials * self._rows(query, records) * more
+        return value
+
+    def _rows(self, query: Any, records: Records) -> int:
+        # Equal records are looked at once.
+        return min(len(records), FEW_KINDS if isinstance(query, ClippedMean) else len(records))
 
     def end(self) -> None:
         """Errors: TooLong once the last of the time is over."""
@@ -74,3 +84,7 @@ class Meter:
     def after(self, share: float) -> bool:
         """Whether a share of the work is done, or the time is over."""
         return self.beyond(share * self.limit)
+
+
+def _size(records: Records) -> int:
+    return math.prod(records.values.shape[1:])

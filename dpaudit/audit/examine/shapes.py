@@ -92,6 +92,7 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
     hints = dict(_hints(program))
     own = [*_populations(declaration, scope), *_named(hints, COUNTS)]
     counts = [*own, ROWS]
+    first = own[:1]
     rows = list(_row_shapes(hints))
     likeliest, wide = "", Shape(own[0], rows[0]) if own and rows else None
     refused, tried = "it ran on no rows", 0
@@ -120,13 +121,17 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
                     asked[why.count] = None
                     continue
                 refusals[why] = None
-                if own and wanted.rows == own[0]:
+                if wanted.rows in first:
                     likeliest = likeliest or why
                 refused, wanted = why, None
                 heard += [int(n) for n in re.findall(r"\b\d{1,6}\b", why) if int(n) > 0]
-    why = likeliest or refused
+    raise Unknown(_said(likeliest or refused, tried, alike=len(refusals) == 1, wide=wide))
+
+
+def _said(why: str, tried: int, *, alike: bool, wide: Shape | None) -> str:
+    """Why a program ran on nothing; ``wide``: what it seems to take."""
     what = f"the program ran on none of {tried} shapes of records made up for it: {why}"
-    if len(refusals) == 1:
+    if alike:
         what = f"the program refused all {tried} shapes of records made up for it, alike: {why}"
     elif wide is not None and wide.numbers > MOST_NUMBERS:
         what = (
@@ -134,7 +139,7 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
             f"{wide.numbers:,} numbers where at most {MOST_NUMBERS:,} are made up, and refused "
             f"{tried} smaller shapes"
         )
-    raise Unknown(f"{what}; if there are records that it runs on, give it a records_like hook")
+    return f"{what}; if there are records that it runs on, give it a records_like hook"
 
 
 def says_how_many(program: Program, declaration: Node, scope: Scope) -> bool:

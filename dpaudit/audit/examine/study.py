@@ -239,8 +239,9 @@ class Studied(Louder):
     def _value(
         self, request: Request, chosen: Mask | None = None, records: Records | None = None
     ) -> Array:
-        self.meter.add(request.query, records or request.records)
-        return super()._value(request, chosen, records)
+        on = records or request.records
+        self.meter.add(request.query, on)
+        return self.meter.made(request.query, on, super()._value(request, chosen, records))
 
     def _fresh(self, request: Request, value: Array, released: Array) -> None:
         """Noise comes from the generator that the run was given, is there, and comes once."""

@@ -277,6 +277,30 @@ def state(program: Program) -> dict[str, str]:
     return found
 
 
+Shared = list[tuple[Any, Any]]
+
+
+def shared(program: Program) -> Shared:
+    """What the modules and classes of a program hold that can change, and what is in it now."""
+    kinds = [kind for kind in type(program).__mro__ if _own(kind.__module__)]
+    held = [value for one in (*_modules(program), *kinds) for value in vars(one).values()]
+    return [(one, copy.copy(one)) for one in held if isinstance(one, (list, dict, set))]
+
+
+def restore(before: Shared) -> None:
+    """Put what was held then in the place of what is held now."""
+    for one, held in before:
+        if isinstance(one, list):
+            one[:] = held
+        else:
+            one.clear()
+            one.update(held)
+
+
+def _own(module: str) -> bool:
+    return module.partition(".")[0] not in LIBRARIES | sys.stdlib_module_names
+
+
 def reachable(program: Any) -> Iterator[tuple[str, Any]]:
     """Values reachable from a program: fields, items, closures, defaults, its module's globals."""
     seen: set[int] = set()

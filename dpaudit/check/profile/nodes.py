@@ -84,7 +84,10 @@ def lower_nodes(cells: Cells, h: float) -> Nodes:
 def rounded_down(cells: Cells) -> Nodes:
     """Every mass at the lower end of its cell: a smaller loss lowers p (1 - x exp(-l))_+."""
     masses = cells.on.copy()
-    masses[:-1] += np.maximum(cells.a + cells.b, 0.0)
+    whole, inside = np.maximum(cells.a + cells.b, 0.0), cells.b >= 0
+    masses[:-1] += np.where(inside, whole, 0.0)
+    # A loss that rounding has below its cell goes to the node before that.
+    masses[:-2] += np.where(inside, 0.0, whole)[1:]
     relative = 8 * cells.relative + ROUNDING
     return Nodes(cells.first, masses, cells.infinite[0], relative, cells.shift)
 

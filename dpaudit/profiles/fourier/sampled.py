@@ -124,12 +124,13 @@ class SampledNormal:
         terms = powers[:, None] * loss - x * x / 2
         top = terms.max(axis=1)
         terms -= top[:, None]
-        found = top + np.log(np.exp(terms, out=terms).sum(axis=1))
+        found: Reals = top + np.log(np.exp(terms, out=terms).sum(axis=1))
         found += math.log(step / math.sqrt(2 * math.pi))
         # What lies beyond the points, where R is about q exp(z).
         far = powers * math.log(self.rate) + powers * (powers - 1) * self.mu**2 / 2
         beyond = (powers * self.mu > x[-1] - 10) & math.isinf(self.cap)
-        return self.times * np.where(beyond, np.logaddexp(found, far), found)
+        whole: Reals = self.times * np.where(beyond, np.logaddexp(found, far), found)
+        return whole
 
     def kept(self, log_mass: float) -> SampledNormal:
         """The outcomes x <= cap alone, what lies beyond having mass exp(log_mass) at most."""

@@ -233,7 +233,8 @@ def _rounded_down(cells: Cells) -> Discrete:
     masses = np.zeros(len(cells.p) + 1)
     for part in cells.parts:
         below = part.q * (1 + SPLITTING) > part.p * np.exp(-part.index * h)
-        np.add.at(masses, part.index - cells.first + 1 - below, part.p)
+        held = part.q * (1 + SPLITTING) <= part.p * np.exp(-(part.index - 1) * h)
+        np.add.at(masses, part.index - cells.first + 1 - below, np.where(held, part.p, 0.0))
     if not masses.any():
         return _only_infinite(cells)
     found = Discrete(cells.step, cells.first - 1, masses * (1 - SPLITTING), cells.infinite[0])
