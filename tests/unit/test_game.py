@@ -98,6 +98,9 @@ def test_the_checker_confirms_both_ends_and_nothing_beyond() -> None:
     assert confirm_lower(ROUNDS, found.lower, DELTA, found.lower_witness)
     assert not confirm_upper(ROUNDS, found.lower, DELTA, found.upper_witness)
     assert not confirm_lower(ROUNDS, F(found.upper), DELTA, found.lower_witness)
+    # At epsilon 0, where a float below it is none of the game's.
+    most = delta_interval(ROUNDS, 0)
+    assert confirm_upper(ROUNDS, F(0), F(most.upper), {**found.upper_witness, "epsilon": "0"})
     # Of other pairs such a row shows nothing.
     other = product([(RECORD, F(TIMES)), (Mixed(Normal(F(1)), F(1, 2)), F(2))])
     assert not confirm_upper(other, F(found.upper) + 9, DELTA, found.upper_witness)

@@ -323,7 +323,7 @@ def _played(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
         raise NotConfirmed("no game")
     step, nodes, cells = (_number(row[name]) for name in ("step", "nodes", "cells"))
     shape = float(step), int(nodes), int(cells)
-    at = math.nextafter(float(epsilon), -sign * math.inf)
+    at = max(math.nextafter(float(epsilon), -sign * math.inf), 0.0)
     return Fraction(played_delta(record, _whole(times), at, shape, sign))
 
 

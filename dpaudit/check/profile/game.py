@@ -26,7 +26,7 @@ from scipy import special
 from dpaudit.check.profile.cells import UNIT, Floats, NotConfirmed
 from dpaudit.nodes.pairs import Replaced
 
-MOST_NODES, MOST_CELLS, MOST_ROUNDS, MOST_LOSSES = 20_000, 128, 10_000, 12_000
+MOST_NODES, MOST_CELLS, MOST_ROUNDS, MOST_LOSSES = 20_000, 128, 10_000, 24_000
 PLACES = (0.0, 1.0)
 TAIL, PRECISION, SPAN = 7.3, 46.0, 9.8
 # Of erfc, in roundings.

@@ -59,7 +59,7 @@ def _without_replacement(node: Any, base: Losses) -> Losses:
     if type(node.child).__name__ == "Gaussian" and node.batch_size != node.population:
         triple = Replaced(1 / node.child.noise_multiplier, share)
         one_way = Mixed(Normal(1 / node.child.noise_multiplier), share)
-        reached = (triple, one_way), (triple, one_way.swapped)
+        reached = (one_way, triple), (one_way.swapped, triple)
         return Losses((triple,), (triple,), *reached, base.slack, base.in_one_part)
     above, below = _towards(share), _away(share)
 

@@ -223,7 +223,7 @@ def batch_profile(node: SampledWithoutReplacement, base: Losses) -> Losses:
     if isinstance(node.child, Gaussian) and share != 1:
         triple = Replaced(1 / node.child.noise_multiplier, share)
         # The sampled pair is among them, and has bounds from below of its own.
-        forth, back = (triple, triple.sampled), (triple, triple.sampled.swapped)
+        forth, back = (triple.sampled, triple), (triple.sampled.swapped, triple)
         return Losses((triple,), (triple,), forth, back, base.slack, base.in_one_part)
     remove = tuple(spliced(pair, share) for pair in base.remove)
     add = tuple(spliced(pair, share) for pair in base.add)

@@ -31,7 +31,7 @@ from dpaudit.nodes.pairs import Replaced
 from dpaudit.profiles.fourier.transform import FFT_FACTOR
 from dpaudit.profiles.grid.cells import UNIT
 from dpaudit.profiles.grid.discrete import Floats
-from dpaudit.profiles.grid.triangles import Rounds
+from dpaudit.profiles.grid.triangles import Rounds, largest_loss_kept
 from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
 
 # Of places: how many cells from above, by the rounds; how many choices from below.
@@ -42,8 +42,8 @@ NODES, NODES_BELOW = 5_000, 10_000
 FARTHER, FARTHEST = 1.7, 60.0
 # What is asked of numbers in floats.
 SMALLEST_MU, LARGEST_MU, SMALLEST_RATE, LARGEST_RATE = 1 / 64, 6.0, 1e-7, 0.75
-# Room for a checker with roundings of its own, relative to 1 + epsilon.
-MARGIN = 2e-5
+# Room for a checker with roundings of its own: relative to 1 + epsilon, to delta, and times errors.
+MARGIN, DELTAS, ERRORS = 2e-5, 2e-4, 3
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def delta_game(pair: Replaced, times: int, epsilon: Fraction, known: Interval) -
     i = min(int(at / above.step * (1 - 1e-12)), len(above.delta) - 1)
     k = int(at / below.step * (1 + 1e-12)) + 1
     upper, lower = float(above.delta[i]), float(below.delta[k]) if k < len(below.delta) else 0.0
-    upper, lower = min(upper * (1 + MARGIN), 1.0), lower * (1 - MARGIN)
+    upper, lower = min(upper * (1 + DELTAS), 1.0), lower * (1 - DELTAS)
     own = Interval(
         rounded_down(lower),
         rounded_up(upper),
@@ -119,7 +119,8 @@ def _shown(played: Played, side: str, epsilon: float, delta: Number) -> dict[str
 
 def _upper_end(played: Played, delta: float) -> float | None:
     """Between two nodes delta is below its chord in exp(epsilon)."""
-    low = np.flatnonzero(played.delta <= delta * (1 - 1e-12))
+    delta *= 1 - DELTAS
+    low = np.flatnonzero(played.delta <= delta)
     if not len(low):
         return None
     i = int(low[0])
@@ -132,7 +133,7 @@ def _upper_end(played: Played, delta: float) -> float | None:
 
 
 def _lower_end(played: Played, delta: float) -> float | None:
-    high = np.flatnonzero(played.delta > delta * (1 + 1e-12))
+    high = np.flatnonzero(played.delta > delta * (1 + DELTAS))
     if not len(high) or high[-1] == 0:
         return None
     found = int(high[-1]) * played.step
@@ -147,9 +148,11 @@ def played(pair: Replaced, times: int, reach: float) -> tuple[Played, Played]:
     wanted = math.ceil(1.3 * math.sqrt(times))
     cells = 2 * max(min(CELLS, wanted, MOST_MOVES // times) // 2, FEWEST_CELLS // 2)
     ends = places(cells // 2)
-    rounds = Rounds(mu, rate, reach / NODES)
+    # No step so small that one round has more losses than all together.
+    least_step = largest_loss_kept(mu, rate) / NODES
+    rounds = Rounds(mu, rate, max(reach / NODES, least_step))
     most = [rounds.above(*ends[k : k + 2]) for k in range(len(ends) - 1)]
-    finer = Rounds(mu, rate, reach / NODES_BELOW)
+    finer = Rounds(mu, rate, max(reach / NODES_BELOW, least_step * NODES / NODES_BELOW))
     least = [finer.below(place) for place in CHOICES]
     return (
         Played(rounds.step, cells, _play(most, times, rounds.step, NODES, upper=True)),
@@ -161,7 +164,7 @@ def _play(
     moves: list[tuple[Floats, float]], times: int, step: float, nodes: int, *, upper: bool
 ) -> Floats:
     masses = np.array([m for m, _ in moves])
-    shifts = np.array([c for _, c in moves])[:, None]
+    shifts = ERRORS * np.array([c for _, c in moves])[:, None]
     sums = masses.sum(axis=1)[:, None]
     last = (masses.shape[1] - 1) // 2
     # Long enough for the sums that are read; others wrap around.
@@ -170,7 +173,7 @@ def _play(
     norm = float(np.sqrt((masses**2).sum(axis=1).max()))
     x = np.exp(-np.arange(1, last + 1) * step)
     away = -np.expm1(-np.arange(1, last + 1) * step)
-    factor = FFT_FACTOR * math.log2(size) * UNIT * norm
+    factor = ERRORS * FFT_FACTOR * math.log2(size) * UNIT * norm
     delta = np.zeros(nodes + 1)
     sign = 1 if upper else -1
     for _ in range(times):

@@ -81,5 +81,7 @@ def _spliced(pair: Spliced, grid: Grid, side: Side) -> Discrete:
 
 @discretiser(Replaced)
 def _replaced(pair: Replaced, grid: Grid, side: Side) -> Discrete:
-    """One pair for all triples from above; from below the sampled one, which is among them."""
-    return discretise(pair.spliced if side is Side.UPPER else pair.sampled, grid, side)
+    """One pair for all triples; from below the sampled one is a pair of its own."""
+    if side is Side.LOWER:
+        raise NoLower("a replaced record: what is reached in all rounds is its sampled pair")
+    return discretise(pair.spliced, grid, side)
