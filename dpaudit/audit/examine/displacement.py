@@ -222,9 +222,6 @@ def try_counts(
     """
     size, adjacency = len(world), asking.adjacency
     more = adjacency is Adjacency.ADD_REMOVE
-    if more:
-        # One more that is the opposite of all others, whose number divides what they add up to.
-        _try_opposites(asking, moved, rows, until)
     for name, row in rows.items():
         known: dict[int, Array] = {}
         for count in _counts(size, more=more, numbers=row.size):
@@ -244,7 +241,11 @@ def try_counts(
                 moved.add(factor, f"{k} and {k + 1} rows {name!r}, no others", pair)
 
 
-def _try_opposites(asking: Asking, moved: Moved, rows: Mapping[str, Array], until: float) -> None:
+def try_opposites(asking: Asking, moved: Moved, rows: Mapping[str, Array], until: float) -> None:
+    """Under add_remove: equal rows with and without their opposite, of every small number of them.
+
+    Where a number of records divides what they add up to, the opposite moves it furthest.
+    """
     for name, row in rows.items():
         if not row.any():
             continue

@@ -19,6 +19,7 @@ from dpaudit.audit.examine.displacement import (
     maximise,
     neighbours_at,
     try_counts,
+    try_opposites,
     try_rows,
 )
 from dpaudit.audit.examine.later import READ, Later, in_order
@@ -382,7 +383,7 @@ class Studied(Louder):
             search.search(READ // (1 + before))
 
     def _by_count(self, asking: Asking, moved: Moved, world: Array, number: int) -> None:
-        """Every number of equal rows, once a line, in a tenth of the work that is left."""
+        """Every number of equal rows, once a line, each in a tenth of the work that is left."""
         if number > 1 or moved.counted or asking.members or self.assumed or self.far != 1:
             return
         if asking.batched and asking.adjacency is not Adjacency.ADD_REMOVE:
@@ -390,8 +391,10 @@ class Studied(Louder):
         moved.counted = True
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
         kinds = {name: finite[name] for name in COUNTED if name in finite}
-        used = self.meter.used
-        try_counts(asking, moved, world, kinds, used + SHARE * (self.until - used))
+        share = SHARE * (self.until - self.meter.used)
+        try_counts(asking, moved, world, kinds, self.meter.used + share)
+        if asking.adjacency is Adjacency.ADD_REMOVE:
+            try_opposites(asking, moved, kinds, self.meter.used + share)
 
     def _pairing(
         self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]
