@@ -103,13 +103,13 @@ def test_a_sensitivity_that_is_not_doubled_is_found(event: Any, says: float, tru
 
 
 def test_a_batch_whose_sensitivity_is_not_doubled_is_found() -> None:
-    """n = 60,000, b = 600, sigma = C, 1,000 steps: it says 3.576, 13.36 is reached."""
+    """n = 60,000, b = 600, sigma = C, 1,000 steps: it says 3.576, 13.55 is reached."""
     event = d.SampledWithoutReplacementDpEvent(60_000, 600, d.GaussianDpEvent(1.0))
     run = d.SelfComposedDpEvent(event, 1000)
     answer = as_is([run], NeighboringRelation.REPLACE_ONE, 1e-5, Backend.RDP)
     assert answer == pytest.approx(3.5761, abs=1e-3)
     node = from_dp_event(run, "replace_one")
-    assert "epsilon >= 13.36" in disagrees(node, REPLACE_ONE, DELTA, answer)
+    assert "epsilon >= 13.55" in disagrees(node, REPLACE_ONE, DELTA, answer)
     assert rdp_epsilon_upper(node, REPLACE_ONE, DELTA) == pytest.approx(20.987, abs=1e-2)
 
 

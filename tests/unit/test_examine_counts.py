@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 import dpaudit as dp
 from dpaudit.audit.examine import displacement, examine, made, study
 from dpaudit.audit.examine.lines import constants_of
-from dpaudit.kernels.query import Array, ClippedMean, Records
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Records
 from tests.examined_for_tests import mechanism
 
 
@@ -21,7 +21,7 @@ class Own:
     """A sum by the user's own code, of the rows that are there; moved by 1 at most, it says."""
 
     compute: Callable[[Array], Array]
-    norm: str = "l2"
+    norm: Norm = "l2"
 
     def value(self, records: Records, chosen: Any = None) -> Array:
         return np.asarray(self.compute(records.values[records.present]), dtype=float)[None]
@@ -48,7 +48,7 @@ def inside(rows: Array) -> Array:
 
 
 def total(rows: Array) -> Array:
-    return inside(rows).sum(axis=0)
+    return np.asarray(inside(rows).sum(axis=0))
 
 
 def hidden(rows: Array) -> Array:
@@ -59,7 +59,7 @@ def hidden(rows: Array) -> Array:
 
 def wrapped(rows: Array) -> Array:
     """Wrong: 128 records wrap."""
-    return inside(rows).astype(np.int8).sum(axis=0, dtype=np.int8)
+    return np.asarray(inside(rows).astype(np.int8).sum(axis=0, dtype=np.int8))
 
 
 def long(rows: Array) -> Array:
@@ -180,7 +180,7 @@ def on_one_side(rows: Array) -> Array:
 def at_least(rows: Array) -> Array:
     """Wrong: from 25 records on, one more of the other sign divides by 26 what 25 add up to."""
     signed = np.clip(np.nan_to_num(rows[:, :1]), -1, 1)
-    return 25 * signed.sum(axis=0) / max(len(rows), 25)
+    return np.asarray(25 * signed.sum(axis=0) / max(len(rows), 25))
 
 
 @pytest.mark.parametrize(
@@ -224,6 +224,74 @@ def votes_against(rows: Array) -> Array:
 @pytest.mark.parametrize(("compute", "wrong"), [(votes, False), (votes_against, True)])
 def test_scores_that_move_apart_are_not_monotone(compute: Any, wrong: bool) -> None:
     assert bool(told(Chosen(compute), "add_remove")) == wrong
+
+
+@dataclass
+class Batches:
+    """Noisy sums of secret batches; ``again``: wrong, of the first batch in every round."""
+
+    again: bool
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Repeat(dp.SampledWithoutReplacement(dp.Gaussian("sum", 2), 8, 40), 4)
+
+    def run(self, curator: dp.Curator) -> Array:
+        kept: list[Array] = []
+        for _ in range(4):
+            with curator.batch("sum") as batch:
+                found = curator.release("sum", Batch(kept if self.again else None), rows=batch)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The sum over a batch, or over the one that was kept before."""
+
+    kept: list[Array] | None
+    norm: Norm = "l2"
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        if self.kept == [] and chosen.any():
+            self.kept.append(np.array(chosen))
+        held = self.kept[0] if self.kept and self.kept[0].shape == chosen.shape else chosen
+        return np.asarray((held * inside(records.values)[:, 0]).sum(axis=1, keepdims=True))
+
+    def sensitivity(self, adjacency: dp.Adjacency, size: int) -> Array:
+        return np.array(1.0)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_batch_that_is_used_again_is_found(wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "a record outside the secret batch moves the query"
+    assert any(said in text for text in told(Batches(wrong), "replace_one")) == wrong
+    monkeypatch.setattr(study.Studied, "_beside", lambda *_: None)
+    monkeypatch.setattr(displacement, "OUTSIDE", 1)
+    assert not any(said in text for text in told(Batches(wrong), "replace_one"))
+
+
+@dataclass
+class Cached:
+    """A mean of clipped rows; ``by_shape``: wrong, it keeps the first mean of so many rows."""
+
+    by_shape: bool
+    kept: dict[Any, Array] = field(default_factory=dict)
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("sum", 2)
+
+    def run(self, curator: dp.Curator) -> Array:
+        return curator.release("sum", Own(self.compute))
+
+    def compute(self, rows: Array) -> Array:
+        if not self.by_shape:
+            return total(rows)
+        return self.kept.setdefault(rows.shape, total(rows))
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_what_is_kept_by_the_shape_of_records_is_found(wrong: bool) -> None:
+    found = told(Cached(wrong), "replace_one")
+    assert any("changes with the records" in text for text in found) == wrong, found
 
 
 def test_numbers_are_read_in_what_a_field_holds() -> None:

@@ -267,6 +267,7 @@ class _Examiner:
         self.work = 0
         # What is made once, of the records that come first, has to be made again to be seen.
         self.shared = walks.shared(self.program)
+        self.unused = walks.own_copy(self.program)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
@@ -720,7 +721,7 @@ class _Examiner:
             return
         states, now = [], walks.shared(self.program)
         for records in (world.records(), self.worlds[3].records()):
-            program = walks.own_copy(self.program)
+            program = walks.own_copy(self.unused)
             walker = Walker(program, self.declaration, self.scope, self.seed, self.meter)
             walks.restore(self.shared)
             try:

@@ -225,6 +225,8 @@ class Studied(Louder):
                 moved.pair = self._whole(moved.pair, block.start, block.stop)
             if number in WHOLE or number % SELDOM == 0 or not self.meter.beyond(self.until):
                 self._again(asking, moved, request, before)
+            if asking.batched and number in WHOLE:
+                self._beside(asking, moved, request, before)
         except Exception as error:  # noqa: BLE001  (whatever a record provokes is the finding)
             if self.far != 1:
                 return released
@@ -516,3 +518,18 @@ class Studied(Louder):
                 "asked again on the same records, the query gives another value: it keeps what it "
                 "saw of others"
             ] = None
+
+    def _beside(self, asking: Asking, moved: Moved, request: Request, before: Array) -> None:
+        """On the batch that was drawn, rows beside it change nothing: it may be another's."""
+        drawn = request.first_draw
+        if drawn is None or drawn[0].all():
+            return
+        values = request.records.values.copy()
+        values[~drawn[0]] *= -1.0
+        beside = self._value(request, drawn, Records(values, request.records.present))
+        with np.errstate(all="ignore"):
+            distance = asking.session.apart(before, beside, request.sensitivity)
+            size = np.abs(before).max(-1, initial=0.0)
+            same = distance <= 1e-6 * request.sensitivity + ROUNDING * size
+        if not bool((same | ~np.isfinite(distance))[request.mask].all()):
+            moved.problems["a record outside the secret batch moves the query"] = None
