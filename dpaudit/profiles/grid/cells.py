@@ -202,11 +202,11 @@ def _lower(cells: Cells) -> Discrete:
     masses = _nodes(cells, splits)
     lowering = _lowering(cells, splits)
     start, end = _start(cells, masses, lowering), last_end(masses, lowering, h)
-    if start is None or end is None or start.node >= end.node:
-        return _rounded_down(cells)
-    hull = convexified(second_differences(masses, lowering, start, end, h), h)
-    if hull is None:
-        return _rounded_down(cells)
+    hull = None
+    if start is not None and end is not None and start.node < end.node:
+        hull = convexified(second_differences(masses, lowering, start, end, h), h)
+    if hull is None or start is None:
+        return _rounded_down(cells) if len(cells.atoms.index) else _only_infinite(cells)
     lowered = Discrete(cells.step, cells.first + start.node, hull, cells.infinite[0]).trimmed()
     if not len(cells.atoms.index):
         return lowered
