@@ -126,6 +126,8 @@ kl_spider_vacuous = entry(
 )
 
 CALLS, STEPS = PROXIMAL.calls, PROXIMAL.solver.steps
+CAPPED = "the number of steps is capped; noise as printed for that number"
+CALLS_CAPPED = "numbers of calls and steps are capped; noise as printed for those numbers"
 regularized_noisy_gd = entry(
     "regularized_noisy_gd",
     "Projected noisy gradient descent with a proximal term, corrected noise",
@@ -141,7 +143,7 @@ regularized_noisy_gd_paper = entry(
     f"{PAPER}, Algorithm 4; steps capped, noise made for them",
     PRINTED_REGULARIZED,
     (
-        stated(RHO, f"{PAPER}, Theorem 9"),
+        stated(RHO, f"{PAPER}, Theorem 9", CAPPED),
         stated(_HALF, "exactly rho (T - 1) / (2 T)"),
         Claim(GDP(sqrt(2 * _HALF)), by="the same noise, exactly composed"),
     ),
@@ -164,7 +166,7 @@ proximal_point_method_paper = entry(
     f"{PAPER}, Algorithms 2 and 4; calls and steps capped, noise made for them",
     PRINTED_PROXIMAL,
     (
-        stated(RHO, f"{PAPER}, Theorem 2"),
+        stated(RHO, f"{PAPER}, Theorem 2", CALLS_CAPPED),
         stated(_HALVES, "exactly rho (T - 1) / (2 T), T the steps of a call"),
     ),
     f"{CALLS * (STEPS - 1)} noisy mean gradients in {CALLS} calls",

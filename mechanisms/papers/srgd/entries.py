@@ -66,13 +66,17 @@ STATES = {
 }
 
 
+def states(by: str) -> str:
+    """What the theorem that a claim names states, and for which parameters; empty for no theorem."""
+    theorem = next((name for name in STATES if name in by), "")
+    return f"{theorem} states {STATES[theorem]}; the numbers here are ours" if theorem else ""
+
+
 def stated(
     by: str, reading: str = "", epsilon: Any = EPSILON, delta: Any = DELTA, source: str = PAPER
 ) -> Claim:
     """An (epsilon, delta) claim, by default of the paper and at (1, 1e-6)."""
-    theorem = next((name for name in STATES if name in by), "")
-    states = f"{theorem} states {STATES[theorem]}; the numbers here are ours" if theorem else ""
-    return Claim(ApproxDP(epsilon, delta), f"{source}, {by}", reading, states=states)
+    return Claim(ApproxDP(epsilon, delta), f"{source}, {by}", reading, states=states(by))
 
 
 def entry(

@@ -38,6 +38,7 @@ from mechanisms.papers.srgd.entries import (
     declared_only,
     entry,
     stated,
+    states,
 )
 from mechanisms.papers.srgd.gradient import of_constants
 from mechanisms.papers.srgd.problem import BoundedLogistic
@@ -68,6 +69,7 @@ def readings(rounds: int, epsilon: Any, delta: Any) -> tuple[Claim, ...]:
         GDP(gaussian_target(Fraction(epsilon), Fraction(delta))),
         by=f"{PAPER}, {CLIPPED}: mu = epsilon / sqrt(2 ln(2.5/delta)) of its proof",
         reading=Reading.AS_PRINTED.value,
+        states=states(CLIPPED),
     )
     return (*(_as_read(reading, rounds, epsilon, delta) for reading in Reading), target)
 

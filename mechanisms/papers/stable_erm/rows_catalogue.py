@@ -81,11 +81,13 @@ def on_rows(make: Callable[..., Any], problem: Problem) -> Any:
 
 
 def claims(theorem: str, shown: str, reading: str = "") -> tuple[Claim, ...]:
-    """What the theorem prints, at (1, 1e-5), and what the exact profile shows."""
+    """What the theorem prints, at (1, 1e-5), of units that are ours; what the exact profile shows.
+
+    The theorem is of the printed algorithm, and does not lend its name to another.
+    """
     states = f"{theorem} states (epsilon, delta) for all epsilon, delta > 0{ENOUGH[theorem]}"
-    printed = Claim(
-        ApproxDP(EPSILON, DELTA), f"{PAPER}, {theorem}", reading, states=states + CHOSEN
-    )
+    by = f"dpaudit 2026, with units of radius 2 G at most; printed is {PAPER}, {theorem}"
+    printed = Claim(ApproxDP(EPSILON, DELTA), by, reading, states=states + CHOSEN)
     return printed, Claim(ApproxDP(Fraction(shown), DELTA), by=EXACT)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpaudit.accountant.claim import Claim
 from dpaudit.families.opaque import PureDP
 from mechanisms.papers.user_level.accelerated import UserLevelAcceleratedSGD
 from mechanisms.papers.user_level.acsa import one_stage
@@ -32,6 +31,7 @@ from mechanisms.papers.user_level.entries import (
     entry,
     ours,
     stated,
+    stated_of,
 )
 from mechanisms.papers.user_level.outliers import OutlierRemovedMean
 from mechanisms.papers.user_level.phased_erm import (
@@ -163,7 +163,7 @@ user_level_accelerated_sgd_independent_slots = entry(
     f"{PAPER}, Algorithm 2, line 3, read literally",
     IndependentSlotsTest(SLOT_USERS, SLOTS, FILLED, SLOT_ROUNDS, ONE, SLOT_RADIUS, MORE),
     (
-        Claim(PureDP(Fraction(1, 2)), by=f"{PAPER}, proof of Theorem 3.1", reading=LITERAL),
+        stated_of(PureDP(Fraction(1, 2)), "proof of Theorem 3.1", LITERAL),
         stated(1, SLOT_DELTA, "Theorem 3.1", LITERAL),
     ),
     "whether each of 24 rounds passes",
@@ -180,7 +180,7 @@ user_level_accelerated_sgd_redrawn_threshold = entry(
     f"{PAPER}, Algorithm 2, line 4, read literally",
     RedrawnThresholdTest(SLOT_USERS, 1, SLOT_ROUNDS, ONE, SLOT_RADIUS, APART),
     (
-        Claim(PureDP(Fraction(1, 2)), by=f"{PAPER}, proof of Theorem 3.1", reading=REDRAWN),
+        stated_of(PureDP(Fraction(1, 2)), "proof of Theorem 3.1", REDRAWN),
         stated(1, SLOT_DELTA, "Theorem 3.1", REDRAWN),
     ),
     "whether each round passes, until one does not",
