@@ -105,6 +105,10 @@ NAMES = {STAND_IN: " on a stand-in", FOUND: " on made-up records"}
 FOUND_PAIRS = 10**6  # keeps the draws of audits on found pairs apart from those of suites
 SUITES = 10**7  # and those of a mechanism's suites from one another
 OTHERS = " on other records of a suite"
+DISCARDED = (
+    "its run on the data opened a file that records() reads: what it gave was discarded, and "
+    "neither looked at nor written"
+)
 # Trials of the audit of the program itself, and how many numbers its runs may read for them.
 FEWEST, MOST, NUMBERS = 100, 2_000, 20_000_000
 
@@ -294,7 +298,13 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
     elif mechanism.records is not None and not refused:
         # What the run rests on besides: whose bits it draws.
         judged, _, predicate = form(examination, _entropy(options))
-        certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
+        try:
+            certificate = _validated({**predicate, "run": _run_once(mechanism, options)})
+        except _ReadAgain as read:
+            examination = replace(examination, findings=(*examination.findings, *read.findings))
+            judged, _, predicate = form(examination)
+            predicate["caveats"][-1] = DISCARDED
+            certificate = _validated(predicate)
     attacks = tuple(attempt.attacked for attempt in attempts)
     attacked = next((one for one in attacks if one.suite is order.suite), None)
     return Certified(mechanism, judged, attacked, _overall(judged), certificate, attacks)
@@ -605,6 +615,14 @@ def _run_once(mechanism: Mechanism, options: Options) -> Json:
     }
 
 
+class _ReadAgain(Exception):
+    """The run on the data read a file of the data beside its queries."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        super().__init__()
+        self.findings = findings
+
+
 class _OnData:
     """A run on the data: its transcript once it is drawn, and the records' shape.
 
@@ -622,8 +640,14 @@ class _OnData:
         rng: Any = SystemGenerator()
         if self._seed is not None:
             rng = np.random.default_rng([self._seed, 1])
-        sampler = Guarded(declaration, scope, self._load(), rng=rng)
-        output = self._mechanism.program.run(sampler)
+        with opened() as data:
+            sampler = Guarded(declaration, scope, self._load(), rng=rng)
+        with opened() as read:
+            output = self._mechanism.program.run(sampler)
+        # Nothing that was made up made it do so: it may tell the two apart.
+        findings = read_by_others(data, Examination(opened=frozenset(read)))
+        if findings:
+            raise _ReadAgain(findings)
         self.transcript = sampler.transcript
         return output
 

@@ -130,7 +130,7 @@ class Again:
 
     def of_output(self, output: Any) -> list[str]:
         """A note where the output is not what the releases alone give."""
-        if self._output is not None and _state(output) == _state(self._output):
+        if not self._of_output and _state(output) == _state(self._output):
             return []
         return [
             "the output is not known to be computed from what was released alone: "

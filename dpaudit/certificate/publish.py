@@ -119,10 +119,11 @@ def keeper(out: Path) -> Callable[[str, Callable[[], Any]], tuple[Any, Json]]:
 def output_bytes(output: Any) -> bytes:
     """A program's output as the bytes of an .npz file, an array or number by its place in it.
 
-    What is neither array nor number inside is left out.
+    Nothing is left out, for it cannot be drawn again: what is neither array nor number inside is
+    kept as text, and named on standard error.
     """
     stream = io.BytesIO()
-    np.savez(stream, **_arrays(output, "output"))
+    np.savez(stream, **_arrays(output))
     return stream.getvalue()
 
 
@@ -145,29 +146,68 @@ def rescued(contents: Mapping[Path, bytes]) -> str:
     return f"{names} is in {folder} instead; keep it, for a release cannot be drawn again"
 
 
-def _arrays(value: Any, place: str) -> dict[str, Any]:
+def _arrays(output: Any) -> dict[str, Any]:
     """Arrays and numbers inside an output, by their place in it; exact numbers as text.
 
-    What is neither is left out, and named on standard error.
+    Whatever an object holds is inside of it.  Of an object that is met twice, or that holds itself,
+    the second place says where the first is.
     """
-    if isinstance(value, Mapping):
-        inside = {str(key): item for key, item in value.items()}
-    elif is_dataclass(value) and not isinstance(value, type):
-        inside = {field.name: getattr(value, field.name) for field in fields(value)}
-    elif isinstance(value, (list, tuple)):
-        inside = {str(number): item for number, item in enumerate(value)}
-    else:
-        array = np.asarray(value)
-        if array.dtype.kind in "biufcUS":
-            return {place: array}
-        if array.size and all(isinstance(item, Number) for item in array.flat):
-            return {place: np.asarray([str(item) for item in array.flat]).reshape(array.shape)}
-        sys.stderr.write(f"dpaudit: {place}: {type(value).__name__} is no number, not kept\n")
-        return {}
     found: dict[str, Any] = {}
-    for key, item in inside.items():
-        found |= _arrays(item, f"{place}.{key}")
+    first: dict[int, tuple[str, Any]] = {}  # held, so that no other object gets its id
+    waiting = [("output", output)]
+    while waiting:
+        place, value = waiting.pop()
+        while place in found:
+            place += "_"
+        inside = _inside(value)
+        if inside is None:
+            found[place] = _leaf(value, place)
+        elif id(value) in first:
+            found[place] = np.asarray(f"as {first[id(value)][0]}")
+        else:
+            first[id(value)] = place, value
+            waiting += [(f"{place}.{_in_zip(key)}", item) for key, item in reversed(inside)]
     return found
+
+
+def _inside(value: Any) -> list[tuple[str, Any]] | None:
+    """What a container or an object holds, by name; None for what is written as a whole."""
+    if isinstance(value, Mapping):
+        return [(str(key), item) for key, item in value.items()]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [(str(number), item) for number, item in enumerate(value)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    if isinstance(value, (Number, str, bytes, np.generic, type)) or hasattr(value, "__array__"):
+        return None
+    held = getattr(value, "__dict__", {})
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    held = {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **held}
+    return list(held.items()) or None
+
+
+def _in_zip(key: str) -> str:
+    """A key as part of a name that a zip file can hold."""
+    return key.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+
+
+def _leaf(value: Any, place: str) -> Any:
+    """An array that is written without pickling; text of what is no number."""
+    if isinstance(value, bytes):  # an array of texts would end at a zero byte
+        return np.frombuffer(value, np.uint8)
+    try:
+        # Tensors that are trained give no array before they are detached.
+        array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+        if not array.dtype.hasobject:
+            return array
+        if array.size and all(isinstance(item, Number) for item in array.flat):
+            return np.asarray([str(item) for item in array.flat]).reshape(array.shape)
+        text = np.asarray([repr(item) for item in array.flat]).reshape(array.shape)
+    except Exception as error:  # noqa: BLE001  (whatever an object raises, the rest is kept)
+        text = np.asarray(f"{type(value).__name__}, of which no text could be made")
+        sys.stderr.write(f"dpaudit: {place}: {type(error).__name__}\n")
+    sys.stderr.write(f"dpaudit: {place}: {type(value).__name__} is no number, kept as text\n")
+    return text
 
 
 def write(results: Sequence[Certified], out: Path) -> list[Files]:

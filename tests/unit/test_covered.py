@@ -153,6 +153,18 @@ def test_a_metric_of_the_releases_is_covered() -> None:
     assert not any("not known" in note for note in notes)
 
 
+class Silent(Program):
+    """Gives nothing but its releases."""
+
+    def run(self, curator: Any) -> Any:
+        super().run(curator)
+
+
+def test_no_output_is_none_without_the_records_as_well() -> None:
+    _, notes = run(Silent(), lambda _: ())
+    assert not any("not known" in note for note in notes)
+
+
 def test_no_frame_around_a_program_holds_the_records() -> None:
     shown, _ = run(Program(by_a_frame))
     assert float(shown["the raw mean"]["value"]) == 0

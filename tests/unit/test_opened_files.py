@@ -53,6 +53,32 @@ def test_a_file_that_the_program_reads_too(table: Path) -> None:
     assert said == "people.csv, which records() reads, is read by the program as well"
 
 
+class Waiting(Peeking):
+    """Reads it when it is not examined."""
+
+    def run(self, curator: dp.Curator) -> Any:
+        if type(curator).__name__ == "Guarded":
+            return super().run(curator)
+        return Stepping().run(curator)
+
+
+def test_a_file_that_the_program_reads_in_its_run_on_the_data_alone(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Waiting()
+    object.__setattr__(program, "path", table)
+    case = replace(
+        mechanism("reads", program), records=lambda: dp.Records(np.loadtxt(table, delimiter=","))
+    )
+    certificate = dp.certify(case, seed=1, trials=200)
+    predicate = certificate.content["predicate"]
+    assert (certificate.verdict, predicate["run"]) == ("alarm", None)
+    assert predicate["caveats"][-1].endswith("discarded, and neither looked at nor written")
+    assert certified(program, table)[1].endswith("is read by the program as well")
+    monkeypatch.setattr("dpaudit.certificate.certify.read_by_others", lambda *_: ())
+    assert certified(program, table) == ("certified under assumptions", "")
+
+
 def test_a_file_that_a_module_reads_when_it_is_imported(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

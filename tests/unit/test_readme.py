@@ -54,7 +54,7 @@ SHORTENED = re.compile(r"\bcapped\b|made for them")
 
 
 def faults(rows: Iterable[Any]) -> list[str]:
-    """Claims under a paper's name that the paper does not state so, or that do not say what it does.
+    """Claims under a paper's name that it does not state so, or that do not say what it states.
 
     An algorithm that was changed so that a theorem holds is not the theorem's; a number of steps
     that was capped is told in the reading.

@@ -943,7 +943,7 @@ def held_by(mechanism: Mechanism, data: Records | None) -> tuple[Finding, ...]:
     for path, value in walks.reachable(mechanism.program):
         if isinstance(value, (Records, Curator)):
             found[f"the program holds {type(value).__name__}: {path}"] = None
-        elif data is not None and isinstance(value, np.ndarray) and _holds(value, data):
+        elif data is not None and _holds(value, data):
             found[f"the program holds records of the data: {path}"] = None
     return tuple(Finding(KEPT, "broken", 1.0, 0.0, text, NOISE, 1) for text in found)
 
@@ -960,13 +960,41 @@ def _failed(error: Exception, name: str) -> str:
     return f"{FAIL} ({said}), {name}{at(line)}"
 
 
-def _holds(value: Array, data: Records) -> bool:
-    """Whether an array shares memory with the data, or holds rows of it."""
+def _holds(value: Any, data: Records) -> bool:
+    """Whether an array or a list shares memory with the data, or holds rows or columns of it."""
+    if isinstance(value, (list, tuple)) and value:
+        try:
+            value = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            return False  # no numbers, or of several lengths: looked at item by item
+    elif not isinstance(value, np.ndarray):
+        return False
     if np.shares_memory(value, data.values):
         return True
-    width = int(np.prod(data.values.shape[1:]))
-    if value.dtype.kind != "f" or width < 3 or value.size < width or value.size % width:
+    if value.dtype.kind not in "fiu":
         return False
-    rows = {row.tobytes() for row in data.values.reshape(len(data), -1)[:2000] if row.any()}
-    held = np.ascontiguousarray(value, dtype=np.float64).reshape(-1, width)[:200_000]
-    return any(row.tobytes() in rows for row in held)
+    width = int(np.prod(data.values.shape[1:]))
+    table, held = data.values.reshape(len(data), -1)[:2000], np.ascontiguousarray(value, np.float64)
+    if width >= TELLING and value.size >= width and value.size % width == 0:
+        rows = {row.tobytes() for row in table if row.any()}
+        if any(row.tobytes() in rows for row in held.reshape(-1, width)[:200_000]):
+            return True
+    # A few numbers may be there by chance; so many in a row, and of several values, are not.
+    known = _runs(table.T) | _runs(table.reshape(1, -1))
+    lines = [held.reshape(1, -1), *([held.reshape(len(held), -1).T] if held.ndim > 1 else [])]
+    return any(not known.isdisjoint(_runs(line)) for line in lines)
+
+
+TELLING, RUN, DIFFERENT = 3, 8, 4
+
+
+def _runs(lines: Array) -> set[bytes]:
+    """Every ``RUN`` numbers in a row of each line, but of few values or with equal steps."""
+    if lines.shape[1] < RUN:
+        return set()
+    runs = np.lib.stride_tricks.sliding_window_view(lines, RUN, axis=1)[:, :200_000]
+    runs = runs.reshape(-1, RUN)[:200_000]
+    different = (np.diff(np.sort(runs, axis=1), axis=1) != 0).sum(axis=1) + 1
+    # Numbers of rows, and grids, are in many a program.
+    even = np.ptp(np.diff(runs, axis=1), axis=1) <= 1e-9 * np.abs(runs).max(axis=1)
+    return {run.tobytes() for run in runs[(different >= DIFFERENT) & ~even]}

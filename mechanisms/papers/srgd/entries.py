@@ -67,7 +67,7 @@ STATES = {
 
 
 def states(by: str) -> str:
-    """What the theorem that a claim names states, and for which parameters; empty for no theorem."""
+    """What the theorem that a claim names states, for which parameters; empty for no theorem."""
     theorem = next((name for name in STATES if name in by), "")
     return f"{theorem} states {STATES[theorem]}; the numbers here are ours" if theorem else ""
 
