@@ -72,14 +72,13 @@ def audit_rows(
 
 def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> list[str]:
     """What the evidence leaves open: no examination, a stand-in's audit, a clip never reached."""
-    found = []
+    why = examination.not_examined
+    found = [f"not examined: {why}"] if why else []
     asks = () if examination.ran is None else examination.ran.asks
     if asks:
         more = f" and {len(asks) - SHOWN} more" if len(asks) > SHOWN else ""
         found.append(f"{UNHEARD}, and a run on the data may: {', '.join(asks[:SHOWN])}{more}")
-    if examination.not_examined:
-        found.append(f"not examined: {examination.not_examined}")
-    elif not examination.broken and all(attempt.differs for attempt in attempts):
+    if not why and not examination.broken and all(attempt.differs for attempt in attempts):
         found.append(
             "the named program was examined, and not attacked: its runs are too long for enough "
             "trials"
@@ -264,7 +263,9 @@ def conformance_rows(
     declaration: Node, examination: Examination, attempts: Sequence[Attempt]
 ) -> list[Json]:
     """One row a check of the implementation against its declaration: of the program, of audits."""
-    rows = [("program", finding) for finding in examination.findings]
+    # A program that was not examined is not shown to hold in anything.
+    found = examination.broken if examination.not_examined else examination.findings
+    rows = [("program", finding) for finding in found]
     rows += [(a.about, f) for a in attempts for f in _complete(a.attacked, declaration)]
     return [
         {

@@ -82,7 +82,10 @@ def check_conformance(predicate: Json, root: Node) -> None:
     alone, audits = _parted(rows)
     own = all(row["about"] == "program" for row in alone)
     require(own, "conformance: an examination is of the program itself")
-    if not predicate["examination"]["not_examined"]:
+    why = predicate["examination"]["not_examined"]
+    if why:
+        _not_examined(alone, f"not examined: {why}", predicate)
+    else:
         for name in EXAMINED:
             found = any(row["check"] == name for row in alone)
             require(found, f"conformance: examined, but no row of: {name}")
@@ -100,6 +103,14 @@ def check_conformance(predicate: Json, root: Node) -> None:
         silent = all(r["status"] == "not_run" for r in audit if _kind(r) in LABEL_CHECKS)
         told = silent and _is_additive(root) and any(map(_informs, row["roc"]))
         require(not told, "conformance: scores differ, but nothing was released")
+
+
+def _not_examined(alone: Sequence[Json], said: str, predicate: Json) -> None:
+    """Nothing held in an examination that was none, and its absence is what is said first."""
+    held = any(row["status"] != "broken" for row in alone)
+    require(not held, "conformance: not examined, but a check of an examination held")
+    first = [predicate["verdict"]["reasons"][:1], predicate["caveats"][:1]]
+    require(first == [[said], [said]], "not examined, and its reasons or caveats begin otherwise")
 
 
 def _parted(rows: Sequence[Json]) -> tuple[list[Json], list[list[Json]]]:
@@ -136,6 +147,7 @@ def _one_audit(rows: Sequence[Json], root: Node, predicate: Json) -> None:
     checks = [row["check"] for row in rows]
     require(len(set(checks)) == len(checks), "conformance: an audit has two rows of one check")
     require(len({row["about"] for row in rows}) == 1, "conformance: an audit of two subjects")
+    require(not set(checks) & set(EXAMINED), "conformance: an audit has a row of an examination")
     require(SENSITIVITIES in checks, f"conformance: no row of {SENSITIVITIES}")
     if rows[0]["status"] == "held":
         for label in labels_of(root):

@@ -18,6 +18,7 @@ from dpaudit.audit.graybox.frequencies import Counted, judged
 from dpaudit.audit.residuals import Finding, check_residuals
 from dpaudit.certificate.evidence import written
 from dpaudit.check import assumptions, conformance
+from dpaudit.check.assumptions import GATHERED
 from dpaudit.check.conformance import _row as check_row
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact import decimal_upper
@@ -268,6 +269,54 @@ def test_an_examination_has_all_its_rows(name: str) -> None:
         follow(predicate)
 
     assert f"examined, but no row of: {name}" in rejected(held(), change)
+
+
+def not_examined(predicate: Json) -> None:
+    """The certificate of the same program, as it would be without an examination."""
+    said = "not examined: no records could be made up"
+    predicate["examination"]["not_examined"] = said.removeprefix("not examined: ")
+    predicate["verdict"]["reasons"].insert(0, said)
+    predicate["caveats"].insert(0, said)
+    first = [row["check"] for row in predicate["conformance"]].index(conformance.EXECUTED)
+    predicate["conformance"] = predicate["conformance"][first:]
+    renumber(predicate)
+    follow(predicate)
+
+
+def improved(predicate: Json, check: str, place: int) -> None:
+    """With a row of an examination that held, before the audits' rows or among them."""
+    of_queries = check in conformance.BOUNDING
+    row = shown(Finding(check, "held", 0.0, 0.0, "said", tried=9))
+    row |= {"about": "program", "tried": 9, "detail": "said"}
+    row["assumption"] = "bounded_queries" if of_queries else "declared_noise"
+    predicate["conformance"].insert(place, row)
+    renumber(predicate)
+    follow(predicate)
+
+
+@pytest.mark.parametrize("check", [conformance.EXAMINED[2], conformance.CLIPPED, GATHERED])
+@pytest.mark.parametrize(
+    ("place", "said"), [(0, "a check of an examination held"), (1, "a row of an examination")]
+)
+def test_what_was_not_examined_holds_in_nothing(check: str, place: int, said: str) -> None:
+    """Else it could have every status enforced, and be certified without any examination."""
+
+    def change(predicate: Json) -> None:
+        not_examined(predicate)
+        improved(predicate, check, place)
+
+    assert said in rejected(held(), change)
+
+
+@pytest.mark.parametrize("part", ["caveats", "verdict"])
+def test_no_examination_is_what_a_certificate_says_first(part: str) -> None:
+    def change(predicate: Json) -> None:
+        not_examined(predicate)
+        texts = predicate["caveats"] if part == "caveats" else predicate["verdict"]["reasons"]
+        texts.append(texts.pop(0))
+        texts.insert(0, "all is well")
+
+    assert "begin otherwise" in rejected(held(), change)
 
 
 @pytest.mark.parametrize("seed", range(12))
