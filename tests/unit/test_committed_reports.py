@@ -9,7 +9,7 @@ import pytest
 from dpaudit.check.file import load, validate
 from dpaudit.cli.gate import changes
 from dpaudit.project.project import load as load_project
-from dpaudit.report import render_html, summary_rows, words
+from dpaudit.report import render_html, render_index, summary_rows, words
 from dpaudit.report.numbers import lower
 from dpaudit.storage.fields import read_fields
 
@@ -23,8 +23,10 @@ def test_no_committed_report_is_stale(checkout: Path) -> None:
     fields = read_fields(checkout, project.mechanisms)
     found = sorted((checkout / "reports").glob("*.json"))
     assert len(found) >= 8
-    for path in found:
-        certificate = load(path)
+    certificates = {path: load(path) for path in found}
+    index = render_index({f"{path.stem}.html": one for path, one in certificates.items()})
+    assert (checkout / "reports" / "index.html").read_text("utf-8") == index, f"index {REMEDY}"
+    for path, certificate in certificates.items():
         validate(certificate)
         predicate = certificate["predicate"]
         mechanism = project.mechanisms[predicate["mechanism"]["name"]]
