@@ -123,8 +123,9 @@ def two_point_detection(
 
 
 def linear(problem: KLProblem, dimension: int = 5) -> KLProblem:
-    """The same n and L0 on the canary +-slope u; all other records have zero gradient."""
-    return replace(problem, loss=WorstCase(size=dimension, curvature=0.0), features=0, start=())
+    """The same n and L0 on the canary +-1,000 L0 u; all other records have zero gradient."""
+    loss = WorstCase(size=dimension, curvature=0.0, slope=1e3 * problem.lipschitz)
+    return replace(problem, loss=loss, features=0, start=())
 
 
 def spider(program: KLSpider) -> KLSpider:

@@ -23,6 +23,9 @@ from mechanisms.papers.kl.select import SelectStationaryIterate
 TRIALS = 2_000
 
 
+EXCESS = 1e3  # so that a clip that was deleted shows
+
+
 @dataclass(frozen=True)
 class Pulled:
     """Linear losses along axis 1: a record of sign s has slope s ``length``, a 0 has ``pull``."""
@@ -52,15 +55,18 @@ class Pulled:
         return found
 
 
-def pulled(problem: KLProblem, dimension: int, share: float) -> KLProblem:
-    """The same n and L0 with all other records pulling at ``share`` L0."""
-    loss = Pulled(dimension, problem.lipschitz, share * problem.lipschitz)
+def pulled(problem: KLProblem, dimension: int, share: float, excess: float = 1.0) -> KLProblem:
+    """The same n and L0 with all other records pulling at ``share`` L0.
+
+    ``excess``: times L0, the canary's slope, which is clipped to L0.
+    """
+    loss = Pulled(dimension, excess * problem.lipschitz, share * problem.lipschitz)
     return replace(problem, loss=loss, features=0, start=())
 
 
 def steady(program: AdaptiveNoisyGD) -> AdaptiveNoisyGD:
     """Some twenty rounds of about the same cost."""
-    return replace(program, problem=pulled(program.problem, 20, 0.015))
+    return replace(program, problem=pulled(program.problem, 20, 0.015, EXCESS))
 
 
 def _suite(name: str, program: Program, pair: Neighbours = REPLACED, trials: int = TRIALS) -> Suite:
@@ -69,7 +75,7 @@ def _suite(name: str, program: Program, pair: Neighbours = REPLACED, trials: int
 
 def norm(program: GradientNormAtStart) -> GradientNormAtStart:
     """With a pull that dwarfs the canary: the norm moves by all of the mean gradient's move."""
-    return replace(program, problem=pulled(program.problem, 1, 0.5))
+    return replace(program, problem=pulled(program.problem, 1, 0.5, EXCESS))
 
 
 adaptive_noisy_gd = _suite("adaptive_noisy_gd", steady(catalogue.CORRECTED))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from audits.kl import turned_round, zeroed_out
-from audits.kl_adaptive import pulled
+from audits.kl_adaptive import EXCESS, pulled
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from mechanisms.papers.kl import adaptive_readings as catalogue
@@ -25,13 +25,15 @@ REPLACED, ZEROED = turned_round(catalogue.BENCH.size), zeroed_out(catalogue.BENC
 
 def silent(program: PrintedAdaptiveNoisyGD) -> PrintedAdaptiveNoisyGD:
     """With no pull, and not for long: the worst case for printed charges; vectors in the plane."""
-    line = pulled(program.problem, 2 if program.reading == "vector" else 1, 0.0)
+    line = pulled(program.problem, 2 if program.reading == "vector" else 1, 0.0, EXCESS)
     return replace(program, problem=line, rounds_at_most=ROUNDS)
 
 
 def aligned(program: PrintedAdaptiveNoisyGD) -> PrintedAdaptiveNoisyGD:
     """With a pull along the canary, so that some dozens of rounds cost about the same."""
-    return replace(program, problem=pulled(program.problem, 200, 0.004), rounds_at_most=ROUNDS)
+    return replace(
+        program, problem=pulled(program.problem, 200, 0.004, EXCESS), rounds_at_most=ROUNDS
+    )
 
 
 def _suite(

@@ -25,6 +25,7 @@ from mechanisms.papers.common.losses import WorstCase
 from mechanisms.papers.srgd import baselines_catalogue as catalogue
 from mechanisms.papers.srgd.problem import Problem
 
+EXCESS = 1e3  # so that a clip that was deleted shows
 WIDE = 1e6  # no projection binds, so that the last release is seen whole
 
 
@@ -61,8 +62,8 @@ def suite(mechanism: Mechanism, size: int, trials: int = 20_000) -> Suite:
 
 
 def worst_case(program: Any, size: int) -> Program:
-    """The same program and declaration on the linear loss, as steep as its clip allows."""
-    slope = getattr(program, "clip", program.problem.clip)
+    """The same program and declaration on the linear loss, ``EXCESS`` times beyond its clip."""
+    slope = EXCESS * getattr(program, "clip", program.problem.clip)
     attacked: Program = replace(program, problem=linear(program.problem, size, slope))
     return attacked
 
