@@ -181,7 +181,7 @@ def try_rows(
             records = pairing.records[number]
             gone = len(records) < len(pairing.records[0])
             if gone:
-                values[number] = _without_row(asking, records, alone=alone)
+                values[number] = without_row(asking, records, alone=alone)
             else:
                 values[number] = asking.value(records, row, alone=alone)
         pairs = [(i, j) for i, j in pairing.pairs if i in values and j in values]
@@ -289,7 +289,7 @@ def _so_many(row: Array, count: int, size: int, adjacency: Adjacency) -> Records
     return Records(values, first) if adjacency is Adjacency.ZERO_OUT else Records(values)
 
 
-def _without_row(asking: Asking, records: Records, *, alone: bool) -> Array:
+def without_row(asking: Asking, records: Records, *, alone: bool = False) -> Array:
     """The value where a row was taken out: on a batch of the others, or of nobody."""
     if not asking.batched:
         return asking.value(records, -1)
@@ -386,7 +386,7 @@ def _objective(asking: Asking, row: int) -> Callable[[Point], float]:
         one, two = sets_of(point, row, asking.adjacency, known[0][1])
         values = [asking.value(one, row)]
         gone = len(two) < len(one)
-        values.append(_without_row(asking, two, alone=False) if gone else asking.value(two, row))
+        values.append(without_row(asking, two) if gone else asking.value(two, row))
         return float(asking.factors(values[:1], values[1:])[0])
 
     return score

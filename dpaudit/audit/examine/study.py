@@ -75,6 +75,23 @@ def wholes(asked: Sequence[Asked]) -> int:
     return max(1, sum(sum(number <= count for number in WHOLE) for count in counts.values()))
 
 
+def asking_of(asked: Asked, adjacency: Adjacency, meter: Meter, *, far: bool = False) -> Asking:
+    """A release as it was asked for, to be asked again; ``far``: after answers far away."""
+    return Asking(
+        label=asked.label,
+        place=asked.place,
+        query=asked.query,
+        session=asked.session,
+        sensitivity=asked.sensitivity,
+        on=asked.on,
+        adjacency=adjacency,
+        batched=asked.batched,
+        members=asked.members,
+        far=far,
+        meter=meter,
+    )
+
+
 class Enough(BaseException):
     """A run was seen for as long as it has to be; no program's own handlers are to stop it."""
 
@@ -200,19 +217,7 @@ class Studied(Louder):
         block = self._asked_rows
         part = None if block is None else block.index
         self.blocks[part] = (0, len(self._records)) if block is None else (block.start, block.stop)
-        asking = Asking(
-            label=asked.label,
-            place=asked.place,
-            query=asked.query,
-            session=asked.session,
-            sensitivity=asked.sensitivity,
-            on=asked.on,
-            adjacency=self.scope.adjacency,
-            batched=asked.batched,
-            members=asked.members,
-            far=self.far != 1,
-            meter=self.meter,
-        )
+        asking = asking_of(asked, self.scope.adjacency, self.meter, far=self.far != 1)
         self._note(request, before)
         if number in WHOLE:
             self._wholes += 1

@@ -112,7 +112,13 @@ class PartWalk(Walk):
 
     def _best_of(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
         """One run, and the same once more: a run is to know nothing of those before it."""
-        noted: tuple[list[Any], ...] = (self.visits, self.rows, self.probed, self.redrawn)
+        noted: tuple[list[Any], ...] = (
+            self.visits,
+            self.rows,
+            self.probed,
+            self.redrawn,
+            self.ranked,
+        )
         before, place = [len(one) for one in noted], self._position
         found = super()._best_of(label, session, run)
         after = [len(one) for one in noted]
