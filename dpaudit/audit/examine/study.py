@@ -19,7 +19,7 @@ from dpaudit.audit.examine.displacement import (
     maximise,
     neighbours_at,
     try_counts,
-    try_opposites,
+    try_minorities,
     try_rows,
 )
 from dpaudit.audit.examine.later import READ, Later, in_order
@@ -42,6 +42,7 @@ NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers r
 SEARCHED = 200
 FEWEST_ROWS, KINDS = 12, 128
 COUNTED, SHARE = ("all one", "zero", "a unit row", "all a million"), 0.1
+MANY, TURNED = ("all a million", "all one", "a thousand times a row labelled 1"), 0.25
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
 # Releases of a run, of which walks on other records see no more, and the share of the work after
 # which the run itself stops.
@@ -390,18 +391,21 @@ class Studied(Louder):
             search.search(READ // (1 + before))
 
     def _by_count(self, asking: Asking, moved: Moved, world: Array, number: int) -> None:
-        """Every number of equal rows, once a line, each in a tenth of the work that is left."""
+        """Every number of equal rows, once a line, each in a tenth of the work that is left.
+
+        And more of them with one that turns against them, in a quarter of it.
+        """
         if number > 1 or moved.counted or asking.members or self.assumed or self.far != 1:
-            return
-        if asking.batched and asking.adjacency is not Adjacency.ADD_REMOVE:
             return
         moved.counted = True
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
-        kinds = {name: finite[name] for name in COUNTED if name in finite}
-        share = SHARE * (self.until - self.meter.used)
-        try_counts(asking, moved, world, kinds, self.meter.used + share)
-        if asking.adjacency is Adjacency.ADD_REMOVE:
-            try_opposites(asking, moved, kinds, self.meter.used + share)
+        left = self.until - self.meter.used
+        if not asking.batched or asking.adjacency is Adjacency.ADD_REMOVE:
+            kinds = {name: finite[name] for name in COUNTED if name in finite}
+            try_counts(asking, moved, world, kinds, self.meter.used + SHARE * left)
+        if asking.adjacency is not Adjacency.REPLACE_ONE:
+            kinds = {name: finite[name] for name in MANY if name in finite}
+            try_minorities(asking, moved, len(world), kinds, self.meter.used + TURNED * left)
 
     def _pairing(
         self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]
