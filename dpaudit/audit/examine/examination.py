@@ -273,7 +273,10 @@ class _Examiner:
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
-        self.rows: Mapping[str, Array] = rows_of(self.shape, rng, constants_of(self.program))
+        values = None if like is None else like.values
+        self.rows: Mapping[str, Array] = rows_of(
+            self.shape, rng, constants_of(self.program), values
+        )
         self.worlds = worlds_of(self.shape, rng)
         # What is assumed of the data holds of those that the hook makes, and of no others.
         nodes = postorder(self.declaration)
