@@ -193,6 +193,7 @@ class Studied(Louder):
         self._asked_rows: Any = None
         self._pairings: dict[tuple[int | None, int, int], Pairing] = {}
         self._random: dict[int | None, int] = {}
+        self._kept_beside: tuple[Records, Mask, Records] | None = None
         super().__init__(*arguments, **options)
         self._begun = self.meter.used
         self._given = self._rng
@@ -533,12 +534,19 @@ class Studied(Louder):
         drawn = request.first_draw
         if drawn is None or drawn[0].all():
             return
-        values = request.records.values.copy()
-        values[~drawn[0]] *= -1.0
-        beside = self._value(request, drawn, Records(values, request.records.present))
+        beside = self._value(request, drawn, self._turned(request.records, drawn[0]))
         with np.errstate(all="ignore"):
             distance = asking.session.apart(before, beside, request.sensitivity)
             size = np.abs(before).max(-1, initial=0.0)
             same = distance <= 1e-6 * request.sensitivity + ROUNDING * size
         if not bool((same | ~np.isfinite(distance))[request.mask].all()):
             moved.problems["a record outside the secret batch moves the query"] = None
+
+    def _turned(self, records: Records, drawn: Mask) -> Records:
+        """The rows beside a batch turned around; kept, as several releases are of one batch."""
+        known = self._kept_beside
+        if known is None or known[0] is not records or not np.array_equal(known[1], drawn):
+            values = records.values.copy()
+            values[~drawn] *= -1.0
+            self._kept_beside = known = records, drawn, Records(values, records.present)
+        return known[2]
