@@ -18,6 +18,11 @@ from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.scope import Adjacency
 
 ABSENT = "no record there"
+# What a kernel has to know of a value alone.
+UNSOUND = (
+    "on made-up records its value alone breaks what is declared of it (of a last iterate: an "
+    "update stretches distances further)"
+)
 RESTARTS = 3
 LENGTH = 1e3  # of every entry of a row whose signs are chosen
 OUTSIDE = 3  # data sets that differ in a row outside the batch
@@ -73,6 +78,12 @@ class Asking:
         return self.meter.made(
             self.query, records, np.broadcast_to(found, (trials, found.shape[-1]))
         )
+
+    def alone(self, value: Array) -> bool:
+        """Whether a value is further from itself than is stated: no neighbour is needed."""
+        with np.errstate(all="ignore"):
+            far = self._apart(value, value, self.sensitivity) > self.sensitivity
+        return bool((far & np.isfinite(value).all(-1) & self.on).any())
 
     def _apart(self, one: Array, two: Array, stated: Array) -> Array:
         """As the kernel says, all pairs at once, or one by one where it takes no others."""

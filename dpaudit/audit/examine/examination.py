@@ -21,7 +21,7 @@ import numpy as np
 from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
-from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
+from dpaudit.audit.examine.displacement import ABSENT, UNSOUND, Moved, neighbours_at
 from dpaudit.audit.examine.lines import (
     Lines,
     Ran,
@@ -615,6 +615,8 @@ class _Examiner:
                 f"release {visit.label!r}: what it asks depends on the private records "
                 f"beyond what was released{at(visit.place)}",
             )
+        for visit in walks.unsound(first[0], found[0]):
+            self.notes.wrong(MOVED, f"release {visit.label!r}: {UNSOUND}{at(visit.place)}")
 
     def _compared(
         self, first: tuple[PartWalk, Any], other: tuple[PartWalk, Any], row: int, name: str

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.examine.displacement import (
+    UNSOUND,
     Asking,
     Moved,
     Pairing,
@@ -516,6 +517,8 @@ class Studied(Louder):
 
     def _again(self, asking: Asking, moved: Moved, request: Request, before: Array) -> None:
         """A query is a function of records: asked again, it gives what it gave."""
+        if self.far == 1 and asking.alone(before):
+            moved.problems[UNSOUND] = None
         again = self._value(request, request.first_draw)
         on = request.mask
         with np.errstate(all="ignore"):
@@ -523,6 +526,7 @@ class Studied(Louder):
             size = np.abs(before).max(-1, initial=0.0)
             same = distance <= 1e-6 * request.sensitivity + ROUNDING * size
             same |= (np.isnan(before) == np.isnan(again)).all(-1) & np.isnan(before).any(-1)
+            same |= (before == again).all(-1)
         if not bool(same[on].all()):
             moved.problems[
                 "asked again on the same records, the query gives another value: it keeps what it "
