@@ -36,7 +36,7 @@ class Last:
 
 
 def told(*, away: bool) -> list[str]:
-    found = examine(mechanism("last", Last(away)), seed=1, seconds=5, first=True)
+    found = examine(mechanism("last", Last(away)), seed=1, seconds=2, first=True)
     return [f.detail for f in found.broken]
 
 
