@@ -54,14 +54,14 @@ class Declining(Louder):
     def __init__(self, *arguments: Any, yes: Mapping[str, int], **options: Any) -> None:
         self._yes = dict(yes)
         self._left: dict[Session, int] = {}
-        self._asked_rows: tuple[int, int] | None = None
+        self._rows_of_use: tuple[int, int] | None = None
         self.uses: dict[tuple[Session, tuple[int, int] | None], Use] = {}
         super().__init__(*arguments, **options)
 
     def release(self, label: str, query: Query, **options: Any) -> Array:
         rows = options.get("rows")
         block = getattr(rows, "part", rows)
-        self._asked_rows = None if block is None else (block.start, block.stop)
+        self._rows_of_use = None if block is None else (block.start, block.stop)
         return super().release(label, query, **options)
 
     def _answer(self, request: Request) -> Array:
@@ -72,7 +72,7 @@ class Declining(Louder):
         said = np.where(request.mask[:, None], 0.0 if self.declines(request) else 1.0, np.nan)
         said.flags.writeable = False
         self.transcript[-1] = replace(self.transcript[-1], released=said)
-        use = self.uses.setdefault((session, self._asked_rows), Use(request.records, []))
+        use = self.uses.setdefault((session, self._rows_of_use), Use(request.records, []))
         if leaf.scores is Scores.MONOTONE and len(use.queries) < TOGETHER:
             use.queries.append(asking_of(self.asked[-1], self.scope.adjacency, self.meter))
         return said
