@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -79,3 +80,10 @@ def test_a_record_with_two_keys_of_its_own_is_met(
 
     monkeypatch.setattr(examination, "rows_of", without)
     assert not broken(1, kind, keys)
+
+
+def test_a_finding_names_the_programs_own_function() -> None:
+    made = mechanism("keys", Keys(1, "whole"), "add_remove")
+    hook = drawn(np.arange(1, 10.0), 2)
+    (told,) = (f.detail for f in examine(replace(made, records_like=hook), seed=1).broken)
+    assert re.search(r"; computed by Keys\.value, tests/unit/test_examine_keys\.py:\d+ \(", told)

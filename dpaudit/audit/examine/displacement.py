@@ -123,11 +123,13 @@ class Moved:
     ``clips``: the library's own code clips every row of it; ``bounded``: or bounds it otherwise.
     ``ordered``: whether rows after the changed one were chosen one after another; ``counted``:
     whether every number of equal rows was tried; ``crowded``: whether a thousand rows at once were.
+    ``computed``: where the program's own functions begin that its first query was computed by.
     """
 
     label: str
     place: str
     kind: str
+    computed: str = ""
     clips: bool = False
     bounded: bool = False
     tried: int = 0

@@ -846,13 +846,14 @@ class _Examiner:
         whole_runs = self.notes.problems.pop(MOVED, {})
         for moved in self.moved.values():
             where = at(moved.place)
+            by = f"; computed by {moved.computed}" if moved.computed else ""
             for problem in moved.problems:
                 self.notes.wrong(MOVED, f"release {moved.label!r}: {problem}{where}")
             if moved.factor > 1:
                 self.notes.wrong(
                     MOVED,
                     f"release {moved.label!r} ({moved.kind}): {moved.text}, moves the query by "
-                    f"{_times(moved.factor)} its stated sensitivity{where}",
+                    f"{_times(moved.factor)} its stated sensitivity{by}{where}",
                 )
         for text in whole_runs:
             self.notes.wrong(MOVED, text)

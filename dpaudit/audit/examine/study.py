@@ -30,7 +30,7 @@ from dpaudit.audit.examine.noise import Release
 from dpaudit.audit.graybox.watch import Asked, Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.entitlement import Mask
-from dpaudit.curator.locations import at
+from dpaudit.curator.locations import at, own_functions
 from dpaudit.curator.replayer import ROUNDING
 from dpaudit.kernels.linear import LinearClippedMean
 from dpaudit.kernels.query import BOUNDED, Array, ClippedMean, Query, Records, clip_rows
@@ -212,7 +212,8 @@ class Studied(Louder):
         key = (asked.label, asked.place)
         kind = type(asked.query).__name__
         own, whole = clips_itself(asked.query), bounded_by_library(asked.query)
-        new = Moved(asked.label, asked.place, kind, own, bounded=whole)
+        by = " and ".join(own_functions(asked.query))
+        new = Moved(asked.label, asked.place, kind, by, own, bounded=whole)
         moved = self.moved.setdefault(key, new)
         moved.clips = moved.clips and new.clips
         moved.bounded = moved.bounded and new.bounded
