@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +77,18 @@ def drawn_once(drawn: dict[Any, str], monkeypatch: pytest.MonkeyPatch) -> None:
 
     To draw them takes longer than all else of a page.
     """
-    for name in ("profile_svg", "tradeoff_svg"):
 
-        def once(data: Any, name: str = name, draw: Any = getattr(plots, name)) -> str:
-            key = name, say("accounted: at least"), data
+    def once(draw: Callable[[Any], str]) -> Callable[[Any], str]:
+        def found(data: Any) -> str:
+            key = draw, say("accounted: at least"), data
             if key not in drawn:
                 drawn[key] = draw(data)
             return drawn[key]
 
-        monkeypatch.setattr(plots, name, once)
+        return found
+
+    for draw in (plots.profile_svg, plots.tradeoff_svg):
+        monkeypatch.setattr(plots, draw.__name__, once(draw))
 
 
 @pytest.fixture
