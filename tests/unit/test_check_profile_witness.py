@@ -126,7 +126,7 @@ def test_a_tiny_step_is_tried_coarser_first_and_proves_no_less(
     assert confirm_upper(GROUP, epsilon, delta, FINE)
     assert 0 < sum(seen) < 2_000
     # At a step at which the finest takes no time, a delta below the true one.
-    coarse = {**FINE, "step": "1/4096"}
+    coarse = {**FINE, "step": "1/1024"}
     assert not confirm_upper(GROUP, epsilon, NEAR * F(999999, 1000000), coarse)
     monkeypatch.setattr(conversions, "COARSENINGS", ())
     assert not confirm_upper(GROUP, epsilon, NEAR * F(999999, 1000000), coarse)
