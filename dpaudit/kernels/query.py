@@ -172,13 +172,18 @@ def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
     """
     with np.errstate(all="ignore"):
         limit = np.asarray(radius)[..., None]
-        rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
         largest = np.abs(rows).max(axis=-1, initial=0.0)
-        scaled = rows / np.where(largest > 0, largest, 1.0)[..., None]
+        if not np.isfinite(largest).all():
+            rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
+            largest = np.abs(rows).max(axis=-1, initial=0.0)
+        divisor = np.where(largest > 0, largest, 1.0)
+        scaled = rows / divisor[..., None]
         unit = _NORMS[norm](scaled)
-        inside = (largest == 0) | (unit <= limit / np.where(largest > 0, largest, 1.0))
+        inside = (largest == 0) | (unit <= limit / divisor)
         shrunk = limit / np.where(unit > 0, unit, 1.0)
-        return np.where(inside[..., None], rows, scaled * shrunk[..., None])
+        found: Array = scaled * shrunk[..., None]
+        np.copyto(found, rows, where=inside[..., None])
+        return found
 
 
 _NORMS: dict[str, Callable[[Array], Array]] = {
