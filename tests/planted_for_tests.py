@@ -22,17 +22,23 @@ EXAMINED: dict[int, tuple[Mechanism, Examination]] = {}
 
 
 def judged_by_its_suite(order: Order, *, seed: int) -> Certified:
-    """A certificate for what the suite alone says.
+    """A certificate for what the suite alone says, without the curve of a figure.
 
     The mechanism is examined once, however many suites are judged beside it, and is not attacked
-    on the pair that was found: other tests and `certify --all` do that.
+    on the pair that was found: other tests and `certify --all` do that.  A suite that something
+    must catch is judged without an examination, which could be what says alarm.
     """
     mechanism = order.mechanism
-    if id(mechanism) not in EXAMINED:
-        found = replace(examine(mechanism, seed=seed, seconds=2), pair=None)
-        EXAMINED[id(mechanism)] = mechanism, found
-    examination = EXAMINED[id(mechanism)][1]
-    with patch.object(certification, "examined", lambda run, order: examination):
+    examination = Examination(not_examined="a test of what the suite says")
+    if order.suite is None or not order.suite.caught_by:
+        if id(mechanism) not in EXAMINED:
+            found = replace(examine(mechanism, seed=seed, seconds=2), pair=None)
+            EXAMINED[id(mechanism)] = mechanism, found
+        examination = EXAMINED[id(mechanism)][1]
+    with (
+        patch.object(certification, "examined", lambda run, order: examination),
+        patch.object(certification, "profile_steps", lambda account: []),
+    ):
         return certify([order], Options(seed=seed))[0]
 
 

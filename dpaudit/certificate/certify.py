@@ -252,6 +252,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
 
     profile = profile_steps(account)
     points = points_of(profile)
+    in_words = in_plain_words(account, points)
 
     def form(examination: Examination, entropy: str = "") -> tuple[tuple[Judged, ...], str, Json]:
         judged, conformance, refused = judged_by(examination, entropy)
@@ -276,7 +277,7 @@ def _certify(run: Run, index: int, known: Examination | None = None) -> Certifie
                     *mechanism.setting.notes,
                     *([refused] if refused else []),
                 ],
-                "in_plain_words": in_plain_words(account, points),
+                "in_plain_words": in_words,
                 "verdict": _verdict(_overall(judged), judged, examination),
                 "environment": {**environment(), "git": revision(order)},
                 "reproduce": {"command": run.command, "root_seed": f"{run.seed:032x}"},

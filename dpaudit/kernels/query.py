@@ -172,13 +172,18 @@ def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
     """
     with np.errstate(all="ignore"):
         limit = np.asarray(radius)[..., None]
-        rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
         largest = np.abs(rows).max(axis=-1, initial=0.0)
-        scaled = rows / np.where(largest > 0, largest, 1.0)[..., None]
+        if not np.isfinite(largest).all():
+            rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
+            largest = np.abs(rows).max(axis=-1, initial=0.0)
+        divisor = np.where(largest > 0, largest, 1.0)
+        scaled = rows / divisor[..., None]
         unit = _NORMS[norm](scaled)
-        inside = (largest == 0) | (unit <= limit / np.where(largest > 0, largest, 1.0))
+        inside = (largest == 0) | (unit <= limit / divisor)
         shrunk = limit / np.where(unit > 0, unit, 1.0)
-        return np.where(inside[..., None], rows, scaled * shrunk[..., None])
+        found: Array = scaled * shrunk[..., None]
+        np.copyto(found, rows, where=inside[..., None])
+        return found
 
 
 _NORMS: dict[str, Callable[[Array], Array]] = {
@@ -192,7 +197,8 @@ _NORMS: dict[str, Callable[[Array], Array]] = {
 class ClippedMean:
     """sum_i w_i clip(f(record_i), radius): a mean of clipped per-record vectors.
 
-    ``per_record(values) -> (trials, n, d)``, row i a function of record i alone; ``radius``
+    ``per_record(values) -> (trials, n, d)``, row i a function of record i alone: it is given each
+    distinct row once where there are few, so that what it counts are no records.  ``radius``
     (trials,) or a number, public: made of released values only; below 1e-250 it counts as 0.
     ``weights`` (n,) are public and default to 1/n; with a public ``divisor`` every weight is
     1/divisor, whatever the number of rows.  A secret batch restricts the sum, not the weights.

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dpaudit.cli.main import main
+from dpaudit.project import project as project_of
 
 EPOCH = "1700000000"
 Invoke = Callable[..., Result]
@@ -31,9 +32,33 @@ def project(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return folder
 
 
+@pytest.fixture(scope="session")
+def listed() -> dict[tuple[Any, ...], Any]:
+    """What a process of its own said of the shipped catalogue, by what it was asked."""
+    return {}
+
+
 @pytest.fixture
-def dpaudit(unserved: None, verified_here: None) -> Invoke:
-    """Runs a command in this process; fails on a traceback."""
+def dpaudit(
+    unserved: None,
+    verified_here: None,
+    listed: dict[tuple[Any, ...], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Invoke:
+    """Runs a command in this process; fails on a traceback.
+
+    The shipped catalogue is the same in all tests: a process of its own lists it once.
+    """
+    asked = project_of._asked
+
+    def once(root: Path, *names: str) -> Any:
+        if root != project_of.catalogue_root():
+            return asked(root, *names)
+        if (root, *names) not in listed:
+            listed[root, *names] = asked(root, *names)
+        return listed[root, *names]
+
+    monkeypatch.setattr(project_of, "_asked", once)
     return _invoker(main)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from dpaudit.certificate.certificate import save
 from dpaudit.certificate.replay import command_of
+from dpaudit.check import process
 from dpaudit.check.file import load
 from dpaudit.check.process import verify_files
 from dpaudit.errors import CertificateRejected
@@ -53,15 +54,25 @@ def verified_here() -> None:
 
 
 def test_each_kind_of_failure_has_a_status_of_its_own(
-    file: Callable[[Json], Path], dpaudit: Invoke, tmp_path: Path
+    file: Callable[[Json], Path],
+    dpaudit: Invoke,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    dpaudit("verify", file(held()))
-    assert "refuted" in dpaudit("verify", file(refuted()), code=REQUIRED).stdout
-    assert "refuted" in dpaudit("verify", file(caught()), code=REQUIRED).stdout
-    dpaudit("verify", file(doubtful()), code=UNCONFIRMED)
-    dpaudit("verify", file(forged(held(), noisier)), code=DERIVATION)
-    changed = file(held())
+    good, other, third = file(held()), file(refuted()), file(caught())
+    doubted, wrong, changed = file(doubtful()), file(forged(held(), noisier)), file(held())
     changed.write_text(changed.read_text().replace('"0.75"', '"0.76"', 1))
+    files = [good, other, third, doubted, wrong, changed, tmp_path / "none.json"]
+    # One process reads them all, and the command is told of each alone.
+    rows = dict(zip(map(str, files), verify_files(files), strict=True))
+    monkeypatch.setattr(
+        process, "verify_files", lambda paths, seconds=0: [rows[str(path)] for path in paths]
+    )
+    dpaudit("verify", good)
+    assert "refuted" in dpaudit("verify", other, code=REQUIRED).stdout
+    assert "refuted" in dpaudit("verify", third, code=REQUIRED).stdout
+    dpaudit("verify", doubted, code=UNCONFIRMED)
+    dpaudit("verify", wrong, code=DERIVATION)
     dpaudit("verify", changed, code=BYTES)
     dpaudit("verify", tmp_path / "none.json", code=BYTES)
 

@@ -102,15 +102,24 @@ def test_a_sensitivity_that_is_not_doubled_is_found(event: Any, says: float, tru
     assert f"epsilon >= {truth}" in message
 
 
-def test_a_batch_whose_sensitivity_is_not_doubled_is_found() -> None:
+@pytest.mark.parametrize(
+    ("steps", "says", "truth", "doubled"),
+    [
+        (100, 1.4825, "6.507", 11.213),
+        pytest.param(1000, 3.5761, "13.55", 20.987, marks=pytest.mark.quality),
+    ],
+)
+def test_a_batch_whose_sensitivity_is_not_doubled_is_found(
+    steps: int, says: float, truth: str, doubled: float
+) -> None:
     """n = 60,000, b = 600, sigma = C, 1,000 steps: it says 3.576, 13.55 is reached."""
     event = d.SampledWithoutReplacementDpEvent(60_000, 600, d.GaussianDpEvent(1.0))
-    run = d.SelfComposedDpEvent(event, 1000)
+    run = d.SelfComposedDpEvent(event, steps)
     answer = as_is([run], NeighboringRelation.REPLACE_ONE, 1e-5, Backend.RDP)
-    assert answer == pytest.approx(3.5761, abs=1e-3)
+    assert answer == pytest.approx(says, abs=1e-3)
     node = from_dp_event(run, "replace_one")
-    assert "epsilon >= 13.55" in disagrees(node, REPLACE_ONE, DELTA, answer)
-    assert rdp_epsilon_upper(node, REPLACE_ONE, DELTA) == pytest.approx(20.987, abs=1e-2)
+    assert f"epsilon >= {truth}" in disagrees(node, REPLACE_ONE, DELTA, answer)
+    assert rdp_epsilon_upper(node, REPLACE_ONE, DELTA) == pytest.approx(doubled, abs=1e-2)
 
 
 @pytest.mark.parametrize(("delta", "truth"), [("1e-12", "7.238494"), ("1e-14", "7.868736")])

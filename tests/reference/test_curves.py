@@ -310,6 +310,22 @@ def test_without_replacement_pair_is_above_the_one_sided_pair() -> None:
     assert sided.lower >= F("13.3")
 
 
+def test_a_hundred_rounds_that_choose_their_triples_are_between_the_two_and_confirmed() -> None:
+    """Above rounds of one pair for all, below those of a pair that dominates each."""
+    one, chosen = Mixed(Normal(F(2)), F(1, 100)), Replaced(F(2), F(1, 100))
+    sided, both, found = (
+        epsilon_interval(product([(pair, F(100))]), DELTA)
+        for pair in (one, Spliced(one, one.swapped), chosen)
+    )
+    assert sided.lower <= found.lower <= found.upper < both.lower
+    assert F("6.507") < found.lower
+    assert found.upper - found.lower < F("0.05")
+    pair = product([(chosen, F(100))])
+    assert confirm_upper(pair, F(found.upper), DELTA, found.upper_witness)
+    assert confirm_lower(pair, found.lower, DELTA, found.lower_witness)
+
+
+@pytest.mark.quality
 def test_rounds_that_choose_their_triples_are_between_the_two_and_confirmed() -> None:
     """A game in floats, of three triangles or all without error bounds, has 13.586 (+- .005)."""
     pair = product([(Replaced(F(2), F(1, 100)), F(1000))])

@@ -126,16 +126,16 @@ def test_a_tiny_step_is_tried_coarser_first_and_proves_no_less(
     assert confirm_upper(GROUP, epsilon, delta, FINE)
     assert 0 < sum(seen) < 2_000
     # At a step at which the finest takes no time, a delta below the true one.
-    coarse = {**FINE, "step": "1/4096"}
+    coarse = {**FINE, "step": "1/1024"}
     assert not confirm_upper(GROUP, epsilon, NEAR * F(999999, 1000000), coarse)
     monkeypatch.setattr(conversions, "COARSENINGS", ())
     assert not confirm_upper(GROUP, epsilon, NEAR * F(999999, 1000000), coarse)
     assert confirm_upper(GROUP, epsilon, delta, coarse)
     seen.clear()
     conversions._values.cache_clear()
-    # Without the coarser tries a fine step is paid for: 1/100 of it is enough to see that.
-    assert confirm_upper(GROUP, epsilon, delta, {**FINE, "step": "4059/2684354"})
-    assert sum(seen) > 5_000
+    # Without the coarser tries a fine step is paid for: 1/200 of it is enough to see that.
+    assert confirm_upper(GROUP, epsilon, delta, {**FINE, "step": "4059/1342177"})
+    assert sum(seen) > 4_000
 
 
 def test_what_the_rule_in_floats_leaves_open_integrals_confirm(

@@ -33,6 +33,8 @@ from dpaudit.report.registry import validate_record
 from tests.cli.bench import held
 from tests.unit.test_report import HOSTILE, poisoned
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
 Json = dict[str, Any]
 STATED = {
     "purpose": ["planning"],

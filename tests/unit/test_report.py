@@ -19,6 +19,8 @@ from dpaudit.errors import CertificateRejected
 from dpaudit.report import render_html, render_index, summary_rows, view, words
 from dpaudit.report.model import Page
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "tests" / "data" / "example_certificate.json"
 Json = dict[str, Any]
@@ -323,10 +325,11 @@ def child(code: str, **environment: str) -> str:
     return subprocess.check_output(command, cwd=ROOT, env=settings, text=True)
 
 
-def test_a_users_plot_settings_change_nothing(example: Json) -> None:
+def test_a_users_plot_settings_change_nothing(example: Json, drawn: dict[Any, str]) -> None:
     import matplotlib
 
     page = render_html(example)
+    drawn.clear()
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "path"}):
         assert render_html(example) == page
 

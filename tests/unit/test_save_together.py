@@ -13,6 +13,8 @@ import pytest
 from dpaudit.certificate.entry import Certificate
 from dpaudit.errors import OutputNotWritable
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
 EXAMPLE = Path(__file__).parents[1] / "data" / "example_certificate.json"
 
 

@@ -311,19 +311,32 @@ def _chances(mu: Number, rate: Number, size: Number) -> tuple[list[Ball], list[B
     return masses, [j * ball(mu) for j in range(k + 1)]
 
 
+@lru_cache(maxsize=64)
+def _logs_and_steps(mu: Number, rate: Number, size: Number) -> list[tuple[float, float]]:
+    chances, steps = _chances(mu, rate, size)
+    return [(float(c.log().mid()), float(s.mid())) for c, s in zip(chances, steps, strict=True)]
+
+
 def _threshold(pair: Drawn, loss: float) -> float:
-    """About where the loss is reached, by halving."""
-    chances, steps = _chances(pair.mu, pair.rate, pair.size)
-    known = [(float(c.log().mid()), float(s.mid())) for c, s in zip(chances, steps, strict=True)]
+    """About where the loss is reached: Newton's method, by halving where that leaves the ends."""
+    known = _logs_and_steps(pair.mu, pair.rate, pair.size)
     far = max(s for _, s in known)
     low, high = -60.0 - far, 60.0 + far + max(loss, 0.0)
+    t = (low + high) / 2
     for _ in range(70):
-        t = (low + high) / 2
         exponents = [c + s * t - s * s / 2 for c, s in known]
         top = max(exponents)
-        found = top + math.log(math.fsum(math.exp(e - top) for e in exponents))
-        low, high = (t, high) if found < loss else (low, t)
-    return (low + high) / 2
+        weights = [math.exp(e - top) for e in exponents]
+        total = math.fsum(weights)
+        excess = top + math.log(total) - loss
+        low, high = (t, high) if excess < 0 else (low, t)
+        slope = math.fsum(w * s for w, (_, s) in zip(weights, known, strict=True)) / total
+        before, t = t, t - excess / slope if slope > 0 else math.inf
+        if not low < t < high:
+            t = (low + high) / 2
+        if abs(t - before) <= 2.0**-50 * max(1.0, abs(t)):
+            break
+    return t
 
 
 def _swapped(pair: Swapped, x: Ball, more: Forms) -> Ball:

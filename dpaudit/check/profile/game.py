@@ -66,12 +66,11 @@ def _rounds(mu: float, rate: float, times: int, shape: tuple[float, int, int], s
     losses: Floats = step * np.arange(math.ceil(farthest), dtype=np.float64)
     if sign > 0:
         half = [math.sin(math.pi * k / (cells // 2) / 2) ** 2 for k in range(cells // 2 + 1)]
-        known = [(_order(mu, rate, v, losses), _back(mu, rate, v, losses)) for v in half]
+        known = [_either_way(mu, rate, v, losses) for v in half]
         path = [*known, *((back, forth) for forth, back in known[-2::-1])]
         made = [_chords(path[k][0], path[k + 1][1], losses) for k in range(len(path) - 1)]
     else:
-        ends = [(_order(mu, rate, v, losses), _back(mu, rate, v, losses)) for v in PLACES]
-        (first, last), (middle, other) = ends
+        (first, last), (middle, other) = (_either_way(mu, rate, v, losses) for v in PLACES)
         made = [_tangents(p, q, losses) for p, q in ((first, last), (middle, other), (last, first))]
     return _recursion(made, times, step, nodes, sign)
 
@@ -120,6 +119,12 @@ def _back(mu: float, rate: float, v: float, losses: Floats) -> Order:
     last = int(np.count_nonzero(held)) - 1
     off[~held & (r > -1e-5)] = delta[last] + off[last]
     return delta, q, off
+
+
+def _either_way(mu: float, rate: float, v: float, losses: Floats) -> tuple[Order, Order]:
+    """A triangle and the swapped one, which is the same if it is equilateral."""
+    order = _order(mu, rate, v, losses)
+    return order, order if v == 1 else _back(mu, rate, v, losses)
 
 
 def _integrals(rate: float, losses: Floats, gram: tuple[float, float, float]) -> Order:

@@ -55,7 +55,7 @@ EXPONENT = 44.0
 WIDEST, LARGEST_TURN, LARGEST_BEND = 1.6, 2.9, 3.0
 # exp(-EXPONENT) and what lies beyond REACH, of each of three masses.
 OFF = 8 * math.exp(-EXPONENT)
-BLOCK = 256
+BLOCK = 64
 
 Profiles = tuple[Floats, Floats, Floats, Floats]
 
@@ -75,10 +75,9 @@ def at_place(mu: float, rate: float, place: float, losses: Floats) -> Profiles:
     if place == -1:
         return *_sampled(mu, rate, losses), *_sampled_back(mu, rate, losses)
     square = (1 + place) * mu * mu
-    return (
-        *_triangle(mu * mu, square, square / 2, rate, losses),
-        *_triangle(square, mu * mu, square / 2, rate, losses),
-    )
+    there = _triangle(mu * mu, square, square / 2, rate, losses)
+    # The equilateral one is its own swapped one.
+    return *there, *(there if place == 0 else _triangle(square, mu * mu, square / 2, rate, losses))
 
 
 def _error(size: Floats, growth: float | Floats) -> Floats:
@@ -170,9 +169,12 @@ class Rounds:
         self._known: dict[float, Profiles] = {}
 
     def _profiles(self, place: float) -> Profiles:
-        if place not in self._known:
-            self._known[place] = self._at(place)
-        return self._known[place]
+        """As :func:`at_place`; a place and its mirrored one are computed once."""
+        one = -abs(place)
+        if one not in self._known:
+            self._known[one] = self._at(one)
+        forth, off, back, back_off = self._known[one]
+        return (back, back_off, forth, off) if place > 0 else (forth, off, back, back_off)
 
     def above(self, first: float, second: float) -> tuple[Floats, float]:
         """Masses of P, and what is to be added to each delta, that dominate from place to place."""
