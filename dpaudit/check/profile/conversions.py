@@ -50,6 +50,7 @@ from dpaudit.exact import (
 )
 from dpaudit.nodes.pairs import (
     Atoms,
+    Blanket,
     Clones,
     DiscreteNormal,
     Losses,
@@ -340,6 +341,8 @@ def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
         return _values(factor, grid)
     if sign < 0 and isinstance(factor, Replaced):
         factor = factor.sampled
+    if sign < 0 and isinstance(factor, Blanket):
+        factor = factor.clones
     made = _cells(factor, grid)
     if sign > 0:
         return upper_nodes(made)

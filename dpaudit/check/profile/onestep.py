@@ -24,6 +24,7 @@ from dpaudit.check.profile.clones import clones
 from dpaudit.check.profile.noise import BASES, mixed_noise
 from dpaudit.nodes.pairs import (
     Atoms,
+    Blanket,
     Branched,
     Clones,
     DiscreteNormal,
@@ -55,7 +56,9 @@ def is_known(pair: Pair) -> bool:
     if isinstance(pair, Mixed):
         return type(pair.base) in BASES or type(pair.base) in OUTCOMES
     if isinstance(pair, Branched):
-        return all(p == q and is_known(base) for p, q, base in pair.branches)
+        # No cells of what is one-sided.
+        known = (p == q and not isinstance(b, Blanket) and is_known(b) for p, q, b in pair.branches)
+        return all(known)
     if isinstance(pair, Replaced):
         return is_known(pair.spliced)
     if isinstance(pair, Spliced):
@@ -157,6 +160,7 @@ _MAKERS: dict[type[Pair], Callable[[Any, Grid], Cells]] = {
     Mixed: _mixed,
     Branched: _branched,
     Clones: clones,
+    Blanket: clones,
     Atoms: _mixed,
     DiscreteNormal: _mixed,
     Swapped: _swapped,
