@@ -15,7 +15,7 @@ from dpaudit.accountant.account import Account
 from dpaudit.check.profile.cells import Grid
 from dpaudit.check.profile.conversions import _nodes, confirm_conversion
 from dpaudit.check.profile.nodes import lower_nodes, upper_nodes
-from dpaudit.check.profile.onestep import cells, is_known
+from dpaudit.check.profile.onestep import cells
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import decimal_upper, enclose
 from dpaudit.families.local import (
@@ -35,7 +35,7 @@ from dpaudit.measures.calculus import Step
 from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.renyi import RENYI
 from dpaudit.measures.renyi import order as order_symbol
-from dpaudit.nodes.pairs import Blanket, Branched, Clones
+from dpaudit.nodes.pairs import Blanket, Branched, Clones, Normal, Replaced
 
 F = Fraction
 SCOPE = dp.central("replace_one")
@@ -341,15 +341,21 @@ def test_both_grids_bound_a_report_beside_the_rest(
             assert high <= truth * (1.06 if few == 0 else 1.01) + 1e-6
 
 
-def test_a_report_beside_the_rest_is_refused_from_below_and_in_branches() -> None:
-    """What the checker's cells hold is further apart than the pair: no lower bound comes of it."""
-    pair = BLANKETS[0]
-    assert is_known(pair)
-    assert not is_known(Branched(((F(1), F(1), pair),)))
-    grid = Grid(F(1, 512), 1e-20)
-    below, clones = (_nodes(known, grid, -1, 3.0) for known in (pair, pair.clones))
-    assert np.array_equal(below.masses, clones.masses)
-    assert not np.array_equal(below.masses, lower_nodes(cells(pair, grid), grid.h).masses)
+def test_lower_nodes_of_pairs_that_are_bounded_are_those_of_what_is_reached() -> None:
+    """The cells hold what is further apart: no lower bound comes of them, nor in branches."""
+    grid, half = Grid(F(1, 512), 1e-20), F(1, 2)
+    for pair, reached in (
+        (BLANKETS[0], BLANKETS[0].clones),
+        (Replaced(F(1), F(1, 3)), Replaced(F(1), F(1, 3)).sampled),
+    ):
+        branches = [
+            Branched(((half, half, Normal(F(1))), (half, half, base))) for base in (pair, reached)
+        ]
+        for known, other in ((pair, reached), tuple(branches)):
+            below, wanted = (_nodes(each, grid, -1, 3.0) for each in (known, other))
+            assert np.array_equal(below.masses, wanted.masses)
+            made = lower_nodes(cells(known, grid), grid.h)
+            assert not np.array_equal(below.masses, made.masses)
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,7 @@ def is_known(pair: Pair) -> bool:
     if isinstance(pair, Mixed):
         return type(pair.base) in BASES or type(pair.base) in OUTCOMES
     if isinstance(pair, Branched):
-        # No cells of what is one-sided.
-        known = (p == q and not isinstance(b, Blanket) and is_known(b) for p, q, b in pair.branches)
-        return all(known)
+        return all(p == q and is_known(base) for p, q, base in pair.branches)
     if isinstance(pair, Replaced):
         return is_known(pair.spliced)
     if isinstance(pair, Spliced):
