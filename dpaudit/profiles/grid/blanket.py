@@ -107,14 +107,15 @@ def _nodes(low: int, masses: Floats, near: tuple[float, ...]) -> tuple[Floats, F
     mean = float(at @ masses)
     spread = math.sqrt(float((at - mean) ** 2 @ masses))
     wanted = np.rint([mean + sign * k * spread for k in near for sign in (1, -1)])
-    nodes = np.unique(np.concatenate((np.clip(wanted, at[0], at[-1]), [at[0], at[-1]])))
+    inside = np.clip(wanted, at[0], at[-1])
+    nodes: Floats = np.unique(np.concatenate((inside, [at[0], at[-1]]))).astype(np.float64)
     if len(nodes) == 1:
         return nodes, np.ones(1)
     cell = np.minimum(np.searchsorted(nodes, at, side="right") - 1, len(nodes) - 2)
     share = (at - nodes[cell]) / (nodes[cell + 1] - nodes[cell])
-    shares = np.bincount(cell, masses * (1 - share), len(nodes))
-    shares += np.bincount(cell + 1, masses * share, len(nodes))
-    return nodes, shares
+    left = np.bincount(cell, masses * (1 - share), len(nodes)).astype(np.float64)
+    right = np.bincount(cell + 1, masses * share, len(nodes)).astype(np.float64)
+    return nodes, left + right
 
 
 @discretiser(Blanket)
