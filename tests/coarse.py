@@ -213,20 +213,25 @@ def best_of_runs(cells: Cells, gamma: float, shape: int) -> Cells:
 
 
 @lru_cache(maxsize=1024)
-def shuffled(epsilon: float, choices: int, population: int) -> Cells:
+def shuffled(epsilon: float, choices: int, population: int, held: int = 2) -> Cells:
     """Counts of two answers, one record holding the first under P, the second under Q.
 
-    All others hold a third one (the second, of two choices).
+    All others hold the answer ``held``: the first (0), the second (1), or a third one where there
+    is any (2).  With two answers, the second.
     """
     whole = math.exp(epsilon) + choices - 1
     truth, lie = math.exp(epsilon) / whole, 1 / whole
     rest = (choices - 2) * lie
-    others = (lie, truth, rest) if choices == 2 else (lie, lie, truth + rest - lie)
+    reports = (
+        (truth, lie, rest),
+        (lie, truth, rest),
+        (lie, truth, rest) if choices == 2 else (lie, lie, truth + rest - lie),
+    )
     counts = np.zeros((population + 1, population + 1))
     counts[0, 0] = 1.0
     for _ in range(population - 1):
-        counts = _counted(counts, others)
-    ends = [_counted(counts, own).ravel() for own in ((truth, lie, rest), (lie, truth, rest))]
+        counts = _counted(counts, reports[held])
+    ends = [_counted(counts, own).ravel() for own in reports[:2]]
     with np.errstate(divide="ignore", invalid="ignore"):
         return merged(*ends, np.log(ends[0]) - np.log(ends[1]))
 

@@ -263,13 +263,13 @@ def _tuned(rng: Draws, adjacency: str, depth: int) -> Tree:
 
 
 def _shuffled(rng: Draws, adjacency: str, depth: int) -> Tree:
-    """Of randomised response: all others hold one value, a third one where there is one."""
+    """Of randomised response: all others hold the value of either record, or a third one."""
     if adjacency != "replace_one":
         return _sampled(rng, adjacency, depth)
     epsilon, choices = rng.decimal(0.05, 3), rng.choice((2, 3, 10))
     population = rng.choice((1, 2, 5, 20))
     node = Shuffled(RandomizedResponse("r", epsilon, choices), population)
-    return node, shuffled(float(epsilon), choices, population)
+    return node, shuffled(float(epsilon), choices, population, rng.choice((0, 1, 2)))
 
 
 LEAVES: tuple[Callable[[Draws], Tree], ...] = (
@@ -315,7 +315,11 @@ def judged(seed: int, trees: int) -> list[str | None]:
 def _judged(rng: Draws) -> str | None:
     adjacency = rng.choice(("add_remove", "replace_one", "zero_out"))
     node, cells = draw(rng, adjacency)
-    delta = Fraction(f"{10 ** -rng.uniform(2, 30):.3e}")
+    return judge(node, cells, adjacency, Fraction(f"{10 ** -rng.uniform(2, 30):.3e}"))
+
+
+def judge(node: Node, cells: Cells, adjacency: str, delta: Fraction) -> str | None:
+    """One declaration and the cells of a mechanism that it describes."""
     try:
         bound = Account(node, central(adjacency), WIDTH).epsilon(delta)
     except Unsupported:

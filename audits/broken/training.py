@@ -9,7 +9,10 @@ import numpy as np
 
 import dpaudit as dp
 from audits.training.common import FAR, PAIR, TURNED, ZEROED
+from audits.training.secure_mean import PAIR as POINTING
 from dpaudit.families.additive.kernel import GaussianKernel
+from dpaudit.families.distributed.kernel import DistributedGaussianVectorKernel
+from dpaudit.families.distributed.rotated import RotatedTotals
 from dpaudit.kernels.base import Generator
 from dpaudit.kernels.query import Array
 from dpaudit.scope import Adjacency
@@ -25,6 +28,7 @@ from mechanisms.training.microbatches import (
     InPieces,
     Microbatched,
 )
+from mechanisms.training.secure_mean import GRAIN, MODULUS, RADIUS, SQUARES, SecureMean
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,35 @@ class _Flushed(Accumulated):
         return super().value(records, chosen) + self.whole.value(last)
 
 
+class Uncentred(DistributedGaussianVectorKernel):
+    """Sums are lifted to 0..M - 1, where the representatives nearest to 0 are declared."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        return np.asarray(np.mod(super().sample(values, scale, rng), MODULUS))
+
+
+class TooFarLifted(DistributedGaussianVectorKernel):
+    """The lift takes residues to -M / 2 + 1..M / 2: the one in the middle to the wrong end."""
+
+    def sample(self, values: Array, scale: Array, rng: Generator) -> Array:
+        found = super().sample(values, scale, rng)
+        return np.asarray(np.where(found == -MODULUS // 2, MODULUS // 2, found))
+
+
+@dataclass(frozen=True)
+class AnyRounding(SecureMean):
+    """The first rounding counts, wherever it is; squares are stated as if it were drawn again."""
+
+    def query(self, signs: Array, dither: Array) -> RotatedTotals:
+        return _AnyRounding(lambda v: v[None], RADIUS, GRAIN, signs, dither, SQUARES)
+
+
+@dataclass(frozen=True, eq=False)
+class _AnyRounding(RotatedTotals):
+    def rounded(self, scaled: Array) -> Array:
+        return np.asarray(np.floor(scaled + self.dither[:, 0]))
+
+
 def _suite(name: str, program: Any, pair: dp.Neighbours, bug: str, **options: Any) -> dp.Suite:
     return dp.Suite(name, program, pair, trials=1_000, bug=bug, **options)
 
@@ -163,4 +196,19 @@ BROKEN = [
         kernels={dp.Gaussian: NoiseOfAPiece},
     ),
     _suite("accumulated_gd", FlushedTwice(), ZEROED, "flushed_twice"),
+    _suite(
+        "secure_mean",
+        SecureMean(),
+        POINTING,
+        "uncentred_lift",
+        kernels={dp.DistributedGaussianVector: Uncentred},
+    ),
+    _suite(
+        "secure_mean",
+        SecureMean(),
+        POINTING,
+        "wrong_end_of_the_lift",
+        kernels={dp.DistributedGaussianVector: TooFarLifted},
+    ),
+    _suite("secure_mean", AnyRounding(), POINTING, "any_rounding"),
 ]

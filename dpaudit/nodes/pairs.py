@@ -239,6 +239,27 @@ class Clones(Symmetric):
 
 
 @dataclass(frozen=True)
+class Blanket(Symmetric):
+    """Clones whose report is hidden where it is not counted, too.
+
+    Each of ``others`` is at ``rate`` counted on either side, 1/2 each, at ``rest`` one of the rest,
+    and else known.  The report counts with probability ``told``, as in :class:`Clones`; else it is
+    one of the rest.  The two counts and the number of the rest are seen.
+    """
+
+    epsilon: Number
+    told: Number
+    rate: Number
+    rest: Number
+    others: Number
+
+    @property
+    def clones(self) -> Clones:
+        """Where the number of the rest is not seen: no further apart."""
+        return Clones(self.epsilon, self.told, self.rate, self.others)
+
+
+@dataclass(frozen=True)
 class Branched(Pair):
     """Branches (p, q, base): taken with mass p under P and q under Q, seen, then the base's pair.
 

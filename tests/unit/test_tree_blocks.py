@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from dpaudit.accountant.account import Account
 from dpaudit.errors import Unsupported
+from dpaudit.exact import exp
+from dpaudit.families.discrete import RandomizedResponse
+from dpaudit.families.local import Shuffled
+from dpaudit.measures.profile import PROFILE
 from dpaudit.nodes import postorder
+from dpaudit.nodes.pairs import Clones, Losses, one
 from dpaudit.scope import central
 from tests import tree_blocks, trees
 from tests.coarse import epsilon_lower
@@ -79,6 +86,37 @@ def test_the_mechanisms_of_new_nodes_come_close_to_their_bounds(kind: str) -> No
         assert known * (1 - trees.TOLERANCE) <= float(bound.upper)
         best = max(best, known / float(bound.upper))
     assert best > near
+
+
+def unsound(node: Shuffled, base: Losses) -> Losses:
+    """The mixture that was believed once: it bounds others that hold a third value, and no more."""
+    child = node.child
+    assert isinstance(child, RandomizedResponse)
+    whole = exp(child.epsilon) + child.choices - 1
+    told = (exp(child.epsilon) + 1) / whole if child.choices != 2 else Fraction(1)
+    return one(Clones(child.epsilon, told, 2 / whole, node.population - 1))
+
+
+def shuffled_violations() -> list[str | None]:
+    """Of a hundred shuffled polls, as they are drawn among all trees."""
+    rng, found = trees.Draws(5), []
+    for _ in range(100):
+        node, cells = trees._shuffled(rng, "replace_one", 1)
+        delta = Fraction(f"{10 ** -rng.uniform(2, 30):.3e}")
+        found.append(trees.judge(node, cells, "replace_one", delta))
+    return found
+
+
+def test_an_unsound_mixture_of_shuffled_reports_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was not, while all others held a third value in every data set."""
+    assert set(shuffled_violations()) == {""}
+    rules = PROFILE._rules
+    monkeypatch.setitem(rules, Shuffled, replace(rules[Shuffled], function=unsound))
+    assert sum(bool(text) for text in shuffled_violations()) > 10
+    thirds = dict.fromkeys((0, 1, 2), 2)
+    own = trees.shuffled
+    monkeypatch.setattr(trees, "shuffled", lambda e, k, n, held=2: own(e, k, n, thirds[held]))
+    assert not any(shuffled_violations())
 
 
 def test_every_new_node_is_drawn() -> None:

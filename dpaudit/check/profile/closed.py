@@ -43,6 +43,7 @@ from dpaudit.exact import (
 )
 from dpaudit.nodes.pairs import (
     Atoms,
+    Blanket,
     Branched,
     Clones,
     DiscreteNormal,
@@ -416,7 +417,7 @@ def _ends(pair: Pair) -> Ends:
         return Fraction(0), Fraction(0)
     if isinstance(pair, LaplaceShift):
         return pair.epsilon, pair.epsilon
-    if isinstance(pair, Clones):
+    if isinstance(pair, (Blanket, Clones)):
         return pair.epsilon, pair.epsilon
     if isinstance(pair, Atoms):
         return _largest_ratio((q, p) for p, q in pair.outcomes), _largest_ratio(pair.outcomes)

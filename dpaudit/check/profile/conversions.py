@@ -50,6 +50,8 @@ from dpaudit.exact import (
 )
 from dpaudit.nodes.pairs import (
     Atoms,
+    Blanket,
+    Branched,
     Clones,
     DiscreteNormal,
     Losses,
@@ -338,8 +340,8 @@ def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
     """From below the better one at the tilt, of outcomes that may lie far apart."""
     if sign > 0 and not is_known(factor):
         return _values(factor, grid)
-    if sign < 0 and isinstance(factor, Replaced):
-        factor = factor.sampled
+    if sign < 0:
+        factor = _no_further(factor)
     made = _cells(factor, grid)
     if sign > 0:
         return upper_nodes(made)
@@ -351,6 +353,17 @@ def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:
     except NotConfirmed:
         return down
     return max(down, lowered, key=lambda nodes: nodes.log_moment(tilt, grid.h))
+
+
+def _no_further(pair: Pair) -> Pair:
+    """A pair whose cells are its own, and that is no further apart, for one that is bounded."""
+    if isinstance(pair, Replaced):
+        return pair.sampled
+    if isinstance(pair, Blanket):
+        return pair.clones
+    if isinstance(pair, Branched):
+        return Branched(tuple((p, q, _no_further(base)) for p, q, base in pair.branches))
+    return pair
 
 
 def _number(text: str) -> Fraction:

@@ -24,6 +24,7 @@ from dpaudit.check.profile.clones import clones
 from dpaudit.check.profile.noise import BASES, mixed_noise
 from dpaudit.nodes.pairs import (
     Atoms,
+    Blanket,
     Branched,
     Clones,
     DiscreteNormal,
@@ -157,6 +158,7 @@ _MAKERS: dict[type[Pair], Callable[[Any, Grid], Cells]] = {
     Mixed: _mixed,
     Branched: _branched,
     Clones: clones,
+    Blanket: clones,
     Atoms: _mixed,
     DiscreteNormal: _mixed,
     Swapped: _swapped,

@@ -26,6 +26,7 @@ from dpaudit.kernels.samplers import gaussian_units
 TABLED = 10**4
 # Beyond so many standard deviations no noise is met.
 REACH = 40
+IMPOSSIBLE = 37.0
 
 
 class _SummedKernel(DiscreteKernel):
@@ -120,6 +121,12 @@ class _VectorKernel(_SummedKernel):
         return self._law(k)
 
     def residual(self, released: Array, values: Array, scale: Array) -> Array:
+        """Farther than any noise where a release is no representative, as after another lift."""
+        found = self._of_residues(released, values, scale)
+        strange = (released != self._residues(released)) & (scale[:, None] > 0)
+        return np.where(strange, IMPOSSIBLE, found)
+
+    def _of_residues(self, released: Array, values: Array, scale: Array) -> Array:
         if not self._wraps:
             return super().residual(released, values, scale)
         moved = self._moved(released, values, scale)
@@ -128,7 +135,8 @@ class _VectorKernel(_SummedKernel):
         return np.where(scale[:, None] > 0, ndtri(np.clip(share, 1e-15, 1 - 1e-15)), np.nan)
 
     def _moved(self, released: Array, values: Array, scale: Array) -> Array:
-        return self._residues(super()._moved(released, values, scale))
+        moved = self._residues(super()._moved(released, values, scale))
+        return np.where(released == self._residues(released), moved, np.inf)
 
     def _residues(self, values: Array) -> Array:
         """The representative from -M/2 up to M/2, the larger end left out."""

@@ -82,7 +82,8 @@ class DistributedGaussianVector(Leaf):
     them; 0 for the sums as they are.  Wrapping is post-processing, and never costs privacy; it
     costs the result where sums do not fit.
     Source: Kairouz, Liu, Steinke 2021, The Distributed Discrete Gaussian Mechanism, Algorithms 1
-    and 2 without their rotation; the bound is ours.
+    and 2 (their rotation and rounding: :mod:`dpaudit.families.distributed.rotated`); the bound is
+    ours.
 
     >>> import dpaudit as dp
     >>> total = dp.DistributedGaussianVector("total", 10, clients=100, dropouts=10, squared=225)

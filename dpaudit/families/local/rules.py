@@ -6,24 +6,39 @@ does; outcomes of both sets, or of none, are as likely either way.  A larger ove
 and a garbling of this pair.  Where e^epsilon share + 1 - share - m (e^epsilon + 1) is at most
 2 m e^(epsilon/2), F(u) of :mod:`dpaudit.families.discrete.rules` has imaginary zeros only.
 
-Shuffled reports.  The pair holds values 0 and 1, of laws P and Q, the others any.  P is
-    (e^epsilon N0 + N1) / (e^epsilon + 1),
-and Q the same with N0 and N1 exchanged, for two laws whose mean is that of P and Q (Kairouz, Oh,
-Viswanath 2017, Theorem 3.3).  Any report has at least ``hidden`` times that mean: e^-epsilon times,
-as it has at least so much of P and of Q; in randomised response 2 / (e^epsilon + 1): a third
-value's mass is the same in P and Q, and no report has less of it, while the two values have
-(e^epsilon + 1) / 2 of that mass in the mean.  Who is told, of every other report, whether it is of
-one of these parts and otherwise all, sees the counts of the two parts,
-Clones(epsilon, 1, hidden, population - 1), and reports that are the same under both.
-The one report has to be of the parts for certain.  Were it so with probability told only, and else
-of a law M that both values share, then which of the others are of no part would tell whether it
-is: M is no law of theirs.  The counts of told < 1 alone bound nothing: of ten randomised responses
-among three values at epsilon 3, where the nine others hold 0, all ten are 0 with probability .387
-or .0193.
+Shuffled reports of sets.  The pair holds two values of sets S and S', the others any.  Any report
+has the density (1 + (e^epsilon - 1) [in the own set]) / w under the outcomes' weights: with
+probability 1 / w it is a draw by the weights alone, whatever is held (its blanket).  Who is told
+which of the others' reports are such draws, and all the others, sees N of them and one report among
+them.  Together they tell
+
+    P / Q = sum of f(y) / sum of f'(y),    f, f' = 1 + (e^epsilon - 1) [in S, in S'],
+
+over the N + 1 (Balle and others 2019, Lemma 5.3), and delta(x) is the mean of the positive part of
+the sum of G = f - x f' over N + 1 draws, over N + 1: it grows in the convex order of G.
+(1) A larger overlap of S and S' moves G from its two ends, e^epsilon - x and 1 - x e^epsilon, to
+(1 - x) e^epsilon and 1 - x between them, of equal masses and mean: the least overlap is the worst.
+(2) Outside of what one of the sets has alone, where f = f', let only so much be kept of the blanket
+as has the report's own proportions: all, if that lies in both sets or in none, else the overlap and
+e^-epsilon times what none has.  Who is told the rest sees more; and then of those only the number
+says anything: :class:`dpaudit.nodes.pairs.Blanket`, each other report counted with probability
+2 m / w, of the rest with what is kept over w.  In randomised response all is kept.  Where told is
+1, there is no rest: Clones.
+The number of the rest has to be seen.  The counts alone, of told < 1, bound nothing: of ten
+randomised responses among three values at epsilon 3, where the nine others hold 0, all ten are 0
+with probability .387 or .0193.
+
+Any child.  P is (e^epsilon N0 + N1) / (e^epsilon + 1), and Q the same with N0 and N1 exchanged,
+for two laws whose mean is that of P and Q (Kairouz, Oh, Viswanath 2017, Theorem 3.3).  Any report
+has at least e^-epsilon times that mean.  Who is told, of every other report, whether it is of one
+of these parts and otherwise all, sees the counts of the two,
+Clones(epsilon, 1, e^-epsilon, population - 1), and reports that are the same under both.
 Reached: where all others hold a third value, of whose set ``free`` of either part is free, the
 counts of those free outcomes alone are Clones(epsilon, free told, free 2 m / w, population - 1),
 told = m (e^epsilon + 1) / w.
-Source: Feldman, McMillan, Talwar 2021, Hiding Among the Clones, Theorem 3.1 (any child).
+Source: Balle, Bell, Gascon, Nissim 2019, The Privacy Blanket of the Shuffle Model, Section 5 (sets;
+(1), (2) and the pair are dpaudit's); Feldman, McMillan, Talwar 2021, Hiding Among the Clones,
+Theorem 3.1 (any child).
 """
 
 from __future__ import annotations
@@ -44,16 +59,17 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, Clones, Losses
+from dpaudit.nodes.pairs import Atoms, Blanket, Clones, Losses, Pair
 from dpaudit.scope import Adjacency
 
 SETS = Source("Ye, Barg", 2018, "Section III (subset selection); proof in families.local.rules")
 SETS_ZCDP = Source("dpaudit", 2026, "imaginary zeros; proof in families.local.rules")
 SETS_CORNER = Source("Dong, Roth, Su", 2022, "Definition 2.6, at the corners of a polygon")
 CLONES = Source(
-    "Feldman, McMillan, Talwar",
-    2021,
-    "Hiding Among the Clones, Theorem 3.1; proof in families.local.rules",
+    "Balle, Bell, Gascon, Nissim",
+    2019,
+    "Lemma 5.3 (sets); Feldman, McMillan, Talwar 2021, Theorem 3.1 (any child); proof in "
+    "families.local.rules",
 )
 SHUFFLER = Source("Erlingsson and others", 2019, "a shuffler post-processes: Section 2")
 REPLACED = (Adjacency.REPLACE_ONE,)
@@ -171,23 +187,33 @@ def shuffled_as_seen(node: Shuffled, value: Number) -> Number:
 
 @PROFILE.rule(Shuffled, "shuffled_profile", cite=CLONES, adjacency=REPLACED)
 def shuffled_profile(node: Shuffled, base: Losses) -> Losses:
-    """Clones of the report's parts; the child's own pairs where it is of no kind known here."""
+    """What hides the report; the child's own pairs where it is of no kind known here."""
     child, others = node.child, node.population - 1
     as_sets = _as_sets(child)
     if as_sets is not None:
-        level = as_sets.epsilon
-        disjoint = isinstance(child, RandomizedResponse)
-        upper = Clones(level, WHOLE, 2 / (1 + exp(level)) if disjoint else exp(-level), others)
+        upper = hidden(as_sets, others)
         if as_sets.free == 0:
             return Losses((upper,), (upper,))
         rare, told = rare_and_told(as_sets)
         free = as_sets.free
-        return both(upper, Clones(level, free * told, free * 2 * rare, others))
+        return both(upper, Clones(as_sets.epsilon, free * told, free * 2 * rare, others))
     loss = _largest_loss(child)
     if loss is None:
         return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)
     upper = Clones(loss, WHOLE, exp(-loss), others)
     return Losses((upper,), (upper,))
+
+
+def hidden(report: SubsetResponse, others: Number) -> Pair:
+    """One report of sets among the parts of others that are like it."""
+    rare, told = rare_and_told(report)
+    if told == 1:
+        return Clones(report.epsilon, WHOLE, 2 * rare, others)
+    level, shared = report.epsilon, report.overlap
+    none = 1 - 2 * report.share + shared
+    kept = shared + (none if shared == 0 else exp(-level) * none)
+    whole = exp(level) * report.share + 1 - report.share
+    return Blanket(level, told, 2 * rare, kept / whole, others)
 
 
 def _as_sets(child: Node) -> SubsetResponse | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpaudit.check.theorem import Premise, Row, Table, Theorem, always, register
 from dpaudit.exact import enclose, erfinv, exp, is_symbolic, log, sqrt, tanh, unknowns
-from dpaudit.nodes.pairs import Atoms, Clones, Losses
+from dpaudit.nodes.pairs import Atoms, Blanket, Clones, Losses, Pair
 
 ZERO, ONE = Fraction(0), Fraction(1)
 SHUFFLED = frozenset({"replace_one"})
@@ -78,6 +78,17 @@ def _corner(node: Any) -> Any:
     return sqrt(2) * (erfinv(2 * exp(node.epsilon) * rare - 1) - erfinv(2 * rare - 1))
 
 
+def _blanket(level: Any, share: Any, overlap: Any, others: Any) -> Pair:
+    """Uniform parts of the others, weighed against the report where it is of neither set alone."""
+    rare, told = _parts(level, share, overlap)
+    if told == 1:
+        return Clones(level, ONE, 2 * rare, others)
+    neither = overlap + 1 - 2 * share
+    # The report has e^level of what both sets have to 1 of what none has: so much is kept of that.
+    like = neither if overlap == 0 else overlap + neither / exp(level)
+    return Blanket(level, told, 2 * rare, like / (1 + share * (exp(level) - 1)), others)
+
+
 def _shuffled(node: Any, base: Losses) -> Losses:
     """What the counts of the two parts tell among the other reports."""
     child, others = node.child, node.population - 1
@@ -88,10 +99,7 @@ def _shuffled(node: Any, base: Losses) -> Losses:
     elif kind == "RandomizedResponse" and not is_symbolic(child.choices):
         sets = 1 / child.choices, ZERO, ONE if child.choices > 2 else ZERO
     if sets is not None:
-        # Any report has so much of the mean of two that differ.
-        level = child.epsilon
-        rate = exp(-level) if kind == "SubsetResponse" else 2 / (1 + exp(level))
-        upper = Clones(child.epsilon, ONE, rate, others)
+        upper = _blanket(child.epsilon, *sets[:2], others)
         if sets[2] == 0:
             return Losses((upper,), (upper,))
         rare, told = _parts(child.epsilon, sets[0], sets[1])

@@ -13,6 +13,7 @@ from typing import Any
 from dpaudit.exact import Number, exp, infinity, is_infinite, log, maximum, settled, total
 from dpaudit.nodes.pairs import (
     Atoms,
+    Blanket,
     Clones,
     LaplaceShift,
     Largest,
@@ -69,8 +70,9 @@ def _atoms(pair: Atoms) -> Extremes:
     return _largest(q_over_p), _largest(p_over_q)
 
 
+@_extremes(Blanket)
 @_extremes(Clones)
-def _clones(pair: Clones) -> Extremes:
+def _clones(pair: Blanket | Clones) -> Extremes:
     """All of the others may be counted where the one report is."""
     return pair.epsilon, pair.epsilon
 

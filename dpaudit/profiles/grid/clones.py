@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpaudit.errors import Unsupported
-from dpaudit.exact import settled, tanh
+from dpaudit.exact import Number, settled, tanh
 from dpaudit.nodes.pairs import Clones
 from dpaudit.profiles.grid.cells import UNIT, Cells
 from dpaudit.profiles.grid.discrete import Discrete, Floats, Grid, Reals, Side, discretiser
@@ -89,7 +89,7 @@ def counts_of(pair: Clones) -> Counts:
     return Counts(low, weights, scale, UNIT * (16 * len(masses) + 64))
 
 
-def _grouped(counts: Counts, move: float, side: Side) -> tuple[Floats, Floats, Floats]:
+def grouped(counts: Counts, move: float, side: Side) -> tuple[Floats, Floats, Floats]:
     """(number of signs, c, mass) of groups of neighbouring t."""
     t = counts.first + np.arange(len(counts.weights), dtype=np.float64)
     size = max(int(t[-1]) // SHARE, 1)
@@ -128,15 +128,20 @@ def outcomes(
         yield np.log1p(v) - np.log1p(-v), law * (1 + v), law * (1 - v)
 
 
-def _form(pair: Clones, side: Side) -> Closed:
-    counts = counts_of(pair)
-    epsilon = as_float(pair.epsilon, "epsilon")
+def form_of(
+    groups: tuple[Floats, Floats, Floats], loss: Number, relative: float, off: float = 0.0
+) -> Closed:
+    """Groups of (number of signs, c, mass), in ascending order of signs, as masses between losses.
+
+    ``loss``: the largest; ``relative`` of every mass, ``off`` of every c.
+    Errors: Unsupported for a loss above ``LARGEST``.
+    """
+    epsilon = as_float(loss, "epsilon")
     if epsilon > LARGEST:
         raise Unsupported(f"a loss of {epsilon:g} of one report: at most {LARGEST:g} is known here")
-    groups = _grouped(counts, as_float(pair.told * tanh(pair.epsilon / 2), "told"), side)
     # No outcome inside of the windows has a larger loss.
     apart = np.minimum(groups[0], np.sqrt(2 * REACH * groups[0]) + 4)
-    farthest = float(np.max(groups[1] * apart)) * (1 + 32 * UNIT)
+    farthest = float(np.max(groups[1] * apart)) * (1 + 32 * UNIT + off)
     span = epsilon if farthest > 0.9 else 2 * math.atanh(farthest)
     span *= 1 + 64 * UNIT
 
@@ -152,9 +157,15 @@ def _form(pair: Clones, side: Side) -> Closed:
     most = int(math.sqrt(2 * REACH * float(groups[0][-1]))) + 4
     largest = math.exp(epsilon)
     # Products of ratios, 1 - v, and sums within a block and over blocks.
-    relative = counts.relative + UNIT * (16 * most + 8 * largest + BLOCK + len(groups[0]) + 64)
+    relative += UNIT * (16 * most + 8 * largest + BLOCK + len(groups[0]) + 64)
     # 1 - v is at least 2 / (1 + exp(loss)).
-    return Closed(masses, NO_OUTCOMES, (-span, span), 32 * UNIT * (1 + largest), relative)
+    return Closed(masses, NO_OUTCOMES, (-span, span), (32 * UNIT + off) * (1 + largest), relative)
+
+
+def _form(pair: Clones, side: Side) -> Closed:
+    counts = counts_of(pair)
+    groups = grouped(counts, as_float(pair.told * tanh(pair.epsilon / 2), "told"), side)
+    return form_of(groups, pair.epsilon, counts.relative)
 
 
 @discretiser(Clones)

@@ -14,6 +14,7 @@ from dpaudit.nodes.pairs import (
     Spliced,
     Swapped,
 )
+from dpaudit.profiles.grid import blanket as _blanket
 from dpaudit.profiles.grid import clones as _clones
 from dpaudit.profiles.grid import lattice as _lattice
 from dpaudit.profiles.grid.convolved import mixture_of, turned
@@ -31,7 +32,7 @@ from dpaudit.profiles.grid.masses import cells_of
 from dpaudit.profiles.grid.values import joined
 
 # Imported for what they register.
-_REGISTERED = (_clones.__name__, _lattice.__name__)
+_REGISTERED = (_blanket.__name__, _clones.__name__, _lattice.__name__)
 
 
 def _closed(pair: Pair, grid: Grid, side: Side) -> Discrete:
