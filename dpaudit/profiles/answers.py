@@ -75,7 +75,7 @@ def _epsilon(
     if record is not None:
         known = composed(pair, wanted, width)
         narrow = _is_narrow(known, width) or is_infinite(known.upper)
-        return known if narrow else epsilon_game(*record, wanted, known)
+        return known if narrow else epsilon_game(*record, wanted, known, width)
     told = epsilon_told(pair, wanted)
     if told is not None and _is_settled(told, width):
         return told
@@ -134,7 +134,7 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
     if record is not None:
         known = delta_composed(pair, at, width)
         narrow = known.upper - known.lower <= known.upper * Fraction(width)
-        return known if narrow else delta_game(*record, at, known)
+        return known if narrow else delta_game(*record, at, known, width)
     told = delta_told(pair, at)
     if told is not None and told.upper - told.lower <= told.upper * Fraction(width):
         return told
