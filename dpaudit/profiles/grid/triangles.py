@@ -341,7 +341,7 @@ class Rounds:
 
     @property
     def _rounding(self) -> float:
-        """Relative: of :meth:`_delta_of`, sums of as many numbers above 0 as nodes, and of delta."""
+        """Relative: of :meth:`_delta_of`, sums of so many positive numbers, and of delta."""
         return 4 * UNIT * (len(self.x) + 8 * float(self.losses[-1]) + 32)
 
     def _on_grid(self, masses: Floats) -> Floats:
