@@ -17,7 +17,7 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import exact, is_infinite, unknowns
 from dpaudit.exact.domains import non_negative, probability
-from dpaudit.nodes.pairs import Largest, Mixed, Pair, Replaced, Swapped, numbers_in
+from dpaudit.nodes.pairs import Largest, Mixed, Normal, Pair, Replaced, Swapped, numbers_in
 from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
 from dpaudit.profiles.closed.told import delta_told, epsilon_told
@@ -37,7 +37,8 @@ from dpaudit.profiles.interval import (
 )
 
 FAR, CLOSE, FINER, SEVERAL = 60, 1.1, 4, 8
-DIGITS = Fraction(1, 10**8)
+# Relative: as near as this, ends are settled, or no grid of a few thousand nodes is nearer.
+DIGITS, OUT_OF_GRIDS = Fraction(1, 10**8), Fraction(1, 10**7)
 
 # Fewer rounds of sampled noise are the grid's: as narrow, and verified in a tenth of the time.
 # Of more kinds of them a grid takes longer, and memory that grows with their number.
@@ -53,7 +54,7 @@ def epsilon_interval(
     ``near``: an interval of the same by :func:`epsilon_outline`, which saves a search.
     delta = 0 is answered by the largest loss, which may be infinite.
     """
-    return _epsilon(pair, delta, width, partial(epsilon_composed, near=near))
+    return _epsilon(pair, delta, width, partial(epsilon_composed, near=near), near)
 
 
 def epsilon_outline(pair: Pair, delta: Any, width: float) -> Interval:
@@ -62,7 +63,11 @@ def epsilon_outline(pair: Pair, delta: Any, width: float) -> Interval:
 
 
 def _epsilon(
-    pair: Pair, delta: Any, width: float, composed: Callable[[Pair, Fraction, float], Interval]
+    pair: Pair,
+    delta: Any,
+    width: float,
+    composed: Callable[[Pair, Fraction, float], Interval],
+    near: Interval | None = None,
 ) -> Interval:
     wanted = _number(delta, "delta")
     probability(wanted, "delta")
@@ -75,11 +80,16 @@ def _epsilon(
     if record is not None:
         known = composed(pair, wanted, width)
         narrow = _is_narrow(known, width) or is_infinite(known.upper)
-        return known if narrow else epsilon_game(*record, wanted, known)
+        return known if narrow else epsilon_game(*record, wanted, known, width)
     told = epsilon_told(pair, wanted)
     if told is not None and _is_settled(told, width):
         return told
     few = _few_sampled(pair)
+    if few and near is not None and _is_smooth(near) and _moves_far(pair):
+        # Where a coarse grid said nothing, finer ones take long.
+        smooth = epsilon_smooth(parts_of(pair), wanted, width / FINER)
+        if smooth is not None and _is_narrow(smooth, width / CLOSE):
+            return smooth
     # A grid that is finer than asked costs little there.
     found = (
         composed(pair, wanted, width / FINER)
@@ -95,7 +105,7 @@ def _epsilon(
         # A little less is asked for: what it missed by is a choice of plans.
         again = epsilon_smooth(parts_of(pair), wanted, width / 2)
         found = found if again is None else narrowest(found, again)
-    if found is not None and _is_narrow(found, width):
+    if found is not None and (_is_narrow(found, width) or (not few and _is_out_of_grids(found))):
         return found
     # Few rounds at tiny rates: a quarter, as of the grid.
     finer = width / FINER
@@ -108,6 +118,25 @@ def _epsilon(
 def _is_settled(told: Interval, width: float) -> bool:
     """Whether ends are as near as asked, or to eight digits."""
     return _is_narrow(told, width) or told.upper - told.lower <= told.upper * DIGITS
+
+
+def _is_out_of_grids(found: Interval) -> bool:
+    return bool(found.upper - found.lower <= found.upper * OUT_OF_GRIDS)
+
+
+def _moves_far(pair: Pair) -> bool:
+    """Whether all noise is at most what a record moves: a grid's losses reach far."""
+    factors = [f.base if isinstance(f, Swapped) else f for f, _ in parts_of(pair)]
+    bases = [f.base for f in factors if isinstance(f, Mixed)]
+    return all(isinstance(base, Normal) and base.mu >= 1 for base in bases)
+
+
+def _is_smooth(found: Interval) -> bool:
+    """Whether both ends are those of closed transforms."""
+    return all(
+        shown.get("form") == "closed transforms"
+        for shown in (found.lower_witness, found.upper_witness)
+    )
 
 
 def _is_narrow(found: Interval, width: float) -> bool:
@@ -134,7 +163,7 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
     if record is not None:
         known = delta_composed(pair, at, width)
         narrow = known.upper - known.lower <= known.upper * Fraction(width)
-        return known if narrow else delta_game(*record, at, known)
+        return known if narrow else delta_game(*record, at, known, width)
     told = delta_told(pair, at)
     if told is not None and told.upper - told.lower <= told.upper * Fraction(width):
         return told

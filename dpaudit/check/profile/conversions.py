@@ -25,7 +25,7 @@ from dpaudit.check.profile.closed import (
 )
 from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.fourier import delta_bound
-from dpaudit.check.profile.game import played_delta
+from dpaudit.check.profile.game import Shape, played_delta
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, rounded_down, upper_nodes
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.sampled import is_sampled
@@ -78,7 +78,17 @@ FIELDS: dict[str, set[str]] = {
     "closed": {"epsilon"},
     "told apart": {"epsilon"},
     "largest loss": set(),
-    "game": {"side", "epsilon", "delta", "step", "nodes", "cells"},
+    "game": {
+        "side",
+        "epsilon",
+        "delta",
+        "step",
+        "nodes",
+        "cells",
+        "parts",
+        "tilt",
+        "tail",
+    },
     "fourier": COMMON
     | {"nodes", "window_centre", "infinite", "round_off", "aliasing", "truncation", "masses"},
     "closed transforms": COMMON
@@ -323,8 +333,9 @@ def _played(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
     (record, times), *others = pair.factors
     if others or not isinstance(record, Replaced):
         raise NotConfirmed("no game")
-    step, nodes, cells = (_number(row[name]) for name in ("step", "nodes", "cells"))
-    shape = float(step), int(nodes), int(cells)
+    nodes, cells, parts = (int(_number(row[name])) for name in ("nodes", "cells", "parts"))
+    step, tilt, tail = (float(_number(row[name])) for name in ("step", "tilt", "tail"))
+    shape = Shape(step, nodes, cells, parts, tilt, tail)
     at = max(math.nextafter(float(epsilon), -sign * math.inf), 0.0)
     return Fraction(played_delta(record, _whole(times), at, shape, sign))
 

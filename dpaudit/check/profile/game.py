@@ -7,10 +7,13 @@ those swapped.  An event "loss above e" has masses a, b, c under N(y), N(x) and 
     delta(e) = (1 - q) a + q b - e^e ((1 - q) a + q c),    Q = (1 - q) a + q c its slope in e^e.
 
 Here the points of the trapezoid rule lie between the accountant's, masses are of erfc, and from
-below a chord is lowered to the tangents at its ends, whose slopes are those Q.  delta of t rounds
+below lines touch delta between two nodes, with slopes that are those Q.  delta of t rounds
 is the largest, over the triangles, of one round's mean of delta of t - 1, whatever is chosen by
-what was released; between two triangles delta is that of the first above e = 0, else the second's.
-Of a witness the step, the number of nodes and that of cells are taken: any give true bounds.
+what was released; between two triangles delta is at most that of the first above e = 0, else the
+second's, and at most any mean of both triangles' and what that lacks.  Sums are of delta times
+exp(tilt e), so that their errors are relative to small deltas.
+Of a witness the step, the numbers of nodes, cells and parts, the tilt and the mass that a round
+leaves out are taken: any give true bounds.
 Sources: dpaudit 2026, proof at the accountant's triangles; Trefethen, Weideman 2014, Theorem 5.1;
 Higham 2002, Theorem 24.2 (FFT).
 """
@@ -18,7 +21,9 @@ Higham 2002, Theorem 24.2 (FFT).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -26,27 +31,64 @@ from scipy import special
 from dpaudit.check.profile.cells import UNIT, Floats, NotConfirmed
 from dpaudit.nodes.pairs import Replaced
 
-MOST_NODES, MOST_CELLS, MOST_ROUNDS, MOST_LOSSES = 20_000, 128, 10_000, 24_000
+MOST_NODES, MOST_CELLS, MOST_PARTS, MOST_ROUNDS, MOST_LOSSES = 20_000, 128, 64, 10_000, 24_000
 PLACES = (0.0, 1.0)
-TAIL, PRECISION, SPAN = 7.3, 46.0, 9.8
-# Of erfc, in roundings.
-CDF = 64
+# Of trapezoid sums, in logarithms, to where delta is so many noises out.
+PRECISION, OUT, ROWS = 46.0, 16.0, 32
+# Of erfc to 40 noises, in roundings; relative errors of numbers that are taken off others.
+CDF = 2048
+# Angles of the cells of swapped triangles, from the equilateral one.
+TURNED = (0.0, 0.1, 0.3, 1.0)
+# Steps of nodes: one up to so many, then a part of the loss.
+SINGLE, PART = 24, 32
 Order = tuple[Floats, Floats, Floats]
 
 
-def played_delta(
-    pair: Replaced, times: int, epsilon: float, shape: tuple[float, int, int], sign: int
-) -> float:
+@dataclass(frozen=True)
+class Shape:
+    """Of a game: what a witness says, within what the checker plays."""
+
+    step: float
+    nodes: int
+    cells: int
+    parts: int
+    tilt: float
+    tail: float
+
+    def farthest(self, mu: float, rate: float) -> float:
+        """A loss beyond which one round leaves out ``tail`` of the record's part."""
+        out = -float(special.ndtri(self.tail)) + mu / 2
+        return math.log1p(rate * math.expm1(out * mu))
+
+    def fits(self, mu: float, rate: float, times: int) -> bool:
+        """Whether numbers are in reach."""
+        known = 1e-3 <= mu <= 6 and 1e-8 <= rate <= 0.9 and times <= MOST_ROUNDS
+        sized = 2 <= self.cells <= MOST_CELLS and 0 <= self.parts <= MOST_PARTS
+        inside = 2 <= self.nodes <= MOST_NODES and 1e-9 < self.step < 10
+        if not (known and sized and inside and 1e-60 < self.tail < 0.1 and self.tilt >= 0):
+            return False
+        last = self.farthest(mu, rate)
+        return last < self.step * MOST_LOSSES and self.tilt * (last + self.step * self.nodes) < 600
+
+
+@dataclass(frozen=True)
+class Move:
+    """Masses at every node, what they lack relative to delta, the mass at an infinite loss."""
+
+    masses: Floats
+    lack: float
+    rest: float
+
+
+def played_delta(pair: Replaced, times: int, epsilon: float, shape: Shape, sign: int) -> float:
     """A bound of delta at every epsilon from this one on (above), or up to it (below).
 
-    ``shape``: step, nodes, cells.  Errors: NotConfirmed for numbers that are out of reach.
+    Errors: NotConfirmed for numbers that are out of reach.
     """
-    step, nodes, cells = shape
     mu, rate = float(pair.mu), float(pair.rate)
-    fits = 1e-3 <= mu <= 6 and 1e-8 <= rate <= 0.9 and 1e-9 < step < 1 and times <= MOST_ROUNDS
-    sized = 2 <= cells <= MOST_CELLS and 2 <= nodes <= MOST_NODES
-    if not (fits and sized and math.log1p(rate * math.exp(10 * mu)) < step * MOST_LOSSES):
+    if not shape.fits(mu, rate, times):
         raise NotConfirmed("a game of other sizes")
+    step, nodes = shape.step, shape.nodes
     delta = _rounds(mu, rate, times, shape, sign)
     if sign < 0:
         at = math.ceil(epsilon / step - 1e-12)
@@ -59,20 +101,130 @@ def played_delta(
     return float(delta[at]) * (1 - share) * (1 + 1e-12) + float(delta[at + 1]) * share
 
 
+class Triangles:
+    """One round's triangles, at some of a grid's losses of either sign."""
+
+    def __init__(self, mu: float, rate: float, shape: Shape) -> None:
+        self.mu, self.rate, self.step = mu, rate, shape.step
+        self.most = math.ceil(shape.farthest(mu, rate) / shape.step) + 1
+        at = [0]
+        while at[-1] < self.most:
+            at.append(min(self.most, at[-1] + 1 + max(0, at[-1] - SINGLE) // PART))
+        self.at = np.array(at)
+        self.losses: Floats = shape.step * self.at
+        self.x: Floats = np.exp(np.concatenate((-self.losses[:0:-1], self.losses)))
+        self.known: dict[float, tuple[Floats, Floats]] = {}
+
+    def orders(self, angle: float, losses: Floats) -> tuple[Order, Order]:
+        """Of the triangle at an angle in [-1, 1]: of (P, Q), of (Q, P)."""
+        v = math.sin(math.pi / 2 * (1 - abs(angle))) ** 2
+        found = _order(self.mu, self.rate, v, losses), _back(self.mu, self.rate, v, losses)
+        return found if angle <= 0 else found[::-1]
+
+    def most_of(self, angle: float) -> tuple[Floats, Floats]:
+        """delta, raised by its error, of (P, Q) and (Q, P) at the nodes."""
+        if angle not in self.known:
+            one, other = self.orders(angle, self.losses)
+            self.known[angle] = np.minimum(one[0] + one[2], 1), np.minimum(other[0] + other[2], 1)
+        return self.known[angle]
+
+    def between(self, first: float, second: float) -> Floats:
+        """At all nodes, above every triangle from the first to the second."""
+        forth, back = self.most_of(first)[0], self.most_of(second)[1]
+        delta = _either_side(forth, back, self.losses)
+        delta[len(self.losses) - 1] = max(forth[0], back[0])
+        return delta
+
+    def cells(self, angles: list[float]) -> list[Move]:
+        """A move for each cell between neighbouring angles."""
+        return [self.chords(self.between(a, b)) for a, b in pairwise(angles)]
+
+    def chain(self, cells: int, parts: int, slope: float) -> list[Move]:
+        """Moves at the ends of cells from -1 to 0, raised by what means of two lack between."""
+        angles = np.linspace(-1, 0, cells * parts + 1).tolist()
+        losses = np.log(self.x)
+        weight = np.exp(losses * slope) * np.gradient(losses)
+        turned = np.where(losses > 0, weight, np.where(losses < 0, -weight, 0.0))
+        own = [self.between(angle, angle) for angle in angles]
+        raised = [own[k * parts].copy() for k in range(cells + 1)]
+        for k in range(cells):
+            left, right = own[k * parts], own[(k + 1) * parts]
+            fall = float(turned @ (left - right))
+            gap = np.zeros(len(self.x))
+            for j in range(parts):
+                i = k * parts + j
+                top = self.between(angles[i], angles[i + 1])
+                there = float(turned @ ((own[i + 1] + top) / 2 - right)) / fall if fall > 0 else 0.5
+                options = [
+                    np.maximum(gap, top - s * left - (1 - s) * right)
+                    for s in (min(max(there + n / 50, 0.0), 1.0) for n in range(-6, 7))
+                ]
+                gap = min(options, key=lambda lacking: float(lacking @ weight))
+            raised[k] = np.maximum(raised[k], left + gap)
+            raised[k + 1] = np.maximum(raised[k + 1], right + gap)
+        return [self.chords(delta) for delta in raised]
+
+    def chords(self, delta: Floats) -> Move:
+        """Masses whose profile, with what is added, is above delta everywhere."""
+        delta = np.minimum.accumulate(delta)
+        rest = float(delta[-1])
+        masses = _masses(delta - rest, self.x)
+        own = _values(masses, self.x)
+        lack = max(_highest(delta - rest, own), (1 - rest) / math.fsum(masses)) - 1
+        return Move(self.everywhere(masses), max(lack, 0.0) + self.rounding, rest)
+
+    def tangents(self, angle: float) -> Move:
+        """Masses whose profile, with what is taken off, is nowhere above delta."""
+        middle = (self.losses[:-1] + self.losses[1:]) / 2
+        forth, back = self.orders(angle, middle)
+        touch = np.exp(np.concatenate((-middle[::-1], middle)))
+        delta = np.concatenate((_swapped_side(back[0], middle)[::-1], forth[0]))
+        # Q of the swapped pair's event is P of it, less delta's share: delta = P - x Q.
+        q = np.concatenate(((1 - back[0] - np.exp(middle) * back[1])[::-1], forth[1]))
+        off = np.concatenate(((back[2] * np.exp(-middle))[::-1], forth[2]))
+        off = off + 8 * UNIT * np.minimum(delta, 1)
+        off = off * (1 + 2 * np.diff(self.x) / touch)
+        at_left = delta + q * (touch - self.x[:-1]) - off
+        at_right = delta - q * (self.x[1:] - touch) - off
+        lowered = np.concatenate(
+            (at_left[:1], np.minimum(at_left[1:], at_right[:-1]), at_right[-1:])
+        )
+        x, line = self.x, 1 - self.x
+        low, high = np.flatnonzero((lowered <= line) & (x < 1)), np.flatnonzero(lowered <= 0)
+        start = int(low[-1]) + 2 if len(low) else 1
+        end = int(high[0]) - 1 if len(high) else len(x) - 1
+        if start >= end:
+            return Move(np.zeros(2 * self.most + 1), 0.0, 0.0)
+        lowered[:start], lowered[end:] = line[:start], 0.0
+        masses = _masses(_convex(x, lowered), x)
+        limit = np.maximum(lowered, np.maximum(line, 0))
+        over = max(_highest(_values(masses, x), limit), math.fsum(masses)) - 1
+        return Move(self.everywhere(masses), max(over, 0.0) + self.rounding, 0.0)
+
+    @property
+    def rounding(self) -> float:
+        """Relative: of :func:`_values`, and of values and means of them."""
+        return UNIT * (4 * len(self.x) + 32 * (2 + float(self.losses[-1])))
+
+    def everywhere(self, masses: Floats) -> Floats:
+        """Masses at every place of the grid."""
+        found = np.zeros(2 * self.most + 1)
+        found[np.concatenate((self.most - self.at[:0:-1], self.most + self.at))] = masses
+        return found
+
+
 @lru_cache(maxsize=4)
-def _rounds(mu: float, rate: float, times: int, shape: tuple[float, int, int], sign: int) -> Floats:
-    step, nodes, cells = shape
-    farthest = math.log1p(rate * math.expm1((TAIL + mu / 2) * mu)) / step
-    losses: Floats = step * np.arange(math.ceil(farthest), dtype=np.float64)
-    if sign > 0:
-        half = [math.sin(math.pi * k / (cells // 2) / 2) ** 2 for k in range(cells // 2 + 1)]
-        known = [_either_way(mu, rate, v, losses) for v in half]
-        path = [*known, *((back, forth) for forth, back in known[-2::-1])]
-        made = [_chords(path[k][0], path[k + 1][1], losses) for k in range(len(path) - 1)]
+def _rounds(mu: float, rate: float, times: int, shape: Shape, sign: int) -> Floats:
+    triangles = Triangles(mu, rate, shape)
+    if sign < 0:
+        made = [triangles.tangents(angle) for angle in (-1.0, 0.0, 1.0)]
+    elif shape.parts:
+        made = triangles.chain(shape.cells, shape.parts, shape.tilt / 2)
     else:
-        (first, last), (middle, other) = (_either_way(mu, rate, v, losses) for v in PLACES)
-        made = [_tangents(p, q, losses) for p, q in ((first, last), (middle, other), (last, first))]
-    return _recursion(made, times, step, nodes, sign)
+        made = triangles.cells(np.linspace(-1, 0, shape.cells + 1).tolist())
+    if sign > 0:
+        made += triangles.cells(list(TURNED))
+    return _recursion(made, times, shape, sign)
 
 
 def _cdf(z: Floats) -> Floats:
@@ -81,16 +233,23 @@ def _cdf(z: Floats) -> Floats:
 
 
 def _together(
-    rate: float, losses: Floats, masses: tuple[Floats, Floats, Floats], growth: Floats | float
+    rate: float,
+    losses: Floats,
+    masses: tuple[Floats, Floats, Floats],
+    growth: Floats | float,
+    left: float = 0.0,
 ) -> Order:
-    """delta, the slope's size Q, and the error of delta (and of exp(loss) Q)."""
+    """delta, the slope's size Q, and the error of delta (and of exp(loss) Q).
+
+    ``left``: of each mass, what a rule and its ends leave out.
+    """
     a, b, c = masses
     x = np.exp(losses)
     q = (1 - rate) * a + rate * c
     size = a + rate * b + x * q
     rise = np.expm1(losses)
     delta = rate * (b - x * c) - (1 - rate) * rise * a
-    off = 1.01 * UNIT * size * (2 * CDF + 32 + growth) + 1e-18 * x
+    off = 1.01 * UNIT * size * (2 * CDF + 32 + growth) + left * x
     return delta, q, off
 
 
@@ -121,104 +280,70 @@ def _back(mu: float, rate: float, v: float, losses: Floats) -> Order:
     return delta, q, off
 
 
-def _either_way(mu: float, rate: float, v: float, losses: Floats) -> tuple[Order, Order]:
-    """A triangle and the swapped one, which is the same if it is equilateral."""
-    order = _order(mu, rate, v, losses)
-    return order, order if v == 1 else _back(mu, rate, v, losses)
-
-
 def _integrals(rate: float, losses: Floats, gram: tuple[float, float, float]) -> Order:
     """Masses a, b, c by the trapezoid rule over Y, at points half a step off 0."""
+    blocks = [losses[i : i + ROWS] for i in range(0, len(losses), ROWS)]
+    rows = [_integrals_near(rate, block, gram) for block in blocks]
+    delta, q, off = (np.concatenate(columns) for columns in zip(*rows, strict=True))
+    return delta, q, off
+
+
+def _integrals_near(rate: float, losses: Floats, gram: tuple[float, float, float]) -> Order:
     xx, yy, xy = gram
-    s, g = math.sqrt(yy), xy / yy
+    s, g, most = math.sqrt(yy), xy / yy, math.sqrt(max(xx, yy))
     tau = math.sqrt(xx - xy * g)
+    out = math.log1p(math.expm1(float(losses[-1])) / rate) / most - most / 2
+    precision = PRECISION + float(losses[-1]) + min(max(out, 0.0), OUT) ** 2 / 2
     b_of_d = max(g, 1 - g) * s / tau
     d = min(1.5, 2.8 / s, 2.8 / b_of_d)
-    h = 2 * math.pi * d / (PRECISION + d * d * (1 + b_of_d**2) / 2)
-    z = (np.arange(-math.ceil(SPAN / h), math.ceil(SPAN / h)) + 0.5) * h
+    h = 2 * math.pi * d / (precision + d * d * (1 + b_of_d**2) / 2)
+    span = math.sqrt(2 * precision)
+    z = (np.arange(-math.ceil(span / h), math.ceil(span / h)) + 0.5) * h
     weights = np.exp(-z * z / 2) * (h / math.sqrt(2 * math.pi))
     moved = np.log((1 - rate) / rate) + np.log(np.maximum(np.expm1(losses), 1e-300))
     found = []
     for x_mean, y_mean in ((0.0, 0.0), (xx, xy), (xy, yy)):
         y = s * z + y_mean - yy / 2
         middle = x_mean - xx / 2 + g * s * z
-        rows = [
-            _cdf((middle - np.logaddexp(m, loss + y)) / tau) @ weights
-            for m, loss in zip(moved.tolist(), losses.tolist(), strict=True)
-        ]
-        found.append(np.array(rows))
-    far = s * (SPAN + 1) + xx + yy + float(losses[-1]) + abs(math.log(rate)) + 1
-    return _together(rate, losses, (found[0], found[1], found[2]), 700 * far / tau + 8 * len(z))
+        high = np.logaddexp(moved[:, None], losses[:, None] + y[None, :])
+        found.append(_cdf((middle[None, :] - high) / tau) @ weights)
+    far = s * (span + 1) + xx + yy + float(losses[-1]) + abs(math.log(rate)) + 1
+    left = 8 * math.exp(-precision)
+    return _together(
+        rate, losses, (found[0], found[1], found[2]), 700 * far / tau + 8 * len(z), left
+    )
 
 
-def _either_side(forth: Floats, back: Floats, losses: Floats, *, of_delta: bool) -> Floats:
-    """Values at -losses and losses; delta at a negative one by that of the swapped pair."""
-    away = np.exp(-losses[1:]) * back[1:] - (np.expm1(-losses[1:]) if of_delta else 0.0)
-    found: Floats = np.concatenate((away[::-1], forth))
+def _swapped_side(back: Floats, losses: Floats) -> Floats:
+    """delta at -losses, by that of the swapped pair."""
+    found: Floats = np.exp(-losses) * back - np.expm1(-losses)
     return found
 
 
-def _masses(delta: Floats, step: float) -> Floats:
+def _either_side(forth: Floats, back: Floats, losses: Floats) -> Floats:
+    found: Floats = np.concatenate((_swapped_side(back[1:], losses[1:])[::-1], forth))
+    return found
+
+
+def _masses(delta: Floats, x: Floats) -> Floats:
     """P masses at the nodes of the chords of delta: kinks of its slope, times exp(loss)."""
-    up = np.diff(delta) / math.expm1(step)
-    kinks = np.empty(len(delta))
-    kinks[0] = 1 - delta[0] + up[0]
-    kinks[1:-1] = up[1:] - math.exp(step) * up[:-1]
-    kinks[-1] = -math.exp(step) * up[-1]
-    return np.clip(kinks, 0.0, None)
+    falls = np.append(np.insert(np.diff(delta) / np.diff(x), 0, (delta[0] - 1) / x[0]), 0.0)
+    return np.clip(np.diff(falls) * x, 0.0, None)
 
 
-def _values(masses: Floats, losses: Floats) -> tuple[Floats, float]:
-    """sum m max(0, 1 - exp(e - l)) at the nodes, by sums of positive numbers; its rounding."""
-    step = float(losses[1] - losses[0])
-    slopes = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
-    parts = slopes[1:] * np.exp(losses[:-1]) * math.expm1(step)
-    found = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
-    return found, UNIT * (4 * len(losses) + 32 * (1 + float(losses[-1])))
+def _values(masses: Floats, x: Floats) -> Floats:
+    """sum m max(0, 1 - exp(e - l)) at the nodes, by sums of positive numbers."""
+    slopes = np.cumsum((masses / x)[::-1])[::-1]
+    parts = slopes[1:] * np.diff(x)
+    return np.append(np.cumsum(parts[::-1])[::-1], 0.0)
 
 
-def _chords(above: Order, below: Order, losses: Floats) -> tuple[Floats, float]:
-    """Masses whose profile, with the number added, is at least delta everywhere."""
-    upper = [np.minimum(delta + off, 1.0) for delta, _, off in (above, below)]
-    delta = _either_side(upper[0], upper[1], losses, of_delta=True)
-    delta[len(losses) - 1] = max(upper[0][0], upper[1][0])
-    delta = np.minimum.accumulate(delta)
-    nodes = np.concatenate((-losses[:0:-1], losses))
-    masses = _masses(delta, float(losses[1]))
-    own, rounding = _values(masses, nodes)
-    missing = max(float((delta - own * (1 - rounding)).max()), 1 - math.fsum(masses))
-    return masses, missing + 16 * UNIT
-
-
-def _tangents(above: Order, below: Order, losses: Floats) -> tuple[Floats, float]:
-    """Masses whose profile, with the number taken off, is nowhere above delta."""
-    step = float(losses[1])
-    nodes = np.concatenate((-losses[:0:-1], losses))
-    x = np.exp(nodes)
-    delta = _either_side(above[0], below[0], losses, of_delta=True)
-    off = _either_side(above[2], below[2], losses, of_delta=False) + 8 * UNIT
-    # Q of the swapped pair's event is P of it, less delta's share: delta = P - x Q.
-    p_back = below[0] + np.exp(losses) * below[1]
-    q = np.concatenate(((1 - p_back[:0:-1]), above[1]))
-    width = np.diff(x)
-    chord = np.diff(delta) / width
-    left, right = np.maximum(chord + q[:-1], 0.0), np.maximum(-q[1:] - chord, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        gap = np.nan_to_num(left * right / (left + right)) * width
-    worst = np.maximum(off[1:], off[:-1])
-    gap = gap * (1 + 1e-9) + 24 * worst * (1 + math.exp(step))
-    lowered = delta - np.maximum(np.append(0.0, gap), np.append(gap, 0.0))
-    line = 1 - x
-    low, high = np.flatnonzero((lowered <= line) & (x < 1)), np.flatnonzero(lowered <= 0)
-    start = int(low[-1]) + 2 if len(low) else 1
-    end = int(high[0]) - 1 if len(high) else len(x) - 1
-    if start >= end:
-        return np.zeros(len(x)), 0.0
-    lowered[:start], lowered[end:] = line[:start], 0.0
-    masses = _masses(_convex(x, lowered), step)
-    own, rounding = _values(masses, nodes)
-    over = float((own * (1 + rounding) - np.maximum(lowered, np.maximum(line, 0))).max())
-    return masses, max(over, math.fsum(masses) - 1, 0.0) + 16 * UNIT
+def _highest(one: Floats, other: Floats) -> float:
+    """The largest ratio where the first is above 0; infinite where the other is not."""
+    held = one > 0
+    if np.any(other[held] <= 0):
+        return math.inf
+    return float((one[held] / other[held]).max(initial=0.0))
 
 
 def _convex(x: Floats, y: Floats) -> Floats:
@@ -234,27 +359,33 @@ def _convex(x: Floats, y: Floats) -> Floats:
     return np.asarray(np.interp(x, x[hull], y[hull]), dtype=np.float64)
 
 
-def _recursion(
-    made: list[tuple[Floats, float]], times: int, step: float, nodes: int, sign: int
-) -> Floats:
+def _recursion(made: list[Move], times: int, shape: Shape, sign: int) -> Floats:
     """delta_t at losses 0, step, ...: sums of each choice's masses times delta_(t-1)."""
-    wide = len(made[0][0])
+    nodes, step = shape.nodes, shape.step
+    wide = len(made[0].masses)
     half = wide // 2
-    size = 1 << (nodes + 2 * wide).bit_length()
-    choices = np.array([np.fft.rfft(masses, size) for masses, _ in made])
-    weights = np.array([masses.sum() for masses, _ in made])[:, None]
-    moved = np.array([shift for _, shift in made])[:, None]
-    longest = max(float(np.sqrt(masses @ masses)) for masses, _ in made)
-    mirror = np.exp(-step * np.arange(half, 0, -1))
+    needed = nodes + 2 * wide
+    size = min(k << max((needed // k).bit_length(), 1) for k in (2, 3, 5))
+    at = step * np.arange(-half, nodes)
+    turned = [move.masses * np.exp(shape.tilt * step * np.arange(-half, half + 1)) for move in made]
+    choices = np.array([np.fft.rfft(masses, size) for masses in turned])
+    weights = np.array([move.masses.sum() for move in made])[:, None]
+    # Roundings of exponentials are relative to their exponents.
+    own = UNIT * (64 + 8 * shape.tilt * step * (wide + nodes))
+    scales = np.array([1 + sign * (move.lack + own) for move in made])[:, None]
+    lost = np.array([move.rest if sign > 0 else 0.0 for move in made])[:, None]
+    longest = max(float(np.sqrt(masses @ masses)) for masses in turned)
+    up, down = np.exp(shape.tilt * at), np.exp(-shape.tilt * at[half:])
+    mirror = np.exp(at[:half])
     delta = np.zeros(nodes)
     for _ in range(times):
         rest = float(delta[-1]) if sign > 0 else 0.0
         reflected = np.full(half, rest)
         inside = min(half, nodes - 1)
         reflected[half - inside :] = delta[inside:0:-1]
-        line = np.concatenate((1 - mirror + mirror * reflected, delta)) - rest
-        sums = np.fft.irfft(np.fft.rfft(line, size) * choices, size)
-        off = 40 * math.log2(size) * UNIT * longest * float(np.sqrt(line @ line)) + 64 * UNIT
-        options = sums[:, wide - 1 : wide - 1 + nodes] + rest * weights + sign * (moved + off)
+        line = (np.concatenate((1 - mirror + mirror * reflected, delta)) - rest) * up
+        sums = np.fft.irfft(np.fft.rfft(line, size) * choices, size)[:, wide - 1 :][:, :nodes]
+        off = 40 * math.log2(size) * UNIT * longest * float(np.sqrt(line @ line))
+        options = ((sums + sign * off) * down + rest * weights) * scales + lost
         delta = np.clip(options.max(axis=0), 0, 1)
     return delta

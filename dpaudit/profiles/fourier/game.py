@@ -5,41 +5,53 @@ The queries of a round may be chosen by what was released before, so that delta 
     delta_0(x) = max(0, 1 - x),    delta_(t+1)(x) = max over triangles of E_P delta_t(x / R),
 
 R the ratio of the triangle's two laws (:mod:`dpaudit.profiles.grid.triangles`).  Where the profile
-of one round is at most sum m_i max(0, 1 - x exp(-l_i)) + c, the next is at most
-sum m_i delta_t(x exp(-l_i)) + c, as r delta_t(x / r) is convex in r; and as much below.  From above
-the triangles between two places are dominated by one profile, and the largest of all is taken in
-every round; from below only some triangles may be chosen.  Triangles come in pairs of swapped ones:
+of one round is at most (1 + a) sum m_i max(0, 1 - x exp(-l_i)) + c, the next is at most
+(1 + a) sum m_i delta_t(x exp(-l_i)) + c, as delta_t is a mean of max(0, 1 - x / y) over y of total
+weight at most 1; and as much below.  From above every triangle's profile is at most a mean of those
+of two moves, and the largest of all moves is taken in every round; from below only some triangles
+may be chosen.  Triangles come in pairs of swapped ones:
 delta_t(e) = 1 - e^e + e^e delta_t(-e), so that losses e >= 0 are enough.  Beyond the last node
 delta is at most its value there, and at least 0.
 
-Sums are FFTs of length N in 64-bit floats: an entry errs by at most ``FFT_FACTOR`` log2(N) units
-of roundoff times the two 2-norms (Higham 2002, Theorem 24.2), which is added in every round.
+Sums are FFTs of length N in 64-bit floats, of delta times exp(``tilt`` e): an entry errs by at most
+``FFT_FACTOR`` log2(N) units of roundoff times the two 2-norms (Higham 2002, Theorem 24.2), which is
+added in every round.  Small deltas are large under the tilt, so that the error is relative to them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
-from scipy import fft
+from scipy import fft, special
 
 from dpaudit.exact import Number
 from dpaudit.nodes.pairs import Replaced
 from dpaudit.profiles.fourier.transform import FFT_FACTOR
 from dpaudit.profiles.grid.cells import UNIT
 from dpaudit.profiles.grid.discrete import Floats
-from dpaudit.profiles.grid.triangles import Rounds, largest_loss_kept
+from dpaudit.profiles.grid.triangles import Move, Rounds, farthest, place_at
 from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
 
-# Of places: how many cells from above, by the rounds; how many choices from below.
-CELLS, FEWEST_CELLS, MOST_MOVES, MOST_ROUNDS = 40, 4, 64_000, 8_000
+MOST_ROUNDS = 8_000
+# From below three triangles may be chosen.
 CHOICES = (-1.0, 0.0, 1.0)
-# From below chords are lowered by four times as much as they are above: a finer grid.
-NODES, NODES_BELOW = 5_000, 10_000
-FARTHER, FARTHEST = 1.7, 60.0
+# Nodes above and below, cells of places before the equilateral triangle, parts of each: where an
+# end may be this far from the truth, relative to epsilon, else the second, of many rounds the last.
+ROUGH, FEW, MANY, FAST = 0.02, 30, 2_500, (2_000, 4_000, 4, 16)
+FULL, LONG = (4_000, 5_500, 6, 20), (3_000, 6_000, 4, 16)
+# Ends, as angles, of splices of the swapped triangles: at losses above 0 others are chosen.
+SWAPPED = (0.0, 0.1, 0.3, 1.0)
+# Splices for each cell, where a cell's moves have masses of more than 1 and this.
+SPLICES, TOO_MUCH = 4, 1e-9
+# One solution answers down to each of these deltas; what one round leaves out of them.
+FLOORS = tuple(10.0**-k for k in (6, 10, 15, 20, 30))
+LEFT_OUT, BEYOND, MOST_EXPONENT, COARSE, ABOVE = 1e-6, 1.08, 300.0, 1_000, 0.35
 # What is asked of numbers in floats.
 SMALLEST_MU, LARGEST_MU, SMALLEST_RATE, LARGEST_RATE = 1 / 64, 6.0, 1e-7, 0.75
 # Room for a checker with roundings of its own: relative to 1 + epsilon, to delta, and times errors.
@@ -47,11 +59,22 @@ MARGIN, DELTAS, ERRORS = 2e-5, 2e-4, 3
 
 
 @dataclass(frozen=True)
+class Size:
+    """How a game is played: what a witness says of it."""
+
+    step: float
+    nodes: int
+    cells: int
+    parts: int
+    tilt: float
+    tail: float
+
+
+@dataclass(frozen=True)
 class Played:
     """Delta after all rounds at the losses i ``step``, i >= 0, from one side."""
 
-    step: float
-    cells: int
+    size: Size
     delta: Floats
 
 
@@ -64,16 +87,15 @@ def is_played(pair: Replaced, times: int) -> bool:
     )
 
 
-def places(cells: int) -> list[float]:
-    """Ends of cells of places, closer together near the pair reached and the equilateral one."""
-    half = [(1 - math.cos(math.pi * k / cells)) / 2 - 1 for k in range(cells + 1)]
-    half[-1] = 0.0
-    return [*half, *(-place for place in half[-2::-1])]
-
-
-def epsilon_game(pair: Replaced, times: int, delta: Fraction, known: Interval) -> Interval:
+def epsilon_game(
+    pair: Replaced, times: int, delta: Fraction, known: Interval, width: float
+) -> Interval:
     """Epsilon of so many rounds, within an interval that is known of it."""
-    above, below = played(pair, times, max(FARTHER * float(known.upper), 1e-3))
+    floor = next((k for k, least in enumerate(FLOORS) if least <= delta), None)
+    if floor is None:
+        return known
+    rough = width >= ROUGH * min(float(known.upper), 1.0)
+    above, below = played(pair, times, floor, rough=rough)
     lower, upper = _lower_end(below, float(delta)), _upper_end(above, float(delta))
     own = Interval(
         rounded_down(lower or 0.0),
@@ -85,14 +107,17 @@ def epsilon_game(pair: Replaced, times: int, delta: Fraction, known: Interval) -
     return narrowest(own, known)
 
 
-def delta_game(pair: Replaced, times: int, epsilon: Fraction, known: Interval) -> Interval:
+def delta_game(
+    pair: Replaced, times: int, epsilon: Fraction, known: Interval, width: float
+) -> Interval:
     """Delta of so many rounds at epsilon, within an interval that is known of it."""
     at = float(epsilon)
-    # Losses of all rounds are mostly below this.
-    spread = math.sqrt(times * math.log1p(float(pair.rate) ** 2 * math.expm1(float(pair.mu) ** 2)))
-    above, below = played(pair, times, FARTHER * max(at, min(6 * spread, FARTHEST)))
-    i = min(int(at / above.step * (1 - 1e-12)), len(above.delta) - 1)
-    k = int(at / below.step * (1 + 1e-12)) + 1
+    floor = next((k for k in range(len(FLOORS)) if _scale(pair, times, k)[1] >= at), None)
+    if floor is None:
+        return known
+    above, below = played(pair, times, floor, rough=width >= ROUGH)
+    i = min(int(at / above.size.step * (1 - 1e-12)), len(above.delta) - 1)
+    k = int(at / below.size.step * (1 + 1e-12)) + 1
     upper, lower = float(above.delta[i]), float(below.delta[k]) if k < len(below.delta) else 0.0
     upper, lower = min(upper * (1 + DELTAS), 1.0), lower * (1 - DELTAS)
     own = Interval(
@@ -111,9 +136,12 @@ def _shown(played: Played, side: str, epsilon: float, delta: Number) -> dict[str
         "side": side,
         "epsilon": repr(epsilon),
         "delta": str(delta),
-        "step": repr(played.step),
+        "step": repr(played.size.step),
         "nodes": str(len(played.delta)),
-        "cells": str(played.cells),
+        "cells": str(played.size.cells),
+        "parts": str(played.size.parts),
+        "tilt": repr(played.size.tilt),
+        "tail": repr(played.size.tail),
     }
 
 
@@ -128,7 +156,7 @@ def _upper_end(played: Played, delta: float) -> float | None:
         return 0.0
     before, after = float(played.delta[i - 1]), float(played.delta[i])
     share = (before - delta) / (before - after) if before > after else 1.0
-    found = (i - 1) * played.step + math.log1p(min(share, 1.0) * math.expm1(played.step))
+    found = (i - 1) * played.size.step + math.log1p(min(share, 1.0) * math.expm1(played.size.step))
     return found + MARGIN * (1 + found) * min(found, 1.0)
 
 
@@ -136,53 +164,95 @@ def _lower_end(played: Played, delta: float) -> float | None:
     high = np.flatnonzero(played.delta > delta * (1 + DELTAS))
     if not len(high) or high[-1] == 0:
         return None
-    found = int(high[-1]) * played.step
+    found = int(high[-1]) * played.size.step
     return max(found - MARGIN * (1 + found) * min(found, 1.0), 0.0)
 
 
-@lru_cache(maxsize=8)
-def played(pair: Replaced, times: int, reach: float) -> tuple[Played, Played]:
-    """Delta from above and from below, at losses up to about ``reach``."""
+def splices(rounds: Rounds, angles: Sequence[float]) -> list[Move]:
+    """One move for each cell between neighbouring angles, for all triangles in it."""
+    places = [place_at(angle) for angle in angles]
+    return [rounds.above(one, other) for one, other in pairwise(places)]
+
+
+@lru_cache(maxsize=64)
+def _scale(pair: Replaced, times: int, floor: int) -> tuple[float, float]:
+    """A tilt, and an epsilon, at which delta of so many rounds is about that of the floor.
+
+    Of one splice for all rounds, by Chernoff's bound; these choose a grid, and prove nothing.
+    """
     mu, rate = float(pair.mu), float(pair.rate)
-    # Few rounds differ little from rounds of one pair for all.
-    wanted = math.ceil(1.3 * math.sqrt(times))
-    cells = 2 * max(min(CELLS, wanted, MOST_MOVES // times) // 2, FEWEST_CELLS // 2)
-    ends = places(cells // 2)
-    # No step so small that one round has more losses than all together.
-    least_step = largest_loss_kept(mu, rate) / NODES
-    rounds = Rounds(mu, rate, max(reach / NODES, least_step))
-    most = [rounds.above(*ends[k : k + 2]) for k in range(len(ends) - 1)]
-    finer = Rounds(mu, rate, max(reach / NODES_BELOW, least_step * NODES / NODES_BELOW))
+    tail = LEFT_OUT * FLOORS[floor] / times
+    coarse = Rounds(mu, rate, farthest(mu, rate, tail) / COARSE, tail)
+    masses = coarse.above(-1.0, 1.0).masses
+    tilts = np.geomspace(0.01, MOST_EXPONENT, 200)
+    losses = np.arange(-coarse.last, coarse.last + 1) * coarse.step
+    held = masses > 0
+    exponents = np.outer(tilts, losses[held]) + np.log(masses[held])
+    moments = times * special.logsumexp(exponents, axis=1)
+    bounds = (moments - math.log(FLOORS[floor])) / tilts
+    best = int(np.argmin(bounds))
+    return float(tilts[best]), float(bounds[best])
+
+
+@lru_cache(maxsize=16)
+def played(pair: Replaced, times: int, floor: int, *, rough: bool = False) -> tuple[Played, Played]:
+    """Delta from above and from below, at losses up to about where delta is that of the floor."""
+    mu, rate = float(pair.mu), float(pair.rate)
+    above, below, cells, parts = FAST if rough or times <= FEW else LONG if times > MANY else FULL
+    tilt, reach = _scale(pair, times, floor)
+    reach *= BEYOND
+    tail = LEFT_OUT * FLOORS[floor] / times
+    longest = farthest(mu, rate, tail)
+    tilt = min(tilt, MOST_EXPONENT / (reach + longest))
+    # Losses of a batch without the record end here: lines touch it best just above a node.
+    edge = -math.log1p(-rate)
+    sizes = []
+    for nodes in (above, below):
+        # No step so small that one round has more losses than all together.
+        step = max(reach, longest) / nodes
+        step = edge / (max(math.ceil(edge / step - ABOVE), 1) + ABOVE) if edge > step else step
+        sizes.append(Size(step, math.ceil(reach / step), cells, parts, tilt, tail))
+    rounds = Rounds(mu, rate, sizes[0].step, tail)
+    first = rounds.path(-1.0, 0.0, cells, parts, tilt / 2)
+    if any(move.masses.sum() > 1 + TOO_MUCH for move in first):
+        sizes[0] = replace(sizes[0], cells=SPLICES * cells, parts=0)
+        first = splices(rounds, np.linspace(-1.0, 0.0, SPLICES * cells + 1).tolist())
+    most = [*first, *splices(rounds, SWAPPED)]
+    finer = Rounds(mu, rate, sizes[1].step, tail)
     least = [finer.below(place) for place in CHOICES]
     return (
-        Played(rounds.step, cells, _play(most, times, rounds.step, NODES, upper=True)),
-        Played(finer.step, cells, _play(least, times, finer.step, NODES_BELOW, upper=False)),
+        Played(sizes[0], _play(most, times, sizes[0], upper=True)),
+        Played(sizes[1], _play(least, times, sizes[1], upper=False)),
     )
 
 
-def _play(
-    moves: list[tuple[Floats, float]], times: int, step: float, nodes: int, *, upper: bool
-) -> Floats:
-    masses = np.array([m for m, _ in moves])
-    shifts = ERRORS * np.array([c for _, c in moves])[:, None]
-    sums = masses.sum(axis=1)[:, None]
+def _play(moves: list[Move], times: int, size: Size, *, upper: bool) -> Floats:
+    nodes, tilt = size.nodes, size.tilt
+    masses = np.array([move.masses for move in moves])
     last = (masses.shape[1] - 1) // 2
-    # Long enough for the sums that are read; others wrap around.
-    size = fft.next_fast_len(nodes + 2 * last + 2, real=True)
-    kernels = fft.rfft(masses, size, axis=1)
-    norm = float(np.sqrt((masses**2).sum(axis=1).max()))
-    x = np.exp(-np.arange(1, last + 1) * step)
-    away = -np.expm1(-np.arange(1, last + 1) * step)
-    factor = ERRORS * FFT_FACTOR * math.log2(size) * UNIT * norm
-    delta = np.zeros(nodes + 1)
+    losses = np.arange(-last, nodes + 1) * size.step
     sign = 1 if upper else -1
+    # What moves lack, and roundings of exponentials, which are relative.
+    rounding = UNIT * (8 * tilt * float(losses[-1] - losses[0]) + 64)
+    lacks = np.array([[1 + sign * (ERRORS * move.lack + rounding)] for move in moves])
+    rests = np.array([[ERRORS * move.rest] for move in moves]) if upper else 0.0
+    sums = masses.sum(axis=1)[:, None]
+    raised, lowered = np.exp(tilt * losses), np.exp(-tilt * losses[last:])
+    tilted = masses * np.exp(tilt * np.arange(-last, last + 1) * size.step)
+    # Long enough for the sums that are read; others wrap around.
+    length = fft.next_fast_len(nodes + 2 * last + 2, real=True)
+    kernels = fft.rfft(tilted, length, axis=1)
+    norm = float(np.sqrt((tilted**2).sum(axis=1).max()))
+    factor = sign * ERRORS * FFT_FACTOR * math.log2(length) * UNIT * norm
+    x, away = np.exp(losses[:last]), -np.expm1(losses[:last])
+    delta = np.zeros(nodes + 1)
     for _ in range(times):
         # Beyond the last node there is its own value, or 0; losses below 0 by symmetry.
         end = float(delta[-1]) if upper else 0.0
         beyond = np.append(delta[1:], np.full(max(last - nodes, 0), end))[:last]
-        whole = np.append((away + x * beyond)[::-1], delta) - end
-        found = fft.irfft(fft.rfft(whole, size)[None, :] * kernels, size, axis=1)
-        off = factor * float(np.linalg.norm(whole)) + 64 * UNIT
-        values = found[:, 2 * last : 2 * last + nodes + 1] + (end * sums + sign * (shifts + off))
-        delta = np.clip(values.max(axis=0), 0.0, 1.0)
+        whole = (np.append(away + x * beyond[::-1], delta) - end) * raised
+        found = fft.irfft(fft.rfft(whole, length)[None, :] * kernels, length, axis=1)
+        off = factor * float(np.linalg.norm(whole))
+        values = (found[:, 2 * last : 2 * last + nodes + 1] + off) * lowered + end * sums
+        delta = np.clip((values * lacks + rests).max(axis=0), 0.0, 1.0)
     return delta

@@ -56,8 +56,7 @@ class Rare:
     def turns(self) -> tuple[Complexes, Complexes]:
         """exp(-i w l) of the losses of means and of ends (rows)."""
         w = self.series.sums.angles
-        low, high = (np.exp(-1j * np.outer(losses, w)) for losses in (self.means, self.ends))
-        return low, high
+        return _turned(self.means, w), _turned(self.ends, w)
 
     def at(self, epsilon: float) -> tuple[float, float]:
         """Bounds of all but the first term, at an epsilon."""
@@ -68,6 +67,16 @@ class Rare:
         found = float(self.masses @ low) * (1 - MASSES) - slack
         most = float(self.weights @ high) * (1 + MASSES) + slack + self.last + self.twice
         return max(found, 0.0), most
+
+
+def _turned(losses: Reals, w: Reals) -> Complexes:
+    """exp(-i w l), in half the time of an exponential of complex numbers."""
+    angles = np.outer(losses, w)
+    found = np.empty(angles.shape, dtype=np.complex128)
+    np.cos(angles, out=found.real)
+    np.sin(angles, out=found.imag)
+    np.negative(found.imag, out=found.imag)
+    return found
 
 
 def without_one(product: Product) -> Product:

@@ -28,7 +28,7 @@ J + 1; ``error`` is the sum of all errors but the smoothing's gap.
 form "closed": the closed form of :mod:`dpaudit.profiles.closed.single` at ``epsilon``.
 form "told apart": the sums of :mod:`dpaudit.profiles.closed.told` at ``epsilon``.
 form "game": :mod:`dpaudit.profiles.fourier.game` on losses i ``step``, i < ``nodes``, with so many
-``cells`` of places.
+``cells`` of places of so many ``parts`` (0: splices), under a ``tilt``, ``tail`` left out a round.
 form "largest loss": the sum of the factors' largest losses.  form "chernoff": P(L > epsilon) <=
 exp(K(t) - t epsilon).  form "conjugate": :mod:`dpaudit.profiles.closed.tradeoff`.
 """

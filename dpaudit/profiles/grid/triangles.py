@@ -29,35 +29,54 @@ sampled pair) by the equilateral triangle (0) to Q || P of that pair (1); along 
 every e > 0 and rises at every e < 0.  So all triangles between two places are dominated by delta of
 the first at e > 0 and of the second at e < 0.
 
+Means of two.  Cut the triangles between two places, A and B, into parts.  All those of a part are
+dominated by its splice S, and S <= s delta_A + (1 - s) delta_B + E for some s in [0, 1], with E the
+largest difference of all parts, at every loss; hence by the mean of M_A = delta_A + E and
+M_B = delta_B + E.  E f(R) of a convex f is a mean of delta at positive weights, so that it is at
+most that mean of those of M_A and M_B, and at most the larger one: of all triangles between A and
+B only these two are kept.  E is of second order in their distance, that of one splice of the first.
+Values at nodes are enough, as profiles are below their chords; where M is not convex its chords'
+kinks are raised to 0, which only adds.
+
 Numbers.  At a loss e >= 0 the event R > e^e is X > t(Y) = log(A + B e^Y), A = (e^e - 1)(1 - q) / q,
 B = e^e, X and Y the logs of the ratios in P and Q: given Y = its mean + s z, X is normal, and each
-of three masses is an integral over z of phi(z) Phi((m(z) - t) / tau), m linear, of slope g s.
+of three masses is an integral over z of phi(z) Phi((m(z) - t) / tau), m linear, of slope g s (the
+last two with phi around inner / s and s, and with t - tau^2 for t under N(x), along one grid).
 On |Im z| <= d, s d < pi, |Im t| is at most s d with the sign of Im z, so that the imaginary part of
 the argument of Phi is at most b = max(g, 1 - g) s d / tau, and |Phi(u + i b)| <= exp(b^2 / 2).
 The trapezoid rule of step h errs by at most 2 exp((d^2 + b^2) / 2) / (exp(2 pi d / h) - 1).
-Sources: Zhu, Dong, Wang 2022, Theorem 11 (the two ends of the path); dpaudit 2026, proof above (the
-triangles between); Trefethen, Weideman 2014, Theorem 5.1.
+Sources: Zhu, Dong, Wang 2022, Theorem 11 (the two ends of the path); dpaudit 2026, proofs above
+(the triangles between, means of two); Trefethen, Weideman 2014, Theorem 5.1.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
 from dpaudit.profiles.grid.cells import UNIT
 from dpaudit.profiles.grid.discrete import Floats
-from dpaudit.profiles.grid.families import NORMAL_FACTOR, lower_normal
+from dpaudit.profiles.grid.families import NORMAL_FACTOR, lower_normal, quantile
 
-REACH, FARTHEST = 9.5, 7.3
-EXPONENT = 44.0
 WIDEST, LARGEST_TURN, LARGEST_BEND = 1.6, 2.9, 3.0
-# exp(-EXPONENT) and what lies beyond REACH, of each of three masses.
-OFF = 8 * math.exp(-EXPONENT)
-BLOCK = 64
+# Of trapezoid sums: exp(-EXPONENT), relative to delta up to where that is FARTHEST noises out.
+EXPONENT, FARTHEST = 44.0, 16.0
+BLOCK = 48
+# Of ``ndtr`` down to -40, in roundings (a test pins it to Arb).
+NDTR_FACTOR = 2048
+# Losses of nodes: every one of the grid up to so many, then about so far apart, times the loss.
+DENSE, APART = 24, 1 / 32
+# Of two ends of a cell, around the share that is right on average.
+SHARES = np.linspace(-0.12, 0.12, 13)
 
-Profiles = tuple[Floats, Floats, Floats, Floats]
+# Of one order of a triangle's laws, at losses >= 0: delta, its error, and the event's mass under Q.
+Order = tuple[Floats, Floats, Floats]
 
 
 def phi_below(z: Floats) -> Floats:
@@ -67,17 +86,18 @@ def phi_below(z: Floats) -> Floats:
     return found
 
 
-def at_place(mu: float, rate: float, place: float, losses: Floats) -> Profiles:
-    """(delta of (P, Q), its error, delta of (Q, P), its error) of one triangle, at losses >= 0."""
+def at_place(mu: float, rate: float, place: float, losses: Floats) -> tuple[Order, Order]:
+    """(P, Q) and (Q, P) of one triangle, at losses >= 0 that rise."""
     if place > 0:
-        forth, off, back, back_off = at_place(mu, rate, -place, losses)
-        return back, back_off, forth, off
+        forth, back = at_place(mu, rate, -place, losses)
+        return back, forth
     if place == -1:
-        return *_sampled(mu, rate, losses), *_sampled_back(mu, rate, losses)
+        return _sampled(mu, rate, losses), _sampled_back(mu, rate, losses)
     square = (1 + place) * mu * mu
-    there = _triangle(mu * mu, square, square / 2, rate, losses)
-    # The equilateral one is its own swapped one.
-    return *there, *(there if place == 0 else _triangle(square, mu * mu, square / 2, rate, losses))
+    return (
+        _triangle(mu * mu, square, square / 2, rate, losses),
+        _triangle(square, mu * mu, square / 2, rate, losses),
+    )
 
 
 def _error(size: Floats, growth: float | Floats) -> Floats:
@@ -86,16 +106,16 @@ def _error(size: Floats, growth: float | Floats) -> Floats:
     return found
 
 
-def _sampled(mu: float, rate: float, losses: Floats) -> tuple[Floats, Floats]:
+def _sampled(mu: float, rate: float, losses: Floats) -> Order:
     """(1 - q) N(0) + q N(mu) against N(0)."""
     z = np.log1p(np.expm1(losses) / rate) / mu + mu / 2
     away, near = phi_below(-z), phi_below(mu - z)
     value = rate * near - (np.expm1(losses) + rate) * away
     size = rate * near + (np.exp(losses) + 1) * away
-    return value, _error(size, 32 * (1 + np.abs(z)) * (np.abs(z) + mu + 1 / mu))
+    return value, _error(size, 32 * (1 + np.abs(z)) * (np.abs(z) + mu + 1 / mu)), away
 
 
-def _sampled_back(mu: float, rate: float, losses: Floats) -> tuple[Floats, Floats]:
+def _sampled_back(mu: float, rate: float, losses: Floats) -> Order:
     """N(0) against (1 - q) N(0) + q N(mu): the event is r < 1 - (1 - e^-loss) / q.
 
     Where floats do not tell that from 0, delta is between 0 and that of the loss before.
@@ -106,7 +126,8 @@ def _sampled_back(mu: float, rate: float, losses: Floats) -> tuple[Floats, Float
     z = np.log(clipped) / mu + mu / 2
     own, other = phi_below(z), phi_below(z - mu)
     factor = np.exp(losses)
-    value = own - factor * ((1 - rate) * own + rate * other)
+    mixed = (1 - rate) * own + rate * other
+    value = own - factor * mixed
     moved = (1 + 1 / clipped) * 8 / mu + 32 * (np.abs(z) + mu)
     density = np.exp(-z * z / 2) * (1 + clipped)
     off = _error(2 * factor * (own + other), 32.0) + 4 * UNIT * factor * density * moved
@@ -114,147 +135,238 @@ def _sampled_back(mu: float, rate: float, losses: Floats) -> tuple[Floats, Float
     last = int(np.count_nonzero(told)) - 1
     unsure = ~told & (ratio > -1e-6)
     off[unsure] = value[last] + off[last]
-    return value, off
+    return value, off, np.where(told, mixed, 0.0)
 
 
-def _triangle(
-    x_square: float, y_square: float, inner: float, rate: float, losses: Floats
-) -> tuple[Floats, Floats]:
-    """Delta at losses >= 0; ``x_square``, ``y_square``, ``inner``: covariances of X, Y."""
+def _triangle(x_square: float, y_square: float, inner: float, rate: float, losses: Floats) -> Order:
+    """At losses >= 0; ``x_square``, ``y_square``, ``inner``: covariances of X, Y."""
+    parts = [
+        _integrals((x_square, y_square, inner), rate, losses[start : start + BLOCK])
+        for start in range(0, len(losses), BLOCK)
+    ]
+    value, off, under = (np.concatenate(rows) for rows in zip(*parts, strict=True))
+    return value, off, under
+
+
+def _integrals(gram: tuple[float, float, float], rate: float, at: Floats) -> Order:
+    x_square, y_square, inner = gram
     s, slope = math.sqrt(y_square), inner / y_square
     tau = math.sqrt(x_square - inner * slope)
     bend = s * max(slope, 1 - slope) / tau
     d = min(WIDEST, LARGEST_TURN / s, LARGEST_BEND / bend)
-    step = 2 * math.pi * d / (EXPONENT + (1 + bend * bend) * d * d / 2)
-    last = math.ceil(REACH / step) + 1
-    z: Floats = np.arange(-last, last + 1, dtype=np.float64) * step
-    weights = step / math.sqrt(2 * math.pi) * np.exp(-z * z / 2)
-    shares = ((0.0, 0.0), (x_square, inner), (inner, y_square))
-    value, size = np.zeros(len(losses)), np.zeros(len(losses))
-    for start in range(0, len(losses), BLOCK):
-        part = slice(start, start + BLOCK)
-        at = losses[part]
-        signs = (-(1 - rate) * np.expm1(at), np.full(len(at), rate), -rate * np.exp(at))
-        for sign, (x_mean, y_mean) in zip(signs, shares, strict=True):
-            y = s * z + (y_mean - y_square / 2)
-            middle = x_mean - x_square / 2 + slope * s * z
-            threshold: Floats = np.log(
-                (np.expm1(at) * (1 - rate) / rate)[:, None] + np.exp(at[:, None] + y[None, :])
-            )
-            mass = phi_below((middle[None, :] - threshold) / tau) @ weights
-            value[part] += sign * mass
-            size[part] += np.abs(sign) * mass
+    # Masses under Q count exp(loss) times; delta is about the mass of N(x) beyond so many noises.
+    ratio_at = math.log1p(math.expm1(float(at[-1])) / rate)
+    mu = math.sqrt(max(x_square, y_square))
+    out = min(max(ratio_at / mu - mu / 2, 0.0), FARTHEST)
+    exponent = EXPONENT + float(at[-1]) + out * out / 2
+    step = 2 * math.pi * d / (exponent + (1 + bend * bend) * d * d / 2)
+    reach = math.sqrt(2 * exponent)
+    # Masses of N(0), N(x), N(x') are integrals over Y around 0, inner / s and s: of the last two
+    # by their densities relative to the first.
+    last = math.ceil(reach / step) + 1
+    most = last + math.ceil(max(s, inner / s) / step)
+    z: Floats = np.arange(-last, most + 1, dtype=np.float64) * step
+    own = step / math.sqrt(2 * math.pi)
+    weights = own * np.exp(-z * z / 2)
+    of_x = own * np.exp(-((z - inner / s) ** 2) / 2)
+    of_other = own * np.exp(-((z - s) ** 2) / 2)
+    y = s * z - y_square / 2
+    middle = slope * s * z - x_square / 2
+    # log(A + B e^Y) = loss + log(A / B + e^Y).
+    ratio = -np.expm1(-at) * ((1 - rate) / rate)
+    threshold = np.log(ratio[:, None] + np.exp(y)[None, :])
+    threshold += at[:, None]
+    argument = (middle[None, :] - threshold) / tau
+    below = special.ndtr(argument)
+    a, c = below @ weights, below @ of_other
+    # Given Y, X is tau^2 higher under N(x).
+    b = special.ndtr(argument + tau) @ of_x
+    x, rise = np.exp(at), np.expm1(at)
+    value = rate * (b - x * c) - (1 - rate) * rise * a
+    under = (1 - rate) * a + rate * c
+    size = rate * b + x * under
     # |u| phi(u) <= |u| (1 + |u|) Phi(u) for u < 0; from |u| = 40 on nothing is left.
-    far = 2 * (s * (REACH + 1) + x_square + y_square + float(losses[-1]) - math.log(rate) + 1)
-    off = _error(size, 8 * 41 * far / tau + 8 * len(z)) + OFF * np.exp(losses)
-    return value, off
+    far = 2 * (s * (reach + s + 1) + x_square + y_square + float(at[-1]) - math.log(rate) + 1)
+    # Of each mass: of its sum, of the rule and of what lies beyond ``reach``.
+    off = _error(size, NDTR_FACTOR + 8 * 41 * far / tau + 8 * len(z)) + 8 * math.exp(-exponent) * x
+    return value, off, under
 
 
 # --- measures on a grid ---------------------------------------------------------------------------
 
 
-def largest_loss_kept(mu: float, rate: float) -> float:
-    """A loss beyond which no triangle has a delta that matters."""
-    return math.log1p(rate * math.expm1(mu * FARTHEST + mu * mu / 2))
+def farthest(mu: float, rate: float, tail: float) -> float:
+    """A loss beyond which a batch with the record has a part below ``tail`` of its mass."""
+    return math.log1p(rate * math.expm1(mu * quantile(tail) + mu * mu / 2))
+
+
+def _angle(place: float) -> float:
+    """From -1 to 1 as places do, and slower near places -1, 0 and 1, whose triangles are worst."""
+    return math.copysign(math.acos(1 - 2 * abs(place)) / math.pi, place)
+
+
+def place_at(angle: float) -> float:
+    """A place by its angle: 0 and the ends are their own."""
+    return math.copysign(math.sin(math.pi * abs(angle) / 2) ** 2, angle)
+
+
+def node_places(last: int) -> NDArray[np.int64]:
+    """0, 1, ...: every place of a grid at first, then fewer, up to ``last``."""
+    found = [0]
+    while found[-1] < last:
+        found.append(min(found[-1] + 1 + int(max(found[-1] - DENSE, 0) * APART), last))
+    return np.array(found, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Move:
+    """Masses of P on a grid, what they lack relative to delta, and P's mass at an infinite loss.
+
+    From above delta is at most (1 + lack) sum m_i max(0, 1 - x exp(-l_i)) + rest, from below at
+    least (1 - lack) of that sum.
+    """
+
+    masses: Floats
+    lack: float
+    rest: float = 0.0
 
 
 class Rounds:
-    """One round's triangles on the losses i ``step``, |i| <= ``last``."""
+    """One round's triangles on some of the losses i ``step``, |i| <= ``last``."""
 
-    def __init__(self, mu: float, rate: float, step: float) -> None:
+    def __init__(self, mu: float, rate: float, step: float, tail: float) -> None:
         self.step = step
-        self.last = math.ceil(largest_loss_kept(mu, rate) / step) + 1
-        self.losses: Floats = np.arange(self.last + 1, dtype=np.float64) * step
-        self._at: Callable[[float], Profiles] = lambda p: at_place(mu, rate, p, self.losses)
-        self._known: dict[float, Profiles] = {}
+        self.last = math.ceil(farthest(mu, rate, tail) / step) + 1
+        places = node_places(self.last)
+        self.losses: Floats = places.astype(np.float64) * step
+        self.places = np.concatenate((-places[:0:-1], places)) + self.last
+        self.x: Floats = np.exp(np.concatenate((-self.losses[:0:-1], self.losses)))
+        self._at: Callable[[float, Floats], tuple[Order, Order]] = partial(at_place, mu, rate)
+        self._known: dict[float, tuple[Order, Order]] = {}
 
-    def _profiles(self, place: float) -> Profiles:
-        """As :func:`at_place`; a place and its mirrored one are computed once."""
-        one = -abs(place)
-        if one not in self._known:
-            self._known[one] = self._at(one)
-        forth, off, back, back_off = self._known[one]
-        return (back, back_off, forth, off) if place > 0 else (forth, off, back, back_off)
+    def _orders(self, place: float) -> tuple[Order, Order]:
+        if place > 0:
+            forth, back = self._orders(-place)
+            return back, forth
+        if place not in self._known:
+            self._known[place] = self._at(place, self.losses)
+        return self._known[place]
 
-    def above(self, first: float, second: float) -> tuple[Floats, float]:
-        """Masses of P, and what is to be added to each delta, that dominate from place to place."""
-        forth, off, _, _ = self._profiles(first)
-        _, _, back, back_off = self._profiles(second)
-        delta = self._whole(np.minimum(forth + off, 1.0), np.minimum(back + back_off, 1.0))
-        # A profile is convex and falls: chords of running minima are above it.
-        masses = self._kinks(np.minimum.accumulate(delta))
-        made, off_sums = self._delta_of(masses)
-        lacking = float(np.max(delta - made * (1 - off_sums)))
-        return masses, max(lacking, 1 - float(masses.sum()), 0.0) + 8 * UNIT
+    def above(self, first: float, second: float) -> Move:
+        """What dominates from place to place: chords of delta, raised by its error."""
+        return self._chords(self._raised(first, second))
 
-    def below(self, place: float) -> tuple[Floats, float]:
-        """Masses of P, and what is to be taken off each delta, that a triangle dominates."""
-        forth, off, back, back_off = self._profiles(place)
-        delta = self._whole(forth, back)
-        x = np.exp(np.arange(-self.last, self.last + 1) * self.step)
-        slack = self._whole(off, back_off, plain=True) + 8 * UNIT
-        target = (
-            delta
-            - self._gaps(delta)
-            - 16 * np.maximum.reduce([slack, np.append(slack[1:], 0.0), np.append(0.0, slack[:-1])])
-        )
-        # Where the line 1 - x, or 0, is above: one node more is given up on either side.
-        rest = np.maximum(1 - x, 0.0)
-        low = np.flatnonzero((target <= 1 - x) & (x < 1))
-        start = int(low[-1]) + 2 if len(low) else 1
-        high = np.flatnonzero(target <= 0)
-        end = int(high[0]) - 1 if len(high) else len(x) - 1
-        if end <= start:
-            return np.zeros(len(x)), 0.0
-        target[:start], target[end:] = 1 - x[:start], 0.0
-        kept = _lower_hull(x, target)
-        masses = self._kinks(np.interp(x, x[kept], target[kept]))
-        made, off_sums = self._delta_of(masses)
-        excess = float(np.max(made * (1 + off_sums) - np.maximum(target, rest)))
-        return masses, max(excess, float(masses.sum()) - 1, 0.0) + 8 * UNIT
+    def path(self, first: float, last: float, cells: int, parts: int, lean: float) -> list[Move]:
+        """One move at each end of ``cells`` equal cells of a path's angle, for all between.
 
-    def _whole(self, forth: Floats, back: Floats, *, plain: bool = False) -> Floats:
-        """Values at losses of either sign: delta(-e) = 1 - exp(-e) + exp(-e) delta'(e)."""
-        shrunk = np.exp(-self.losses) * back
-        if not plain:
-            shrunk = shrunk - np.expm1(-self.losses)
+        At a place between two ends, in a part of their cell, delta is at most s of the one's
+        and 1 - s of the other's and an excess, the largest of all parts, which both have added:
+        no convex function has a mean above that of both moves.  Each s is the one whose excess
+        costs least where the later rounds' delta falls as exp(-``lean`` loss).
+        """
+        angles = np.linspace(_angle(first), _angle(last), cells * parts + 1)
+        places = [place_at(angle) for angle in angles]
+        places[0], places[-1] = first, last
+        ends = [self._raised(place, place) for place in places[::parts]]
+        losses = np.log(self.x)
+        weights = np.gradient(losses) * np.exp(lean * losses)
+        signed = weights * np.sign(losses)
+        excess = [np.zeros(len(self.x)) for _ in ends]
+        for k in range(cells):
+            one, other = ends[k], ends[k + 1]
+            whole = float(signed @ (one - other))
+            found = np.zeros(len(self.x))
+            for j in range(k * parts, (k + 1) * parts):
+                part = self._raised(places[j], places[j + 1])
+                middle = (self._raised(places[j + 1], places[j]) + part) / 2
+                share = float(signed @ (middle - other)) / whole if whole > 0 else 0.5
+                shares = np.clip(share + SHARES, 0.0, 1.0)[:, None]
+                tried = np.maximum(found, part - shares * one - (1 - shares) * other)
+                found = tried[int(np.argmin(tried @ weights))]
+            excess[k], excess[k + 1] = np.maximum(excess[k], found), found
+        return [self._chords(end + more) for end, more in zip(ends, excess, strict=True)]
+
+    def _raised(self, first: float, second: float) -> Floats:
+        """Delta at the nodes and its error: of one place above a loss of 0, else the other's."""
+        (forth, off, _), _ = self._orders(first)
+        _, (back, back_off, _) = self._orders(second)
+        forth, back = np.minimum(forth + off, 1.0), np.minimum(back + back_off, 1.0)
+        shrunk = np.exp(-self.losses) * back - np.expm1(-self.losses)
         found: Floats = np.concatenate((shrunk[:0:-1], [max(forth[0], back[0])], forth[1:]))
         return found
 
+    def _chords(self, delta: Floats) -> Move:
+        """A move whose profile is above values at the nodes, and above chords between them."""
+        # A profile is convex and falls: chords of running minima are above it.
+        delta = np.minimum.accumulate(delta)
+        rest = float(delta[-1])
+        masses = self._kinks(delta - rest)
+        made = self._delta_of(masses)
+        lack = max(_largest_ratio(delta - rest, made), (1 - rest) / math.fsum(masses))
+        return Move(self._on_grid(masses), max(lack - 1, 0.0) + self._rounding, rest)
+
+    def below(self, place: float) -> Move:
+        """What a triangle dominates: lines that touch delta between the nodes, lowered by errors.
+
+        Between two nodes every line through values at most theirs there is below delta.
+        """
+        between = (self.losses[1:] + self.losses[:-1]) / 2
+        (forth, off, q), (back, back_off, back_q) = self._at(place, between)
+        x = np.exp(between)
+        # delta(-e) = 1 - exp(-e) + exp(-e) delta'(e), of slope -(1 - P) in exp(-e).
+        slope = np.concatenate((1 - (back + x * back_q)[::-1], q))
+        value = np.concatenate(((back / x - np.expm1(-between))[::-1], forth))
+        slack = np.concatenate(((back_off / x)[::-1], off)) + 8 * UNIT * np.minimum(value, 1.0)
+        at = np.concatenate((1 / x[::-1], x))
+        # A slope that is wrong by as much as exp(loss) times it turns its line by that at the node.
+        width = np.diff(self.x)
+        wrong = slack * (1 + 2 * width / at)
+        left = value + slope * (at - self.x[:-1]) - wrong
+        right = value - slope * (self.x[1:] - at) - wrong
+        target = np.minimum(np.append(left, right[-1]), np.append(left[0], right))
+        # Where the line 1 - x, or 0, is above: one node more is given up on either side.
+        line = np.maximum(1 - self.x, 0.0)
+        low = np.flatnonzero((target <= 1 - self.x) & (self.x < 1))
+        start = int(low[-1]) + 2 if len(low) else 1
+        high = np.flatnonzero(target <= 0)
+        end = int(high[0]) - 1 if len(high) else len(self.x) - 1
+        if end <= start:
+            return Move(np.zeros(2 * self.last + 1), 0.0)
+        target[:start], target[end:] = line[:start], 0.0
+        kept = _lower_hull(self.x, target)
+        masses = self._kinks(np.interp(self.x, self.x[kept], target[kept]))
+        made, limit = self._delta_of(masses), np.maximum(target, line)
+        excess = max(_largest_ratio(made, limit), math.fsum(masses))
+        return Move(self._on_grid(masses), max(excess - 1, 0.0) + self._rounding)
+
+    @property
+    def _rounding(self) -> float:
+        """Relative: of :meth:`_delta_of`, sums of so many positive numbers, and of delta."""
+        return 4 * UNIT * (len(self.x) + 8 * float(self.losses[-1]) + 32)
+
+    def _on_grid(self, masses: Floats) -> Floats:
+        found = np.zeros(2 * self.last + 1)
+        found[self.places] = masses
+        return found
+
     def _kinks(self, delta: Floats) -> Floats:
-        """P masses of the chords; what is above the last node is left out."""
-        falls = np.diff(delta)
-        masses = np.zeros(len(delta))
-        masses[1:-1] = falls[1:] / math.expm1(self.step) + falls[:-1] / math.expm1(-self.step)
-        masses[-1] = falls[-1] / math.expm1(-self.step)
-        # Below the first node the chord from (0, 1).
-        masses[0] = falls[0] / math.expm1(self.step) + 1 - delta[0]
-        found: Floats = np.maximum(masses, 0.0)
+        """P masses of the chords; below the first node the chord from (0, 1)."""
+        first = (delta[0] - 1) / self.x[0]
+        slopes = np.concatenate(([first], np.diff(delta) / np.diff(self.x), [0.0]))
+        found: Floats = np.maximum(self.x * np.diff(slopes), 0.0)
         return found
 
-    def _delta_of(self, masses: Floats) -> tuple[Floats, float]:
-        """Sum of m max(0, 1 - x exp(-l)) at every node, and its relative error."""
-        losses = np.arange(-self.last, self.last + 1) * self.step
-        q = np.cumsum((masses * np.exp(-losses))[:0:-1])
-        falls = np.exp(losses[-2::-1]) * math.expm1(self.step) * q
-        made: Floats = np.append(0.0, np.cumsum(falls))[::-1]
-        return made, 4 * UNIT * (len(masses) + 8 * float(losses[-1]) + 8)
+    def _delta_of(self, masses: Floats) -> Floats:
+        """Sum of m max(0, 1 - x exp(-l)) at every node."""
+        q = np.cumsum((masses / self.x)[:0:-1])[::-1]
+        made: Floats = np.append(np.cumsum((np.diff(self.x) * q)[::-1])[::-1], 0.0)
+        return made
 
-    def _gaps(self, delta: Floats) -> Floats:
-        """How far chords may be above the profile: it is above the chords of the cells beside."""
-        falls = np.diff(delta)
-        kinks = falls[1:] / math.expm1(self.step) + falls[:-1] / math.expm1(-self.step)
-        kinks = np.maximum(kinks, 0.0)
-        low, high = kinks[:-1], kinks[1:]
-        both = low + high * math.exp(-self.step)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            # Of kinks k, k' of slopes at x, x': k k' / (k + k') (x' - x).
-            inner = np.nan_to_num(low * high * -math.expm1(-self.step) / both)
-        x = np.exp(np.arange(-self.last, self.last + 1) * self.step)
-        first = max(float(np.max((delta - 1 + x)[:2])), 0.0)
-        cells = np.concatenate(([first], inner, [float(np.max(delta[-2:]))]))
-        found: Floats = np.maximum(np.append(0.0, cells), np.append(cells, 0.0)) * (1 + 1e-9)
-        return found
+
+def _largest_ratio(one: Floats, other: Floats) -> float:
+    """Of numbers above 0 to others, which may be 0."""
+    with np.errstate(divide="ignore"):
+        return float(np.max(np.divide(one, other, out=np.zeros(len(one)), where=one > 0)))
 
 
 def _lower_hull(x: Floats, y: Floats) -> list[int]:
