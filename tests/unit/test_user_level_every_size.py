@@ -92,7 +92,7 @@ def test_probabilities_of_many_flips_are_above_the_binomials() -> None:
 def test_a_phase_of_24_000_users_runs_its_test_of_concentration() -> None:
     """Noise as printed.  Users that agree pass every round, users in two halves halt the first.
 
-    False alarm: a run of users that agree halts with probability at most 2 exp(-K / 5 / 16) < 1e-99,
+    False alarm: a run of users that agree halts with probability at most 2 exp(-K / 80) < 1e-99,
     one of two halves, score K / 2, passes a round with no more.
     """
     problem, rounds = Problem(SquaredDistance(3), 24_000, 2, 3, 1.0, 2.0), 2
