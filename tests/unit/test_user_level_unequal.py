@@ -86,7 +86,7 @@ class Constant(SquaredDistance):
         super().__init__(3)
 
     def gradients(self, parameters: Any, records: Any) -> Array:
-        shape = np.broadcast_shapes(np.shape(parameters)[:1] + (1,), np.shape(records)[-2:-1])
+        shape = np.broadcast_shapes((*np.shape(parameters)[:1], 1), np.shape(records)[-2:-1])
         return np.ones((*shape, 3))
 
 
