@@ -32,6 +32,18 @@ def line_of_code(code: CodeType, module: str, line: int | None = None) -> str:
     return f"{_file(code.co_filename, module)}:{line or code.co_firstlineno}"
 
 
+def own_functions(query: object) -> list[str]:
+    """Where a program's own functions begin that a query holds, or is: ``rows, own.py:12``."""
+    held = [getattr(value, "func", value) for value in vars(query).values() if callable(value)]
+    if _is_programs(type(query).__module__):
+        held.append(getattr(type(query), "value", None))
+    return [
+        f"{code.co_qualname}, {line_of_code(code, function.__module__)}"
+        for function in held
+        if (code := getattr(function, "__code__", None)) and _is_programs(function.__module__)
+    ]
+
+
 def at(place: str) -> str:
     """A place as the end of a message: `` (folder/file.py:12)``, or nothing."""
     return f" ({place})" if place else ""

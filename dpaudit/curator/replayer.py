@@ -77,8 +77,8 @@ class Walk(Curator):
 
     Latent coins are its own: ``coins`` seeds them, and the likelihood is averaged over ``draws`` of
     them over the steps in which they are shared: one, or those of a pass.  Public coins are those
-    of the transcript; ``redrawn`` holds what the program would have drawn, which no record may
-    change.
+    of the transcript; ``redrawn`` holds what the program would have drawn, and ``ranked`` what
+    ranks the runs of its searches, (trials,): no record may change either.
     Errors: Diverged where the program asks for another release than the transcript recorded.
     """
 
@@ -107,6 +107,7 @@ class Walk(Curator):
         self.visits: list[Visit] = []
         self.residuals: dict[str, list[Array]] = {}
         self.redrawn: list[Array] = []
+        self.ranked: list[Array] = []
 
     @property
     def averaged(self) -> bool:
@@ -132,7 +133,9 @@ class Walk(Curator):
         found = self._any_run() if session.may_find_none else np.ones(self.trials, dtype=bool)
         with self._inside(session.leaf.child, found if session.may_find_none else None):
             output, score = run(self)
-        self._ranked(session, run, scores_of((None, score), self.trials), found)
+        score = np.where(found, scores_of((None, score), self.trials), -np.inf)
+        self.ranked.append(score)
+        self._ranked(session, run, score, found)
         return output, found
 
     def _ranked(self, session: Search, run: OneRun, score: Array, found: Mask) -> None:
@@ -329,6 +332,10 @@ class Replay:
 
 
 PRIVATE_COIN = "a public coin is drawn in a way that depends on the private records"
+PRIVATE_SCORE = (
+    "the score that ranks a run of a search depends on the private records beyond what the run "
+    "released"
+)
 PRIVATE_OUTPUT = "the output depends on the private records beyond what was released"
 
 
@@ -420,6 +427,8 @@ def disclosures(first: tuple[Walk, Any], second: tuple[Walk, Any]) -> tuple[str,
             found[text + at(a.place)] = None
     if not same_output(first[0].redrawn, second[0].redrawn):
         found[PRIVATE_COIN] = None
+    if not same_output(first[0].ranked, second[0].ranked):
+        found[PRIVATE_SCORE] = None
     if not same_output(first[1], second[1]):
         found[PRIVATE_OUTPUT] = None
     return tuple(found)

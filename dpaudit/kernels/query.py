@@ -192,7 +192,8 @@ _NORMS: dict[str, Callable[[Array], Array]] = {
 class ClippedMean:
     """sum_i w_i clip(f(record_i), radius): a mean of clipped per-record vectors.
 
-    ``per_record(values) -> (trials, n, d)``, row i a function of record i alone; ``radius``
+    ``per_record(values) -> (trials, n, d)``, row i a function of record i alone: it is given each
+    distinct row once where there are few, so that what it counts are no records.  ``radius``
     (trials,) or a number, public: made of released values only; below 1e-250 it counts as 0.
     ``weights`` (n,) are public and default to 1/n; with a public ``divisor`` every weight is
     1/divisor, whatever the number of rows.  A secret batch restricts the sum, not the weights.

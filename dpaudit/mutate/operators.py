@@ -30,6 +30,7 @@ class Site:
     its rounds share noise or a threshold, and need one sensitivity.  ``rows``: on which it is
     asked.  ``bounded``: the library's own code clips every row of it.  ``alike``: on half as many
     records it states no larger a sensitivity.  ``searched``: in a run of a search.
+    ``on_its_path``: its sensitivity is proved of the program's own steps, but for an event.
     """
 
     module: str
@@ -48,6 +49,7 @@ class Site:
     bounded: bool = False
     alike: bool = False
     searched: bool = False
+    on_its_path: bool = False
 
 
 @dataclass(frozen=True)
@@ -345,7 +347,9 @@ def planted_in(
         for operator, (what, fits) in RELEASES.items() if found else ():
             if fits(site):
                 # What another run of a search released is shown to nobody: that is a bug as well.
-                twin = not (site.searched and RIGHT.get(operator, "").startswith("released"))
+                # So is another step where only the program's own are proved to bound a query.
+                released = RIGHT.get(operator, "").startswith("released")
+                twin = not (released and (site.searched or site.on_its_path))
                 yield Planted(operator, site.module, site.line, what, twin=twin)
     done: set[tuple[str, str, int, int]] = set()
     bounded = all(site.bounded for site in sites)

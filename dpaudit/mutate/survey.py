@@ -18,9 +18,11 @@ from dpaudit.audit.examine.study import clips_itself
 from dpaudit.audit.graybox.watch import Asked, Watched
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import DpauditError
+from dpaudit.families.events import EventSlack
 from dpaudit.kernels.query import ClippedMean, Query
 from dpaudit.mutate.operators import Reached, Site
 from dpaudit.mutate.wrong import wrong
+from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Adjacency
 from dpaudit.storage.roots import EXPERIMENTS, PACKAGES
 
@@ -157,7 +159,13 @@ def _site(place: tuple[str, int], found: list[Asked], mechanism: Mechanism, size
         bounded=clips_itself(query),
         alike=_alike(query, adjacency, len(first.records)),
         searched=first.searched,
+        on_its_path=not clips and len(found) > 1 and _but_for_events(mechanism.declaration),
     )
+
+
+def _but_for_events(declaration: Node) -> bool:
+    """Whether a declaration's bounds may fail in an event of the noise, as of a run's own steps."""
+    return any(isinstance(node, EventSlack) for node in postorder(declaration))
 
 
 def _sums(query: ClippedMean, asked: Asked) -> bool:

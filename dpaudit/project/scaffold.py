@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpaudit.errors import OutputNotWritable, UnknownTarget
 from dpaudit.project.project import foreign_catalogue, foreign_files
+from dpaudit.storage.fields import DATES, FIELDS, FILE, RELEASE_TYPES
 from dpaudit.storage.files import write_atomically
 from dpaudit.storage.imported import imported
 from dpaudit.storage.roots import PACKAGES, catalogue_root
@@ -34,10 +35,28 @@ def start(folder: Path, copied: str | None) -> list[Path]:
     present = [name for name in files if (folder / name).exists()]
     if present:
         raise OutputNotWritable(f"{folder / present[0]} exists; choose an empty folder")
-    own = {k: v.encode() for k, v in packages.items() if not (folder / k).exists()}
+    empty = {**packages, FILE: fields_to_fill()}
+    own = {k: v.encode() for k, v in empty.items() if not (folder / k).exists()}
     for name, content in {**own, **files}.items():
         write_atomically(folder / name, content)
     return [folder / name for name in (*own, *files)]
+
+
+def fields_to_fill() -> str:
+    """A ``dpaudit.toml`` that states nothing: every field that it may state is a comment."""
+    hints = {"release_type": " # or ".join(f'"{one}"' for one in RELEASE_TYPES)}
+    hints |= dict.fromkeys(DATES, '"2027-01-31"')
+    lines = [f"# {name} = " + hints.get(name, '"..."') for name in FIELDS]
+    return "\n".join(
+        [
+            "# What no program can tell an officer; a certificate says of the rest: not stated.",
+            "# [fields] speaks for all mechanisms, [mechanisms.NAME] for one.",
+            "",
+            "[fields]",
+            *lines,
+            "",
+        ]
+    )
 
 
 def _shipped(root: Path, name: str) -> list[Path]:

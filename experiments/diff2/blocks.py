@@ -29,7 +29,7 @@ from lab.model import (
 
 SHARE, TRIALS = 1.25, 8
 STEP_SIZE = 1 / (2 * problem.SMOOTHNESS)
-RECORDS = {Size.QUICK: 1000, Size.FULL: 5000}
+RECORDS = {Size.QUICK: 3000, Size.FULL: 5000}
 ROUNDS = {Size.QUICK: 240, Size.FULL: 1200}
 LENGTHS = {
     Size.QUICK: (1, 6, 20, 60),

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import dpaudit as dp
 from dpaudit.check import check
 from dpaudit.check.file import NotDone
-from dpaudit.check.process import LIMITS, SECONDS, verify_file, verify_files
+from dpaudit.check.process import LIMITS, SECONDS, verify_file
 from dpaudit.check.profile.conversions import _number
 from dpaudit.errors import CertificateRejected
 from dpaudit.exact.effort import TooMuch, limited, poll
-from tests.cli.bench import Json, forged, held
+from tests.cli.bench import Json, certified, forged, held, mechanism
 from tests.cli.test_verify_command import sums
 
 
@@ -68,8 +71,10 @@ def test_a_number_of_a_witness_is_short(text: str) -> None:
 # --- the worst inputs found -----------------------------------------------------------------------
 
 
-def witness(**values: str) -> Json:
-    from tests.property.test_forger import sampled
+def witness(noise: dp.Node, **values: str) -> Json:
+    """Other values in the rows of a witness of eight sampled rounds."""
+    node = dp.Repeat(dp.PoissonSampled(noise, Fraction(1, 10)), 8)
+    of = mechanism("case", node, dp.ApproxDP(9, "1e-9"), adjacency="add_remove")
 
     def change(predicate: Json) -> None:
         for step in predicate["derivation"]["steps"]:
@@ -77,7 +82,7 @@ def witness(**values: str) -> Json:
             for row in rows if isinstance(rows, list) else ():
                 row.update({name: text for name, text in values.items() if name in row})
 
-    return forged(sampled(), change)
+    return forged(certified(of).certificate, change)
 
 
 def curves() -> Json:
@@ -104,23 +109,39 @@ def counts() -> Json:
 
 WORST: dict[str, Callable[[], Json]] = {
     "three nested sums": lambda: noise(sums(10_000)),
-    "a fine step": lambda: witness(step="1/1048576"),
-    "a steep tilt": lambda: witness(tilt="9000000"),
+    "a fine step": lambda: witness(dp.DiscreteGaussian("g", 1, 4), step="1/1048576"),
+    "a steep tilt": lambda: witness(dp.Gaussian("g", 4), tilt="9000000"),
     "long curves": curves,
     "large counts": counts,
     "a binomial": lambda: noise(["binomial", "9" * 900 + "/1", "9" * 400 + "/1"]),
 }
 
 
+# A process's children count with the memory that they were forked with: one of its own asks.
+ASK = """
+import json, resource, sys, time
+from pathlib import Path
+from dpaudit.check.process import verify_files
+
+started = time.monotonic()
+(row,) = verify_files([Path(sys.argv[1])])
+row["seconds"] = time.monotonic() - started
+row["memory"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print(json.dumps(row))
+"""
+
+
 @pytest.mark.quality
 @pytest.mark.parametrize("name", WORST)
 def test_the_worst_inputs_found_end_in_time_and_memory(name: str, tmp_path: Path) -> None:
-    """The largest found: 20 s (three nested sums, 45 KB) and 241 MB (a step of 2^-20)."""
+    """The largest found: 20 s (three nested sums, 45 KB) and 329 MB (a step of 2^-20)."""
     path = tmp_path / "worst.json"
     path.write_text(json.dumps(WORST[name]()))
-    started = time.monotonic()
-    (row,) = verify_files([path])
-    assert time.monotonic() - started < SECONDS + 1
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK, path], capture_output=True, text=True, check=True
+    )
+    row = json.loads(asked.stdout)
+    assert row["seconds"] < SECONDS + 1
     assert not row["verified"]
     assert "\n" not in row["reason"]
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 500 * 2**10
+    assert row["memory"] < 500 * 2**10

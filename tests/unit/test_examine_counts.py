@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import dpaudit as dp
 from dpaudit.audit.examine import displacement, examine, made, study
 from dpaudit.audit.examine.lines import constants_of
-from dpaudit.kernels.query import Array, ClippedMean, Norm, Records
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Records, clip_rows
 from tests.examined_for_tests import mechanism
 
 
@@ -76,8 +77,9 @@ def longer(rows: Array) -> Array:
         return np.nan_to_num(np.where(norm > 1, rows / norm, rows), posinf=0.0, neginf=0.0)
 
 
-def told(program: Any, adjacency: str) -> list[str]:
-    found = examine(mechanism("counts", program, adjacency), seed=1, seconds=20)
+def told(program: Any, adjacency: str, hook: Any = None) -> list[str]:
+    made = replace(mechanism("counts", program, adjacency), records_like=hook)
+    found = examine(made, seed=1, seconds=20)
     assert not found.not_examined
     return [f.detail for f in found.broken]
 
@@ -89,8 +91,8 @@ def test_a_count_that_decides_is_met(
 ) -> None:
     found = told(Once(Own(compute)), adjacency)
     assert bool(found) == (compute is hidden), found
-    monkeypatch.setattr(study, "COUNTED", ())
-    monkeypatch.setattr(study, "SEARCHED", 0)
+    for name, none in (("COUNTED", ()), ("MANY", ()), ("SEARCHED", 0)):
+        monkeypatch.setattr(study, name, none)
     assert not any("rows 'all" in text for text in told(Once(Own(compute)), adjacency))
 
 
@@ -193,9 +195,92 @@ def test_edges_and_numbers_that_divide_are_tried(compute: Any, wrong: bool) -> N
 
 def test_numbers_that_divide_are_found_by_opposites_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "SEARCHED", 0)
-    assert any("and one opposite" in text for text in told(Once(Own(at_least)), "add_remove"))
-    monkeypatch.setattr(study, "try_opposites", lambda *_: None)
-    assert not any("and one opposite" in text for text in told(Once(Own(at_least)), "add_remove"))
+    assert any("its opposite or none" in text for text in told(Once(Own(at_least)), "add_remove"))
+    monkeypatch.setattr(study, "MANY", ())
+    assert not any("opposite or none" in text for text in told(Once(Own(at_least)), "add_remove"))
+
+
+def weights_of(rows: Array) -> Array:
+    return np.clip(np.nan_to_num(rows[:, :1], nan=1.0), 1, 5)
+
+
+def clients(rng: np.random.Generator) -> Records:
+    return Records(np.column_stack([rng.integers(1, 6, 12), rng.standard_normal((12, 2))]))
+
+
+def weighted(floor: float, rows: Array) -> Array:
+    """A mean of unit rows weighted by 1 to 5, over the sum of weights, at least ``floor``."""
+    vectors = clip_rows(rows[None, :, 1:3], np.ones(1))[0]
+    weights = weights_of(rows)
+    total = max(weights.sum(), floor) if floor else 60.0
+    return np.asarray(60 / 5 * (weights * vectors).sum(axis=0) / total)
+
+
+@pytest.mark.parametrize(
+    ("floor", "wrong"), [(60.0, True), (700.0, False), (0.0, False)], ids=["60", "700", "public"]
+)
+def test_floors_above_the_number_of_rows_made_are_left(
+    floor: float, wrong: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Once(Own(partial(weighted, floor)))
+    assert bool(told(program, "add_remove", clients)) == wrong
+    monkeypatch.setattr(displacement, "MANY", 8)
+    assert not told(program, "add_remove", clients)
+
+
+def test_what_a_floor_leaves_is_found_far_above_the_rows_made() -> None:
+    """Wrong: from 150 records of weight 5 on, one that turns divides by what they add up to."""
+    steep = Once(Own(lambda rows: 700 / 60 * weighted(700, rows)))
+    assert any("rows 'all a million'" in text for text in told(steep, "add_remove", clients))
+
+
+@dataclass
+class Sampled:
+    """Noisy means of gradients in secret Poisson batches; ``floor``: of the realised size."""
+
+    floor: int
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.PoissonSampled(dp.Gaussian("sum", 2), "0.1")
+
+    def run(self, curator: dp.Curator) -> Array:
+        with curator.batch("sum") as batch:
+            return curator.release("sum", Realised(self.floor), rows=batch)
+
+
+@dataclass(frozen=True, eq=False)
+class Realised:
+    """Ten times a mean of clipped gradients, (1/2 - label) features, over a batch."""
+
+    floor: int
+    norm: Norm = "l2"
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        with np.errstate(all="ignore"):
+            raw = (0.5 - records.values[:, -1:]) * records.values[:, :-1]
+        who = chosen & records.present
+        rows = clip_rows(np.nan_to_num(raw)[None], np.ones(1))
+        total = (rows * who[..., None]).sum(axis=1)
+        size = np.maximum(who.sum(axis=1, keepdims=True), self.floor) if self.floor else 10
+        return np.asarray(10 * total / size)
+
+    def sensitivity(self, adjacency: dp.Adjacency, size: int) -> Array:
+        return np.array(1.0)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
+@pytest.mark.parametrize(("floor", "wrong"), [(10, True), (0, False)])
+def test_realised_sizes_of_batches_are_found(
+    floor: int, wrong: bool, adjacency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = told(Sampled(floor), adjacency, likely)
+    assert bool(found) == wrong, found
+    monkeypatch.setattr(study, "MANY", ())
+    assert not told(Sampled(floor), adjacency, likely)
+
+
+def likely(rng: np.random.Generator) -> Records:
+    return Records(np.column_stack([rng.standard_normal((40, 2)), rng.integers(2, size=40)]))
 
 
 @dataclass(frozen=True)

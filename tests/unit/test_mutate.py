@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.audit.examine.shapes import shape_of
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from dpaudit.mutate import plant, wrong
@@ -42,7 +43,8 @@ from dpaudit.mutate.run import (
     _Results,
     chosen,
 )
-from dpaudit.mutate.survey import Survey
+from dpaudit.mutate.survey import Survey, home_of, survey
+from mechanisms.papers.srgd import catalogue
 
 SOURCE = '''"""A page."""
 from __future__ import annotations
@@ -153,11 +155,25 @@ def test_what_can_break_nothing_is_not_planted(operator: str, site: dict[str, An
     assert operator in {p.operator for p in made(replace(SITE, exact=operator == "private_radius"))}
 
 
-def test_what_another_run_of_a_search_released_is_no_right_twin() -> None:
-    for searched in (False, True):
-        found = {p.operator: p.twin for p in made(replace(SITE, exact=True, searched=searched))}
-        assert found["private_radius"] is found["private_step"] is not searched
+@pytest.mark.parametrize("field", ["searched", "on_its_path"])
+def test_what_no_step_may_depend_on_is_no_right_twin(field: str) -> None:
+    """What another run of a search released; what bounds a program's own steps alone released."""
+    for alone in (False, True):
+        found = {p.operator: p.twin for p in made(replace(SITE, exact=True, **{field: alone}))}
+        assert found["private_radius"] is found["private_step"] is not alone
         assert found["delete_the_clip"]
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("accelerated_dp_srgd", False), ("accelerated_dp_srgd_unclipped", True)],
+)
+def test_bounds_of_a_program_s_own_steps_are_told(name: str, own: bool) -> None:
+    """Without a clip a query is bounded by the steps before it: twice the step breaks its bound."""
+    mechanism = getattr(catalogue, name)
+    shape = shape_of(mechanism.program, mechanism.declaration, mechanism.scope)
+    found = survey(mechanism, home_of(mechanism), shape, 1)
+    assert [site.on_its_path for site in found.sites] == [own]
 
 
 def test_points_and_searches_that_end_in_a_library_s_clip_are_left_out() -> None:

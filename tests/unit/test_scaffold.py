@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from dpaudit.certificate.evidence import differences
 from dpaudit.cli.terminal import plain
 from dpaudit.errors import OutputNotWritable, UnknownTarget
 from dpaudit.project.scaffold import start
+from dpaudit.storage.fields import FIELDS, ProjectFields, read_fields
 
 
 def files(folder: Path) -> set[str]:
@@ -22,9 +24,18 @@ def files(folder: Path) -> set[str]:
 def test_a_new_project_has_both_packages(tmp_path: Path) -> None:
     written = start(tmp_path / "new", None)
     expected = {f"{p}/{n}.py" for p in ("mechanisms", "audits") for n in ("__init__", "noisy_mean")}
-    expected |= {"mechanisms/people.csv"}
+    expected |= {"mechanisms/people.csv", "dpaudit.toml"}
     assert files(tmp_path / "new") == expected
     assert {path.relative_to(tmp_path / "new").as_posix() for path in written} == expected
+
+
+def test_a_new_project_states_nothing_yet_and_names_all_that_it_may(tmp_path: Path) -> None:
+    start(tmp_path, None)
+    assert read_fields(tmp_path) == ProjectFields()
+    path = tmp_path / "dpaudit.toml"
+    (tmp_path / "...").write_text("{}")  # what an sbom names exists
+    path.write_text(re.sub(r"(?m)^# (\w+ = )", r"\1", path.read_text()))
+    assert list(read_fields(tmp_path).of("noisy_mean")) == list(FIELDS)
 
 
 def test_a_first_mechanism_on_ones_own_data_takes_25_lines(tmp_path: Path) -> None:
@@ -93,7 +104,11 @@ def test_a_mechanism_comes_with_its_own_files_only(tmp_path: Path) -> None:
         for p in ("mechanisms", "audits")
         for n in ("__init__", "exponential")
     }
-    assert files(tmp_path) == ours | {"mechanisms/__init__.py", "audits/__init__.py"}
+    assert files(tmp_path) == ours | {
+        "mechanisms/__init__.py",
+        "audits/__init__.py",
+        "dpaudit.toml",
+    }
     start(tmp_path / "other", "noisy_count")
     assert "mechanisms/classics/noisy_count.py" in files(tmp_path / "other")
     assert not any("histogram" in name for name in files(tmp_path / "other"))
@@ -108,7 +123,7 @@ def test_a_shipped_mechanism_comes_with_everything_it_imports(
     assert {f"mechanisms/papers/{name}.py" for name in ours} <= copied
     assert "audits/diff2.py" in copied
     assert not any("broken" in name for name in copied)
-    for name in copied - {"mechanisms/__init__.py", "audits/__init__.py"}:
+    for name in copied - {"mechanisms/__init__.py", "audits/__init__.py", "dpaudit.toml"}:
         assert (tmp_path / name).read_bytes() == (checkout / name).read_bytes()
         for statement in ast.walk(ast.parse((tmp_path / name).read_text())):
             module = getattr(statement, "module", None) or ""

@@ -18,11 +18,19 @@ from dpaudit.kernels.query import Array, Query, Records
 from dpaudit.scope import Adjacency
 
 ABSENT = "no record there"
+# What a kernel has to know of a value alone.
+UNSOUND = (
+    "on made-up records its value alone breaks what is declared of it (of a last iterate: an "
+    "update stretches distances further)"
+)
 RESTARTS = 3
 LENGTH = 1e3  # of every entry of a row whose signs are chosen
 OUTSIDE = 3  # data sets that differ in a row outside the batch
 LEAST = 3  # data sets that even a slow query is tried on
 COUNTED, COUNTED_NUMBERS = 48, 400_000  # rows of one kind, one by one; and numbers in all, at most
+# Numbers of rows of which one turns against the others: the most, how far apart, and of them near
+# the best.
+MANY, RATIO, POWERS, NEAR = 1_000, 1.2, 39, 9
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +79,12 @@ class Asking:
             self.query, records, np.broadcast_to(found, (trials, found.shape[-1]))
         )
 
+    def alone(self, value: Array) -> bool:
+        """Whether a value is further from itself than is stated: no neighbour is needed."""
+        with np.errstate(all="ignore"):
+            far = self._apart(value, value, self.sensitivity) > self.sensitivity
+        return bool((far & np.isfinite(value).all(-1) & self.on).any())
+
     def _apart(self, one: Array, two: Array, stated: Array) -> Array:
         """As the kernel says, all pairs at once, or one by one where it takes no others."""
         try:
@@ -109,11 +123,13 @@ class Moved:
     ``clips``: the library's own code clips every row of it; ``bounded``: or bounds it otherwise.
     ``ordered``: whether rows after the changed one were chosen one after another; ``counted``:
     whether every number of equal rows was tried; ``crowded``: whether a thousand rows at once were.
+    ``computed``: where the program's own functions begin that its first query was computed by.
     """
 
     label: str
     place: str
     kind: str
+    computed: str = ""
     clips: bool = False
     bounded: bool = False
     tried: int = 0
@@ -181,7 +197,7 @@ def try_rows(
             records = pairing.records[number]
             gone = len(records) < len(pairing.records[0])
             if gone:
-                values[number] = _without_row(asking, records, alone=alone)
+                values[number] = without_row(asking, records, alone=alone)
             else:
                 values[number] = asking.value(records, row, alone=alone)
         pairs = [(i, j) for i, j in pairing.pairs if i in values and j in values]
@@ -241,27 +257,80 @@ def try_counts(
                 moved.add(factor, f"{k} and {k + 1} rows {name!r}, no others", pair)
 
 
-def try_opposites(asking: Asking, moved: Moved, rows: Mapping[str, Array], until: float) -> None:
-    """Under add_remove: equal rows with and without their opposite, of every small number of them.
+def try_minorities(
+    asking: Asking, moved: Moved, size: int, rows: Mapping[str, Array], until: float
+) -> None:
+    """Equal rows with and without one that turns against them, of growing numbers of them.
 
-    Where a number of records divides what they add up to, the opposite moves it furthest.
+    Where a number of records divides what they add up to, or a sum over them does, the one that
+    turns moves it furthest, from the number on at which the divisor leaves its floor: numbers are
+    a fifth apart, and near the best they are tried more closely.  Under zero_out so many rows are
+    there, of ``size``; under add_remove there are no others.  What the query fails on is left out.
     """
-    for name, row in rows.items():
-        if not row.any():
-            continue
-        for count in range(1, COUNTED):
-            if asking.meter.beyond(until):
-                return
-            without = _so_many(row, count, count, asking.adjacency)
-            among = Records(np.concatenate([without.values, -row[None]]))
-            try:
-                values = [asking.value(one, 0) for one in (without, among)]
-            except Exception:  # noqa: BLE001  (on so few rows)
-                break
-            moved.tried += 2
-            told = _of_sizes(asking, count)
-            text = f"{count} rows {name!r} and one opposite, or none"
-            moved.add(float(told.factors(values[:1], values[1:])[0]), text, (among, without))
+    more = asking.adjacency is Adjacency.ADD_REMOVE
+    kinds = [(name, row, others_than(row)) for name, row in rows.items() if row.any()]
+    if not kinds:
+        return
+    most = min(MANY, COUNTED_NUMBERS // kinds[0][1].size) if more else size - 1
+    best, where = 0.0, (0, 0, "")
+
+    def tried(count: int, number: int, only: str = "") -> None:
+        nonlocal best, where
+        name, row, turned = kinds[number]
+        told = _of_sizes(asking, count) if more else asking
+        around: Array | None = None
+        for how, other in turned.items():
+            if asking.meter.beyond(until) or (only and only != how):
+                continue
+            with contextlib.suppress(Exception):
+                among, without = _among(row, other, count, size, asking.adjacency)
+                around = asking.value(without, 0) if around is None else around
+                moved.tried += 1
+                factor = float(told.factors([asking.value(among, 0)], [around])[0])
+                moved.add(factor, f"{count} rows {name!r}, and {how} or none", (among, without))
+                if factor > best:
+                    best, where = factor, (count, number, how)
+
+    counts = [k for k in dict.fromkeys(int(RATIO**power) for power in range(POWERS)) if k <= most]
+    for count in counts:
+        for number in range(len(kinds)):
+            tried(count, number)
+    count, number, how = where
+    for near in dict.fromkeys(np.linspace(count / RATIO, count * RATIO, NEAR).astype(int).tolist()):
+        if 0 < near <= most and best <= 1:
+            tried(near, number, how)
+
+
+def others_than(row: Array) -> dict[str, Array]:
+    """Rows that turn against one: its opposite, and those of all columns but the first or last.
+
+    A weight or a label keeps its sign while the rest turns, or turns alone.
+    """
+    found: dict[bytes, tuple[str, Array]] = {}
+    turned = np.broadcast_to(np.float64(-1), row.shape)
+    signs = {"its opposite": turned}
+    for name, column in (("first", 0), ("last", -1)) if row.shape[-1] > 1 else ():
+        for how, kept in (("opposite but in", True), ("opposite in", False)):
+            sign = np.where(kept, -1.0, 1.0) * np.ones(row.shape)
+            sign[..., column] *= -1.0
+            signs[f"one {how} its {name} place"] = sign
+    for name, sign in signs.items():
+        other = row * sign
+        found.setdefault(other.tobytes(), (name, other))
+    return dict(found.values())
+
+
+def _among(
+    row: Array, other: Array, count: int, size: int, adjacency: Adjacency
+) -> tuple[Records, Records]:
+    """So many equal rows and one other, and without it; under zero_out all others are absent."""
+    if adjacency is Adjacency.ADD_REMOVE:
+        without = np.array(np.broadcast_to(row, (count, *row.shape)))
+        return Records(np.concatenate([other[None], without])), Records(without)
+    values = np.zeros((size, *row.shape))
+    values[0], values[1 : count + 1] = other, row
+    there = np.arange(size) <= count
+    return Records(values, there), Records(values, there & (np.arange(size) > 0))
 
 
 def _of_sizes(asking: Asking, count: int) -> Asking:
@@ -289,7 +358,7 @@ def _so_many(row: Array, count: int, size: int, adjacency: Adjacency) -> Records
     return Records(values, first) if adjacency is Adjacency.ZERO_OUT else Records(values)
 
 
-def _without_row(asking: Asking, records: Records, *, alone: bool) -> Array:
+def without_row(asking: Asking, records: Records, *, alone: bool = False) -> Array:
     """The value where a row was taken out: on a batch of the others, or of nobody."""
     if not asking.batched:
         return asking.value(records, -1)
@@ -386,7 +455,7 @@ def _objective(asking: Asking, row: int) -> Callable[[Point], float]:
         one, two = sets_of(point, row, asking.adjacency, known[0][1])
         values = [asking.value(one, row)]
         gone = len(two) < len(one)
-        values.append(_without_row(asking, two, alone=False) if gone else asking.value(two, row))
+        values.append(without_row(asking, two) if gone else asking.value(two, row))
         return float(asking.factors(values[:1], values[1:])[0])
 
     return score

@@ -21,7 +21,7 @@ import numpy as np
 from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
-from dpaudit.audit.examine.displacement import ABSENT, Moved, neighbours_at
+from dpaudit.audit.examine.displacement import ABSENT, UNSOUND, Moved, neighbours_at
 from dpaudit.audit.examine.lines import (
     Lines,
     Ran,
@@ -33,6 +33,7 @@ from dpaudit.audit.examine.lines import (
 from dpaudit.audit.examine.made import World, rows_of, worlds_of
 from dpaudit.audit.examine.meter import LAST, Meter, TooLong
 from dpaudit.audit.examine.noise import drawn_alone
+from dpaudit.audit.examine.one_way import Declining, one_way, parted
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
 from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
@@ -59,6 +60,7 @@ FAR = (
     (3, 1e3),
     (GAPS, 30.0),
 )  # worlds, and how many times its noise, where no clip is the library's
+ONE_WAY = 0.02  # of the work, for one world's monotone tests
 QUIET = 1e-3  # times its noise, so that a projection or a sign does not hide what differs
 # Along which other records are walked: worlds and noises; and of more, in this share of the work.
 ALONG, TRANSCRIPTS, SHORT = ((0, 1.0), (3, QUIET), (2, 1.0)), 8, 0.02
@@ -271,7 +273,10 @@ class _Examiner:
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
         like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
-        self.rows: Mapping[str, Array] = rows_of(self.shape, rng, constants_of(self.program))
+        values = None if like is None else like.values
+        self.rows: Mapping[str, Array] = rows_of(
+            self.shape, rng, constants_of(self.program), values
+        )
         self.worlds = worlds_of(self.shape, rng)
         # What is assumed of the data holds of those that the hook makes, and of no others.
         nodes = postorder(self.declaration)
@@ -328,6 +333,8 @@ class _Examiner:
             yield partial(self._study, number, far)
         for number in (*STUDIED[1:], GAPS) if once else STUDIED[1:]:
             yield partial(self._study, number)
+        if one_way(self.declaration):
+            yield self._one_way
         yield from (self._walks, self._draws, self._trials, self._keeps, self._pair)
 
     def _draws(self) -> None:
@@ -411,6 +418,37 @@ class _Examiner:
             self.notes.wrong(CONTROL, _failed(error, name))
             return False
         return True
+
+    def _one_way(self) -> None:
+        """Queries of a monotone test, along answers that are all no, or no after as many yes."""
+        several = {leaf.label: int(leaf.answers) - 1 for leaf in one_way(self.declaration)}
+        rows = {name: row for name, row in self.rows.items() if np.isfinite(row).all()}
+        most = ONE_WAY * self.meter.limit
+        for yes in ({}, several) if any(several.values()) else ({},):
+            for number in (0, 3, 2):
+                if self.late():
+                    return
+                world = self.worlds[min(number, len(self.worlds) - 1)]
+                sampler = Declining(
+                    self.declaration,
+                    self.scope,
+                    world.records(),
+                    rng=generator(self.seed, (STREAM, 300 + number)),
+                    most=WALKED,
+                    meter=self.meter,
+                    yes=yes,
+                )
+                # Answers are unlikely ones: what it fails of is no finding.
+                with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
+                    self.program.run(sampler)
+                for use in sampler.uses.values():
+                    place, text = parted(use, rows, self.scope.adjacency, most)
+                    self.notes.count(MOVED, len(use.queries))
+                    if text:
+                        label = use.queries[0].label
+                        text = f"release {label!r}: {text}, {world.name}{at(place)}"
+                        self.notes.wrong(MOVED, text)
+                        return
 
     # --- whole runs on neighbours ---------------------------------------------------------------
 
@@ -577,6 +615,8 @@ class _Examiner:
                 f"release {visit.label!r}: what it asks depends on the private records "
                 f"beyond what was released{at(visit.place)}",
             )
+        for visit in walks.unsound(first[0], found[0]):
+            self.notes.wrong(MOVED, f"release {visit.label!r}: {UNSOUND}{at(visit.place)}")
 
     def _compared(
         self, first: tuple[PartWalk, Any], other: tuple[PartWalk, Any], row: int, name: str
@@ -806,13 +846,14 @@ class _Examiner:
         whole_runs = self.notes.problems.pop(MOVED, {})
         for moved in self.moved.values():
             where = at(moved.place)
+            by = f"; computed by {moved.computed}" if moved.computed else ""
             for problem in moved.problems:
                 self.notes.wrong(MOVED, f"release {moved.label!r}: {problem}{where}")
             if moved.factor > 1:
                 self.notes.wrong(
                     MOVED,
                     f"release {moved.label!r} ({moved.kind}): {moved.text}, moves the query by "
-                    f"{_times(moved.factor)} its stated sensitivity{where}",
+                    f"{_times(moved.factor)} its stated sensitivity{by}{where}",
                 )
         for text in whole_runs:
             self.notes.wrong(MOVED, text)

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.examine.displacement import (
+    UNSOUND,
     Asking,
     Moved,
     Pairing,
     maximise,
     neighbours_at,
     try_counts,
-    try_opposites,
+    try_minorities,
     try_rows,
 )
 from dpaudit.audit.examine.later import READ, Later, in_order
@@ -29,7 +30,7 @@ from dpaudit.audit.examine.noise import Release
 from dpaudit.audit.graybox.watch import Asked, Watched
 from dpaudit.curator.curator import Request
 from dpaudit.curator.entitlement import Mask
-from dpaudit.curator.locations import at
+from dpaudit.curator.locations import at, own_functions
 from dpaudit.curator.replayer import ROUNDING
 from dpaudit.kernels.linear import LinearClippedMean
 from dpaudit.kernels.query import BOUNDED, Array, ClippedMean, Query, Records, clip_rows
@@ -42,6 +43,7 @@ NUMBERS = 4_000_000  # a query's own work in one whole examination, in numbers r
 SEARCHED = 200
 FEWEST_ROWS, KINDS = 12, 128
 COUNTED, SHARE = ("all one", "zero", "a unit row", "all a million"), 0.1
+MANY, TURNED = ("all a million", "all one", "a thousand times a row labelled 1"), 0.25
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
 # Releases of a run, of which walks on other records see no more, and the share of the work after
 # which the run itself stops.
@@ -73,6 +75,23 @@ def wholes(asked: Sequence[Asked]) -> int:
     """How many releases of a run get the whole examination; 1 at least."""
     counts = Counter((one.label, one.place) for one in asked)
     return max(1, sum(sum(number <= count for number in WHOLE) for count in counts.values()))
+
+
+def asking_of(asked: Asked, adjacency: Adjacency, meter: Meter, *, far: bool = False) -> Asking:
+    """A release as it was asked for, to be asked again; ``far``: after answers far away."""
+    return Asking(
+        label=asked.label,
+        place=asked.place,
+        query=asked.query,
+        session=asked.session,
+        sensitivity=asked.sensitivity,
+        on=asked.on,
+        adjacency=adjacency,
+        batched=asked.batched,
+        members=asked.members,
+        far=far,
+        meter=meter,
+    )
 
 
 class Enough(BaseException):
@@ -175,6 +194,7 @@ class Studied(Louder):
         self._asked_rows: Any = None
         self._pairings: dict[tuple[int | None, int, int], Pairing] = {}
         self._random: dict[int | None, int] = {}
+        self._kept_beside: tuple[Records, Mask, Records] | None = None
         super().__init__(*arguments, **options)
         self._begun = self.meter.used
         self._given = self._rng
@@ -192,7 +212,8 @@ class Studied(Louder):
         key = (asked.label, asked.place)
         kind = type(asked.query).__name__
         own, whole = clips_itself(asked.query), bounded_by_library(asked.query)
-        new = Moved(asked.label, asked.place, kind, own, bounded=whole)
+        by = " and ".join(own_functions(asked.query))
+        new = Moved(asked.label, asked.place, kind, by, own, bounded=whole)
         moved = self.moved.setdefault(key, new)
         moved.clips = moved.clips and new.clips
         moved.bounded = moved.bounded and new.bounded
@@ -200,19 +221,7 @@ class Studied(Louder):
         block = self._asked_rows
         part = None if block is None else block.index
         self.blocks[part] = (0, len(self._records)) if block is None else (block.start, block.stop)
-        asking = Asking(
-            label=asked.label,
-            place=asked.place,
-            query=asked.query,
-            session=asked.session,
-            sensitivity=asked.sensitivity,
-            on=asked.on,
-            adjacency=self.scope.adjacency,
-            batched=asked.batched,
-            members=asked.members,
-            far=self.far != 1,
-            meter=self.meter,
-        )
+        asking = asking_of(asked, self.scope.adjacency, self.meter, far=self.far != 1)
         self._note(request, before)
         if number in WHOLE:
             self._wholes += 1
@@ -385,18 +394,21 @@ class Studied(Louder):
             search.search(READ // (1 + before))
 
     def _by_count(self, asking: Asking, moved: Moved, world: Array, number: int) -> None:
-        """Every number of equal rows, once a line, each in a tenth of the work that is left."""
+        """Every number of equal rows, once a line, each in a tenth of the work that is left.
+
+        And more of them with one that turns against them, in a quarter of it.
+        """
         if number > 1 or moved.counted or asking.members or self.assumed or self.far != 1:
-            return
-        if asking.batched and asking.adjacency is not Adjacency.ADD_REMOVE:
             return
         moved.counted = True
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
-        kinds = {name: finite[name] for name in COUNTED if name in finite}
-        share = SHARE * (self.until - self.meter.used)
-        try_counts(asking, moved, world, kinds, self.meter.used + share)
-        if asking.adjacency is Adjacency.ADD_REMOVE:
-            try_opposites(asking, moved, kinds, self.meter.used + share)
+        left = self.until - self.meter.used
+        if not asking.batched or asking.adjacency is Adjacency.ADD_REMOVE:
+            kinds = {name: finite[name] for name in COUNTED if name in finite}
+            try_counts(asking, moved, world, kinds, self.meter.used + SHARE * left)
+        if asking.adjacency is not Adjacency.REPLACE_ONE:
+            kinds = {name: finite[name] for name in MANY if name in finite}
+            try_minorities(asking, moved, len(world), kinds, self.meter.used + TURNED * left)
 
     def _pairing(
         self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]
@@ -506,6 +518,8 @@ class Studied(Louder):
 
     def _again(self, asking: Asking, moved: Moved, request: Request, before: Array) -> None:
         """A query is a function of records: asked again, it gives what it gave."""
+        if self.far == 1 and asking.alone(before):
+            moved.problems[UNSOUND] = None
         again = self._value(request, request.first_draw)
         on = request.mask
         with np.errstate(all="ignore"):
@@ -513,6 +527,7 @@ class Studied(Louder):
             size = np.abs(before).max(-1, initial=0.0)
             same = distance <= 1e-6 * request.sensitivity + ROUNDING * size
             same |= (np.isnan(before) == np.isnan(again)).all(-1) & np.isnan(before).any(-1)
+            same |= (before == again).all(-1)
         if not bool(same[on].all()):
             moved.problems[
                 "asked again on the same records, the query gives another value: it keeps what it "
@@ -524,12 +539,19 @@ class Studied(Louder):
         drawn = request.first_draw
         if drawn is None or drawn[0].all():
             return
-        values = request.records.values.copy()
-        values[~drawn[0]] *= -1.0
-        beside = self._value(request, drawn, Records(values, request.records.present))
+        beside = self._value(request, drawn, self._turned(request.records, drawn[0]))
         with np.errstate(all="ignore"):
             distance = asking.session.apart(before, beside, request.sensitivity)
             size = np.abs(before).max(-1, initial=0.0)
             same = distance <= 1e-6 * request.sensitivity + ROUNDING * size
         if not bool((same | ~np.isfinite(distance))[request.mask].all()):
             moved.problems["a record outside the secret batch moves the query"] = None
+
+    def _turned(self, records: Records, drawn: Mask) -> Records:
+        """The rows beside a batch turned around; kept, as several releases are of one batch."""
+        known = self._kept_beside
+        if known is None or known[0] is not records or not np.array_equal(known[1], drawn):
+            values = records.values.copy()
+            values[~drawn] *= -1.0
+            self._kept_beside = known = records, drawn, Records(values, records.present)
+        return known[2]

@@ -112,7 +112,13 @@ class PartWalk(Walk):
 
     def _best_of(self, label: str, session: Search, run: OneRun) -> tuple[Any, Mask]:
         """One run, and the same once more: a run is to know nothing of those before it."""
-        noted: tuple[list[Any], ...] = (self.visits, self.rows, self.probed, self.redrawn)
+        noted: tuple[list[Any], ...] = (
+            self.visits,
+            self.rows,
+            self.probed,
+            self.redrawn,
+            self.ranked,
+        )
         before, place = [len(one) for one in noted], self._position
         found = super()._best_of(label, session, run)
         after = [len(one) for one in noted]
@@ -218,13 +224,32 @@ def otherwise_asked(first: PartWalk, second: PartWalk) -> Iterator[Visit]:
 
     A query is made of what was released; what else of it differs comes from the records.
     """
+    told = _probes(first, second)
+    yield from differing([a for a, _ in told], [b for _, b in told])
+
+
+def unsound(first: PartWalk, second: PartWalk) -> Iterator[Visit]:
+    """Releases whose value on other records is too far from itself, as their kernel measures it.
+
+    What a kernel has to know of a value alone, such as how far an update stretches distances,
+    breaks what is declared: no neighbour is needed.
+    """
+    for a, b in _probes(first, second):
+        with np.errstate(all="ignore"):
+            far = a.session.apart(a.value, a.value, a.sensitivity) > a.sensitivity
+            known = np.isfinite(a.value).all(-1) & a.on
+        if (far & known).any() and _same(a.value, b.value, a.on):
+            yield a
+
+
+def _probes(first: PartWalk, second: PartWalk) -> list[tuple[Visit, Visit]]:
+    """Every release of two walks with what its query said of other records, where it said it."""
     pairs = zip(first.visits, second.visits, first.probed, second.probed, strict=True)
-    told = [
+    return [
         (replace(a, value=one), replace(b, value=two))
         for a, b, one, two in pairs
         if one is not None and two is not None and one.shape == two.shape
     ]
-    yield from differing([a for a, _ in told], [b for _, b in told])
 
 
 def differing(first: Sequence[Visit], second: Sequence[Visit]) -> Iterator[Visit]:
@@ -239,6 +264,7 @@ def differing(first: Sequence[Visit], second: Sequence[Visit]) -> Iterator[Visit
             same = (distance <= 1e-6 * stated + ROUNDING * size) | (
                 np.isnan(one) & np.isnan(two)
             ).any(-1)
+            same |= (one == two).all(-1)
             # What it states is part of what it asks.
             same &= a.scale[:trials] == b.scale[:trials]
         if not bool(same[a.on[:trials]].all()):
