@@ -125,7 +125,7 @@ class _Words:
     layout: Layout
     seen: dict[int, dict[str, int]] = field(default_factory=dict)
 
-    def converters(self) -> dict[int, Callable[[str], float]]:
+    def converters(self) -> dict[int | str, Callable[[str], float]]:
         """For numpy.loadtxt, by column."""
         columns = (*self.layout.words, self.layout.target)
         return {column: partial(self._number, column) for column in columns}

@@ -26,8 +26,8 @@ def sized(users: int = 2) -> Problem:
     return Problem(LOSS, users, 10, 10, RADIUS, LIPSCHITZ)
 
 
-def of(epsilon: object) -> EverySize:
-    return EverySize(sized(), epsilon, SMALL, SMOOTHNESS)  # type: ignore[arg-type]
+def of(epsilon: int) -> EverySize:
+    return EverySize(sized(), Fraction(epsilon), SMALL, SMOOTHNESS)
 
 
 @pytest.mark.parametrize(("epsilon", "least"), list(HYPOTHESIS.items()))
