@@ -101,12 +101,13 @@ def _prefix(library: Any, rng: np.random.Generator) -> Loop:
     size = ctypes.c_size_t
 
     def ours() -> Array:
-        past, noise = past_of(Factorisation.SQRT_TOEPLITZ, ROUNDS), []
+        past = past_of(Factorisation.SQRT_TOEPLITZ, ROUNDS)
+        noise = np.empty((ROUNDS, DIMENSION))
         for t in range(1, ROUNDS + 1):
             drawn = past.known(t) + past.weight(t) * fresh[t - 1]
             past.push(t, drawn, fresh[t - 1])
-            noise.append(drawn[0])
-        return np.stack(noise)
+            noise[t - 1] = drawn[0]
+        return noise
 
     def theirs() -> Array:
         library.prefix_noise(

@@ -17,6 +17,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpaudit.certificate.cache import Files, files_of
 from dpaudit.certificate.certificate import Json
 from dpaudit.certificate.certify import Options, Order, plan
@@ -29,6 +31,7 @@ from dpaudit.certificate.publish import (
     write_one,
 )
 from dpaudit.check import check
+from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import (
     Disagreement,
@@ -120,7 +123,8 @@ def train(
 
     ``options`` must have no seed: the noise is the operating system's.  The audits' seed is drawn
     once, and kept beside ``out`` until all is written.
-    Errors: Disagreement where a claim is refuted, unproved or broken by an audit, before data are
+    Errors: InvalidParameter for records that the mechanism does not fit, and Disagreement where a
+    claim is refuted, unproved or broken by an audit, before data are
     touched and anything is charged (``options.run_unproved`` runs unproved ones all the same);
     Undeclared where this was run before, or was interrupted while it drew; ReleaseInterrupted
     where drawing fails; those of the ledger.
@@ -128,6 +132,7 @@ def train(
     if options.seed is not None:
         raise InvalidParameter("a run on data has no seed: who knows it can subtract the noise")
     made = for_records(order, records, out.stem)
+    rehearse(made.mechanism, records)
     shape = shape_text(order.mechanism, records)
     targets = options.targets or (order.mechanism.name,)
     if order.mechanism.for_shape is not None:
@@ -151,6 +156,32 @@ def train(
     head = run.finish()
     run.forget()
     return Written(out, run.files, verified(run.files.certificate)[0], head)
+
+
+REHEARSED = 100
+
+
+def rehearse(mechanism: Mechanism, records: Records) -> None:
+    """One run on zeros in the shape of the records: what does not fit is refused before a draw.
+
+    Where the number of records is private there are ``REHEARSED`` of them.
+    Errors: InvalidParameter where the mechanism refuses that shape.
+    """
+    private = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
+    shape = (REHEARSED if private else len(records), *records.values.shape[1:])
+    sampler = Sampler(
+        mechanism.declaration,
+        mechanism.scope,
+        Records(np.zeros(shape)),
+        rng=np.random.default_rng(0),
+    )
+    try:
+        mechanism.program.run(sampler)
+    except InvalidParameter as error:
+        raise InvalidParameter(
+            f"{mechanism.name}: it does not run on records of shape {shape}: {error}; no data were "
+            "touched, and nothing was charged"
+        ) from None
 
 
 @dataclass

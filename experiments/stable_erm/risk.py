@@ -190,9 +190,22 @@ def read(results: Results) -> Findings:
     )
     notes = ("certificates pass on all data drawn here; where one does not, the exact search would "
              "have to enumerate, which no run at this size can",)  # fmt: skip
+    notes = (*notes, without_draws())
     learnt = [_learnt(result) for result in results]
     tables = (table, learning_table(learnt, "excess empirical risk"), solves)
     return Findings(tables, (*checks, *learning_checks(learnt)), (panel,), notes)
+
+
+def without_draws() -> str:
+    """The slopes in n that sigma^2 alone has: the unit of a certificate holds a logarithm of n."""
+    users = [float(n) for n in MANY_USERS]
+    slopes = {
+        name: fit_power_law(users, [unit(name, 1.0, n) ** 2 for n in MANY_USERS]).slope
+        for name in NAMES
+        if name != "naive"
+    }
+    said = ", ".join(f"{slope:.3f} ({NAMES[name]})" for name, slope in slopes.items())
+    return f"slopes in n of sigma^2, which no draws are in: {said}; measured ones vary around them"
 
 
 def _learnt(result: Result) -> Learnt:

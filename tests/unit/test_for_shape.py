@@ -12,6 +12,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Records
 from mechanisms.papers.diff2 import catalogue as diff2
 from mechanisms.papers.srgd import catalogue as srgd
+from mechanisms.papers.user_level import catalogue as user_level
+from mechanisms.papers.user_level.problem import unequal_records
 
 MECHANISMS = (
     diff2.diff2_gd, diff2.diff2_gd_tight, diff2.dp_gd, diff2.dp_gd_tight, diff2.diff2_gd_network,
@@ -33,4 +35,33 @@ def test_claims_hold_for_records_of_another_shape(mechanism: Mechanism) -> None:
     assert np.isfinite(made.program.run(sampler).output).all()
     for count, row in ((None, (6,)), (150, (1,)), (150, (4, 6))):
         with pytest.raises(InvalidParameter, match="features, then a target"):
+            mechanism.for_shape(count, row)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        user_level.user_level_phased_sgd,
+        user_level.user_level_accelerated_sgd,
+        user_level.user_level_phased_erm,
+    ],
+    ids=lambda m: m.name,
+)
+def test_claims_hold_for_other_users(mechanism: Mechanism) -> None:
+    """3,000 users of up to 3 items, some with fewer: it runs, and too few are refused."""
+    assert mechanism.for_shape is not None
+    made = mechanism.for_shape(3_000, (3, 5))
+    assert "RAND" not in str(made.setting)
+    for claim in made.claims:
+        assert claim.check(made.declaration, made.scope).outcome is Outcome.PROVED
+    rng = np.random.default_rng(1)
+    users = [rng.uniform(-1, 1, (1 + k % 3, 5)) for k in range(3_000)]
+    sampler = Sampler(
+        made.declaration, made.scope, unequal_records(users, 3), rng=np.random.default_rng(2)
+    )
+    assert np.isfinite(made.program.run(sampler).output).all()
+    with pytest.raises(InvalidParameter, match=r"too few|need one in each|at least"):
+        mechanism.for_shape(20, (3, 5))
+    for count, row in ((None, (3, 5)), (3_000, (5,)), (3_000, (3, 1))):
+        with pytest.raises(InvalidParameter, match="expected users of items"):
             mechanism.for_shape(count, row)

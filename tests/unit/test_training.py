@@ -68,6 +68,19 @@ def test_a_run_is_made_for_the_data_saved_and_never_made_again(tmp_path: Path) -
         train(order(mean()), ROWS, out, OPTIONS)
 
 
+def test_records_that_do_not_fit_are_refused_before_anything_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mechanism of 5 rows for every shape: its weights do not fit 12."""
+    out, fixed = tmp_path / "model.npz", replace(mean(), for_shape=None)
+    with pytest.raises(InvalidParameter, match=r"does not run on records of shape \(12, 3\)"):
+        train(order(fixed), ROWS, out, OPTIONS)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(training, "rehearse", lambda *_: None)
+    with pytest.raises(ReleaseInterrupted, match="budget as spent"):
+        train(order(fixed), ROWS, out, OPTIONS)
+
+
 def test_interrupted_while_it_draws_a_run_is_spent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,18 +74,20 @@ class Rows:
         self._weights: list[float] = weights.tolist()
         self._fresh: Array | None = None
         self._shaped: Array | None = None  # the same numbers, a round as it was given
+        self._shape: tuple[int, ...] = ()
 
     def known(self, t: int) -> Array | float:
-        if self._fresh is None or self._shaped is None:
+        if self._fresh is None:
             return 0.0
         known: Array = self._earlier(t).dot(self._fresh[: t - 1])
-        return known.reshape(self._shaped.shape[1:])
+        return known.reshape(self._shape)
 
     def weight(self, t: int) -> float:
         return self._weights[t - 1]
 
     def push(self, t: int, noise: Array, fresh: Array) -> None:
         if self._shaped is None:
+            self._shape = fresh.shape
             self._shaped = np.zeros((len(self._weights), *fresh.shape))
             self._fresh = self._shaped.reshape(len(self._weights), fresh.size)
         self._shaped[t - 1] = fresh

@@ -223,6 +223,6 @@ def check_batch(batch: int, users: int) -> None:
     """Errors: InvalidParameter for a batch of more users than there are."""
     if batch > users:
         raise InvalidParameter(
-            f"batch = {batch} of {users} users: a user in two slots would break Theorem 3.1; it "
+            f"batch = {batch} of {users} users: of a user in two slots nothing is proved here; it "
             f"needs at least {batch} users"
         )

@@ -42,7 +42,11 @@ from mechanisms.papers.user_level.phased_erm import (
     single_phase_erm,
     strongly_convex_phases,
 )
-from mechanisms.papers.user_level.phased_sgd import phased_sgd_of, printed_phased_sgd
+from mechanisms.papers.user_level.phased_sgd import (
+    UserLevelPhasedSGD,
+    phased_sgd_of,
+    printed_phased_sgd,
+)
 from mechanisms.papers.user_level.problem import Problem
 from mechanisms.papers.user_level.readings import (
     IndependentSlotsTest,
@@ -100,15 +104,21 @@ outlier_removed_mean_random = entry(
 
 # --- Algorithm 1 ----------------------------------------------------------------------------------
 
+
+def _of_groups(problem: Problem) -> UserLevelPhasedSGD:
+    return phased_sgd_of(problem, WEIGHTED, SMOOTHNESS)
+
+
 user_level_phased_sgd = entry(
     "user_level_phased_sgd",
     "Phased SGD whose outlier iterates are removed; weighted inliers, calibrated constants",
     f"{PAPER}, Algorithm 1; calibrated: {OURS}",
-    phased_sgd_of(PROBLEM, WEIGHTED, SMOOTHNESS),
+    _of_groups(PROBLEM),
     (ours(1),),
     "a noisy mean of iterates a phase, on disjoint users",
     INERT,
     columns="logistic",
+    build=_of_groups,
 )
 user_level_phased_sgd_random = entry(
     "user_level_phased_sgd_random",
@@ -136,15 +146,24 @@ user_level_phased_sgd_paper = entry(
 # --- Algorithms 2 and 3 ---------------------------------------------------------------------------
 
 ROUNDS = 20
-FULL = calibrate_batches(FOUR, DELTA, PROBLEM.users, ROUNDS)
+
+
+def _tested(problem: Problem) -> UserLevelAcceleratedSGD:
+    constants = calibrate_batches(FOUR, DELTA, problem.users, ROUNDS)
+    return UserLevelAcceleratedSGD(
+        problem, constants, 1.0, 0.3, one_stage(ROUNDS, SMOOTHNESS + 0.3)
+    )
+
+
 user_level_accelerated_sgd = entry(
     "user_level_accelerated_sgd",
     "Accelerated SGD with a threshold test in every round, all users in every batch",
     f"{PAPER}, Algorithm 2; calibrated, weighted inliers: {OURS}",
-    UserLevelAcceleratedSGD(PROBLEM, FULL, 1.0, 0.3, one_stage(ROUNDS, SMOOTHNESS + 0.3)),
+    _tested(PROBLEM),
     (ours(4),),
     f"{ROUNDS} answers of the test, and noisy mean gradients",
     columns="logistic",
+    build=_tested,
 )
 
 BIG = Problem(LOSS, 20_000, 10, 10, RADIUS, LIPSCHITZ)
@@ -208,14 +227,20 @@ user_level_accelerated_sgd_secret_batches = entry(
     expected=("unproved",),
 )
 
+
+def _in_phases(problem: Problem) -> UserLevelPhasedERM:
+    return calibrated_phased_erm(problem, FOUR, DELTA, SMOOTHNESS)
+
+
 user_level_phased_erm = entry(
     "user_level_phased_erm",
     "Phases of accelerated SGD on disjoint users, calibrated constants",
     f"{PAPER}, Algorithm 3; calibrated, weighted inliers: {OURS}",
-    calibrated_phased_erm(PROBLEM, FOUR, DELTA, SMOOTHNESS),
+    _in_phases(PROBLEM),
     (ours(4),),
     "answers of a test, and noisy mean gradients, in two phases on disjoint users",
     columns="logistic",
+    build=_in_phases,
 )
 
 SHIFT = smoothing_radius(PROBLEM.users, PROBLEM.items, PROBLEM.dimension, PROBLEM.diameter, 4.0)

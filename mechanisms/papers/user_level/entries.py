@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -11,12 +12,13 @@ import numpy as np
 from dpaudit.accountant.claim import Claim
 from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism, Metric, Setting
+from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.nodes import Node
 from mechanisms.papers.srgd.problem import BoundedLogistic
 from mechanisms.papers.stable_erm.data import SIMULATED, records_of
 from mechanisms.papers.user_level.phased_sgd import Solution
-from mechanisms.papers.user_level.problem import USERS, Problem
+from mechanisms.papers.user_level.problem import USERS, Problem, UnequalProblem
 
 PAPER = "Lowy, Liu and Asi 2024"
 OURS = "dpaudit 2026"
@@ -75,9 +77,13 @@ def entry(
     users: int = USERS_OF_RAND,
     items: int = ITEMS,
     expected: tuple[str, ...] = (),
+    build: Callable[[Problem], Program] | None = None,
     **options: Any,
 ) -> Mechanism:
-    """A mechanism under replace_one of a user; ``columns`` of the RAND rows, or declared only."""
+    """A mechanism under replace_one of a user; ``columns`` of the RAND rows, or declared only.
+
+    ``build`` makes its program for other users, with the same claims.
+    """
     setting = Setting(
         controller="the person who runs this command" if columns else "nobody: declared only",
         unit_entity="user (all items of one)",
@@ -91,9 +97,44 @@ def entry(
     records = partial(records_of, users, items, columns) if columns else None
     evaluate = halted_share if columns and "evaluate" not in options else None
     made = {"records": records, "evaluate": evaluate, "scope": USERS, **options}
+    if build is not None:
+        made["for_shape"] = partial(on_users, build, name, title, source, claims, covered)
     return Mechanism(
         name, title, source, program, claims=claims, setting=setting, expected=expected, **made
     )
+
+
+def on_users(
+    build: Callable[[Problem], Program],
+    name: str,
+    title: str,
+    source: str,
+    claims: tuple[Claim, ...],
+    covered: str,
+    count: int | None,
+    row: tuple[int, ...],
+) -> Mechanism:
+    """The mechanism for ``count`` users of somebody's data: items of features, then a target.
+
+    Rows that are no number anywhere are items that a user does not have.
+    Errors: InvalidParameter for records of another shape, and for too few users.
+    """
+    if count is None or len(row) != 2 or row[1] < 2:
+        raise InvalidParameter(
+            f"{name}: records of shape {row}; expected users of items, (items, features and a "
+            "target): --unit names the column of the user, --rows how many items of each count"
+        )
+    items, features = row[0], row[1] - 1
+    program = build(UnequalProblem(LOSS, count, items, features, RADIUS, LIPSCHITZ, items))
+    setting = Setting(
+        unit_entity="user (all items of one)",
+        unit_bound="one row of the records, of one user",
+        covered=(covered,),
+        uncovered=(TIMING,),
+        invariants=("the number and the order of the users, and the most items that one has",),
+        notes=(HALTING, "radii, rounds and steps were chosen without the data"),
+    )
+    return Mechanism(name, title, source, program, USERS, claims, setting)
 
 
 def halted_share(output: Solution) -> tuple[Metric, ...]:

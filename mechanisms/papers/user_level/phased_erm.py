@@ -179,7 +179,7 @@ def concentration_radius(problem: Problem, rounds: int, chance: float = HALT) ->
     Source: Pinelis 1994, for i.i.d. items; "paper" leaves the constant open.
     """
     logarithm = math.log(2 * problem.users * rounds / chance)
-    return 2 * problem.lipschitz * math.sqrt(2 * logarithm / problem.items)
+    return 2 * problem.lipschitz * math.sqrt(2 * logarithm / problem.least_items)
 
 
 def base_weight(problem: Problem, epsilon: float) -> float:

@@ -57,6 +57,11 @@ class Problem:
         """R, twice the radius."""
         return 2 * self.radius
 
+    @property
+    def least_items(self) -> int:
+        """Items that every user has at least."""
+        return self.items
+
     def start(self, trials: int) -> Array:
         """The loss's start, projected; free of any record.  Shape (trials, d)."""
         return self.project(self.loss.initial(self.features, trials, 0))
@@ -78,13 +83,50 @@ class Problem:
 
         points: (trials, d); users: (users, items, features).
         """
+        clipped = self.item_gradients(points, users)
+        return np.asarray(clipped.mean(axis=2))
+
+    def item_gradients(self, points: Array, users: Array) -> Array:
+        """Clipped gradients, (trials, users, items, d), or of one trial where all are equal."""
         count, items, features = users.shape
-        rows = users.reshape(count * items, features)
-        found = self.loss.gradients(points, rows)
+        found = self.loss.gradients(points, users.reshape(count * items, features))
         # A view that repeats one trial is a gradient that depends on no point.
         found = found[:1] if found.strides[0] == 0 else found
         clipped = clip_rows(found, np.full(len(found), self.lipschitz))
-        return np.asarray(clipped.reshape(len(found), count, items, -1).mean(axis=2))
+        return clipped.reshape(len(found), count, items, -1)
+
+
+@dataclass(frozen=True)
+class UnequalProblem(Problem):
+    """Users of 1 to ``items`` items each: a user's gradient is the mean over the items it has.
+
+    A user's missing items are rows that are no number anywhere (:func:`unequal_records`).  How many
+    a user has is part of its record, and as secret: every user's gradient is a function of its own
+    record, of norm at most L, which is all that the guarantees of Algorithms 2 and 3 rest on, whose
+    outliers are removed by a test.  ``fewest``: a public number of items that users have at least;
+    it sets how far apart the gradients of users may be, and no guarantee rests on it.
+    Errors: InvalidParameter for a ``fewest`` that is no whole number from 1 to ``items``.
+    Source: dpaudit 2026; Theorems 2.1 and 3.1 of Lowy, Liu, Asi 2024 are for equal numbers.
+    """
+
+    fewest: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if whole(self.fewest, "UnequalProblem.fewest") > self.items:
+            raise InvalidParameter(f"fewest = {self.fewest}: expected at most {self.items} items")
+
+    @property
+    def least_items(self) -> int:
+        """``fewest``."""
+        return self.fewest
+
+    def user_gradients(self, points: Array, users: Array) -> Array:
+        """Means over the items that each user has; 0 of a user that has none."""
+        held = ~np.isnan(users).all(axis=2)
+        # Whatever the loss says of a row that is no number: it is no item.
+        kept = np.where(held[None, :, :, None], self.item_gradients(points, users), 0.0)
+        return np.asarray(kept.sum(axis=2) / np.maximum(held.sum(axis=1), 1)[None, :, None])
 
 
 @dataclass(frozen=True)
@@ -103,9 +145,14 @@ class SearchSet(Problem):
 
 
 def within(problem: Problem, centres: Array, reach: float) -> Problem:
-    """The problem on its search set; the problem itself where ``reach`` leaves nothing out."""
+    """The problem on its search set; the problem itself where ``reach`` leaves nothing out.
+
+    Errors: InvalidParameter for users of unequal numbers of items, which restarts do not take.
+    """
     if reach >= 2 * problem.radius:
         return problem
+    if isinstance(problem, UnequalProblem):
+        raise InvalidParameter(f"a search set within {reach:g}: {EQUAL}")
     fields = (problem.loss, problem.users, problem.items, problem.features)
     return SearchSet(*fields, problem.radius, problem.lipschitz, centres, reach)
 
@@ -228,6 +275,23 @@ def user_records(users: Sequence[ArrayLike]) -> Records:
     if len(counts) > 1:
         raise InvalidParameter(f"users of {counts[0]} to {counts[-1]} items: {EQUAL}")
     return Records(np.stack([np.asarray(user, dtype=np.float64) for user in users]))
+
+
+def unequal_records(users: Sequence[ArrayLike], items: int) -> Records:
+    """One row a user of 1 to ``items`` items: those it has, then rows that are no number.
+
+    Errors: InvalidParameter for no user, one of no item, or of more: which of them to leave out is
+    a rule to be set beforehand, of the user's data alone.
+    """
+    arrays = [np.asarray(user, dtype=np.float64) for user in users]
+    counts = sorted({len(user) for user in arrays})
+    if not counts or counts[0] == 0 or counts[-1] > items:
+        held = f"of {counts[0]} to {counts[-1]} items" if counts else "none"
+        raise InvalidParameter(f"{len(arrays)} users, {held}: expected 1 to {items} items of each")
+    made = np.full((len(arrays), items, arrays[0].shape[1]), np.nan)
+    for row, user in zip(made, arrays, strict=True):
+        row[: len(user)] = user
+    return Records(made)
 
 
 def users_of(values: Array, items: int) -> Array:

@@ -53,8 +53,11 @@ def _group_rows(users: Array, groups: int) -> Array:
 def _distinct(rows: Array) -> tuple[Array, NDArray[np.intp]]:
     """Groups of different rows, and which of them each group is.
 
-    First by two items of each, which are most often enough: sorting all rows copies them thrice.
+    First by one number and then by two items of each, which are most often enough: sorting all
+    rows copies them thrice.
     """
+    if len(np.unique(rows[:, 0, 0])) == len(rows):
+        return rows, np.arange(len(rows))
     ends = rows[:, [0, -1]].reshape(len(rows), -1)
     kinds, origin = Records(ends).distinct()
     if len(kinds) == len(rows):
@@ -114,7 +117,7 @@ class _Run:
     @np.errstate(all="ignore")
     def through(self, items: Array) -> None:
         """One step an item of a block; equal ones are taken until none moves."""
-        equal = bool((items[:2] == items[0]).all() and (items == items[0]).all())
+        equal = bool((items[-1, 0] == items[0, 0]).all() and (items == items[0]).all())
         for taken, change in enumerate(self.changes(items)):
             before = self.moved.copy() if equal else self.moved
             self.moved -= change
@@ -170,6 +173,7 @@ class _LinearRun(_Run):
     def __init__(self, problem: Problem, origin: Array, step: float, slope: Slope) -> None:
         super().__init__(problem, np.ascontiguousarray(origin.T), step)
         self.slope = slope
+        self.change, self.margins = np.empty_like(self.here), np.empty_like(self.here[0])
 
     def sum(self) -> Array:
         """Of the displacements, (runs, d)."""
@@ -180,8 +184,8 @@ class _LinearRun(_Run):
         features, target = items[:, :-1], items[:, -1]
         squares = np.einsum("tdk,tdk->tk", features, features)
         first, second = self.slope.prepared(target, self.step)
-        change, far, within = np.empty_like(self.here), NOBODY, self.within(squares, target)
-        margins, reach = np.empty_like(self.here[0]), self.step * self.problem.lipschitz
+        change, margins, far = self.change, self.margins, NOBODY
+        within, reach = self.within(squares, target), self.step * self.problem.lipschitz
         for t in range(len(items)):
             np.multiply(features[t], self.here, out=change)
             np.add.reduce(change, axis=0, out=margins)
