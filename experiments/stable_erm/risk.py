@@ -188,9 +188,11 @@ def read(results: Results) -> Findings:
     panel = Panel(
         f"Excess empirical risk, n = {USER_COUNT}", "items a user m", "risk", tuple(series)
     )
-    notes = ("certificates pass on all data drawn here; where one does not, the exact search would "
-             "have to enumerate, which no run at this size can",)  # fmt: skip
-    notes = (*notes, without_draws())
+    notes = (
+        "certificates pass on all data drawn here; where one does not, the exact search would "
+        "have to enumerate, which no run at this size can",
+        without_draws(),
+    )
     learnt = [_learnt(result) for result in results]
     tables = (table, learning_table(learnt, "excess empirical risk"), solves)
     return Findings(tables, (*checks, *learning_checks(learnt)), (panel,), notes)

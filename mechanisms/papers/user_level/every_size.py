@@ -62,7 +62,7 @@ class EverySize:
 
         def holds(users: int) -> bool:
             needed = 100 * (math.log(users * samples) + epsilon) / (epsilon * (1 - 2**-q))
-            return users ** (1 - q) > needed
+            return bool(users ** (1 - q) > needed)
 
         return least_from(holds)
 

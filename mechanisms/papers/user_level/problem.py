@@ -123,7 +123,7 @@ class UnequalProblem(Problem):
 
     def user_gradients(self, points: Array, users: Array) -> Array:
         """Means over the items that each user has; 0 of a user that has none."""
-        held = ~np.isnan(users).all(axis=2)
+        held = np.asarray(~np.isnan(users).all(axis=2))
         # Whatever the loss says of a row that is no number: it is no item.
         kept = np.where(held[None, :, :, None], self.item_gradients(points, users), 0.0)
         return np.asarray(kept.sum(axis=2) / np.maximum(held.sum(axis=1), 1)[None, :, None])
