@@ -1,9 +1,10 @@
 """Audits of DIFF2 and DP-GD: worst-case neighbours of replace_one, white box.
 
 One record of the smallest client is s = +1 in one data set and s = -1 in the other; all other
-records have zero gradient.  The loss s (B u.x + C2/2 ||x||^2) saturates every clip: its gradient is
-clipped to s C1 times a unit vector, its gradient difference is exactly s C2 (x_{r-1} - x_{r-2}).
-With clients as units all records of one client are such records.
+records have zero gradient.  The loss s (B u.x + K/2 ||x||^2) exceeds every clip by a thousand: B is a
+million times C1 and K a thousand times C2, so that its gradient is clipped to s C1 times a unit
+vector, its gradient difference s K (x_{r-1} - x_{r-2}) to s C2 (x_{r-1} - x_{r-2}), and a clip that
+was deleted shows.  With clients as units all records of one client are such records.
 Source: the loss is ours; Murata and Suzuki 2023, Lemma C.1 is the bound it attains.
 """
 
@@ -24,14 +25,28 @@ from mechanisms.papers.diff2.framework import Diff2, LocalDescent
 from mechanisms.papers.diff2.units import by_client, equal_size
 
 DIMENSION = 5
+EXCESS = 1e3  # so that a clip that was deleted shows
 TRIALS = 20_000
 LOCAL_TRIALS = 3_000  # each draws secret batches, and costs more
 CLIENT_TRIALS = 10_000  # each clips records, and then clients
 
 
+def beyond(gradient_radius: float, curvature: float, dimension: int = DIMENSION) -> WorstCase:
+    """The loss of curvature ``EXCESS`` times ``curvature``, and of gradients as far beyond C1.
+
+    Its slope is ``EXCESS`` times that, so that no iterate of norm below ``EXCESS`` C1 / curvature
+    makes a gradient small.
+    """
+    slope = EXCESS**2 * gradient_radius
+    return WorstCase(size=dimension, curvature=EXCESS * curvature, slope=slope)
+
+
 def worst_case(program: Diff2, dimension: int = DIMENSION) -> Diff2:
-    """The same program, noise and schedule on the loss that saturates every clip."""
-    loss = WorstCase(size=dimension, curvature=program.difference_radius)
+    """The same program, noise and schedule on the loss that is beyond every clip."""
+    largest = program.difference_radius
+    if isinstance(program.routine, LocalDescent):
+        largest = max(largest, program.routine.radius)
+    loss = beyond(program.gradient_radius, largest, dimension)
     return replace(program, loss=loss, features=0)
 
 

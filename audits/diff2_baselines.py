@@ -1,6 +1,6 @@
 """Audits of DP-SGD, DP-SRM and SRN-SGD: worst-case neighbours of replace_one, white box.
 
-One record is s = +1 or -1 and all others are -1, on the loss that saturates every clip: the mean
+One record is s = +1 or -1 and all others are -1, on the loss that is beyond every clip: the mean
 over a batch moves by its whole sensitivity if the batch holds the record.
 """
 
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from audits.diff2 import DIMENSION, neighbours, opposed
+from audits.diff2 import DIMENSION, EXCESS, beyond, neighbours, opposed
 from dpaudit.audit.suite import Suite
-from mechanisms.papers.common.losses import WorstCase
 from mechanisms.papers.diff2 import baselines as catalogue
 from mechanisms.papers.diff2.baselines import DpSrm
 from mechanisms.papers.diff2.srn import SrnSgd
@@ -20,8 +19,8 @@ PREFIX_TRIALS = 10_000
 
 
 def worst_case(program: DpSrm, dimension: int = DIMENSION) -> DpSrm:
-    """The same program, noise and schedule on the loss that saturates every clip."""
-    loss = WorstCase(size=dimension, curvature=program.difference_radius)
+    """The same program, noise and schedule on the loss that is beyond every clip."""
+    loss = beyond(program.gradient_radius, program.difference_radius, dimension)
     return replace(program, loss=loss, features=0)
 
 
@@ -38,9 +37,10 @@ def suite(name: str, program: DpSrm) -> Suite:
 def prefix_suite(name: str, program: SrnSgd) -> Suite:
     """White-box audit under replace_one of a record in the first block, which most nodes hold.
 
-    All other records have zero gradient; a curvature far above C2 saturates the differences.
+    All other records have zero gradient.  Differences of a pass that returns near to where it was
+    are small: another thousand of curvature takes them beyond their clip.
     """
-    loss = WorstCase(size=DIMENSION, curvature=1e3 * program.difference_radius)
+    loss = beyond(EXCESS * program.gradient_radius, EXCESS * program.difference_radius)
     return Suite(
         mechanism=name,
         program=replace(program, loss=loss, features=0),
