@@ -2,7 +2,8 @@
 
 Output perturbation: one row's label and features are turned, with all others at zero; a logistic
 loss moves by at most half of the bound, which holds for any loss of its class.  Noisy gradients:
-one row's gradient saturates the clip with either sign, within a domain too small to leave it.
+one row's gradient is a thousand times the clip, with either sign, within a domain too small to
+leave it.
 Propose-test-release: one user moves the median by a unit and the distance by 1, at the bar.
 """
 
@@ -26,15 +27,17 @@ from mechanisms.papers.stable_erm.solver import RidgeLogistic
 
 ROWS = 64
 TRIALS = 3_000
+EXCESS = 1e3  # so that a clip that was deleted shows
+LONG = 1e9  # of features, above every feature norm, to which they are scaled down
 
 
 def opposed(items: int) -> Neighbours:
     """Row 0 is e_1, or minus e_1, in every item; all others have no features, and no gradient."""
     first = np.zeros((ROWS, items, 3))
     first[..., -1] = 1.0
-    first[0, :, 0] = 1e3
+    first[0, :, 0] = LONG
     second = first.copy()
-    second[0, :, 0] = -1e3
+    second[0, :, 0] = -LONG
     text = "row 0 has features e_1 or -e_1; all others have none"
     return Neighbours(Records(first), Records(second), Adjacency.REPLACE_ONE, text)
 
@@ -44,8 +47,8 @@ def small(program: Any) -> Any:
     loss = RidgeLogistic(modulus=20.0, feature_norm=1.0)
     problem = replace(program.problem, users=ROWS, features=3, loss=loss)
     if isinstance(program, NoisyGradientDescent):
-        steep = RidgeLogistic(modulus=0.5, feature_norm=4 * program.radius)
-        # Within this ball the margin stays small, so that every gradient is above the clip.
+        steep = RidgeLogistic(modulus=0.5, feature_norm=4 * EXCESS * program.radius)
+        # Within this ball the margin stays small: slopes are a half, but for a twentieth.
         tiny = Ball(0.1 / steep.feature_norm)
         return replace(program, problem=replace(problem, loss=steep, domain=tiny))
     return replace(program, problem=problem)
