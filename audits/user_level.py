@@ -32,10 +32,11 @@ FEW = 600
 MANY = 20_000
 DIMENSION = 2
 WIDE = 1e9  # no projection cuts a released point
-NEAR = 0.4  # tau over L: no gradient is clipped
 OUTLIERS = 665
+EXCESS = 1e3  # so that a clip that was deleted shows
 # In units of the test's radius: two clusters, and the first point between them or aside.
 CLUSTER, ASIDE = 0.9, 1.1
+NEAR = 0.5 / ASIDE  # tau over L, where the test's radius is 2 tau: who is aside is clipped to there
 
 
 def linear(problem: Problem) -> Problem:
@@ -65,8 +66,8 @@ def attacked(program: Any) -> Any:
 
 
 def _phased(program: UserLevelPhasedSGD) -> UserLevelPhasedSGD:
-    """tau is what one step of size L covers, over 1.25: a group's first user can go aside."""
-    phases = tuple(replace(phase, radius=0.8 * phase.step) for phase in program.phases)
+    """tau is what one step of size L covers, over 1.1: a group's first user goes just aside."""
+    phases = tuple(replace(phase, radius=phase.step / ASIDE) for phase in program.phases)
     return replace(program, problem=linear(program.problem), phases=phases)
 
 
@@ -124,9 +125,9 @@ def _groups(program: UserLevelPhasedSGD, phase: int) -> tuple[Array, Array]:
     constants, each = program.constants, program.phases[phase].users // program.constants.groups
     found = []
     for points in hub(constants.groups, float(constants.threshold)):
-        of_users = np.repeat(0.8 * points * 2 / (each + 1), each, axis=0)
+        of_users = np.repeat(points / ASIDE * 2 / (each + 1), each, axis=0)
         of_users[:each] = 0.0
-        of_users[0] = 0.8 * points[0]
+        of_users[0] = points[0] / ASIDE
         found.append(placed(of_users, program.problem.users))
     return _moved((found[0], found[1]), sum(one.users for one in program.phases[:phase]))
 
@@ -142,17 +143,25 @@ def suite(mechanism: Mechanism, trials: int = TRIALS, phase: int = 0) -> Suite:
     """White-box audit: the first user of a phase is near to all of its others, or to none."""
     program = attacked(mechanism.program)
     first, second = rows(program, phase)
+    if isinstance(program, OutlierRemovedMean):
+        program = replace(program, bound=ASIDE * NEAR)  # to which who is aside is clipped
     return Suite(
         mechanism=mechanism.name,
         program=program,
         neighbours=Neighbours(
             Records(first),
-            Records(second),
+            Records(far(first, second)),
             Adjacency.REPLACE_ONE,
             "one user's group, or gradient, is near to all others, or to none",
         ),
         trials=trials,
     )
+
+
+def far(first: Array, second: Array) -> Array:
+    """The second data set with the user who is another in the first ``EXCESS`` times as far off."""
+    changed = (first != second).any(axis=(1, 2), keepdims=True)
+    return np.where(changed, EXCESS * second, second)
 
 
 def outliers(count: int, users: int) -> Records:

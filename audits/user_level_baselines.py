@@ -1,5 +1,6 @@
 """Audits of the baselines: one user of a linear loss on one side, or the other, white box.
 
+Its gradient is a thousand times the clip.
 A run reads fewer users where no declaration depends on their number.
 Source: ours (dpaudit 2026).
 """
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from audits.user_level import NEAR, hub, linear, placed
+from audits.user_level import EXCESS, NEAR, far, hub, linear, placed
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
@@ -29,9 +30,9 @@ def pair(first: Array, second: Array, text: str) -> Neighbours:
 
 
 def opposed(users: int, dimension: int) -> Neighbours:
-    """The first user is at 1, or at -1, of the first axis; all others at 0."""
+    """The first user is at 1,000 L, or its negative, of the first axis; all others at 0; L = 1."""
     rows = np.zeros((users, 1, dimension))
-    rows[0, 0, 0] = 1.0
+    rows[0, 0, 0] = EXCESS
     return pair(rows, -rows, "one user of the largest gradient, of either sign")
 
 
@@ -50,9 +51,8 @@ def full_batches(mechanism: Mechanism) -> Suite:
     batch, users = program.constants[0].batch, program.problem.users
     first, second = (placed(2 * NEAR * points, users) for points in hub(batch, 0.8 * batch))
     text = "one user's gradient is near to all others, or to none"
-    return Suite(
-        mechanism=mechanism.name, program=found, neighbours=pair(first, second, text), trials=FEW
-    )
+    apart = pair(first, far(first, second), text)
+    return Suite(mechanism=mechanism.name, program=found, neighbours=apart, trials=FEW)
 
 
 def batches(mechanism: Mechanism) -> Suite:

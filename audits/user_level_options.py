@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from audits.user_level import DIMENSION, NEAR, attacked, linear
+from audits.user_level import DIMENSION, attacked, linear
 from audits.user_level_baselines import opposed, pair
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.mechanism import Mechanism
@@ -20,27 +20,35 @@ from mechanisms.papers.user_level.order import InPublicOrder
 
 
 def sampled(mechanism: Mechanism) -> Suite:
-    """A user on either side of all others, an inlier on both, whom a batch may miss."""
+    """A user on either side of all others, an inlier on both, whom a batch may miss.
+
+    Clipped to L, its gradient is 2 tau away from those of all others.
+    """
     program: Any = mechanism.program
     problem = linear(program.problem)
-    sides = opposed(problem.users, DIMENSION).first.values * 2 * NEAR
+    sides = opposed(problem.users, DIMENSION).first.values
     return Suite(
         mechanism=mechanism.name,
-        program=replace(program, problem=problem, radius=NEAR),
+        program=replace(program, problem=problem, radius=problem.lipschitz / 2),
         neighbours=pair(sides, -sides, "one user's gradient on either side of all others"),
         trials=200,
     )
 
 
 def anywhere(mechanism: Mechanism, trials: int) -> Suite:
-    """A user on either side of all others, an inlier on both, wherever the public order puts it."""
+    """A user on either side of all others, an inlier on both, wherever the public order puts it.
+
+    A step along its clipped gradient is tau long.
+    """
     program: Any = mechanism.program
     assert isinstance(program, InPublicOrder)  # noqa: S101  (what this suite is for)
     users = program.problem.users
-    sides = opposed(users, DIMENSION).first.values * 2 * NEAR
+    sides = opposed(users, DIMENSION).first.values
+    phased: Any = attacked(program.program)
+    phases = tuple(replace(phase, radius=phase.step) for phase in phased.phases)
     return Suite(
         mechanism=mechanism.name,
-        program=InPublicOrder(attacked(program.program)),
+        program=InPublicOrder(replace(phased, phases=phases)),
         neighbours=pair(sides, -sides, "one user's gradient on either side of all others"),
         trials=trials,
     )
