@@ -1,8 +1,8 @@
 """Audits of DIFF2 and DP-GD: worst-case neighbours of replace_one, white box.
 
 One record of the smallest client is s = +1 in one data set and s = -1 in the other; all other
-records have zero gradient.  The loss s (B u.x + K/2 ||x||^2) exceeds every clip by a thousand: B is a
-million times C1 and K a thousand times C2, so that its gradient is clipped to s C1 times a unit
+records have zero gradient.  The loss s (B u.x + K/2 ||x||^2) exceeds every clip by a thousand: B is
+a million times C1 and K a thousand times C2, so that its gradient is clipped to s C1 times a unit
 vector, its gradient difference s K (x_{r-1} - x_{r-2}) to s C2 (x_{r-1} - x_{r-2}), and a clip that
 was deleted shows.  With clients as units all records of one client are such records.
 Source: the loss is ours; Murata and Suzuki 2023, Lemma C.1 is the bound it attains.

@@ -1,4 +1,7 @@
-"""An audit of a mean under secure aggregation: a client among others that point one way."""
+"""An audit of a mean under secure aggregation: a client among others that point one way.
+
+Its vector is a thousand times the clip.
+"""
 
 import numpy as np
 
@@ -7,7 +10,7 @@ from mechanisms.training.secure_mean import CLIENTS, SecureMean
 
 # Together they are at half of the modulus, so that sums wrap.
 rows = np.tile([0.8, 0.5, 0.3], (CLIENTS, 1))
-rows[-1] = -0.86, 0.42, 0.28
+rows[-1] = -870, 425, 283
 PAIR = dp.Neighbours(
     dp.Records(rows),
     dp.Records(rows, np.arange(CLIENTS) < CLIENTS - 1),
