@@ -36,6 +36,7 @@ SUITES = dict(sorted(PROJECT.suites.items()))
 # Suites whose runs clip nothing by a norm, and why.
 LIPSCHITZ = "the bound is for Lipschitz losses, or for their iterates, which nothing clips"
 MINIMISED = "what is released is a minimiser, or a score: no vector of a record is clipped"
+SCALED = "a minimiser is released; features are scaled to a norm, which a test below exceeds"
 COUNTED = "users are counted who are near, or reach a level: no vector of theirs is clipped"
 UNCLIPPED = {
     "accelerated_dp_srgd_unclipped": LIPSCHITZ,
@@ -57,9 +58,9 @@ UNCLIPPED = {
     "strongly_convex_sco_rows": MINIMISED,
     "strongly_convex_output_perturbation": MINIMISED,
     "strongly_convex_output_perturbation_printed": MINIMISED,
-    "output_perturbation_user": MINIMISED,
-    "output_perturbation_item": MINIMISED,
-    "item_phased_erm": MINIMISED,
+    "output_perturbation_user": SCALED,
+    "output_perturbation_item": SCALED,
+    "item_phased_erm": SCALED,
     "propose_test_release": "a median and a distance are released, of numbers that are counted",
     "user_level_accelerated_sgd_independent_slots": COUNTED,
     "user_level_accelerated_sgd_redrawn_threshold": COUNTED,
@@ -166,6 +167,13 @@ def test_a_canary_exceeds_every_clip_by_a_thousand(
         assert short(name, found) == set()
         # Of a suite without a clip that is exceeded all rows are 0 or 1.
         assert not found or name in ONES or max(found.values()) >= THOUSAND
+
+
+@pytest.mark.parametrize("name", [n for n, reason in UNCLIPPED.items() if reason == SCALED])
+def test_a_canary_exceeds_the_norm_that_features_are_scaled_to(name: str) -> None:
+    program: Any = SUITES[name].program
+    rows = SUITES[name].neighbours.first.values[..., :-1]
+    assert np.linalg.norm(rows, axis=-1).max() >= THOUSAND * program.problem.loss.feature_norm
 
 
 def extremes(records: Records) -> Iterator[Records]:
