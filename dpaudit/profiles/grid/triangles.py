@@ -72,6 +72,8 @@ BLOCK = 48
 NDTR_FACTOR = 2048
 # Losses of nodes: every one of the grid up to so many, then about so far apart, times the loss.
 DENSE, APART = 24, 1 / 32
+# How far from the line 1 - x a bound from below has to be, to be more than rounding.
+NEAR = 1e-11
 # Of two ends of a cell, around the share that is right on average.
 SHARES = np.linspace(-0.12, 0.12, 13)
 
@@ -278,7 +280,7 @@ class Rounds:
             found = np.zeros(len(self.x))
             for j in range(k * parts, (k + 1) * parts):
                 part = self._raised(places[j], places[j + 1])
-                middle = (self._raised(places[j + 1], places[j]) + part) / 2
+                middle = (self._raised(places[j + 1], places[j + 1]) + part) / 2
                 share = float(signed @ (middle - other)) / whole if whole > 0 else 0.5
                 shares = np.clip(share + SHARES, 0.0, 1.0)[:, None]
                 tried = np.maximum(found, part - shares * one - (1 - shares) * other)
@@ -324,9 +326,10 @@ class Rounds:
         left = value + slope * (at - self.x[:-1]) - wrong
         right = value - slope * (self.x[1:] - at) - wrong
         target = np.minimum(np.append(left, right[-1]), np.append(left[0], right))
-        # Where the line 1 - x, or 0, is above: one node more is given up on either side.
+        # Where the line 1 - x, or 0, is above: one node more is given up on either side, and what
+        # is that near to the line, so that a checker with other roundings gives up no more.
         line = np.maximum(1 - self.x, 0.0)
-        low = np.flatnonzero((target <= 1 - self.x) & (self.x < 1))
+        low = np.flatnonzero((target <= 1 - self.x + NEAR) & (self.x < 1))
         start = int(low[-1]) + 2 if len(low) else 1
         high = np.flatnonzero(target <= 0)
         end = int(high[0]) - 1 if len(high) else len(self.x) - 1
