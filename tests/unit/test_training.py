@@ -81,6 +81,24 @@ def test_records_that_do_not_fit_are_refused_before_anything_is_spent(
         train(order(fixed), ROWS, out, OPTIONS)
 
 
+@dataclass(frozen=True)
+class Dividing(Mean):
+    """Fails on zeros with an error of its own."""
+
+    def run(self, curator: dp.Curator) -> Any:
+        def query(values: Any) -> Any:
+            return np.array([[[1 / number for number in row] for row in values.tolist()]])
+
+        return curator.release("mean", dp.ClippedMean(query, 1, np.full(12, 1 / 12)))
+
+
+def test_a_program_that_fails_on_zeros_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    fails = replace(mean(), for_shape=None, program=Dividing(12))
+    with pytest.raises(InvalidParameter, match=r"ZeroDivisionError \(.*nothing was charged"):
+        train(order(fails), ROWS, tmp_path / "model.npz", OPTIONS)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_interrupted_while_it_draws_a_run_is_spent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
