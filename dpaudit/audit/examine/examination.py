@@ -883,9 +883,8 @@ class _Examiner:
             Finding(MADE, "held", 0.0, 0.0, "; ".join(short) or "every declared release was made"),
         ]
         # A run of which not one query could be tried shows nothing.
-        long = f"a run of the program takes longer than {LAST * self.meter.seconds:.3g} s"
         return Examination(
-            not_examined="" if tried or not self.unfinished else long,
+            not_examined="" if tried or not self.unfinished else self._too_long(),
             findings=tuple(found),
             reached=self._reached(),
             shape=self.shape,
@@ -895,6 +894,16 @@ class _Examiner:
             seconds=seconds,
             stopped=self.meter.timed,
             ran=self.lines.found,
+        )
+
+    def _too_long(self) -> str:
+        """That not one run ended in time, and what would."""
+        hook = self.mechanism.records_like
+        makes = "a records_like hook that makes" if hook is None else "its records_like hook making"
+        return (
+            f"a run of the program takes longer than {LAST * self.meter.seconds:.3g} s on "
+            f"{self.shape.rows:,} records of shape {self.shape.row}; what would help: {makes} fewer "
+            "or shorter records, fewer rounds, or a faster query"
         )
 
     def _found(self, check: str, otherwise: str, assumption: str = NOISE) -> Iterator[Finding]:
