@@ -902,8 +902,8 @@ class _Examiner:
         makes = "a records_like hook that makes" if hook is None else "its records_like hook making"
         return (
             f"a run of the program takes longer than {LAST * self.meter.seconds:.3g} s on "
-            f"{self.shape.rows:,} records of shape {self.shape.row}; what would help: {makes} fewer "
-            "or shorter records, fewer rounds, or a faster query"
+            f"{self.shape.rows:,} records of shape {self.shape.row}; what would help: {makes} "
+            "fewer or shorter records, fewer rounds, or a faster query"
         )
 
     def _found(self, check: str, otherwise: str, assumption: str = NOISE) -> Iterator[Finding]:
