@@ -473,9 +473,9 @@ def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) ->
         shape = Shape(examination.shape.rows, shape.row)
     if shape != examination.shape:
         examination = examine(mechanism, seed=run.seed, shape=shape, data=data)
-        held: tuple[Finding, ...] = ()
-    else:
-        held = held_by(mechanism, data)
+    # What an examination found already is not said twice; one that could not be made asks nothing.
+    told = {finding.detail for finding in examination.findings}
+    held = [finding for finding in held_by(mechanism, data) if finding.detail not in told]
     more = (*held, *read_by_others(files, examination))
     return replace(examination, findings=(*examination.findings, *more))
 

@@ -4,10 +4,10 @@ from dpaudit.audit.examine.examination import (
     Examination,
     Reached,
     examine,
-    held_by,
     read_by_others,
     shape_like,
 )
+from dpaudit.audit.examine.held import held_by
 from dpaudit.audit.examine.lines import Ran
 from dpaudit.audit.examine.shapes import Shape, Unknown
 
