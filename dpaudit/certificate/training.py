@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit.examine import Unknown, shape_of
 from dpaudit.certificate.cache import Files, files_of
 from dpaudit.certificate.certificate import Json
 from dpaudit.certificate.certify import Options, Order, plan
@@ -188,8 +189,18 @@ def rehearse(mechanism: Mechanism, records: Records) -> None:
         said = f"{type(error).__name__}{at(line_of_error(error))}"
     raise InvalidParameter(
         f"{mechanism.name}: it does not run on records of shape {shape}: {said}; no data were "
-        "touched, and nothing was charged"
+        f"touched, and nothing was charged{_runs_on(mechanism)}"
     )
+
+
+def _runs_on(mechanism: Mechanism) -> str:
+    """Records that a mechanism runs on, where they are found out; the end of a message."""
+    try:
+        found = shape_of(mechanism.program, mechanism.declaration, mechanism.scope)
+    except Unknown:
+        return ""
+    private = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
+    return f"; it runs on {'' if private else f'{found.rows:,} '}records of shape {found.row}"
 
 
 @dataclass
