@@ -13,6 +13,7 @@ import numpy as np
 from dpaudit.errors import InvalidParameter
 
 PLAIN = (Number, str, bytes, bytearray, range, np.generic, NoneType, CodeType)
+BY_IDENTITY: Any = object.__eq__
 
 
 def same_output(a: Any, b: Any) -> bool:
@@ -48,7 +49,7 @@ def _alike(one: Any, two: Any) -> bool:
         numbers = one.dtype.kind in "fc"
         return one.dtype == two.dtype and np.array_equal(one, two, equal_nan=numbers)
     if isinstance(one, (set, frozenset)) and one != two:
-        if any(type(item).__eq__ is object.__eq__ for item in (*one, *two)):
+        if any(type(item).__eq__ is BY_IDENTITY for item in (*one, *two)):
             raise _unknown(one)
         return False
     return True
