@@ -33,7 +33,8 @@ from dpaudit.check.conformance import EXECUTED, SENSITIVITIES
 from dpaudit.curator.curator import Program, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
-from dpaudit.curator.replayer import Replayer, same_output
+from dpaudit.curator.outputs import same_output
+from dpaudit.curator.replayer import Replayer
 from dpaudit.curator.uses import SEARCHES
 from dpaudit.errors import Diverged, Undeclared
 from dpaudit.exact.wire import digest

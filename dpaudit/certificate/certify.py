@@ -81,10 +81,11 @@ from dpaudit.check import (
 from dpaudit.check.assumptions import SYSTEM
 from dpaudit.check.file import fits, validate
 from dpaudit.check.measures import MEASURES
-from dpaudit.curator.curator import Event
+from dpaudit.curator.curator import Event, Sampler
 from dpaudit.curator.guarded import Guarded
+from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
-from dpaudit.errors import InvalidParameter, Unsupported
+from dpaudit.errors import TRACEBACK, DpauditError, InvalidParameter, Unsupported
 from dpaudit.exact import decimal_lower, is_infinite, unknowns
 from dpaudit.families.opaque import RenyiDP
 from dpaudit.kernels.base import require_kernels
@@ -472,9 +473,9 @@ def _shaped_as_data(run: Run, mechanism: Mechanism, examination: Examination) ->
         shape = Shape(examination.shape.rows, shape.row)
     if shape != examination.shape:
         examination = examine(mechanism, seed=run.seed, shape=shape, data=data)
-        held: tuple[Finding, ...] = ()
-    else:
-        held = held_by(mechanism, data)
+    # What an examination found already is not said twice; one that could not be made asks nothing.
+    told = {finding.detail for finding in examination.findings}
+    held = [finding for finding in held_by(mechanism, data) if finding.detail not in told]
     more = (*held, *read_by_others(files, examination))
     return replace(examination, findings=(*examination.findings, *more))
 
@@ -644,13 +645,29 @@ class _OnData:
         with opened() as data:
             sampler = Guarded(declaration, scope, self._load(), rng=rng)
         with opened() as read:
-            output = self._mechanism.program.run(sampler)
+            output = self._run(sampler)
         # Nothing that was made up made it do so: it may tell the two apart.
         findings = read_by_others(data, Examination(opened=frozenset(read)))
         if findings:
             raise _ReadAgain(findings)
         self.transcript = sampler.transcript
         return output
+
+    def _run(self, sampler: Sampler) -> Any:
+        """The program's output; what it raises beside its queries is told by kind and line."""
+        try:
+            return self._mechanism.program.run(sampler)
+        except DpauditError:
+            raise
+        except Exception as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            said = f"{type(error).__name__}{at(line_of_error(error))}"
+            raise InvalidParameter(
+                f"{self._mechanism.name}: its program fails in its run on the data ({said}), of "
+                "which nothing was written; let it run on any records of the data's shape, or "
+                "certify the mechanism without its records"
+            ) from None
 
 
 def _metrics(

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit.examine import Unknown, shape_of
 from dpaudit.certificate.cache import Files, files_of
 from dpaudit.certificate.certificate import Json
 from dpaudit.certificate.certify import Options, Order, plan
@@ -32,9 +33,11 @@ from dpaudit.certificate.publish import (
 )
 from dpaudit.check import check
 from dpaudit.curator.curator import Sampler
+from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import (
     Disagreement,
+    DpauditError,
     InvalidParameter,
     OutputNotWritable,
     ReleaseInterrupted,
@@ -165,7 +168,7 @@ def rehearse(mechanism: Mechanism, records: Records) -> None:
     """One run on zeros in the shape of the records: what does not fit is refused before a draw.
 
     Where the number of records is private there are ``REHEARSED`` of them.
-    Errors: InvalidParameter where the mechanism refuses that shape.
+    Errors: InvalidParameter where the mechanism refuses that shape, or fails on zeros.
     """
     private = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
     shape = (REHEARSED if private else len(records), *records.values.shape[1:])
@@ -177,11 +180,27 @@ def rehearse(mechanism: Mechanism, records: Records) -> None:
     )
     try:
         mechanism.program.run(sampler)
+        return
     except InvalidParameter as error:
-        raise InvalidParameter(
-            f"{mechanism.name}: it does not run on records of shape {shape}: {error}; no data were "
-            "touched, and nothing was charged"
-        ) from None
+        said = str(error)
+    except DpauditError:
+        raise
+    except Exception as error:  # noqa: BLE001  (on zeros, whatever it is the draw would meet it)
+        said = f"{type(error).__name__}{at(line_of_error(error))}"
+    raise InvalidParameter(
+        f"{mechanism.name}: it does not run on records of shape {shape}: {said}; no data were "
+        f"touched, and nothing was charged{_runs_on(mechanism)}"
+    )
+
+
+def _runs_on(mechanism: Mechanism) -> str:
+    """Records that a mechanism runs on, where they are found out; the end of a message."""
+    try:
+        found = shape_of(mechanism.program, mechanism.declaration, mechanism.scope)
+    except Unknown:
+        return ""
+    private = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
+    return f"; it runs on {'' if private else f'{found.rows:,} '}records of shape {found.row}"
 
 
 @dataclass

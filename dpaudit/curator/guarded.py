@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dpaudit.curator.curator import Event, Sampler, Told
-from dpaudit.curator.locations import at, is_program, program_line
-from dpaudit.errors import Undeclared
+from dpaudit.curator.curator import Event, Request, Sampler, Told
+from dpaudit.curator.locations import at, is_program, line_of_error, program_line
+from dpaudit.errors import DpauditError, InvalidParameter, Undeclared
 from dpaudit.kernels.query import Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope
@@ -61,6 +61,24 @@ class Guarded(Sampler):
     _passes = _Hidden()
     _rng = _Hidden()
     _sessions = _Hidden()
+
+    def _rehearse(self, request: Request) -> None:
+        """As a sampler's; a query that fails on zeros is refused by name, before data is touched.
+
+        Errors: InvalidParameter, with the kind of what it raised and the line.
+        """
+        try:
+            super()._rehearse(request)
+        except DpauditError:
+            raise
+        except Exception as error:  # noqa: BLE001  (its text is left out: it may quote anything)
+            said = f"{type(error).__name__}{at(line_of_error(error))}"
+            raise InvalidParameter(
+                f"release {request.label!r}: its query fails on rows of zeros ({said}), on which "
+                "every query is tried before data is touched; nothing was drawn for it. Let it "
+                "give a vector of the same length for any records of its shape, zeros too, or "
+                "certify the mechanism without its records"
+            ) from None
 
 
 class Withheld(Told):

@@ -6,8 +6,8 @@ sets: the Neyman-Pearson optimal statistic where the densities are exact, a vali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ from dpaudit.curator.curator import (
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
 from dpaudit.curator.latent import Outcomes, drawn, enumerated
 from dpaudit.curator.locations import at, program_line
+from dpaudit.curator.outputs import same_output
 from dpaudit.curator.uses import grouped
 from dpaudit.errors import Diverged, SensitivityExceeded
 from dpaudit.kernels.base import Search, Session
@@ -465,21 +466,3 @@ def moved_too_far(values: tuple[Array, Array], stated: Array, session: Session, 
         allowed = stated * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
     # A value that is not a number has moved by no finite distance.
     return not bool((distance <= allowed)[on].all())
-
-
-def same_output(a: Any, b: Any) -> bool:
-    """Whether two outputs are the same, bit by bit up to signed zeros and NaN."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, np.ndarray):
-        numbers = a.dtype.kind in "fc"
-        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=numbers)
-    if is_dataclass(a):
-        return all(same_output(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
-    if isinstance(a, Mapping):
-        return list(a) == list(b) and all(same_output(a[k], b[k]) for k in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(same_output, a, b))
-    if hasattr(a, "__dict__"):
-        return same_output(vars(a), vars(b))
-    return bool(a == b or (a != a and b != b))

@@ -93,10 +93,10 @@ def test_whoever_asks_for_a_verdict_and_gets_none_does_not_exit_with_success(fol
 @pytest.mark.parametrize(
     ("name", "written", "said"),
     [
-        ("gap.csv", "a,b,y\n1,2,0\n,3,1\n4,5,1\n", "column 'a' holds what is no number"),
-        ("ragged.csv", "a,b,y\n1,2,0\n1,2\n", "full rows"),
-        ("empty.csv", "", "a line of different names"),
-        ("nan.csv", "a,y\n1,0\nnan,1\n", "not all finite"),
+        ("gap.csv", "a,b,y\n1,2,0\n,3,1\n4,5,1\n", "column 'a', line 3, is blank"),
+        ("ragged.csv", "a,b,y\n1,2,0\n1,2\n", "line 3 has 2 cells"),
+        ("empty.csv", "", "it is empty; expected a line of names"),
+        ("nan.csv", "a,y\n1,0\nnan,1\n", "column 'a', line 3, holds what is no finite number"),
         ("torn.npz", "PK\x03\x04 torn", "cannot be read as arrays"),
         ("text.npz", "nothing", "cannot be read as arrays"),
     ],

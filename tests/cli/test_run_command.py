@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.cli.conftest import Invoke
 
@@ -38,6 +40,46 @@ def test_a_mechanism_is_run_once_on_data_and_its_ledger_knows(
         "model.json",
         "model.npz",
     ]
+
+
+def test_dp_sgd_saves_a_model_and_its_certificate_beside_it(dpaudit: Invoke, project: Path) -> None:
+    """On a file of one's own with ten features and a label: the weights of every trial, one."""
+    rows = np.random.default_rng(0).uniform(-1, 1, (300, 10)).round(4)
+    names = ",".join([*"abcdefghij", "label"])
+    lines = [",".join(map(str, row)) + f",{int(row[0] > 0)}" for row in rows.tolist()]
+    (project / "own.csv").write_text("\n".join([names, *lines, ""]))
+    given = ("run", "catalogue:dp_sgd_poisson", "--data", "own.csv", "--label", "label")
+    made = json.loads(dpaudit(*given, "--out", "model.npz", "--trials", 100, "--json").stdout)
+    assert made["verdict"] == "certified_under_assumptions"
+    with np.load(project / "model.npz") as arrays:
+        assert all(np.isfinite(arrays[name]).all() for name in arrays.files)
+        assert {arrays[name].shape[-1] for name in arrays.files} == {10}
+    certificate = json.loads((project / "model.json").read_text())["predicate"]
+    digest = hashlib.sha256((project / "model.npz").read_bytes()).hexdigest()
+    assert certificate["run"]["output"] == {"name": "model.npz", "digest": {"sha256": digest}}
+    assert "dp_sgd_poisson" in (project / "model.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("label,a\n0,.5\n1,\n", "column 'a', line 3, is blank"),
+        ("label,a\n0,.5\n1,nan\n", "column 'a', line 3, holds what is no finite number"),
+        ("label,a\n0,.5\n1,tall\n", "column 'a', line 3, holds what is no number"),
+        ("label,a\n0,.5\n1\n", "line 3 has 1 cells"),
+        ("label,a\n", "no records"),
+        ("", "it is empty"),
+        ("label,label\n0,1\n", "columns 1 and 2 have the same name"),
+        ("b,a\n0,1\n", "no such column; there are b, a"),
+    ],
+)
+def test_a_file_that_is_no_table_of_numbers_is_refused_before_anything_is_begun(
+    text: str, said: str, dpaudit: Invoke, project: Path
+) -> None:
+    (project / "bad.csv").write_text(text)
+    given = ("run", "held", "--data", "bad.csv", "--label", "label", "--out", "m.npz")
+    assert said in dpaudit(*given, code=2).stderr
+    assert not list(project.glob("*m.npz")) + list(project.glob(".m.*"))
 
 
 def test_what_is_refused_before_anything_is_read(dpaudit: Invoke, project: Path) -> None:

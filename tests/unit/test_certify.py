@@ -17,7 +17,7 @@ import sympy
 from dpaudit.audit.verdict import DECISION_ERROR
 from dpaudit.certificate.certify import Certified, Options, Order, certify, revision
 from dpaudit.check.assumptions import EXACT
-from dpaudit.curator.curator import Curator
+from dpaudit.curator.curator import Curator, Sampler
 from dpaudit.curator.mechanism import Mechanism, Metric
 from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
 from dpaudit.exact.wire import canonical_bytes
@@ -207,6 +207,51 @@ def test_the_noise_of_a_run_is_not_that_of_the_audit() -> None:
     # Each is evaluated twice: the second time with the records withheld.
     assert len(outputs) == 4
     assert len(set(outputs)) == 2
+
+
+@dataclass(frozen=True)
+class NoZeros(Releases):
+    """Runs on nothing but its own data: its query fails on zeros, or its own code does."""
+
+    own: bool = False
+
+    def run(self, curator: Curator) -> Any:
+        if self.own:
+            raise ValueError("secret 0.25")
+
+        def query(values: Any) -> Any:
+            return values[None] / [[1 / number for number in row] for row in values.tolist()]
+
+        return curator.release("a", ClippedMean(query, 1.0, np.full(3, 1 / 3)))
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (False, r"'a': its query fails on rows of zeros \(ZeroDivisionError \(.*test_certify.py:"),
+        (True, r"case: its program fails in its run on the data \(ValueError \(.*test_certify.py:"),
+    ],
+)
+def test_a_program_that_does_not_run_on_its_data_is_refused_by_name(
+    own: bool, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not be examined either, so that nothing stopped it before; nothing is drawn."""
+    case = replace(CASE, records=private, program=NoZeros(CASE.declaration, own=own))
+    with pytest.raises(InvalidParameter, match=said) as raised:
+        certified(case)
+    assert "certify the mechanism without its records" in str(raised.value)
+    assert "secret" not in str(raised.value)
+    assert raised.value.exit_code == 2
+    unrun = predicate(certified(replace(case, records=None)))
+    assert unrun["caveats"][0].startswith("not examined")
+    # Without the guards it ends as an error that nobody foresaw.
+    monkeypatch.setattr("dpaudit.certificate.certify.Guarded", Sampler)
+    monkeypatch.setattr(
+        "dpaudit.certificate.certify._OnData._run", lambda self, s: self._mechanism.program.run(s)
+    )
+    with pytest.raises((ZeroDivisionError, ValueError)) as unforeseen:
+        certified(case)
+    assert not isinstance(unforeseen.value, InvalidParameter)
 
 
 def test_a_private_number_of_records_stays_private() -> None:

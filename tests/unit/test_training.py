@@ -73,12 +73,31 @@ def test_records_that_do_not_fit_are_refused_before_anything_is_spent(
 ) -> None:
     """A mechanism of 5 rows for every shape: its weights do not fit 12."""
     out, fixed = tmp_path / "model.npz", replace(mean(), for_shape=None)
-    with pytest.raises(InvalidParameter, match=r"does not run on records of shape \(12, 3\)"):
+    said = r"does not run on records of shape \(12, 3\): .* it runs on 5 records of shape \(5,\)"
+    with pytest.raises(InvalidParameter, match=said):
         train(order(fixed), ROWS, out, OPTIONS)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(training, "rehearse", lambda *_: None)
     with pytest.raises(ReleaseInterrupted, match="budget as spent"):
         train(order(fixed), ROWS, out, OPTIONS)
+
+
+@dataclass(frozen=True)
+class Dividing(Mean):
+    """Fails on zeros with an error of its own."""
+
+    def run(self, curator: dp.Curator) -> Any:
+        def query(values: Any) -> Any:
+            return np.array([[[1 / number for number in row] for row in values.tolist()]])
+
+        return curator.release("mean", dp.ClippedMean(query, 1, np.full(12, 1 / 12)))
+
+
+def test_a_program_that_fails_on_zeros_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    fails = replace(mean(), for_shape=None, program=Dividing(12))
+    with pytest.raises(InvalidParameter, match=r"ZeroDivisionError \(.*nothing was charged"):
+        train(order(fails), ROWS, tmp_path / "model.npz", OPTIONS)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_interrupted_while_it_draws_a_run_is_spent(
@@ -229,10 +248,19 @@ def test_a_record_has_rows_and_columns_of_a_unit_go_with_how_many(tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a,b\n1,secret\n", "column 'b' holds what is no number"),
-        ("a,a\n1,2\n", "different names"),
-        ("a,b\n1\n", "full rows"),
-        ("a,b\n", "full rows"),
+        ("a,b\n1,2\n\n1,secret\n", "column 'b', line 4, holds what is no number; encode"),
+        ("a,b\n1,2\n1,\n", "column 'b', line 3, is blank; fill it in, or leave the record out"),
+        ("a,b\n1,2\n nan ,2\n", "column 'a', line 3, holds what is no finite number; fill it in"),
+        ("a,b\n1,2\n1,-inf\n", "column 'b', line 3, holds what is no finite number"),
+        ('a,b\n1,"2\n"\nsecret,2\n', "column 'a', line 4, holds what is no number"),
+        ("a,a\n1,2\n", "columns 1 and 2 have the same name; names must be different, rename"),
+        ("a, a\n1,2\n", "columns 1 and 2 have the same name"),
+        ("a,\n1,2\n", "column 2 has no name; give it one"),
+        ("1.25,7\n1,2\n", "line 1 is numbers alone; put a line of names above it"),
+        ("a,b\n1,2\n1\n", "line 3 has 1 cells, and there are 2 names"),
+        ("a,b\n1,2\n1,2,3\n", "line 3 has 3 cells, and there are 2 names"),
+        ("a,b\n", "there are no records below the line of names"),
+        ("", "it is empty; expected a line of names, and records below"),
     ],
 )
 def test_a_file_that_is_no_table_is_named_and_not_quoted(
@@ -241,6 +269,40 @@ def test_a_file_that_is_no_table_is_named_and_not_quoted(
     with pytest.raises(InvalidParameter, match=said) as raised:
         read_records(written(tmp_path / "d.csv", text))
     assert "secret" not in str(raised.value)
+    assert "1.25" not in str(raised.value)
+
+
+def test_a_row_of_nobody_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "d.csv", "who,a\nx,1\n ,2\n")
+    with pytest.raises(InvalidParameter, match="column 'who', line 3, is blank; say whose row"):
+        read_records(path, unit="who", rows=1)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("shape", [(4, 3), (4, 2, 3)])
+def test_an_array_holds_finite_numbers(
+    value: float, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Only of a unit's items may one be missing: it is no number in all of its columns."""
+    values = np.arange(float(np.prod(shape))).reshape(shape)
+    np.save(tmp_path / "a.npy", values)
+    assert read_records(tmp_path / "a.npy").values.tolist() == values.tolist()
+    values[2, ..., 0] = value
+    np.save(tmp_path / "a.npy", values)
+    with pytest.raises(InvalidParameter, match=r"a\.npy: record 3 holds what is no finite number"):
+        read_records(tmp_path / "a.npy")
+    if len(shape) == 3:
+        values[2, 1] = np.nan
+        values[2, 0] = 1
+        np.save(tmp_path / "a.npy", values)
+        assert np.isnan(read_records(tmp_path / "a.npy").values[2, 1]).all()
+
+
+@pytest.mark.parametrize("empty", [np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.float64(1)])
+def test_an_array_has_records(empty: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", empty)
+    with pytest.raises(InvalidParameter, match=r"a\.npy: shape .*; expected \(records, columns\)"):
+        read_records(tmp_path / "a.npy")
 
 
 @pytest.mark.parametrize("name", ["gone.npy", "empty.npy", "text.npy", "two.npz"])
@@ -253,12 +315,16 @@ def test_what_is_no_array_of_numbers_is_named_and_not_quoted(tmp_path: Path, nam
     assert "secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("content", [None, b"a,b\n1,\xff\n"])
-def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "No such file"), (b"a,b\n1,\xff\n", "expected text in UTF-8")]
+)
+def test_a_table_that_cannot_be_read_is_named(
+    tmp_path: Path, content: bytes | None, said: str
+) -> None:
     path = tmp_path / "d.csv"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(InvalidParameter, match=r"d\.csv: expected"):
+    with pytest.raises(InvalidParameter, match=rf"d\.csv: {said}"):
         read_records(path)
 
 

@@ -4,12 +4,12 @@ from dpaudit.audit.examine.examination import (
     Examination,
     Reached,
     examine,
-    held_by,
     read_by_others,
     shape_like,
 )
+from dpaudit.audit.examine.held import held_by
 from dpaudit.audit.examine.lines import Ran
-from dpaudit.audit.examine.shapes import Shape, Unknown
+from dpaudit.audit.examine.shapes import Shape, Unknown, shape_of
 
 __all__ = [
     "Examination",
@@ -21,4 +21,5 @@ __all__ = [
     "held_by",
     "read_by_others",
     "shape_like",
+    "shape_of",
 ]

@@ -22,6 +22,7 @@ from dpaudit.audit.attack import stopped_at, unused_releases
 from dpaudit.audit.engine import generator
 from dpaudit.audit.examine import walks
 from dpaudit.audit.examine.displacement import ABSENT, UNSOUND, Moved, neighbours_at
+from dpaudit.audit.examine.held import KEPT, held_by
 from dpaudit.audit.examine.lines import (
     Lines,
     Ran,
@@ -40,7 +41,7 @@ from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.residuals import Finding
 from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
-from dpaudit.curator.curator import Curator, Event, Sampler
+from dpaudit.curator.curator import Event, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import Diverged, DpauditError, Undeclared
@@ -81,7 +82,6 @@ CONTROL = "control flow and released values, on made-up records"
 MOVED = "displacement of every query, maximised"
 APART = "parts kept apart"
 TRIALS = "one trial as one of many"
-KEPT = "nothing kept of the records"
 FAIL = "made-up records make the program fail"
 MADE = "declared releases, made on made-up records"
 
@@ -883,9 +883,8 @@ class _Examiner:
             Finding(MADE, "held", 0.0, 0.0, "; ".join(short) or "every declared release was made"),
         ]
         # A run of which not one query could be tried shows nothing.
-        long = f"a run of the program takes longer than {LAST * self.meter.seconds:.3g} s"
         return Examination(
-            not_examined="" if tried or not self.unfinished else long,
+            not_examined="" if tried or not self.unfinished else self._too_long(),
             findings=tuple(found),
             reached=self._reached(),
             shape=self.shape,
@@ -895,6 +894,16 @@ class _Examiner:
             seconds=seconds,
             stopped=self.meter.timed,
             ran=self.lines.found,
+        )
+
+    def _too_long(self) -> str:
+        """That not one run ended in time, and what would."""
+        hook = self.mechanism.records_like
+        makes = "a records_like hook that makes" if hook is None else "its records_like hook making"
+        return (
+            f"a run of the program takes longer than {LAST * self.meter.seconds:.3g} s on "
+            f"{self.shape.rows:,} records of shape {self.shape.row}; what would help: {makes} "
+            "fewer or shorter records, fewer rounds, or a faster query"
         )
 
     def _found(self, check: str, otherwise: str, assumption: str = NOISE) -> Iterator[Finding]:
@@ -978,17 +987,6 @@ def read_by_others(data: Iterable[str], examination: Examination) -> tuple[Findi
     return tuple(Finding(KEPT, "broken", 1.0, 0.0, text, NOISE, 1) for text in found)
 
 
-def held_by(mechanism: Mechanism, data: Records | None) -> tuple[Finding, ...]:
-    """What of the data, or of any records, is reachable from a program: it should hold none."""
-    found: dict[str, None] = {}
-    for path, value in walks.reachable(mechanism.program):
-        if isinstance(value, (Records, Curator)):
-            found[f"the program holds {type(value).__name__}: {path}"] = None
-        elif data is not None and _holds(value, data):
-            found[f"the program holds records of the data: {path}"] = None
-    return tuple(Finding(KEPT, "broken", 1.0, 0.0, text, NOISE, 1) for text in found)
-
-
 def _times(factor: float) -> str:
     return "infinitely often" if not np.isfinite(factor) else f"{factor:.7g} times"
 
@@ -999,43 +997,3 @@ def _failed(error: Exception, name: str) -> str:
     if isinstance(error, DpauditError):
         said += f": {' '.join(str(error).split())[:160]}"
     return f"{FAIL} ({said}), {name}{at(line)}"
-
-
-def _holds(value: Any, data: Records) -> bool:
-    """Whether an array or a list shares memory with the data, or holds rows or columns of it."""
-    if isinstance(value, (list, tuple)) and value:
-        try:
-            value = np.array(value, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            return False  # no numbers, or of several lengths: looked at item by item
-    elif not isinstance(value, np.ndarray):
-        return False
-    if np.shares_memory(value, data.values):
-        return True
-    if value.dtype.kind not in "fiu":
-        return False
-    width = int(np.prod(data.values.shape[1:]))
-    table, held = data.values.reshape(len(data), -1)[:2000], np.ascontiguousarray(value, np.float64)
-    if width >= TELLING and value.size >= width and value.size % width == 0:
-        rows = {row.tobytes() for row in table if row.any()}
-        if any(row.tobytes() in rows for row in held.reshape(-1, width)[:200_000]):
-            return True
-    # A few numbers may be there by chance; so many in a row, and of several values, are not.
-    known = _runs(table.T) | _runs(table.reshape(1, -1))
-    lines = [held.reshape(1, -1), *([held.reshape(len(held), -1).T] if held.ndim > 1 else [])]
-    return any(not known.isdisjoint(_runs(line)) for line in lines)
-
-
-TELLING, RUN, DIFFERENT = 3, 8, 4
-
-
-def _runs(lines: Array) -> set[bytes]:
-    """Every ``RUN`` numbers in a row of each line, but of few values or with equal steps."""
-    if lines.shape[1] < RUN:
-        return set()
-    runs = np.lib.stride_tricks.sliding_window_view(lines, RUN, axis=1)[:, :200_000]
-    runs = runs.reshape(-1, RUN)[:200_000]
-    different = (np.diff(np.sort(runs, axis=1), axis=1) != 0).sum(axis=1) + 1
-    # Numbers of rows, and grids, are in many a program.
-    even = np.ptp(np.diff(runs, axis=1), axis=1) <= 1e-9 * np.abs(runs).max(axis=1)
-    return {run.tobytes() for run in runs[(different >= DIFFERENT) & ~even]}
