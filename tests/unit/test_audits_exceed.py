@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ def excesses(
         rng = np.random.default_rng(1)
         sampler = Labelled(mechanism.declaration, mechanism.scope, records, rng=rng, trials=RUNS)
         with monkeypatch.context() as patched:
-            clips(patched, lambda clip, at=sampler: watching(found, at, clip))
+            clips(patched, partial(watching, found, sampler))
             suite.program.run(sampler)
     return found
 
@@ -212,18 +213,10 @@ def test_a_difference_of_clipped_gradients_exceeds_its_clip_by_four(
 # --- canaries put back, and clips deleted ---------------------------------------------------------
 
 
-def records_of(suite: Suite, first: Array, second: Array) -> Suite:
-    """The suite on another pair."""
-    changed = {
-        name: Records(values, getattr(suite.neighbours, name).present)
-        for name, values in (("first", first), ("second", second))
-    }
-    return replace(suite, neighbours=replace(suite.neighbours, **changed))
-
-
 def shorter(suite: Suite) -> Suite:
     """The suite with its records a thousand times as small."""
-    return records_of(suite, *(rows.values / 1e3 for rows in suite.neighbours.pair))
+    first, second = (Records(rows.values / 1e3, rows.present) for rows in suite.neighbours.pair)
+    return replace(suite, neighbours=replace(suite.neighbours, first=first, second=second))
 
 
 def with_loss(suite: Suite, **changes: Any) -> Suite:
