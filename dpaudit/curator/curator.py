@@ -305,7 +305,12 @@ class Curator(ABC):
 
     @abstractmethod
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
-        """A public random value, independent of the data; recorded and replayed verbatim."""
+        """A public random value, independent of the data; recorded and replayed verbatim.
+
+        It leads with the axis of trials; of another shape it is the same in all trials of a run,
+        which it makes dependent on one another: an audit runs one trial at a time.
+        Errors: Dependent where the curator's trials have to be independent.
+        """
 
     @contextmanager
     def batch(self, label: str, rows: Part | None = None) -> Iterator[Batch]:
@@ -459,6 +464,8 @@ class Sampler(Curator):
 
     def coin(self, draw: Callable[[Generator], Any]) -> Array:
         value = public_value(draw(self._public))
+        if self.independent and self.trials > 1 and value.shape[:1] != (self.trials,):
+            raise Dependent(f"coin: {self.trials} trials would share one of shape {value.shape}")
         self.transcript.append(Event(PUBLIC_COIN, value, self._mask(None)))
         return value
 

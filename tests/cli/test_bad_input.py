@@ -295,9 +295,9 @@ def test_one_bad_file_among_good_ones_fails(dpaudit: Invoke, tmp_path: Path) -> 
 
 def test_an_error_in_a_program_quotes_nothing_private(dpaudit: Invoke, project: Path) -> None:
     """Its message holds a row of the data; kind and place are enough to find it."""
-    result = dpaudit("certify", "failing", "--seed", "1", code=INTERNAL)
+    result = dpaudit("certify", "failing", "--seed", "1", code=USAGE)
     error = one_line(result)
-    assert "ValueError at" in error
+    assert "ValueError (" in error
     assert "cases.py:" in error
     assert "0.3141" not in result.stdout + result.stderr
     assert not list((project / "reports").glob("*.json"))

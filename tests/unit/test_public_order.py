@@ -173,6 +173,20 @@ def test_an_audit_runs_one_trial_at_a_time() -> None:
         task(Batch((0, 0, 0, 0), 2), np.random.default_rng(0))
 
 
+def test_trials_that_would_share_a_coin_are_run_one_at_a_time() -> None:
+    """One coin for all trials of a side tells the sides apart, however private they are."""
+
+    def drawn(rows: int, trials: int) -> Array:
+        curator = sampler(trials=trials)
+        curator.independent = True
+        return curator.coin(lambda rng: rng.random((rows, 6)))
+
+    with pytest.raises(Dependent, match=r"coin: 50 trials would share one of shape \(1, 6\)"):
+        drawn(1, 50)
+    assert drawn(1, 1).shape == (1, 6)
+    assert drawn(50, 50).shape == (50, 6)
+
+
 def mechanism(program: Any) -> tuple[Mechanism, Suite]:
     made = Mechanism(
         "two_parts",
