@@ -24,6 +24,7 @@ from dpaudit.curator.curator import Event
 from dpaudit.curator.guarded import Withheld
 from dpaudit.curator.locations import LIBRARIES
 from dpaudit.curator.mechanism import Mechanism, Metric
+from dpaudit.curator.outputs import enclosed
 from dpaudit.kernels.query import Records
 
 # Source and compiled code may be read: a function may import.
@@ -218,22 +219,13 @@ def _of_function(function: FunctionType) -> list[Any]:
     named = [function.__globals__[name] for name in names if name in function.__globals__]
     modules = [one for one in named if isinstance(one, ModuleType) and _is_own(one)]
     inside = [getattr(m, name) for m in modules for name in names if hasattr(m, name)]
-    cells = [c.cell_contents for c in function.__closure__ or () if _filled(c)]
     given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    return [*named, *inside, *cells, *given, *vars(function).values()]
+    return [*named, *inside, *enclosed(function), *given, *vars(function).values()]
 
 
 def _names(code: Any) -> list[str]:
     inner = [name for one in code.co_consts if hasattr(one, "co_names") for name in _names(one)]
     return [*code.co_names, *inner]
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 def _is_own(value: Any) -> bool:

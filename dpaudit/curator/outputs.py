@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from numbers import Number
 from types import CodeType, FunctionType, NoneType
@@ -68,9 +69,7 @@ def _inside(value: Any) -> Iterator[Any]:
         if value.dtype.hasobject:
             yield from (value.dtype.str, value.shape, value.ravel().tolist())
     elif isinstance(value, FunctionType):
-        cells = [cell for cell in value.__closure__ or () if _filled(cell)]
-        yield from (value.__code__, value.__defaults__, value.__kwdefaults__)
-        yield from (cell.cell_contents for cell in cells)
+        yield from (value.__code__, value.__defaults__, value.__kwdefaults__, *enclosed(value))
     elif hasattr(value, "__dlpack__"):
         # A tensor; one that is trained gives no array before it is detached.
         yield np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
@@ -87,12 +86,13 @@ def _inside(value: Any) -> Iterator[Any]:
         )
 
 
-def _filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
+def enclosed(function: FunctionType) -> list[Any]:
+    """What the variables of a closure hold that are set."""
+    found = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):
+            found.append(cell.cell_contents)
+    return found
 
 
 def _unknown(value: Any) -> InvalidParameter:

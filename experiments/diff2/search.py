@@ -1,4 +1,4 @@
-"""The setting that ``diff2_rounds`` gives DIFF2-GD, of a small grid at the same 2,000 rounds.
+"""A setting for DIFF2-GD at the 2,000 rounds of ``diff2_rounds``, of a small grid of its own.
 
 C2 and T are searched under seeds that judge nothing; the one with the least mean of the least
 training losses is taken.  C1 is 3, the larger of DP-GD's two.  *Not private*, as all tuning here.

@@ -26,7 +26,7 @@ from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from tests.cli.bench import mechanism, rows, scope
 
-VALUES = np.linspace(-0.9, 0.7, 12)[:, None]
+VALUES = np.linspace(-0.9, 0.7137, 12)[:, None]
 RAW = float(VALUES.mean())
 LEFT: list[Any] = []
 
@@ -55,7 +55,7 @@ class Program:
 
     def run(self, curator: Curator) -> dict[str, float]:
         released = curator.release("mean", self.query())
-        coin = curator.coin(lambda rng: rng.random((1,)))
+        coin = curator.coin(lambda rng: rng.random(curator.trials))
         return {"released": float(released[0, 0] + 0 * coin[0]), "leak": self.leak(curator)}
 
 

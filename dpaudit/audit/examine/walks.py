@@ -19,6 +19,7 @@ from dpaudit.audit.examine.study import WALKED, Enough
 from dpaudit.curator.curator import Event, OneRun, Program, Request
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
 from dpaudit.curator.locations import LIBRARIES
+from dpaudit.curator.outputs import enclosed
 from dpaudit.curator.replayer import (
     RELATIVE_TOLERANCE,
     ROUNDING,
@@ -356,8 +357,7 @@ def _children(path: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [(f"{path}[{i}]", v) for i, v in enumerate(list(value)[:500])]
     if isinstance(value, FunctionType):
-        cells = [c.cell_contents for c in value.__closure__ or () if _filled(c)]
-        held = [*cells, *(value.__defaults__ or ()), *vars(value).values()]
+        held = [*enclosed(value), *(value.__defaults__ or ()), *vars(value).values()]
         return [(f"{path}.closure[{i}]", v) for i, v in enumerate(held)]
     if inspect.ismethod(value):
         return [(f"{path}.self", value.__self__)]
@@ -379,14 +379,6 @@ def _children(path: str, value: Any) -> list[tuple[str, Any]]:
                 if isinstance(v, (list, dict, set, np.ndarray)) and not n.startswith("__")
             ]
     return [(f"{path}.{name}", inner) for name, inner in found]
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 def _short(key: Any) -> str:

@@ -22,7 +22,7 @@ def rounded_squares(radius: float, grain: float, dimension: int, beta: float) ->
     r^2 + d / 4 + sqrt(2 log(1 / beta)) (r + sqrt(d) / 2), which a rounding up or down at random,
     with the vector for its mean, exceeds with probability at most beta.
     Errors: InvalidParameter for values outside of their domains.
-    Source: Kairouz, Liu, Steinke 2021, Algorithm 1 and Proposition 22 (conditional rounding).
+    Source: Kairouz, Liu, Steinke 2021, Algorithm 1 (rotation, conditional rounding).
 
     >>> from dpaudit.families.distributed.rotated import rounded_squares
     >>> rounded_squares(radius=1, grain=0.125, dimension=4, beta=0.6065)
