@@ -18,6 +18,7 @@ from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.nodes.pairs import Mixed, Normal, Pair, Replaced, Spliced, product
 from dpaudit.profiles.answers import delta_interval, epsilon_interval
 from dpaudit.profiles.fourier import game
+from dpaudit.profiles.grid import triangles
 from dpaudit.profiles.grid.cells import UNIT
 from dpaudit.profiles.grid.discrete import Floats
 from dpaudit.profiles.grid.triangles import NDTR_FACTOR, Move, Rounds, at_place
@@ -252,3 +253,31 @@ def test_later_questions_are_answered_by_one_solution() -> None:
         epsilon_interval(ROUNDS, delta)
     delta_interval(ROUNDS, 9)
     assert game.played.cache_info().misses == 1
+
+
+def test_the_checker_plays_as_near_from_below_where_delta_lies_on_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Below the loss of a batch without the record delta is 1 - x: rounding must decide nothing."""
+
+    def apart(times: int) -> float:
+        _, below = game.played(Replaced(Fraction(2), Fraction(1, 100)), times, 0)
+        size = below.size
+        shape = checked.Shape(
+            size.step, len(below.delta), size.cells, size.parts, size.tilt, size.tail
+        )
+        again = checked._rounds(2.0, 0.01, times, shape, -1)
+        seen = below.delta > 1e-6
+        return float(np.abs(again[seen] / below.delta[seen] - 1).max())
+
+    def furthest() -> float:
+        game.played.cache_clear()
+        checked._rounds.cache_clear()
+        return max(apart(times) for times in (31, 50))
+
+    assert furthest() < 1e-7
+    monkeypatch.setattr(triangles, "NEAR", 0.0)
+    monkeypatch.setattr(checked, "ON_THE_LINE", 0.0)
+    assert furthest() > 1e-4
+    game.played.cache_clear()
+    checked._rounds.cache_clear()

@@ -39,6 +39,7 @@ PRECISION, OUT, ROWS = 46.0, 16.0, 32
 CDF = 2048
 # Angles of the cells of swapped triangles, from the equilateral one.
 TURNED = (0.0, 0.1, 0.3, 1.0)
+ON_THE_LINE = 1e-11
 # Steps of nodes: one up to so many, then a part of the loss.
 SINGLE, PART = 24, 32
 Order = tuple[Floats, Floats, Floats]
@@ -190,12 +191,17 @@ class Triangles:
             (at_left[:1], np.minimum(at_left[1:], at_right[:-1]), at_right[-1:])
         )
         x, line = self.x, 1 - self.x
-        low, high = np.flatnonzero((lowered <= line) & (x < 1)), np.flatnonzero(lowered <= 0)
-        start = int(low[-1]) + 2 if len(low) else 1
+        # The last place on the line, but for rounding, is kept; else one more is left out.
+        low = np.flatnonzero((lowered <= line + ON_THE_LINE) & (x < 1))
+        high = np.flatnonzero(lowered <= 0)
+        last = int(low[-1]) if len(low) else 0
+        if lowered[last] < line[last] - ON_THE_LINE:
+            last += 1
         end = int(high[0]) - 1 if len(high) else len(x) - 1
-        if start >= end:
+        if last + 1 >= end:
             return Move(np.zeros(2 * self.most + 1), 0.0, 0.0)
-        lowered[:start], lowered[end:] = line[:start], 0.0
+        lowered[last] = min(float(lowered[last]), float(line[last]))
+        lowered[:last], lowered[end:] = line[:last], 0.0
         masses = _masses(_convex(x, lowered), x)
         limit = np.maximum(lowered, np.maximum(line, 0))
         over = max(_highest(_values(masses, x), limit), math.fsum(masses)) - 1

@@ -72,7 +72,7 @@ BLOCK = 48
 NDTR_FACTOR = 2048
 # Losses of nodes: every one of the grid up to so many, then about so far apart, times the loss.
 DENSE, APART = 24, 1 / 32
-# How far from the line 1 - x a bound from below has to be, to be more than rounding.
+# What is nearer to the line 1 - x is on it but for rounding.
 NEAR = 1e-11
 # Of two ends of a cell, around the share that is right on average.
 SHARES = np.linspace(-0.12, 0.12, 13)
@@ -326,16 +326,19 @@ class Rounds:
         left = value + slope * (at - self.x[:-1]) - wrong
         right = value - slope * (self.x[1:] - at) - wrong
         target = np.minimum(np.append(left, right[-1]), np.append(left[0], right))
-        # Where the line 1 - x, or 0, is above: one node more is given up on either side, and what
-        # is that near to the line, so that a checker with other roundings gives up no more.
+        # Where the line 1 - x, or 0, is above, one node more is given up on either side; but the
+        # last one on the line, which delta is below the loss of a batch without the record.
         line = np.maximum(1 - self.x, 0.0)
         low = np.flatnonzero((target <= 1 - self.x + NEAR) & (self.x < 1))
-        start = int(low[-1]) + 2 if len(low) else 1
+        edge = int(low[-1]) if len(low) else 0
+        if target[edge] < line[edge] - NEAR:
+            edge += 1
         high = np.flatnonzero(target <= 0)
         end = int(high[0]) - 1 if len(high) else len(self.x) - 1
-        if end <= start:
+        if end <= edge + 1:
             return Move(np.zeros(2 * self.last + 1), 0.0)
-        target[:start], target[end:] = line[:start], 0.0
+        target[edge] = min(target[edge], line[edge])
+        target[:edge], target[end:] = line[:edge], 0.0
         kept = _lower_hull(self.x, target)
         masses = self._kinks(np.interp(self.x, self.x[kept], target[kept]))
         made, limit = self._delta_of(masses), np.maximum(target, line)

@@ -149,8 +149,8 @@ class ProximalPointMethod:
 
     T = ceil((1 + 32 F0^((kappa-2)/kappa) gamma^2 Lw) log(F0 / phi0)), phi0 = (gamma L0 sqrt(d) /
     (n sqrt(rho)))^kappa; the solver A is :class:`RegularizedNoisyGD` at rho / T.
-    phi0 >= F0 returns the start, with no release.  Privacy holds for every kappa; the claimed rate
-    is proved for kappa = 2 only (for kappa > 2 the printed induction has a gap).
+    phi0 >= F0 returns the start, with no release.  The account depends on kappa through T alone;
+    the claimed rate is proved for kappa = 2 only (for kappa > 2 the printed induction has a gap).
     Errors: InvalidParameter for kappa below 2, Lw not positive, F0 above (gamma L0)^kappa, and
     whatever the solver refuses.
     Source: Menart et al. 2023, Algorithm 2 and Theorem 2.
