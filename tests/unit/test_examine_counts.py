@@ -200,6 +200,56 @@ def test_numbers_that_divide_are_found_by_opposites_alone(monkeypatch: pytest.Mo
     assert not any("opposite or none" in text for text in told(Once(Own(at_least)), "add_remove"))
 
 
+def of_a_cell(rng: np.random.Generator) -> Records:
+    return Records(rng.choice(4, p=[0.4, 0.3, 0.2, 0.1], size=(60, 1)).astype(float))
+
+
+def by_cell(rows: Array, least: int) -> Array:
+    """Counts of four cells; none while one of them is smaller than ``least``."""
+    cells = np.clip(np.nan_to_num(rows[:, 0]), 0, 3).astype(int)
+    counts = np.bincount(cells, minlength=4)
+    return counts * 1.0 * (counts.min() >= least)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "zero_out", "replace_one"])
+@pytest.mark.parametrize("least", [0, 5])
+def test_a_gate_on_the_smallest_of_several_cells_is_found(
+    least: int, adjacency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Once(Own(partial(by_cell, least=least)))
+    assert bool(told(program, adjacency, of_a_cell)) == (least > 0)
+    monkeypatch.setattr(displacement, "RARE", 0)
+    assert not told(program, adjacency, of_a_cell)
+
+
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """Wrong: a table that grows with every evaluation."""
+
+    table: dict[str, int] = field(default_factory=dict)
+    norm: Norm = "l2"
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        self.table["asked"] = self.table.get("asked", 0) + 1
+        return np.full((1, 1), 100.0 * self.table["asked"])
+
+    def sensitivity(self, adjacency: dp.Adjacency, size: int) -> Array:
+        return np.array(2.0)
+
+
+def test_equal_data_sets_are_no_pair_to_attack(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert any("asked again" in text for text in told(Once(Counting()), "replace_one"))
+    monkeypatch.setattr("dpaudit.audit.examine.examination.differing", lambda *pair: 1)
+    kept = displacement.Moved.add
+
+    def equal(self: Any, factor: float, text: str, pair: Any = None) -> None:
+        kept(self, factor, text, pair and (pair[0], pair[0]))
+
+    monkeypatch.setattr(displacement.Moved, "add", equal)
+    with pytest.raises(dp.InvalidParameter, match="0 records differ"):
+        told(Once(Counting()), "replace_one")
+
+
 def weights_of(rows: Array) -> Array:
     return np.clip(np.nan_to_num(rows[:, :1], nan=1.0), 1, 5)
 

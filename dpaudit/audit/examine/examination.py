@@ -38,7 +38,7 @@ from dpaudit.audit.examine.one_way import Declining, one_way, parted
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
 from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
-from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.neighbours import Neighbours, differing
 from dpaudit.audit.residuals import Finding
 from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
 from dpaudit.curator.curator import Event, Sampler
@@ -820,8 +820,10 @@ class _Examiner:
         for moved in self.moved.values():
             # Under add_remove a record that is not the last moves the places of the others.
             whole = self.scope.adjacency is not Adjacency.ADD_REMOVE and not self.batched
-            if whole and moved.pair is not None and len(moved.pair[0]) == size:
-                yield moved.pair, moved.text
+            pair = moved.pair if whole else None
+            # A query that keeps what it saw tells equal data sets apart, which are no pair.
+            if pair is not None and len(pair[0]) == size and differing(*pair) == 1:
+                yield pair, moved.text
 
     def _told(self, records: tuple[Records, Records]) -> float:
         """The sum over a run's releases of squared distances over noise scales."""

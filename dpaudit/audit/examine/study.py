@@ -21,6 +21,7 @@ from dpaudit.audit.examine.displacement import (
     neighbours_at,
     try_counts,
     try_minorities,
+    try_rarities,
     try_rows,
 )
 from dpaudit.audit.examine.later import READ, Later, in_order
@@ -406,6 +407,7 @@ class Studied(Louder):
         if not asking.batched or asking.adjacency is Adjacency.ADD_REMOVE:
             kinds = {name: finite[name] for name in COUNTED if name in finite}
             try_counts(asking, moved, world, kinds, self.meter.used + SHARE * left)
+            try_rarities(asking, moved, world, self.meter.used + SHARE * left)
         if asking.adjacency is not Adjacency.REPLACE_ONE:
             kinds = {name: finite[name] for name in MANY if name in finite}
             try_minorities(asking, moved, len(world), kinds, self.meter.used + TURNED * left)
