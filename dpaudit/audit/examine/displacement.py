@@ -261,7 +261,7 @@ def try_counts(
                 moved.add(factor, f"{k} and {k + 1} rows {name!r}, no others", pair)
 
 
-def try_rarities(asking: Asking, moved: Moved, world: Array, until: float) -> None:
+def try_rarities(asking: Asking, moved: Moved, world: Records, until: float) -> None:
     """Data sets in which one kind of row is rare and each other one is not: k of it, and k + 1.
 
     What holds back an answer until every cell, class or group is large enough shows there.  Under
@@ -269,8 +269,8 @@ def try_rarities(asking: Asking, moved: Moved, world: Array, until: float) -> No
     ``until``: the work until which to try.  What the query fails on is left out.
     """
     size, adjacency = len(world), asking.adjacency
-    flat = world.reshape(size, -1)
-    kinds = np.unique(flat[np.isfinite(flat).all(axis=1)], axis=0).reshape(-1, *world.shape[1:])
+    kinds = world.distinct()[0]
+    kinds = kinds[np.isfinite(kinds.reshape(len(kinds), -1)).all(axis=1)]
     if not 2 <= len(kinds) <= MOST_KINDS:
         return
     more = adjacency is Adjacency.ADD_REMOVE

@@ -324,7 +324,7 @@ class Studied(Louder):
         never = moved.tried == 0
         # Before rows are tried, which can take all the time that there is.
         self._one_by_one(asking, moved, request.records, number)
-        self._by_count(asking, moved, world, number)
+        self._by_count(asking, moved, request.records, number)
         least = self._row(asking, world, part)
         if self.meter.beyond(self.until):
             self.untried += 1
@@ -394,7 +394,7 @@ class Studied(Louder):
             search = Later(asking, moved, self.made, records.values.shape, self.until, self._choice)
             search.search(READ // (1 + before))
 
-    def _by_count(self, asking: Asking, moved: Moved, world: Array, number: int) -> None:
+    def _by_count(self, asking: Asking, moved: Moved, records: Records, number: int) -> None:
         """Every number of equal rows, once a line, each in a tenth of the work that is left.
 
         And more of them with one that turns against them, in a quarter of it.
@@ -406,11 +406,11 @@ class Studied(Louder):
         left = self.until - self.meter.used
         if not asking.batched or asking.adjacency is Adjacency.ADD_REMOVE:
             kinds = {name: finite[name] for name in COUNTED if name in finite}
-            try_counts(asking, moved, world, kinds, self.meter.used + SHARE * left)
-            try_rarities(asking, moved, world, self.meter.used + SHARE * left)
+            try_counts(asking, moved, records.values, kinds, self.meter.used + SHARE * left)
+            try_rarities(asking, moved, records, self.meter.used + SHARE * left)
         if asking.adjacency is not Adjacency.REPLACE_ONE:
             kinds = {name: finite[name] for name in MANY if name in finite}
-            try_minorities(asking, moved, len(world), kinds, self.meter.used + TURNED * left)
+            try_minorities(asking, moved, len(records), kinds, self.meter.used + TURNED * left)
 
     def _pairing(
         self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]
