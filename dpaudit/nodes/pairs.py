@@ -260,6 +260,19 @@ class Blanket(Symmetric):
 
 
 @dataclass(frozen=True)
+class Tallied(Pair):
+    """The number of ones among a report of 0 or 1 and those of ``others``, all independent.
+
+    Each of the others is 1 with probability ``rare``; the one is so under Q, and e^epsilon times as
+    likely under P.
+    """
+
+    epsilon: Number
+    rare: Number
+    others: Number
+
+
+@dataclass(frozen=True)
 class Branched(Pair):
     """Branches (p, q, base): taken with mass p under P and q under Q, seen, then the base's pair.
 

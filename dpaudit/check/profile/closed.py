@@ -8,6 +8,8 @@ With x = exp(epsilon) and (u)+ = max(0, u):
     Mixed(base, r)      r delta_base(1 + (x - 1) / r) for x > 1 - r, else 1 - x
     Drawn(mu, q, k)     sum_j w_j Phi(j mu - t) - x Phi(-t), w binomial(k, q), where the ratio
                         sum_j w_j exp(j mu t - j^2 mu^2 / 2) is x; 1 - x for x <= w_0
+    Tallied(e, r, m)    (1 - x) P(B >= k) + (r e^e - r) P(B' = k - 1), B and B' binomial of m + 1
+                        and m reports at r, k the first number of ones with a ratio of at least x
     Swapped(base)       1 - x + x delta_base(1 / x)
     Spliced             of ``above`` for x >= 1, of ``below`` for x < 1
     Replaced            of its splice: one round alone is never worse
@@ -58,11 +60,13 @@ from dpaudit.nodes.pairs import (
     Scored,
     Spliced,
     Swapped,
+    Tallied,
     Thresholded,
 )
 
 PRECISIONS = (128, 400, 1200, 4000)
 OUTCOMES, INTEGERS, TINY = 1000, 10**4, 1e-150
+REPORTS = 2**50
 Ends = tuple[Number, Number]
 Forms = Mapping[type[Pair], Callable[[Any, Ball], Ball]]
 
@@ -340,6 +344,41 @@ def _threshold(pair: Drawn, loss: float) -> float:
     return t
 
 
+def _tallied(pair: Tallied, x: Ball, more: Forms) -> Ball:
+    """The ratio at k ones is 1 + (k - n r) (e^e - 1) / (n (1 - r)); P exceeds Q where the one tips.
+
+    From k ones on, P has (r e^e - r) P(B' = k - 1) more than Q: the others have k - 1 of them.
+    """
+    if is_symbolic(pair.others) or pair.others.denominator != 1 or not 0 <= pair.others < REPORTS:
+        raise NotConfirmed("Tallied: a number of others")
+    n, r, grown = int(pair.others) + 1, ball(pair.rare), ball(pair.epsilon).expm1()
+    if not (r > 0 and grown > 0 and r * (grown + 1) < 1):
+        raise NotConfirmed("Tallied: chances that are none")
+    place = n * (r + (x - 1) * (1 - r) / grown)
+    nearest = place.mid().floor().unique_fmpz()
+    if nearest is None or not abs(place - nearest) < 2:
+        return ball(0).union(1)
+    around = {min(max(int(nearest) + more_ones, 0), n + 1) for more_ones in (-1, 0, 1, 2)}
+    found = ball(0)
+    for k in around:
+        if not (place <= k - 1 or place > k):
+            tail, tip = _tails(pair.rare, n, k, context_bits())
+            found = found.max((1 - x) * tail + r * grown * tip)
+    # All ones, or none, are the last: beyond, nothing is to be had, or all of 1 - x.
+    return found.max(1 - x)
+
+
+@lru_cache(maxsize=512)
+def _tails(rate: Number, n: int, k: int, bits: int) -> tuple[Ball, Ball]:
+    """P(B >= k) of n reports, and P(B' = k - 1) of n - 1."""
+    if k <= 0 or k > n:
+        return ball(1 if k <= 0 else 0), ball(0)
+    r = ball(rate)
+    log_ways = ball(n).lgamma() - ball(k).lgamma() - ball(n - k + 1).lgamma()
+    tip = (log_ways + (k - 1) * r.log() + (n - k) * (1 - r).log()).exp()
+    return r.beta_lower(k, n - k + 1, regularized=True), tip
+
+
 def _swapped(pair: Swapped, x: Ball, more: Forms) -> Ball:
     return 1 - x + x * delta_by(pair.base, 1 / x, more)
 
@@ -376,6 +415,7 @@ _CLOSED: dict[type[Pair], Callable[[Any, Ball, Forms], Ball]] = {
     Product: _product,
     Mixed: _mixed,
     Drawn: _of_a_group,
+    Tallied: _tallied,
     Swapped: _swapped,
     Spliced: _spliced,
     Replaced: _replaced,
@@ -419,6 +459,8 @@ def _ends(pair: Pair) -> Ends:
         return pair.epsilon, pair.epsilon
     if isinstance(pair, (Blanket, Clones)):
         return pair.epsilon, pair.epsilon
+    if isinstance(pair, Tallied):
+        return _ends_of_tallied(pair)
     if isinstance(pair, Atoms):
         return _largest_ratio((q, p) for p, q in pair.outcomes), _largest_ratio(pair.outcomes)
     if isinstance(pair, Mixed):
@@ -437,6 +479,13 @@ def _ends(pair: Pair) -> Ends:
     if isinstance(pair, (Largest, Product)):
         return _ends_of_several(pair)
     return infinity(), infinity()
+
+
+def _ends_of_tallied(pair: Tallied) -> Ends:
+    """Of no ones, and of ones alone."""
+    likely = exp(pair.epsilon) * pair.rare
+    symmetric = pair.rare + likely == 1 or exp(pair.epsilon) == 1 / pair.rare - 1
+    return pair.epsilon if symmetric else log((1 - pair.rare) / (1 - likely)), pair.epsilon
 
 
 def _largest_of_branches(branches: Iterable[tuple[Number, Number, Number]]) -> Number:

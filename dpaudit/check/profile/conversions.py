@@ -59,6 +59,7 @@ from dpaudit.nodes.pairs import (
     Pair,
     Replaced,
     Swapped,
+    Tallied,
     numbers_in,
 )
 
@@ -344,7 +345,7 @@ def _is_far_apart(factor: Pair) -> bool:
     """Whether outcomes are single ones, sampled or not."""
     while isinstance(factor, Mixed | Swapped):
         factor = factor.base
-    return isinstance(factor, Atoms | DiscreteNormal)
+    return isinstance(factor, Atoms | DiscreteNormal | Tallied)
 
 
 def _nodes(factor: Pair, grid: Grid, sign: int, tilt: float) -> Nodes:

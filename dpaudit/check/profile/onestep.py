@@ -22,6 +22,7 @@ from dpaudit.check.profile.cells import (
 )
 from dpaudit.check.profile.clones import clones
 from dpaudit.check.profile.noise import BASES, mixed_noise
+from dpaudit.check.profile.tallied import tallied
 from dpaudit.nodes.pairs import (
     Atoms,
     Blanket,
@@ -35,6 +36,7 @@ from dpaudit.nodes.pairs import (
     Replaced,
     Spliced,
     Swapped,
+    Tallied,
 )
 
 
@@ -159,6 +161,7 @@ _MAKERS: dict[type[Pair], Callable[[Any, Grid], Cells]] = {
     Branched: _branched,
     Clones: clones,
     Blanket: clones,
+    Tallied: tallied,
     Atoms: _mixed,
     DiscreteNormal: _mixed,
     Swapped: _swapped,

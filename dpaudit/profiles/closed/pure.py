@@ -23,6 +23,7 @@ from dpaudit.nodes.pairs import (
     Product,
     Spliced,
     Swapped,
+    Tallied,
 )
 
 Extremes = tuple[Number, Number]
@@ -75,6 +76,14 @@ def _atoms(pair: Atoms) -> Extremes:
 def _clones(pair: Blanket | Clones) -> Extremes:
     """All of the others may be counted where the one report is."""
     return pair.epsilon, pair.epsilon
+
+
+@_extremes(Tallied)
+def _tallied(pair: Tallied) -> Extremes:
+    """All ones, and none; zeros fall by as much as ones grow where e^epsilon of both are 1."""
+    if pair.rare * (1 + exp(pair.epsilon)) == 1:
+        return pair.epsilon, pair.epsilon
+    return log((1 - pair.rare) / (1 - pair.rare * exp(pair.epsilon))), pair.epsilon
 
 
 def _log_ratio(top: Number, bottom: Number) -> Number:

@@ -7,6 +7,7 @@ delta(x) of the pair (P, Q) at x = exp(epsilon), epsilon of either sign:
 * DiscreteNormal(v, s): F(m) - x F(m - s), F the distribution function of the noise and m the last
   integer below s/2 - v epsilon / s, up to which p > x q; of moderate v and s
 * Mixed(base, q): q delta_base(1 + (x - 1)/q) for x > 1 - q, else 1 - x (Balle et al. 2018, Thm 2)
+* Tallied(e, r, m): P(T >= t) - x Q(T >= t), t the first number of ones with a ratio of at least x
 * Swapped(base): 1 - x + x delta_base(1 / x)
 * Spliced(above, below): of ``above`` for x >= 1, of ``below`` for x < 1
 * Largest: the largest

@@ -1,0 +1,140 @@
+"""The number of ones among binary reports, one of which is told from the others.
+
+Write l = rare, h = e^epsilon l, n = others + 1 and B for the binomial law of n - 1 reports at l.
+Under Q the number is binomial(n, l).  Under P it is t with probability h B(t - 1) + (1 - h) B(t),
+and B(t - 1) / Q(t) = t / (n l), B(t) / Q(t) = (n - t) / (n (1 - l)):
+
+    P(t) / Q(t) = (t h / l + (n - t) (1 - h) / (1 - l)) / n,
+
+which grows with t.  With S(k) = B(k) + B(k + 1) + ..., an incomplete beta function,
+
+    delta(x) = (h - x l) S(t - 1) + (1 - h - x (1 - l)) S(t),    t = n (x - r) / (e^epsilon - r)
+
+rounded up, r = (1 - h) / (1 - l), between 0 and n + 1; any other t gives less.
+
+On a grid: Q is a window of a cumulative product of ratios, outside of which there is at most
+``LEFT`` (:mod:`dpaudit.profiles.grid.clones`), P that times the ratio.  Under P a report more or
+less is counted, within ``STEPS`` of that, as in :mod:`dpaudit.profiles.grid.blanket`.  What is left
+out counts as infinite loss above; below it is far less than ``relative`` times the mass of either
+tail of the loss: where anything is left out, n is above 60, and a tail has at least an eighth of
+l, or of 1 - h, which are at least ``RAREST``.
+Rounding.  A ratio is a sum of two positive terms of 5 roundings each, its logarithm within 16 units
+and 4 of its own; masses as in ``clones``, and the ratio's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from dpaudit.errors import Unsupported
+from dpaudit.exact import Number, enclose, exp, settled
+from dpaudit.nodes.pairs import Tallied
+from dpaudit.profiles.closed.single import Ball
+from dpaudit.profiles.closed.single import _form as register_form
+from dpaudit.profiles.grid.blanket import STEPS
+from dpaudit.profiles.grid.cells import UNIT, Cells
+from dpaudit.profiles.grid.clones import LEFT, MOST_OTHERS, binomial_masses
+from dpaudit.profiles.grid.discrete import (
+    Discrete,
+    Grid,
+    Reals,
+    Side,
+    discretiser,
+    swapped_discretiser,
+)
+from dpaudit.profiles.grid.masses import Closed, Outcomes, as_float, cells_from
+
+RAREST = 1e-13
+
+
+# --- at one point, in balls ----------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _balls(rare: Number, epsilon: Number, bits: int) -> tuple[Ball, Ball, Ball]:
+    """l, h and e^epsilon."""
+    grown, low = enclose(epsilon).exp(), enclose(rare)
+    return low, low * grown, grown
+
+
+@lru_cache(maxsize=4096)
+def _beyond(rare: Number, others: int, least: int, bits: int) -> Ball:
+    """S(least)."""
+    import flint
+
+    if least <= 0 or least > others:
+        return flint.arb(1 if least <= 0 else 0)
+    return enclose(rare).beta_lower(least, others - least + 1, regularized=True)
+
+
+@register_form(Tallied)
+def form_of(pair: Tallied, x: Ball) -> Ball:
+    """delta at x, at the precision of the context; next to a whole number, of either side of it."""
+    import flint
+
+    bits, others = int(flint.ctx.prec), int(pair.others)
+    low, high, grown = _balls(pair.rare, pair.epsilon, bits)
+    n, none = others + 1, (1 - high) / (1 - low)
+    place = n * (x - none) / (grown - none)
+    if x >= grown:
+        return flint.arb(0)
+    if x <= none:
+        return 1 - x
+    middle = place.mid().ceil().unique_fmpz()
+    if middle is None or not abs(place - middle) < 2:
+        return flint.arb(0).union(1)
+    found = (1 - x).max(0)
+    for least in {min(max(int(middle) + k, 0), n + 1) for k in (-1, 0, 1, 2)}:
+        if place > least or place <= least - 1:
+            continue
+        before, own = (_beyond(pair.rare, others, k, bits) for k in (least - 1, least))
+        found = found.max((high - x * low) * before + (1 - high - x * (1 - low)) * own)
+    return found
+
+
+# --- on a grid -----------------------------------------------------------------------------------
+
+
+def _closed(pair: Tallied) -> Closed:
+    """Errors: Unsupported for more reports, or rarer ones, than floats hold."""
+    if pair.others > MOST_OTHERS:
+        raise Unsupported(f"{pair.others} other reports: at most {MOST_OTHERS} are computed with")
+    n, likely = int(pair.others) + 1, pair.rare * exp(pair.epsilon)
+    low, high = as_float(pair.rare, "rare"), as_float(settled(likely), "rare")
+    others, own = (as_float(settled(1 - p), "rare") for p in (pair.rare, likely))
+    if low < RAREST or own < RAREST:
+        raise Unsupported(f"reports of chances {low:g} and 1 - {own:g}: none are rarer than 1e-13")
+    first, q = binomial_masses(n, low, low / others)
+    t = first + np.arange(len(q), dtype=np.float64)
+    ratio = (t * (high / low) + (n - t) * (own / others)) / n
+    losses = np.log(ratio)
+
+    def masses(edges: Reals) -> tuple[Reals, Reals]:
+        return np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
+
+    span = float(losses[0]), float(losses[-1])
+    error = UNIT * (16 + 4 * max(abs(end) for end in span))
+    relative = UNIT * (20 * len(q) + 64)
+    return Closed(masses, Outcomes(losses, ratio * q, q), span, error, relative)
+
+
+def _discrete(cells: Cells, side: Side) -> Discrete:
+    if side is Side.UPPER:
+        left = 4 * STEPS * LEFT
+        cells = replace(cells, infinite=(cells.infinite[0] + left, cells.infinite[1] + left))
+    return cells.discrete(side)
+
+
+@discretiser(Tallied)
+def _tallied(pair: Tallied, grid: Grid, side: Side) -> Discrete:
+    return _discrete(cells_from(_closed(pair), grid, 1), side)
+
+
+@swapped_discretiser(Tallied)
+def _tallied_swapped(pair: Tallied, grid: Grid, side: Side) -> Discrete:
+    """Edges lie above their nodes, so that they do not when losses change sign."""
+    return _discrete(cells_from(_closed(pair), grid, -1).swapped(), side)
