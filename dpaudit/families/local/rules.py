@@ -36,6 +36,15 @@ Clones(epsilon, 1, e^-epsilon, population - 1), and reports that are the same un
 Reached: where all others hold a third value, of whose set ``free`` of either part is free, the
 counts of those free outcomes alone are Clones(epsilon, free told, free 2 m / w, population - 1),
 told = m (e^epsilon + 1) / w.
+Where free is 0, all others hold the second value, and how many reports are of the first one's set
+alone is Tallied(epsilon, m / w, population - 1): in randomised response between two values, how
+many are 1.  It is not the worst of all data sets: of three records at epsilon 0 one of each value
+is worse, as the counts of the others are then 1 with probability p^2 + q^2, and no count of two
+that hold the same has more than max(p^2, 2 p q), p = 1 - q the chance of an own value.
+Noise on a number that is 0 or d, and 0 for all others: how many reports are at least c is Tallied.
+Of Laplace noise with e^(-epsilon u / d) / 2 above u, c is d or 3 d / 4, which is near the best of
+all up to an epsilon of 4; of discrete noise, with a^k / (1 + a) from k >= 1 on, a = e^(-1 / scale),
+and 1 - a^(1 - k) / (1 + a) from k <= 0 on, c is d or 3 d / 4 rounded up.
 Source: Balle, Bell, Gascon, Nissim 2019, The Privacy Blanket of the Shuffle Model, Section 5 (sets;
 (1), (2) and the pair are dpaudit's); Feldman, McMillan, Talwar 2021, Hiding Among the Clones,
 Theorem 3.1 (any child).
@@ -44,6 +53,7 @@ Theorem 3.1 (any child).
 from __future__ import annotations
 
 from fractions import Fraction
+from math import ceil
 
 from dpaudit.exact import Number, enclose, erfinv, exp, is_symbolic, log, sqrt, tanh, unknowns
 from dpaudit.families.additive import Laplace
@@ -59,7 +69,7 @@ from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
-from dpaudit.nodes.pairs import Atoms, Blanket, Clones, Losses, Pair
+from dpaudit.nodes.pairs import Atoms, Blanket, Clones, Losses, Pair, Tallied
 from dpaudit.scope import Adjacency
 
 SETS = Source("Ye, Barg", 2018, "Section III (subset selection); proof in families.local.rules")
@@ -192,16 +202,40 @@ def shuffled_profile(node: Shuffled, base: Losses) -> Losses:
     as_sets = _as_sets(child)
     if as_sets is not None:
         upper = hidden(as_sets, others)
-        if as_sets.free == 0:
-            return Losses((upper,), (upper,))
         rare, told = rare_and_told(as_sets)
+        if as_sets.free == 0:
+            return _counted(upper, Tallied(as_sets.epsilon, rare, others))
         free = as_sets.free
         return both(upper, Clones(as_sets.epsilon, free * told, free * 2 * rare, others))
     loss = _largest_loss(child)
     if loss is None:
         return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)
-    upper = Clones(loss, WHOLE, exp(-loss), others)
-    return Losses((upper,), (upper,))
+    return _counted(Clones(loss, WHOLE, exp(-loss), others), *_above(child, others))
+
+
+def _counted(upper: Pair, *reached: Tallied) -> Losses:
+    """Either record may be the one that is in the first run."""
+    back = tuple(pair.swapped for pair in reached)
+    return Losses((upper,), (upper,), reached, back)
+
+
+def _above(child: Node, others: Number) -> tuple[Tallied, ...]:
+    """How many reports of noise are above three quarters of the way between two values, or all."""
+    if isinstance(child, Laplace):
+        loss, part = 1 / child.noise_multiplier, Fraction(3, 4)
+        likely, rare = 1 - exp((part - 1) * loss) / 2, exp(-part * loss) / 2
+        between = Tallied(log(likely / rare), rare, others)
+        return between, Tallied(loss, exp(-loss) / 2, others)
+    if not isinstance(child, DiscreteLaplace):
+        return ()
+    way, fall = child.sensitivity, exp(-1 / child.scale)
+    loss, whole = way / child.scale, 1 + fall
+    at_all = Tallied(loss, exp(-loss) / whole, others)
+    least = None if is_symbolic(way) else Fraction(ceil(3 * way / 4))
+    if least is None or least == way:
+        return (at_all,)
+    below, rare = exp(-(way - least + 1) / child.scale) / whole, exp(-least / child.scale) / whole
+    return Tallied(log((1 - below) / rare), rare, others), at_all
 
 
 def hidden(report: SubsetResponse, others: Number) -> Pair:

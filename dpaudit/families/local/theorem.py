@@ -11,7 +11,7 @@ from typing import Any
 
 from dpaudit.check.theorem import Premise, Row, Table, Theorem, always, register
 from dpaudit.exact import enclose, erfinv, exp, is_symbolic, log, sqrt, tanh, unknowns
-from dpaudit.nodes.pairs import Atoms, Blanket, Clones, Losses, Pair
+from dpaudit.nodes.pairs import Atoms, Blanket, Clones, Losses, Pair, Tallied
 
 ZERO, ONE = Fraction(0), Fraction(1)
 SHUFFLED = frozenset({"replace_one"})
@@ -100,21 +100,46 @@ def _shuffled(node: Any, base: Losses) -> Losses:
         sets = 1 / child.choices, ZERO, ONE if child.choices > 2 else ZERO
     if sets is not None:
         upper = _blanket(child.epsilon, *sets[:2], others)
-        if sets[2] == 0:
-            return Losses((upper,), (upper,))
         rare, told = _parts(child.epsilon, sets[0], sets[1])
+        if sets[2] == 0:
+            tallied = Tallied(child.epsilon, rare, others)
+            return Losses((upper,), (upper,), (tallied,), (tallied.swapped,))
         below = Clones(child.epsilon, told * sets[2], 2 * rare * sets[2], others)
         return Losses((upper,), (upper,), (below,), (below,))
+    counts: list[tuple[Any, Any]] = []
     if kind == "PureDP":
         loss = child.epsilon
     elif kind == "Laplace":
         loss = 1 / child.noise_multiplier
+        counts = [_exceeding_density(loss, Fraction(3, 4)), (loss, exp(-loss) / 2)]
     elif kind == "DiscreteLaplace":
         loss = child.sensitivity / child.scale
+        counts = _exceeding_masses(child.scale, child.sensitivity)
     else:
         return Losses(base.remove, base.add, slack=base.slack, in_one_part=base.in_one_part)
     upper = Clones(loss, ONE, exp(-loss), others)
-    return Losses((upper,), (upper,))
+    forth = tuple(Tallied(epsilon, rare, others) for epsilon, rare in counts)
+    return Losses((upper,), (upper,), forth, tuple(pair.swapped for pair in forth))
+
+
+def _exceeding_density(loss: Any, part: Fraction) -> tuple[Any, Any]:
+    """Ratio's logarithm, and the smaller chance, of Laplace noise above that part of the way."""
+    rare = exp(-part * loss) / 2
+    return log((1 - exp((part - 1) * loss) / 2) / rare), rare
+
+
+def _exceeding_masses(scale: Any, way: Any) -> list[tuple[Any, Any]]:
+    """As above, of discrete noise at three quarters of the way rounded up, and at all of it.
+
+    From k on there is exp(-k / scale) / (1 + exp(-1 / scale)) of it; below k, as from 1 - k on.
+    """
+    whole = 1 + exp(-1 / scale)
+    found = [(way / scale, exp(-way / scale) / whole)]
+    if not is_symbolic(way) and -(-3 * way // 4) < way:
+        first = Fraction(-(-3 * way // 4))
+        rare, lacking = exp(-first / scale) / whole, exp(-(way - first + 1) / scale) / whole
+        found.insert(0, (log((1 - lacking) / rare), rare))
+    return found
 
 
 LOCAL: Table = {
