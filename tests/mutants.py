@@ -85,6 +85,7 @@ TESTS = {
     "check/profile": PROFILED,
     "check/profile/cells": FOURIER,
     "check/profile/clones": f"u/local_family {PROFILED}",
+    "check/profile/tallied": f"u/local_family {PROFILED}",
     "check/profile/coarse": f"r/stability {PROFILED}",
     "check/profile/fourier": FOURIER,
     "check/profile/nodes": FOURIER,

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from fractions import Fraction
+from time import process_time
+from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
-from scipy.stats import binom, multinomial
+from scipy.stats import binom, laplace, multinomial
 
 import dpaudit as dp
 from dpaudit.accountant.account import Account
-from dpaudit.check.profile.cells import Grid
+from dpaudit.check.profile.cells import Grid, NotConfirmed
+from dpaudit.check.profile.closed import closed_at_least, closed_at_most
 from dpaudit.check.profile.conversions import _nodes, confirm_conversion
 from dpaudit.check.profile.nodes import lower_nodes, upper_nodes
 from dpaudit.check.profile.onestep import cells
 from dpaudit.errors import InvalidParameter, Unsupported
-from dpaudit.exact import decimal_upper, enclose
+from dpaudit.exact import decimal_upper, enclose, exp, log
 from dpaudit.families.local import (
     Shuffled,
     SubsetResponse,
@@ -35,7 +40,16 @@ from dpaudit.measures.calculus import Step
 from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.renyi import RENYI
 from dpaudit.measures.renyi import order as order_symbol
-from dpaudit.nodes.pairs import Blanket, Branched, Clones, Normal, Replaced
+from dpaudit.nodes.pairs import (
+    Blanket,
+    Branched,
+    Clones,
+    Normal,
+    Pair,
+    Replaced,
+    Tallied,
+    product,
+)
 
 F = Fraction
 SCOPE = dp.central("replace_one")
@@ -365,8 +379,11 @@ def test_lower_nodes_of_pairs_that_are_bounded_are_those_of_what_is_reached() ->
 def test_noise_on_a_number_is_shuffled_as_any_randomiser_of_its_largest_loss(
     noise: dp.Node, loss: Fraction
 ) -> None:
-    pairs = [PROFILE.fold(Shuffled(node, 50), SCOPE).value for node in (noise, dp.PureDP(loss))]
-    assert pairs[0] == pairs[1]
+    found, other = (
+        PROFILE.fold(Shuffled(node, 50), SCOPE).value for node in (noise, dp.PureDP(loss))
+    )
+    assert found.remove == found.add == other.remove == other.add
+    assert not other.reached
 
 
 def test_the_curve_of_a_faint_report_is_that_of_two_answers() -> None:
@@ -375,11 +392,269 @@ def test_the_curve_of_a_faint_report_is_that_of_two_answers() -> None:
     assert float(enclose(found / faint**2).mid()) == pytest.approx(3 / 2)
 
 
-@pytest.mark.parametrize(("choices", "known"), [(2, False), (3, True), (5, True)])
-def test_a_third_answer_tells_what_is_reached(choices: int, known: bool) -> None:
-    """With two answers no other report hides between two reports that differ."""
+@pytest.mark.parametrize(("choices", "kind"), [(2, Tallied), (3, Clones), (5, Clones)])
+def test_a_third_answer_tells_what_is_reached(choices: int, kind: type[Pair]) -> None:
+    """With two answers no other report hides between two reports that differ: they are counted."""
     found = PROFILE.fold(Shuffled(dp.RandomizedResponse("r", 1, choices), 50), SCOPE).value
-    assert bool(found.reached_remove) == bool(found.reached_add) == known
+    assert [type(pair) for pair in found.reached_remove] == [kind]
+    assert found.reached_add == (found.reached_remove[0].swapped,)
+
+
+# --- counts of two answers -----------------------------------------------------------------------
+
+
+def tallied_law(likely: Any, rare: Any, others: int) -> tuple[list[Any], list[Any]]:
+    """P and Q masses of the number of ones, one report after another, in exact numbers."""
+
+    def with_one(masses: list[Any], chance: Any) -> list[Any]:
+        more, fewer = [0 * chance, *masses], [*masses, 0 * chance]
+        return [m * chance + f * (1 - chance) for m, f in zip(more, fewer, strict=True)]
+
+    hidden = [rare * 0 + 1]
+    for _ in range(others):
+        hidden = with_one(hidden, rare)
+    return with_one(hidden, likely), with_one(hidden, rare)
+
+
+def exact_delta(p: list[Any], q: list[Any], epsilon: Fraction) -> Any:
+    x = mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+    masses = [[mpmath.mpf(m.numerator) / m.denominator for m in side] for side in (p, q)]
+    return mpmath.fsum(max(a - x * b, 0) for a, b in zip(*masses, strict=True))
+
+
+TALLIES = [(3, F(1, 4), 29), (3, F(1, 4), 0), (5, F(1, 20), 12), (F(11, 10), F(2, 5), 20)]
+
+
+@pytest.mark.parametrize(("ratio", "rare", "others"), TALLIES)
+def test_counts_have_the_profile_of_their_enumeration(
+    ratio: Fraction, rare: Fraction, others: int
+) -> None:
+    """In fractions, both directions: one round in closed form, two on both grids."""
+    from dpaudit.profiles import delta_interval
+
+    pair = Tallied(log(F(ratio)), rare, F(others))
+    laws = tallied_law(ratio * rare, rare, others)
+    with mpmath.workdps(40):
+        for own, (p, q) in zip((pair, pair.swapped), (laws, laws[::-1]), strict=True):
+            for epsilon in (F(0), F(1, 20), F(1, 3), F(9, 10), F(3, 2)):
+                truth = exact_delta(p, q, epsilon)
+                found = delta_interval(own, epsilon)
+                assert mpq(found.lower) <= truth * (1 + mpmath.mpf(10) ** -30)
+                assert truth <= mpq(found.upper) * (1 + mpmath.mpf(10) ** -30)
+                assert found.upper - found.lower <= found.upper / 10**11 + F(1, 10**300)
+                known = found.lower * F(999, 1000), found.upper * F(1001, 1000) + F(1, 10**30)
+                assert known[0] == 0 or closed_at_least(own, epsilon, known[0])
+                assert closed_at_most(own, epsilon, known[1])
+                assert known[0] == 0 or not closed_at_most(own, epsilon, known[0])
+                assert not closed_at_least(own, epsilon, known[1])
+            twice = [[a * b for a in side for b in side] for side in (p, q)]
+            for epsilon in (F(1, 20), F(1, 3), F(9, 10)):
+                truth = exact_delta(*twice, epsilon)
+                found = delta_interval(product([(own, F(2))]), epsilon)
+                assert mpq(found.lower) <= truth <= mpq(found.upper)
+                assert mpq(found.lower) >= 0.97 * truth
+
+
+@pytest.mark.parametrize(("ratio", "rare", "others"), TALLIES)
+def test_the_checkers_cells_hold_the_masses_of_counts(
+    ratio: Fraction, rare: Fraction, others: int
+) -> None:
+    pair, step = Tallied(log(F(ratio)), rare, F(others)), F(1, 1024)
+    laws = [np.array(side, dtype=float) for side in tallied_law(ratio * rare, rare, others)]
+    grid = Grid(step, 1e-25)
+    for own, (p, q) in zip((pair, pair.swapped), (laws, laws[::-1]), strict=True):
+        ends = _nodes(own, grid, -1, 3.0), upper_nodes(cells(own, grid))
+        for epsilon in (0.0, 0.05, 0.3, 0.9):
+            truth = delta_of(p, q, epsilon)
+            below, above = (
+                nodes.infinite
+                + (nodes.masses * np.maximum(1 - math.exp(epsilon) * np.exp(-losses), 0)).sum()
+                for nodes in ends
+                for losses in [(nodes.first + np.arange(len(nodes.masses))) * grid.h]
+            )
+            assert 0.98 * truth - 1e-4 <= below <= truth * (1 + 1e-9) + 1e-15
+            assert truth <= above * (1 + 1e-9) + 1e-15
+            assert above <= truth * 1.001 + 1e-9
+
+
+def mpq(value: Fraction) -> Any:
+    return mpmath.mpf(value.numerator) / value.denominator
+
+
+def test_cells_of_counts_that_are_moved_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The enumeration above goes red where a loss, or the law of the others, is another one."""
+    from dpaudit.check.profile import tallied as checked
+    from dpaudit.profiles.grid import tallied
+
+    own = tallied.binomial_masses
+    monkeypatch.setattr(tallied, "binomial_masses", lambda n, p, o: own(n - 1, p, o))
+    law = checked._clones_law
+    monkeypatch.setattr(checked, "_clones_law", lambda m, p, tail: law(m - 1, p, tail))
+    for guarded in (
+        test_counts_have_the_profile_of_their_enumeration,
+        test_the_checkers_cells_hold_the_masses_of_counts,
+    ):
+        with pytest.raises(AssertionError):
+            guarded(F(3), F(1, 4), 29)
+
+
+@pytest.mark.parametrize(
+    ("population", "level", "reached"),
+    [
+        (1000, F(1, 2), ".05685"),
+        (1000, F(1), ".12661"),
+        (1000, F(2), ".32328"),
+        (1000, F(4), "1.69101"),
+        (200, F(1, 2), ".1378"),
+        (200, F(1), ".31824"),
+        (200, F(2), ".93149"),
+        (200, F(4), "3.99996"),
+    ],
+)
+def test_shuffled_answers_of_two_reach_these_epsilons(
+    population: int, level: Fraction, reached: str
+) -> None:
+    """At delta 1e-6, found by summing all masses in floats, the swapped direction."""
+    poll = Shuffled(dp.RandomizedResponse("r", level), population)
+    found = dp.account(poll, SCOPE).epsilon(F(1, 10**6))
+    assert float(found.lower) == pytest.approx(float(reached), abs=1e-5)
+    assert found.lower <= found.upper
+
+
+def two_answers(likely: float, others: int, ones: int) -> np.ndarray:
+    """The law of the number of ones of others, of which some hold 1."""
+    held = binom.pmf(np.arange(ones + 1), ones, likely)
+    return np.convolve(held, binom.pmf(np.arange(others - ones + 1), others - ones, 1 - likely))
+
+
+@pytest.mark.parametrize("level", [F(1, 2), F(2), F(4)])
+@pytest.mark.parametrize("population", [3, 8, 25])
+def test_two_answers_lie_between_their_ends_whatever_the_others_hold(
+    level: Fraction, population: int
+) -> None:
+    """All data sets: the lower end is reached by some, the upper by none."""
+    likely = 1 / (1 + math.exp(-level))
+    for part in (0.0, 0.1, 0.5, 0.9):
+        epsilon = round(part * float(level), 3)
+        low, high = two_sided(Shuffled(dp.RandomizedResponse("r", level), population), epsilon)
+        worst = 0.0
+        for ones in range(population):
+            hidden = two_answers(likely, population - 1, ones)
+            more, fewer = np.append(0.0, hidden), np.append(hidden, 0.0)
+            p, q = ((c * more + (1 - c) * fewer) for c in (likely, 1 - likely))
+            worst = max(worst, delta_of(p, q, epsilon), delta_of(q, p, epsilon))
+        assert low <= worst * (1 + 1e-9) + 1e-15
+        assert worst <= high * (1 + 1e-9) + 1e-15
+        assert low > 0.5 * worst
+
+
+def test_others_that_hold_the_same_are_not_always_the_worst() -> None:
+    """Three records, total variation: one of each value among the others is worse."""
+    likely, found = 1 / (1 + math.exp(-2)), {}
+    for ones in range(3):
+        hidden = two_answers(likely, 2, ones)
+        found[ones] = hidden.max() * (2 * likely - 1)
+    low, high = two_sided(Shuffled(dp.RandomizedResponse("r", 2), 3), 0.0)
+    assert low == pytest.approx(found[0], rel=1e-9)
+    assert found[0] == pytest.approx(found[2], rel=1e-12)
+    assert found[0] < found[1] <= high
+
+
+def test_more_answers_of_two_hide_better_from_below_too() -> None:
+    ends = [
+        dp.account(Shuffled(dp.RandomizedResponse("r", 2), n), SCOPE).epsilon(F(1, 10**6)).lower
+        for n in (1, 2, 10, 50, 500, 5_000, 50_000)
+    ]
+    assert ends == sorted(ends, reverse=True)
+    assert ends[-1] > 0
+
+
+def test_a_hundred_random_questions_have_their_ends_in_order() -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(100):
+        level = F(int(rng.integers(5, 400)), 100)
+        child = [
+            dp.RandomizedResponse("r", level),
+            dp.Laplace("r", 1 / level),
+            dp.DiscreteLaplace("r", 3 / level, sensitivity=int(rng.integers(1, 9))),
+            cap_response("c", level, F(int(rng.integers(1, 51)), 100)),
+            subset_selection("s", level, 5, 4),
+        ][int(rng.integers(5))]
+        node: dp.Node = Shuffled(child, int(10 ** rng.uniform(0, 3)))
+        if rng.random() < 0.2:
+            node = dp.Repeat(node, int(rng.integers(2, 4)))
+        found = dp.account(node, SCOPE).epsilon(F(1, 10 ** int(rng.integers(2, 12))))
+        assert 0 <= found.lower <= found.upper
+
+
+@pytest.mark.parametrize("sensitivity", [1, 2, 4, 7])
+def test_noise_on_a_number_is_counted_above_a_line(sensitivity: int) -> None:
+    """The chances of each pair are those of some line, by the noise's own masses."""
+    node = dp.DiscreteLaplace("r", 2, sensitivity=sensitivity)
+    found = PROFILE.fold(Shuffled(node, 50), SCOPE).value
+    fall = math.exp(-0.5)
+    noise = np.arange(-300, 301)
+    masses = (1 - fall) / (1 + fall) * fall ** np.abs(noise)
+    lines = [
+        (masses[noise >= c - sensitivity].sum(), masses[noise >= c].sum())
+        for c in (-(-3 * sensitivity // 4), sensitivity)
+    ]
+    for pair, (likely, rare) in zip(found.reached_remove, dict.fromkeys(lines), strict=True):
+        assert float(enclose(pair.rare).mid()) == pytest.approx(rare, rel=1e-12)
+        own = float(enclose(pair.rare * exp(pair.epsilon)).mid())
+        assert own == pytest.approx(likely, rel=1e-12)
+    between, at_all = PROFILE.fold(Shuffled(dp.Laplace("r", 1), 50), SCOPE).value.reached_remove
+    for pair, line in ((between, 0.75), (at_all, 1.0)):
+        likely, rare = (laplace.sf(line - held) for held in (1, 0))
+        assert float(enclose(pair.rare).mid()) == pytest.approx(rare, rel=1e-12)
+        own = float(enclose(pair.rare * exp(pair.epsilon)).mid())
+        assert own == pytest.approx(likely, rel=1e-12)
+
+
+@pytest.mark.parametrize("population", [10**6, 10**9])
+def test_the_answers_of_a_country_are_counted_in_seconds(population: int) -> None:
+    """Two rounds: a window of 3e5 counts of a thousand million."""
+    poll = Shuffled(dp.RandomizedResponse("r", 2), population)
+    for node, far in ((poll, 0.7), (dp.Repeat(poll, 2), 0.7)):
+        tracemalloc.start()
+        begun = process_time()
+        found = dp.account(node, SCOPE).epsilon(F(1, 10**6))
+        spent, (_, most) = process_time() - begun, tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert far * found.upper < found.lower < found.upper
+        assert spent < 30
+        assert most < 2**28
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_the_checker_refuses_a_lower_end_of_counts_that_is_too_high(
+    rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its own bounds it would confirm it."""
+    from dpaudit.check.profile import conversions
+
+    delta = F(1, 10**6)
+    step = converted(dp.Repeat(Shuffled(dp.RandomizedResponse("r", 2), 500), rounds), delta)
+    (row,) = step.witness["lower"]
+    pair, own = step.premises[0].value.reached[int(row["pair"])], F(row["value"])
+    assert conversions.confirm_lower(pair, own, delta, row)
+    assert not conversions.confirm_lower(pair, own * F(1001, 1000), delta, row)
+    monkeypatch.setattr(conversions, "closed_at_least", lambda *_: True)
+    monkeypatch.setattr(conversions, "delta_bound", lambda *_: F(1))
+    assert conversions.confirm_lower(pair, own * F(1001, 1000), delta, row)
+
+
+def test_counts_that_floats_do_not_hold_are_refused_by_name() -> None:
+    from dpaudit.profiles.grid.discrete import Grid as Cut
+    from dpaudit.profiles.grid.discrete import Side, discretise
+
+    grid = Cut(F(1, 100), 1e-20)
+    for pair in (Tallied(F(1), F(1, 4), F(2**50)), Tallied(F(1), F(1, 10**14), F(9))):
+        with pytest.raises(Unsupported, match=r"other reports|rarer"):
+            discretise(pair, grid, Side.LOWER)
+        if pair.others > 9:
+            with pytest.raises(NotConfirmed):
+                cells(pair, Grid(F(1, 100), 1e-20))
 
 
 @pytest.mark.parametrize(("epsilon", "population"), [(1, 2_000), (3, 20_000)])

@@ -455,9 +455,7 @@ def _ends(pair: Pair) -> Ends:
     """(minus the smallest loss where Q has mass, the largest where P has mass)."""
     if isinstance(pair, Normal) and pair.mu == 0:
         return Fraction(0), Fraction(0)
-    if isinstance(pair, LaplaceShift):
-        return pair.epsilon, pair.epsilon
-    if isinstance(pair, (Blanket, Clones)):
+    if isinstance(pair, (LaplaceShift, Blanket, Clones)):
         return pair.epsilon, pair.epsilon
     if isinstance(pair, Tallied):
         return _ends_of_tallied(pair)
@@ -483,9 +481,9 @@ def _ends(pair: Pair) -> Ends:
 
 def _ends_of_tallied(pair: Tallied) -> Ends:
     """Of no ones, and of ones alone."""
-    likely = exp(pair.epsilon) * pair.rare
-    symmetric = pair.rare + likely == 1 or exp(pair.epsilon) == 1 / pair.rare - 1
-    return pair.epsilon if symmetric else log((1 - pair.rare) / (1 - likely)), pair.epsilon
+    if exp(pair.epsilon) == 1 / pair.rare - 1:
+        return pair.epsilon, pair.epsilon
+    return log((1 - pair.rare) / (1 - exp(pair.epsilon) * pair.rare)), pair.epsilon
 
 
 def _largest_of_branches(branches: Iterable[tuple[Number, Number, Number]]) -> Number:

@@ -37,7 +37,7 @@ def tallied(pair: Tallied, grid: Grid) -> Cells:
     others = int(pair.others)
     epsilon, rare = ball(pair.epsilon), ball(pair.rare)
     likely = rare * epsilon.exp()
-    if not (0 < epsilon < FARTHEST and 0 < rare and likely < 1 and others < MOST_OTHERS):
+    if not (0 < epsilon < FARTHEST and rare > 0 and likely < 1 and others < MOST_OTHERS):
         raise NotConfirmed("binary reports of these chances")
     log_tail = -math.log(min(grid.tail, SMALLEST) / 8)
     first, law = _clones_law(others, rare, log_tail)
@@ -57,8 +57,11 @@ def tallied(pair: Tallied, grid: Grid) -> Cells:
     node = np.clip(np.floor(losses / grid.h).astype(np.int64), low, high_end - 1)
     rest = np.clip(losses - node * grid.h, 0.0, grid.h)
     count = high_end - low
-    a = np.bincount(node - low, p * np.expm1(grid.h - rest) / math.expm1(grid.h), count)
-    b = np.bincount(node - low, p * np.expm1(-rest) / math.expm1(-grid.h), count)
+    to_lower = np.expm1(grid.h - rest) / math.expm1(grid.h)
+    to_upper = np.expm1(-rest) / math.expm1(-grid.h)
+    a, b = (
+        np.bincount(node - low, p * part, count).astype(np.float64) for part in (to_lower, to_upper)
+    )
     lost = min(grid.tail, SMALLEST) * (1 + 1e-9)
     shift = UNIT * (32 + 8 * float(np.max(np.abs(losses))))
     relative = UNIT * (25 * len(law) + len(p) + 64)

@@ -24,7 +24,6 @@ and 4 of its own; masses as in ``clones``, and the ratio's.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import lru_cache
 
@@ -49,6 +48,8 @@ from dpaudit.profiles.grid.discrete import (
 from dpaudit.profiles.grid.masses import Closed, Outcomes, as_float, cells_from
 
 RAREST = 1e-13
+# Binary digits: of chances that no question is about, and beyond the precision.
+FARTHEST, GUARD = 20_000, 30
 
 
 # --- at one point, in balls ----------------------------------------------------------------------
@@ -63,12 +64,26 @@ def _balls(rare: Number, epsilon: Number, bits: int) -> tuple[Ball, Ball, Ball]:
 
 @lru_cache(maxsize=4096)
 def _beyond(rare: Number, others: int, least: int, bits: int) -> Ball:
-    """S(least)."""
+    """S(least); what is next to 1 at the precision, or far below what is asked for, not at cost.
+
+    With d(a) = a log(a / l) + (1 - a) log((1 - a) / (1 - l)), P(ones >= a m) <= exp(-m d(a)) from
+    the mean on, and P(ones <= a m) up to it (Chernoff 1952).
+    """
     import flint
 
     if least <= 0 or least > others:
         return flint.arb(1 if least <= 0 else 0)
-    return enclose(rare).beta_lower(least, others - least + 1, regularized=True)
+    chance = enclose(rare)
+    if 1 < least < others:
+        place = least if least > others * chance else least - 1
+        part = flint.arb(place) / others
+        apart = part * (part / chance).log() + (1 - part) * ((1 - part) / (1 - chance)).log()
+        outside = (-others * apart).exp()
+        if least > others * chance and outside < flint.arb(2) ** -FARTHEST:
+            return outside.union(0)
+        if place < others * chance and outside < flint.arb(2) ** -(bits + GUARD):
+            return 1 - outside.union(0)
+    return chance.beta_lower(least, others - least + 1, regularized=True)
 
 
 @register_form(Tallied)
