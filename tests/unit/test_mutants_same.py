@@ -20,6 +20,7 @@ from dpaudit.mutate.wrong import kept, wrong
 from dpaudit.scope import Adjacency
 from mechanisms.papers.diff2 import baselines
 from mechanisms.papers.srgd import baselines_catalogue, catalogue
+from mechanisms.papers.srgd.phased_sgd import OnePassAverage
 from mechanisms.papers.srgd.phases import halves, phase_moves
 from mechanisms.papers.stable_erm import catalogue as stable
 from mechanisms.papers.stable_erm.baselines import MinimiserQuery
@@ -140,6 +141,32 @@ def test_half_of_a_sum_over_all_moves_a_minimiser_no_further() -> None:
         distance = np.linalg.norm(found[:, None] - found[None], axis=-1).max()
         furthest = max(furthest, float(distance / stated))
     assert 0.3 < furthest <= 1
+
+
+@dataclass(frozen=True, eq=False)
+class HalfAPass(OnePassAverage):
+    """Wrong: the iterates of half a pass, over the number of all rows."""
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        return super().value(records.rows(0, len(records) // 2), chosen) / 2
+
+
+def test_the_mean_of_half_a_pass_moves_half_as_far() -> None:
+    """A first row that turns around, among rows of one sign, of two, and of no weight."""
+    program: Any = baselines_catalogue.phased_sgd.program
+    problem, start = program.problem, program.problem.start(1)
+    adjacency, shape = baselines_catalogue.phased_sgd.scope.adjacency, Shape(40, (11,))
+    moved: dict[type, float] = {}
+    for kind in (OnePassAverage, HalfAPass):
+        query = kind(problem, start, program.step_size / 4)
+        for world in worlds_of(shape, np.random.default_rng(1)):
+            rows = {**across(world.values), **rows_of(shape, np.random.default_rng(1))}
+            found = [query.value(world.with_row(0, rows[name])) for name in list(rows)[:10]]
+            found.append(query.value(Records(world.values, np.arange(40) > 0)))
+            apart = max(float(np.linalg.norm(one - found[-1])) for one in found)
+            moved[kind] = max(moved.get(kind, 0.0), apart / float(query.sensitivity(adjacency, 40)))
+    assert 0.5 < moved[OnePassAverage] <= 1
+    assert moved[HalfAPass] <= 0.5
 
 
 def centred(rows: Array) -> Array:
