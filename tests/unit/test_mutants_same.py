@@ -23,6 +23,7 @@ from mechanisms.papers.srgd import baselines_catalogue, catalogue
 from mechanisms.papers.srgd.phased_sgd import OnePassAverage
 from mechanisms.papers.srgd.phases import halves, phase_moves
 from mechanisms.papers.stable_erm import catalogue as stable
+from mechanisms.papers.stable_erm import sharp
 from mechanisms.papers.stable_erm.baselines import MinimiserQuery
 from mechanisms.papers.stable_erm.baselines_catalogue import (
     LOGISTIC,
@@ -167,6 +168,25 @@ def test_the_mean_of_half_a_pass_moves_half_as_far() -> None:
             moved[kind] = max(moved.get(kind, 0.0), apart / float(query.sensitivity(adjacency, 40)))
     assert 0.2 < moved[OnePassAverage] <= 1
     assert moved[HalfAPass] <= 0.5
+
+
+@pytest.mark.parametrize("steps", [sharp.STEPS // 2, 3])
+def test_an_interior_point_method_that_is_cut_ends_as_near(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The duality gap is measured after it, and what is missing is made up for."""
+    loss, kept = sharp.Hinge(modulus=0.5), np.ones((1, 40), dtype=bool)
+    furthest = 0.0
+    for world in worlds_of(Shape(40, (1, 5)), np.random.default_rng(1)):
+        minimiser, size = Minimiser(loss), float(np.abs(world.values).max())
+        whole = minimiser.at(world.values, kept)
+        monkeypatch.setattr(sharp, "STEPS", steps)
+        cut = minimiser.at(world.values, kept)
+        monkeypatch.undo()
+        allowed = 2 * float(loss.lost(40, min(size, 2.0), np.array(0.5)))
+        furthest = max(furthest, float(np.linalg.norm(whole - cut)) / allowed)
+    assert (steps == 3) == (furthest > 0)
+    assert furthest <= 1
 
 
 def centred(rows: Array) -> Array:
