@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -20,6 +21,7 @@ from dpaudit.exact import (
     unknowns,
     working_precision,
 )
+from dpaudit.exact.arb import TooManyTerms
 from dpaudit.exact.domains import non_negative, probability
 from dpaudit.measures.calculus import CALCULI, Converted, Source, Step, order
 from dpaudit.measures.intervals import epsilon_two_sided
@@ -137,8 +139,15 @@ def _from_curve(
         return Converted(infinity(), None, {})
     with working_precision():
         bound = enclose(delta)
+
+        def objective(a: Fraction) -> float:
+            try:
+                return float(renyi_epsilon(curve(a), _dyadic(a), bound).mid())
+            except TooManyTerms:
+                return math.inf
+
         find = search or _best_order
-        alpha = find(lambda a: float(renyi_epsilon(curve(a), _dyadic(a), bound).mid()))
+        alpha = find(objective)
         value = renyi_epsilon(curve(alpha), _dyadic(alpha), bound)
         upper = max(Fraction(decimal_upper(value)), Fraction(0)) if value.is_finite() else None
     if upper is None:
@@ -148,8 +157,6 @@ def _from_curve(
 
 def _best_order(objective: Callable[[Fraction], float]) -> Fraction:
     """A good order: golden-section search over log(order - 1); any order gives a valid bound."""
-    import math
-
     golden = (math.sqrt(5) - 1) / 2
     low, high = math.log(1e-6), math.log(1e9)
 
