@@ -122,12 +122,13 @@ def test_account_answers_next_to_the_largest_loss() -> None:
     assert near.upper - near.lower < near.upper / 1000
 
 
-PAIRS = {
+PAIRS: dict[str, tuple[Pair, F]] = {
     "laplaces": (product([(LaplaceShift(F(1)), F(1)), (LaplaceShift(F(2, 3)), F(3))]), F(3)),
     "answers": (product([(answers(F(1)), F(4)), (LaplaceShift(F(2, 3)), F(1))]), F(14, 3)),
     "sampled": (
         product([(Swapped(Mixed(LaplaceShift(F(1)), F(1, 10))), F(2)), (answers(F(1)), F(1))]),
-        None,
+        # Of losses -log(1 - q + q exp(-1)), q = 1 / 10.
+        F(repr(-2 * math.log1p(0.1 * math.expm1(-1)) + 1)),
     ),
 }
 
@@ -136,9 +137,6 @@ PAIRS = {
 @pytest.mark.parametrize("gap", [F(1, 10**2), F(1, 10**6), F(1, 10**11)])
 def test_checker_agrees_and_refuses_what_is_beyond(name: str, gap: F) -> None:
     pair, top = PAIRS[name]
-    if top is None:
-        # Of losses -log(1 - q + q exp(-1)), q = 1 / 10.
-        top = F(repr(-2 * math.log1p(0.1 * math.expm1(-1)) + 1))
     parts = tuple((factor, int(times)) for factor, times in pair.factors)
     found = delta_at_corner(parts, top - gap)
     assert found is not None
@@ -178,11 +176,12 @@ def test_no_corner_where_losses_are_unbounded_or_roundings_too_many() -> None:
     normal, noise = (Normal(F(1)), 1), LaplaceShift(F(1, 10**6))
     assert delta_at_corner((normal, (noise, 1)), F(1)) is None
     assert delta_at_corner(((noise, 10**9),), F(999)) is None
-    for factors, nodes in (
+    refused: list[tuple[list[tuple[Pair, int]], int]] = [
         ([(Normal(F(1)), 1), (noise, 1)], 64),
         ([(noise, 10**9), (answers(F(1)), 1)], 64),
         ([(noise, 10**9 - 1)], 64),
         ([(noise, 2)], 10**5),
-    ):
+    ]
+    for factors, nodes in refused:
         with pytest.raises(NotConfirmed):
             corner_bound(factors, F(1, 10**7), nodes, 1)

@@ -145,7 +145,8 @@ def releases_of_one_sample(moves: np.ndarray, rates: float, z: tuple[float, floa
         total = np.array(drawn) @ moves
         later = np.where(x > 0, total[2], total[1]) / z[1]
         p += chance * norm.pdf(x - total[0] / z[0]) * norm.pdf(y - later)
-    return p * (AXIS[1] - AXIS[0]) ** 2
+    masses: np.ndarray = p * (AXIS[1] - AXIS[0]) ** 2
+    return masses
 
 
 AXIS = np.linspace(-9, 11, 401)
@@ -177,7 +178,8 @@ def laplace_sum(moves: np.ndarray, rate: float, scale: float) -> np.ndarray:
     for drawn in itertools.product((0, 1), repeat=len(moves)):
         chance = math.prod(rate if c else 1 - rate for c in drawn)
         p += chance * np.exp(-np.abs(axis - np.array(drawn) @ moves) / scale) / (2 * scale)
-    return p * (axis[1] - axis[0])
+    masses: np.ndarray = p * (axis[1] - axis[0])
+    return masses
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,8 @@ def _pairs(node: Any, base: Losses) -> Losses:
         return base
     if _all_drawn(child) and not is_symbolic(k):
         forth, back = (tuple(_above(p, k) for p in side) for side in (base.remove, base.add))
-        reached = (base.reached_remove, base.reached_add)
-        low, under = (tuple(_together(p, k, None) for p in side) for side in reached)
+        met = (base.reached_remove, base.reached_add)
+        low, under = (tuple(_together(p, k, None) for p in side) for side in met)
         return Losses(forth, back, low, under, base.slack, base.in_one_part)
     if max(len(base.remove), len(base.add)) > 1:
         raise Unsupported(f"{node.head}: no dominating pair for a group over several alternatives")

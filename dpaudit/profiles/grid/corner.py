@@ -121,7 +121,7 @@ def _bound(factors: list[Factor], gap: float, nodes: int, sign: int) -> float | 
     error = ROOM * (error + (len(factors) + 8) * single)
     if error > LARGEST_ERROR:
         return None
-    whole = np.zeros(nodes)
+    whole: Reals = np.zeros(nodes)
     whole[0] = 1.0
     for factor in factors:
         whole = _convolved(whole, _power(_shortfalls(factor, step, nodes, sign), factor.times))
