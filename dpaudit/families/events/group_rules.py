@@ -262,6 +262,8 @@ def _drawn(pair: Pair, node: Group, *, told: bool) -> Pair:
 def _told(pair: Mixed, node: Group) -> Pair:
     """Whether any of the group was drawn is secret; where some were, how many is told."""
     k, rate = int(node.size), pair.rate
+    if not isinstance(pair.base, LaplaceShift):
+        raise Unsupported(_no_pair(node))
     if k > MOST_TOLD:
         raise Unsupported(f"{_no_pair(node)}; up to {MOST_TOLD} records are told apart")
     some = 1 - (1 - rate) ** k
