@@ -17,6 +17,10 @@ SUM_BITS = 10_240
 MAXIMUM_TERMS = 100_000
 
 
+class TooManyTerms(InvalidParameter):
+    """A sum that would take too long."""
+
+
 def enclose(value: Number, symbols: Mapping[Any, Any] | None = None) -> Any:
     """An Arb ball that holds the exact value; ``symbols`` gives balls for its free symbols.
 
@@ -198,7 +202,7 @@ def _rounds(first: Any, last: Any, summand: Any) -> range:
         raise InvalidParameter(f"sum of {str(summand)[:200]}: bind its limits to integers first")
     found = range(int(first.unique_fmpz()), int(last.unique_fmpz()) + 1)
     if found.stop < found.start or found.stop - found.start > MAXIMUM_TERMS:
-        raise InvalidParameter(
+        raise TooManyTerms(
             f"sum of {str(summand)[:200]} over {found.start}..{found.stop - 1}: expected at most "
             f"{MAXIMUM_TERMS} terms where it has no closed form"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -20,6 +21,7 @@ from dpaudit.exact import (
     unknowns,
     working_precision,
 )
+from dpaudit.exact.arb import TooManyTerms
 from dpaudit.exact.domains import non_negative, probability
 from dpaudit.measures.calculus import CALCULI, Converted, Source, Step, order
 from dpaudit.measures.intervals import epsilon_two_sided
@@ -30,6 +32,8 @@ SMALLEST = 4000
 BISECTIONS = 80
 LARGEST_WHOLE_ORDER = 1024
 LARGEST_NESTED_ORDER = 256
+# Of a group, whose curve is that of one record at several times the order.
+LARGEST_SCALED_ORDER = 64.0
 
 BALLE_WANG = Source("Balle, Wang", 2018, "Theorem 8; exact for mu-GDP: Dong, Roth, Su 2022, Cor. 1")
 RENYI_TO_DP = Source("Canonne, Kamath, Steinke", 2020, "Proposition 12")
@@ -137,8 +141,15 @@ def _from_curve(
         return Converted(infinity(), None, {})
     with working_precision():
         bound = enclose(delta)
+
+        def objective(a: Fraction) -> float:
+            try:
+                return float(renyi_epsilon(curve(a), _dyadic(a), bound).mid())
+            except TooManyTerms:
+                return math.inf
+
         find = search or _best_order
-        alpha = find(lambda a: float(renyi_epsilon(curve(a), _dyadic(a), bound).mid()))
+        alpha = find(objective)
         value = renyi_epsilon(curve(alpha), _dyadic(alpha), bound)
         upper = max(Fraction(decimal_upper(value)), Fraction(0)) if value.is_finite() else None
     if upper is None:
@@ -146,12 +157,10 @@ def _from_curve(
     return Converted(upper, None, {"order": f"{alpha.numerator}/{alpha.denominator}"})
 
 
-def _best_order(objective: Callable[[Fraction], float]) -> Fraction:
+def _best_order(objective: Callable[[Fraction], float], largest: float = 1e9) -> Fraction:
     """A good order: golden-section search over log(order - 1); any order gives a valid bound."""
-    import math
-
     golden = (math.sqrt(5) - 1) / 2
-    low, high = math.log(1e-6), math.log(1e9)
+    low, high = math.log(1e-6), math.log(largest)
 
     def at(x: float) -> Fraction:
         return 1 + Fraction(math.exp(x)).limit_denominator(10**6 if x > 0 else 10**12)
@@ -186,11 +195,16 @@ def _best_whole_order(objective: Callable[[Fraction], float], largest: int) -> F
 
 
 def _whole_order_search(value: Number) -> Search | None:
-    """The search for a curve that only changes at whole orders; None for any other curve."""
+    """The search for a curve that only changes at whole orders, or has long sums at large ones.
+
+    None for any other curve.
+    """
     import sympy
 
-    if not (is_symbolic(value) and value.has(sympy.ceiling(order()))):
+    if not (is_symbolic(value) and value.has(sympy.ceiling)):
         return None
+    if not value.has(sympy.ceiling(order())):
+        return lambda objective: _best_order(objective, LARGEST_SCALED_ORDER)
     nested = any(part.function.has(sympy.Sum) for part in value.atoms(sympy.Sum))
     largest = LARGEST_NESTED_ORDER if nested else LARGEST_WHOLE_ORDER
     return lambda objective: _best_whole_order(objective, largest)

@@ -27,6 +27,7 @@ from dpaudit.profiles.fourier.engine import epsilon_outline as _outline
 from dpaudit.profiles.fourier.game import delta_game, epsilon_game, is_played
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.fourier.smooth_interval import delta_smooth, epsilon_smooth
+from dpaudit.profiles.grid.corner import delta_at_corner
 from dpaudit.profiles.interval import (
     RELATIVE_WIDTH,
     WIDTH,
@@ -167,8 +168,13 @@ def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> I
     told = delta_told(pair, at)
     if told is not None and told.upper - told.lower <= told.upper * Fraction(width):
         return told
-    found = None if _few_sampled(pair) else delta_smooth(parts_of(pair), at, width)
-    return delta_composed(pair, at, width) if found is None else found
+    parts = parts_of(pair)
+    found = None if _few_sampled(pair) else delta_smooth(parts, at, width)
+    if found is None:
+        found = delta_composed(pair, at, width)
+    narrow = found.upper - found.lower <= found.upper * Fraction(width)
+    corner = None if narrow else delta_at_corner(parts, at)
+    return found if corner is None else narrowest(found, corner)
 
 
 def advantage_interval(pair: Pair) -> Interval:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from scipy.stats import binom, norm
 import dpaudit as dp
 from dpaudit.accountant.account import Account
 from dpaudit.check.profile.closed import delta_by
+from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
 from dpaudit.check.theorem import bound
 from dpaudit.errors import Unsupported
 from dpaudit.exact import decimal_upper, enclose
@@ -114,10 +116,140 @@ def test_an_audit_refutes_the_guarantee_of_one_record_for_a_user_of_five() -> No
     assert found[1] != "refuted"
 
 
+@lru_cache
+def uppers(node: dp.Node) -> dict[float, float]:
+    """Upper ends of delta at a few epsilons, of the larger direction."""
+    pairs = Account(node, SCOPE).step("profile").value.pairs
+    return {
+        e: max(float(delta_interval(pair, F(str(e))).upper) for pair in pairs)
+        for e in (0.0, 0.1, 0.4, 1.0)
+    }
+
+
+def excess(node: dp.Node, laws: tuple[np.ndarray, np.ndarray]) -> float:
+    """The most that delta of two laws, masses, is above the account's, either way: of its part."""
+    worst = -1.0
+    for epsilon, known in uppers(node).items():
+        for p, q in (laws, laws[::-1]):
+            found = float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+            worst = max(worst, found / known - 1 if known else math.inf) if found > 1e-9 else worst
+    return worst
+
+
+def releases_of_one_sample(moves: np.ndarray, rates: float, z: tuple[float, float]) -> np.ndarray:
+    """P masses of two answers on a grid; moves[r, 0] in the first, moves[r, 1 + (y > 0)] then."""
+    x, y = np.meshgrid(AXIS, AXIS, indexing="ij")
+    p = np.zeros_like(x)
+    for drawn in itertools.product((0, 1), repeat=len(moves)):
+        chance = math.prod(rates if c else 1 - rates for c in drawn)
+        total = np.array(drawn) @ moves
+        later = np.where(x > 0, total[2], total[1]) / z[1]
+        p += chance * norm.pdf(x - total[0] / z[0]) * norm.pdf(y - later)
+    masses: np.ndarray = p * (AXIS[1] - AXIS[0]) ** 2
+    return masses
+
+
+AXIS = np.linspace(-9, 11, 401)
+
+
+def test_no_queries_on_one_sample_are_further_apart_whatever_the_second_takes_from_the_first() -> (
+    None
+):
+    """Two releases, two or three records; 40 random moves, and the equal ones, which reach it."""
+    rng, z = np.random.default_rng(21), (1.0, 1.5)
+    child = dp.Compose(dp.Gaussian("a", 1), dp.Gaussian("b", F(3, 2)))
+    q = releases_of_one_sample(np.zeros((1, 3)), 0.3, z)
+    for size in (2, 3):
+        node = dp.Group(dp.PoissonSampled(child, F(3, 10)), size)
+        for k in range(20):
+            moves = rng.uniform(-1, 1, (size, 3)) if k % 2 else rng.choice((-1.0, 1.0), (size, 3))
+            assert excess(node, (releases_of_one_sample(moves, 0.3, z), q)) <= 1e-3
+        equal = excess(node, (releases_of_one_sample(np.ones((size, 3)), 0.3, z), q))
+        assert equal == pytest.approx(0, abs=1e-3)
+    # One record's guarantee is exceeded: the check is not empty.
+    one = dp.PoissonSampled(child, F(3, 10))
+    assert excess(one, (releases_of_one_sample(np.ones((2, 3)), 0.3, z), q)) > 0.5
+
+
+def laplace_sum(moves: np.ndarray, rate: float, scale: float) -> np.ndarray:
+    """Masses of a sum in Laplace noise on a fine grid."""
+    axis = np.linspace(-40, 40, 80_001)
+    p = np.zeros_like(axis)
+    for drawn in itertools.product((0, 1), repeat=len(moves)):
+        chance = math.prod(rate if c else 1 - rate for c in drawn)
+        p += chance * np.exp(-np.abs(axis - np.array(drawn) @ moves) / scale) / (2 * scale)
+    masses: np.ndarray = p * (axis[1] - axis[0])
+    return masses
+
+
+@pytest.mark.parametrize(
+    ("size", "rate", "scale"), [(2, "0.1", "2"), (4, "0.3", "1"), (3, ".01", "4")]
+)
+def test_no_sampled_group_in_laplace_noise_is_further_apart(
+    size: int, rate: str, scale: str
+) -> None:
+    rng = np.random.default_rng(5)
+    node = dp.Group(dp.PoissonSampled(dp.Laplace("l", F(scale)), F(rate)), size)
+    q = laplace_sum(np.zeros(1), 0.0, float(scale))
+    for k in range(12):
+        moves = np.ones(size) if k == 0 else rng.uniform(-1, 1, size)
+        assert excess(node, (laplace_sum(moves, float(rate), float(scale)), q)) <= 1e-3
+    # What one of the group does alone is below, and is not all.
+    alone = Account(node, SCOPE).step("profile").value.reached[0]
+    assert 0 < delta_interval(alone, F(0)).lower < F(uppers(node)[0.0])
+    one = dp.PoissonSampled(dp.Laplace("l", F(scale)), F(rate))
+    assert excess(one, (laplace_sum(np.ones(size), float(rate), float(scale)), q)) > 0.1
+
+
+@pytest.mark.parametrize(
+    "child",
+    [
+        dp.PoissonSampled(dp.Compose(dp.Gaussian("a", 4), dp.Gaussian("b", 3)), F(1, 100)),
+        dp.Repeat(dp.PoissonSampled(dp.Repeat(dp.Gaussian("a", 6), 3), F(1, 50)), 30),
+        dp.PoissonSampled(dp.Laplace("l", 4), F(1, 100)),
+        dp.Repeat(dp.PoissonSampled(dp.Laplace("l", 4), F(1, 100)), 10),
+        dp.Compose(dp.PoissonSampled(dp.Laplace("l", 4), F(1, 100)), dp.Gaussian("g", 8)),
+    ],
+    ids=["two releases", "rounds of three", "laplace", "laplace rounds", "and unsampled"],
+)
+def test_the_checker_states_groups_over_composed_samples_and_confirms_both_ends(
+    child: dp.Node,
+) -> None:
+    node, delta = dp.Group(child, 4), F(1, 10**5)
+    step = Account(node, SCOPE).step("profile")
+    premise = dp.account(child, SCOPE).step("profile").value
+    assert bound("profile", node, [premise]) == step.value
+    converted = Account(node, SCOPE).converted("profile", delta)
+    assert converted.lower is not None
+    assert converted.lower > 0
+    rows = converted.witness["upper"]
+    for pair, row in zip(step.value.pairs, rows, strict=True):
+        assert confirm_upper(pair, F(row["value"]), delta, row)
+        assert not confirm_upper(pair, F(row["value"]) * F(95, 100), delta, row)
+    (low,) = converted.witness["lower"]
+    reached = step.value.reached[int(low["pair"])]
+    if any(isinstance(factor, Drawn) for factor, _ in reached.factors):
+        return
+    assert confirm_lower(reached, F(low["value"]), delta, low)
+
+
+def test_an_order_whose_sum_is_too_long_is_not_the_best_one() -> None:
+    """The whole account failed: "expected at most 100000 terms"."""
+    node = dp.Group(dp.PoissonSampled(dp.Laplace("l", 4), F(1, 100)), 5)
+    assert Account(node, SCOPE).converted("rdp", F(1, 10**5)).value[0] < 10
+    assert 0 < dp.account(node, SCOPE).epsilon("1e-5").upper < F(4, 100)
+
+
 def test_groups_over_what_is_not_known_are_refused_by_name() -> None:
-    several = dp.PoissonSampled(dp.Compose(dp.Gaussian("a", 1), dp.Gaussian("b", 1)), F(1, 9))
-    with pytest.raises(Unsupported, match="no dominating pair is proved for a group"):
-        dp.account(dp.Group(several, 3), SCOPE).step("profile")
+    twice = dp.PoissonSampled(dp.PoissonSampled(dp.Gaussian("a", 1), F(1, 2)), F(1, 9))
+    both = dp.Compose(dp.PureDP(1), dp.PoissonSampled(dp.Gaussian("b", 1), F(1, 9)))
+    for unknown in (twice, both):
+        with pytest.raises(Unsupported, match="no dominating pair is proved for a group"):
+            dp.account(dp.Group(unknown, 3), SCOPE).step("profile")
+    with pytest.raises(Unsupported, match="up to 64 records are told apart"):
+        dp.account(dp.Group(dp.PoissonSampled(dp.Laplace("a", 1), F(1, 2)), 65), SCOPE).step(
+            "profile"
+        )
 
 
 @pytest.mark.filterwarnings("error")

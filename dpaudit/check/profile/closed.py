@@ -440,6 +440,11 @@ def largest_loss_at_least(pair: Pair, epsilon: Fraction) -> bool:
     return is_infinite(largest) or _is_at_most(-largest, -epsilon)
 
 
+def largest_loss_of(pair: Pair) -> Number:
+    """The largest loss of P, an exact number; infinite where none is known."""
+    return _ends(pair)[1]
+
+
 def _is_at_most(value: Number, limit: Fraction) -> bool:
     import flint
 

@@ -24,6 +24,7 @@ from dpaudit.check.profile.closed import (
     largest_loss_at_most,
 )
 from dpaudit.check.profile.coarse import coarser, is_computed
+from dpaudit.check.profile.corner import corner_bound
 from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.game import Shape, played_delta
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, rounded_down, upper_nodes
@@ -78,6 +79,7 @@ FIELDS: dict[str, set[str]] = {
     "": set(),
     "closed": {"epsilon"},
     "told apart": {"epsilon"},
+    "corner": {"nodes"},
     "largest loss": set(),
     "game": {
         "side",
@@ -177,7 +179,7 @@ def _is_consistent(row: Row, side: str, slack: Number) -> bool:
     if form in (*SUMS, "game"):
         beyond = (value - _number(row["epsilon"])) * (1 if side == "upper" else -1)
         return row["side"] == side and beyond >= -ROUNDED * (1 + value)
-    return form == "largest loss" or value == 0
+    return form in ("largest loss", "corner") or value == 0
 
 
 def _upper(
@@ -251,8 +253,8 @@ def confirm_upper(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     try:
         if row.get("form") == "told apart":
             return told_at_most(pair, epsilon, delta)
-        if row.get("form") == "game":
-            return _played(pair, epsilon, row, 1) <= delta
+        if row.get("form") in OWN_BOUNDS:
+            return OWN_BOUNDS[row["form"]](pair, epsilon, row, 1) <= delta
         for times in _coarser_steps(pair, row):
             with suppress(NotConfirmed):
                 if _composed(pair, epsilon, delta, {**row, "step": times}, 1) <= delta:
@@ -287,8 +289,8 @@ def confirm_lower(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
     try:
         if row.get("form") == "told apart":
             return told_at_least(pair, epsilon, delta)
-        if row.get("form") == "game":
-            return _played(pair, epsilon, row, -1) >= delta
+        if row.get("form") in OWN_BOUNDS:
+            return OWN_BOUNDS[row["form"]](pair, epsilon, row, -1) >= delta
         return _composed(pair, epsilon, delta, row, -1) >= delta
     except NotConfirmed:
         return False
@@ -339,6 +341,15 @@ def _played(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
     shape = Shape(step, nodes, cells, parts, tilt, tail)
     at = max(math.nextafter(float(epsilon), -sign * math.inf), 0.0)
     return Fraction(played_delta(record, _whole(times), at, shape, sign))
+
+
+def _cornered(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
+    """delta next to the largest loss, on nodes twice as near."""
+    factors = [(factor, _whole(times)) for factor, times in pair.factors]
+    return Fraction(corner_bound(factors, epsilon, 2 * int(_number(row["nodes"])), sign))
+
+
+OWN_BOUNDS = {"game": _played, "corner": _cornered}
 
 
 def _is_far_apart(factor: Pair) -> bool:

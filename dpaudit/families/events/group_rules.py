@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from dpaudit.errors import Unsupported
@@ -29,6 +30,7 @@ from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Leaf, Node, postorder
 from dpaudit.nodes.pairs import (
+    Branched,
     Drawn,
     LaplaceShift,
     Losses,
@@ -46,10 +48,14 @@ GROUP_GDP = Source("Dong, Roth, Su", 2022, "Theorem 2.14 (group privacy)")
 GROUP_PROFILE = Source(
     "Dong, Roth, Su",
     2022,
-    "Theorem 2.14 (group privacy); Poisson samples of Gaussian noise: Ganesh 2024, mixtures of "
-    "Gaussians, by the inequality of Kahane 1985",
+    "Theorem 2.14 (group privacy); Poisson samples of Gaussian noise, several releases of one "
+    "sample too: Ganesh 2024, mixtures of Gaussians, by the inequality of Kahane 1985; of Laplace "
+    "noise: joint convexity (van Erven, Harremoes 2014, Theorem 13), proof at the rule",
 )
-STRUCTURE = (Assuming, Compose, Group, Repeat)
+JOINED = (Assuming, Compose, Repeat)
+STRUCTURE = (*JOINED, Group)
+# Of other noise than Gaussian, sampled: a branch for each number of the group that is drawn.
+MOST_TOLD = 64
 
 
 def moves_together(node: Node) -> bool:
@@ -156,12 +162,15 @@ def doublings_to(size: Number) -> Number:
 
 
 def draws_together(node: Node) -> bool:
-    """Whether all below is Gaussian noise, Poisson sampled or not, composed and repeated."""
+    """Whether all below is Gaussian and Laplace noise, composed, and sampled at most once."""
     for part in postorder(node):
         if isinstance(part, PoissonSampled):
-            if not isinstance(part.child, Gaussian):
-                return False
-        elif not isinstance(part, (Gaussian, Assuming, Compose, Repeat)):
+            below = list(postorder(part.child))
+        elif isinstance(part, (Gaussian, Laplace, *JOINED)):
+            continue
+        else:
+            return False
+        if not all(isinstance(inner, (Gaussian, Laplace, *JOINED)) for inner in below):
             return False
     return True
 
@@ -178,16 +187,28 @@ def group_profile(node: Group, base: Losses) -> Losses:
     exp(v_S y - v_S^2 / 2), v_S the sum of u_i / z over S, where v_S y is Gaussian with covariances
     v_S v_S' <= |S| |S'| / z^2.  By Kahane's inequality the mean is below, in the convex order, that
     of |S| / z in one dimension, J = |S| binomial: Drawn(1 / z, rate, k), in both directions.  Equal
-    moves of the whole group reach it.
+    moves of the whole group reach it.  So it is of several releases of one sample, z that of all
+    together, whatever later queries take from earlier answers: the last release's inequality holds
+    for all weights of S, what was released before among them; and then, its normal variable given,
+    that of the release before it.
+
+    Poisson samples of other noise: that none came, or how many did, is told (joint convexity), with
+    the same law of J on either side: Branched over J = 1..k of Mixed(pair of a group of J, 1 - (1 -
+    rate)^k), each as likely as J given J >= 1.  Reached is what one of the group does alone.
     Errors: Unsupported for a child whose pairs are of another kind.
     """
     child = node.child
     if node.size == 1:
         return base
     if draws_together(child) and not is_symbolic(node.size):
-        sides = (base.remove, base.add, base.reached_remove, base.reached_add)
-        drawn = [tuple(_drawn(pair, node.size) for pair in side) for side in sides]
-        return Losses(drawn[0], drawn[1], drawn[2], drawn[3], base.slack, base.in_one_part)
+        above = [
+            tuple(_drawn(p, node, told=True) for p in side) for side in (base.remove, base.add)
+        ]
+        below = [
+            tuple(_drawn(p, node, told=False) for p in side)
+            for side in (base.reached_remove, base.reached_add)
+        ]
+        return Losses(above[0], above[1], below[0], below[1], base.slack, base.in_one_part)
     if isinstance(child, PureDP):
         pure: Losses = PROFILE.of_leaf(PureDP(node.size * child.epsilon))
         return pure
@@ -223,17 +244,35 @@ def enlarged(pair: Pair, node: Group, *, composed: bool) -> Pair:
     return product((enlarged(p, node, composed=True), times) for p, times in factors)
 
 
-def _drawn(pair: Pair, size: Number) -> Pair:
-    """The pair of a group, factor by factor, either way."""
-    if isinstance(pair, Normal):
-        return Normal(size * pair.mu)
+def _drawn(pair: Pair, node: Group, *, told: bool) -> Pair:
+    """The pair of a group, factor by factor, either way; ``told``: one that dominates it."""
+    if isinstance(pair, (Normal, LaplaceShift)):
+        return enlarged(pair, node, composed=True)
     if isinstance(pair, Swapped):
-        return _drawn(pair.base, size).swapped
+        return _drawn(pair.base, node, told=told).swapped
     if isinstance(pair, Mixed) and pair.rate == 1:
-        return _drawn(pair.base, size)
+        return _drawn(pair.base, node, told=told)
     if isinstance(pair, Mixed) and isinstance(pair.base, Normal):
-        return Drawn(pair.base.mu, pair.rate, size)
-    return product((_drawn(factor, size), times) for factor, times in pair.factors)
+        return Drawn(pair.base.mu, pair.rate, node.size)
+    if isinstance(pair, Mixed):
+        return _told(pair, node) if told else pair
+    return product((_drawn(factor, node, told=told), times) for factor, times in pair.factors)
+
+
+def _told(pair: Mixed, node: Group) -> Pair:
+    """Whether any of the group was drawn is secret; where some were, how many is told."""
+    k, rate = int(node.size), pair.rate
+    if not isinstance(pair.base, LaplaceShift):
+        raise Unsupported(_no_pair(node))
+    if k > MOST_TOLD:
+        raise Unsupported(f"{_no_pair(node)}; up to {MOST_TOLD} records are told apart")
+    some = 1 - (1 - rate) ** k
+    branches = []
+    for j in range(1, k + 1):
+        weight = canonical(sympify(math.comb(k, j) * rate**j * (1 - rate) ** (k - j) / some))
+        far = enlarged(pair.base, Group(node.child, Fraction(j)), composed=True)
+        branches.append((weight, weight, Mixed(far, canonical(sympify(some)))))
+    return Branched(tuple(branches))
 
 
 def _no_pair(node: Group) -> str:

@@ -22,6 +22,7 @@ from dpaudit.exact import (
 from dpaudit.nodes import Node, postorder
 from dpaudit.nodes.pairs import (
     Atoms,
+    Branched,
     Concentrated,
     Drawn,
     LaplaceShift,
@@ -35,6 +36,7 @@ from dpaudit.nodes.pairs import (
 # A partition of Gaussian releases is safe: squares of a split group add up to less than its own.
 SHIFTS = frozenset({"Gaussian", "Laplace", "Compose", "Repeat", "Assuming", "Group"})
 ROTUND = SHIFTS - {"Laplace"} | {"Parallel"}
+MOST_MEMBERS = 64
 Curve = Callable[[Any], Any]
 
 
@@ -125,10 +127,9 @@ def _pairs(node: Any, base: Losses) -> Losses:
     if k == 1:
         return base
     if _all_drawn(child) and not is_symbolic(k):
-        forth, back, low, under = (
-            tuple(_together(pair, k) for pair in side)
-            for side in (base.remove, base.add, base.reached_remove, base.reached_add)
-        )
+        forth, back = (tuple(_above(p, k) for p in side) for side in (base.remove, base.add))
+        met = (base.reached_remove, base.reached_add)
+        low, under = (tuple(_together(p, k, None) for p in side) for side in met)
         return Losses(forth, back, low, under, base.slack, base.in_one_part)
     if max(len(base.remove), len(base.add)) > 1:
         raise Unsupported(f"{node.head}: no dominating pair for a group over several alternatives")
@@ -144,27 +145,55 @@ def _pairs(node: Any, base: Losses) -> Losses:
 
 
 def _all_drawn(node: Node) -> bool:
-    """Gaussian releases, and Poisson samples of one each."""
-    kinds = {type(part).__name__ for part in postorder(node)}
-    if not kinds <= {"Gaussian", "PoissonSampled", "Compose", "Repeat", "Assuming"}:
-        return False
-    return all(
-        type(part.children[0]).__name__ == "Gaussian"
-        for part in postorder(node)
-        if type(part).__name__ == "PoissonSampled"
-    )
+    """Releases of Gaussian and Laplace noise, and Poisson samples of such, none sampled twice."""
+    noise = {"Gaussian", "Laplace", "Compose", "Repeat", "Assuming"}
+    for part in postorder(node):
+        name = type(part).__name__
+        if name not in noise | {"PoissonSampled"}:
+            return False
+        below = postorder(part) if name == "PoissonSampled" else ()
+        if sum(type(inner).__name__ == "PoissonSampled" for inner in below) > 1:
+            return False
+    return True
 
 
-def _together(pair: Pair, k: Any) -> Pair:
-    """J of the group are in the batch, J binomial; the rest of the proof is the accountant's."""
+def _together(pair: Pair, k: Any, told: Callable[[Mixed], Pair] | None) -> Pair:
+    """J of the group are in the batch, J binomial; the rest of the proof is the accountant's.
+
+    ``told``: what dominates samples of other noise than normal; from below one record moves alone.
+    """
     if isinstance(pair, Swapped):
-        return _together(pair.base, k).swapped
-    if isinstance(pair, Mixed) and isinstance(pair.base, Normal):
-        certain = pair.rate == 1
-        return Normal(k * pair.base.mu) if certain else Drawn(pair.base.mu, pair.rate, k)
-    if isinstance(pair, Normal):
-        return Normal(k * pair.mu)
-    return independent([(_together(factor, k), n) for factor, n in pair.factors])
+        return _together(pair.base, k, told).swapped
+    if isinstance(pair, Mixed) and pair.rate != 1:
+        if isinstance(pair.base, Normal):
+            return Drawn(pair.base.mu, pair.rate, k)
+        return pair if told is None else told(pair)
+    if isinstance(pair, Mixed):
+        return _together(pair.base, k, told)
+    if isinstance(pair, (Normal, LaplaceShift)):
+        return _longer(pair, k, False)
+    return independent([(_together(factor, k, told), n) for factor, n in pair.factors])
+
+
+def _above(pair: Pair, k: Any) -> Pair:
+    """Joint convexity: J is told where it is not 0, with one law on either side."""
+
+    def told(sampled: Mixed) -> Pair:
+        if k > MOST_MEMBERS:
+            raise Unsupported(f"a group of {k} in samples of noise that is not normal")
+        out = 1 - sampled.rate
+        chances = [out ** int(k)]
+        for j in range(int(k)):
+            # C(k, j + 1) / C(k, j) = (k - j) / (j + 1).
+            chances.append(chances[-1] * sampled.rate / out * Fraction(int(k) - j, j + 1))
+        some = canonical(sympify(1 - chances[0]))
+        weights = [canonical(sympify(chance / (1 - chances[0]))) for chance in chances[1:]]
+        bases = [_longer(sampled.base, Fraction(j + 1), True) for j in range(int(k))]
+        return Branched(
+            tuple((w, w, Mixed(base, some)) for w, base in zip(weights, bases, strict=True))
+        )
+
+    return _together(pair, k, told)
 
 
 def _longer(pair: Pair, k: Any, several: bool) -> Pair:  # noqa: FBT001

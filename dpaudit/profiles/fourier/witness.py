@@ -29,6 +29,7 @@ form "closed": the closed form of :mod:`dpaudit.profiles.closed.single` at ``eps
 form "told apart": the sums of :mod:`dpaudit.profiles.closed.told` at ``epsilon``.
 form "game": :mod:`dpaudit.profiles.fourier.game` on losses i ``step``, i < ``nodes``, with so many
 ``cells`` of places of so many ``parts`` (0: splices), under a ``tilt``, ``tail`` left out a round.
+form "corner": :mod:`dpaudit.profiles.grid.corner` with so many ``nodes``.
 form "largest loss": the sum of the factors' largest losses.  form "chernoff": P(L > epsilon) <=
 exp(K(t) - t epsilon).  form "conjugate": :mod:`dpaudit.profiles.closed.tradeoff`.
 """
