@@ -58,7 +58,8 @@ class Neighbours:
         return _digest(self.first), _digest(self.second)
 
 
-def _differing(a: Records, b: Records) -> int:
+def differing(a: Records, b: Records) -> int:
+    """How many records of two data sets of one size differ: in a value, or in being there."""
     rows = (_bits(a) != _bits(b)).any(axis=1)
     return int(np.count_nonzero((rows & (a.present | b.present)) | (a.present != b.present)))
 
@@ -74,7 +75,7 @@ def _same_size(a: Records, b: Records, adjacency: Adjacency, size: int) -> int:
         return 0
     if adjacency is Adjacency.REPLACE_ONE and (a.present != b.present).any():
         raise InvalidParameter("Neighbours: a record is zeroed out, which is not replace_one")
-    return _differing(a, b)
+    return differing(a, b)
 
 
 def _add_remove(a: Records, b: Records, adjacency: Adjacency, size: int) -> int:
@@ -84,7 +85,7 @@ def _add_remove(a: Records, b: Records, adjacency: Adjacency, size: int) -> int:
     if not (a.present.all() and b.present.all()):
         raise InvalidParameter(f"Neighbours: a record is zeroed out, which is not {adjacency}")
     more = len(longer) - len(shorter)
-    return more + _differing(longer.rows(0, len(shorter)), shorter)
+    return more + differing(longer.rows(0, len(shorter)), shorter)
 
 
 def _digest(records: Records) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import displacement, examine, made, study
+from dpaudit.audit.examine import displacement, examination, examine, made, study
 from dpaudit.audit.examine.lines import constants_of
 from dpaudit.kernels.query import Array, ClippedMean, Norm, Records, clip_rows
 from tests.examined_for_tests import mechanism
@@ -198,6 +198,74 @@ def test_numbers_that_divide_are_found_by_opposites_alone(monkeypatch: pytest.Mo
     assert any("its opposite or none" in text for text in told(Once(Own(at_least)), "add_remove"))
     monkeypatch.setattr(study, "MANY", ())
     assert not any("opposite or none" in text for text in told(Once(Own(at_least)), "add_remove"))
+
+
+def of_a_cell(rng: np.random.Generator) -> Records:
+    return Records(rng.choice(4, p=[0.4, 0.3, 0.2, 0.1], size=(60, 1)).astype(float))
+
+
+def by_cell(rows: Array, least: int) -> Array:
+    """Counts of four cells; none while one of them is smaller than ``least``."""
+    cells = np.clip(np.nan_to_num(rows[:, 0]), 0, 3).astype(int)
+    counts = np.bincount(cells, minlength=4)
+    return counts * 1.0 * (counts.min() >= least)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "zero_out", "replace_one"])
+@pytest.mark.parametrize("least", [0, 5])
+def test_a_gate_on_the_smallest_of_several_cells_is_found(
+    least: int, adjacency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Once(Own(partial(by_cell, least=least)))
+    assert bool(told(program, adjacency, of_a_cell)) == (least > 0)
+    monkeypatch.setattr(displacement, "RARE", 0)
+    assert not told(program, adjacency, of_a_cell)
+
+
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """Wrong: a table that grows with every evaluation."""
+
+    table: dict[str, int] = field(default_factory=dict)
+    norm: Norm = "l2"
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        self.table["asked"] = self.table.get("asked", 0) + 1
+        return np.full((1, 1), 100.0 * self.table["asked"])
+
+    def sensitivity(self, adjacency: dp.Adjacency, size: int) -> Array:
+        return np.array(2.0)
+
+
+def test_equal_data_sets_are_no_pair_to_attack(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert any("asked again" in text for text in told(Once(Counting()), "replace_one"))
+    monkeypatch.setattr("dpaudit.audit.examine.examination.differing", lambda *pair: 1)
+    kept = displacement.Moved.add
+
+    def equal(self: Any, factor: float, text: str, pair: Any = None) -> None:
+        kept(self, factor, text, pair and (pair[0], pair[0]))
+
+    monkeypatch.setattr(displacement.Moved, "add", equal)
+    with pytest.raises(dp.InvalidParameter, match="0 records differ"):
+        told(Once(Counting()), "replace_one")
+
+
+def among_equals(rows: Array) -> Array:
+    """Wrong: a long first row counts for more where all others are one and the same."""
+    others = rows[1:]
+    alike = bool((others == others[0]).all() and (others[0] % 1 != 0).any())
+    return total(rows) + 3.0 * (alike and bool(abs(rows[0, 0]) > 100))
+
+
+def test_a_program_that_takes_all_the_time_is_tried_among_equal_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = Once(Own(among_equals))
+    assert any("others equal" in text for text in told(program, "replace_one"))
+    monkeypatch.setattr(examination, "STUDY", 0)
+    assert any("others equal" in text for text in told(program, "replace_one"))
+    monkeypatch.setattr(examination, "SHORTLY", ())
+    assert not told(program, "replace_one")
 
 
 def weights_of(rows: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.audit.examine.made import across, rows_of, worlds_of
 from dpaudit.audit.examine.shapes import Shape
 from dpaudit.families.distributed.totals import ClientTotals
 from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows, clipped_sum
@@ -18,20 +20,25 @@ from dpaudit.mutate.wrong import kept, wrong
 from dpaudit.scope import Adjacency
 from mechanisms.papers.diff2 import baselines
 from mechanisms.papers.srgd import baselines_catalogue, catalogue
+from mechanisms.papers.srgd.phased_sgd import OnePassAverage
 from mechanisms.papers.srgd.phases import halves, phase_moves
 from mechanisms.papers.stable_erm import catalogue as stable
+from mechanisms.papers.stable_erm import sharp
+from mechanisms.papers.stable_erm.baselines import MinimiserQuery
 from mechanisms.papers.stable_erm.baselines_catalogue import (
     LOGISTIC,
     USER_COUNT,
     output_perturbation_item,
     user_level_dp_gd,
 )
+from mechanisms.papers.stable_erm.solver import Minimiser, RidgeLogistic
 from mechanisms.training.adaptive_clipping import adaptively_clipped_sgd
 from mechanisms.training.layers import layered_sgd
 from mechanisms.training.search import tuned_step_size
 from tests.examined_for_tests import Descent, Stepping, mechanism
 
 SHAPE = Shape(40, (5,))
+REPLACED = Adjacency.REPLACE_ONE
 
 
 def traced(program: Any) -> Any:
@@ -106,6 +113,80 @@ def test_fewer_steps_of_a_solver_move_its_point_less() -> None:
         each = length * 2 * LOGISTIC.lipschitz / count
         stated = 2 * LOGISTIC.lipschitz / (LOGISTIC.modulus * count)
         assert moved(1 - length * LOGISTIC.modulus, each, 10_000) <= stated
+
+
+@dataclass(frozen=True)
+class HalfSummed(RidgeLogistic):
+    """Wrong: a mean over all users of the gradients of the first half of them."""
+
+    def _kept_gradients(self, points: Array, items: Array, kept: Any) -> Array:
+        half = len(items) // 2
+        found = super()._kept_gradients(points, items[:half], kept[:, :half])
+        return np.asarray(found * (half / len(items)))
+
+
+def test_half_of_a_sum_over_all_moves_a_minimiser_no_further() -> None:
+    """Opposite rows, and rows that pull it apart, among equal others and others of no weight."""
+    loss = HalfSummed(LOGISTIC.modulus, LOGISTIC.feature_norm, LOGISTIC.error)
+    problem: Any = output_perturbation_item.program.problem  # type: ignore[attr-defined]
+    worlds, furthest = worlds_of(Shape(40, (1, 12)), np.random.default_rng(1)), 0.0
+    stated = MinimiserQuery(Minimiser(loss, problem.domain)).sensitivity(REPLACED, 40)
+    for world in (worlds[1], worlds[2], worlds[8]):
+        rows = {**across(world.values), **rows_of(Shape(40, (1, 12)), np.random.default_rng(1))}
+        points = []
+        for name in list(rows)[:10]:
+            values = world.values.copy()
+            values[0] = rows[name]
+            points.append(MinimiserQuery(Minimiser(loss, problem.domain)).value(Records(values)))
+        found = np.concatenate(points)
+        distance = np.linalg.norm(found[:, None] - found[None], axis=-1).max()
+        furthest = max(furthest, float(distance / stated))
+    assert 0.3 < furthest <= 1
+
+
+@dataclass(frozen=True, eq=False)
+class HalfAPass(OnePassAverage):
+    """Wrong: the iterates of half a pass, over the number of all rows."""
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        return super().value(records.rows(0, len(records) // 2), chosen) / 2
+
+
+def test_the_mean_of_half_a_pass_moves_half_as_far() -> None:
+    """A first row that turns around, among rows of one sign, of two, and of no weight."""
+    program: Any = baselines_catalogue.phased_sgd.program
+    problem, start = program.problem, program.problem.start(1)
+    adjacency, shape = baselines_catalogue.phased_sgd.scope.adjacency, Shape(40, (11,))
+    moved: dict[type, float] = {}
+    for kind in (OnePassAverage, HalfAPass):
+        query = kind(problem, start, program.step_size / 4)
+        for world in worlds_of(shape, np.random.default_rng(1)):
+            rows = {**across(world.values), **rows_of(shape, np.random.default_rng(1))}
+            found = [query.value(world.with_row(0, rows[name])) for name in list(rows)[:10]]
+            found.append(query.value(Records(world.values, np.arange(40) > 0)))
+            apart = max(float(np.linalg.norm(one - found[-1])) for one in found)
+            moved[kind] = max(moved.get(kind, 0.0), apart / float(query.sensitivity(adjacency, 40)))
+    assert 0.2 < moved[OnePassAverage] <= 1
+    assert moved[HalfAPass] <= 0.5
+
+
+@pytest.mark.parametrize("steps", [sharp.STEPS // 2, 3])
+def test_an_interior_point_method_that_is_cut_ends_as_near(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The duality gap is measured after it, and what is missing is made up for."""
+    loss, kept = sharp.Hinge(modulus=0.5), np.ones((1, 40), dtype=bool)
+    furthest = 0.0
+    for world in worlds_of(Shape(40, (1, 5)), np.random.default_rng(1)):
+        minimiser, size = Minimiser(loss), float(np.abs(world.values).max())
+        whole = minimiser.at(world.values, kept)
+        monkeypatch.setattr(sharp, "STEPS", steps)
+        cut = minimiser.at(world.values, kept)
+        monkeypatch.undo()
+        allowed = 2 * float(loss.lost(40, min(size, 2.0), np.array(0.5)))
+        furthest = max(furthest, float(np.linalg.norm(whole - cut)) / allowed)
+    assert (steps == 3) == (furthest > 0)
+    assert furthest <= 1
 
 
 def centred(rows: Array) -> Array:

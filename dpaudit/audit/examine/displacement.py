@@ -28,6 +28,8 @@ LENGTH = 1e3  # of every entry of a row whose signs are chosen
 OUTSIDE = 3  # data sets that differ in a row outside the batch
 LEAST = 3  # data sets that even a slow query is tried on
 COUNTED, COUNTED_NUMBERS = 48, 400_000  # rows of one kind, one by one; and numbers in all, at most
+# Of each other kind where one is rare; the kinds there may be, and those that are made rare.
+EACH, MOST_KINDS, RARE = 64, 16, 4
 # Numbers of rows of which one turns against the others: the most, how far apart, and of them near
 # the best.
 MANY, RATIO, POWERS, NEAR = 1_000, 1.2, 39, 9
@@ -239,6 +241,8 @@ def try_counts(
     size, adjacency = len(world), asking.adjacency
     more = adjacency is Adjacency.ADD_REMOVE
     for name, row in rows.items():
+        if adjacency is Adjacency.REPLACE_ONE and not row.any():
+            continue  # any number of them is the same data set
         known: dict[int, Array] = {}
         for count in _counts(size, more=more, numbers=row.size):
             for k in (count, count + 1):
@@ -255,6 +259,54 @@ def try_counts(
             if factor > moved.factor:
                 pair = (_so_many(row, k + 1, size, adjacency), _so_many(row, k, size, adjacency))
                 moved.add(factor, f"{k} and {k + 1} rows {name!r}, no others", pair)
+
+
+def try_rarities(asking: Asking, moved: Moved, world: Records, until: float) -> None:
+    """Data sets in which one kind of row is rare and each other one is not: k of it, and k + 1.
+
+    What holds back an answer until every cell, class or group is large enough shows there.  Under
+    add_remove there are ``EACH`` rows of each other kind, elsewhere as many as there is place for.
+    ``until``: the work until which to try.  What the query fails on is left out.
+    """
+    size, adjacency = len(world), asking.adjacency
+    kinds = world.distinct()[0]
+    kinds = kinds[np.isfinite(kinds.reshape(len(kinds), -1)).all(axis=1)]
+    if not 2 <= len(kinds) <= MOST_KINDS:
+        return
+    more = adjacency is Adjacency.ADD_REMOVE
+    each = min(EACH, COUNTED_NUMBERS // kinds.size if more else size // len(kinds))
+    for number in range(min(len(kinds), RARE)):
+        others = np.delete(kinds, number, axis=0)
+        around = others[np.arange(each * len(others) if more else size) % len(others)]
+        for k in range(each):
+            if asking.meter.beyond(until):
+                return
+            pair = _one_more(kinds[number], k, around, adjacency)
+            told = _of_sizes(asking, len(pair[1])) if more else asking
+            with contextlib.suppress(Exception):
+                values = [asking.value(records, 0) for records in pair]
+                moved.tried += 2
+                factor = float(told.factors(values[:1], values[1:])[0])
+                text = f"{k} and {k + 1} rows of one kind among {each} of each other"
+                moved.add(factor, text, pair)
+
+
+def _one_more(
+    row: Array, count: int, around: Array, adjacency: Adjacency
+) -> tuple[Records, Records]:
+    """One more than so many equal rows, and so many: in front of others, or in their places."""
+    if adjacency is Adjacency.ADD_REMOVE:
+        front = np.array(np.broadcast_to(row, (count + 1, *row.shape)))
+        return Records(np.concatenate([front, around])), Records(
+            np.concatenate([front[1:], around])
+        )
+    values = np.array(around)
+    values[:count] = row
+    fewer = values.copy()
+    values[count] = row
+    if adjacency is Adjacency.ZERO_OUT:
+        return Records(values), Records(values, np.arange(len(values)) != count)
+    return Records(values), Records(fewer)
 
 
 def try_minorities(

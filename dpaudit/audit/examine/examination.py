@@ -38,7 +38,7 @@ from dpaudit.audit.examine.one_way import Declining, one_way, parted
 from dpaudit.audit.examine.shapes import Shape, Unknown, fits, says_how_many, shape_of
 from dpaudit.audit.examine.study import WALKED, Enough, Louder, Studied, wholes
 from dpaudit.audit.examine.walks import PartWalk, Tiled, Walker
-from dpaudit.audit.neighbours import Neighbours
+from dpaudit.audit.neighbours import Neighbours, differing
 from dpaudit.audit.residuals import Finding
 from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
 from dpaudit.curator.curator import Event, Sampler
@@ -56,6 +56,7 @@ SECONDS = 12.0  # of a processor, after which nothing more is begun: the last re
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
 STUDY, WORLD, OTHERS, WALK = 0.5, 0.2, 0.7, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
+SHORTLY = (2, 3)  # of them, those that even a slow program is tried in, on a few rows
 GAPS = 9  # the world with gaps
 FAR = (
     (3, 1e3),
@@ -356,7 +357,9 @@ class _Examiner:
     # --- every query of a run -------------------------------------------------------------------
 
     def _study(self, number: int, far: float = 1.0) -> None:
-        if self.studied and (self.meter.after(STUDY) or self.late()):
+        late = bool(self.studied) and (self.meter.after(STUDY) or self.late())
+        shortly = number in SHORTLY and far == 1 and not self.late()
+        if late and not shortly:
             return
         started = time.process_time()
         bounded = all(moved.clips for moved in self.moved.values())
@@ -373,7 +376,7 @@ class _Examiner:
             found=self.moved,
             seed=self.seed + number,
             meter=self.meter,
-            until=self.meter.used + WORLD * self.meter.limit,
+            until=self.meter.used + WORLD * self.meter.limit * (not late),
             assumed=self.assumed,
             far=far,
             # Far away the first releases are as before, and the last differ most.
@@ -820,8 +823,10 @@ class _Examiner:
         for moved in self.moved.values():
             # Under add_remove a record that is not the last moves the places of the others.
             whole = self.scope.adjacency is not Adjacency.ADD_REMOVE and not self.batched
-            if whole and moved.pair is not None and len(moved.pair[0]) == size:
-                yield moved.pair, moved.text
+            pair = moved.pair if whole else None
+            # A query that keeps what it saw tells equal data sets apart, which are no pair.
+            if pair is not None and len(pair[0]) == size and differing(*pair) == 1:
+                yield pair, moved.text
 
     def _told(self, records: tuple[Records, Records]) -> float:
         """The sum over a run's releases of squared distances over noise scales."""
