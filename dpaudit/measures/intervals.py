@@ -81,7 +81,8 @@ def _delta_with_slack(losses: Losses, epsilon: Fraction) -> TwoSided:
     """Delta of the pairs and the slack's cost, at the best epsilon up to the one asked for.
 
     Delta falls with epsilon and the cost grows: beyond the epsilon at which their sum is least, the
-    bound there holds on.
+    bound there holds on.  The least of all that the search met counts, not where it ended: delta
+    of a bounded loss falls steeply to the largest one, and the sum is least just beyond it.
     """
     known: dict[Fraction, TwoSided] = {}
 
@@ -95,8 +96,9 @@ def _delta_with_slack(losses: Losses, epsilon: Fraction) -> TwoSided:
     while high - low > NEAR_ENOUGH:
         left, right = low + (high - low) * 3 / 8, low + (high - low) * 5 / 8
         low, high = (low, right) if whole(left) <= whole(right) else (left, high)
-    best = min(epsilon, low)
-    found = known.get(best) or (whole(best), known[best])[1]
+    whole(min(epsilon, high))
+    best = min((at for at in known if at <= epsilon), key=whole)
+    found = known[best]
     return TwoSided(Fraction(decimal_upper(whole(best))), None, found.upper_rows, (), found.method)
 
 

@@ -136,7 +136,7 @@ def _identity(result: Result) -> Check:
 
 
 def _ends(results: Results) -> list[Check]:
-    """The sweep over T is a U: its least value is lower than at both ends."""
+    """The least value of the sweep over T is lower than at both ends: of a U no more is checked."""
     ends = [r for r in results if r.cell.count("restart_every") in (1, r.cell.count("rounds"))]
     least, error = min(mean_and_error(r.numbers("gradient")) for r in results)
     found = []

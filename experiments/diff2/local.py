@@ -1,4 +1,4 @@
-"""E8: DIFF2-BVR-L-SGD without noise is gradient descent; with noise, beside DIFF2-GD."""
+"""E8: BVR-L-SGD without noise, on whole batches, is gradient descent; noisy beside DIFF2-GD."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ DIFF2 = Paper(
         ),
         Statement(
             "Section 5",
-            "BVR-L-SGD without noise is K R gradient steps",
+            "BVR-L-SGD without noise, on whole batches, is K R gradient steps",
             "diff2_local",
             ("distance of noise-free",),
         ),

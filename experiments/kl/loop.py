@@ -108,7 +108,7 @@ def _panel(results: Results) -> Panel:
 
 kl_loop = Experiment(
     name="kl_loop",
-    title="KL-Spider: the repaired loop keeps the explicit bound, the printed one breaks it",
+    title="KL-Spider: the repaired loop keeps its bound, the printed one breaks it at an n",
     source="Menart et al. 2023, Algorithm 1, lines 10 and 17",
     cells=cells,
     run=run,

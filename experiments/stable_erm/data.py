@@ -55,7 +55,7 @@ DELTA = Fraction(1, 10**5)
 ITEMS = {"erm": (2,), "sco": (2, 8), "strong_erm": (2,), "strong_sco": (2, 8)}
 SEEDS = {Size.QUICK: 2, Size.FULL: 5}
 NOISES = {"printed": "constants as printed", "none": "noise taken away, not private"}
-QUIET = Fraction(1, 10**30)  # of the printed noise multiplier: it is 10^9 domains wide, and more
+QUIET = Fraction(1, 10**30)  # of the printed noise multiplier: it is 10^4 to 10^10 domains wide
 
 
 def cells(size: Size) -> list[Cell]:

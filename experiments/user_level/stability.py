@@ -1,7 +1,8 @@
 """How far apart two groups' averages end: the lemma that sets tau, against runs.
 
 Two groups hold i.i.d. items of their own.  With a linear loss nothing pulls them together, and the
-distance grows as the square root of the steps; tau's proven bound holds for every convex loss.
+distance grows as the square root of the steps; tau's proven bound, which two such groups exceed
+with probability zeta at most, is for every convex, L-Lipschitz and 1/eta-smooth loss.
 """
 
 from __future__ import annotations

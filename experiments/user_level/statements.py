@@ -40,10 +40,11 @@ USER_LEVEL = Paper(
             "Theorems 2.1 and 3.1",
             "n users of m items each; unequal numbers m_i",
             why=(
-                "no theorem of the paper covers them: tau, steps and Figure 1 are made of one m; "
-                "with the loss averaged over items a user's weight m_i over their sum is no 1 / n, "
-                "which the counts of the test for stable groups rest on; unequal users are refused "
-                "by name, and a rule that no data decide may pad or drop items before"
+                "no theorem of the paper covers them: tau, steps and Figure 1 are made of one m. "
+                "Algorithms 2 and 3 run on them (`UnequalProblem`: a user's gradient is the mean "
+                "over the items it has, so that every user weighs 1 / n), with the guarantee of "
+                "equal ones and no utility shown; Algorithm 1 makes no step at an item that a user "
+                "has not; restarts refuse them by name"
             ),
         ),
         Statement(

@@ -1,7 +1,7 @@
 """What the papers print and what its certificates say of it: docs/papers.md, and README's table.
 
 Made from the claims of the catalogue and the outcomes that certificates must have: `dpaudit certify
---all` fails where a certificate says otherwise.  No sentence about a paper is written by hand.
+--all` fails where a certificate says otherwise.  No row is written by hand.
 
     python -m mechanisms.papers.claims_page ROOT
 """

@@ -98,3 +98,26 @@ def test_a_shape_is_for_mechanisms_that_have_one(dpaudit: Invoke, project: Path)
     said = dpaudit("certify", "held", "--shape", "5,2", code=2).stderr
     assert "no for_shape" in said
     assert "expected counts" in dpaudit("certify", "held", "--shape", "x", code=2).stderr
+
+
+@pytest.mark.quality
+def test_phases_of_accelerated_sgd_end_on_persons_of_a_table(
+    dpaudit: Invoke, project: Path
+) -> None:
+    """Algorithm 3 of paper 1 on 1,400 persons of some rows each, with its certificate: it ends."""
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-1, 1, (1_400 * 3, 3)).round(4).tolist()
+    lines = [
+        f"{k // 3},{','.join(map(str, row))},{int(row[0] > 0)}"
+        for k, row in enumerate(rows)
+        if k % 7 != 1
+    ]
+    (project / "persons.csv").write_text("\n".join(["person,a,b,c,label", *lines, ""]))
+    given = ("run", "catalogue:user_level_phased_erm", "--data", "persons.csv", "--label", "label")
+    made = json.loads(
+        dpaudit(*given, "--unit", "person", "--rows", 3, "--out", "m.npz", "--json").stdout
+    )
+    assert made["verdict"] == "certified_under_assumptions"
+    with np.load(project / "m.npz") as arrays:
+        assert arrays["output.output"].shape == (1, 3)
+        assert np.linalg.norm(arrays["output.output"]) <= 2 + 1e-12  # the radius of the set

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import dpaudit as dp
+from dpaudit.certificate.certify import Options, Order
+from dpaudit.certificate.training import train
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, ClippedMean, Records
 from mechanisms.papers.common.autograd import ModuleLoss, Perceptron
 from mechanisms.papers.common.losses import LeastSquares, Logistic, Loss, SoftplusNetwork
 from mechanisms.papers.common.softmax import Softmax
+from mechanisms.papers.diff2.catalogue import diff2_gd_program
 from mechanisms.papers.diff2.ghost import GhostClippedMean, is_ghost
 
 torch = pytest.importorskip("torch", reason="losses by autograd: the extra torch is not installed")
@@ -117,3 +122,31 @@ def test_modules_whose_loss_is_not_a_records_own_are_refused() -> None:
         ModuleLoss(linear, "hinge")  # type: ignore[arg-type]
     with pytest.raises(InvalidParameter, match=r"expected \(trials, 15\)"):
         ModuleLoss(linear).values(np.zeros((1, 4)), rows())
+
+
+def network(count: int | None = None, row: tuple[int, ...] = (5,)) -> dp.Mechanism:
+    """DIFF2-GD on a network of PyTorch, for records of any shape."""
+    program = diff2_gd_program(
+        Perceptron("logistic", hidden=(6,), activation="tanh"), row[0] - 1, (count or 400,),
+        rounds=10, restart_every=5, epsilon=3, delta="1e-5", gradient_radius=2.0,
+        difference_radius=5.0, step_size=0.1,
+    )  # fmt: skip
+    claim, scope = dp.Claim(dp.ApproxDP(3, "1e-5"), by="this test"), dp.central("replace_one")
+    return dp.Mechanism(
+        "network", "A network", "this test", program, scope, [claim], for_shape=network
+    )
+
+
+@pytest.mark.quality
+def test_a_network_is_trained_on_records_with_a_certificate(tmp_path: Path) -> None:
+    """What `dpaudit run` does: examined, attacked, charged, drawn and written."""
+    x = np.random.default_rng(1).uniform(-1, 1, (400, 4))
+    records = Records(np.column_stack([x, x[:, 0] * x[:, 1] > 0]))
+    written = train(
+        Order(network(), None, "project", {}), records, tmp_path / "m.npz", Options(trials=200)
+    )
+    predicate = written.certificate["predicate"]
+    assert predicate["verdict"]["status"] == "certified_under_assumptions"
+    assert predicate["audits"][0]["about"] == "program"
+    with np.load(written.output) as arrays:
+        assert arrays["output.last"].shape == (1, 37)

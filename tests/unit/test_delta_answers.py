@@ -89,3 +89,14 @@ def test_delta_does_not_rise_where_the_largest_of_several_pairs_is_far() -> None
     uppers = [opened.delta(epsilon).upper for epsilon in (1, 5, 8, 20, 60)]
     assert uppers == sorted(uppers, reverse=True)
     assert uppers[-1] < Fraction("1.001e-5")
+
+
+@pytest.mark.parametrize("loss", [F(1, 2), F(7, 5), F(9, 4)])
+def test_with_a_slack_delta_fits_what_epsilon_says(loss: Fraction) -> None:
+    """A bounded loss has a cliff: beyond it the slack alone is paid, as at the cliff."""
+    opened = account(EventSlack(Laplace("test", 1 / loss), F(1, 10**12), "a rare event"), SCOPE)
+    asked = F(1, 10**8)
+    epsilon = opened.epsilon(asked).upper
+    assert epsilon <= loss + F(1, 10**3)
+    for beyond in (epsilon, epsilon + F(1, 4), F(9)):
+        assert opened.delta(beyond).upper <= asked

@@ -143,9 +143,11 @@ def diff2_bvr_noise_numeric(
 ) -> tuple[Noise, Fraction]:
     """The printed server noise, and the least sigma_3 for which the accountant proves the claim.
 
-    Feasible for every batch: the accountant's profile has no floor, unlike Lemma B.7, whose bound
-    on a step stays above log(1 + 2 sum_j gamma^j C(a, j))/(a - 1) at any noise.
-    Errors: Unsupported where no sigma_3 is large enough (the server's releases spend all).
+    Also for batches that the closed form is not proved for: the accountant's profile has no floor,
+    unlike Lemma B.7, whose bound on a step stays above log(1 + 2 sum_j gamma^j C(a, j))/(a - 1) at
+    any noise.
+    Errors: Unsupported where no sigma_3 up to 512 / ``batch_size`` is large enough (the server's
+    releases may spend all).
     Source: ours; the server's noise as Proposition 5.1.
     """
     import sympy

@@ -56,7 +56,8 @@ def diff2_gd_program(
 ) -> Diff2:
     """DIFF2-GD calibrated to (epsilon, delta): ``tight`` constants, or those of the ``paper``.
 
-    Both hold the claim; the tight ones are the least that do (at (3, 1e-5), 20% smaller).
+    Both hold the claim at the budgets of the catalogue; the tight ones are the least of their shape
+    that do (at (3, 1e-5), 20% smaller).
     Errors: InvalidParameter for another calibration, or values outside their domains.
     Source: Murata and Suzuki 2023, Proposition 4.1, for those of the paper.
     """

@@ -238,7 +238,9 @@ class PrintedKLSpider(KLSpider):
     """KL-Spider with the printed loop: up to floor(T_k) + 1 updates, each with a difference.
 
     The next phase starts at the iterate *before* the last update (line 17), which the stopping rule
-    did not certify; w_{k,-1} is read as w_{k,0}.  The printed bound Phi_K on the excess fails.
+    did not certify; w_{k,-1} is read as w_{k,0}.  The printed bound Phi_K on the excess
+    is no bound: at kappa = 2 and n = 10^6 every run of the experiment kl_loop ends above it, at its
+    other kappa and n none.
     Source: Menart et al. 2023, Algorithm 1, as printed.
     """
 

@@ -91,7 +91,7 @@ class DPSRGD:
     """One projected step a round along the same noisy prefix sum: x_(t+1) = P(x_t - G_t / eta_t).
 
     The output is x_T.  The sketch uses 1 / beta near B / sqrt(n); its estimates then vary so much
-    in late rounds that batches of size O(1) are all it can use.
+    in late rounds, the paper argues, that batches of size O(1) are all it can use.
     Errors: those of :class:`AcceleratedDPSRGD`.
     Source: Choquette-Choo, Ganesh, Thakurta 2024, Section 4.3.
     """

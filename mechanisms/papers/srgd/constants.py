@@ -217,7 +217,7 @@ def _calibration(constants: str) -> Any:
 def privacy_constant(size: Any, delta: Any) -> Number:
     """c_DP = 4 sqrt 2 log2(n)^(3/2) sqrt(ln(2n/delta)) ln(2.5/delta).
 
-    The last factor may have stood under the root; the privacy verdicts are the same either way.
+    The last factor may have stood under the root: no certificate is of that reading.
     Source: Choquette-Choo, Ganesh, Thakurta 2024, Equation 19.
     """
     import sympy

@@ -228,8 +228,8 @@ class OfIidData(_Unclipped):
             "that is least inside the ball, and no draw makes a weighted gradient difference "
             "longer than c_DP L (Lemma 5.5)",
             Status.VIOLATED,
-            "differential privacy holds for every fixed pair of neighbours; adversarial orders of "
-            "the same records exceed what random orders show by an order of magnitude",
+            "differential privacy is a statement about every fixed pair of neighbours, and not "
+            "about random draws of them",
         )
         return Assuming(noise, iid)
 

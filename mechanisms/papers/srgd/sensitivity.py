@@ -210,8 +210,8 @@ class IidClaim:
 def srg_sensitivity_iid_claim(size: int, delta: object, lipschitz: object = 1) -> IidClaim:
     """c_DP L with probability 1 - delta / 2 over i.i.d. data, for a convex risk with x_dagger in C.
 
-    Never a bound for differential privacy: the event is one of the data, and adversarial orders of
-    the same records exceed what i.i.d. orders show by an order of magnitude.
+    Never a bound for differential privacy: the event is one of the data, and a fixed pair of data
+    sets has no such event.
     Source: Choquette-Choo, Ganesh, Thakurta 2024, Lemmas 5.4, 5.5 with gamma = delta / 4.
     """
     share = exact(delta, "delta")

@@ -130,10 +130,11 @@ def calibrate_del_output_pert(
     kappa: int | None = None,
     distance: str = Distance.PATH,
 ) -> Constants:
-    """The least noise whose exact profile is (epsilon, delta), over eps_bar and kappa if not given.
+    """The least noise found whose exact profile is (epsilon, delta).
 
-    The search is in floating point; the result is confirmed by the accountant, and raised until
-    its upper bound of epsilon at delta is at most the one asked for.
+    Where not given, eps_bar is one of nine shares of epsilon, and kappa rises until the noise does:
+    the least of those tried.  The search is in floating point; the result is confirmed by the
+    accountant, and raised until its upper bound of epsilon at delta is at most the one asked for.
     Errors: InvalidParameter where no noise suffices: p(0) is not below delta.
     Source: the exact profile over all pairs of scores (dpaudit 2026).
     """
@@ -154,7 +155,7 @@ def calibrate_del_output_pert(
 
 
 def laplace_constants(epsilon: object, delta: object) -> Constants:
-    """The least Laplace noise, for one number, by (eps_bar + (4 kappa + 1) units / b, p(0)).
+    """The least Laplace noise found, for one number, by (eps_bar + (4 kappa + 1) units / b, p(0)).
 
     kappa is the least with p(0) <= delta, eps_bar one of the shares of epsilon that are tried.
     Errors: InvalidParameter for a budget outside its domain, or one that needs a larger kappa.

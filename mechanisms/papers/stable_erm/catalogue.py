@@ -1,8 +1,8 @@
 """Stable releases and what is built of them, with their claims, on simulated users.
 
-At these constants a stable release beats plain user-level output perturbation only for billions of
-items a user (3.6e9 at n = 10^4, the printed constants): every entry's noise is far beyond what its
-data would need, and the notes say so.
+A stable release beats plain user-level output perturbation from 3.6e9 items a user on at the
+printed constants, from 3.1e6 on at the least noise (n = 10^4, d = 1): no entry on data has so many,
+and every entry's notes say it.
 Source: Ghazi, Kamath, Kumar, Manurangsi, Meka, Zhang 2023.
 """
 
