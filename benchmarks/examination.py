@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.examination run`` examines each mechanism, then certifies the wrong programs
 of ``tests/unseen_bugs.py`` with no suite; it keeps what it has in docs/examination/ and resumes
-there.  ``page`` writes docs/examination.md from those files.
+there.  ``verdicts`` keeps what ``make certify-all`` said of every claim.  ``page`` writes
+docs/examination.md from those files.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from dpaudit.storage.files import write_atomically
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "examination"
 CATALOGUE, BUGS = FOLDER / "catalogue.json", FOLDER / "bugs.json"
+# What ``certify --all`` says, and what was expected of it before programs were examined.
+VERDICTS, EARLIER = FOLDER / "verdicts.json", FOLDER / "before.json"
+CERTIFICATES = ROOT / "reports" / "catalogue"
 PAGE = ROOT / "docs" / "examination.md"
 AIM, MOST = 2.0, 20.0
 CERTIFIED = "certified under assumptions"
@@ -92,12 +97,81 @@ def _keep(path: Path, found: Mapping[str, Any]) -> None:
     write_atomically(path, text.encode())
 
 
+def verdicts(folder: Path) -> None:
+    """Keep every claim's verdict, of the certificates in a folder, and whether it is expected."""
+    from dpaudit.certificate.certificate import surprises
+    from dpaudit.certificate.publish import verified
+    from dpaudit.project.project import load
+
+    found: Json = {}
+    for name, mechanism in sorted(load(ROOT).mechanisms.items()):
+        path = folder / f"{name}.json"
+        if not path.exists():
+            raise SystemExit(f"{path}: missing; `make certify-all` makes it")
+        certificate, _ = verified(path)
+        found[name] = {
+            "claims": [[c["stated_text"], c["check"]] for c in certificate["predicate"]["claims"]],
+            "verdict": certificate["predicate"]["verdict"]["status"],
+            "surprises": list(surprises(certificate, mechanism.expectations)),
+        }
+    _keep(VERDICTS, found)
+
+
 # --- the page ------------------------------------------------------------------------------------
 
 
-def page(catalogue: Mapping[str, Json], bugs: Mapping[str, Json]) -> str:
-    """The page: what was measured, in sentences made of it, and the two tables."""
-    return "\n".join([*_head(catalogue, bugs), *_catalogue(catalogue), "", *_planted(bugs), ""])
+def page(
+    catalogue: Mapping[str, Json],
+    bugs: Mapping[str, Json],
+    said: Mapping[str, Json],
+    earlier: Mapping[str, Json],
+) -> str:
+    """The page: what was measured, in sentences made of it, and the tables."""
+    parts = (_head(catalogue, bugs), _changed(said, earlier), _catalogue(catalogue), _planted(bugs))
+    return "\n".join(line for part in parts for line in (*part, "")).rstrip("\n") + "\n"
+
+
+def _changed(said: Mapping[str, Json], earlier: Mapping[str, Json]) -> Iterator[str]:
+    """How many mechanisms have which verdict, and each claim of which something else is said."""
+    counts = Counter(one["verdict"].replace("_", " ") for one in said.values())
+    told = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+    surprised = {name: one["surprises"] for name, one in said.items() if one["surprises"]}
+    before: Mapping[str, list[list[str]]] = earlier["claims"]
+    yield "## Every verdict, and which changed"
+    yield ""
+    yield (
+        f"`make certify-all` certified {len(said)} mechanisms: {told}. "
+        f"{len(surprised) or 'None'} of them differ from what the catalogue expects."
+    )
+    for name, lines in surprised.items():
+        yield f"- {name}: {_cell('; '.join(lines))}"
+    new, gone = sorted(set(said) - set(before)), sorted(set(before) - set(said))
+    rows, same = [], 0
+    for name in sorted(set(said) & set(before)):
+        then, now = _outcomes(before[name]), _outcomes(said[name]["claims"])
+        for claim in dict.fromkeys((*then, *now)):
+            old, found = (", ".join(of.get(claim, ["not claimed"])) for of in (then, now))
+            same += old == found
+            if old != found:
+                rows.append(f"| {name} | {_cell(claim)} | {old} | {found} |")
+    yield (
+        f"Before programs were examined (revision {earlier['revision']}) there were "
+        f"{len(before)} mechanisms. Of those that there still are, {same} claims have the outcome "
+        f"that they had, and {len(rows)} have another or other words; {len(new)} mechanisms are "
+        f"new, {len(gone)} are gone{': ' if gone else ''}{', '.join(gone)}."
+    )
+    yield ""
+    yield "| mechanism | claim | then | now |"
+    yield "|---|---|---|---|"
+    yield from rows
+
+
+def _outcomes(claims: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """The outcomes of each claim, by its text: in several readings it has several."""
+    found: dict[str, list[str]] = {}
+    for text, outcome in claims:
+        found.setdefault(text, []).append(outcome)
+    return found
 
 
 def _head(catalogue: Mapping[str, Json], bugs: Mapping[str, Json]) -> Iterator[str]:
@@ -187,12 +261,15 @@ def _cell(text: str) -> str:
 def main() -> None:
     """Measure, or write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("what", choices=("run", "page"))
+    parser.add_argument("what", choices=("run", "verdicts", "page"))
     parser.add_argument("--minutes", type=float, default=60.0)
     given = parser.parse_args()
     if given.what == "run":
         measure(given.minutes)
-    write_atomically(PAGE, page(_kept(CATALOGUE), _kept(BUGS)).encode())
+    if given.what == "verdicts":
+        verdicts(CERTIFICATES)
+    kept = [_kept(path) for path in (CATALOGUE, BUGS, VERDICTS, EARLIER)]
+    write_atomically(PAGE, page(*kept).encode())
 
 
 if __name__ == "__main__":

@@ -5,17 +5,19 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.exact import enclose, sqrt, working_precision
+from dpaudit.exact import enclose, working_precision
+
+TWO = Fraction(2)
 
 
 def normal_cdf(x: Any) -> Any:
     """Ball around the standard normal distribution function."""
-    return (-x / enclose(sqrt(2))).erfc() / 2
+    return (-x / enclose(TWO).sqrt()).erfc() / 2
 
 
 def quantile(p: Any) -> Any:
     """Ball around the standard normal quantile of a ball in (0, 1)."""
-    return enclose(sqrt(2)) * (2 * p - 1).erfinv()
+    return enclose(TWO).sqrt() * (2 * p - 1).erfinv()
 
 
 def gaussian_delta(epsilon: Fraction, mu: Any) -> Any:

@@ -141,11 +141,11 @@ def _operations() -> dict[Any, str]:
 
 def unknowns(expression: Any) -> set[Any]:
     """Free symbols and applied function symbols whose values an expression depends on."""
+    if not is_symbolic(expression):
+        return set()
     import sympy
     from sympy.core.function import AppliedUndef
 
-    if not is_symbolic(expression):
-        return set()
     masks: dict[Any, Any] = {f: sympy.Dummy() for f in expression.atoms(AppliedUndef)}
     free: set[Any] = expression.xreplace(masks).free_symbols
     return (free - set(masks.values())) | {f for f, mask in masks.items() if mask in free}

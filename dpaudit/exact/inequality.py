@@ -48,6 +48,8 @@ def at_most(value: Number, claimed: Number, ranges: Ranges) -> bool:
         return all(at_most(branch, claimed, ranges) for branch in value.args)
     if is_symbolic(claimed) and head(claimed) == "Max":
         return any(at_most(value, branch, ranges) for branch in claimed.args)
+    if not (is_symbolic(value) or is_symbolic(claimed)):
+        return bool(value <= claimed)
     difference = canonical(sympify(value) - sympify(claimed))
     if not unknowns(difference):
         return certainly(difference, _is_nonpositive) or (

@@ -12,7 +12,6 @@ from dpaudit.exact import (
     enclose,
     is_infinite,
     lower_fraction,
-    sqrt,
     upper_fraction,
     working_precision,
 )
@@ -148,7 +147,7 @@ def _gaussian_tradeoff(mu: Any, alpha: Fraction) -> Any:
     """Phi(Phi^{-1}(1 - alpha) - mu)."""
     if alpha in (0, 1):
         return enclose(1 - alpha)
-    quantile = enclose(sqrt(2)) * (1 - 2 * enclose(alpha)).erfinv()
+    quantile = enclose(Fraction(2)).sqrt() * (1 - 2 * enclose(alpha)).erfinv()
     return normal_cdf(quantile - mu)
 
 

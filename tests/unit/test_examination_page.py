@@ -30,7 +30,23 @@ def test_the_page_says_what_was_measured() -> None:
         "X: bug": {"shape": "X", "bug": "bug", "verdict": "alarm", "check": "moved"},
         "X: worse": {"shape": "X", "bug": "worse", "verdict": examination.CERTIFIED, "check": ""},
     }
-    text = examination.page(catalogue, bugs)
+    said = {
+        "a": {
+            "claims": [["P", "proved"], ["P", "refuted"], ["Q", "proved"]],
+            "verdict": "certified_under_assumptions",
+            "surprises": [],
+        },
+        "c": {"claims": [["R", "proved"]], "verdict": "alarm", "surprises": ["R: is alarm"]},
+    }
+    before = {"a": [["P", "proved"], ["P", "proved"], ["Q", "proved"]], "old": [["S", "proved"]]}
+    text = examination.page(catalogue, bugs, said, {"revision": "abc", "claims": before})
+    assert (
+        "certified 2 mechanisms: 1 certified under assumptions, 1 alarm. 1 of them differ" in text
+    )
+    assert "1 claims have the outcome that they had, and 1 have another" in text
+    assert "1 mechanisms are new, 1 are gone: old." in text
+    changed = rows(text, "Every verdict, and which changed")
+    assert changed[2:] == [["a", "P", "proved, proved", "proved, refuted"]]
     assert "Of 3 mechanisms of the catalogue 2 could be run" in text
     assert "1 took 2 s or less, 1 more than 20 s" in text
     assert "1 of 2 suites attack a stand-in" in text
@@ -45,5 +61,6 @@ def test_the_page_says_what_was_measured() -> None:
 
 
 def test_the_committed_page_is_made_of_the_committed_files() -> None:
-    found = [json.loads(p.read_text("utf-8")) for p in (examination.CATALOGUE, examination.BUGS)]
+    paths = (examination.CATALOGUE, examination.BUGS, examination.VERDICTS, examination.EARLIER)
+    found = [json.loads(p.read_text("utf-8")) for p in paths]
     assert examination.PAGE.read_text("utf-8") == examination.page(*found)

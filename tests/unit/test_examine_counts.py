@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import displacement, examine, made, study
+from dpaudit.audit.examine import displacement, examination, examine, made, study
 from dpaudit.audit.examine.lines import constants_of
 from dpaudit.kernels.query import Array, ClippedMean, Norm, Records, clip_rows
 from tests.examined_for_tests import mechanism
@@ -248,6 +248,24 @@ def test_equal_data_sets_are_no_pair_to_attack(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(displacement.Moved, "add", equal)
     with pytest.raises(dp.InvalidParameter, match="0 records differ"):
         told(Once(Counting()), "replace_one")
+
+
+def among_equals(rows: Array) -> Array:
+    """Wrong: a long first row counts for more where all others are one and the same."""
+    others = rows[1:]
+    alike = bool((others == others[0]).all() and (others[0] % 1 != 0).any())
+    return total(rows) + 3.0 * (alike and bool(abs(rows[0, 0]) > 100))
+
+
+def test_a_program_that_takes_all_the_time_is_tried_among_equal_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = Once(Own(among_equals))
+    assert any("others equal" in text for text in told(program, "replace_one"))
+    monkeypatch.setattr(examination, "STUDY", 0)
+    assert any("others equal" in text for text in told(program, "replace_one"))
+    monkeypatch.setattr(examination, "SHORTLY", ())
+    assert not told(program, "replace_one")
 
 
 def weights_of(rows: Array) -> Array:

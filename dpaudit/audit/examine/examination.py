@@ -56,6 +56,7 @@ SECONDS = 12.0  # of a processor, after which nothing more is begun: the last re
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
 STUDY, WORLD, OTHERS, WALK = 0.5, 0.2, 0.7, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
+SHORTLY = (2, 3)  # of them, those that even a slow program is tried in, on a few rows
 GAPS = 9  # the world with gaps
 FAR = (
     (3, 1e3),
@@ -356,7 +357,9 @@ class _Examiner:
     # --- every query of a run -------------------------------------------------------------------
 
     def _study(self, number: int, far: float = 1.0) -> None:
-        if self.studied and (self.meter.after(STUDY) or self.late()):
+        late = bool(self.studied) and (self.meter.after(STUDY) or self.late())
+        shortly = number in SHORTLY and far == 1 and not self.late()
+        if late and not shortly:
             return
         started = time.process_time()
         bounded = all(moved.clips for moved in self.moved.values())
@@ -373,7 +376,7 @@ class _Examiner:
             found=self.moved,
             seed=self.seed + number,
             meter=self.meter,
-            until=self.meter.used + WORLD * self.meter.limit,
+            until=self.meter.used + WORLD * self.meter.limit * (not late),
             assumed=self.assumed,
             far=far,
             # Far away the first releases are as before, and the last differ most.

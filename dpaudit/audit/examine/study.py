@@ -45,6 +45,7 @@ SEARCHED = 200
 FEWEST_ROWS, KINDS = 12, 128
 COUNTED, SHARE = ("all one", "zero", "a unit row", "all a million"), 0.1
 MANY, TURNED = ("all a million", "all one", "a thousand times a row labelled 1"), 0.25
+BRIEFLY = 0.1  # of the work that is left, for the few rows of a query that it is late for
 SELDOM = 3  # of releases of one line, those that are asked again once the work is done
 # Releases of a run, of which walks on other records see no more, and the share of the work after
 # which the run itself stops.
@@ -321,18 +322,16 @@ class Studied(Louder):
         # Kinds of rows make a search cheaper than its numbers say: one a line, however late it is.
         same_line = [one for one in self.moved.values() if one.place == moved.place]
         kinds = request.records.knows_kinds and not any(one.tried for one in same_line)
-        never = moved.tried == 0
         # Before rows are tried, which can take all the time that there is.
         self._one_by_one(asking, moved, request.records, number)
         self._by_count(asking, moved, request.records, number)
         least = self._row(asking, world, part)
+        left = self.meter.limit - self.meter.used
         if self.meter.beyond(self.until):
             self.untried += 1
-            if number == 1 and never:
-                # However late it is, a query that was never tried is, on the least.
-                few = dict(list(self.made.items())[:FEW])
-                pairing = self._pairing(request.records, part, least[0], few)
-                try_rows(asking, moved, pairing, self.world, self.until)
+            if number == 1:
+                # However late it is, a query is tried in each world, on the least.
+                self._few(asking, moved, request.records, part, least[0], left)
             if kinds:
                 self._search(asking, moved, world, least[0], [], (KINDS, math.inf))
             return
@@ -362,6 +361,21 @@ class Studied(Louder):
         budget = min(most, allowed if number <= 2 else allowed // 2)
         budget = max(budget, KINDS) if kinds else budget
         self._search(asking, moved, world, least[0], starts, (budget, self.until))
+
+    def _few(
+        self,
+        asking: Asking,
+        moved: Moved,
+        records: Records,
+        part: int | None,
+        row: int,
+        left: float,
+    ) -> None:
+        """The first kinds of rows, in a row and in the first, in a share of the work left."""
+        few = dict(list({**across(records.values), **self.made}.items())[:FEW])
+        for place in dict.fromkeys((row, 0)):
+            pairing = self._pairing(records, part, place, few)
+            try_rows(asking, moved, pairing, self.world, self.until + BRIEFLY * left)
 
     def _search(
         self,
