@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpaudit.audit.examine.made import across, rows_of, worlds_of
 from dpaudit.audit.examine.shapes import Shape
 from dpaudit.families.distributed.totals import ClientTotals
 from dpaudit.kernels.query import Array, ClippedMean, Records, clip_rows, clipped_sum
@@ -20,18 +22,21 @@ from mechanisms.papers.diff2 import baselines
 from mechanisms.papers.srgd import baselines_catalogue, catalogue
 from mechanisms.papers.srgd.phases import halves, phase_moves
 from mechanisms.papers.stable_erm import catalogue as stable
+from mechanisms.papers.stable_erm.baselines import MinimiserQuery
 from mechanisms.papers.stable_erm.baselines_catalogue import (
     LOGISTIC,
     USER_COUNT,
     output_perturbation_item,
     user_level_dp_gd,
 )
+from mechanisms.papers.stable_erm.solver import Minimiser, RidgeLogistic
 from mechanisms.training.adaptive_clipping import adaptively_clipped_sgd
 from mechanisms.training.layers import layered_sgd
 from mechanisms.training.search import tuned_step_size
 from tests.examined_for_tests import Descent, Stepping, mechanism
 
 SHAPE = Shape(40, (5,))
+REPLACED = Adjacency.REPLACE_ONE
 
 
 def traced(program: Any) -> Any:
@@ -106,6 +111,35 @@ def test_fewer_steps_of_a_solver_move_its_point_less() -> None:
         each = length * 2 * LOGISTIC.lipschitz / count
         stated = 2 * LOGISTIC.lipschitz / (LOGISTIC.modulus * count)
         assert moved(1 - length * LOGISTIC.modulus, each, 10_000) <= stated
+
+
+@dataclass(frozen=True)
+class HalfSummed(RidgeLogistic):
+    """Wrong: a mean over all users of the gradients of the first half of them."""
+
+    def _kept_gradients(self, points: Array, items: Array, kept: Any) -> Array:
+        half = len(items) // 2
+        found = super()._kept_gradients(points, items[:half], kept[:, :half])
+        return np.asarray(found * (half / len(items)))
+
+
+def test_half_of_a_sum_over_all_moves_a_minimiser_no_further() -> None:
+    """Opposite rows, and rows that pull it apart, among equal others and others of no weight."""
+    loss = HalfSummed(LOGISTIC.modulus, LOGISTIC.feature_norm, LOGISTIC.error)
+    problem: Any = output_perturbation_item.program.problem  # type: ignore[attr-defined]
+    worlds, furthest = worlds_of(Shape(40, (1, 12)), np.random.default_rng(1)), 0.0
+    stated = MinimiserQuery(Minimiser(loss, problem.domain)).sensitivity(REPLACED, 40)
+    for world in (worlds[1], worlds[2], worlds[8]):
+        rows = {**across(world.values), **rows_of(Shape(40, (1, 12)), np.random.default_rng(1))}
+        points = []
+        for name in list(rows)[:10]:
+            values = world.values.copy()
+            values[0] = rows[name]
+            points.append(MinimiserQuery(Minimiser(loss, problem.domain)).value(Records(values)))
+        found = np.concatenate(points)
+        distance = np.linalg.norm(found[:, None] - found[None], axis=-1).max()
+        furthest = max(furthest, float(distance / stated))
+    assert 0.3 < furthest <= 1
 
 
 def centred(rows: Array) -> Array:
