@@ -15,6 +15,7 @@ from dpaudit.audit.attack import program_text
 from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.examine import Examination, Ran
+from dpaudit.audit.examine.examination import CONTROL
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
@@ -31,7 +32,7 @@ from dpaudit.check.bounds import POOLED
 from dpaudit.check.conformance import EXECUTED, LABEL_CHECKS, labels_of
 from dpaudit.exact import decimal_lower, decimal_upper, plain
 from dpaudit.nodes import Node
-from dpaudit.report.words import STAND_IN, UNHEARD
+from dpaudit.report.words import STAND_IN, UNCOMPARED, UNHEARD
 
 ROC_POINTS = 9
 FULL = 0.999  # of a clip
@@ -78,6 +79,8 @@ def evidence_caveats(examination: Examination, attempts: Sequence[Attempt]) -> l
     if asks:
         more = f" and {len(asks) - SHOWN} more" if len(asks) > SHOWN else ""
         found.append(f"{UNHEARD}, and a run on the data may: {', '.join(asks[:SHOWN])}{more}")
+    if not why and any(f.check == CONTROL and f.status == "not_run" for f in examination.findings):
+        found.append(UNCOMPARED)
     if not why and not examination.broken and all(attempt.differs for attempt in attempts):
         found.append(
             "the named program was examined, and not attacked: its runs are too long for enough "

@@ -146,10 +146,10 @@ def verdicts(certificates: Sequence[Mapping[str, Any]], written: Sequence[Files]
 
 def _not_examined(predicate: Mapping[str, Any]) -> None:
     """That it was not examined at all, or not everything that it may ask for."""
-    from dpaudit.report.words import UNHEARD
+    from dpaudit.report.words import UNCOMPARED, UNHEARD
 
     for text in predicate["caveats"]:
-        if text.startswith(UNHEARD):
+        if text.startswith((UNHEARD, UNCOMPARED)):
             warn(f"{predicate['mechanism']['name']}: {text}")
     why = predicate["examination"]["not_examined"]
     if why:

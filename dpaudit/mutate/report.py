@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dpaudit.mutate.operators import OPERATORS
-from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, STATUSES, Ran, Result
+from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, STATUSES, UNTOLD, Ran, Result
 
 REQUIRED = 0.95
 ENOUGH, TOO_FEW, UNDECIDED, FLAGGED = 0, 1, 3, 5
@@ -31,8 +31,8 @@ def counts(results: Iterable[Result]) -> dict[str, int]:
 
 
 def twins(results: Iterable[Result]) -> dict[str, int]:
-    """How many right twins were left alone, and flagged."""
-    told = [r.twin for r in results if r.twin]
+    """How many right twins were left alone, and flagged; of one that took too long, neither."""
+    told = [r.twin for r in results if r.twin and not r.twin.startswith(UNTOLD)]
     alone = told.count(LEFT_ALONE)
     return {"left_alone": alone, "flagged": len(told) - alone}
 

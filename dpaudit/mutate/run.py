@@ -308,9 +308,9 @@ class _Judge:
         with self.lock:
             if key not in self.twins:
                 told = self._judged(planted, twin=True)
-                same = self._status(told) == CERTIFIED
-                why = f"{told.check or told.failed}: {told.detail}"
-                self.twins[key] = LEFT_ALONE if same else f"flagged: {why}"
+                said = {CERTIFIED: LEFT_ALONE, UNTOLD: f"{UNTOLD}: {told.failed}"}
+                flagged = f"flagged: {told.check or told.failed}: {told.detail}"
+                self.twins[key] = said.get(self._status(told), flagged)
             return self.twins[key]
 
     def _same(self, planted: Planted) -> bool:

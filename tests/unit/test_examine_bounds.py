@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import examine, meter
+from dpaudit.audit.examine import Examination, examine, meter
 from dpaudit.audit.examine.examination import CONTROL, MOVED
+from dpaudit.audit.residuals import Finding
 from dpaudit.certificate.evidence import evidence_caveats
 from dpaudit.families.selection.node import AboveThreshold
 from dpaudit.families.selection.threshold_kernel import AboveThresholdKernel
 from dpaudit.families.tuning import Tuned
 from dpaudit.kernels.posterior import Posterior
 from dpaudit.kernels.query import Array, Norm, Records
+from dpaudit.report.words import UNCOMPARED
 from tests.examined_for_tests import mechanism
 
 ROUNDS, ROWS = 6_000, 5_912
@@ -83,6 +85,13 @@ def test_no_time_at_all_ends_what_is_under_way_and_is_told() -> None:
     )
     (control,) = (f for f in found.findings if f.check == CONTROL)
     assert control.status == "not_run"
+
+
+@pytest.mark.parametrize(("status", "said"), [("held", False), ("not_run", True)])
+def test_control_flow_that_nothing_was_compared_of_is_said(status: Any, said: bool) -> None:
+    found = Examination(findings=(Finding(CONTROL, status, 0.0, 0.0, ""),))
+    assert (UNCOMPARED in evidence_caveats(found, [])) == said
+    assert UNCOMPARED not in evidence_caveats(replace(found, not_examined="no shape"), [])
 
 
 @dataclass

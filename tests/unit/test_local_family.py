@@ -569,9 +569,10 @@ def test_more_answers_of_two_hide_better_from_below_too() -> None:
     assert ends[-1] > 0
 
 
-def test_a_hundred_random_questions_have_their_ends_in_order() -> None:
+@pytest.mark.parametrize("count", [15, pytest.param(100, marks=pytest.mark.quality)])
+def test_random_questions_have_their_ends_in_order(count: int) -> None:
     rng = np.random.default_rng(11)
-    for _ in range(100):
+    for _ in range(count):
         level = F(int(rng.integers(5, 400)), 100)
         child = [
             dp.RandomizedResponse("r", level),
@@ -611,7 +612,7 @@ def test_noise_on_a_number_is_counted_above_a_line(sensitivity: int) -> None:
         assert own == pytest.approx(likely, rel=1e-12)
 
 
-@pytest.mark.parametrize("population", [10**6, 10**9])
+@pytest.mark.parametrize("population", [10**6, pytest.param(10**9, marks=pytest.mark.quality)])
 def test_the_answers_of_a_country_are_counted_in_seconds(population: int) -> None:
     """Two rounds: a window of 3e5 counts of a thousand million."""
     poll = Shuffled(dp.RandomizedResponse("r", 2), population)

@@ -350,6 +350,7 @@ def test_rates_leave_out_what_cannot_be_told() -> None:
         (ran(STILLBORN), 3),
         (ran(CAUGHT, twin=LEFT_ALONE), 0),
         (ran(CAUGHT, twin="flagged: displacement"), 5),
+        (ran(CAUGHT, twin=f"{UNTOLD}: overtime"), 0),
     ],
 )
 def test_exit_codes(of: Ran, code: int) -> None:
