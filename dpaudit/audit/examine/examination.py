@@ -56,7 +56,8 @@ SECONDS = 12.0  # of a processor, after which nothing more is begun: the last re
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
 STUDY, WORLD, OTHERS, WALK = 0.5, 0.2, 0.7, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
-SHORTLY = (2, 3)  # of them, those that even a slow program is tried in, on a few rows
+# Of them, those that even a slow program is tried in, on a few rows, for so many releases.
+SHORTLY, BRIEF = (2, 3), 40
 GAPS = 9  # the world with gaps
 FAR = (
     (3, 1e3),
@@ -383,6 +384,7 @@ class _Examiner:
             spread=1 if far == 1 else wholes(self.studied[0].asked),
             first=self.first,
             world=world.name + said,
+            most=BRIEF if late else np.inf,
         )
         if far != 1:
             # What it is refused for far away, no run on data may ever see.
@@ -394,7 +396,7 @@ class _Examiner:
         self.studied.append(sampler)
         whole = self._run(sampler, world.name)
         self._ran(time.process_time() - started - sampler.aside)
-        if whole and sampler.transcript:
+        if whole and sampler.transcript and not late:
             parts = sorted((p.start, p.stop) for p in sampler._parts)
             self.sampled[number] = sampler.transcript[:WALKED], parts
         sampler.repeated()
