@@ -33,7 +33,7 @@ BISECTIONS = 80
 LARGEST_WHOLE_ORDER = 1024
 LARGEST_NESTED_ORDER = 256
 # Of a group, whose curve is that of one record at several times the order.
-LARGEST_SCALED_ORDER = 64.0
+LARGEST_SCALED_ORDER = 64
 
 BALLE_WANG = Source("Balle, Wang", 2018, "Theorem 8; exact for mu-GDP: Dong, Roth, Su 2022, Cor. 1")
 RENYI_TO_DP = Source("Canonne, Kamath, Steinke", 2020, "Proposition 12")

@@ -11,7 +11,7 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.audit.examine import examination as examiner
-from dpaudit.audit.examine import examine, study
+from dpaudit.audit.examine import displacement, examine, study
 from dpaudit.kernels.query import Array, Norm, Records
 from tests.examined_for_tests import mechanism
 
@@ -112,9 +112,10 @@ def test_answers_of_much_noise_reach_what_others_do_not(
 
 
 def test_a_row_may_be_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apart from numbers of equal rows, which move it further."""
+    """Apart from numbers of equal rows, and of one kind, which move it further."""
     assert not broken(Signs(), "replace_one")
     monkeypatch.setattr(study, "COUNTED", ())
+    monkeypatch.setattr(displacement, "RARE", 0)
     assert any(study.BEFORE in text for text in broken(Signs(wrong=True), "replace_one"))
 
 
