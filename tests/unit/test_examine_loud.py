@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dpaudit as dp
-from dpaudit.audit.examine import examination as examiner
 from dpaudit.audit.examine import displacement, examine, study
+from dpaudit.audit.examine import examination as examiner
 from dpaudit.kernels.query import Array, Norm, Records
 from tests.examined_for_tests import mechanism
 
