@@ -112,6 +112,7 @@ def verdicts(folder: Path) -> None:
         found[name] = {
             "claims": [[c["stated_text"], c["check"]] for c in certificate["predicate"]["claims"]],
             "verdict": certificate["predicate"]["verdict"]["status"],
+            "revision": certificate["predicate"]["environment"]["git"]["commit"][:7],
             "surprises": list(surprises(certificate, mechanism.expectations)),
         }
     _keep(VERDICTS, found)
@@ -135,12 +136,13 @@ def _changed(said: Mapping[str, Json], earlier: Mapping[str, Json]) -> Iterator[
     """How many mechanisms have which verdict, and each claim of which something else is said."""
     counts = Counter(one["verdict"].replace("_", " ") for one in said.values())
     told = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+    code = ", ".join(sorted({one["revision"] for one in said.values()}))
     surprised = {name: one["surprises"] for name, one in said.items() if one["surprises"]}
     before: Mapping[str, list[list[str]]] = earlier["claims"]
     yield "## Every verdict, and which changed"
     yield ""
     yield (
-        f"`make certify-all` certified {len(said)} mechanisms: {told}. "
+        f"`make certify-all` certified {len(said)} mechanisms (revision {code}): {told}. "
         f"{len(surprised) or 'None'} of them differ from what the catalogue expects."
     )
     for name, lines in surprised.items():
@@ -214,7 +216,6 @@ def _head(catalogue: Mapping[str, Json], bugs: Mapping[str, Json]) -> Iterator[s
         f"certified with no suite, {through} came out certified; {flagged} of {len(right)} right "
         "twins were flagged."
     )
-    yield ""
 
 
 def _catalogue(catalogue: Mapping[str, Json]) -> Iterator[str]:

@@ -89,11 +89,10 @@ MEASURES = {
 STAND_IN = "an audit attacks a stand-in with the same declaration, not the named program: "
 # And that releases stand in lines that never ran.
 UNHEARD = "nothing is known of releases and coins that no run on made-up records asked for"
-# And that a program's control flow was not compared, so that its released values are all it is
-# known by.
+# And that no two runs of a program were compared, for whatever reason.
 UNCOMPARED = (
     "nothing is known of what the program asks for and gives beside its queries' values: no two "
-    "runs on made-up records were compared, since they take too long"
+    "runs on made-up records were compared"
 )
 NEVER_RAN = "never ran while it was examined"
 

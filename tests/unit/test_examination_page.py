@@ -34,9 +34,15 @@ def test_the_page_says_what_was_measured() -> None:
         "a": {
             "claims": [["P", "proved"], ["P", "refuted"], ["Q", "proved"]],
             "verdict": "certified_under_assumptions",
+            "revision": "def",
             "surprises": [],
         },
-        "c": {"claims": [["R", "proved"]], "verdict": "alarm", "surprises": ["R: is alarm"]},
+        "c": {
+            "claims": [["R", "proved"]],
+            "verdict": "alarm",
+            "revision": "def",
+            "surprises": ["R: is alarm"],
+        },
     }
     before = {"a": [["P", "proved"], ["P", "proved"], ["Q", "proved"]], "old": [["S", "proved"]]}
     text = examination.page(catalogue, bugs, said, {"revision": "abc", "claims": before})

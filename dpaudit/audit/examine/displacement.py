@@ -297,9 +297,8 @@ def _one_more(
     """One more than so many equal rows, and so many: in front of others, or in their places."""
     if adjacency is Adjacency.ADD_REMOVE:
         front = np.array(np.broadcast_to(row, (count + 1, *row.shape)))
-        return Records(np.concatenate([front, around])), Records(
-            np.concatenate([front[1:], around])
-        )
+        larger = np.concatenate([front, around])
+        return Records(larger), Records(larger[1:])
     values = np.array(around)
     values[:count] = row
     fewer = values.copy()
