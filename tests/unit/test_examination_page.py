@@ -46,9 +46,8 @@ def test_the_page_says_what_was_measured() -> None:
     }
     before = {"a": [["P", "proved"], ["P", "proved"], ["Q", "proved"]], "old": [["S", "proved"]]}
     text = examination.page(catalogue, bugs, said, {"revision": "abc", "claims": before})
-    assert (
-        "certified 2 mechanisms: 1 certified under assumptions, 1 alarm. 1 of them differ" in text
-    )
+    assert "certified 2 mechanisms (revision def): 1 certified under assumptions, 1 alarm." in text
+    assert "1 of them differ from what the catalogue expects" in text
     assert "1 claims have the outcome that they had, and 1 have another" in text
     assert "1 mechanisms are new, 1 are gone: old." in text
     changed = rows(text, "Every verdict, and which changed")
