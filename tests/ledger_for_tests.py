@@ -33,11 +33,14 @@ def terms(epsilon: object = 3, entity: str = "person", schema: str | None = None
 
 
 def writer(url: str, name: str, receipts: Path) -> None:
-    """Charge until the budget is used up; note each receipt, on disk, after the charge."""
-    ledger = open_ledger(url, wait=300)
+    """Charge until the budget is used up; note each receipt, on disk, after the charge.
+
+    Ends with the process that started it, so that a run which is stopped leaves no writers behind.
+    """
+    ledger, parent = open_ledger(url, wait=300), os.getppid()
     with receipts.open("a") as notes:
         number = 0
-        while True:
+        while os.getppid() == parent:
             title = f"{name}.{os.getpid()}.{number}"
             number += 1
             try:
