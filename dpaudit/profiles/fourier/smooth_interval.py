@@ -74,6 +74,7 @@ def _refined(
     made: Callable[[float, float, float], Series | None],
     log_delta: float,
     width: float,
+    *,
     settle: bool = True,
 ) -> Interval | None:
     """The narrowest of a few series, each planned by the one before.
