@@ -55,8 +55,8 @@ def epsilon_smooth(
     if split is None or split.ratio < FARTHER:
         best = _refined(near, made, log_delta, width, settle=split is None)
     if split is not None and (best is None or not _is_narrow(best, width)):
-        known = near if best is None else float(best.upper)
-        first = min(split.first_guess, known * (1 + 1e-6) + 1e-300)
+        nearer = near if best is None else float(best.upper)
+        first = min(split.first_guess, nearer * (1 + 1e-6) + 1e-300)
         other = _refined(first, split.series, log_delta, width)
         best = other if best is None or other is None else narrowest(best, other)
         best = best or _refined(near, made, log_delta, width)
