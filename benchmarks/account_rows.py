@@ -165,7 +165,8 @@ ROWS = (
     Row("filter of Laplace noise, epsilon = 2", "lower end 0",
         epsilon(Filter.of(Laplace("l", 1), PureDP(2)), "1e-5")),
     Row("filter of Laplace noise, rho = .5", "lower end 0",
-        epsilon(Filter.of(Laplace("l", 1), ZCDP("0.5")), "1e-5")),
+        epsilon(Filter.of(Laplace("l", 1), ZCDP("0.5")), "1e-5"),
+        why="above: any law of that concentrated privacy; below: releases that spend the cap"),
     Row("batches of 600 of 60,000, replaced, noise = clip, 1,000 steps", "[13.36, 14.82]",
         epsilon(batches(), "1e-5", "replace_one")),
     Row("batches of 600 of 60,000, replaced, noise = clip, 10,000 steps", "",
@@ -318,6 +319,9 @@ def main() -> None:
     if options.one:
         print(json.dumps(asked(ROWS[int(options.one[0])], options.one[1])))
         return
+    for log in (options.grid, options.trees):
+        if log and not log.exists():
+            parser.error(f"{log}: there is no such log; run what writes it first")
     measure(options.log, options.only)
     if options.write:
         page = written(PAGE.read_text(), "rows", table(options.log))
