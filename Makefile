@@ -55,7 +55,7 @@ test: $(READY)  ## all tests but the quality ones (ARGS goes to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(ARGS)
 
 # Single tests take minutes: an idle worker takes over what another has not begun.
-quality: $(READY)  ## power and coverage of the audits (minutes)
+quality: $(READY)  ## power and coverage of the audits, the long tests (an hour)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m quality $(ARGS)
 
 quality-trees: export DPAUDIT_TREES ?= 100000

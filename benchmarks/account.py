@@ -130,10 +130,10 @@ def pld_calibrated() -> str:
     return f"{found:g}"
 
 
-def batches() -> Node:
+def batches(rounds: int = 1000) -> Node:
     """Fixed-size batches under replace-one; sigma = clip is half the sensitivity."""
     inner = Gaussian("gradient", Fraction(1, 2))
-    return Repeat(SampledWithoutReplacement(inner, 600, 60_000), 1000)
+    return Repeat(SampledWithoutReplacement(inner, 600, 60_000), rounds)
 
 
 def rdp_batches() -> str:

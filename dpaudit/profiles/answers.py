@@ -88,7 +88,7 @@ def _epsilon(
     few = _few_sampled(pair)
     if few and near is not None and _is_smooth(near) and _moves_far(pair):
         # Where a coarse grid said nothing, finer ones take long.
-        smooth = epsilon_smooth(parts_of(pair), wanted, width / FINER)
+        smooth = epsilon_smooth(parts_of(pair), wanted, width / FINER, float(near.upper))
         if smooth is not None and _is_narrow(smooth, width / CLOSE):
             return smooth
     # A grid that is finer than asked costs little there.

@@ -1,6 +1,7 @@
-"""Sixty-four writers, killed at random, over 10^5 charges; and how many are durable a second.
+"""Sixty-four writers, killed at random, over many charges; and how many are durable a second.
 
-``DPAUDIT_CHARGES`` says how many charges, 10^5 where it is not set.
+``DPAUDIT_CHARGES`` says how many charges, 20,000 where it is not set: two minutes of a quiet
+machine, where 10^5 take ten.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ pytest.importorskip("sqlalchemy")
 WANTED = 200
 
 
-def test_sixty_four_writers_over_a_hundred_thousand_charges(tmp_path: Path) -> None:
+def test_sixty_four_writers_on_one_budget(tmp_path: Path) -> None:
     """No overspend, none lost, the chain verifies."""
-    charges = int(os.environ.get("DPAUDIT_CHARGES", "100000"))
+    charges = int(os.environ.get("DPAUDIT_CHARGES", "20000"))
     kills = charges // 1000
     count, killed, _ = stress(
         str(tmp_path / "ledger.sqlite"),

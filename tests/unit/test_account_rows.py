@@ -45,7 +45,7 @@ def test_rows_that_the_log_holds_are_not_asked_again(
 
 def test_only_what_is_between_the_marks_is_replaced() -> None:
     page = account_rows.PAGE.read_text()
-    for name in ("rows", "grid", "trees"):
+    for name in ("rows", "wide", "grid", "trees"):
         once = account_rows.written(page, name, "new")
         assert "new" in once
         assert account_rows.written(once, name, "newer").replace("newer", "new") == once

@@ -104,9 +104,17 @@ def test_moves_of_several_coordinates_are_dominated_too(kind: Any) -> None:
         first = np.outer(np.roll(masses, moves[0]), np.roll(masses, moves[1]))
         for epsilon in (0.0, 0.2, 0.5, 1.0, 1.5, 2.0):
             delta = float(np.maximum(first - math.exp(epsilon) * second, 0).sum())
-            upper = float(account.delta(F(str(epsilon))).upper)
-            assert delta <= upper + 1e-12
-            assert upper <= (1.1 if kind is Gauss else 3) * delta
+            found = account.delta(F(str(epsilon)))
+            assert delta <= float(found.upper) + 1e-12
+            assert found.upper <= (1.1 if kind is Gauss else 3) * delta
+            # (2, 1) is what the lower end is of: 5 is 4 and 1.
+            assert 0.99 * delta <= found.lower <= delta * (1 + 1e-9)
+
+
+def test_four_coordinates_reach_what_one_does_not() -> None:
+    """7 is 4, 1, 1 and 1: one coordinate moved by 2 gave .769 and no more."""
+    bound = dp.account(Gauss("t", 1, 90, 0, 7), SCOPE).epsilon("1e-5")
+    assert bound.upper * F(999, 1000) < bound.lower < bound.upper < F(105, 100)
 
 
 def test_without_the_images_the_bound_would_be_false(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ def rounds(count: int) -> Product:
     return Product(tuple((Mixed(Normal(1 / s), Fraction(1, 100)), Fraction(1)) for s in noises))
 
 
+@pytest.mark.quality
 def test_series_of_many_kinds_lies_in_the_grids_interval_and_is_confirmed() -> None:
     pair = rounds(30)
     found = epsilon_interval(pair, DELTA)

@@ -14,7 +14,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Records
 from experiments.stable_erm import rates
 from experiments.stable_erm.risk import Never
-from mechanisms.papers.stable_erm import sharp
+from mechanisms.papers.stable_erm import domains, sharp
 from mechanisms.papers.stable_erm.build import phased_erm, phased_sco
 from mechanisms.papers.stable_erm.calibration import Constants, del_output_pert_paper
 from mechanisms.papers.stable_erm.certificate import Certified, GradientCertificate, measured
@@ -275,3 +275,20 @@ def test_units_of_sharp_losses_hold_what_solves_may_lose() -> None:
         program = made(problem, 1, 0.4, search=Certified(fallback=Never()))
         assert program.problem.rows == 8
     assert replace(problem, loss=Shares()).rows == 1
+
+
+def test_a_small_ball_far_from_0_keeps_its_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its points are rounded by more than a part of its radius: solves on it were no solves."""
+    rng = np.random.default_rng(5)
+    centre, out = rng.normal(0, 0.1, (2_000, 4)), rng.normal(size=(2_000, 4))
+    out /= np.linalg.norm(out, axis=1, keepdims=True)
+    ball = Ball(np.full(2_000, 2e-5), centre)
+    points = ball.project(centre + 1e-3 * out)
+    lens = Lens(Ball(2.0), ball)
+    for domain in (ball, lens):
+        # What pushes outward is held by the edge, to the rounding of its direction.
+        assert domain.residual(points, -out).max() < 1e-10
+        assert domain.residual(points, out).min() > 0.999
+    assert np.array_equal(lens.project(points), points)
+    monkeypatch.setattr(domains, "ULPS", 0.0)
+    assert ball.residual(points, -out).max() > 0.999

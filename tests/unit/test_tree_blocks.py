@@ -107,6 +107,7 @@ def shuffled_violations() -> list[str | None]:
     return found
 
 
+@pytest.mark.quality
 def test_an_unsound_mixture_of_shuffled_reports_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was not, while all others held a third value in every data set."""
     assert set(shuffled_violations()) == {""}

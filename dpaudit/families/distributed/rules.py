@@ -20,7 +20,8 @@ it: log p has second differences of at least -1 / w, and is concave.  So a move 
 mu-GDP, mu = sqrt(S / (w - c)), c = (w + 1) / (12 w).  That is below the concentrated bound of
 Kairouz, Liu and Steinke (2021, Theorem 1) and the Renyi bound of Agarwal, Kairouz and Liu (2021,
 Theorem 3.5) but for the term c, and needs no l1-norm.  Sums modulo a number are post-processing.
-From below: one coordinate that moves by the root of S, rounded down, without a modulus.
+From below, without a modulus: a coordinate that moves by the root of S, rounded down, another by
+that of what is left, and so on for at most four; their noise is independent.
 Source: Kairouz, Liu, Steinke 2021 and Agarwal, Kairouz, Liu 2021 (the mechanisms); dpaudit 2026.
 """
 
@@ -51,11 +52,13 @@ from dpaudit.measures.profile import PROFILE
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI, order
 from dpaudit.measures.zcdp import CONCENTRATED
-from dpaudit.nodes.pairs import Atoms, Losses, Normal
+from dpaudit.nodes.pairs import Atoms, Losses, Normal, Pair, joined
 
 KINDS = (DistributedGaussian, DistributedSkellam)
 UNIT = 10**DIGITS
 CELLS = 256
+# Every whole number is a sum of four squares; what the largest squares leave over is little.
+COORDINATES = 4
 OWN_LAW = Source(
     "dpaudit",
     2026,
@@ -175,20 +178,26 @@ def distributed_vector_curve(node: Any) -> Number:
 @PROFILE.rule(DistributedGaussianVector, "distributed_gaussian_vector_pair", cite=VECTOR_LAW)
 @PROFILE.rule(DistributedSkellamVector, "distributed_skellam_vector_pair", cite=VECTOR_LAW)
 def distributed_vector_pair(node: Any) -> Losses:
-    """N(mu, 1) against N(0, 1); reached: one coordinate's own law."""
+    """N(mu, 1) against N(0, 1); reached: the own laws of up to four coordinates."""
     mu = distributed_vector(node)
     upper = TELLS_ALL if is_infinite(mu) else Normal(mu)
-    below = () if node.modulus or node.total > LARGEST_VARIANCE else _one_moved(node)
+    below = () if node.modulus or node.total > LARGEST_VARIANCE else _several_moved(node)
     return Losses((upper,), (upper,), below, below)
 
 
 TELLS_ALL = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
 
 
-def _one_moved(node: Any) -> tuple[Atoms, ...]:
+def _several_moved(node: Any) -> tuple[Pair, ...]:
+    """Coordinates moved one after the other, each as far as the squares leave: at most four."""
     skellam = isinstance(node, DistributedSkellamVector)
     scalar = DistributedSkellam if skellam else DistributedGaussian
-    move = Fraction(math.isqrt(int(node.squared)))
-    alone = scalar(node.label, node.variance, node.clients, node.dropouts, move)
-    outcomes = _outcomes(masses_of(alone), int(move))
-    return (_below(outcomes),) if outcomes else ()
+    left, moved = int(node.squared), list[Pair]()
+    while len(moved) < COORDINATES and (move := math.isqrt(left)):
+        alone = scalar(node.label, node.variance, node.clients, node.dropouts, Fraction(move))
+        outcomes = _outcomes(masses_of(alone), move)
+        if not outcomes:
+            break
+        moved.append(_below(outcomes))
+        left -= move * move
+    return (joined(moved),) if moved else ()

@@ -14,7 +14,7 @@ from typing import Any
 
 from dpaudit.check.theorem import Table, Theorem, register
 from dpaudit.exact import enclose, infinity, is_infinite, sqrt
-from dpaudit.nodes.pairs import Atoms, Losses, Normal, Pair
+from dpaudit.nodes.pairs import Atoms, Losses, Normal, Pair, joined
 
 PLACES = 40
 MANY, CELLS = 512, 256
@@ -232,21 +232,29 @@ def _vector_pairs(node: Any) -> Losses:
     upper: Pair = Normal(mu)
     if is_infinite(mu):
         upper = Atoms(((all_of_it, nothing), (nothing, all_of_it)))
-    below: tuple[Atoms, ...] = ()
+    below: tuple[Pair, ...] = ()
     if node.modulus == 0 and node.left * node.variance <= 10**4:
-        below = _moved_alone(node)
+        below = _moved_apart(node)
     return Losses((upper,), (upper,), below, below)
 
 
-def _moved_alone(node: Any) -> tuple[Atoms, ...]:
-    """One coordinate moved by as much as the squares allow, in as many cells as the scalar's."""
-    masses, move = _masses(node), math.isqrt(int(node.squared))
-    reach = len(masses)
-    known = [(masses[abs(k - move)], masses[abs(k)]) for k in range(move - reach + 1, reach)]
-    each = math.ceil(len(known) / CELLS) if len(known) > MANY else 1
-    cells = [known[i : i + each] for i in range(0, len(known), each)]
-    sums = [(sum(p for p, _ in cell), sum(q for _, q in cell)) for cell in cells]
-    return _reached(sums, 10**PLACES)
+def _moved_apart(node: Any) -> tuple[Pair, ...]:
+    """Up to four coordinates, each by the root of the squares that those before left, in cells."""
+    masses, left, found = _masses(node), int(node.squared), list[Pair]()
+    for _ in range(4):
+        move = math.isqrt(left)
+        known = [
+            (masses[abs(k - move)], masses[abs(k)])
+            for k in range(move - len(masses) + 1, len(masses))
+        ]
+        if move == 0 or not known:
+            break
+        each = math.ceil(len(known) / CELLS) if len(known) > MANY else 1
+        cells = [known[i : i + each] for i in range(0, len(known), each)]
+        sums = [(sum(p for p, _ in cell), sum(q for _, q in cell)) for cell in cells]
+        found += _reached(sums, 10**PLACES)
+        left -= move**2
+    return (joined(found),) if found else ()
 
 
 DISTRIBUTED: Table = {

@@ -28,14 +28,17 @@ REFINEMENTS, FINEST = 7, 1 / 64
 KEPT = 3.0
 # Losses so many times epsilon are summed apart: as a second attempt, or at once.
 FAR, FARTHER = 1.5, 4.0
-ROUGH = 1000
+ROUGH, COARSER = 1000, 4
 GROWTH, WORTHWHILE = 1.5, 1.2
 
 
-def epsilon_smooth(parts: Parts, delta: Fraction, width: float = 1e-4) -> Interval | None:
+def epsilon_smooth(
+    parts: Parts, delta: Fraction, width: float = 1e-4, near: float = math.inf
+) -> Interval | None:
     """Epsilon of a smooth product at delta; None where this route does not apply.
 
     ``width``: how far apart the ends may be, times the larger one where that is below 1.
+    ``near``: an upper bound that is known, which saves a series that says where to look.
     """
     log_delta = _log(delta)
     known = _table(parts, _rare(log_delta, width))
@@ -50,11 +53,13 @@ def epsilon_smooth(parts: Parts, delta: Fraction, width: float = 1e-4) -> Interv
 
     best: Interval | None = None
     if split is None or split.ratio < FARTHER:
-        best = _refined(math.inf, made, log_delta, width)
+        best = _refined(near, made, log_delta, width, settle=split is None)
     if split is not None and (best is None or not _is_narrow(best, width)):
-        other = _refined(split.first_guess, split.series, log_delta, width)
+        nearer = near if best is None else float(best.upper)
+        first = min(split.first_guess, nearer * (1 + 1e-6) + 1e-300)
+        other = _refined(first, split.series, log_delta, width)
         best = other if best is None or other is None else narrowest(best, other)
-        best = best or _refined(math.inf, made, log_delta, width)
+        best = best or _refined(near, made, log_delta, width)
     return best
 
 
@@ -69,10 +74,13 @@ def _refined(
     made: Callable[[float, float, float], Series | None],
     log_delta: float,
     width: float,
+    *,
+    settle: bool = True,
 ) -> Interval | None:
     """The narrowest of a few series, each planned by the one before.
 
-    A plan that is too much work is made again for a coarser answer, which says where to look.
+    A plan that is too much work is made again for a coarser answer, which says where to look; not
+    so where one does not ``settle`` for it.
     """
     best, sigma, asked, last, settled = None, math.inf, width, math.inf, False
     for _ in range(REFINEMENTS):
@@ -80,7 +88,9 @@ def _refined(
         solved = None if found is None else _solved(found, log_delta)
         if found is None or solved is None:
             settled = best is not None
-            asked, sigma = 10 * asked, math.inf
+            if not settle:
+                break
+            asked, sigma = COARSER * asked, math.inf
             if asked > ROUGH * width:
                 break
             continue

@@ -14,6 +14,8 @@ from dpaudit.kernels.query import Array
 
 Flags = NDArray[np.bool_]
 EDGE = 1e-12  # relative: how far from a boundary rounding may leave a projection
+# Of sums and points: of a small ball far from 0 that is more; solvers' errors are of that order.
+ULPS = 2.0**-51
 
 
 class Domain(Protocol):
@@ -119,7 +121,7 @@ class Ball:
         away, norm, radius = self._polar(points)
         normal = away / np.where(norm > 0, norm, 1.0)
         push = np.maximum(-(gradients * normal).sum(axis=-1, keepdims=True), 0.0)
-        left = gradients + np.where(norm >= radius * (1 - EDGE), push, 0.0) * normal
+        left = gradients + np.where(norm >= radius - _off(points, radius), push, 0.0) * normal
         return np.asarray(np.linalg.norm(left, axis=-1))
 
     def margin(self, points: Array) -> Array:
@@ -191,7 +193,12 @@ class Lens:
 
 def _inside(ball: Ball, points: Array) -> Array:
     _, norm, radius = ball._polar(points)
-    return np.asarray(norm <= radius * (1 + EDGE))
+    return np.asarray(norm <= radius + _off(points, radius))
+
+
+def _off(points: Array, radius: Array) -> Array:
+    """How far from a boundary rounding may leave a point."""
+    return np.maximum(EDGE * radius, ULPS * np.linalg.norm(points, axis=-1, keepdims=True))
 
 
 def _positive(value: float, place: str) -> None:

@@ -17,14 +17,13 @@ from scipy.optimize.elementwise import find_root
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
-from mechanisms.papers.stable_erm.domains import Ball, Box, Domain, Everywhere, Lens
+from mechanisms.papers.stable_erm.domains import ULPS, Ball, Box, Domain, Everywhere, Lens
 from mechanisms.papers.stable_erm.solver import Pull
 from mechanisms.papers.stable_erm.stable import Flags, kept_means
 
 DOUBLINGS = 28  # twice, of a pull that holds a point in a ball
 STEPS = 60  # of an interior point method: it takes about 20, whatever the data
 FLOOR = 2.0**-46  # what floats may leave of a duality gap, in units of the loss
-ULPS = 2.0**-51  # of sums and points
 TO_THE_LAST: Any = {"xatol": 0.0, "xrtol": ULPS, "fatol": 0.0, "frtol": 0.0}
 
 Solve = Callable[[Array, Array], Array]
