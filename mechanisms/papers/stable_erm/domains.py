@@ -198,7 +198,8 @@ def _inside(ball: Ball, points: Array) -> Array:
 
 def _off(points: Array, radius: Array) -> Array:
     """How far from a boundary rounding may leave a point."""
-    return np.maximum(EDGE * radius, ULPS * np.linalg.norm(points, axis=-1, keepdims=True))
+    rounding = ULPS * np.linalg.norm(points, axis=-1, keepdims=True)
+    return np.asarray(np.maximum(EDGE * radius, rounding))
 
 
 def _positive(value: float, place: str) -> None:
