@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpaudit.storage.files import write_atomically
 from lab.learning import BAND
 from lab.model import Check, Experiment, Findings, Results, Status, Table, judge
@@ -73,7 +75,10 @@ def write(
     """
     made = document(order, experiment, results, findings, sources)
     content = {
-        ".json": json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+        ".json": json.dumps(
+            made, indent=1, ensure_ascii=False, allow_nan=False, default=np.generic.item
+        )
+        + "\n",
         ".md": markdown(order, experiment, findings),
     }
     if findings.panels:
