@@ -352,6 +352,14 @@ def test_pages_hold_what_was_found(tmp_path: Path) -> None:
     assert list(pages.lines(DRAWN, FOUND))[-1] == "note: a note"
 
 
+def test_a_check_that_counts_with_numpy_is_written(tmp_path: Path) -> None:
+    order, counted = Order(tmp_path, "drawn", Size.QUICK, seed=5), sum(np.isfinite([1.0, 2.0, 3.0]))
+    assert not isinstance(counted, int)
+    found = Findings((), (Check("c", counted, lower=1.0),))
+    path = pages.write(order, DRAWN, Results(()), found, tmp_path / "out")[0]
+    assert json.loads(path.read_text())["checks"][0]["value"] == 3
+
+
 def test_plots_are_the_same_bytes_and_skip_what_no_axis_shows() -> None:
     text = svg((PANEL, PANEL, PANEL))
     assert text == svg((PANEL, PANEL, PANEL))
