@@ -99,3 +99,23 @@ def test_both_mended_ends_are_confirmed_by_the_checker(node: Node) -> None:
     row = {**step.witness["upper"][0], "value": lowered, "epsilon": lowered}
     witness = {**step.witness, "upper": [row] * len(step.witness["upper"])}
     assert confirm_conversion(losses, delta, lowered, witness) is None
+
+
+def test_what_is_wide_stands_beside_its_reason(tmp_path: Path) -> None:
+    row = next(row for row in account_rows.ROWS if row.why)
+    log = tmp_path / "rows.jsonl"
+    log.write_text(json.dumps({"name": row.name, "ours": {"answer": "[0, 9]"}}) + "\n")
+    assert account_rows.wide(log).splitlines()[2:] == [f"| {row.name} | [0, 9] | {row.why} |"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "seconds"),
+    [((2.0, 1.1, 0.9), 3), ((0.9,), 1), ((2.0, None), None), ((2.0, 2.0, 2.0, 2.0), None)],
+)
+def test_a_peer_is_timed_where_it_is_as_tight(
+    answers: tuple[float | None, ...], seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first finer grid that is, for its last answer alone; never where it gives up."""
+    told = iter(enumerate(answers, start=1))
+    monkeypatch.setattr(account_grid, "timed", lambda *_: (lambda k, a: (a, k))(*next(told)))
+    assert account_grid.as_tight(("1", "0.1", 10, "1e-5"), 1.0) == seconds
