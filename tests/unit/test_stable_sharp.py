@@ -292,3 +292,13 @@ def test_a_small_ball_far_from_0_keeps_its_edge(monkeypatch: pytest.MonkeyPatch)
     assert np.array_equal(lens.project(points), points)
     monkeypatch.setattr(domains, "ULPS", 0.0)
     assert ball.residual(points, -out).max() > 0.999
+
+
+def test_what_is_taken_for_an_edge_counts_as_an_error() -> None:
+    """A certificate's error holds the solve's and how far inside the edge a point may be."""
+    shares = np.random.default_rng(6).random((50, 1, 4))
+    loss, pull = Shares(0.1), Pull(3.0, np.full((1, 4), 0.3))
+    seen = measured(Minimiser(loss, Ball(2.0), pull), shares)
+    size = float(np.abs(seen.points).max() + 0.3)
+    rest = seen.error - loss.lost(50, size, seen.minimiser.modulus)
+    assert rest == pytest.approx(domains.ULPS * np.linalg.norm(seen.points, axis=-1), rel=1e-3)

@@ -18,6 +18,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.stability import Distance
 from dpaudit.kernels.query import Array
 from dpaudit.nodes import Assumption, Status
+from mechanisms.papers.stable_erm.domains import ULPS
 from mechanisms.papers.stable_erm.sharp import Hinge, Shares
 from mechanisms.papers.stable_erm.solver import Absolute, Loss, Minimiser, Quadratic, RidgeLogistic
 from mechanisms.papers.stable_erm.stable import Enumeration, Flags, Found, Search, Statistic
@@ -65,16 +66,18 @@ def measured(minimiser: Minimiser, users: Array) -> Measured:
         points,
         np.linalg.norm(gradients - mean[:, None], axis=-1),
         minimiser.domain.residual(points, mean + drag),
-        _error(minimiser, users, size),
+        _error(minimiser, users, points, size),
         subgradient_gap(minimiser.loss, minimiser.modulus, size),
         len(users),
     )
 
 
-def _error(minimiser: Minimiser, users: Array, size: float) -> Array:
+def _error(minimiser: Minimiser, users: Array, points: Array, size: float) -> Array:
     loss, modulus = minimiser.loss, minimiser.modulus
     if isinstance(loss, (Shares, Hinge)):
-        return loss.lost(len(users), size, modulus)
+        # A point that is inside an edge by so many roundings of it is taken to be on the edge.
+        inside = ULPS * np.linalg.norm(points, axis=-1)
+        return np.asarray(loss.lost(len(users), size, modulus) + inside)
     whole = size + float(np.abs(users).max())
     return np.full(len(modulus), loss.error + ROUNDING * len(users) * whole)
 

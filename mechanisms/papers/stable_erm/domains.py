@@ -14,7 +14,7 @@ from dpaudit.kernels.query import Array
 
 Flags = NDArray[np.bool_]
 EDGE = 1e-12  # relative: how far from a boundary rounding may leave a projection
-# Of sums and points: of a small ball far from 0 that is more; solvers' errors are of that order.
+# Of sums and points: of a small ball far from 0 that is more; certificates add it to the error.
 ULPS = 2.0**-51
 
 
