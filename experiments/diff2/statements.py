@@ -70,7 +70,7 @@ DIFF2 = Paper(
             "Section 6, Figure 1",
             (
                 "DIFF2-GD has the lower training loss than DP-GD at epsilon 3 and 5, R = 2,000;"
-                " here R = 120, five seeds"
+                " here R = 120, ten seeds"
             ),
             "diff2_network",
             tuple(
