@@ -1,7 +1,7 @@
 """A setting for DIFF2-GD at the 2,000 rounds of ``diff2_rounds``, of a small grid of its own.
 
-C2 and T are searched under seeds that judge nothing; the one with the least mean of the least
-training losses is taken.  C1 is 3, the larger of DP-GD's two.  *Not private*, as all tuning here.
+C1, C2 and T are searched under seeds that judge nothing; the one with the least mean of the least
+training losses is taken.  C1 is one of DP-GD's two.  *Not private*, as all tuning here.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from mechanisms.papers.diff2.tuning import NonPrivateSearch, Patience, paper_gri
 DATA, EPSILON = "friedman1", 3
 ROUNDS, EVERY = {Size.QUICK: 120, Size.FULL: 2000}, {Size.QUICK: 6, Size.FULL: 20}
 # Grid, seeds and rule were set before the run, and committed.
-GRADIENT_RADIUS = 3.0
-DIFFERENCE_RADII = {Size.QUICK: (3.0,), Size.FULL: (1.0, 3.0, 10.0)}
+GRADIENT_RADII = {Size.QUICK: (3.0,), Size.FULL: network.GRADIENT_RADII}
+DIFFERENCE_RADII = {Size.QUICK: (3.0,), Size.FULL: network.DIFFERENCE_RADII}
 SHARES = {Size.QUICK: (0.01,), Size.FULL: (0.003, 0.01, 0.03)}  # T over R
 SEEDS = {Size.QUICK: (100,), Size.FULL: (100, 101)}
 
@@ -94,15 +94,16 @@ def cells(size: Size) -> list[Cell]:
     """One search of the step size for every setting and seed."""
     return [
         Cell.of(
-            difference_radius=radius,
+            gradient_radius=gradient,
+            difference_radius=difference,
             restart_every=max(2, round(share * ROUNDS[size])),
-            gradient_radius=GRADIENT_RADIUS,
             epsilon=EPSILON,
             rounds=ROUNDS[size],
             every=EVERY[size],
             seed=seed,
         )
-        for radius in DIFFERENCE_RADII[size]
+        for gradient in GRADIENT_RADII[size]
+        for difference in DIFFERENCE_RADII[size]
         for share in SHARES[size]
         for seed in SEEDS[size]
     ]
@@ -122,47 +123,55 @@ def run(cell: Cell, rng: np.random.Generator) -> Values:
     }
 
 
-def means(results: Results) -> dict[Setting, float]:
-    """The mean over seeds of the least training loss, a setting each."""
-    losses: dict[Setting, list[float]] = {}
+def of_settings(results: Results) -> dict[Setting, Results]:
+    """The results of every setting."""
+    found: dict[Setting, Results] = {}
     for r in results:
-        radii = r.cell.number("gradient_radius"), r.cell.number("difference_radius")
-        losses.setdefault(Setting(*radii, r.cell.count("restart_every")), []).append(
-            r.number("loss")
+        first, second = r.cell.number("gradient_radius"), r.cell.number("difference_radius")
+        every = r.cell.count("restart_every")
+        found[Setting(first, second, every)] = results.where(
+            gradient_radius=first, difference_radius=second, restart_every=every
         )
-    return {setting: float(np.mean(found)) for setting, found in losses.items()}
+    return found
+
+
+def mean_loss(results: Results) -> float:
+    """The mean over seeds of the least training loss."""
+    return float(np.mean([r.number("loss") for r in results]))
 
 
 def taken(results: Results) -> Setting:
     """The rule: the least mean of the least training losses."""
-    found = means(results)
-    return min(found, key=lambda setting: found[setting])
+    found = of_settings(results)
+    return min(found, key=lambda setting: mean_loss(found[setting]))
+
+
+def named(setting: Setting) -> str:
+    """C1, C2 and T."""
+    radii = f"C1 = {setting.gradient_radius:g}, C2 = {setting.difference_radius:g}"
+    return f"{radii}, T = {setting.restart_every}"
 
 
 def read(results: Results) -> Findings:
     """Every setting's mean loss, and the one that is taken beside its start."""
-    best = taken(results)
-    own = results.where(difference_radius=best.difference_radius, restart_every=best.restart_every)
-    loss, error = mean_and_error([r.number("loss") for r in own])
-    start = mean_and_error([r.number("start") for r in own])[0]
-    name = f"DIFF2-GD, C2 = {best.difference_radius:g}, T = {best.restart_every}, which is taken"
-    learnt = [Learnt(name, loss, start, error)]
+    best, found = taken(results), of_settings(results)
+    loss, error = mean_and_error([r.number("loss") for r in found[best]])
+    start = mean_and_error([r.number("start") for r in found[best]])[0]
+    learnt = [Learnt(f"DIFF2-GD, {named(best)}, which is taken", loss, start, error)]
     rows = []
-    for setting, mean in means(results).items():
-        same = results.where(
-            difference_radius=setting.difference_radius, restart_every=setting.restart_every
-        )
-        steps = ", ".join(f"{r.number('step_size'):g}" for r in same)
-        rows.append((setting.difference_radius, setting.restart_every, mean, steps))
-    columns = ("C2", "T", "mean least training loss", "step sizes that lasted")
-    lasting = sum(np.isfinite(value) for value in means(results).values())
+    for setting, own in found.items():
+        steps = ", ".join(f"{r.number('step_size'):g}" for r in own)
+        radii = setting.gradient_radius, setting.difference_radius
+        rows.append((*radii, setting.restart_every, mean_loss(own), steps))
+    columns = ("C1", "C2", "T", "mean least training loss", "step sizes that lasted")
+    lasting = sum(np.isfinite(mean_loss(own)) for own in found.values())
     checks = (
         Check("settings of which a run lasts under every seed", lasting, lower=1.0, source="ours"),
         *learning_checks(learnt),
     )
     notes = (
-        f"C1 = {GRADIENT_RADIUS:g}; seeds {', '.join(map(str, results.parameters('seed')))}, which "
-        "judge nothing; the paper's grid has 5 C1, 5 C2 and four T",
+        f"seeds {', '.join(map(str, results.parameters('seed')))}, which judge nothing",
+        "the paper's grid has 5 C1, 5 C2 and four T",
         "tuning by the raw training loss is not private",
     )
     title = f"{DATA}, epsilon = {EPSILON}, {results.rows[0].cell.count('rounds'):,} rounds"
@@ -171,18 +180,21 @@ def read(results: Results) -> Findings:
 
 
 def _panel(title: str, results: Results) -> Panel:
-    """Mean losses over T, a line for every C2."""
-    radii: dict[float, list[tuple[float, float]]] = {}
-    for setting, mean in means(results).items():
-        radii.setdefault(setting.difference_radius, []).append((setting.restart_every, mean))
-    lines = [(f"C2 = {r:g}", *zip(*sorted(points), strict=True)) for r, points in radii.items()]
-    series = tuple(Series(str(label), tuple(x), tuple(y)) for label, x, y in lines)
-    return Panel(title, "T", "mean least training loss", series)
+    """Mean losses over T, a line for C1 and C2."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for setting, own in of_settings(results).items():
+        label = f"C1 = {setting.gradient_radius:g}, C2 = {setting.difference_radius:g}"
+        lines.setdefault(label, []).append((setting.restart_every, mean_loss(own)))
+    series = []
+    for label, points in lines.items():
+        x, y = zip(*sorted(points), strict=True)
+        series.append(Series(label, x, y))
+    return Panel(title, "T", "mean least training loss", tuple(series))
 
 
 diff2_search = Experiment(
     name="diff2_search",
-    title="DIFF2-GD's own small grid at 2,000 rounds (tuned without privacy)",
+    title="DIFF2-GD's grid at 2,000 rounds (tuned without privacy)",
     source="Murata and Suzuki 2023, Appendix A",
     cells=cells,
     run=run,
