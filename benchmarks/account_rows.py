@@ -181,7 +181,8 @@ ROWS = (
             "explicit pair"),
     Row("10,000 shuffled reports among two answers, epsilon 2, delta 1e-6", "",
         epsilon(Shuffled(RandomizedResponse("poll", 2), 10_000), "1e-6", "replace_one"),
-        why="above: the blanket tells more than a count; below: an explicit pair"),
+        why="above: [the blanket](#shuffled-answers-of-two-values-from-above) tells more than a "
+            "count; below: an explicit pair"),
     Row("10,000 shuffled reports among three answers, epsilon 2, delta 1e-6", "",
         epsilon(Shuffled(RandomizedResponse("poll", 2, 3), 10_000), "1e-6", "replace_one")),
     Row("90 clients' noise of variance 1 in vectors, squares of 7", "",

@@ -355,7 +355,9 @@ def lower(predicate: Json, number: int, key: str) -> None:
         bound.update({key: new} if bound.get(key) == old else {})
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.quality] * (n == "sampled")) for n in CASES]
+)
 def test_a_conclusion_lowered_by_its_last_digit_does_not(name: str) -> None:
     certificate = made(name)
     numbers = [

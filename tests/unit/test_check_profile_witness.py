@@ -108,6 +108,7 @@ FINE = {"tilt": "0.9683976629512762", "step": "4059/268435456", "form": "fourier
 NEAR = F("0.33118768067429083")  # delta at 2.4651561678e-5, right to 1e-15
 
 
+@pytest.mark.quality
 def test_a_tiny_step_is_tried_coarser_first_and_proves_no_less(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -130,7 +130,7 @@ OTHER = [pytest.param(share, marks=pytest.mark.quality) for share in range(1, SH
 
 
 @pytest.mark.parametrize("share", [0, *OTHER])
-@pytest.mark.parametrize("name", ["held", "pure"])
+@pytest.mark.parametrize("name", [pytest.param("held", marks=pytest.mark.quality), "pure"])
 def test_no_value_can_be_changed(name: str, share: int) -> None:
     """Every leaf that is not listed as trusted, to neighbouring values, with new digests.
 

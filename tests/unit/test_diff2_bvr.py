@@ -178,6 +178,7 @@ def test_budget_shares_that_leave_nothing_are_refused() -> None:
         diff2_bvr_noise_numeric(3, 1e-5, plan, 1.5, 1.5)
 
 
+@pytest.mark.quality
 def test_the_numeric_calibration_has_no_floor() -> None:
     """Setting 5.2, where Lemma B.7 has no solution: its floor of 44 x .1305 is above the budget."""
     plan = Plan(40, 2, 8, 4, 11, 8)

@@ -415,7 +415,13 @@ class Crowded:
         return total
 
 
-@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one", "zero_out"])
+@pytest.mark.parametrize(
+    "adjacency",
+    [
+        "zero_out",
+        *(pytest.param(a, marks=pytest.mark.quality) for a in ("add_remove", "replace_one")),
+    ],
+)
 def test_a_count_that_few_records_never_reach(
     adjacency: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ class Slow(Counted):
         return super().value(records)
 
 
+@pytest.mark.quality
 def test_what_is_said_to_help_a_program_that_is_too_slow_helps() -> None:
     """A hook of 4 records where the program is for 5,912; of many still, it is to make fewer."""
     slow = mechanism("slow", Long(Slow()))

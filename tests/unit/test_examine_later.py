@@ -83,6 +83,7 @@ def test_steps_short_enough_are_left_alone(adjacency: str) -> None:
     assert not moved(Pass(Short(3.0), 0.1), adjacency)
 
 
+@pytest.mark.quality
 def test_what_few_rows_show_is_tried_on_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search on ten rows of twenty finds it; where nothing is read, nothing is told."""
     monkeypatch.setattr(later, "ROWS", 10)

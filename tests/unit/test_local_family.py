@@ -668,6 +668,7 @@ def test_never_above_the_closed_form_of_the_paper(epsilon: int, population: int)
     assert 0 < float(found.upper) < paper / 2
 
 
+@pytest.mark.quality
 def test_more_reports_hide_better_and_grouped_counts_stay_near() -> None:
     """Above 2^13 counts neighbours are taken together; both ends of a pair stay within 1e-4."""
     from dpaudit.profiles import epsilon_interval

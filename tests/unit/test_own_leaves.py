@@ -86,7 +86,9 @@ def verified(path: Path, checkout: Path) -> tuple[int, dict[str, Any]]:
     return found.returncode, row
 
 
-@pytest.mark.parametrize("name", ["staircase", "cauchy", "repeated"])
+@pytest.mark.parametrize(
+    "name", ["staircase", "cauchy", pytest.param("repeated", marks=pytest.mark.quality)]
+)
 def test_its_step_is_taken_on_trust_in_those_words(
     name: str, outcome: dict[str, Any], made: Path, checkout: Path
 ) -> None:

@@ -89,6 +89,7 @@ def test_printed_constants_beyond_their_range_are_attacked_to_the_test_leaf() ->
     assert 1.85 <= found <= 2.055
 
 
+@pytest.mark.quality
 def test_calibrated_noise_is_attacked_to_nine_tenths() -> None:
     """(4, .05), exact epsilon 4, 10^5 a side: at least 3.6."""
     mechanism = toy(TOY, 16, Claim(ApproxDP(4, Fraction(1, 20)), by="the exact profile"))
@@ -283,7 +284,7 @@ ENUMERATED: dict[str, tuple[Any, Neighbours]] = {
 }
 
 
-@pytest.mark.parametrize("name", ENUMERATED)
+@pytest.mark.parametrize("name", ["absolute", pytest.param("logistic", marks=pytest.mark.quality)])
 def test_minimisers_are_attacked_on_enumerated_users(name: str) -> None:
     """4,000 a side; users whose m items are alike: scores 1 and 2, where the test is steepest."""
     program, pair = ENUMERATED[name]

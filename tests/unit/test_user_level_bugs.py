@@ -118,7 +118,12 @@ def test_a_bug_that_stops_a_run_is_found_by_the_gray_box(name: str, table: list[
     assert any("fail" in finding.detail for finding in found.broken)
 
 
-@pytest.mark.parametrize("name", BENCH.twins)
+LONG = {"twin_phases", "twin_passes", "twin_small"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.quality] * (n in LONG)) for n in BENCH.twins]
+)
 def test_a_twin_is_flagged_by_nothing(name: str, table: list[str]) -> None:
     result = BENCH.judged(name, table)
     assert BENCH.caught_by(result) == []

@@ -118,6 +118,7 @@ def broken_in(problem: UnequalProblem) -> list[str]:
     return [finding.check for finding in found.broken]
 
 
+@pytest.mark.quality
 def test_the_examiner_finds_nothing_wrong_with_it() -> None:
     assert broken_in(of(400)) == []
 
@@ -131,6 +132,7 @@ class Typical(UnequalProblem):
         return np.asarray(means * (items / max(1, items.min()))[None, :, None])
 
 
+@pytest.mark.quality
 def test_the_examiner_finds_that_one_user_decides_for_others() -> None:
     equal = of(400)
     assert broken_in(Typical(equal.loss, 400, 6, 3, 1.0, 1.0, 2))
