@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from experiments.diff2 import network
-from experiments.diff2.network import diff2_network as NETWORK
+from experiments.diff2 import network, rounds, search
 from experiments.srgd import one_pass
 from lab import pages
 from lab.found import load
@@ -136,7 +135,8 @@ def test_a_missed_check_that_no_statement_reads_is_named() -> None:
 def test_of_the_checks_that_no_statement_reads_those_that_held_are_not_named() -> None:
     paper = Paper("one", "A paper", (Statement("Theorem 2", "a rate", why="not measured"),))
     near = Check("slope", -0.8, -1.1, -0.9, margin=0.2, source="Theorem 1")
-    off, held = replace(near, margin=0.0), replace(near, value=-1.0)
+    off = replace(near, margin=0.0)
+    held = replace(off, value=-1.0)
     found = Findings((), (near, off, held))
     # An experiment of another paper, whose name begins otherwise, is not this page's.
     reads = {"one_slope": Read("one_slope", found), "two_slope": Read("two_slope", found)}
@@ -193,11 +193,13 @@ def test_a_page_counts_what_certificates_say_of_its_paper(checkout: Path) -> Non
 
 def test_what_the_statement_of_the_network_says_of_its_search_is_so(checkout: Path) -> None:
     """24 settings against 2, and descent without noise above DP-GD in every case."""
-    (one,) = (s for s in load_papers(checkout)["diff2"].statements if s.experiment == NETWORK.name)
-    rounds = network.ROUNDS[Size.FULL]
-    assert [len(network._settings(m, rounds)) for m in ("diff2", "dp_gd")] == [24, 2]
+    (one,) = (
+        s for s in load_papers(checkout)["diff2"].statements if s.experiment == "diff2_network"
+    )
+    length = network.ROUNDS[Size.FULL]
+    assert [len(network._settings(m, length)) for m in ("diff2", "dp_gd")] == [24, 2]
     assert "the best of 24 settings against DP-GD's 2" in one.says
-    results = read_file(NETWORK, checkout / "docs" / "utility").results
+    results = read_file(network.diff2_network, checkout / "docs" / "utility").results
     assert results is not None
     cases = len(network.DATA[Size.FULL]) * len(network.EPSILONS[Size.FULL])
     above = len(network._confounded(results)) == cases
@@ -278,3 +280,12 @@ def test_every_method_of_the_full_grid_can_be_made() -> None:
     phased = one_pass._programs()[one_pass.PHASED]
     with pytest.raises(InvalidParameter, match="at most 2 / smoothness"):
         phased(one_pass.MIDDLE, 0, one_pass.SCALES[-1] / one_pass.SMOOTHNESS)
+
+
+def test_the_long_comparison_has_the_setting_that_its_search_takes(checkout: Path) -> None:
+    """What `diff2_rounds` says of its setting is so of the committed search."""
+    found = read_file(search.diff2_search, checkout / "docs" / "utility")
+    assert found.results is not None, found.why
+    taken = search.taken(found.results)
+    assert rounds.settings("diff2", search.ROUNDS[Size.FULL]) == [taken]
+    assert not set(rounds.SEEDS[Size.FULL]) & set(search.SEEDS[Size.FULL])
