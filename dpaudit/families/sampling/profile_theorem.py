@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dpaudit.check.theorem import Table, Theorem, register
-from dpaudit.families.sampling.theorem import interchangeable
+from dpaudit.families.sampling.theorem import drawn_as_reached, interchangeable
 from dpaudit.nodes.pairs import Allocated, Losses, Mixed, Normal, Pair, Replaced, Spliced
 
 Change = Callable[[Pair], Pair]
@@ -40,7 +41,14 @@ def _poisson(node: Any, base: Losses) -> Losses:
     Source: Zhu, Dong, Wang 2022, Theorem 11.
     """
     changes = _towards(node.rate), _away(node.rate)
-    return _changed(base, changes, changes)
+    return _changed(_with_what_is_drawn(base, node.child, node.rate), changes, changes)
+
+
+def _with_what_is_drawn(base: Losses, child: Any, share: Any) -> Losses:
+    """Without what is reached by other runs than those of a batch with and without the record."""
+    if share == 1 or drawn_as_reached(child):
+        return base
+    return replace(base, reached_remove=(), reached_add=())
 
 
 def _without_replacement(node: Any, base: Losses) -> Losses:
@@ -66,7 +74,8 @@ def _without_replacement(node: Any, base: Losses) -> Losses:
     def joined(pair: Pair) -> Pair:
         return Spliced(above(pair), below(pair))
 
-    return _changed(base, (joined, joined), (above, below))
+    known = _with_what_is_drawn(base, node.child, share)
+    return _changed(known, (joined, joined), (above, below))
 
 
 def _allocated(node: Any, base: Losses) -> Losses:

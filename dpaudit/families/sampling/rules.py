@@ -8,9 +8,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpaudit.exact import Number, exp, is_infinite, log, sympify
-from dpaudit.families.additive import Gaussian
+from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Parallel
 from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
+from dpaudit.families.events import Group
+from dpaudit.families.local import Shuffled
 from dpaudit.families.sampling import (
     PoissonSampled,
     RandomAllocation,
@@ -73,6 +76,22 @@ def alike(child: Node) -> bool:
     Then only the two runs with the same draws are compared, and no batch without the record helps.
     """
     return not any(isinstance(node, PUBLIC_PLACES) for node in postorder(child))
+
+
+def mixes(child: Node) -> bool:
+    """Whether a batch without the record is as the second run of what the child is said to reach.
+
+    Not of reports of three answers and more, shuffled: all others hold a third one there, so that
+    such a batch is neither run.  Nor of a group, whose members each have a coin of their own.
+    """
+    for part in postorder(child):
+        if isinstance(part, Group):
+            return False
+        if isinstance(part, Shuffled) and not isinstance(part.child, (Laplace, DiscreteLaplace)):
+            reports = part.child
+            if not isinstance(reports, RandomizedResponse) or reports.choices != 2:
+                return False
+    return True
 
 
 # --- (epsilon, delta) ----------------------------------------------------------------------------
@@ -199,11 +218,11 @@ def mixed_away(pairs: tuple[Pair, ...], rate: Number) -> tuple[Pair, ...]:
 @PROFILE.rule(PoissonSampled, "poisson_profile", cite=ZHU_POISSON, adjacency=WITH_OR_WITHOUT)
 def poisson_profile(node: PoissonSampled, base: Losses) -> Losses:
     """The run with the record mixes the two; attained by records whose queries are the child's."""
+    reached = mixed(base.reached_remove, node.rate), mixed_away(base.reached_add, node.rate)
     return Losses(
         mixed(base.remove, node.rate),
         mixed_away(base.add, node.rate),
-        mixed(base.reached_remove, node.rate),
-        mixed_away(base.reached_add, node.rate),
+        *(reached if node.rate == 1 or mixes(node.child) else ((), ())),
         base.slack,
         base.in_one_part,
     )
@@ -227,14 +246,10 @@ def batch_profile(node: SampledWithoutReplacement, base: Losses) -> Losses:
         return Losses((triple,), (triple,), forth, back, base.slack, base.in_one_part)
     remove = tuple(spliced(pair, share) for pair in base.remove)
     add = tuple(spliced(pair, share) for pair in base.add)
-    return Losses(
-        remove,
-        add,
-        mixed(base.reached_remove, share),
-        mixed_away(base.reached_add, share),
-        base.slack,
-        base.in_one_part,
-    )
+    reached = mixed(base.reached_remove, share), mixed_away(base.reached_add, share)
+    if share != 1 and not mixes(node.child):
+        reached = ((), ())
+    return Losses(remove, add, *reached, base.slack, base.in_one_part)
 
 
 def spliced(pair: Pair, share: Number) -> Pair:
