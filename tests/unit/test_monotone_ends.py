@@ -6,6 +6,7 @@ import math
 import warnings
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -55,7 +56,9 @@ def test_a_smoothing_that_no_float_bounds_is_not_made() -> None:
     made = smooth_product(tuple((LaplaceShift(Fraction(1, k)), 1) for k in range(1, 10)))
     assert made is not None
     plan = Table.of(made).for_epsilon(0.0, 1e-3)
-    assert plan is not None and plan.sigma < 1 and series(made, plan) is not None
+    assert plan is not None
+    assert plan.sigma < 1
+    assert series(made, plan) is not None
     assert series(made, replace(plan, sigma=100.0, frequencies=2)) is None
 
 
@@ -68,7 +71,7 @@ def test_upper_ends_of_random_allocation_fall_with_epsilon(times: int) -> None:
         dp.Repeat(dp.RandomAllocation(dp.Gaussian("g", 2), 100), times), dp.central("add_remove")
     )
     found = [run.delta(at) for at in ("0.5", "1", "2", "5")]
-    assert all(one.upper > other.upper for one, other in zip(found, found[1:], strict=False))
+    assert all(one.upper > other.upper for one, other in pairwise(found))
     assert all(bound.upper <= 2 * bound.lower for bound in found[:-1])
 
 
@@ -77,7 +80,8 @@ def test_upper_ends_do_not_rise_where_nothing_but_a_floor_is_left() -> None:
         dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", 2), "0.04"), 100), dp.central("add_remove")
     )
     uppers = [run.delta(at).upper for at in (60, 100, 700)]
-    assert uppers == sorted(uppers, reverse=True) and uppers[0] < Fraction(1, 10**290)
+    assert uppers == sorted(uppers, reverse=True)
+    assert uppers[0] < Fraction(1, 10**290)
 
 
 def test_noise_far_below_a_move_is_cut_without_a_warning() -> None:
@@ -138,7 +142,8 @@ def test_more_reports_than_are_computed_with_hide_as_well() -> None:
 
 def test_a_checker_takes_fewer_reports_for_more() -> None:
     many = _clones(10**15)
-    assert not is_computed(many) and is_computed(coarser(many))
+    assert not is_computed(many)
+    assert is_computed(coarser(many))
     row = {"form": "fourier", "step": "1/64", "tilt": "100"}
     assert confirm_upper(many, Fraction(1, 50), Fraction(1, 10**5), row)
     assert not confirm_upper(many, Fraction(1, 10**4), Fraction(1, 10**5), row)

@@ -90,10 +90,8 @@ def _coarse(pair: Pair) -> Pair:
         return _coarse(pair.base)
     if isinstance(pair, Swapped):
         return _coarse(pair.base).swapped
-    if isinstance(pair, Largest):
-        return _all(pair.pairs)
-    if isinstance(pair, Spliced):
-        return _all((pair.above, pair.below))
+    if isinstance(pair, Largest | Spliced):
+        return _all(pair.pairs if isinstance(pair, Largest) else (pair.above, pair.below))
     if isinstance(pair, Branched):
         seen = Atoms(tuple((p, q) for p, q, _ in pair.branches))
         return together(seen, _all(base for _, _, base in pair.branches))
