@@ -174,7 +174,7 @@ def _above_parts(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) 
     if not 1 < len(factors) <= FEW_FACTORS:
         return found
     asked = [k for k in range(len(factors)) if found.lower == 0 or _is_alone(factors[k])]
-    known = {(k,): ends(_some(pair, (k,))) for k in asked}
+    known: dict[tuple[int, ...], Interval] = {(k,): ends(_some(pair, (k,))) for k in asked}
     reaching = tuple(k for k in asked if known[k,].lower > 0)
     if found.lower == 0 and 1 < len(reaching) < len(factors):
         known[reaching] = ends(_some(pair, reaching))

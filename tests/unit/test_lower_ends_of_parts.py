@@ -111,7 +111,8 @@ def test_where_nothing_is_known_of_a_product_its_parts_are_asked() -> None:
 
     found = answers._above_parts(pair, nothing, ends)
     assert asked == [factor for factor, _ in pair.factors]
-    assert (found.lower, found.lower_witness["factors"]) == (2, "1")
+    assert found.lower == 2
+    assert found.lower_witness["factors"] == "1"
     many = Product(tuple((LaplaceShift(Fraction(k)), Fraction(1)) for k in range(1, 12)))
     assert answers._above_parts(many, nothing, ends) is nothing
 

@@ -16,7 +16,7 @@ import dpaudit as dp
 from dpaudit import profiles
 from dpaudit.check.profile.coarse import coarser, is_computed
 from dpaudit.check.profile.conversions import confirm_upper
-from dpaudit.nodes.pairs import Allocated, Clones, LaplaceShift, Mixed, Normal, product
+from dpaudit.nodes.pairs import Allocated, Clones, LaplaceShift, Mixed, Normal, Pair, product
 from dpaudit.profiles.fourier.plan import Table
 from dpaudit.profiles.fourier.smooth import series, smooth_product
 from dpaudit.profiles.grid.discrete import Grid, NoLower, Side, discretise
@@ -27,7 +27,7 @@ SMALL = ("0", "1e-20", "1e-15", "1e-14", "1e-12", "1e-10", "1e-9")
 
 
 @pytest.mark.parametrize("pair", [SAMPLED, NOISY])
-def test_ends_next_to_epsilon_0(pair: object) -> None:
+def test_ends_next_to_epsilon_0(pair: Pair) -> None:
     """delta falls by at most expm1(epsilon) from the one at 0, and is answered as narrowly."""
     found = [profiles.delta_interval(pair, at) for at in SMALL]
     for at, interval in zip(SMALL, found, strict=True):
