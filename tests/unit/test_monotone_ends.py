@@ -76,9 +76,9 @@ def test_upper_ends_of_random_allocation_fall_with_epsilon(times: int) -> None:
 
 
 def test_upper_ends_do_not_rise_where_nothing_but_a_floor_is_left() -> None:
-    run = dp.account(
-        dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", 2), "0.04"), 100), dp.central("add_remove")
-    )
+    bands = dp.BandedToeplitz(("1", "0.5", "0.375", "0.3125"))
+    rows = dp.CorrelatedGaussian("prefix", 2, 400, bands, dp.Participation(100, 4))
+    run = dp.account(dp.CyclicPoisson(rows, groups=4, rate="0.04"), dp.central("add_remove"))
     uppers = [run.delta(at).upper for at in (60, 100, 700)]
     assert uppers == sorted(uppers, reverse=True)
     assert uppers[0] < Fraction(1, 10**290)
