@@ -7,10 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from dpaudit.check.theorem import Table, Theorem, register
+from dpaudit.exact import canonical
 from dpaudit.families.sampling.theorem import drawn_as_reached, interchangeable
+from dpaudit.nodes import postorder
 from dpaudit.nodes.pairs import Allocated, Losses, Mixed, Normal, Pair, Replaced, Spliced
 
 Change = Callable[[Pair], Pair]
+GAUSSIANS = {"Gaussian", "Compose", "Repeat"}
 
 
 def _changed(base: Losses, upper: tuple[Change, Change], reached: tuple[Change, Change]) -> Losses:
@@ -82,13 +85,16 @@ def _allocated(node: Any, base: Losses) -> Losses:
     """Normal moves of length 1/z, one in a uniform slot; else no further apart than the child.
 
     Whatever direction a release takes, and however long, its likelihood ratio is that of a shorter
-    move along one axis of t; adaptive directions change no law.
+    move along one axis of t; adaptive directions change no law.  Releases of one slot that all have
+    normal noise are one: squares of moves over noise add, whatever is chosen in between.
     Source: Chua et al. 2024 (balls and bins); van Erven, Harremoes 2014, Theorem 13.
     """
-    if type(node.child).__name__ != "Gaussian":
+    if {type(part).__name__ for part in postorder(node.child)} - GAUSSIANS:
         return Losses(base.remove, base.add, (), (), base.slack * node.slots, base.in_one_part)
-    z = node.child.noise_multiplier
-    pair: Pair = Normal(1 / z) if node.slots == 1 else Allocated(z, node.slots)
+    mu = next(pair.mu for pair in base.remove if isinstance(pair, Normal))
+    if node.slots == 1 or mu == 0:
+        return base
+    pair = Allocated(canonical(1 / mu), node.slots)
     return Losses((pair,), (pair.swapped,), (pair,), (pair.swapped,))
 
 

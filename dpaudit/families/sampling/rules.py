@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpaudit.exact import Number, exp, is_infinite, log, sympify
+from dpaudit.exact import Number, canonical, exp, is_infinite, log, sympify
 from dpaudit.families.additive import Gaussian, Laplace
-from dpaudit.families.composition import Parallel
+from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.correlated import CorrelatedGaussian
 from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
 from dpaudit.families.events import Group
@@ -269,12 +269,16 @@ def allocated_profile(node: RandomAllocation, base: Losses) -> Losses:
 
     Gaussian: release i moves by g_i, chosen after the releases before it, |g_i| at most the
     sensitivity.  It is a rescaling, plus noise of its own, of one coordinate of the mixture over i
-    of N(e_i / z, I) against N(0, I): the pair dominates, and full moves reach it.  Other children:
-    divergences are jointly convex, so the mixture is dominated by its parts.
+    of N(e_i / z, I) against N(0, I): the pair dominates, and full moves reach it.  A child that is
+    a composition of Gaussians is one of noise z = 1 / mu, mu^2 = sum of 1 / z_j^2: a coordinate is
+    a Brownian motion with drift at time mu^2, whose path before is as likely under both, and whose
+    increments over times of at most 1 / z_j^2, chosen after those before, are the releases.  Other
+    children: divergences are jointly convex, so the mixture is dominated by its parts.
     """
-    if not isinstance(node.child, Gaussian):
+    if not all(isinstance(part, Gaussian | Compose | Repeat) for part in postorder(node.child)):
         # Every slot runs the child, and may meet its noise event.
         return Losses(base.remove, base.add, (), (), base.slack * node.slots, base.in_one_part)
-    if node.slots == 1:
-        return one(Normal(1 / node.child.noise_multiplier))
-    return one(Allocated(node.child.noise_multiplier, node.slots))
+    (normal,) = base.remove
+    if node.slots == 1 or not isinstance(normal, Normal) or normal.mu == 0:
+        return base
+    return one(Allocated(canonical(1 / normal.mu), node.slots))
