@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from dpaudit.accountant.account import Account
 from experiments.kl import alone, settings
 from experiments.kl.problem import SCOPE
+from lab.found import load
 from lab.model import Cell, Result, Results, Size, Status, judge
+from lab.papers import Agreement, Read, agreement, load_papers, read_file
 from lab.running import distinct, measured
 
 PAIRS = [(name, method) for name, s in settings.SETTINGS.items() for method in s.methods]
@@ -37,6 +41,51 @@ def test_the_grid_is_read() -> None:
         assert len(found.panels) == len(settings.SETTINGS)
         named = " ".join(check.name for check in found.checks)
         assert "kappa = 1.5: ||w||^3 / 3, d = 10, WYX17" in named
+
+
+def rows_of(better: str) -> Results:
+    """Every method at the same means, but for one that is ten times below them."""
+    return Results(
+        tuple(
+            Result(
+                cell,
+                {"measured": [0.9 * of, 1.1 * of], "start": 1.0},
+            )
+            for cell in distinct(settings.cells(Size.FULL))
+            for of in ((0.1 if cell.text("method") == better else 1.0) / cell.number("n"),)
+        )
+    )
+
+
+def test_every_statement_of_who_is_ahead_follows_its_own_checks(checkout: Path) -> None:
+    """Where WYX17 is ahead nothing of the paper's is, in any setting; if nobody is, all agree."""
+    stated = [
+        s
+        for s in load_papers(checkout)["kl"].statements
+        if s.experiment == "kl_settings" and "at most that of every baseline" in s.says
+    ]
+    assert len(stated) == 7
+    for better, expected in ((settings.PL, Agreement.DOES_NOT), ("", Agreement.AGREES)):
+        read = Read("kl_settings", settings.read(rows_of(better)))
+        assert {agreement(statement, read)[0] for statement in stated} == {expected}
+
+
+def test_every_outcome_is_read_by_a_statement(checkout: Path) -> None:
+    """No check of these experiments stands on its page alone, where it might be missed unsaid."""
+    folder = checkout / "docs" / "utility"
+    found = load(checkout)
+    for paper, names in (
+        ("kl", ("kl_settings", "kl_stationary")),
+        ("stable", ("stable_data", "stable_rates")),
+    ):
+        for name in names:
+            read = read_file(found[name], folder)
+            own = [s for s in load_papers(checkout)[paper].statements if s.experiment == name]
+            said = {check.name for s in own for check in agreement(s, read)[1]}
+            assert read.findings is not None
+            missed = {c.name for c in read.findings.checks if c.status is not Status.HELD}
+            assert missed
+            assert missed <= said, name
 
 
 @pytest.mark.quality
