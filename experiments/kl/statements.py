@@ -150,6 +150,12 @@ KL = Paper(
             "kl_stationary",
             ("exponential mechanism, n = ", "least noisy norm, n = "),
         ),
+        Statement(
+            "ours, beside Theorem 5",
+            "the free selection ends at no more than twice the norm of the private one",
+            "kl_stationary",
+            ("least noisy norm over exponential mechanism",),
+        ),
         *ahead_elsewhere(),
         *learnt_elsewhere(),
     ),

@@ -25,7 +25,8 @@ def test_the_grid_is_read() -> None:
     for power, status in ((-2.0, Status.HELD), (-1.0, Status.MISSED)):
         rows = []
         for cell in cells:
-            mean = 1e9 * cell.number("n") ** power * (1 + cell.number("scale"))
+            ahead_of_all = 0.1 if cell.text("method") == baselines.OURS else 1.0
+            mean = 1e9 * cell.number("n") ** power * (1 + cell.number("scale")) * ahead_of_all
             values = {"excess": list(mean * np.array([0.99, 1.01])), "start": 0.5}
             rows.append(Result(cell, values))
         assert judge(baselines.read(Results(tuple(rows))).checks) is status
@@ -36,11 +37,12 @@ def test_a_baseline_that_is_ahead_is_seen() -> None:
     rows = []
     for cell in distinct(baselines.cells(Size.FULL)):
         behind = (cell.text("method"), cell.count("n")) == (baselines.PL, 3_000_000)
-        mean = 1e9 * cell.number("n") ** -2 * (0.1 if behind else 1.0)
+        of = 0.01 if behind else 0.1 if cell.text("method") == baselines.OURS else 1.0
+        mean = 1e9 * cell.number("n") ** -2 * of
         rows.append(Result(cell, {"excess": list(mean * np.array([0.99, 1.01])), "start": 0.5}))
     found = [c for c in baselines.read(Results(tuple(rows))).checks if "ratio" in c.name]
     assert len(found) == 9
-    missed = [check.name for check in found if check.status is Status.MISSED]
+    missed = [check.name for check in found if check.status is not Status.HELD]
     assert missed == ["KL-Spider over WYX17, n = 3,000,000: ratio of the means"]
 
 
