@@ -83,8 +83,9 @@ EXPERIMENTS = (
 OTHERWISE = {
     "diff2_local": Status.INCONCLUSIVE,  # DIFF2-BVR-L-SGD after 100 rounds
     "diff2_rounds": Status.INCONCLUSIVE,  # DIFF2-GD and DP-GD are not told apart
+    "kl_baselines": Status.MISSED,  # by KL-Spider beside WYX17 and ALD21
     "kl_proximal": Status.MISSED,  # the rate above kappa = 2, whose proof has a gap
-    "kl_settings": Status.MISSED,  # without a KL condition by all three, at kappa = 4 by WYX17
+    "kl_settings": Status.MISSED,  # above the start, behind a baseline
     "kl_stationary": Status.MISSED,  # at n = 100,000 no run gets inside
     "srgd_risk": Status.MISSED,  # at n = 1,024 noise takes it above its start
     "stable_data": Status.MISSED,  # printed noise is 10^4 domains wide and more: above the start
@@ -104,7 +105,11 @@ def findings(experiment: Experiment, size: Size) -> Findings:
 
 def assert_held(experiment: Experiment, found: Findings) -> None:
     said = "\n".join(lines(experiment, found))
-    missed = (BAND, "its proof has a gap") if experiment.name in OTHERWISE else ()
+    missed = (
+        (BAND, "its proof has a gap", "is ahead; stated after")
+        if experiment.name in OTHERWISE
+        else ()
+    )
     judged = [c for c in found.checks if not any(part in c.source for part in missed)]
     assert judge(judged) is Status.HELD, said
     assert_beside_start(experiment.name, found)
