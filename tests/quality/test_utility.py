@@ -90,7 +90,11 @@ OTHERWISE = {
     "stable_risk": Status.MISSED,  # constants as printed, below 1e8 items a user
     "srgd_one_pass": Status.MISSED,  # by acceleration, at the boundary
     "stable_rates": Status.INCONCLUSIVE,
+    "user_level_costs": Status.MISSED,  # all users in every round: more than Figure 1's exponents
     "user_level_data": Status.MISSED,  # on real rows Algorithm 1 ends above its start
+    "user_level_noise": Status.MISSED,  # at m = 4 Algorithm 3 has more noise than group privacy
+    "user_level_phased": Status.MISSED,  # risk falls faster than the rate: these n are too few
+    "user_level_smoothing": Status.MISSED,  # Lemma D.1 as printed, which is the wrong way round
 }
 IN_SECONDS = (diff2_bounds, srgd_acceleration)
 
@@ -102,7 +106,8 @@ def findings(experiment: Experiment, size: Size) -> Findings:
 
 def assert_held(experiment: Experiment, found: Findings) -> None:
     said = "\n".join(lines(experiment, found))
-    missed = (BAND, "its proof has a gap") if experiment.name in OTHERWISE else ()
+    known = (BAND, "its proof has a gap", "as printed: f_r", "counted in runs")
+    missed = known if experiment.name in OTHERWISE else ()
     judged = [c for c in found.checks if not any(part in c.source for part in missed)]
     assert judge(judged) is Status.HELD, said
     assert_beside_start(experiment.name, found)
