@@ -72,8 +72,9 @@ RUNS = {
 # have theirs by construction.
 JUDGED = {"erm": (9 / 8, 9 / 8), "smoothed": (11 / 8, 5 / 4), "secret": (9 / 8, 9 / 8)}
 NEAR = 0.05
-# The power of log(n d m) in T_i K_i: T_i has it, and K_i = n_i / sqrt(T_i) on secret batches.
-LOGARITHMS = {"erm": 1.0, "smoothed": 1.0, "secret": 0.5}
+# The power of log(n d m) in T_i n_i, which a run evaluates, and in T_i K_i, which it declares:
+# T_i has it, and K_i = n_i / sqrt(T_i) on secret batches.
+LOGARITHMS = {"erm": (1.0, 1.0), "smoothed": (1.0, 1.0), "secret": (1.0, 0.5)}
 EPSILON, FULL_PHASES = 8, 1
 LARGE = (1e12, 1e14)
 SCHEDULES = (10**4, 10**5, 10**6, 10**7)
@@ -250,7 +251,7 @@ def read(results: Results) -> Findings:
         _why(slopes),
         "rounds are ceil((1 + sqrt(beta / lambda_i)) log(n d m)): the 1 flattens, the logarithm "
         "and further phases steepen what is counted at these n and m; slopes are judged as "
-        "counted, and a log(n d m) is taken out beside (its root on secret batches)",
+        "counted, and log(n d m) is taken out beside, of what secret batches declare its root",
     )
     return Findings(tables, tuple(checks), (_panel(results),), notes)
 
@@ -389,7 +390,7 @@ def _runs(results: Results) -> Table:
 
 def _slopes(results: Results, method: str) -> dict[str, Slopes | None]:
     """Along n and along m, the other size fixed; None where one size is all."""
-    runs, power = results.where(kind="run", method=method), LOGARITHMS.get(method, 0.0)
+    runs, powers = results.where(kind="run", method=method), LOGARITHMS.get(method, (0.0, 0.0))
     items, users = FIXED.get(method, ALONG)
     made: dict[str, Slopes | None] = {}
     for axis, along in (("users", runs.where(items=items)), ("items", runs.where(users=users))):
@@ -397,17 +398,15 @@ def _slopes(results: Results, method: str) -> dict[str, Slopes | None]:
         if len(set(sizes)) < 2:
             made[axis] = None
             continue
-        logs = [
-            math.log(r.cell.count("users") * DIMENSION * r.cell.count("items")) ** power
-            for r in along
-        ]
-        of = {name: [r.number(name) for r in along] for name in ("taken", "first")}
-        of |= {
-            f"{name} bare": [count / log for count, log in zip(of[name], logs, strict=True)]
-            for name in ("taken", "first")
-        }
-        fits = {name: fit_power_law(sizes, counts).slope for name, counts in of.items()}
-        made[axis] = Slopes(fits["taken"], fits["taken bare"], fits["first"], fits["first bare"])
+        found = []
+        for name, power in zip(("taken", "first"), powers, strict=True):
+            counts = [r.number(name) for r in along]
+            logs = [
+                math.log(r.cell.count("users") * DIMENSION * r.cell.count("items")) for r in along
+            ]
+            bare = [count / log**power for count, log in zip(counts, logs, strict=True)]
+            found += [fit_power_law(sizes, of).slope for of in (counts, bare)]
+        made[axis] = Slopes(*found)
     return made
 
 
@@ -424,7 +423,7 @@ def _slopes_table(slopes: dict[str, dict[str, Slopes | None]]) -> Table:
             four = (found.all, found.bare, found.first, found.first_bare)
             rows.append((RUNS[method], held, stated, *four))
     columns = ("algorithm", "in", "Figure 1's", "counted", "log(n d m) taken out",
-               "first phase alone", "log(n d m) taken out of it")  # fmt: skip
+               "first phase alone, as declared", "log(n d m) taken out of it")  # fmt: skip
     return Table("Slopes of the counted gradients", columns, tuple(rows))
 
 
