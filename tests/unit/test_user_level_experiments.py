@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments.user_level import costs, data, noise, outliers, problem, risk, smoothing, stability
+from experiments.user_level import (
+    costs,
+    data,
+    noise,
+    outliers,
+    phased,
+    problem,
+    risk,
+    smoothing,
+    stability,
+)
+from experiments.user_level.statements import USER_LEVEL
 from lab.model import Cell, Experiment, Result, Results, Size, Status
+from lab.papers import agreement, read_file
 from mechanisms.papers.common.losses import LeastSquares, Logistic
 from mechanisms.papers.srgd.problem import BoundedLogistic
 from mechanisms.papers.user_level.baselines import regularity
@@ -405,3 +418,22 @@ def test_countries_are_the_complete_ones() -> None:
     (points,) = program.query(program.phases[0], np.zeros((1, 1))).points(found[:96])
     (near,) = counts_within(points[None], program.phases[0].radius, (1.0,))
     assert (near == 88).all()
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+@pytest.mark.quality
+@pytest.mark.parametrize("experiment", [*ALL, phased.user_level_phased], ids=lambda e: e.name)
+def test_what_does_not_hold_is_read_by_a_statement(experiment: Experiment, checkout: Path) -> None:
+    """Every check of a committed result that is not held decides a row of the paper's page."""
+    read = read_file(experiment, checkout / "docs" / "utility")
+    assert read.findings is not None, read.why
+    decided = [
+        check.name
+        for statement in USER_LEVEL.statements
+        if statement.experiment == experiment.name
+        for check in agreement(statement, read)[1]
+    ]
+    open_ones = [c.name for c in read.findings.checks if c.status is not Status.HELD]
+    assert set(open_ones) <= set(decided)
