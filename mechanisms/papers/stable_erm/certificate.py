@@ -55,21 +55,29 @@ class Measured:
 
 def measured(minimiser: Minimiser, users: Array) -> Measured:
     """One solve and one pass of gradients."""
-    points = minimiser.at(users, np.ones((1, len(users)), dtype=bool))[:, 0]
-    pull = minimiser.pulled(users.shape[-1])
-    gradients = minimiser.loss.gradients(points, users, pull, minimiser.domain)
+    pull, loss = minimiser.pulled(users.shape[-1]), minimiser.loss
+    if isinstance(loss, Shares):
+        points, gradients = loss.solved(users, pull, minimiser.domain)
+    else:
+        points = minimiser.at(users, np.ones((1, len(users)), dtype=bool))[:, 0]
+        gradients = loss.gradients(points, users, pull, minimiser.domain)
     mean = gradients.mean(axis=1)
     size = float(np.abs(points).max() + np.abs(pull.centre).max())
     drag = pull.column(points) * (points - pull.centre) + minimiser.loss.common(points)
     return Measured(
         minimiser,
         points,
-        np.linalg.norm(gradients - mean[:, None], axis=-1),
+        np.stack([_lengths(one - centre) for one, centre in zip(gradients, mean, strict=True)]),
         minimiser.domain.residual(points, mean + drag),
         _error(minimiser, users, points, size),
         subgradient_gap(minimiser.loss, minimiser.modulus, size),
         len(users),
     )
+
+
+def _lengths(away: Array) -> Array:
+    """Of the rows, which are overwritten: memory that is new costs more than what is done in it."""
+    return np.asarray(np.sqrt(np.square(away, out=away).sum(axis=-1)))
 
 
 def _error(minimiser: Minimiser, users: Array, points: Array, size: float) -> Array:
