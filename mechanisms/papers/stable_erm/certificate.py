@@ -67,7 +67,7 @@ def measured(minimiser: Minimiser, users: Array) -> Measured:
     return Measured(
         minimiser,
         points,
-        np.stack([_lengths(one - centre) for one, centre in zip(gradients, mean, strict=True)]),
+        _distances(gradients, mean),
         minimiser.domain.residual(points, mean + drag),
         _error(minimiser, users, points, size),
         subgradient_gap(minimiser.loss, minimiser.modulus, size),
@@ -75,9 +75,16 @@ def measured(minimiser: Minimiser, users: Array) -> Measured:
     )
 
 
-def _lengths(away: Array) -> Array:
-    """Of the rows, which are overwritten: memory that is new costs more than what is done in it."""
-    return np.asarray(np.sqrt(np.square(away, out=away).sum(axis=-1)))
+def _distances(gradients: Array, mean: Array) -> Array:
+    """||g_i - mean||, (trials, users), by coordinates, in arrays that stay in the cache."""
+    found = np.zeros(gradients.shape[:2])
+    away = np.empty(gradients.shape[1])
+    for rows, centre, total in zip(gradients, mean, found, strict=True):
+        for column, middle in zip(rows.T, centre, strict=True):
+            np.subtract(column, middle, out=away)
+            np.square(away, out=away)
+            total += away
+    return np.sqrt(found, out=found)
 
 
 def _error(minimiser: Minimiser, users: Array, points: Array, size: float) -> Array:

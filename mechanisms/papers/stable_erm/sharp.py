@@ -180,7 +180,7 @@ class Shares:
 
 def _mean_of_all(shares: Array) -> Array:
     """(1, d)."""
-    return kept_means(shares[None], np.ones((1, len(shares)), dtype=bool))[0]
+    return np.asarray(kept_means(shares[None], np.ones((1, len(shares)), dtype=bool))[0])
 
 
 def _bound(solve: Callable[[Array, Array, Array], Array], row: Array) -> Solve:

@@ -75,8 +75,8 @@ class BallSmoothedLoss:
     def _shifted(self, x: Array, z: Array, draws: list[Array]) -> tuple[Array, Array]:
         """Every point with every row's shift, (trials n, d); its row, (trials n, 1, features)."""
         rows = np.broadcast_to(z, (len(x), *z.shape[-2:]))
-        pairs = zip(x, draws[::2], draws[1::2], strict=True)
-        moved = [point + _shifts(*drawn, self.radius) for point, *drawn in pairs]
+        drawn = zip(x, draws[::2], draws[1::2], strict=True)
+        moved = [point + _shifts(g, u, self.radius) for point, g, u in drawn]
         points = moved[0] if len(moved) == 1 else np.concatenate(moved)
         return points, rows.reshape(len(points), 1, rows.shape[2])
 
