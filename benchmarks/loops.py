@@ -51,7 +51,7 @@ TRAINED, INPUTS, HIDDEN = 16_510, 8, 10  # diff2_network
 PHASE, EACH, SIGNS, BALL = 8_192, 64, 5, 0.1  # a phase of user_level_phased
 SHARED, SHARES_EACH, TRIALS = 32_768, 4, 4  # stable_rates
 LEVEL, HALF_WIDTH, WEIGHT = 0.5, 1.0, 0.8
-REPEATS, TARGET, SAME = 15, 2.0, 1e-12
+REPEATS, TARGET, SAME = 31, 2.0, 1e-12
 Pointer = ctypes.POINTER(ctypes.c_double)
 size, real = ctypes.c_size_t, ctypes.c_double
 
