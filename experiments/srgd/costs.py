@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -48,7 +48,13 @@ OURS = {"unconstrained": "ours, minimiser inside C", "constrained": "ours, no as
 CITED = {"phased": "FKT20", "online": "ZTC22", "erm": "ZTOH22", "localized": "GLZW24"}
 STEP_SLOPES = {"unconstrained": 0.25, "constrained": 0.5}
 SIZES = {Size.QUICK: (256, 1024), Size.FULL: (256, 1024, 4096, 16384)}
-MOST = {"phased": 4096, "erm": 1024, "online": 4096, "localized": 4096}  # others take long
+MOST = {"phased": 4096, "online": 4096, "erm": 4096}  # others take long, or stand still at the end
+# Exponents of n of the gradients and the batch steps that Table 1 cites behind a tilde.
+GROWTHS = {"erm": (1.0, 0.5), "localized": (1.125, 0.25)}
+COUNTER = "Algorithm 1: 2BT - B gradients and T batch steps"
+ONCE = 'Section 1: "exactly two gradients per training example", "at exactly one state"'
+DECLARED = "ours: what a run takes is what its program declares"
+EXACT = "Table 1, the formula without a tilde; the 0.9 is ours, for records left over"
 
 
 @dataclass(frozen=True)
@@ -166,8 +172,9 @@ def _cited() -> Number:
 
 
 def read(results: Results) -> Findings:
-    """Counts against formulas, and the growth of the number of batch steps."""
+    """Counts against formulas, and growth in n."""
     checks = [*_counts(results), *(_growth(results, m) for m in OURS)]
+    checks += [check for m in GROWTHS for check in _tilde(results, m)]
     columns = (
         "algorithm", "n", "gradients", "formula", "its leading term", "batch steps", "formula",
         "its leading term", "single epoch", "convexity for privacy",
@@ -177,6 +184,10 @@ def read(results: Results) -> Findings:
     notes = (
         "a formula that begins with ~ hides factors polylogarithmic in n: it compares growth alone",
         "the cited algorithms are reconstructions: only their rates are in the paper",
+        "ZTOH22 takes any solver, and this one is ours: projected gradient descent, which reads "
+        "all rows of a phase in every step, and as many steps as smoothness / ridge asks for; a "
+        "solver of ~n gradients reads batches",
+        "GLZW24 is given n^(1/4) rounds of n^(7/8) records, in one phase: its growth is put in",
     )
     return Findings((table,), tuple(checks), (_steps(results), _gradients(results)), notes)
 
@@ -212,14 +223,17 @@ def _counts(results: Results) -> list[Check]:
         if method != "localized":
             for kind in ("gradients", "steps"):
                 apart = max(abs(r.number(kind) - r.number(f"declared_{kind}")) for r in found)
-                checks.append(Check(f"{name}: counted minus declared {kind}", apart, upper=0.0))
+                text = f"{name}: counted minus declared {kind}"
+                source = COUNTER if method in OURS else DECLARED
+                checks.append(Check(text, apart, upper=0.0, source=source))
         if _formula(found.rows[0]).gradients.exact:
             most = max(r.number("gradients") / _formula(r).gradients.leading for r in found)
-            checks.append(Check(f"{name}: gradients over the formula", most, 0.9, 1.0))
+            text = f"{name}: gradients over the formula"
+            checks.append(Check(text, most, 0.9, 1.0, source=EXACT))
         if method in OURS:
             steps = max(r.number("row_steps") for r in found)
-            checks.append(Check(f"{name}: steps that read a record", steps, 1.0, 1.0))
-    return [replace(check, source="acceptance 8") for check in checks]
+            checks.append(Check(f"{name}: steps that read a record", steps, 1.0, 1.0, source=ONCE))
+    return checks
 
 
 def _growth(results: Results, method: str) -> Check:
@@ -228,7 +242,21 @@ def _growth(results: Results, method: str) -> Check:
     slope = fit_power_law(sizes, steps).slope
     stated = STEP_SLOPES[method]
     name = f"{OURS[method]}: log-log slope of the batch steps in n"
-    return Check(name, slope, stated - 0.02, stated + 0.02, source="Table 1")
+    source = f"Table 1: n^{stated:g}, +-.02 for rounding"
+    return Check(name, slope, stated - 0.02, stated + 0.02, source=source)
+
+
+def _tilde(results: Results, method: str) -> list[Check]:
+    """Growth no faster than the cited power times two logarithms, the most a tilde is read as."""
+    found, checks = results.where(method=method), []
+    sizes = [r.cell.number("n") for r in found]
+    for kind, power in zip(("gradients", "steps"), GROWTHS[method], strict=True):
+        slope = fit_power_law(sizes, [r.number(kind) for r in found]).slope
+        upper = fit_power_law(sizes, [n**power * math.log(n) ** 2 for n in sizes]).slope
+        name = f"{CITED[method]}: log-log slope of the {kind} in n"
+        source = f"Table 1: ~n^{power:g}; ours: the tilde hides log(n)^2 at most"
+        checks.append(Check(name, slope, upper=upper, source=source))
+    return checks
 
 
 def _steps(results: Results) -> Panel:
