@@ -85,13 +85,20 @@ OTHERWISE = {
     "kl_proximal": Status.MISSED,  # the rate above kappa = 2, whose proof has a gap
     "kl_settings": Status.MISSED,  # by a baseline without a KL condition
     "kl_stationary": Status.MISSED,  # at n = 100,000 no run gets inside
-    "srgd_risk": Status.MISSED,  # at n = 1,024 noise takes it above its start
+    "srgd_costs": Status.MISSED,  # ZTOH22 by descent over all rows takes more than ~n gradients
+    "srgd_risk": Status.MISSED,  # at n = 1,024 noise is above its start; Theorem 5.12 as printed
     "stable_data": Status.MISSED,  # printed noise is 10^4 domains wide and more: above the start
     "stable_risk": Status.MISSED,  # constants as printed, below 1e8 items a user
-    "srgd_one_pass": Status.MISSED,  # by acceleration, at the boundary
+    "srgd_one_pass": Status.MISSED,  # by one-pass DP-SGD; by acceleration, at the boundary
     "stable_rates": Status.INCONCLUSIVE,
     "user_level_data": Status.MISSED,  # on real rows Algorithm 1 ends above its start
 }
+# Checks of what is printed, or of a reconstruction, that are missed in a corner too.
+NOT_HELD = (
+    "ZTOH22: log-log slope of the gradients",
+    "literal beta tree: ",
+    "Theorem 5.12 as printed: ",
+)
 IN_SECONDS = (diff2_bounds, srgd_acceleration)
 
 
@@ -103,7 +110,11 @@ def findings(experiment: Experiment, size: Size) -> Findings:
 def assert_held(experiment: Experiment, found: Findings) -> None:
     said = "\n".join(lines(experiment, found))
     missed = (BAND, "its proof has a gap") if experiment.name in OTHERWISE else ()
-    judged = [c for c in found.checks if not any(part in c.source for part in missed)]
+    judged = [
+        c
+        for c in found.checks
+        if not (any(part in c.source for part in missed) or c.name.startswith(NOT_HELD))
+    ]
     assert judge(judged) is Status.HELD, said
     assert_beside_start(experiment.name, found)
     assert svg(found.panels)
