@@ -131,9 +131,9 @@ class Results:
 class Check:
     """A measured value and the band it should lie in, both ends included.
 
-    ``margin``: two standard errors of the value, 0 where nothing is random.  A value outside the
-    band by more than its margin is missed, by less inconclusive; one that is not a number is
-    missed.  ``source``: who states the band.
+    ``margin``: two standard errors of the value, 0 where nothing is random.  A value that is nearer
+    to an end of the band than its margin, on either side, is inconclusive; one that is outside
+    by more is missed, and so is one that is not a number.  ``source``: who states the band.
     Errors: InvalidParameter for an empty band, or a margin that is negative or not finite.
     """
 
@@ -154,10 +154,10 @@ class Check:
     @property
     def status(self) -> Status:
         """Whether the value lies in its band."""
-        outside = max(self.lower - self.value, self.value - self.upper, 0.0)
+        outside = max(self.lower - self.value, self.value - self.upper)
         if math.isnan(self.value) or outside > self.margin:
             return Status.MISSED
-        return Status.INCONCLUSIVE if outside > 0 else Status.HELD
+        return Status.HELD if outside <= -self.margin else Status.INCONCLUSIVE
 
 
 @dataclass(frozen=True)

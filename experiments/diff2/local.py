@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -81,7 +82,8 @@ def program(method: str, rounds: int) -> Diff2:
     """DIFF2 with either routine; the clients' objectives differ by their split alone."""
     every = min(RESTART_EVERY, rounds)
     if method == "gd":
-        budget = Budget(problem.EPSILON, problem.DELTA, CLIENTS * CLIENT_RECORDS)
+        # Exact, as the other routine's noise is: with the paper's constants it would spend 2.34.
+        budget = Budget(problem.EPSILON, problem.DELTA, CLIENTS * CLIENT_RECORDS, "tight")
         restarts = -(-rounds // every)
         made = budget.noise(restarts, rounds - restarts, 2.0)
         return _program(rounds, every, diff2_gd_step_size(problem.FACTS, every, made), made)
@@ -147,7 +149,7 @@ def _heterogeneity(x: Array) -> float:
 
 
 def read(results: Results) -> Findings:
-    """The identity and the budgets are checked; the comparison is reported as found."""
+    """The identity, the budgets, and which routine ends lower after as many rounds."""
     noisy = [r for r in results if r.cell.text("method") in NAMES]
     identity = results.one(method="identity").number("distance")
     worst = max(max(r.numbers("epsilons")) for r in noisy)
@@ -163,6 +165,7 @@ def read(results: Results) -> Findings:
             upper=HETEROGENEITY,
             source="E8",
         ),
+        *(_ahead(results, rounds) for rounds in sorted({r.cell.count("rounds") for r in noisy})),
         *learning_checks(learnt),
     )
     columns = (
@@ -172,9 +175,28 @@ def read(results: Results) -> Findings:
     )  # fmt: skip
     rows = tuple(_row(r) for r in noisy)
     table = Table("Two clients of 5,000 records, K = b = 100, T = min(R, 10)", columns, rows)
-    note = "the comparison is reported as found: no band is stated for it"
+    note = "both routines spend exactly epsilon; T, K and b are one setting of each, not searched"
     tables = (table, learning_table(learnt, "squared gradient norm of the output"))
     return Findings(tables, checks, (_panel(results),), (note,))
+
+
+def _ahead(results: Results, rounds: int) -> Check:
+    """The ratio of means, its error carried over to first order."""
+    means, errors = zip(
+        *(
+            mean_and_error(results.one(method=m, rounds=rounds).numbers("output"))
+            for m in ("bvr", "gd")
+        ),
+        strict=True,
+    )
+    ratio = means[0] / means[1]
+    return Check(
+        f"R = {rounds}: DIFF2-BVR-L-SGD's squared gradient norm over DIFF2-GD's",
+        ratio,
+        upper=1.0,
+        margin=2 * ratio * math.hypot(*(e / m for m, e in zip(means, errors, strict=True))),
+        source="Section 5: local steps save rounds",
+    )
 
 
 def _learnt(result: Result) -> Learnt:

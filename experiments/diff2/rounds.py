@@ -2,8 +2,8 @@
 
 Friedman's first function at epsilon = 3, the softplus network and the rule for step sizes of
 ``diff2_network``.  DP-GD has both of its settings there, and its better one counts; DIFF2-GD has
-one, which ``diff2_search`` takes of nine at as many rounds, under seeds that judge nothing.  Tuned,
-stopped and reported by the raw training loss: *not private*.
+one, which ``diff2_search`` takes of its grid at as many rounds, under seeds that judge nothing.
+Tuned, stopped and reported by the raw training loss: *not private*.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from lab.model import (
 )
 from mechanisms.papers.diff2.tuning import paired_one_sided_ttest
 
-# Seeds 0 to 9 were seen with another setting (C1 = C2 = 3, T = 33), which a search at 120 rounds
-# takes: DIFF2-GD over DP-GD was 1.24, with two standard errors of .25.
-SEEDS = {Size.QUICK: range(10, 12), Size.FULL: range(10, 20)}
+# Other seeds were seen with other settings.  DIFF2-GD over DP-GD was 1.24 +- .25 (two standard
+# errors) under 0 to 9 with C1 = C2 = 3, T = 33, of a search at 120 rounds, and 1.006 +- .026 under
+# 10 to 19 with C1 = 3, C2 = 10, T = 6, of a search that had no other C1.
+SEEDS = {Size.QUICK: range(20, 22), Size.FULL: range(20, 30)}
 NAMES = {"dp_gd": "DP-GD", "diff2": "DIFF2-GD"}
-# Set before the run: what diff2_search takes under seeds 100 and 101 (T = 6 of 2,000 rounds).
-GRADIENT_RADIUS, DIFFERENCE_RADIUS, SHARE = 3.0, 10.0, 0.003  # T is the last, of R
+# Set before the run: what diff2_search takes under seeds 100 and 101.
+GRADIENT_RADIUS, DIFFERENCE_RADIUS, SHARE = 1.0, 3.0, 0.003  # T is the last, of R
 
 
 def cells(size: Size) -> list[Cell]:
@@ -106,8 +107,8 @@ def read(results: Results) -> Findings:
     )  # fmt: skip
     notes = (
         f"DIFF2-GD has one setting, C1 = {GRADIENT_RADIUS:g}, C2 = {DIFFERENCE_RADIUS:g}, T = "
-        f"{restarts}, which diff2_search takes of nine under other seeds; DP-GD has both of its "
-        "settings: the paper's grid has 100 times as many, and is not run",
+        f"{restarts}, which diff2_search takes under other seeds; DP-GD has both of its settings: "
+        "the paper's grid has 100 times as many, and is not run",
         "tuning, stopping and reporting by the raw training loss are not private",
     )
     tables = (

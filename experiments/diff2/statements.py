@@ -92,6 +92,12 @@ DIFF2 = Paper(
             ("largest epsilon",),
         ),
         Statement(
+            "Section 5, Table 1",
+            "local steps save rounds: its squared gradient norm is the lower one after as many",
+            "diff2_local",
+            ("R = 4: DIFF2-BVR", "R = 10: DIFF2-BVR", "R = 30: DIFF2-BVR", "R = 100: DIFF2-BVR"),
+        ),
+        Statement(
             "Section 5",
             "BVR-L-SGD without noise, on whole batches, is K R gradient steps",
             "diff2_local",

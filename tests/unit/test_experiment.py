@@ -126,7 +126,9 @@ def test_results_by_parameters() -> None:
     [
         (1.0, 0.0, Status.HELD),
         (2.0, 0.0, Status.HELD),
-        (1.5, 9.0, Status.HELD),
+        (1.5, 0.5, Status.HELD),
+        (1.5, 9.0, Status.INCONCLUSIVE),
+        (1.9, 0.2, Status.INCONCLUSIVE),
         (2.1, 0.0, Status.MISSED),
         (2.1, 0.2, Status.INCONCLUSIVE),
         (0.8, 0.1, Status.MISSED),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
+from experiments.diff2 import rounds, search
 from experiments.srgd import one_pass
 from lab import pages
 from lab.found import load
@@ -180,3 +181,12 @@ def test_every_method_of_the_full_grid_can_be_made() -> None:
     phased = one_pass._programs()[one_pass.PHASED]
     with pytest.raises(InvalidParameter, match="at most 2 / smoothness"):
         phased(one_pass.MIDDLE, 0, one_pass.SCALES[-1] / one_pass.SMOOTHNESS)
+
+
+def test_the_long_comparison_has_the_setting_that_its_search_takes(checkout: Path) -> None:
+    """What `diff2_rounds` says of its setting is so of the committed search."""
+    found = read_file(search.diff2_search, checkout / "docs" / "utility")
+    assert found.results is not None, found.why
+    taken = search.taken(found.results)
+    assert rounds.settings("diff2", search.ROUNDS[Size.FULL]) == [taken]
+    assert not set(rounds.SEEDS[Size.FULL]) & set(search.SEEDS[Size.FULL])
