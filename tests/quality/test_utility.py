@@ -84,7 +84,7 @@ OTHERWISE = {
     "diff2_local": Status.INCONCLUSIVE,  # DIFF2-BVR-L-SGD after 100 rounds
     "diff2_rounds": Status.INCONCLUSIVE,  # DIFF2-GD and DP-GD are not told apart
     "kl_proximal": Status.MISSED,  # the rate above kappa = 2, whose proof has a gap
-    "kl_settings": Status.MISSED,  # by a baseline without a KL condition
+    "kl_settings": Status.MISSED,  # without a KL condition by all three, at kappa = 4 by WYX17
     "kl_stationary": Status.MISSED,  # at n = 100,000 no run gets inside
     "srgd_costs": Status.MISSED,  # ZTOH22 by descent over all rows takes more than ~n gradients
     "srgd_risk": Status.MISSED,  # at n = 1,024 noise is above its start; Theorem 5.12 as printed
