@@ -288,7 +288,7 @@ def pairs(rows: Array, rng: np.random.Generator) -> list[tuple[Adjacency, Record
 QUERIES = {
     "pass": lambda at: OnePassAverage(at, np.full((1, 2), 0.2), min(2.0, at.radius / 4)),
     "minimum": lambda at: RegularisedMinimum(at, np.full((1, 2), 0.2), 0.2, 1.0, 1e-4),
-    "in batches": lambda at: InBatches(at, np.full((1, 2), 0.2), 0.2, 1.0, 1e-4),
+    "in batches": lambda at: InBatches(at, np.full((1, 2), 0.2), 1.0, 1.0, 1e-3),
 }
 
 

@@ -14,7 +14,7 @@ from experiments.srgd import acceleration, costs, problem, risk, statements
 from lab.model import Cell, Check, Findings, Result, Results, Size, Status
 from mechanisms.papers.claims_page import printed
 from mechanisms.papers.srgd.constants import theorem_5_8
-from mechanisms.papers.srgd.gradient import Clipped
+from mechanisms.papers.srgd.rows import Clipped
 
 
 def own(findings: Findings, begins: str) -> list[Check]:
