@@ -21,7 +21,8 @@ from mechanisms.papers.srgd.localized import LocalizedAcceleratedDPSGD
 from mechanisms.papers.srgd.online import DPFTRL, DPOnlineToBatch, online_to_batch_clip
 from mechanisms.papers.srgd.phased_erm import PhasedERM, RegularisedMinimum
 from mechanisms.papers.srgd.phased_sgd import OnePassAverage, PhasedSGD, clipped
-from mechanisms.papers.srgd.problem import BoundedLogistic, Problem
+from mechanisms.papers.srgd.problem import BoundedLogistic, Problem, Work
+from mechanisms.papers.srgd.variance_reduced import BatchedMinimum, PhasedERMInBatches
 from tests.kernels_for_tests import replayer, sampled
 from tests.srgd_baselines_for_tests import (
     HOSTILE,
@@ -144,6 +145,75 @@ def test_the_solver_is_as_near_the_minimum_as_it_certifies() -> None:
         assert np.linalg.norm(found) > 0.299
 
 
+class InBatches(BatchedMinimum):
+    """Epochs alone, also where descent takes fewer gradients."""
+
+    def work(self, size: int) -> Work:
+        return self.in_batches(size)
+
+
+class CountingLogistic(BoundedLogistic):
+    """Counts gradients of records."""
+
+    def gradients(self, parameters: Any, records: Any) -> Array:
+        counter[0] += len(records)
+        return super().gradients(parameters, records)
+
+
+counter = [0]
+
+
+@pytest.mark.parametrize("radius", [50.0, 0.3])
+def test_epochs_in_batches_certify_the_same_accuracy(radius: float) -> None:
+    rows = logistic_rows(20) * np.array([0.1, 0.1, 0]) + np.array([0.1, 0, 1])
+    at = Problem(BoundedLogistic(norm=2.0), 2, 20, radius=radius, clip=2.0)
+    query = InBatches(at, np.full((1, 2), 0.1), 0.05, 1.0, 1e-2)
+    best = RegularisedMinimum(at, query.centre, 0.05, 1.0, 1e-12).value(Records(rows))
+    assert np.linalg.norm(query.value(Records(rows)) - best) <= 1e-2
+    assert query.shrink < 0.5
+    # Where the certificate fails, here for want of epochs, descent is run instead.
+    object.__setattr__(query, "epochs", 0)
+    descent = RegularisedMinimum(at, query.centre, 0.05, 1.0, 1e-2).value(Records(rows))
+    np.testing.assert_array_equal(query.value(Records(rows)), descent)
+
+
+def test_a_failed_certificate_is_seen() -> None:
+    """Without it, a solver that stands still would be released as if it were accurate."""
+    rows = Records(logistic_rows(20))
+    at = Problem(BoundedLogistic(norm=2.0), 2, 20, radius=50.0, clip=2.0)
+    query = InBatches(at, np.full((1, 2), 0.1), 0.05, 1.0, 1e-2)
+    best = RegularisedMinimum(at, query.centre, 0.05, 1.0, 1e-12).value(rows)
+    object.__setattr__(query, "epochs", 0)
+    assert np.linalg.norm(query.value(rows) - best) <= 1e-2
+    object.__setattr__(query, "accuracy", 1e3)  # so that anything is certified
+    assert np.linalg.norm(query.value(rows) - best) > 1e-2
+
+
+def test_phases_in_batches_take_fewer_gradients_where_there_are_many_rows() -> None:
+    at = Problem(BoundedLogistic(), 2, 2**14, radius=2.0, clip=1.0)
+    program = PhasedERMInBatches(at, 1, 0.1, 0.25, TINY)
+    plain = PhasedERM(at, 1, 0.1, 0.25, TINY)
+    assert program.work.gradients < 0.6 * plain.work.gradients
+    rows = logistic_rows(2**14)
+    found = run(program, rows).output
+    assert 0 < np.abs(found - run(plain, rows).output).max() <= 0.01 * 0.1 / 4
+    small = replace(at, size=64)
+    few = PhasedERMInBatches(small, 1, 0.1, 0.25, TINY)
+    assert few.work == PhasedERM(small, 1, 0.1, 0.25, TINY).work
+
+
+def test_epochs_take_the_gradients_that_they_declare() -> None:
+    rows = logistic_rows(64)
+    at = Problem(CountingLogistic(norm=2.0), 2, 64, radius=50.0, clip=2.0)
+    query = InBatches(at, np.full((1, 2), 0.1), 0.5, 1.0, 1e-2)
+    counter[0] = 0
+    query.value(Records(rows))
+    work = query.in_batches(64)
+    # A row that is drawn twice into a batch is evaluated once.
+    assert 0.75 * work.gradients < counter[0] <= work.gradients
+    assert work.batch_steps == query.epochs * query.inner + 1
+
+
 def test_without_noise_phased_erm_minimises_phase_by_phase() -> None:
     """Phase i is within its accuracy of the ridge solution, in closed form, around the last."""
     rows, centre, begin = regression(), np.zeros(2), 0
@@ -176,9 +246,6 @@ class Counting(LeastSquares):
     def gradients(self, parameters: Any, records: Any) -> Array:
         counter[0] += int((np.asarray(records) != 0).any(axis=1).sum())
         return super().gradients(parameters, records)
-
-
-counter = [0]
 
 
 @pytest.mark.parametrize("name", ["accelerated", "one_pass", "ftrl", "online", "phased_sgd"])
@@ -221,6 +288,7 @@ def pairs(rows: Array, rng: np.random.Generator) -> list[tuple[Adjacency, Record
 QUERIES = {
     "pass": lambda at: OnePassAverage(at, np.full((1, 2), 0.2), min(2.0, at.radius / 4)),
     "minimum": lambda at: RegularisedMinimum(at, np.full((1, 2), 0.2), 0.2, 1.0, 1e-4),
+    "in batches": lambda at: InBatches(at, np.full((1, 2), 0.2), 1.0, 1.0, 1e-3),
 }
 
 

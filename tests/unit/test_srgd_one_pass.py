@@ -42,34 +42,91 @@ def test_grids_are_distinct_and_hold_every_method() -> None:
         assert {c.text("method") for c in cells} == {*one_pass.STEPPED, *one_pass.OTHERS}
 
 
-def made(ratio: float) -> Results:
-    """Results: the accelerated method is ``ratio`` times DP-SGD at 512 steps, and ahead at 8."""
+OWN = {one_pass.PHASED: 4000.0, one_pass.ONLINE: 4096.0, one_pass.ERM: 700.0}  # batch steps
+
+
+def made(ratio: float, baselines: float = 0.01) -> Results:
+    """Results: the accelerated method is ``ratio`` times DP-SGD at 512 steps, and ahead at 8.
+
+    ``baselines``: the least risk of every other baseline.
+    """
     rows = []
     for cell in one_pass.cells(Size.FULL):
-        value = 0.001 * (ratio if cell.text("method") == one_pass.TREE else 1.0)
+        method = cell.text("method")
+        value = 0.001 * (ratio if method == one_pass.TREE else 1.0)
         if cell.count("steps") == 8:
-            value = 0.02 if cell.text("method") == one_pass.TREE else 0.03
+            value = 0.02 if method == one_pass.TREE else 0.03
+        if method in one_pass.OTHERS:
+            value = baselines * (3 if cell.count("steps") == 8 else 1)
         value *= 1 + abs(np.log(cell.number("scale")))
-        rows.append(Result(cell, {"excess": [value, value * 1.01], "start": 0.026}))
+        steps = OWN.get(method, cell.number("steps"))
+        excess = [value, value * 1.01]
+        rows.append(Result(cell, {"excess": excess, "start": 0.026, "batch_steps": steps}))
     return Results(tuple(rows))
 
 
+def statuses(results: Results, begins: str) -> set[Status]:
+    found = [c.status for c in one_pass.read(results).checks if c.name.startswith(begins)]
+    assert found
+    return set(found)
+
+
 def test_the_turn_and_the_ratio_are_read_off_the_grid() -> None:
-    findings = one_pass.read(made(2.5))
+    findings = one_pass.read(made(0.9))
     assert judge(findings.checks) is Status.HELD
     turns = next(t for t in findings.tables if t.title.startswith("Where"))
+    assert all(row[2:] == ("8, 32, 128, 512", "none") for row in turns.rows)
+    turns = next(t for t in one_pass.read(made(2.5)).tables if t.title.startswith("Where"))
     assert all(row[2:] == ("8", "32, 128, 512") for row in turns.rows)
-    assert judge(one_pass.read(made(1.0)).checks) is Status.MISSED
+    for place in one_pass.STRENGTHS:
+        assert statuses(made(2.5), f"minimiser {place}, n") == {Status.MISSED}
+        assert statuses(made(0.9), f"minimiser {place}, n") == {Status.HELD}
+
+
+@pytest.mark.parametrize("name", one_pass.CITED)
+def test_a_baselines_risk_is_asked_for_in_no_more_steps_than_it_takes(name: str) -> None:
+    begins = f"{name}, n"
+    assert statuses(made(0.9), begins) == {Status.HELD}
+    # A baseline whose risk the accelerated method reaches at no number of steps ...
+    assert statuses(made(0.9, baselines=1e-4), begins) == {Status.MISSED}
+    # ... or only in more steps than it takes itself.
+    quick = [
+        Result(r.cell, {**r.values, "batch_steps": 8.0})
+        if r.cell.text("method") == one_pass.CITED[name]
+        else r
+        for r in made(0.9)
+    ]
+    assert statuses(Results(tuple(quick)), begins) == {Status.MISSED}
+
+
+def test_steps_to_a_risk_are_the_fewest_or_none() -> None:
+    results = made(0.9)
+    for target, steps in ((0.05, 8), (0.01, 32), (1e-5, np.inf)):
+        assert one_pass.first_steps(results, one_pass.TREE, 2**14, target) == steps
+    table = one_pass.read(made(0.9, baselines=1e-4)).tables[0]
+    assert {row[4] for row in table.rows} == {"not reached"}
+
+
+def test_every_method_stands_at_the_steps_that_it_takes() -> None:
+    panels = {p.title: p for p in one_pass.read(made(0.9)).panels}
+    drawn = {s.label: s for s in panels["n = 16384, minimiser inside"].series}
+    assert drawn[one_pass.FTRL].x == drawn[one_pass.BATCHED].x == (8, 32, 128, 512)
+    assert drawn[f"{one_pass.PHASED}, single points"].x == (4000,)
+    assert drawn[f"{one_pass.ERM}, single points"].x == (700,) * 3
+    methods = one_pass._programs()
+    assert one_pass.taken(methods[one_pass.TREE](256, 8, 1.0)) == 8
+    assert one_pass.taken(methods[one_pass.PHASED](256, 0, 1.0)) == 255
+    assert one_pass.taken(methods[one_pass.ONLINE](256, 0, 1.0)) == 256
 
 
 def test_acceleration_is_asked_of_the_method_without_it() -> None:
-    results = made(2.5)
+    results = made(0.9)
     found = one_pass.read(results).checks
     own = [check for check in found if check.name.startswith("acceleration in 8 steps")]
     assert len(own) == 4
     assert all(check.status is Status.HELD for check in own)
     slower = [
-        Result(r.cell, {"excess": [0.05, 0.051], "start": 0.06})
+        Result(r.cell, {**r.values, "excess": [0.05, 0.051]})
         if (r.cell.text("method"), r.cell.count("steps")) == (one_pass.TREE, 8)
         else r
         for r in results
