@@ -44,6 +44,7 @@ from dpaudit.profiles.grid.clones import (
     binomial_masses,
     form_of,
     grouped,
+    known_loss,
     reach_of,
 )
 from dpaudit.profiles.grid.discrete import Discrete, Floats, Grid, Side, discretise, discretiser
@@ -57,9 +58,10 @@ STEPS = 100.0
 
 
 def _form(pair: Blanket) -> Closed:
-    """Errors: Unsupported for sizes that floats do not hold."""
+    """Errors: Unsupported for sizes, and losses, that floats do not hold."""
     if pair.others > MOST_OTHERS:
         raise Unsupported(f"{pair.others} other reports: at most {MOST_OTHERS} are computed with")
+    known_loss(pair.epsilon)
     n = int(pair.others) + 1
     told, other = as_float(pair.told, "told"), as_float(settled(1 - pair.told), "1 - told")
     move = as_float(pair.told * tanh(pair.epsilon / 2), "told")

@@ -72,14 +72,29 @@ def binomial_masses(trials: int, rate: float, odds: float) -> tuple[int, Floats]
     return low, masses / masses.sum()
 
 
+def known_loss(epsilon: Number) -> float:
+    """The loss of one report; of a larger one, chances are smaller than floats hold.
+
+    Errors: Unsupported for a loss above ``LARGEST``.
+    """
+    loss = as_float(epsilon, "epsilon")
+    if loss > LARGEST:
+        raise Unsupported(
+            f"a shuffled profile of reports at epsilon = {loss:g}: at most {LARGEST:g} is known "
+            "here, and a report's own epsilon holds without it"
+        )
+    return loss
+
+
 def counts_of(pair: Clones) -> Counts:
     """The law of T.
 
-    Errors: Unsupported for more others than floats hold.
+    Errors: Unsupported for more others than floats hold, and as :func:`known_loss`.
     """
     others = int(pair.others)
     if others > MOST_OTHERS:
         raise Unsupported(f"{others} other reports: at most {MOST_OTHERS} are computed with")
+    known_loss(pair.epsilon)
     told, rest = as_float(pair.told, "told"), as_float(settled(1 - pair.told), "1 - told")
     rate, unseen = as_float(pair.rate, "rate"), as_float(settled(1 - pair.rate), "1 - rate")
     low, masses = binomial_masses(others, rate, rate / unseen)
@@ -134,11 +149,9 @@ def form_of(
     """Groups of (number of signs, c, mass), in ascending order of signs, as masses between losses.
 
     ``loss``: the largest; ``relative`` of every mass, ``off`` of every c.
-    Errors: Unsupported for a loss above ``LARGEST``.
+    Errors: as :func:`known_loss`.
     """
-    epsilon = as_float(loss, "epsilon")
-    if epsilon > LARGEST:
-        raise Unsupported(f"a loss of {epsilon:g} of one report: at most {LARGEST:g} is known here")
+    epsilon = known_loss(loss)
     # No outcome inside of the windows has a larger loss.
     apart = np.minimum(groups[0], np.sqrt(2 * REACH * groups[0]) + 4)
     farthest = float(np.max(groups[1] * apart)) * (1 + 32 * UNIT + off)
