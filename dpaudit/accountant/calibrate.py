@@ -211,35 +211,37 @@ def _ends(problem: _Problem, bracket: tuple[object, object] | None) -> tuple[Fra
 
 def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
     """Neighbouring powers of two of which one satisfies the guarantee and one does not."""
-    here, up = _sign(problem, Fraction(1)), _goes_up(problem)
-    ways = (Fraction(2), Fraction(1, 2)) if up else (Fraction(1, 2), Fraction(2))
-    known = here
-    for way in ways:
+    one = Fraction(1)
+    ways = (Fraction(2), Fraction(1, 2))
+    tried = [one]
+    for way in ways if _nearer(problem, Fraction(2)) else ways[::-1]:
         if problem.symbol.is_integer and way < 1:
             continue
-        before = here
+        before = _sign(problem, one)
         for power in range(1, LARGEST):
             end = way**power
             sign = _sign(problem, end)
             if None not in (before, sign) and sign is not before:
                 return min(end, end / way), max(end, end / way)
             before = sign
-            known = sign if known is None else known
-    least = 1 if problem.symbol.is_integer else Fraction(1, 2 ** (LARGEST - 1))
-    said = {True: "holds", False: "fails", None: "is defined at no parameter"}[known]
+        tried.append(end)
+        if _nearer(problem, end):
+            break  # the other way leads away
+    signs = {_sign(problem, end) for end in tried}
+    said = "holds" if True in signs else "fails" if False in signs else "has no valid parameter"
     raise Unsupported(
         f"calibrate: {problem.claim.text} {said} at every power of two of {problem.symbol} from "
-        f"{float(least):.3g} to {2.0 ** (LARGEST - 1):.3g}; give dpaudit.calibrate a bracket="
+        f"{float(min(tried)):.3g} to {float(max(tried)):.3g}; give dpaudit.calibrate a bracket="
     )
 
 
-def _goes_up(problem: _Problem) -> bool:
-    """Whether a change of the sign is likelier above 1 than below: by the bounds at 1 and 2."""
+def _nearer(problem: _Problem, value: Fraction) -> bool:
+    """Whether the bound at a value is nearer to what is claimed than at 1, where it has to move."""
     try:
-        one, two = (problem.rough(Fraction(value))[1] for value in (1, 2))
+        one, other = problem.rough(Fraction(1))[1], problem.rough(value)[1]
     except InvalidParameter:
-        return True
-    return two <= one if one > 0 else two >= one
+        return value > 1
+    return other < one if one > 0 else other > one
 
 
 def _sign(problem: _Problem, value: Fraction) -> bool | None:
