@@ -25,15 +25,17 @@ from benchmarks.account import batches, laplaces, mixed, pld_laplaces, pld_mixed
 from dpaudit.accountant.account import Account, Bound
 from dpaudit.families.adaptive import Filter
 from dpaudit.families.additive import Gaussian, Laplace
-from dpaudit.families.batches import ShuffledBatches
+from dpaudit.families.batches import ShuffledBatches, TruncatedPoisson
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.correlated import BandedToeplitz, CorrelatedGaussian, Participation
 from dpaudit.families.discrete import DiscreteGaussian, RandomizedResponse
 from dpaudit.families.distributed import DistributedGaussianVector
 from dpaudit.families.events import Group, ProposeTestRelease
+from dpaudit.families.iterates import LastIterate
 from dpaudit.families.local import Shuffled
 from dpaudit.families.opaque import GDP, ZCDP, PureDP
-from dpaudit.families.sampling import PoissonSampled, RandomAllocation
+from dpaudit.families.sampling import PoissonSampled, RandomAllocation, SampledWithoutReplacement
+from dpaudit.families.tuning import Tuned
 from dpaudit.nodes import Node
 from dpaudit.scope import central
 
@@ -188,6 +190,23 @@ ROWS = (
     Row("90 clients' noise of variance 1 in vectors, squares of 7", "",
         epsilon(DistributedGaussianVector("sums", 1, 90, 0, 7), "1e-5", "replace_one"),
         why="above: cells of normal noise; below: four coordinates moved by 2, 1, 1 and 1"),
+    Row("10,000 shuffled Laplace reports, epsilon 1, delta 1e-6", "",
+        epsilon(Shuffled(Laplace("l", 1), 10_000), "1e-6", "replace_one"),
+        why="above: any randomiser of that epsilon; below: counts of reports beyond a threshold"),
+    Row("truncated batches: 100 of 10,000 on average and at most, noise 2, 200 steps", "",
+        epsilon(Repeat(TruncatedPoisson(Gaussian("g", 2), Fraction(1, 100), 10_000, 100), 200),
+                "1e-5"),
+        why="above: whether a batch was cut is told; below: no batch is"),
+    Row("users of 5 records, 200 batches of 100 of 10,000, replaced, noise = clip", "",
+        epsilon(Group(Repeat(SampledWithoutReplacement(ONE, 100, 10_000), 200), 5), "1e-5",
+                "replace_one"),
+        why="above: the group without sampling; below: one of the group alone"),
+    Row("a search over runs of noise 10, geometric with mean 100", "",
+        epsilon(Tuned(Gaussian("g", 10), Fraction(1, 100)), "1e-5"),
+        why="above: Renyi bounds of the search; below: nothing is known to be reached"),
+    Row("last of 20 iterates in a ball of diameter 10^9, noise 1", "",
+        epsilon(LastIterate("m", 1, 20, 1, 10**9), "1e-5", "replace_one"),
+        why="below: nothing is known to be reached where steps are projected"),
 )  # fmt: skip
 
 

@@ -1,23 +1,28 @@
 """A page for each paper, made of result files: what it claims, what was measured, what was not run.
 
-A statement is decided by checks of one experiment, whose bands were set before it was run.  Nothing
-here is written about a result by hand: a result that is missing, of a corner of the grid, or of
-another grid than the experiment now has, reads *not run*.
+A statement is decided by checks of one experiment, whose bands were set before it was run.  A check
+that did not hold and decides no statement is named too.  Nothing here is written about a result by
+hand: a result that is missing, of a corner of the grid, or of another grid than the experiment now
+has, reads *not run*.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage import roots
 from lab.learning import TITLE
 from lab.model import Cell, Check, Experiment, Findings, Result, Results, Size, Status
+
+Kind = TypeVar("Kind")
+UNREAD = "Missed or inconclusive, and read by no statement"
+ANCHOR = "#missed-or-inconclusive-and-read-by-no-statement"
 
 
 class Agreement(StrEnum):
@@ -63,8 +68,24 @@ class Paper:
 
 
 @dataclass(frozen=True)
+class Claims:
+    """What certificates say of the privacy that the paper of the page ``paper`` claims.
+
+    ``counted``: how many instances of its claims came out how, by outcome; called for a page alone,
+    as it imports what the claims are declared by.  ``link``: from the page to the list of them.
+    """
+
+    paper: str
+    link: str
+    counted: Callable[[], Mapping[str, int]]
+
+
+@dataclass(frozen=True)
 class Read:
-    """The results of a file, read by the experiment as it now is; ``why`` there are none."""
+    """The results of a file, read by the experiment as it now is; ``why`` there are none.
+
+    ``title``: the experiment's.
+    """
 
     experiment: str
     findings: Findings | None = None
@@ -72,6 +93,7 @@ class Read:
     seed: int = 1
     why: str = ""
     sources: str = ""
+    title: str = ""
 
 
 def load_papers(root: Path) -> dict[str, Paper]:
@@ -79,9 +101,20 @@ def load_papers(root: Path) -> dict[str, Paper]:
 
     Errors: UnknownTarget for a module that does not import.
     """
+    return {paper.name: paper for paper in _defined(root, Paper)}
+
+
+def load_claims(root: Path) -> dict[str, Claims]:
+    """The claims that ``experiments/`` counts, by the name of their paper.
+
+    Errors: as :func:`load_papers`.
+    """
+    return {claims.paper: claims for claims in _defined(root, Claims)}
+
+
+def _defined(root: Path, kind: type[Kind]) -> list[Kind]:
     modules = roots.import_all(roots.serve(root), roots.optional(root))
-    found = [v for module in modules for v in vars(module).values() if isinstance(v, Paper)]
-    return {paper.name: paper for paper in found}
+    return [v for module in modules for v in vars(module).values() if isinstance(v, kind)]
 
 
 def read_file(experiment: Experiment, folder: Path) -> Read:
@@ -104,7 +137,8 @@ def read_file(experiment: Experiment, folder: Path) -> Read:
     results = Results(tuple(Result(cell, _values(found, cell)) for cell in cells))
     try:
         read = experiment.read(results)
-        return Read(experiment.name, read, results, seed, sources=str(document.get("sources", "")))
+        sources = str(document.get("sources", ""))
+        return Read(experiment.name, read, results, seed, "", sources, experiment.title)
     except (DpauditError, LookupError, ValueError, TypeError):
         return Read(experiment.name, why="a result without what the experiment now measures")
 
@@ -145,8 +179,21 @@ def agreement(statement: Statement, read: Read | None) -> tuple[Agreement, list[
     return Agreement.DOES_NOT, found
 
 
-def page(paper: Paper, reads: Mapping[str, Read]) -> str:
-    """A paper's page, of its results alone.
+def unread(paper: Paper, reads: Mapping[str, Read]) -> list[tuple[str, Check]]:
+    """The checks that did not hold and that no statement reads, by experiment."""
+    begins: dict[str, tuple[str, ...]] = {}
+    for statement in paper.statements:
+        begins[statement.experiment] = begins.get(statement.experiment, ()) + statement.checks
+    return [
+        (name, check)
+        for name, read in sorted(reads.items())
+        for check in (read.findings.checks if read.findings else ())
+        if check.status is not Status.HELD and not check.name.startswith(begins.get(name, ()))
+    ]
+
+
+def page(paper: Paper, reads: Mapping[str, Read], claims: Claims | None = None) -> str:
+    """A paper's page, of its results alone, and of what certificates say of its claims.
 
     Errors: as :func:`agreement`; InvalidParameter for a check whose band has no source.
     """
@@ -159,14 +206,64 @@ def page(paper: Paper, reads: Mapping[str, Read]) -> str:
         counts[kind] += 1
         rows.append(_row(statement, kind, checks, reads.get(statement.experiment)))
     said = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
-    lines = [f"# {paper.title}", "", f"Of {len(rows)} statements: {said}.", ""]
+    beside = unread(paper, own)
+    head = f"Of {len(rows)} statements: {said}. {_beside(beside)}"
+    lines = [f"# {paper.title}", "", head, ""]
+    lines += [_privacy(claims), ""] if claims else []
     lines += [paper.setting, ""] if paper.setting else []
     lines += [
         "| place | the paper says | measured | band | found |",
         "|---|---|---|---|---|",
         *rows,
+        "",
     ]
-    return "\n".join([*lines, "", *_learning(own), *_experiments(own)]).rstrip() + "\n"
+    lines += [*_unread(beside), *_figures(paper, own), *_learning(own), *_experiments(own)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _beside(found: Sequence[tuple[str, Check]]) -> str:
+    if not found:
+        return "Every other check of its experiments that were run held."
+    counts = [
+        f"{number} {status}"
+        for status in (Status.MISSED, Status.INCONCLUSIVE)
+        if (number := sum(check.status is status for _, check in found))
+    ]
+    return f"Of the checks that none of them reads: {', '.join(counts)}, [listed below]({ANCHOR})."
+
+
+def _privacy(claims: Claims) -> str:
+    outcomes = claims.counted()
+    said = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
+    return (
+        "Of the privacy that it claims, in instances and readings, by certificates: "
+        f"{said} ([What the papers print]({claims.link}))."
+    )
+
+
+def _unread(found: Sequence[tuple[str, Check]]) -> list[str]:
+    from lab.pages import band, escaped, shown
+
+    if not found:
+        return []
+    lines = [f"## {UNREAD}", "", "| experiment | check | value | band | found |"]
+    lines.append("|---|---|---|---|---|")
+    for name, check in found:
+        bands = f"{band(check)}: {check.source}"
+        cells = map(escaped, (check.name, shown(float(check.value)), bands, str(check.status)))
+        lines.append(f"| [{name}]({name}.md) | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _figures(paper: Paper, reads: Mapping[str, Read]) -> list[str]:
+    """The plot of every experiment that a statement reads, once, where its result is there."""
+    lines: list[str] = []
+    for name in dict.fromkeys(statement.experiment for statement in paper.statements):
+        read = reads.get(name)
+        if read is not None and read.findings is not None and read.findings.panels:
+            image = f"[![{read.title}]({name}.svg)]({name}.md)"
+            lines += [image, "", f"[{name}]({name}.md): {read.title}.", ""]
+    return ["## Figures", "", *lines] if lines else []
 
 
 def _sources(reads: Iterable[Read]) -> None:

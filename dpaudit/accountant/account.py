@@ -6,8 +6,10 @@ import math
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dpaudit.accountant.parts import reached_part
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, decimal_lower, decimal_upper, enclose, exact, is_infinite
 from dpaudit.exact.domains import non_negative, probability, real
@@ -293,7 +295,19 @@ class Account:
         known = [s for (_, d), s in self._converted.items() if d == at and s.lower is not None]
         lowest = max(known, key=lambda step: step.lower, default=None)
         lower, method = (lowest.lower, lowest.rule) if lowest else (Fraction(0), "none")
+        if not lower > 0 and (part := self._part) is not None:
+            found = part.epsilon(delta)
+            if found.lower > lower:
+                lower, method = found.lower, found.lower_method
         return Bound(lower, best.value[0], method, best.rule, best, self.width)
+
+    @cached_property
+    def _part(self) -> Account | None:
+        """Without releases of which no pair is known to be reached; None where all have one."""
+        kept = reached_part(self.node, self.scope)
+        if kept is None or kept.digest == self.node.digest:
+            return None
+        return Account(kept, self.scope, self.width)
 
     def delta(self, epsilon: object) -> Bound:
         """The smallest delta at ``epsilon`` >= 0.
@@ -312,6 +326,10 @@ class Account:
         upper, upper_name = min(((u, n) for _, u, n in found), key=lambda row: row[0])
         known = [(low, n) for low, _, n in found if low is not None]
         lower, lower_name = max(known, key=lambda row: row[0], default=(Fraction(0), "none"))
+        if not lower > 0 and (part := self._part) is not None:
+            reached = part.delta(at)
+            if reached.lower > lower:
+                lower, lower_name = reached.lower, reached.lower_method
         asked = RELATIVE_WIDTH * float(upper)
         return Bound(lower, upper, lower_name, upper_name, self.step(upper_name), asked)
 

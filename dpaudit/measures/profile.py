@@ -141,7 +141,10 @@ def disjoint(parts: Sequence[Losses]) -> Losses:
 
 
 def composition(premises: Sequence[Losses]) -> Losses:
-    """Products of the premises' pairs; one part of at most one partition counts as reached."""
+    """Products of the premises' pairs; one part of at most one partition counts as reached.
+
+    Releases of which nothing is known to be reached may be dropped after the fact.
+    """
     parted = [p for p in premises if p.in_one_part]
     # By identity, since large fractions are slow to hash; the tuples live in the premises.
     known: dict[tuple[int, ...], tuple[Pair, ...]] = {}
@@ -157,11 +160,15 @@ def composition(premises: Sequence[Losses]) -> Losses:
     def reached(side: Side) -> tuple[Pair, ...]:
         if not parted and set(map(len, map(side, premises))) == {1}:
             return upper(side)
-        firsts = [pair for p in premises if not p.in_one_part for pair in side(p)[:1]]
+        always = [side(p) for p in premises if not p.in_one_part and side(p)]
         in_a_part = [pair for p in parted for pair in side(p)][:ALTERNATIVES]
         if in_a_part:
+            firsts = [pairs[0] for pairs in always]
             return tuple(joined([*firsts, pair]) for pair in in_a_part)
-        return (joined(firsts),) if firsts else ()
+        # What several queries reach is chosen alike: the k-th of every premise, or its last.
+        most = min(max(map(len, always), default=0), ALTERNATIVES)
+        chosen = (joined(p[min(k, len(p) - 1)] for p in always) for k in range(most))
+        return tuple(dict.fromkeys(chosen))
 
     return Losses(
         upper(REMOVE),

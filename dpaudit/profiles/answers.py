@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -17,7 +18,17 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import exact, is_infinite, unknowns
 from dpaudit.exact.domains import non_negative, probability
-from dpaudit.nodes.pairs import Largest, Mixed, Normal, Pair, Replaced, Swapped, numbers_in
+from dpaudit.nodes.pairs import (
+    Factor,
+    Largest,
+    Mixed,
+    Normal,
+    Pair,
+    Replaced,
+    Swapped,
+    numbers_in,
+    product,
+)
 from dpaudit.profiles.closed.pure import largest_loss
 from dpaudit.profiles.closed.single import delta_single, epsilon_single, has_form
 from dpaudit.profiles.closed.told import delta_told, epsilon_told
@@ -44,6 +55,8 @@ DIGITS, OUT_OF_GRIDS = Fraction(1, 10**8), Fraction(1, 10**7)
 # Fewer rounds of sampled noise are the grid's: as narrow, and verified in a tenth of the time.
 # Of more kinds of them a grid takes longer, and memory that grows with their number.
 FEWEST_SAMPLED, MOST_KINDS = 300, 24
+# Of so many factors some are asked about alone.
+FEW_FACTORS = 8
 
 
 def epsilon_interval(
@@ -55,7 +68,10 @@ def epsilon_interval(
     ``near``: an interval of the same by :func:`epsilon_outline`, which saves a search.
     delta = 0 is answered by the largest loss, which may be infinite.
     """
-    return _epsilon(pair, delta, width, partial(epsilon_composed, near=near), near)
+    found = _epsilon(pair, delta, width, partial(epsilon_composed, near=near), near)
+    if _is_narrow(found, width):
+        return found
+    return _above_parts(pair, found, lambda part: epsilon_interval(part, delta, width))
 
 
 def epsilon_outline(pair: Pair, delta: Any, width: float) -> Interval:
@@ -147,8 +163,48 @@ def _is_narrow(found: Interval, width: float) -> bool:
     return float(found.upper - found.lower) <= CLOSE * width * min(float(found.upper), 1.0)
 
 
+def _above_parts(pair: Pair, found: Interval, ends: Callable[[Pair], Interval]) -> Interval:
+    """With a lower end of some factors alone, where that is larger.
+
+    Whoever sees a product may leave factors out (post-processing): no delta of the product is below
+    that of some of its factors.  Asked are those that have a bound of their own, and all where
+    nothing is known of the product.
+    """
+    factors = pair.factors
+    if not 1 < len(factors) <= FEW_FACTORS:
+        return found
+    asked = [k for k in range(len(factors)) if found.lower == 0 or _is_alone(factors[k])]
+    known: dict[tuple[int, ...], Interval] = {(k,): ends(_some(pair, (k,))) for k in asked}
+    reaching = tuple(k for k in asked if known[k,].lower > 0)
+    if found.lower == 0 and 1 < len(reaching) < len(factors):
+        known[reaching] = ends(_some(pair, reaching))
+    best = max(known, key=lambda kept: known[kept].lower, default=None)
+    if best is None or known[best].lower <= found.lower:
+        return found
+    shown = {**known[best].lower_witness, "factors": " ".join(map(str, best))}
+    return replace(found, lower=known[best].lower, lower_witness=shown)
+
+
+def _some(pair: Pair, kept: Sequence[int]) -> Pair:
+    """Some factors of a product."""
+    return product(pair.factors[k] for k in kept)
+
+
+def _is_alone(factor: Factor) -> bool:
+    """Whether a factor has a bound of its own, that products with it have not."""
+    base, times = factor
+    return isinstance(base, Replaced) and is_played(base, int(times))
+
+
 def delta_interval(pair: Pair, epsilon: Any, width: float = RELATIVE_WIDTH) -> Interval:
     """The pair's delta at epsilon >= 0; ``width`` is relative to delta."""
+    found = _delta(pair, epsilon, width)
+    if found.upper - found.lower <= found.upper * Fraction(width):
+        return found
+    return _above_parts(pair, found, lambda part: delta_interval(part, epsilon, width))
+
+
+def _delta(pair: Pair, epsilon: Any, width: float) -> Interval:
     at = _number(epsilon, "epsilon")
     non_negative(at, "epsilon")
     _settled(pair, width)

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.kl.problem import replicas, sampler
 from experiments.kl.reading import line, median_and_error, sizes
-from experiments.kl.spider import BETA, DIMENSION, landscape, schedule
+from experiments.kl.spider import BETA, DIMENSION, PROVED, landscape, schedule
 from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
@@ -32,6 +32,8 @@ LOOPS = {"repaired": KLSpider, "printed": PrintedKLSpider}
 NOISES: dict[str, SpiderNoise] = {"corrected": CorrectedNoise(), "printed": PrintedNoise()}
 KAPPAS = (2.0, 1.5)
 STATED, STATED_AT = (1.1, 1.25), 1_000_000
+BROKEN = "ours: above Phi_K nearly always, where the proof allows beta; 20 of 20 earlier runs were"
+EARLIER = "ours: about the 1.17 of earlier runs (1.055e-4 over 9.045e-5)"
 TRIALS = {Size.QUICK: 20, Size.FULL: 200}
 SIZES = {Size.QUICK: (1_000_000,), Size.FULL: (300_000, 1_000_000, 3_000_000)}
 
@@ -72,11 +74,11 @@ def read(results: Results) -> Findings:
         start = landscape(kappa).starting_gap / schedule(kappa, size).excess_upper
         learnt.append(Learnt(f"Algorithm 1, {name}", median, start, error))
         if loop == "repaired":
-            checks.append(Check(f"{name}: share above Phi_K", above, upper=BETA, source="spec"))
+            checks.append(Check(f"{name}: share above Phi_K", above, upper=BETA, source=PROVED))
         elif (kappa, size, noise) == (2.0, STATED_AT, "printed"):
             checks += [
-                Check(f"{name}: share above Phi_K, refuted", above, 0.99, 1.0, source="spec"),
-                Check(f"{name}: median over Phi_K", median, *STATED, source="spec: 1.17"),
+                Check(f"{name}: share above Phi_K, refuted", above, 0.99, 1.0, source=BROKEN),
+                Check(f"{name}: median over Phi_K", median, *STATED, source=EARLIER),
             ]
     columns = ("loop", "noise", "kappa", "n", "median over Phi_K", "largest", "share above 1")
     table = Table("Excess over the explicit bound Phi_K", columns, tuple(rows))

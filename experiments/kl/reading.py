@@ -1,4 +1,4 @@
-"""What the grids of this paper have in common: medians over runs, and their slopes in n."""
+"""What the grids of this paper have in common: medians over runs, slopes in n, who is ahead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from dpaudit.errors import InvalidParameter
 from lab.fits import Fit, fit_power_law
-from lab.model import Results, Series
+from lab.model import Check, Results, Series
 from mechanisms.papers.kl.bounds import kl_lower
 from mechanisms.papers.kl.condition import KLCondition
 
@@ -18,6 +18,17 @@ ABOUT_LINES = (
     "dashed: Corollary 1's lower bound with constant 1 and sqrt(rho) for epsilon: a slope to "
     "compare with, no certificate; it says nothing at kappa = 1"
 )
+
+
+AHEAD = "ours: above 1 a baseline is ahead; stated after the means had been seen"
+
+
+def ahead(who: str, n: int, ours: tuple[float, float], baseline: tuple[float, float]) -> Check:
+    """The ratio of two means, each with its standard error: at most 1 where ours is not behind."""
+    ratio = ours[0] / baseline[0]
+    margin = 2 * ratio * math.hypot(ours[1] / ours[0], baseline[1] / baseline[0])
+    name = f"{who}, n = {n:,}: ratio of the means"
+    return Check(name, ratio, upper=1.0, margin=margin, source=AHEAD)
 
 
 def median_and_error(values: Sequence[float]) -> tuple[float, float]:

@@ -17,8 +17,8 @@ import numpy as np
 
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
-from experiments.stable_erm.rates import NAMES, STRONG
-from experiments.stable_erm.risk import Never
+from experiments.stable_erm.never import Never
+from experiments.stable_erm.rates import NAMES, PASSES, STRONG
 from lab.fits import mean_and_error
 from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
@@ -148,7 +148,9 @@ def read(results: Results) -> Findings:
             continue
         passed = min(result.number("passed") for result in own)
         label = f"{name}: least share of phases whose certificate passed"
-        checks.append(Check(label, passed, lower=1.0, source="acceptance 3, on users at random"))
+        checks.append(
+            Check(label, passed, lower=1.0, source=f"{PASSES} over users dealt at random")
+        )
         for items in own.parameters("items"):
             for noise, said in NOISES.items():
                 found = own.where(items=items, noise=noise)

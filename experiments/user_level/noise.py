@@ -53,6 +53,8 @@ COUNT, RADIUS, ROUNDS, WEIGHT, SMOOTHNESS = 5_000, 4.0, 20, 0.3, 1.0
 ITEMS = {Size.QUICK: (4, 12), Size.FULL: (4, 12, 36)}
 TRIALS = {"same": 16, "own": 16, "group": 32}
 LADDERS = {"printed": "as printed, 10^6 users", "calibrated": "calibrated, 10^5 users"}
+RATIO = "noise of Algorithm 3, lambda and T of each m, over FKT20"
+BAND = (-0.65, -0.35)  # acceptance 6
 EVIDENCE = "items are cut to the unit ball, and points are projected: gradients have norm 5"
 
 
@@ -151,11 +153,16 @@ def read(results: Results) -> Findings:
     fits = {method: _fit(rows) for method, rows in found.items()}
     halted = max(r.number("halted") for rows in found.values() for r in rows)
     checks = [Check("largest share of runs that halted", halted, upper=0.1, source="ours")]
-    if {"own", "group"} <= set(found):
-        ratio = found["own"][-1].number("spread") / found["group"][-1].number("spread")
-        error = math.hypot(*(_relative_error(found[m][-1]) for m in ("own", "group"))) * ratio
-        name = "noise at the largest m: Algorithm 3, lambda and T of each m, over FKT20"
-        source = "Theorem 3.2: sqrt(m) less than group privacy has (footnote 2)"
+    ratios = _ratios(found)
+    if ratios:
+        fit = fit_power_law(*zip(*ratios, strict=True))
+        checks.append(
+            Check(f"{RATIO}: slope in m", fit.slope, *BAND, margin=2 * fit.error,
+                  source="Theorem 3.2 and footnote 2: -1/2; acceptance 6: as far off")
+        )  # fmt: skip
+    for items, ratio, error in ratios:
+        name = f"less noise than group privacy at m = {items:g}: {RATIO}"
+        source = "Theorem 3.2 and footnote 2: sqrt(m) less"
         checks.append(Check(name, ratio, upper=1.0, margin=2 * error, source=source))
     rows: list[tuple[Parameter, ...]] = [
         (NAMES[m], *(r.number("spread") for r in of), f"{fits[m].slope:.2f} +- {fits[m].error:.2f}")
@@ -163,6 +170,11 @@ def read(results: Results) -> Findings:
     ]
     shown = tuple(f"m = {m}" for m in results.parameters("items"))
     table = Table("Spread of the output over runs", ("method", *shown, "slope"), tuple(rows))
+    between = Table(
+        "Noise of Algorithm 3, lambda and T of each m, over that of FKT20",
+        ("m", "ratio", "two standard errors", "1 / sqrt(m)"),
+        tuple((m, ratio, 2 * error, 1 / math.sqrt(m)) for m, ratio, error in ratios),
+    )
     ladders = tuple((n, results.one(schedule=s).number("gap")) for s, n in LADDERS.items())
     notes = (
         f"epsilon = {EPSILON}, delta = 1e-6, one data set for each m",
@@ -173,7 +185,18 @@ def read(results: Results) -> Findings:
     )
     columns = ("schedule", "largest relative gap")
     ladder = Table("Noise from phase to phase against its law, by construction", columns, ladders)
-    return Findings((table, ladder), tuple(checks), (_panel(found, fits),), notes)
+    tables = (table, between, ladder) if ratios else (table, ladder)
+    return Findings(tables, tuple(checks), (_panel(found, fits),), notes)
+
+
+def _ratios(found: dict[str, tuple[Result, ...]]) -> list[tuple[float, float, float]]:
+    """m, the spread of Algorithm 3 with its own schedule over FKT20's, and its standard error."""
+    made = []
+    for own, group in zip(found.get("own", ()), found.get("group", ()), strict=True):
+        ratio = own.number("spread") / group.number("spread")
+        error = ratio * math.hypot(_relative_error(own), _relative_error(group))
+        made.append((own.cell.number("items"), ratio, error))
+    return made
 
 
 def _fit(rows: tuple[Result, ...]) -> Fit:

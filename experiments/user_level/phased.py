@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from dpaudit.curator.curator import Sampler
 from dpaudit.kernels.query import Array, Records
 from experiments.user_level import problem
-from lab.fits import mean_and_error
+from lab.fits import Fit, fit_power_law, mean_and_error
 from lab.learning import Learnt, learning_checks, learning_table
 from lab.model import (
     Cell,
@@ -26,6 +26,7 @@ from lab.model import (
     Experiment,
     Findings,
     Panel,
+    Parameter,
     Result,
     Results,
     Series,
@@ -33,7 +34,14 @@ from lab.model import (
     Table,
     Values,
 )
-from mechanisms.papers.user_level.phased_erm import UserLevelPhasedERM, calibrated_phased_erm
+from mechanisms.papers.user_level.formulas import Sizes, excess_risk_bound
+from mechanisms.papers.user_level.phased_erm import (
+    UserLevelPhasedERM,
+    base_weight,
+    calibrated_phased_erm,
+    printed_power,
+    rounds_of,
+)
 from mechanisms.papers.user_level.phased_sampled import sampled_phased_erm
 from mechanisms.papers.user_level.problem import USERS, Problem, SquaredDistance
 from mechanisms.papers.user_level.smoothing import BallSmoothedLoss, smoothed_smoothness
@@ -48,7 +56,10 @@ ENOUGH = {SMOOTH: 8192, SHARP: 32768}  # users, for the test of every secret bat
 SIZES = {Size.QUICK: (4096,), Size.FULL: (4096, 8192, 16384, 32768)}
 ITEMS = {Size.QUICK: (16,), Size.FULL: (16, 64)}
 DRAWS = {Size.QUICK: 2, Size.FULL: 8}
-LEARNS = "Theorem 3.2, Theorem 4.1: more users, less risk"
+THEOREM = {SMOOTH: "Theorem 3.2", SHARP: "Theorem 4.1"}
+# How far a slope may lie from the theorem's, whose logarithms flatten it: acceptance 1's, of -1/2.
+STEEPER, FLATTER = 0.15, 0.2
+WIDTH = "as far off as acceptance 1 lets a slope of -1/2 be; set after the risks had been seen"
 
 
 @dataclass(frozen=True)
@@ -76,14 +87,19 @@ def cells(size: Size) -> list[Cell]:
     ]
 
 
-def program(loss: str, reads: str, users: int, items: int) -> UserLevelPhasedERM:
-    """(8, 1e-6)-DP on all users; on secret batches at the epsilon that :func:`share` finds."""
+def on(loss: str, users: int, items: int) -> tuple[Problem, float]:
+    """The problem, of the loss itself or of what smooths it, and its smoothness."""
     d = problem.DIMENSION
     if loss == SMOOTH:
-        made, smoothness = problem.problem(users, items), problem.SMOOTHNESS
-    else:
-        made = Problem(BallSmoothedLoss(Distance(d), BALL), users, items, d, problem.RADIUS, 1.0)
-        smoothness = smoothed_smoothness(1.0, d, BALL)
+        return problem.problem(users, items), problem.SMOOTHNESS
+    smooth = BallSmoothedLoss(Distance(d), BALL)
+    made = Problem(smooth, users, items, d, problem.RADIUS, 1.0)
+    return made, smoothed_smoothness(1.0, d, BALL)
+
+
+def program(loss: str, reads: str, users: int, items: int) -> UserLevelPhasedERM:
+    """(8, 1e-6)-DP on all users; on secret batches at the epsilon that :func:`share` finds."""
+    made, smoothness = on(loss, users, items)
     if reads == ALL:
         return calibrated_phased_erm(made, EPSILON, DELTA, smoothness, most_rounds=ROUNDS[loss])
     half = share(made, smoothness, ROUNDS[loss])
@@ -161,8 +177,9 @@ def _least(loss: str) -> float:
 
 
 def read(results: Results) -> Findings:
-    """Who ends below the start, and that more users and more items mean less risk."""
+    """Who ends below the start, and how the risk falls with users beside the theorem's rate."""
     checks, learnt, rows, panels = [], [], [], []
+    slopes: list[tuple[Parameter, ...]] = []
     for loss in ROUNDS:
         series = []
         for reads in (ALL, SECRET):
@@ -172,40 +189,80 @@ def read(results: Results) -> Findings:
                     continue
                 name = f"{loss}, {reads}, m = {items}"
                 pairs = [mean_and_error(r.numbers("risk")) for r in found]
-                rows += [_row(loss, reads, r, pair) for r, pair in zip(found, pairs, strict=True)]
-                (first, spread), (last, error) = pairs[0], pairs[-1]
-                learnt.append(Learnt(name, last, found[-1].number("start"), error))
-                if len(found) > 1:
-                    margin = 2 * last / first * math.hypot(spread / first, error / last)
-                    said = f"{name}: risk at the largest n over that at the smallest"
-                    checks.append(
-                        Check(said, last / first, upper=1.0, margin=margin, source=LEARNS)
-                    )
                 x = tuple(r.cell.number("users") for r in found)
+                bounds = [_rate(loss, n, items) for n in x]
+                for r, pair, bound in zip(found, pairs, bounds, strict=True):
+                    rows.append(_row(loss, reads, r, pair, bound))
+                    at = f"{loss}, {reads}, n = {r.cell.count('users')}, m = {items}"
+                    learnt.append(Learnt(at, pair[0], r.number("start"), pair[1]))
                 means, errors = zip(*pairs, strict=True)
+                if len(found) > 1:
+                    fit, rate = fit_power_law(x, means, errors), fit_power_law(x, bounds).slope
+                    checks += _slopes(loss, name, fit, rate)
+                    slopes.append((name, len(x), fit.slope, 2 * fit.error, rate))
+                else:
+                    slopes.append((name, 1, "one n", "", ""))
                 bars = tuple(2 * e for e in errors)
                 series.append(Series(f"{reads}, m = {items}", x, means, error=bars))
         panels.append(Panel(f"Excess risk, {loss}", "users n", "excess risk", tuple(series)))
     draws = sum(r.cell.count("draws") for r in results)
     halted = sum(r.number("halted") for r in results)
     checks.append(Check("share of runs that halted", halted / draws, upper=0.05, source="ours"))
-    columns = ("loss", "reads", "n", "m", "gradients", "mean excess risk", "standard error")
+    columns = ("loss", "reads", "n", "m", "gradients", "mean excess risk", "standard error",
+               "over L R times the printed rate, no logs")  # fmt: skip
     table = Table("Excess risk", columns, tuple(rows))
+    beside = ("of what", "sizes n", "slope in n", "two standard errors", "the theorem's")
+    fitted = Table("Slopes of the excess risk in users", beside, tuple(slopes))
     notes = (
         f"(8, 1e-6)-DP; rounds a phase are capped at {ROUNDS[SMOOTH]} and {ROUNDS[SHARP]}, and the "
         f"ball that smooths has radius {BALL}: calibrated, and not as printed",
         "on secret batches every round pays for a test of its own, which needs more users",
+        "the theorems bound the risk from above, so that a steeper slope contradicts none of them, "
+        "but it is not their rate either: where the risk over the rate still falls with n, these n "
+        "are too few to see the rate",
     )
     learning = learning_table(learnt, "excess risk")
-    return Findings((table, learning), (*checks, *learning_checks(learnt)), tuple(panels), notes)
+    tables = (table, fitted, _rounds(results), learning)
+    return Findings(tables, (*checks, *learning_checks(learnt)), tuple(panels), notes)
+
+
+def _rate(loss: str, users: float, items: int) -> float:
+    """L R (1/sqrt(n m) + sqrt(d)/(eps n sqrt m)).  Source: Theorems 3.2 and 4.1, without logs."""
+    lipschitz = problem.LIPSCHITZ if loss == SMOOTH else 1.0
+    sizes = Sizes(users, items, problem.DIMENSION, 1.0, lipschitz, 2 * problem.RADIUS, EPSILON)
+    return excess_risk_bound("user_level_phased_erm", sizes)
+
+
+def _slopes(loss: str, name: str, fit: Fit, rate: float) -> list[Check]:
+    """Whether the risk falls no slower than the theorem's rate, and whether it falls as that."""
+    theorem, margin = THEOREM[loss], 2 * fit.error
+    most, source = rate + FLATTER, f"{theorem}, {WIDTH}"
+    return [
+        Check(f"no slower than {theorem}: slope in users: {name}", fit.slope, upper=most,
+              margin=margin, source=source),
+        Check(f"the rate of {theorem}: slope in users: {name}", fit.slope, rate - STEEPER, most,
+              margin=margin, source=source),
+    ]  # fmt: skip
+
+
+def _rounds(results: Results) -> Table:
+    """What Lemma D.2 asks of the first phase, whose weight is least and which has most rounds."""
+    rows = []
+    for r in results.where(reads=ALL):
+        loss, users, items = r.cell.text("loss"), r.cell.count("users"), r.cell.count("items")
+        made, smoothness = on(loss, users, items)
+        weight = base_weight(made, EPSILON) * 2 ** printed_power(made, 1.0)
+        rows.append((loss, users, items, rounds_of(made, smoothness, weight), ROUNDS[loss]))
+    columns = ("loss", "n", "m", "Lemma D.2's, no constant", "at most, here")
+    return Table("Rounds of the first phase, all users a round", columns, tuple(rows))
 
 
 def _row(
-    loss: str, reads: str, result: Result, pair: tuple[float, float]
+    loss: str, reads: str, result: Result, pair: tuple[float, float], bound: float
 ) -> tuple[str | float, ...]:
     cell = result.cell
     counts = (cell.count("users"), cell.count("items"), int(result.number("gradients")))
-    return (loss, reads, *counts, *pair)
+    return (loss, reads, *counts, *pair, pair[0] / bound)
 
 
 user_level_phased = Experiment(

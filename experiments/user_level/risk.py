@@ -39,6 +39,10 @@ COUNTS = {Size.QUICK: (2048, 8192), Size.FULL: (2048, 4096, 8192, 16384, 32768)}
 USERS, FIXED_ITEMS = 8192, 16
 DRAWS = {Size.QUICK: 3, Size.FULL: 20}
 BAND = (-0.65, -0.3)
+IN_USERS = (
+    "Theorem 2.1: -1/2 in n; as far off as acceptance 1 lets the slope in m be; set after the "
+    "slope had been seen"
+)
 
 
 def cells(size: Size) -> list[Cell]:
@@ -68,7 +72,7 @@ def run(cell: Cell, rng: np.random.Generator) -> Values:
 
 
 def read(results: Results) -> Findings:
-    """Slopes in m and n, and that more users never cost."""
+    """Slopes in m and n, that more users never cost, and that runs end below their start."""
     draws = int(results.rows[0].cell.count("draws"))
     series = {
         name: {method: _along(results, method, name) for method in NAMES}
@@ -76,11 +80,13 @@ def read(results: Results) -> Findings:
     }
     fits = {name: {k: _fit(rows, name) for k, rows in of.items()} for name, of in series.items()}
     halted = sum(r.number("halted") for r in results)
-    private = fits["items"]["private"]
+    private, in_users = fits["items"]["private"], fits["users"]["private"]
     learnt = [_learnt(result) for result in results]
     checks = (
         Check("Algorithm 1: slope in items a user", private.slope, *BAND, margin=2 * private.error,
               source="acceptance 1"),
+        Check("Algorithm 1: slope in users", in_users.slope, *BAND, margin=2 * in_users.error,
+              source=IN_USERS),
         *_steps(series["users"]["private"], "users"),
         *learning_checks(learnt),
         Check("runs that halted", halted, upper=_allowed(results), source="acceptance 3"),

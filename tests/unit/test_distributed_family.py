@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 import sympy
 from scipy.stats import skellam
 
 import dpaudit as dp
+from dpaudit.accountant.claim import Claim, Outcome
 from dpaudit.audit.attack import attack
 from dpaudit.certificate.certify import Options, Order, certify
 from dpaudit.check.theorem import bound
 from dpaudit.errors import InvalidParameter
-from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam
+from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam, rules
 from dpaudit.families.distributed.kernel import DistributedGaussianKernel, DistributedSkellamKernel
 from dpaudit.families.distributed.masses import masses_of
 from dpaudit.families.distributed.theorem import _masses
@@ -105,6 +107,42 @@ def test_pairs_hold_every_smaller_move_and_sum_to_one(name: str) -> None:
 def test_the_checker_states_the_same_pairs(name: str) -> None:
     step = dp.account(NODES[name], SCOPE).step("profile")
     assert bound("profile", NODES[name], []) == step.value
+
+
+def truth_of_skellam(node: Any, delta: str) -> float:
+    """Epsilon by Bessel functions at 60 digits, and by halving."""
+    with mpmath.workdps(60):
+        total, move = mpmath.mpf(int(node.total)), int(node.sensitivity)
+        half = [mpmath.exp(-total) * mpmath.besseli(k, total) for k in range(250)]
+        pairs = [(half[abs(k - move)], half[abs(k)]) for k in range(-200, 200)]
+        low, high = mpmath.mpf(0), mpmath.mpf(2)
+        while high - low > mpmath.mpf(10) ** -15:
+            middle = (low + high) / 2
+            ratio = mpmath.exp(middle)
+            lost = mpmath.fsum(p - ratio * q for p, q in pairs if p > ratio * q)
+            low, high = (middle, high) if lost > mpmath.mpf(delta) else (low, middle)
+        return float(high)
+
+
+def test_what_is_reached_at_tiny_deltas_is_not_above_the_truth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Masses are units of 1e-40: what rounding took away made the first outcome the loudest."""
+    deltas = ("1e-33", "1e-38", "1e-50")
+    node = DistributedSkellam("t", 1, 100, 10)
+    true = [truth_of_skellam(node, delta) for delta in deltas]
+
+    def reached(node: Any) -> list[float]:
+        return [float(dp.account(node, SCOPE).epsilon(delta).lower) for delta in deltas]
+
+    found = reached(node)
+    assert all(0.85 * t < f <= t for f, t in zip(found, true, strict=True))
+    assert float(dp.account(node, SCOPE).epsilon(deltas[0]).upper) >= true[0]
+    claim = Claim(dp.ApproxDP(2, F("1e-45")), by="a test")
+    assert claim.check(node, SCOPE).outcome is not Outcome.REFUTED
+    monkeypatch.setattr(rules, "_rising", lambda outcomes: outcomes)
+    named_otherwise = reached(replace(node, label="u"))  # nothing is known of it yet
+    assert max(f - t for f, t in zip(named_otherwise, true, strict=True)) > 1
 
 
 def test_many_clients_are_as_private_as_one_discrete_gaussian() -> None:

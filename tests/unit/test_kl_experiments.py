@@ -14,7 +14,7 @@ from dpaudit.scope import Adjacency
 from experiments.kl import adaptive, loop, proximal, spider, stationary
 from experiments.kl.problem import Landscape, decay, logarithm, power, replicas, sampler
 from experiments.kl.reading import fitted, median_and_error
-from lab.model import Cell, Result, Results
+from lab.model import Cell, Result, Results, Size
 from mechanisms.papers.kl.adaptive import NORM, Walked
 from mechanisms.papers.kl.adaptive_printed import PrintedAdaptiveNoisyGD
 from mechanisms.papers.kl.condition import check_kl
@@ -187,9 +187,40 @@ def test_the_lower_bound_is_that_of_the_worst_pair() -> None:
     assert proximal.lower(size, kappa) == pytest.approx(best, rel=1e-12)
 
 
+def test_the_hard_pair_is_a_table_and_no_check() -> None:
+    """A valid run cannot be below its bound: nothing that it does decides a statement."""
+    rows = []
+    for cell in proximal.cells(Size.FULL):
+        hard = cell.text("kind") == "two_point"
+        excess = 3e-4 if hard else cell.number("n") ** -cell.number("kappa")
+        values = {"excess": [0.9 * excess, excess, excess, 1.1 * excess], "calls": 1, "steps": 2}
+        rows.append(Result(cell, values))
+    found = proximal.read(Results(tuple(rows)))
+    assert not [check for check in found.checks if "hard pair" in check.name.lower()]
+    (table,) = [table for table in found.tables if table.title.startswith("Hard pair")]
+    ((n, mean, _, least, ratio),) = table.rows
+    assert (n, least) == (60, proximal.average_excess_lower(proximal.pair(), proximal.CLAIMED))
+    assert mean == pytest.approx(3e-4)
+    assert float(ratio) == pytest.approx(float(mean) / float(least))
+
+
+def test_the_page_says_that_the_band_was_set_after_a_look() -> None:
+    """Of the slope of Theorem 5, in the band's source and beside the plot."""
+    rows = [
+        Result(cell, {"norm": [1.0 / cell.number("n")] * 4, "last": [1.0] * 4, "bound": [1.0] * 4,
+                      "rounds": [2.0] * 4})
+        for cell in stationary.cells(Size.FULL)
+    ]  # fmt: skip
+    found = stationary.read(Results(tuple(rows)))
+    slopes = [check for check in found.checks if "log-log slope" in check.name]
+    assert len(slopes) == 2
+    assert all("set after a look" in check.source for check in slopes)
+    assert any("set after a look" in note for note in found.notes)
+
+
 def test_schedules_promise_something() -> None:
     for kappa in spider.KAPPAS:
-        for size in spider.SIZES[spider.Size.FULL]:
+        for size in spider.SIZES[Size.FULL]:
             assert not spider.schedule(kappa, size).vacuous
 
 

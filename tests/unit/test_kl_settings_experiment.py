@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from dpaudit.accountant.account import Account
 from experiments.kl import alone, settings
 from experiments.kl.problem import SCOPE
+from lab.found import load
 from lab.model import Cell, Result, Results, Size, Status, judge
+from lab.papers import Agreement, Read, agreement, load_papers, read_file
 from lab.running import distinct, measured
 
 PAIRS = [(name, method) for name, s in settings.SETTINGS.items() for method in s.methods]
@@ -28,15 +32,61 @@ def test_the_grid_is_read() -> None:
     cells = distinct(settings.cells(Size.FULL))
     for start, status in ((1e9, Status.HELD), (1e-9, Status.MISSED)):
         rows = [
-            Result(cell, {"measured": [0.9 / cell.number("n"), 1.1 / cell.number("n")],
-                          "start": start})
+            Result(cell, {"measured": [0.9 * of, 1.1 * of], "start": start})
             for cell in cells
+            for of in ((0.1 if cell.text("method") in settings.PAPERS else 1.0) / cell.number("n"),)
         ]  # fmt: skip
         found = settings.read(Results(tuple(rows)))
         assert judge(found.checks) is status
         assert len(found.panels) == len(settings.SETTINGS)
         named = " ".join(check.name for check in found.checks)
         assert "kappa = 1.5: ||w||^3 / 3, d = 10, WYX17" in named
+
+
+def rows_of(means: dict[str, float]) -> Results:
+    """Every method at means of 1 / n, but for some that are so many times that."""
+    return Results(
+        tuple(
+            Result(cell, {"measured": [0.9 * of, 1.1 * of], "start": 1.0})
+            for cell in distinct(settings.cells(Size.FULL))
+            for of in (means.get(cell.text("method"), 1.0) / cell.number("n"),)
+        )
+    )
+
+
+def test_every_statement_of_who_is_ahead_follows_its_own_checks(checkout: Path) -> None:
+    """Where WYX17 is ahead nothing of the paper's is, in any setting; where no baseline is, all."""
+    stated = [
+        s
+        for s in load_papers(checkout)["kl"].statements
+        if s.experiment == "kl_settings" and "at most that of every baseline" in s.says
+    ]
+    assert len(stated) == 7
+    theirs = dict.fromkeys(settings.PAPERS, 0.1)
+    for means, expected in (
+        (theirs | {settings.PL: 0.01}, Agreement.DOES_NOT),
+        (theirs, Agreement.AGREES),
+    ):
+        read = Read("kl_settings", settings.read(rows_of(means)))
+        assert {agreement(statement, read)[0] for statement in stated} == {expected}
+
+
+@pytest.mark.parametrize("paper", ["kl", "stable"])
+def test_what_is_not_held_is_said_by_a_statement(paper: str, checkout: Path) -> None:
+    """No check that is missed or open stands on its experiment's page alone."""
+    unsaid, missed = set(), 0
+    for name, experiment in load(checkout).items():
+        if not name.startswith(f"{paper}_"):
+            continue
+        read = read_file(experiment, checkout / "docs" / "utility")
+        assert read.findings is not None, name
+        own = [s for s in load_papers(checkout)[paper].statements if s.experiment == name]
+        said = {check.name for s in own for check in agreement(s, read)[1]}
+        found = {c.name for c in read.findings.checks if c.status is not Status.HELD}
+        missed += len(found)
+        unsaid |= found - said
+    assert missed
+    assert not unsaid
 
 
 @pytest.mark.quality

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,18 +11,22 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import InvalidParameter
-from experiments.diff2 import rounds, search
+from experiments.diff2 import network, rounds, search
 from experiments.srgd import one_pass
 from lab import pages
 from lab.found import load
 from lab.learning import Learnt, learning_checks, learning_table
-from lab.model import Cell, Check, Experiment, Findings, Result, Results, Size, Status
+from lab.model import Cell, Check, Experiment, Findings, Panel, Result, Results, Size, Status
 from lab.papers import (
+    ANCHOR,
+    UNREAD,
     Agreement,
+    Claims,
     Paper,
     Read,
     Statement,
     agreement,
+    load_claims,
     load_papers,
     page,
     read_file,
@@ -108,9 +113,103 @@ def test_a_page_says_what_was_found_and_how_far_from_not_learning() -> None:
         Statement("Theorem 3", "a rate")
 
 
+OFF = "| slope | -0.5 | [-1.1, -0.9]: Theorem 1 | missed |"
+
+
+def test_a_missed_check_that_no_statement_reads_is_named() -> None:
+    """Twelve statements that agree once stood over ten missed checks, which nothing named."""
+    learns = Statement("Theorem 2", "it learns", "one_slope", ("method: share",))
+    reads = {"one_slope": Read("one_slope", findings(-0.5))}
+    hidden = page(Paper("one", "A paper", (learns,)), reads)
+    assert (
+        "Of 1 statements: 1 agrees. Of the checks that none of them reads: 1 missed, [listed below]"
+        f"({ANCHOR})." in hidden
+    )
+    assert f"## {UNREAD}\n" in hidden
+    assert f"| [one_slope](one_slope.md) {OFF}" in hidden
+    read = page(Paper("one", "A paper", (learns, STATEMENT)), reads)
+    assert "1 does not agree. Every other check of its experiments that were run held." in read
+    assert UNREAD not in read
+
+
+def test_of_the_checks_that_no_statement_reads_those_that_held_are_not_named() -> None:
+    paper = Paper("one", "A paper", (Statement("Theorem 2", "a rate", why="not measured"),))
+    near = Check("slope", -0.8, -1.1, -0.9, margin=0.2, source="Theorem 1")
+    off = replace(near, margin=0.0)
+    held = replace(off, value=-1.0)
+    found = Findings((), (near, off, held))
+    # An experiment of another paper, whose name begins otherwise, is not this page's.
+    reads = {"one_slope": Read("one_slope", found), "two_slope": Read("two_slope", found)}
+    text = page(paper, reads)
+    assert "1 missed, 1 inconclusive, [listed below]" in text
+    named = [
+        line for line in text.splitlines() if line.startswith("| [one_slope](one_slope.md) | slope")
+    ]
+    assert [line.split(" | ")[-1] for line in named] == ["inconclusive |", "missed |"]
+    assert "two_slope" not in text
+
+
+def test_a_page_shows_the_plot_of_each_experiment_that_a_statement_reads_once() -> None:
+    drawn = replace(findings(-1.0), panels=(Panel("one", "x", "y", ()),))
+    again = replace(STATEMENT, place="Theorem 2")
+    other = Statement("Theorem 3", "a rate", "one_other", ("slope",))
+    paper = Paper("one", "A paper", (STATEMENT, again, other))
+    shown = "[![Slope](one_slope.svg)](one_slope.md)\n\n[one_slope](one_slope.md): Slope.\n"
+    reads = {
+        "one_slope": Read("one_slope", drawn, title="Slope"),
+        "one_other": Read("one_other", why="no result"),
+        "one_third": Read("one_third", drawn),
+    }
+    text = page(paper, reads)
+    assert text.count(shown) == 1
+    assert text.count(".svg") == 1  # no plot of what was not run, nor of what decides nothing
+    without = page(paper, {"one_slope": Read("one_slope", findings(-1.0), title="Slope")})
+    assert ".svg" not in without
+
+
+def test_a_page_counts_what_certificates_say_of_its_paper(checkout: Path) -> None:
+    """The counts are those of the rows of docs/papers.md, to whose section the page links."""
+    listed = (checkout / "docs" / "papers.md").read_text("utf-8")
+    claims = load_claims(checkout)
+    counted = {}
+    for part in listed.split("\n## ")[1:]:
+        heading, _, rows = part.partition("\n")
+        outcomes = re.findall(r"^\| .* `\w+` .*\| (\w+) \|$", rows, re.MULTILINE)
+        proved, refuted = outcomes.count("proved"), outcomes.count("refuted")
+        counted[heading] = (proved, refuted, len(outcomes) - proved - refuted)
+    assert len(counted) == len(claims) == 5
+    anchors = {
+        re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-"): counts
+        for heading, counts in counted.items()
+    }
+    for own in claims.values():
+        proved, refuted, undecided = anchors[own.link.removeprefix("../papers.md#")]
+        said = {"proved": proved, "refuted": refuted, "not decided": undecided}
+        assert own.counted() == said
+    text = page(Paper("one", "A paper", (STATEMENT,)), {}, Claims("one", "up.md", lambda: said))
+    assert f"{proved} proved, {refuted} refuted, {undecided} not decided ([What" in text
+    assert "(up.md)" in text
+
+
+def test_what_the_statement_of_the_network_says_of_its_search_is_so(checkout: Path) -> None:
+    """24 settings against 2, and descent without noise above DP-GD in every case."""
+    (one,) = (
+        s for s in load_papers(checkout)["diff2"].statements if s.experiment == "diff2_network"
+    )
+    length = network.ROUNDS[Size.FULL]
+    assert [len(network._settings(m, length)) for m in ("diff2", "dp_gd")] == [24, 2]
+    assert "the best of 24 settings against DP-GD's 2" in one.says
+    results = read_file(network.diff2_network, checkout / "docs" / "utility").results
+    assert results is not None
+    cases = len(network.DATA[Size.FULL]) * len(network.EPSILONS[Size.FULL])
+    above = len(network._confounded(results)) == cases
+    assert above == ("in every case GD without noise ends above DP-GD" in one.says)
+
+
 def test_the_committed_pages_are_those_of_the_committed_results(checkout: Path) -> None:
     folder = checkout / "docs" / "utility"
-    found, papers = load(checkout), load_papers(checkout)
+    found, papers, claims = load(checkout), load_papers(checkout), load_claims(checkout)
+    assert set(claims) == set(papers)
     assert undecided(list(papers.values()), found) == []
     for paper in papers.values():
         own = [one for name, one in found.items() if name.startswith(f"{paper.name}_")]
@@ -118,7 +217,7 @@ def test_the_committed_pages_are_those_of_the_committed_results(checkout: Path) 
         assert named <= {one.name for one in own}
         reads = {one.name: read_file(one, folder) for one in own}
         text = (folder / f"paper_{paper.name}.md").read_text("utf-8")
-        assert page(paper, reads) == text, "run: python -m lab pages"
+        assert page(paper, reads, claims[paper.name]) == text, "run: python -m lab pages"
         for read in reads.values():
             made = (
                 json.loads((folder / f"{read.experiment}.json").read_text()) if read.results else {}

@@ -24,6 +24,7 @@ from dpaudit.families.sampling import (
     SampledWithoutReplacement,
     SampledWithReplacement,
 )
+from dpaudit.families.sampling.profile_theorem import _allocated
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import CALCULI, Calculus
 from dpaudit.measures.convert import to_approx
@@ -341,3 +342,21 @@ def test_a_cheaper_formula_is_found_out(
     step = CALCULI[calculus].fold(node, ADD_REMOVE.under(adjacency))
     with pytest.raises(CertificateRejected, match="is not its bound"):
         rederived(node, adjacency, step)
+
+
+# --- random allocation of several releases --------------------------------------------------------
+
+
+def test_gaussian_releases_of_one_slot_are_one() -> None:
+    """Squares of moves over noise add: four of noise 4 are one of noise 2; 3 and 4 one of 2.4."""
+    one = PROFILE.fold(RandomAllocation(Gaussian("g", 2), 7), ADD_REMOVE).value
+    four = RandomAllocation(Repeat(Gaussian("g", 4), 4), 7)
+    layers = RandomAllocation(Compose(Gaussian("g", 3), Repeat(Gaussian("h", 4), 1)), 7)
+    assert PROFILE.fold(four, ADD_REMOVE).value == one
+    other = PROFILE.fold(layers, ADD_REMOVE).value
+    assert other == PROFILE.fold(RandomAllocation(Gaussian("g", "2.4"), 7), ADD_REMOVE).value
+    mixed = PROFILE.fold(RandomAllocation(Compose(Gaussian("g", 3), L), 7), ADD_REMOVE).value
+    assert not any(isinstance(pair, Allocated) for pair in mixed.pairs)
+    for node in (four, layers):
+        base = PROFILE.fold(node.child, ADD_REMOVE).value
+        assert _allocated(node, base) == PROFILE.fold(node, ADD_REMOVE).value

@@ -13,7 +13,7 @@ import pytest
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Records
 from experiments.stable_erm import rates
-from experiments.stable_erm.risk import Never
+from experiments.stable_erm.never import Never
 from mechanisms.papers.stable_erm import domains, sharp
 from mechanisms.papers.stable_erm.build import phased_erm, phased_sco
 from mechanisms.papers.stable_erm.calibration import Constants, del_output_pert_paper

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from experiments.user_level import phased, problem
-from lab.model import Cell, Result, Results, Size, Status, judge
+from experiments.user_level.statements import USER_LEVEL
+from lab.learning import BAND, TITLE
+from lab.model import Cell, Findings, Result, Results, Size, Status, judge
 from lab.papers import Agreement, Read, agreement
 from lab.running import distinct
 
@@ -64,13 +67,52 @@ def made(ratio: float) -> Results:
     return Results(tuple(rows))
 
 
+def statements(found: Findings) -> dict[str, Agreement]:
+    """What is found of every statement that this experiment decides, by its words."""
+    own = [s for s in USER_LEVEL.statements if s.experiment == "user_level_phased"]
+    read = Read("user_level_phased", found)
+    return {f"{s.place}: {s.says}": agreement(s, read)[0] for s in own}
+
+
 def test_the_grid_is_read_and_its_statements_are_decided() -> None:
     assert distinct(phased.cells(Size.FULL))
     good, bad = phased.read(made(0.7)), phased.read(made(2.0))
     assert judge(good.checks) is Status.HELD
     assert judge(bad.checks) is Status.MISSED
-    from experiments.user_level.statements import USER_LEVEL
+    assert list(statements(good).values()) == [Agreement.AGREES] * 7
+    assert list(statements(bad).values()) == [Agreement.DOES_NOT] * 7
 
-    own = [s for s in USER_LEVEL.statements if s.experiment == "user_level_phased"]
-    read = Read("user_level_phased", good)
-    assert [agreement(s, read)[0] for s in own] == [Agreement.AGREES] * 3
+
+def test_a_steeper_risk_is_no_slower_and_has_another_rate() -> None:
+    """n^-1.3: the theorems bound from above, so that one statement holds and the other does not."""
+    for words, found in statements(phased.read(made(0.4))).items():
+        other = Agreement.DOES_NOT if "has that rate" in words else Agreement.AGREES
+        assert found is other, words
+
+
+def test_a_flatter_risk_is_slower_than_the_theorem() -> None:
+    """n^-.15: it falls with n, and ends below its start, and does not do what is printed."""
+    for words, found in statements(phased.read(made(0.9))).items():
+        one_n = "from which no slope" in words
+        assert found is (Agreement.AGREES if one_n else Agreement.DOES_NOT), words
+
+
+def test_every_n_is_beside_its_start() -> None:
+    """A method that learns at the largest n alone is missed at the others."""
+    rows = list(made(0.7).rows)
+    cells = phased.cells(Size.FULL)
+    found = phased.read(Results(tuple(rows)))
+    (table,) = (table for table in found.tables if table.title == TITLE)
+    assert len(table.rows) == len(cells) == 20
+    worse = replace(rows[0], values={**rows[0].values, "risk": [0.5, 0.51]})
+    missed = [c.name for c in phased.read(Results((worse, *rows[1:]))).checks
+              if c.status is Status.MISSED and BAND in c.source]  # fmt: skip
+    name = f"{phased.SMOOTH}, {phased.ALL}, n = 4096, m = 16: share of its start's value that is"
+    assert missed == [f"{name} left"]
+
+
+def test_the_theorems_rate_is_judged_with_its_own_constants() -> None:
+    """2 x 2 (1/sqrt(n m) + sqrt(5)/(8 n sqrt m)) at n = 4096, m = 16, of the smooth loss."""
+    expected = 4 * (1 / 256 + math.sqrt(5) / (8 * 4096 * 4))
+    assert phased._rate(phased.SMOOTH, 4096, 16) == pytest.approx(expected)
+    assert phased._rate(phased.SHARP, 4096, 16) == pytest.approx(expected / 2)

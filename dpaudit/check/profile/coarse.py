@@ -3,6 +3,8 @@
     Allocated           Normal(1 / z): a mixture of moves of that length (joint convexity)
     Thresholded         the answer and then the release: the answer is (epsilon, P(R = 0))-DP, since
                         no mass of R but the one at its end is more than e^epsilon times the next
+    Clones, Blanket     fewer others: one more is a report drawn alike on either side, which whoever
+                        sees the counts may add
     Mixed               its base (joint convexity)
     Swapped             what dominates the base, swapped
     Largest, Spliced    the product of all members: each is a marginal of it
@@ -16,10 +18,12 @@ Wang 2022, Theorem 10.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 
 from dpaudit.check.pairs import independent, together
 from dpaudit.check.profile.cells import NotConfirmed, ball
+from dpaudit.check.profile.clones import MOST_OTHERS
 from dpaudit.check.profile.closed import has_closed
 from dpaudit.check.profile.onestep import is_known
 from dpaudit.check.profile.values import has_values
@@ -27,7 +31,9 @@ from dpaudit.exact import canonical, decimal_upper, exp, is_symbolic, sympify
 from dpaudit.nodes.pairs import (
     Allocated,
     Atoms,
+    Blanket,
     Branched,
+    Clones,
     Largest,
     Mixed,
     Normal,
@@ -39,6 +45,8 @@ from dpaudit.nodes.pairs import (
 )
 
 ONE = Fraction(1)
+# As many as any rates are computed with.
+FEWER_OTHERS = 2**20
 
 
 def is_computed(pair: Pair) -> bool:
@@ -47,7 +55,14 @@ def is_computed(pair: Pair) -> bool:
 
 
 def _is_computed(factor: Pair) -> bool:
-    return is_known(factor) or has_values(factor)
+    return not _is_crowded(factor) and (is_known(factor) or has_values(factor))
+
+
+def _is_crowded(factor: Pair) -> bool:
+    """Whether one report is among more others than are computed with."""
+    if not isinstance(factor, Clones | Blanket) or is_symbolic(factor.others):
+        return False
+    return bool(factor.others >= MOST_OTHERS)
 
 
 def coarser(pair: Pair) -> Pair:
@@ -65,6 +80,8 @@ def _coarse(pair: Pair) -> Pair:
         return coarser(pair)
     if _is_computed(pair):
         return pair
+    if isinstance(pair, Clones | Blanket) and _is_crowded(pair):
+        return replace(pair, others=Fraction(FEWER_OTHERS))
     if isinstance(pair, Allocated):
         return Normal(1 / pair.noise_multiplier)
     if isinstance(pair, Thresholded):
@@ -73,10 +90,8 @@ def _coarse(pair: Pair) -> Pair:
         return _coarse(pair.base)
     if isinstance(pair, Swapped):
         return _coarse(pair.base).swapped
-    if isinstance(pair, Largest):
-        return _all(pair.pairs)
-    if isinstance(pair, Spliced):
-        return _all((pair.above, pair.below))
+    if isinstance(pair, Largest | Spliced):
+        return _all(pair.pairs if isinstance(pair, Largest) else (pair.above, pair.below))
     if isinstance(pair, Branched):
         seen = Atoms(tuple((p, q) for p, q, _ in pair.branches))
         return together(seen, _all(base for _, _, base in pair.branches))

@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from dpaudit.check.pairs import independent
 from dpaudit.check.profile.cells import Cells, Grid, NotConfirmed
 from dpaudit.check.profile.closed import (
     closed_at_least,
@@ -72,7 +73,8 @@ MOST_FACTORS = 10**10
 # How much coarser than the witness's steps are tried first, and up to what.
 COARSENINGS, COARSEST = (1024, 128, 16), Fraction(1, 64)
 LONGEST, LONGEST_EXPONENT, SHOWN = 400, 4, 80
-# The fields of a row besides its pair and value, by form; "" is an end that says nothing.
+# The fields of a row besides its pair and value, by form; "" is an end that says nothing.  A lower
+# row may be of some factors alone, whose places it names.
 SUMS = ("fourier", "closed transforms")
 COMMON = {"step", "side", "epsilon", "delta", "tilt", "window_first", "period", "frequencies"}
 FIELDS: dict[str, set[str]] = {
@@ -215,12 +217,23 @@ def _lower(
         return Fraction(0)
     (row,) = rows
     pair, epsilon = losses.reached[int(row["pair"])], decimal(row["value"])
+    if "factors" in row:
+        pair, row = _marginal(pair, row["factors"]), {k: row[k] for k in row if k != "factors"}
     if losses.slack != 0 or not _is_consistent(row, "lower", 0):
         return None
     if confirm_lower(pair, epsilon, delta, row):
         return epsilon
     doubts.append((pair, row))
     return None if is_computed_below(pair) else epsilon
+
+
+def _marginal(pair: Pair, kept: str) -> Pair:
+    """Some of a product's factors: a projection of either law, so that no delta is larger."""
+    names = {str(place): place for place in range(len(pair.factors))}
+    places = [names.get(place, -1) for place in kept.split()]
+    known = places != [] and places == sorted(set(places)) and places[0] >= 0
+    require(known, "factors of a lower row: expected places of the pair's own, each once")
+    return independent(pair.factors[place] for place in places)
 
 
 def _trust(side: str, epsilon: Fraction, delta: Fraction, pair: Pair) -> str:

@@ -35,7 +35,7 @@ from dpaudit.errors import Unsupported
 from dpaudit.exact import Number
 from dpaudit.families.batches import CyclicBatches, ShuffledBatches, TruncatedPoisson
 from dpaudit.families.events.group_rules import moves_together
-from dpaudit.families.sampling.rules import amplified, mixed, mixed_away
+from dpaudit.families.sampling.rules import amplified, mixed, mixed_away, mixes
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import (
     Calculus,
@@ -95,7 +95,8 @@ def shuffled_batches(node: ShuffledBatches, base: Losses) -> Losses:
     """The child's pairs; below a normal one what two data sets reach."""
     slots = node.population / node.batch_size
     ends = [pair for pair in base.reached_remove if isinstance(pair, Normal) and pair.mu != 0]
-    if slots == 1 or not ends or not moves_together(node.child):
+    # Each member of a group has a place of its own, so that they do not move a batch together.
+    if slots == 1 or not ends or not mixes(node.child) or not moves_together(node.child):
         reached = (base.reached_remove, base.reached_add) if slots == 1 else ((), ())
         return Losses(base.remove, base.add, *reached, base.slack, base.in_one_part)
     forth = tuple(kind(1 / pair.mu, slots) for pair in ends for kind in (Allocated, Reshuffled))
@@ -146,7 +147,8 @@ def truncated_poisson_profile(node: TruncatedPoisson, base: Losses) -> Losses:
     remove, add = mixed(base.remove, rate), mixed_away(base.add, rate)
     if cut == 0:
         reached = mixed(base.reached_remove, rate), mixed_away(base.reached_add, rate)
-        return Losses(remove, add, *reached, base.slack, base.in_one_part)
+        known = reached if mixes(node.child) else ((), ())
+        return Losses(remove, add, *known, base.slack, base.in_one_part)
     if not moves_together(node.child) or len(base.remove) != 1 or len(base.add) != 1:
         raise Unsupported(_unknown(node))
     kept = rate * (1 - cut)
@@ -155,7 +157,7 @@ def truncated_poisson_profile(node: TruncatedPoisson, base: Losses) -> Losses:
     return Losses(
         (_either(remove[0], mixed(two.remove, rate)[0], cut),),
         (_either(add[0], mixed_away(two.add, rate)[0], cut),),
-        *(below if kept != 0 else ((), ())),
+        *(below if kept != 0 and mixes(node.child) else ((), ())),
         base.slack,
         base.in_one_part,
     )

@@ -8,6 +8,7 @@ from typing import Any
 from dpaudit.check.theorem import Table, Theorem, always, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import exp, log, settled
+from dpaudit.families.sampling.theorem import drawn_as_reached
 from dpaudit.nodes import postorder
 from dpaudit.nodes.pairs import (
     Allocated,
@@ -40,7 +41,7 @@ def _shuffled(node: Any, base: Losses) -> Losses:
     normal = [p for p in base.reached_remove if isinstance(p, Normal) and p.mu != 0]
     if slots == 1:
         return base
-    if not normal or not _moves_as_one(node.child):
+    if not normal or not _moves_as_one(node.child) or not drawn_as_reached(node.child):
         return Losses(base.remove, base.add, (), (), base.slack, base.in_one_part)
     reached: list[Pair] = []
     for pair in normal:
@@ -91,7 +92,7 @@ def _truncated(node: Any, base: Losses) -> Losses:
     stays = q * (1 - chance)
     reached = (
         (towards(stays, base.reached_remove), away(stays, base.reached_add))
-        if stays != 0
+        if stays != 0 and drawn_as_reached(node.child)
         else ((), ())
     )
     if chance > 0:

@@ -29,6 +29,7 @@ def _composed(node: Any, witness: Row, *premises: Losses) -> Losses:
     Upper: any choice of alternatives may be the record's; of more choices than the witness counts,
     each premise's largest.  Reached: one record, in one part of one
     partition; what other partitions add is left out, which a release after the fact may do.
+    Without partitions, all premises' alternatives in order, a shorter list's last one repeated.
     """
     return Losses(
         _choices([p.remove for p in premises], alternatives(witness)),
@@ -47,11 +48,13 @@ def _choices(sides: Sequence[Pairs], most: int) -> Pairs:
 
 
 def _together(sides: Sequence[tuple[Pairs, bool]], most: int) -> Pairs:
-    always = [pairs[0] for pairs, parted in sides if pairs and not parted]
+    always = [pairs for pairs, parted in sides if pairs and not parted]
     parts = [pair for pairs, parted in sides if parted for pair in pairs]
-    if not parts:
-        return (together(*always),) if always else ()
-    return tuple(together(*always, part) for part in parts[:most])
+    if parts:
+        return tuple(together(*(pairs[0] for pairs in always), part) for part in parts[:most])
+    longest = max((len(pairs) for pairs in always), default=0)
+    filled = [(*pairs, *pairs[-1:] * (longest - len(pairs)))[:most] for pairs in always]
+    return tuple(dict.fromkeys(together(*chosen) for chosen in zip(*filled, strict=True)))
 
 
 def _disjoint(node: Any, witness: Row, *premises: Losses) -> Losses:

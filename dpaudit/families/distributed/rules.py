@@ -9,9 +9,11 @@ put where the loss is infinite, in P, or minus infinite, in Q:
 (p - x q)+ <= (p' - x q')+ + (p - p').  Neighbouring outcomes, where there are many, become two, of
 the smallest and of the largest ratio among them, with the same masses in all: (r - x)+ is convex in
 the ratio r.
-From below: neighbouring outcomes become one, what rounding took away goes to the outcome of least
-ratio, in P, and of largest, in Q.  The points (Q(y >= t), P(y >= t)) of that pair lie below the
-concave curve of the true ones, and so does what joins them.
+From below: neighbouring outcomes become one, what rounding took away goes to the first outcome, in
+P, and to the last, in Q.  The points (Q(y >= t), P(y >= t)) of that pair lie below the concave
+curve of the true ones, and so does what joins them, which is the pair's own curve where its ratios
+rise with t.  Neighbours whose ratios do not rise become one, too: that leaves points out.  (As they
+are, sets of other outcomes than the last ones would tell more, and lie above the true curve.)
 
 Vectors.  Let w be at most the variance that the law's second differences allow
 (:mod:`dpaudit.families.distributed.curvature`).  The proof of :mod:`dpaudit.families.tabular.rules`
@@ -137,7 +139,18 @@ def _below(outcomes: list[Masses]) -> Atoms:
     kept[0] = p + rest, q
     p, q = kept[-1]
     kept[-1] = p, q + UNIT - sum(q for _, q in kept)
-    return _atoms(kept)
+    return _atoms(_rising(kept))
+
+
+def _rising(outcomes: list[Masses]) -> list[Masses]:
+    """Neighbours become one until the ratios p / q rise."""
+    found: list[Masses] = []
+    for p, q in outcomes:
+        while found and found[-1][0] * q >= p * found[-1][1]:
+            before = found.pop()
+            p, q = p + before[0], q + before[1]
+        found.append((p, q))
+    return found
 
 
 def _atoms(outcomes: list[Masses]) -> Atoms:

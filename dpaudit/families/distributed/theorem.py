@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from dpaudit.check.pairs import together
@@ -113,7 +114,22 @@ def _reached(lower: list[tuple[int, int]], unit: int) -> tuple[Atoms, ...]:
         return ()
     lower[0] = (lower[0][0] + unit - sum(p for p, _ in lower), lower[0][1])
     lower[-1] = (lower[-1][0], lower[-1][1] + unit - sum(q for _, q in lower))
-    return (_of(lower, unit),)
+    # The concave hull of the points (Q(y >= t), P(y >= t)), from the last outcome on.
+    hull = [(0, 0)]
+    for p, q in reversed(lower):
+        point = hull[-1][0] + q, hull[-1][1] + p
+        while len(hull) > 1 and _turns_up(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    steps = [(b[1] - a[1], b[0] - a[0]) for a, b in pairwise(hull)]
+    return (_of(steps[::-1], unit),)
+
+
+def _turns_up(first: tuple[int, int], second: tuple[int, int], third: tuple[int, int]) -> bool:
+    """Whether the slope after the second point is not below that before it."""
+    return (third[1] - second[1]) * (second[0] - first[0]) >= (second[1] - first[1]) * (
+        third[0] - second[0]
+    )
 
 
 def _of(outcomes: list[tuple[int, int]], unit: int) -> Atoms:

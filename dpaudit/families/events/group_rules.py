@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 from dpaudit.errors import Unsupported
@@ -14,13 +15,21 @@ from dpaudit.exact import (
     is_infinite,
     is_symbolic,
     maximum,
+    sqrt,
     sympify,
 )
 from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.batches import CyclicBatches, ShuffledBatches
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
+from dpaudit.families.discrete import DiscreteGaussian, DiscreteLaplace
+from dpaudit.families.distributed import DistributedGaussian, DistributedSkellam
 from dpaudit.families.events import Group
 from dpaudit.families.opaque import ZCDP, PureDP
-from dpaudit.families.sampling import PoissonSampled
+from dpaudit.families.sampling import (
+    PoissonSampled,
+    RandomAllocation,
+    SampledWithoutReplacement,
+)
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import Source, Step, always
 from dpaudit.measures.gdp import GAUSSIAN
@@ -53,7 +62,10 @@ GROUP_PROFILE = Source(
     "noise: joint convexity (van Erven, Harremoes 2014, Theorem 13), proof at the rule",
 )
 JOINED = (Assuming, Compose, Repeat)
+BATCHES = (CyclicBatches, RandomAllocation, SampledWithoutReplacement, ShuffledBatches)
 STRUCTURE = (*JOINED, Group)
+# Noise of whole numbers is log-concave: the pair of the group's largest move dominates.
+MOVED = (DiscreteGaussian, DiscreteLaplace, DistributedGaussian, DistributedSkellam)
 # Of other noise than Gaussian, sampled: a branch for each number of the group that is drawn.
 MOST_TOLD = 64
 
@@ -195,6 +207,13 @@ def group_profile(node: Group, base: Losses) -> Losses:
     Poisson samples of other noise: that none came, or how many did, is told (joint convexity), with
     the same law of J on either side: Branched over J = 1..k of Mixed(pair of a group of J, 1 - (1 -
     rate)^k), each as likely as J given J >= 1.  Reached is what one of the group does alone.
+
+    Gaussian noise on batches drawn otherwise (of one size, allocated, shuffled, in an order): where
+    the coins are told, whose law is the same on either side (joint convexity), a release is moved
+    by at most the group's members in its batch, k_i of k, and where a record is in one batch of a
+    pass those add up to at most k: sums of squares are largest with all in one batch.  So it is k
+    times the shift of the noise as if there were no sampling, once a pass.  Reached as above, and
+    by the whole group in one batch of a public order.
     Errors: Unsupported for a child whose pairs are of another kind.
     """
     child = node.child
@@ -215,6 +234,16 @@ def group_profile(node: Group, base: Losses) -> Losses:
     if isinstance(child, ZCDP):
         concentrated: Losses = PROFILE.of_leaf(ZCDP(node.size**2 * child.rho))
         return concentrated
+    coins_told = shift_without_sampling(child)
+    if coins_told is not None:
+        pair = Normal(node.size * coins_told)
+        reached = base.reached_remove, base.reached_add
+        if in_one_public_batch(node) and moves_all(reached):
+            reached = (_moved_on(reached[0], node), _moved_on(reached[1], node))
+        return Losses((pair,), (pair,), *reached, base.slack, base.in_one_part)
+    if isinstance(child, MOVED) and not is_symbolic(node.size):
+        further: Losses = PROFILE.of_leaf(replace(child, sensitivity=node.size * child.sensitivity))
+        return further
     if len(base.remove) > 1 or len(base.add) > 1:
         raise Unsupported(_no_pair(node))
     moved = moves_together(child)
@@ -225,11 +254,55 @@ def group_profile(node: Group, base: Losses) -> Losses:
     return Losses(
         far(base.remove),
         far(base.add),
-        far(base.reached_remove) if moved else (),
-        far(base.reached_add) if moved else (),
+        far(base.reached_remove) if moved else base.reached_remove,
+        far(base.reached_add) if moved else base.reached_add,
         base.slack,
         base.in_one_part,
     )
+
+
+def moves_all(sides: tuple[tuple[Pair, ...], ...]) -> bool:
+    """Whether what is reached is a shift of normal noise."""
+    return all(isinstance(pair, Normal) for side in sides for pair in side)
+
+
+def _moved_on(side: tuple[Pair, ...], node: Group) -> tuple[Pair, ...]:
+    return tuple(enlarged(pair, node, composed=True) for pair in side)
+
+
+def in_one_public_batch(node: Group) -> bool:
+    """Whether all batches are of a public order, and hold the group."""
+    drawn = [part for part in postorder(node.child) if isinstance(part, BATCHES)]
+    if is_symbolic(node.size):
+        return False
+    return all(
+        isinstance(part, CyclicBatches)
+        and not is_symbolic(part.batch_size)
+        and part.batch_size >= node.size
+        for part in drawn
+    )
+
+
+def shift_without_sampling(node: Node) -> Number | None:
+    """mu of Gaussian noise on batches, all in every batch of a round; None without such batches."""
+
+    def squared(part: Node) -> Number | None:
+        if isinstance(part, Gaussian):
+            return 1 / part.noise_multiplier**2
+        if not isinstance(part, (*JOINED, *BATCHES)):
+            return None
+        whole: Number = Fraction(0)
+        for child in part.children:
+            one = squared(child)
+            if one is None:
+                return None
+            whole = whole + one
+        return part.times * whole if isinstance(part, Repeat) else whole
+
+    if not any(isinstance(part, BATCHES) for part in postorder(node)):
+        return None
+    whole = squared(node)
+    return None if whole is None else sqrt(whole)
 
 
 def enlarged(pair: Pair, node: Group, *, composed: bool) -> Pair:

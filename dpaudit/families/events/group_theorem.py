@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from dpaudit.check.pairs import independent
-from dpaudit.check.theorem import RENYI_SYMBOL, Premise, Table, Theorem, register
+from dpaudit.check.theorem import RENYI_SYMBOL, Premise, Table, Theorem, bound, register
 from dpaudit.errors import Unsupported
 from dpaudit.exact import (
     canonical,
@@ -17,6 +18,7 @@ from dpaudit.exact import (
     is_symbolic,
     log,
     maximum,
+    sqrt,
     sympify,
 )
 from dpaudit.nodes import Node, postorder
@@ -37,6 +39,13 @@ from dpaudit.nodes.pairs import (
 SHIFTS = frozenset({"Gaussian", "Laplace", "Compose", "Repeat", "Assuming", "Group"})
 ROTUND = SHIFTS - {"Laplace"} | {"Parallel"}
 MOST_MEMBERS = 64
+WHOLE = frozenset(
+    {"DiscreteGaussian", "DiscreteLaplace", "DistributedGaussian", "DistributedSkellam"}
+)
+KEPT = frozenset({"Assuming", "Compose", "Repeat"})
+BATCHES = frozenset(
+    {"CyclicBatches", "RandomAllocation", "SampledWithoutReplacement", "ShuffledBatches"}
+)
 Curve = Callable[[Any], Any]
 
 
@@ -131,6 +140,13 @@ def _pairs(node: Any, base: Losses) -> Losses:
         met = (base.reached_remove, base.reached_add)
         low, under = (tuple(_together(p, k, None) for p in side) for side in met)
         return Losses(forth, back, low, under, base.slack, base.in_one_part)
+    squares = _squares(child) if _has_batches(child) else None
+    if squares is not None:
+        return _in_batches(node, base, squares)
+    if type(child).__name__ in WHOLE and not is_symbolic(k):
+        # Log-concave noise: the longest move of the group tells the most.
+        far_moved: Losses = bound("profile", replace(child, sensitivity=k * child.sensitivity), ())
+        return far_moved
     if max(len(base.remove), len(base.add)) > 1:
         raise Unsupported(f"{node.head}: no dominating pair for a group over several alternatives")
     shifts = _all_shift(child)
@@ -139,9 +155,54 @@ def _pairs(node: Any, base: Losses) -> Losses:
         return _longer(pair, k, shifts)
 
     sides = [base.remove, base.add]
-    reached = [base.reached_remove, base.reached_add] if shifts else [(), ()]
-    moved = [tuple(map(longer, side)) for side in (*sides, *reached)]
-    return Losses(moved[0], moved[1], moved[2], moved[3], base.slack, base.in_one_part)
+    moved = [tuple(map(longer, side)) for side in sides]
+    # Where not all may move so far, one of the group moves alone.
+    alone = [base.reached_remove, base.reached_add]
+    if shifts:
+        alone = [tuple(map(longer, side)) for side in alone]
+    return Losses(moved[0], moved[1], alone[0], alone[1], base.slack, base.in_one_part)
+
+
+def _in_batches(node: Any, base: Losses, squares: Any) -> Losses:
+    """Everybody's batches are told; the whole group in one batch of a pass is the worst of it."""
+    k = node.size
+    far = (Normal(k * sqrt(squares)),)
+    alone = [base.reached_remove, base.reached_add]
+    shifts = {type(pair) for side in alone for pair in side} <= {Normal}
+    if shifts and _side_by_side(node.child, k):
+        alone = [tuple(_longer(pair, k, False) for pair in side) for side in alone]
+    return Losses(far, far, alone[0], alone[1], base.slack, base.in_one_part)
+
+
+def _has_batches(node: Node) -> bool:
+    return any(type(part).__name__ in BATCHES for part in postorder(node))
+
+
+def _side_by_side(node: Any, k: Any) -> bool:
+    """The order of batches is public, and each has room for the group."""
+    if is_symbolic(k):
+        return False
+    parts = [part for part in postorder(node) if type(part).__name__ in BATCHES]
+    sizes = [getattr(part, "batch_size", 0) for part in parts]
+    if {type(part).__name__ for part in parts} != {"CyclicBatches"} or any(map(is_symbolic, sizes)):
+        return False
+    return all(size >= k for size in sizes)
+
+
+def _squares(node: Any) -> Any:
+    """The sum of 1 / z^2 over the releases that one record is in; None where noise is another."""
+    name = type(node).__name__
+    if name == "Gaussian":
+        return 1 / node.noise_multiplier**2
+    if name not in BATCHES | KEPT:
+        return None
+    whole: Any = Fraction(0)
+    for child in node.children:
+        one = _squares(child)
+        if one is None:
+            return None
+        whole += one
+    return node.times * whole if name == "Repeat" else whole
 
 
 def _all_drawn(node: Node) -> bool:

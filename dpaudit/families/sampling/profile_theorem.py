@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dpaudit.check.theorem import Table, Theorem, register
-from dpaudit.families.sampling.theorem import interchangeable
+from dpaudit.exact import canonical
+from dpaudit.families.sampling.theorem import drawn_as_reached, interchangeable
+from dpaudit.nodes import postorder
 from dpaudit.nodes.pairs import Allocated, Losses, Mixed, Normal, Pair, Replaced, Spliced
 
 Change = Callable[[Pair], Pair]
+GAUSSIANS = {"Gaussian", "Compose", "Repeat"}
 
 
 def _changed(base: Losses, upper: tuple[Change, Change], reached: tuple[Change, Change]) -> Losses:
@@ -40,7 +44,14 @@ def _poisson(node: Any, base: Losses) -> Losses:
     Source: Zhu, Dong, Wang 2022, Theorem 11.
     """
     changes = _towards(node.rate), _away(node.rate)
-    return _changed(base, changes, changes)
+    return _changed(_with_what_is_drawn(base, node.child, node.rate), changes, changes)
+
+
+def _with_what_is_drawn(base: Losses, child: Any, share: Any) -> Losses:
+    """Without what is reached by other runs than those of a batch with and without the record."""
+    if share == 1 or drawn_as_reached(child):
+        return base
+    return replace(base, reached_remove=(), reached_add=())
 
 
 def _without_replacement(node: Any, base: Losses) -> Losses:
@@ -66,20 +77,24 @@ def _without_replacement(node: Any, base: Losses) -> Losses:
     def joined(pair: Pair) -> Pair:
         return Spliced(above(pair), below(pair))
 
-    return _changed(base, (joined, joined), (above, below))
+    known = _with_what_is_drawn(base, node.child, share)
+    return _changed(known, (joined, joined), (above, below))
 
 
 def _allocated(node: Any, base: Losses) -> Losses:
     """Normal moves of length 1/z, one in a uniform slot; else no further apart than the child.
 
     Whatever direction a release takes, and however long, its likelihood ratio is that of a shorter
-    move along one axis of t; adaptive directions change no law.
+    move along one axis of t; adaptive directions change no law.  Releases of one slot that all have
+    normal noise are one: squares of moves over noise add, whatever is chosen in between.
     Source: Chua et al. 2024 (balls and bins); van Erven, Harremoes 2014, Theorem 13.
     """
-    if type(node.child).__name__ != "Gaussian":
+    if {type(part).__name__ for part in postorder(node.child)} - GAUSSIANS:
         return Losses(base.remove, base.add, (), (), base.slack * node.slots, base.in_one_part)
-    z = node.child.noise_multiplier
-    pair: Pair = Normal(1 / z) if node.slots == 1 else Allocated(z, node.slots)
+    mu = next(pair.mu for pair in base.remove if isinstance(pair, Normal))
+    if node.slots == 1 or mu == 0:
+        return base
+    pair = Allocated(canonical(1 / mu), node.slots)
     return Losses((pair,), (pair.swapped,), (pair,), (pair.swapped,))
 
 

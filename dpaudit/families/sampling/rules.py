@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpaudit.exact import Number, exp, is_infinite, log, sympify
-from dpaudit.families.additive import Gaussian
-from dpaudit.families.composition import Parallel
+from dpaudit.exact import Number, canonical, exp, is_infinite, log, sympify
+from dpaudit.families.additive import Gaussian, Laplace
+from dpaudit.families.composition import Compose, Parallel, Repeat
 from dpaudit.families.correlated import CorrelatedGaussian
+from dpaudit.families.discrete import DiscreteLaplace, RandomizedResponse
+from dpaudit.families.events import Group
+from dpaudit.families.local import Shuffled
 from dpaudit.families.sampling import (
     PoissonSampled,
     RandomAllocation,
@@ -73,6 +76,22 @@ def alike(child: Node) -> bool:
     Then only the two runs with the same draws are compared, and no batch without the record helps.
     """
     return not any(isinstance(node, PUBLIC_PLACES) for node in postorder(child))
+
+
+def mixes(child: Node) -> bool:
+    """Whether a batch without the record is as the second run of what the child is said to reach.
+
+    Not of reports of three answers and more, shuffled: all others hold a third one there, so that
+    such a batch is neither run.  Nor of a group, whose members each have a coin of their own.
+    """
+    for part in postorder(child):
+        if isinstance(part, Group):
+            return False
+        if isinstance(part, Shuffled) and not isinstance(part.child, (Laplace, DiscreteLaplace)):
+            reports = part.child
+            if not isinstance(reports, RandomizedResponse) or reports.choices != 2:
+                return False
+    return True
 
 
 # --- (epsilon, delta) ----------------------------------------------------------------------------
@@ -199,11 +218,11 @@ def mixed_away(pairs: tuple[Pair, ...], rate: Number) -> tuple[Pair, ...]:
 @PROFILE.rule(PoissonSampled, "poisson_profile", cite=ZHU_POISSON, adjacency=WITH_OR_WITHOUT)
 def poisson_profile(node: PoissonSampled, base: Losses) -> Losses:
     """The run with the record mixes the two; attained by records whose queries are the child's."""
+    reached = mixed(base.reached_remove, node.rate), mixed_away(base.reached_add, node.rate)
     return Losses(
         mixed(base.remove, node.rate),
         mixed_away(base.add, node.rate),
-        mixed(base.reached_remove, node.rate),
-        mixed_away(base.reached_add, node.rate),
+        *(reached if node.rate == 1 or mixes(node.child) else ((), ())),
         base.slack,
         base.in_one_part,
     )
@@ -227,14 +246,10 @@ def batch_profile(node: SampledWithoutReplacement, base: Losses) -> Losses:
         return Losses((triple,), (triple,), forth, back, base.slack, base.in_one_part)
     remove = tuple(spliced(pair, share) for pair in base.remove)
     add = tuple(spliced(pair, share) for pair in base.add)
-    return Losses(
-        remove,
-        add,
-        mixed(base.reached_remove, share),
-        mixed_away(base.reached_add, share),
-        base.slack,
-        base.in_one_part,
-    )
+    reached = mixed(base.reached_remove, share), mixed_away(base.reached_add, share)
+    if share != 1 and not mixes(node.child):
+        reached = ((), ())
+    return Losses(remove, add, *reached, base.slack, base.in_one_part)
 
 
 def spliced(pair: Pair, share: Number) -> Pair:
@@ -254,12 +269,16 @@ def allocated_profile(node: RandomAllocation, base: Losses) -> Losses:
 
     Gaussian: release i moves by g_i, chosen after the releases before it, |g_i| at most the
     sensitivity.  It is a rescaling, plus noise of its own, of one coordinate of the mixture over i
-    of N(e_i / z, I) against N(0, I): the pair dominates, and full moves reach it.  Other children:
-    divergences are jointly convex, so the mixture is dominated by its parts.
+    of N(e_i / z, I) against N(0, I): the pair dominates, and full moves reach it.  A child that is
+    a composition of Gaussians is one of noise z = 1 / mu, mu^2 = sum of 1 / z_j^2: a coordinate is
+    a Brownian motion with drift at time mu^2, whose path before is as likely under both, and whose
+    increments over times of at most 1 / z_j^2, chosen after those before, are the releases.  Other
+    children: divergences are jointly convex, so the mixture is dominated by its parts.
     """
-    if not isinstance(node.child, Gaussian):
+    if not all(isinstance(part, Gaussian | Compose | Repeat) for part in postorder(node.child)):
         # Every slot runs the child, and may meet its noise event.
         return Losses(base.remove, base.add, (), (), base.slack * node.slots, base.in_one_part)
-    if node.slots == 1:
-        return one(Normal(1 / node.child.noise_multiplier))
-    return one(Allocated(node.child.noise_multiplier, node.slots))
+    (normal,) = base.remove
+    if node.slots == 1 or not isinstance(normal, Normal) or normal.mu == 0:
+        return base
+    return one(Allocated(canonical(1 / normal.mu), node.slots))

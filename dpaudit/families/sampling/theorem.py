@@ -35,6 +35,25 @@ def interchangeable(child: Any) -> bool:
     return not any(type(node).__name__ in PLACED for node in postorder(child))
 
 
+def drawn_as_reached(child: Any) -> bool:
+    """Whether, without the record, a batch runs as the second of the two runs that are reached.
+
+    A group's members are drawn by coins of their own.  Of shuffled answers, others hold what the
+    record is replaced by where there are two, or noise on numbers; else they hold a third one.
+    """
+    for part in postorder(child):
+        name = type(part).__name__
+        if name == "Group":
+            return False
+        if name == "Shuffled":
+            reports: Any = part.children[0]
+            below = type(reports).__name__
+            two = below == "RandomizedResponse" and reports.choices == 2
+            if not (two or below in {"Laplace", "DiscreteLaplace"}):
+                return False
+    return True
+
+
 def _batch(node: Any, epsilon: Any) -> Any:
     if not interchangeable(node.child):
         return epsilon

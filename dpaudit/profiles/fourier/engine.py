@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpaudit.errors import InvalidParameter
@@ -25,6 +25,8 @@ WORTHWHILE = 1.2
 SMALLEST_FACTOR = (1 / 64, 1 / 4)
 MOST_PARTS = 10**13
 SMALLEST_DELTA = 1e-280
+# An upper end so many times the lower one says no more than what was cut off.
+UNKNOWN = 1000
 
 
 def parts_of(pair: Pair) -> Parts:
@@ -196,7 +198,25 @@ def delta_composed(pair: Pair, epsilon: Fraction, width: float) -> Interval:
     if gap > width:
         finer = width * min(width / gap, 1.0)
         found = delta_on(profile_of(parts, float(epsilon), max(finer, width / 256)), epsilon)
+    if found.upper > UNKNOWN * found.lower and epsilon > 0:
+        found = _not_rising(parts, found, epsilon, width)
     return found
+
+
+def _not_rising(parts: Parts, found: Interval, epsilon: Fraction, width: float) -> Interval:
+    """With the upper end at the power of 2 next below: delta does not rise with epsilon.
+
+    What a grid cuts off may be all that an upper end says, and depends on the grid.
+    """
+    nearest = Fraction(2) ** (math.frexp(float(epsilon))[1] - 1)
+    nearest = nearest / 2 if nearest >= epsilon else nearest
+    try:
+        other = delta_on(profile_of(parts, float(nearest), width), nearest)
+    except TooFine:
+        return found
+    if other.upper >= found.upper:
+        return found
+    return replace(found, upper=other.upper, upper_witness=other.upper_witness)
 
 
 def relative_width(found: Interval) -> float:

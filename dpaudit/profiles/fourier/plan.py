@@ -32,6 +32,8 @@ SMOOTHING = 0.7
 
 CHEAP, FINEST = 2500, 0.2
 CERTAIN = 1.02
+# Over 1 + tilt: epsilons below are as near to 0 as this.
+NEAREST = 1e-2
 # First loss, length, shifts.
 Window = tuple[float, float, tuple[float, float]]
 
@@ -139,12 +141,17 @@ class Table:
         return best, float(max(chernoff[best], 0.0))
 
     def for_epsilon(self, epsilon: float, width: float) -> Plan | None:
-        """A plan for delta at epsilon, ``width`` relative to delta."""
+        """A plan for delta at epsilon, ``width`` relative to delta.
+
+        Of the width of an epsilon that this allows, :meth:`_plan` takes the part that epsilon has;
+        near 0 that is the part of the least epsilon that a tilt tells from 0.
+        """
         exponents = self._upper - self.tilts[self._positive] * epsilon
         best = int(np.argmin(exponents))
         log_delta = float(exponents[best])
         tilt = float(self.tilts[self._positive][best])
-        return self._plan(best, epsilon, log_delta, width / (1 + tilt) / max(epsilon, 1e-300))
+        part = max(epsilon, NEAREST / (1 + tilt))
+        return self._plan(best, epsilon, log_delta, width / (1 + tilt) / part)
 
     def log_delta(self, epsilon: float) -> float:
         """About log of Chernoff's bound of delta."""
@@ -166,7 +173,7 @@ class Table:
         """The cheapest window over tilts at and below the best one."""
         start = self._positive.start
         steepest = float(self.tilts[start + steep])
-        allowed = width * min(max(near, 1e-2 / (1 + steepest)), 1.0)
+        allowed = width * min(max(near, NEAREST / (1 + steepest)), 1.0)
         sigma = min(math.sqrt(SMOOTHING * allowed / (1 + steepest)), most)
         digits = DIGITS if self.product.rounds > SHORT else LONGER * DIGITS
         best: tuple[float, Plan] | None = None

@@ -15,6 +15,9 @@ from dpaudit.profiles.grid.stack import Stack
 GUESS = 1e-20
 SMALLEST_GUESS = 1e-290
 COARSE = 1e-2
+# Coarse grids that are tried, those between two cuts, how near two cuts may be, and the part of
+# its digits that delta may have less than what was cut.
+FEW_ATTEMPTS, ATTEMPTS, LEAST_BETWEEN, NEAR = 4, 7, 1e20, 0.75
 TILT_RATIO = 0.2
 GOOD = 1e-6
 LARGEST_STEP = 0.125
@@ -73,6 +76,8 @@ class Profile:
         least = max(0.0, -math.expm1(min(epsilon, 1.0)))
         found = self.upper.solved(epsilon)
         value = self.upper.chernoff(epsilon) if found is None else found.delta.value
+        # So that it does not rise with epsilon, where nothing but these is left.
+        value = max(value, self.upper.stack.total * 20 * CRUMB)
         return max(value, least), found
 
     def lower_at(self, epsilon: float) -> tuple[float, Solved | None]:
@@ -109,16 +114,36 @@ def on_grid(parts: Parts, step: float, delta: float) -> Profile:
 
 
 def _guess(parts: Parts, epsilon: float) -> tuple[float, float]:
-    """The order of magnitude of delta at epsilon, and the tilt there, from a coarse grid."""
+    """The order of magnitude of delta at epsilon, and the tilt there, from a coarse grid.
+
+    What is cut is lowered until it is below what is found.  A grid that would cut less than its
+    pairs are known to is a far looser one: where delta is thus far above what was cut,
+    cuts in between are tried, and the least bound of all that were met, what is cut included, says
+    where delta is.
+    """
     guess, tilt = GUESS, 1.0
-    for _ in range(4):
+    known: list[tuple[float, float, float]] = []
+    coarse, fine = 1.0, 0.0
+    for attempt in range(ATTEMPTS):
         stack = on_grid(parts, first_step(parts, COARSE), guess).upper.stack
         tilt, log_delta = tilt_for_epsilon(stack, epsilon)
         found = max(math.exp(min(max(log_delta, -700.0), 0.0)), SMALLEST_GUESS)
+        known.append((found + stack.infinite, guess, tilt))
         if found >= guess:
-            return min(found, 1.0), tilt
-        guess = found * 1e-3
-    return guess, tilt
+            if attempt == 0 or found <= guess**NEAR:
+                return min(found, 1.0), tilt
+            fine = guess
+        else:
+            coarse = guess
+            if not fine:
+                guess = found * 1e-3
+                if attempt + 1 == FEW_ATTEMPTS:
+                    return guess, tilt
+                continue
+        if fine > coarse / LEAST_BETWEEN:
+            break
+        guess = math.sqrt(coarse) * math.sqrt(fine)
+    return min(known)[1:]
 
 
 def worst(delta: Delta) -> float:

@@ -76,6 +76,7 @@ MOST_SAMPLED = 40_000
 # What a checker's own rule takes of a smoothed sampled factor: points times frequencies, at most.
 MOST_CHECKED = 10**9
 EDGES, MOST_EDGES = 1.03, 1500
+MOST_SMOOTHING = 50.0
 # Of distances that decay is bounded by, where there are many kinds of factors.
 COARSER = 1.4
 # More frequencies are worth a closer bound, at so many edges at once.
@@ -398,7 +399,8 @@ def series(product: Product, plan: Plan) -> Series | None:
             # Of the difference, rounded up.
             sigma = math.sqrt((mu - product.mu) * (mu + product.mu)) * (1 + 8 * UNIT)
             smoothed = replace(product, mu=mu)
-            if not _is_checked(smoothed, plan):
+            # What it adds could be bounded by nothing that a float holds.
+            if sigma > MOST_SMOOTHING or not _is_checked(smoothed, plan):
                 return None
             found = _series(smoothed, plan, sigma, _by_normal(mu, plan))
         return found

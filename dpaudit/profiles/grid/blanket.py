@@ -38,10 +38,10 @@ from dpaudit.nodes.pairs import Blanket
 from dpaudit.profiles.grid.cells import UNIT, Cells
 from dpaudit.profiles.grid.clones import (
     LEFT,
-    MOST_OTHERS,
     REACH,
     Counts,
     binomial_masses,
+    fewer,
     form_of,
     grouped,
     known_loss,
@@ -58,11 +58,9 @@ STEPS = 100.0
 
 
 def _form(pair: Blanket) -> Closed:
-    """Errors: Unsupported for sizes, and losses, that floats do not hold."""
-    if pair.others > MOST_OTHERS:
-        raise Unsupported(f"{pair.others} other reports: at most {MOST_OTHERS} are computed with")
+    """Errors: Unsupported for chances, and losses, that floats do not hold."""
+    n = fewer(int(pair.others), Side.UPPER) + 1
     known_loss(pair.epsilon)
-    n = int(pair.others) + 1
     told, other = as_float(pair.told, "told"), as_float(settled(1 - pair.told), "1 - told")
     move = as_float(pair.told * tanh(pair.epsilon / 2), "told")
     rate, per_rest = as_float(pair.rate, "rate"), as_float(settled(pair.rate / pair.rest), "rest")

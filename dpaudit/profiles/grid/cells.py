@@ -43,6 +43,8 @@ from dpaudit.profiles.grid.hull import UNIT as UNIT
 
 TINY = 1e-290
 ON_NODE = 1e-7
+# Exponents that are no number of a float; roundings of their sums are within this part.
+FAR, FAR_OFF = 700.0, 1e-10
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,13 @@ def _times_x(q: Reals, loss: Reals) -> Reals:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         value = np.where(loss < 600, q * np.exp(np.minimum(loss, 600)), np.exp(np.log(q) + loss))
     return np.where(q < TINY, 0.0, value)
+
+
+def _over_x(p: Reals, loss: Reals) -> Reals:
+    """p * exp(-loss) without overflow, where it is no number of a float from its logarithm."""
+    with np.errstate(over="ignore", divide="ignore"):
+        far = np.exp(np.log(p) - loss) * (1 - FAR_OFF)
+    return np.where(loss > -FAR, p * np.exp(np.minimum(-loss, FAR)), far)
 
 
 def _split(part: Masses, h: float, side: Side) -> tuple[Reals, Reals]:
@@ -232,8 +241,8 @@ def _rounded_down(cells: Cells) -> Discrete:
     h = float(cells.step)
     masses = np.zeros(len(cells.p) + 1)
     for part in cells.parts:
-        below = part.q * (1 + SPLITTING) > part.p * np.exp(-part.index * h)
-        held = part.q * (1 + SPLITTING) <= part.p * np.exp(-(part.index - 1) * h)
+        below = part.q * (1 + SPLITTING) > _over_x(part.p, part.index * h)
+        held = part.q * (1 + SPLITTING) <= _over_x(part.p, (part.index - 1) * h)
         np.add.at(masses, part.index - cells.first + 1 - below, np.where(held, part.p, 0.0))
     if not masses.any():
         return _only_infinite(cells)

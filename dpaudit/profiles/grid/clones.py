@@ -18,6 +18,10 @@ Rounding.  A binomial law is a cumulative product of ratios from its middle, ove
 of which it has at most ``LEFT``, divided by its sum; each ratio is within 8 roundings.  What is
 outside counts as infinite loss above; left out below, it is far less than ``relative`` times the
 mass of either tail of the loss, as those are at least exp(-LARGEST) / 4.
+More others than floats hold.  One other more adds a report to the counts that is drawn alike under
+P and under Q: whoever sees the counts may draw it.  So delta does not rise with their number, and
+from above as many as are computed with serve for more.
+
 Sources: Feldman, McMillan, Talwar 2021, Theorem 3.1; 2022, Theorem 3.2 (the pair).  The masses by t
 and the convex order are dpaudit's own, proved above.
 """
@@ -34,7 +38,15 @@ from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, settled, tanh
 from dpaudit.nodes.pairs import Clones
 from dpaudit.profiles.grid.cells import UNIT, Cells
-from dpaudit.profiles.grid.discrete import Discrete, Floats, Grid, Reals, Side, discretiser
+from dpaudit.profiles.grid.discrete import (
+    Discrete,
+    Floats,
+    Grid,
+    NoLower,
+    Reals,
+    Side,
+    discretiser,
+)
 from dpaudit.profiles.grid.masses import NO_OUTCOMES, Closed, as_float, cells_from
 
 LEFT, LARGEST = 1e-36, 30.0
@@ -86,14 +98,22 @@ def known_loss(epsilon: Number) -> float:
     return loss
 
 
-def counts_of(pair: Clones) -> Counts:
+def fewer(others: int, side: Side) -> int:
+    """As many others as are computed with, which serve for more from above.
+
+    Errors: NoLower from below for more.
+    """
+    if others > MOST_OTHERS and side is Side.LOWER:
+        raise NoLower(f"{others} other reports: at most {MOST_OTHERS} are computed with")
+    return min(others, MOST_OTHERS)
+
+
+def counts_of(pair: Clones, side: Side) -> Counts:
     """The law of T.
 
-    Errors: Unsupported for more others than floats hold, and as :func:`known_loss`.
+    Errors: NoLower from below for more others than floats hold; as :func:`known_loss`.
     """
-    others = int(pair.others)
-    if others > MOST_OTHERS:
-        raise Unsupported(f"{others} other reports: at most {MOST_OTHERS} are computed with")
+    others = fewer(int(pair.others), side)
     known_loss(pair.epsilon)
     told, rest = as_float(pair.told, "told"), as_float(settled(1 - pair.told), "1 - told")
     rate, unseen = as_float(pair.rate, "rate"), as_float(settled(1 - pair.rate), "1 - rate")
@@ -176,7 +196,7 @@ def form_of(
 
 
 def _form(pair: Clones, side: Side) -> Closed:
-    counts = counts_of(pair)
+    counts = counts_of(pair, side)
     groups = grouped(counts, as_float(pair.told * tanh(pair.epsilon / 2), "told"), side)
     return form_of(groups, pair.epsilon, counts.relative)
 

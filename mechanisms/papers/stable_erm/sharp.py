@@ -113,15 +113,27 @@ class Shares:
 
     def shares(self, users: Array) -> Array:
         """(users, d)."""
+        shares = np.array(users[:, 0])
         with np.errstate(all="ignore"):
-            return np.clip(np.nan_to_num(users[:, 0], nan=0.5), 0.0, 1.0)
+            np.copyto(shares, 0.5, where=np.isnan(shares))
+            return np.clip(shares, 0.0, 1.0, out=shares)
+
+    def solved(self, users: Array, pull: Pull, domain: Domain) -> tuple[Array, Array]:
+        """The minimisers of all users, (trials, d), and :meth:`gradients` there: one pass less."""
+        shares = self.shares(users)
+        mean = _mean_of_all(shares)
+        points = self._minimised(mean, pull, domain)[:, 0]
+        return points, self._slopes(points, shares, mean, pull)
 
     def minimise(self, users: Array, kept: Flags, pull: Pull, domain: Domain) -> Array:
-        share = kept_means(self.shares(users)[None], kept)[0]
-        trials, d = len(pull.centre), share.shape[1]
+        return self._minimised(kept_means(self.shares(users)[None], kept)[0], pull, domain)
+
+    def _minimised(self, share: Array, pull: Pull, domain: Domain) -> Array:
+        """(trials, subsets, d), of the mean shares of each subset, (subsets, d)."""
+        trials, (subsets, d) = len(pull.centre), share.shape
         weight = np.broadcast_to(np.asarray(pull.weight, dtype=np.float64), (trials,))
         rows = np.tile(share, (trials, 1))
-        each = np.repeat(weight, len(kept)), np.repeat(pull.centre, len(kept), axis=0)
+        each = np.repeat(weight, subsets), np.repeat(pull.centre, subsets, axis=0)
 
         def solve(w: Array, c: Array, s: Array) -> Array:
             whole = (w + self.modulus)[:, None]
@@ -138,25 +150,37 @@ class Shares:
             found = np.concatenate(
                 [
                     within(domain.of(_one(trials, int(k))), _bound(solve, rows[t]), *_row(each, t))
-                    for t, k in enumerate(np.repeat(np.arange(trials), len(kept)))
+                    for t, k in enumerate(np.repeat(np.arange(trials), subsets))
                 ]
             )
-        return np.asarray(found.reshape(trials, len(kept), d))
+        return np.asarray(found.reshape(trials, subsets, d))
 
     def gradients(self, points: Array, users: Array, pull: Pull, domain: Domain) -> Array:
         """At a kink the subgradient is that of a minimiser inside the domain."""
-        share, root = self.shares(users), math.sqrt(points.shape[1])
-        mean = kept_means(share[None], np.ones((1, len(share)), dtype=bool))[0]
+        shares = self.shares(users)
+        return self._slopes(points, shares, _mean_of_all(shares), pull)
+
+    def _slopes(self, points: Array, shares: Array, mean: Array, pull: Pull) -> Array:
+        """(trials, users, d), coordinate by coordinate in memory: d is short for an inner loop."""
+        root, columns = math.sqrt(points.shape[1]), np.array(shares.T, order="C").T
         drag = pull.column(points) * (points - pull.centre) + self.common(points)
         with np.errstate(all="ignore"):
             low = np.clip((mean - root * drag) / (1 - mean), -1.0, 1.0)
             high = np.clip((mean - 1 - root * drag) / mean, -1.0, 1.0)
         low = np.where(points == -self.level, np.nan_to_num(low), np.sign(points + self.level))
         high = np.where(points == self.level, np.nan_to_num(high), np.sign(points - self.level))
-        return np.asarray(low[:, None] + share[None] * (high - low)[:, None]) / root
+        found = columns[None] * (high - low)[:, None]
+        found += low[:, None]
+        found /= root
+        return np.asarray(found)
 
     def common(self, points: Array) -> Array:
         return self.modulus * points
+
+
+def _mean_of_all(shares: Array) -> Array:
+    """(1, d)."""
+    return np.asarray(kept_means(shares[None], np.ones((1, len(shares)), dtype=bool))[0])
 
 
 def _bound(solve: Callable[[Array, Array, Array], Array], row: Array) -> Solve:

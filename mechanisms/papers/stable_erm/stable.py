@@ -18,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.stability import Distance
@@ -102,9 +103,12 @@ def kept_means(vectors: Array, kept: Flags) -> Array:
     """
     with np.errstate(all="ignore"):
         total = np.zeros((len(vectors), len(kept), vectors.shape[-1]))
-        if len(kept) == 1:  # the same sums in the same order, for many users
-            rows = np.where(kept[0][:, None], vectors, 0.0)
-            total[:, 0] += np.add.accumulate(rows, axis=1)[:, -1]
+        if len(kept) == 1:  # the same sums in the same order, for many users: a sparse row's
+            rows = np.flatnonzero(kept[0])
+            ends, ones = np.array([0, len(rows)]), np.ones(len(rows))
+            row = csr_array((ones, rows, ends), shape=kept.shape)
+            for t, each in enumerate(vectors):
+                total[t] = row @ each
         else:
             for i in range(kept.shape[1]):
                 total += np.where(kept[None, :, i, None], vectors[:, None, i], 0.0)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,8 +20,23 @@ EQUAL = (
     "every user has equally many, m (Theorems 2.1 and 3.1); pad or drop items before, by a rule "
     "that no data decide"
 )
+SHORT = 8  # sums of fewer numbers are taken in order, however they lie in memory
+BLOCK = 48_000  # numbers of a block, whose arrays stay in a processor's cache
+WITHIN = 1 - 1e-9
+SMALLEST = 1e-100  # a length whose square does not underflow
 USERS = Scope(Adjacency.REPLACE_ONE, Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)
 LOCAL_USERS = Scope(Adjacency.REPLACE_ONE, Unit.USER, Trust.LOCAL, Released.TRANSCRIPT)
+
+
+@runtime_checkable
+class DrawnLoss(Protocol):
+    """A loss whose gradients take public random numbers, made for all rows before any is read."""
+
+    def draws(self, points: Array, count: int) -> list[Array]:
+        """Arrays of so many rows, a trial's beside another's: (count, numbers)."""
+
+    def gradients_with(self, points: Array, records: Array, draws: list[Array]) -> Array:
+        """The gradients of some rows with their draws, (trials, n, d)."""
 
 
 @dataclass(frozen=True)
@@ -83,17 +98,53 @@ class Problem:
 
         points: (trials, d); users: (users, items, features).
         """
-        clipped = self.item_gradients(points, users)
-        return np.asarray(clipped.mean(axis=2))
+        if users.shape[2] < SHORT:
+            sums = np.concatenate(list(self._block_sums(points, users)), axis=1)
+        else:
+            sums = self._sums(self.item_gradients(points, users).swapaxes(1, 2), users)
+        # In the usual order in memory: sums over users are taken in another order otherwise.
+        return np.asarray(np.divide(sums, self._counts(users), order="C"))
+
+    def _block_sums(self, points: Array, users: Array) -> Iterator[Array]:
+        """Sums over items of clipped gradients, (trials, users, d), some users at a time."""
+        count, items, features = users.shape
+        drawn = self.loss if isinstance(self.loss, DrawnLoss) else None
+        draws = drawn.draws(points, count * items) if drawn else []
+        size = max(1, BLOCK // (items * features))
+        for first in range(0, count, size):
+            block = slice(first, min(first + size, count))
+            rows = _turned(users[block])
+            if drawn:
+                own = [_turned(each.reshape(count, items, -1)[block]) for each in draws]
+                found = drawn.gradients_with(points, rows, own)
+            else:
+                found = self.loss.gradients(points, rows)
+            clipped = self._clipped(found)
+            by_item = clipped.reshape(len(clipped), items, block.stop - first, -1)
+            yield self._sums(by_item, users[block])
+
+    def _sums(self, by_item: Array, users: Array) -> Array:
+        """Of gradients (trials, items, users, d) over items, one item after another."""
+        return np.asarray(np.add.reduce(by_item, axis=1))
+
+    def _counts(self, users: Array) -> Array:
+        """Items of each user, shaped to fit (trials, users, d)."""
+        return np.array(users.shape[1])
 
     def item_gradients(self, points: Array, users: Array) -> Array:
         """Clipped gradients, (trials, users, items, d), or of one trial where all are equal."""
         count, items, features = users.shape
         found = self.loss.gradients(points, users.reshape(count * items, features))
+        clipped = self._clipped(found)
+        return clipped.reshape(len(clipped), count, items, -1)
+
+    def _clipped(self, found: Array) -> Array:
+        """To L, whatever found them: of one trial where all are equal."""
         # A view that repeats one trial is a gradient that depends on no point.
         found = found[:1] if found.strides[0] == 0 else found
-        clipped = clip_rows(found, np.full(len(found), self.lipschitz))
-        return clipped.reshape(len(found), count, items, -1)
+        if _surely_within(found, self.lipschitz):
+            return found
+        return clip_rows(found, np.full(len(found), self.lipschitz))
 
 
 @dataclass(frozen=True)
@@ -121,12 +172,16 @@ class UnequalProblem(Problem):
         """``fewest``."""
         return self.fewest
 
-    def user_gradients(self, points: Array, users: Array) -> Array:
-        """Means over the items that each user has; 0 of a user that has none."""
+    def _sums(self, by_item: Array, users: Array) -> Array:
+        """Over the items that each user has."""
         held = np.asarray(~np.isnan(users).all(axis=2))
         # Whatever the loss says of a row that is no number: it is no item.
-        kept = np.where(held[None, :, :, None], self.item_gradients(points, users), 0.0)
-        return np.asarray(kept.sum(axis=2) / np.maximum(held.sum(axis=1), 1)[None, :, None])
+        return super()._sums(np.where(held.T[None, :, :, None], by_item, 0.0), users)
+
+    def _counts(self, users: Array) -> Array:
+        """Items that each user has; 1 of a user that has none, whose sum is 0."""
+        held = np.asarray(~np.isnan(users).all(axis=2))
+        return np.asarray(np.maximum(held.sum(axis=1), 1)[None, :, None])
 
 
 @dataclass(frozen=True)
@@ -233,6 +288,28 @@ class SquaredDistance:
         """x - z, (trials, n, d)."""
         x, z = np.asarray(parameters, dtype=np.float64), np.asarray(records, dtype=np.float64)
         return np.asarray(x[:, None, :] - z)
+
+
+def _turned(users: Array) -> Array:
+    """Items of all users, (items, users) in a row, by features: a view of memory (features, rows).
+
+    Sums over features, or over a user's items, are sums of long arrays, in the order of before.
+    """
+    turned = np.array(users.transpose(2, 1, 0), order="C")
+    return turned.reshape(len(turned), -1).T
+
+
+def _surely_within(vectors: Array, length: float) -> bool:
+    """Whether all have at most that norm, and all are finite; false where it is a close call."""
+    # Two passes over memory that is there: where they suffice, no squares are written.
+    largest = max(float(vectors.max()), -float(vectors.min()))
+    if largest * math.sqrt(vectors.shape[-1]) <= WITHIN * length:
+        return True
+    if not (length > SMALLEST and math.isfinite(largest)):
+        return False
+    with np.errstate(all="ignore"):
+        squares = np.einsum("...d,...d->...", vectors, vectors)
+        return bool(squares.max() <= WITHIN * length**2)
 
 
 def check_scope(scope: Scope, place: str, trust: Trust = Trust.CENTRAL) -> None:

@@ -44,36 +44,56 @@ class BallSmoothedLoss:
 
     def values(self, parameters: ArrayLike, records: ArrayLike) -> Array:
         """f at one shift a row: an unbiased estimate of f_r, (trials, n)."""
-        points, rows = self._shifted(parameters, records)
-        found = self.loss.values(points, rows)
-        return np.asarray(found.reshape(np.shape(parameters)[0], -1))
+        x, z = np.asarray(parameters, dtype=np.float64), np.asarray(records, dtype=np.float64)
+        points, rows = self._shifted(x, z, self.draws(x, z.shape[-2]))
+        return np.asarray(self.loss.values(points, rows).reshape(len(x), -1))
 
     def gradients(self, parameters: ArrayLike, records: ArrayLike) -> Array:
         """Gradients of f at one shift a row: unbiased for f_r's, (trials, n, d)."""
-        points, rows = self._shifted(parameters, records)
-        found = self.loss.gradients(points, rows)
-        return np.asarray(found.reshape(np.shape(parameters)[0], -1, points.shape[1]))
-
-    def _shifted(self, parameters: ArrayLike, records: ArrayLike) -> tuple[Array, Array]:
-        """Every point with every row's shift, (trials n, d); its row, (trials n, 1, features)."""
         x, z = np.asarray(parameters, dtype=np.float64), np.asarray(records, dtype=np.float64)
-        rows = np.broadcast_to(z, (len(x), *z.shape[-2:]))
-        points = np.concatenate([point + self._shifts(point, rows.shape[1]) for point in x])
-        return points, rows.reshape(len(points), 1, rows.shape[2])
+        return self.gradients_with(x, z, self.draws(x, z.shape[-2]))
 
-    def _shifts(self, point: Array, count: int) -> Array:
-        """Made of one point alone: what moves another point, or a group, changes none of them."""
-        content = np.ascontiguousarray(point + 0.0).tobytes()
-        words = np.frombuffer(sha256(content).digest(), dtype=np.uint32)
-        rng = np.random.default_rng([self.seed, *map(int, words)])
-        return ball_shifts(count, len(point), self.radius, rng)
+    def gradients_with(self, points: Array, records: Array, draws: list[Array]) -> Array:
+        """The same of some rows, with what :meth:`draws` made for them."""
+        moved, rows = self._shifted(points, records, draws)
+        found = self.loss.gradients(moved, rows)
+        return np.asarray(found.reshape(len(points), -1, moved.shape[1]))
+
+    def draws(self, points: Array, count: int) -> list[Array]:
+        """Directions and lengths of so many shifts, for every point: (count, d) and (count, 1).
+
+        Made of one point alone: what moves another point, or a group, changes none of them.
+        """
+        found: list[Array] = []
+        for point in points:
+            content = np.ascontiguousarray(point + 0.0).tobytes()
+            words = np.frombuffer(sha256(content).digest(), dtype=np.uint32)
+            rng = np.random.default_rng([self.seed, *map(int, words)])
+            found += _drawn(count, len(point), rng)
+        return found
+
+    def _shifted(self, x: Array, z: Array, draws: list[Array]) -> tuple[Array, Array]:
+        """Every point with every row's shift, (trials n, d); its row, (trials n, 1, features)."""
+        rows = np.broadcast_to(z, (len(x), *z.shape[-2:]))
+        drawn = zip(x, draws[::2], draws[1::2], strict=True)
+        moved = [point + _shifts(g, u, self.radius) for point, g, u in drawn]
+        points = moved[0] if len(moved) == 1 else np.concatenate(moved)
+        return points, rows.reshape(len(points), 1, rows.shape[2])
 
 
 def ball_shifts(count: int, dimension: int, radius: float, rng: np.random.Generator) -> Array:
     """Uniform points of a ball, (count, d): r U^(1/d) g / |g|."""
-    directions = rng.standard_normal((count, dimension))
+    return _shifts(*_drawn(count, dimension, rng), radius)
+
+
+def _drawn(count: int, dimension: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """g and U."""
+    return rng.standard_normal((count, dimension)), rng.random((count, 1))
+
+
+def _shifts(directions: Array, uniform: Array, radius: float) -> Array:
     lengths = np.linalg.norm(directions, axis=1, keepdims=True)
-    return np.asarray(radius * rng.random((count, 1)) ** (1 / dimension) * directions / lengths)
+    return np.asarray(radius * uniform ** (1 / directions.shape[1]) * directions / lengths)
 
 
 def smoothing_radius(

@@ -1,0 +1,149 @@
+"""Ends next to epsilon 0, ends that must not rise with epsilon or with a population."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import dpaudit as dp
+from dpaudit import profiles
+from dpaudit.check.profile.coarse import coarser, is_computed
+from dpaudit.check.profile.conversions import confirm_upper
+from dpaudit.nodes.pairs import Allocated, Clones, LaplaceShift, Mixed, Normal, Pair, product
+from dpaudit.profiles.fourier.plan import Table
+from dpaudit.profiles.fourier.smooth import series, smooth_product
+from dpaudit.profiles.grid.discrete import Grid, NoLower, Side, discretise
+
+SAMPLED = product([(Mixed(Normal(Fraction(1)), Fraction(1, 100)), Fraction(1000))])
+NOISY = product([(Normal(Fraction(1)), Fraction(1)), (LaplaceShift(Fraction(1)), Fraction(1))])
+SMALL = ("0", "1e-20", "1e-15", "1e-14", "1e-12", "1e-10", "1e-9")
+
+
+@pytest.mark.parametrize("pair", [SAMPLED, NOISY])
+def test_ends_next_to_epsilon_0(pair: Pair) -> None:
+    """delta falls by at most expm1(epsilon) from the one at 0, and is answered as narrowly."""
+    found = [profiles.delta_interval(pair, at) for at in SMALL]
+    for at, interval in zip(SMALL, found, strict=True):
+        assert interval.upper - interval.lower <= Fraction(1, 1000) * interval.upper
+        assert interval.upper >= found[0].lower - Fraction(math.expm1(float(at)))
+        assert interval.lower <= found[0].upper
+
+
+def test_total_variation_of_gaussian_and_laplace_noise() -> None:
+    """Against an integral: of delta of the normal pair over the Laplace pair's loss."""
+
+    def normal(epsilon: float) -> float:
+        return float(
+            stats.norm.cdf(0.5 - epsilon) - math.exp(epsilon) * stats.norm.cdf(-0.5 - epsilon)
+        )
+
+    ends = 0.5 * normal(-1.0) + math.exp(-1) / 2 * normal(1.0)
+    inside, _ = integrate.quad(
+        lambda x: math.exp(-(1 - x)) / 2 * normal(-(2 * x - 1)), 0, 1, epsabs=1e-13
+    )
+    found = profiles.delta_interval(NOISY, "1e-14")
+    assert float(found.lower) - 1e-9 <= ends + inside <= float(found.upper) + 1e-9
+
+
+def test_a_smoothing_that_no_float_bounds_is_not_made() -> None:
+    made = smooth_product(tuple((LaplaceShift(Fraction(1, k)), 1) for k in range(1, 10)))
+    assert made is not None
+    plan = Table.of(made).for_epsilon(0.0, 1e-3)
+    assert plan is not None
+    assert plan.sigma < 1
+    assert series(made, plan) is not None
+    assert series(made, replace(plan, sigma=100.0, frequencies=2)) is None
+
+
+# --- random allocation ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_upper_ends_of_random_allocation_fall_with_epsilon(times: int) -> None:
+    run = dp.account(
+        dp.Repeat(dp.RandomAllocation(dp.Gaussian("g", 2), 100), times), dp.central("add_remove")
+    )
+    found = [run.delta(at) for at in ("0.5", "1", "2", "5")]
+    assert all(one.upper > other.upper for one, other in pairwise(found))
+    assert all(bound.upper <= 2 * bound.lower for bound in found[:-1])
+
+
+def test_upper_ends_do_not_rise_where_nothing_but_a_floor_is_left() -> None:
+    bands = dp.BandedToeplitz(("1", "0.5", "0.375", "0.3125"))
+    rows = dp.CorrelatedGaussian("prefix", 2, 400, bands, dp.Participation(100, 4))
+    run = dp.account(dp.CyclicPoisson(rows, groups=4, rate="0.04"), dp.central("add_remove"))
+    uppers = [run.delta(at).upper for at in (60, 100, 700)]
+    assert uppers == sorted(uppers, reverse=True)
+    assert uppers[0] < Fraction(1, 10**290)
+
+
+def test_noise_far_below_a_move_is_cut_without_a_warning() -> None:
+    pair = Allocated(Fraction(1, 100), Fraction(100))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for side in Side:
+            found = discretise(pair.swapped, Grid(Fraction(1, 4), 1e-12), side)
+            assert np.all(np.isfinite(found.masses))
+        bound = dp.account(
+            dp.RandomAllocation(dp.Gaussian("g", "0.01"), 100), dp.central("add_remove")
+        ).epsilon("1e-5")
+    assert bound.upper - bound.lower < 5
+
+
+# --- more reports ---------------------------------------------------------------------------------
+
+
+def _clones(others: int) -> Clones:
+    return Clones(Fraction(2), Fraction(1, 2), Fraction(1, 4), Fraction(others))
+
+
+def test_delta_of_clones_falls_with_their_number() -> None:
+    """By sums over all counts: one report more is drawn alike on either side."""
+
+    def delta(others: int, x: float) -> float:
+        law = stats.binom(others, 0.25)
+        p: dict[tuple[int, int], float] = {}
+        q: dict[tuple[int, int], float] = {}
+        own = 0.5 * math.exp(2) / (1 + math.exp(2))
+        for c in range(others + 1):
+            for a in range(c + 1):
+                mass = law.pmf(c) * stats.binom(c, 0.5).pmf(a)
+                for at, one, other in (
+                    ((a + 1, c - a), own, 0.5 - own),
+                    ((a, c - a + 1), 0.5 - own, own),
+                    ((a, c - a), 0.5, 0.5),
+                ):
+                    p[at] = p.get(at, 0.0) + mass * one
+                    q[at] = q.get(at, 0.0) + mass * other
+        return sum(max(p[at] - x * q[at], 0.0) for at in p)
+
+    for x in (1.0, 1.2, 2.0):
+        found = [delta(others, x) for others in (0, 1, 2, 5, 12)]
+        assert found == sorted(found, reverse=True)
+        mine = profiles.delta_interval(_clones(12), Fraction(math.log(x)))
+        assert float(mine.lower) - 1e-9 <= found[-1] <= float(mine.upper) + 1e-9
+
+
+def test_more_reports_than_are_computed_with_hide_as_well() -> None:
+    scope = dp.central("replace_one")
+    run = dp.account(dp.Shuffled(dp.RandomizedResponse("p", 2), 10**15), scope)
+    few = dp.account(dp.Shuffled(dp.RandomizedResponse("p", 2), 10**9), scope)
+    assert run.epsilon("1e-5").upper <= few.epsilon("1e-5").upper < Fraction(1, 1000)
+    with pytest.raises(NoLower):
+        discretise(_clones(10**15), Grid(Fraction(1, 64), 1e-12), Side.LOWER)
+
+
+def test_a_checker_takes_fewer_reports_for_more() -> None:
+    many = _clones(10**15)
+    assert not is_computed(many)
+    assert is_computed(coarser(many))
+    row = {"form": "fourier", "step": "1/64", "tilt": "100"}
+    assert confirm_upper(many, Fraction(1, 50), Fraction(1, 10**5), row)
+    assert not confirm_upper(many, Fraction(1, 10**4), Fraction(1, 10**5), row)
